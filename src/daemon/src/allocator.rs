@@ -1,8 +1,9 @@
-//! How much memory the C library's allocator may keep for itself.
+//! Limits the memory that the C library's allocator retains.
 //!
-//! By default every thread gets an arena of its own, and what one has freed no other can use: with a hundred threads that wait for
-//! the disk, a third of the server was memory nobody used (64 clients, 100,000 pages: 150 MB, and 115 MB so, at the same cost of a
-//! write; docs/benchmarks.md).
+//! By default every thread gets its own arena, and memory freed in one arena cannot be used by
+//! another: with a hundred threads that wait for the disk, a third of the process was unused memory
+//! (64 clients, 100,000 pages: 150 MB, with this limit 115 MB, at the same cost of a write;
+//! docs/benchmarks.md).
 
 use std::convert::Infallible;
 #[cfg(target_env = "gnu")]
@@ -13,102 +14,104 @@ use svcfs_knowledge::metrics::ProcessUsage;
 #[cfg(target_env = "gnu")]
 use tokio::time::MissedTickBehavior;
 
-/// So many arenas for all threads together.
+/// Number of arenas for all threads.
 #[cfg(target_env = "gnu")]
 const ARENAS: i32 = 2;
-/// What is free at the end of an arena is given back to the system from this many bytes on.
+/// Free bytes at the end of an arena from which they are returned to the system.
 #[cfg(target_env = "gnu")]
 const TRIM_BYTES: i32 = 1 << 20;
 
-/// How often it is checked whether much of it is free.
+/// How often free memory is checked.
 #[cfg(target_env = "gnu")]
 const LOOK: Duration = Duration::from_secs(3);
-/// So many bytes that are in memory and free are given back while the server works: most of them it would take again soon.
+/// Free resident bytes from which memory is released while the server is busy; it would soon
+/// allocate most of them again.
 #[cfg(target_env = "gnu")]
 const MUCH: usize = 16 << 20;
-/// The same while it rests.
+/// The same while the server is idle.
 #[cfg(target_env = "gnu")]
 const MUCH_AT_REST: usize = 2 << 20;
-/// The server rests when it took less of the processor's time than this since the last check.
+/// The server is idle if it used less CPU time than this since the last check.
 #[cfg(target_env = "gnu")]
 const RESTING: Duration = Duration::from_millis(30);
 
-/// Sets it; to be called before the first thread. `MALLOC_ARENA_MAX` and its like in the environment do not count then.
+/// Sets the limits; call it before the first thread starts. Overrides `MALLOC_ARENA_MAX` and
+/// similar variables.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the C library has no other way, and no other crate offers it")]
 pub fn keep_small() {
-    // SAFETY: two numbers for settings of that name. A refusal (0) leaves the allocator as it was.
+    // SAFETY: two numbers for options of these names. On failure (0) the allocator is unchanged.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, ARENAS);
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
     }
 }
 
-/// Gives back what is free between what is used, again and again: adopting and indexing a large tree for the first time leaves tens of
-/// megabytes that nobody uses, questions leave some, and a space that was closed all it had.
+/// Periodically releases free memory between used blocks: adopting and indexing a large tree leaves
+/// tens of unused megabytes, queries leave some, and so does a closed space.
 #[cfg(target_env = "gnu")]
-pub async fn give_back() -> Infallible {
+pub async fn release_periodically() -> Infallible {
     let mut turn = tokio::time::interval(LOOK);
     turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = LastCheck::default();
     loop {
         turn.tick().await;
-        // A panic would be one of the C library.
-        last = tokio::task::spawn_blocking(move || give_back_now(last)).await.unwrap_or_default();
+        // Only the C library could panic here.
+        last = tokio::task::spawn_blocking(move || release_free_memory(last)).await.unwrap_or_default();
     }
 }
 
-/// What was found when it was last checked.
+/// Result of the last check.
 #[cfg(target_env = "gnu")]
 #[derive(Clone, Copy, Default)]
 struct LastCheck {
-    /// The processor's time that the server took in all.
-    worked: Duration,
-    /// Free bytes that cannot be given back, because something is in each page of them.
-    stuck: usize,
+    /// Total CPU time of the server.
+    cpu_time: Duration,
+    /// Free bytes that cannot be released, because each of their pages contains a used block.
+    unreleasable: usize,
 }
 
 #[cfg(target_env = "gnu")]
 impl LastCheck {
-    /// Whether it is time to give free bytes back.
-    fn is_worth_it(&self, worked: Duration, free: usize) -> bool {
-        let is_resting = worked.saturating_sub(self.worked) < RESTING;
-        free >= MUCH || (is_resting && free.saturating_sub(self.stuck) >= MUCH_AT_REST)
+    /// Whether free bytes should be released now.
+    fn should_release(&self, cpu_time: Duration, free: usize) -> bool {
+        let is_resting = cpu_time.saturating_sub(self.cpu_time) < RESTING;
+        free >= MUCH || (is_resting && free.saturating_sub(self.unreleasable) >= MUCH_AT_REST)
     }
 }
 
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the C library has no other way, and no other crate offers it")]
-fn give_back_now(last: LastCheck) -> LastCheck {
+fn release_free_memory(last: LastCheck) -> LastCheck {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let worked = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default());
+    let cpu_time = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default());
     let free = free_bytes();
-    if !last.is_worth_it(worked, free) {
-        return LastCheck { worked, stuck: last.stuck.min(free) };
+    if !last.should_release(cpu_time, free) {
+        return LastCheck { cpu_time, unreleasable: last.unreleasable.min(free) };
     }
-    // SAFETY: it lets go of pages in which nothing is, and takes no pointer.
+    // SAFETY: releases empty pages and takes no pointer.
     unsafe { libc::malloc_trim(0) };
-    LastCheck { worked, stuck: free_bytes() }
+    LastCheck { cpu_time, unreleasable: free_bytes() }
 }
 
-/// Bytes that are in memory and not used.
+/// Free resident bytes.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the C library has no other way, and no other crate offers it")]
 fn free_bytes() -> usize {
-    // SAFETY: it gives numbers, and takes no pointer.
+    // SAFETY: returns numbers and takes no pointer.
     let used = unsafe { libc::mallinfo2() };
     let in_memory =
         ProcessUsage::anonymous_memory_bytes().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
     in_memory.saturating_sub(used.uordblks + used.hblkhd)
 }
 
-/// Other C libraries do so by themselves, or never.
+/// Other C libraries do this themselves, or never.
 #[cfg(not(target_env = "gnu"))]
-pub async fn give_back() -> Infallible {
+pub async fn release_periodically() -> Infallible {
     std::future::pending().await
 }
 
-/// Other C libraries do not keep an arena for each thread.
+/// Other C libraries have no arena for each thread.
 #[cfg(not(target_env = "gnu"))]
 pub const fn keep_small() {}
 
@@ -118,21 +121,21 @@ mod tests {
 
     #[test]
     fn a_server_that_rests_gives_back_little_and_one_that_works_only_much() {
-        let last = LastCheck { worked: Duration::from_secs(5), stuck: 3 << 20 };
-        let (resting, working) = (last.worked + RESTING / 2, last.worked + RESTING);
-        assert!(last.is_worth_it(working, MUCH) && !last.is_worth_it(working, MUCH - 1));
-        let little = last.stuck + MUCH_AT_REST;
-        assert!(last.is_worth_it(resting, little));
-        assert!(!last.is_worth_it(resting, little - 1), "what is stuck is not tried again");
+        let last = LastCheck { cpu_time: Duration::from_secs(5), unreleasable: 3 << 20 };
+        let (resting, working) = (last.cpu_time + RESTING / 2, last.cpu_time + RESTING);
+        assert!(last.should_release(working, MUCH) && !last.should_release(working, MUCH - 1));
+        let little = last.unreleasable + MUCH_AT_REST;
+        assert!(last.should_release(resting, little));
+        assert!(!last.should_release(resting, little - 1), "what is stuck is not tried again");
     }
 
     #[test]
     fn what_cannot_be_given_back_is_known_the_next_time() {
         let much = vec![1u8; 8 << 20];
-        let first = give_back_now(LastCheck::default());
+        let first = release_free_memory(LastCheck::default());
         drop(much);
-        let second = give_back_now(first);
-        assert!(second.worked >= first.worked && !second.worked.is_zero());
-        assert!(second.stuck < MUCH, "{} bytes stay free", second.stuck);
+        let second = release_free_memory(first);
+        assert!(second.cpu_time >= first.cpu_time && !second.cpu_time.is_zero());
+        assert!(second.unreleasable < MUCH, "{} bytes stay free", second.unreleasable);
     }
 }

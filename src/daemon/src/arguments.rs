@@ -1,14 +1,14 @@
-//! `name=value` on the command line, as the JSON object an operation reads.
+//! `name=value` arguments as the JSON object of an operation's inputs.
 
 use serde_json::{Map, Value};
 use svcfs_knowledge::kernel::OperationInputs;
 
 use crate::failure::{CommandFailure, ExitStatus};
 
-/// Adds `name=value` pairs to `given`, read as the operation's schema says.
+/// Adds `name=value` pairs to `given`, parsed according to the operation's schema.
 ///
 /// # Errors
-/// `Usage`, naming what is unknown, given twice or not of its type.
+/// `Usage`, naming an argument that is unknown, repeated or of the wrong type.
 pub fn read(
     inputs: &OperationInputs,
     mut given: Map<String, Value>,
@@ -16,8 +16,8 @@ pub fn read(
 ) -> Result<Map<String, Value>, CommandFailure> {
     for pair in pairs {
         let Some((name, text)) = pair.split_once('=') else {
-            let told = format!("`{pair}` is no argument; write it like `name=value`");
-            return Err(CommandFailure::saying(ExitStatus::Usage, told));
+            let message = format!("unexpected argument `{pair}`; use name=value");
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
         };
         let added = inputs.find_parameter(name).and_then(|field| field.parse_into(&mut given, text));
         added.map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?;

@@ -1,4 +1,4 @@
-//! Asking an operation of whoever has a knowledge base: a server, or this process for the time of one question.
+//! Runs an operation on a server, or in this process if no server serves the root.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,39 +15,40 @@ use tracing::level_filters::LevelFilter;
 use crate::client::{self, OperationCall};
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::presence::{self, RootHolder, ServedRoot};
-use crate::root::{OpenRoot, must_be_initialised, settings};
+use crate::root::{OpenRoot, require_initialised, settings};
 use crate::{credentials, logging, output, progress};
 
-/// How long an index that was left behind may take to catch up before a question is answered.
-const INDEX_PATIENCE: Duration = Duration::from_secs(600);
+/// How long the index may take to catch up before an operation runs.
+const INDEX_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long a call waits for its turn while other calls have the root, and how often it looks.
-const TURN_PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(20);
+/// How long a command waits while another command has the root, and how often it checks.
+const ROOT_TIMEOUT: Duration = Duration::from_secs(30);
+const ROOT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Which knowledge base is asked.
+/// Selects a knowledge base.
 #[derive(Debug, Clone, Args)]
 pub struct RootTarget {
-    /// Ask the server at this address
+    /// Use the server at this URL
     #[arg(long, value_name = "URL", conflicts_with = "root")]
     url: Option<String>,
-    /// Ask it with the key in the first line of this file, which nobody but you may read [default: $SVC_API_KEY]
+    /// File with the key in its first line (mode 0600) [default: $SVC_API_KEY]
     #[arg(long, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
-    /// Which space of the server; its first one when absent
+    /// Space of the server [default: its first space]
     #[arg(long, value_name = "NAME")]
     space: Option<String>,
 }
 
 impl RootTarget {
-    /// The exact answer of an operation. A server that has the root is asked over HTTP; else the root is opened for this question.
+    /// Runs an operation and returns its exact output: over HTTP if a server serves the root, else
+    /// in this process.
     ///
     /// # Errors
-    /// The operation's own refusal; that nobody can be asked.
-    pub fn ask(
+    /// The refusal of the operation; no server answers and the root cannot be opened.
+    pub fn run_operation(
         self,
         entry: &'static OperationEntry,
         arguments: Map<String, Value>,
@@ -56,25 +57,24 @@ impl RootTarget {
     ) -> Result<Value, CommandFailure> {
         let Self { url, token_file, root: path, space } = self;
         let actor = caller.actor.as_ref().map(ToString::to_string);
-        let question =
-            |arguments, token| OperationCall { entry, arguments, actor, if_match, space: space.clone(), token };
+        let call = |arguments, token| OperationCall { entry, arguments, actor, if_match, space: space.clone(), token };
         if let Some(url) = url {
-            return client::ask(&url, question(arguments, credentials::given(token_file.as_deref())?));
+            return client::ask(&url, call(arguments, credentials::load(token_file.as_deref())?));
         }
-        must_be_initialised(&path)?;
+        require_initialised(&path)?;
         let settings = settings(&path, None, CliOverrides::default())?;
-        // A command may ask more than once.
+        // A command may run several operations.
         let is_first = !tracing::dispatcher::has_been_set();
         let _logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;
-        match reach(&path, &settings)? {
-            ServerTarget::There(url, found) => {
-                let question = question(arguments, presence::key(&path));
-                client::ask(&url, OperationCall { space: question.space.or(found), ..question })
+        match find_target(&path, &settings)? {
+            ServerTarget::Remote(url, default_space) => {
+                let call = call(arguments, presence::key(&path));
+                client::ask(&url, OperationCall { space: call.space.or(default_space), ..call })
             }
-            ServerTarget::Here(root) => {
-                let outcome = chosen(&root, space.as_deref()).and_then(|space| {
-                    up_to_date(&root)?;
-                    Ok(told(&root, &space, (entry, &caller), arguments)?)
+            ServerTarget::Local(root) => {
+                let outcome = find_space(&root, space.as_deref()).and_then(|space| {
+                    catch_up_index(&root)?;
+                    Ok(run_locally(&root, &space, (entry, &caller), arguments)?)
                 });
                 root.close()?;
                 outcome
@@ -83,44 +83,44 @@ impl RootTarget {
     }
 }
 
-/// Where a root answers.
+/// Where an operation runs.
 enum ServerTarget {
     /// In this process.
-    Here(Box<OpenRoot>),
-    /// At this address, as this space.
-    There(String, Option<String>),
+    Local(Box<OpenRoot>),
+    /// On the server at this URL, in this space.
+    Remote(String, Option<String>),
 }
 
-/// Opens a root, or finds the server that has it. A holder that can be asked neither now nor later is refused; another call,
-/// or a server that is just starting, is waited for.
-fn reach(path: &Path, settings: &Settings) -> Result<ServerTarget, CommandFailure> {
+/// Opens the root, or finds the server that serves it. Waits for another command and for a server
+/// that is starting; refuses a root whose process does not answer over HTTP.
+fn find_target(path: &Path, settings: &Settings) -> Result<ServerTarget, CommandFailure> {
     let started = Instant::now();
     loop {
         let fault = match OpenRoot::open(path, settings.clone(), false) {
-            Ok(root) => return Ok(ServerTarget::Here(Box::new(root))),
+            Ok(root) => return Ok(ServerTarget::Local(Box::new(root))),
             Err(fault) => fault,
         };
         match presence::holder(path, &fault) {
             None => return Err(fault.into()),
             Some(RootHolder { served: Some(ServedRoot { url: Some(url), space, .. }), .. }) => {
-                return Ok(ServerTarget::There(url, space));
+                return Ok(ServerTarget::Remote(url, space));
             }
-            Some(RootHolder { served: None, .. }) if started.elapsed() < TURN_PATIENCE => {
-                // Between two processes there is nothing to wait on that also has a deadline.
-                std::thread::park_timeout(LOOK);
+            Some(RootHolder { served: None, .. }) if started.elapsed() < ROOT_TIMEOUT => {
+                // File locks of other processes have no wait with a timeout.
+                std::thread::park_timeout(ROOT_POLL_INTERVAL);
             }
             Some(RootHolder { pid, served: Some(_) | None }) => {
                 let path = path.display();
-                let told =
+                let message =
                     format!("root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first");
-                return Err(CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(told)));
+                return Err(CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(message)));
             }
         }
     }
 }
 
-/// Asks an operation here, and keeps that it was asked.
-fn told(
+/// Runs an operation in this process and records it in the audit log.
+fn run_locally(
     root: &OpenRoot,
     space: &Arc<Space>,
     (entry, caller): (&'static OperationEntry, &Caller),
@@ -141,15 +141,15 @@ fn told(
     outcome
 }
 
-/// The space of a name in this process.
-fn chosen(root: &OpenRoot, name: Option<&str>) -> Result<Arc<Space>, CommandFailure> {
+/// A space of this process by name.
+fn find_space(root: &OpenRoot, name: Option<&str>) -> Result<Arc<Space>, CommandFailure> {
     Ok(name.map_or_else(|| Ok(Arc::clone(root.space())), |name| root.server().spaces().find(name))?)
 }
 
-/// Lets the index catch up. Not for searching only: a rename rewrites the links that the index knows.
-fn up_to_date(root: &OpenRoot) -> Result<(), CommandFailure> {
-    let watched = progress::spinner("bringing the index up to date");
-    let caught_up = root.index_to_cursor(INDEX_PATIENCE, || watched.tick());
-    watched.finish_and_clear();
+/// Waits until the index is up to date. Renames need it too: they rewrite the links in the index.
+fn catch_up_index(root: &OpenRoot) -> Result<(), CommandFailure> {
+    let spinner = progress::spinner("updating the search index");
+    let caught_up = root.index_to_cursor(INDEX_TIMEOUT, || spinner.tick());
+    spinner.finish_and_clear();
     Ok(caught_up?)
 }

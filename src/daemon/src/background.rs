@@ -1,4 +1,4 @@
-//! A mount that outlives the command that asked for it.
+//! A mount that continues after the command returns.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,70 +13,71 @@ use svcfs_store::StatePaths;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
 
-/// Where the mount of a root without a server says what it has to say.
-const LOG: &str = "mount.log";
+/// Log of the mount of a root without a server.
+const LOG_FILE: &str = "mount.log";
 
-/// Starts a process that mounts, waits until it does, and leaves it; what it said then.
+/// Starts a process that mounts and waits until it has; returns its message.
 ///
-/// Its log is a file in the state directory, begun anew each time: neither a terminal nor mount(8) wants to hear of it later.
+/// Its log is a file in the state directory, truncated at each start, because neither a terminal
+/// nor mount(8) reads later messages.
 ///
 /// # Errors
-/// What it ended with.
+/// The error of the process.
 pub fn mount(
     root: &Path,
     mountpoint: &Path,
     config: Option<&Path>,
-    manner: &MountFlags,
+    flags: &MountFlags,
 ) -> Result<String, CommandFailure> {
-    let absolute = |path: &Path| std::path::absolute(path).context("the current directory is gone");
+    let absolute = |path: &Path| std::path::absolute(path).context("the current directory does not exist any more");
     let root = absolute(root)?;
-    let log = StatePaths::new(&root).directory().join(LOG);
+    let log = StatePaths::new(&root).directory().join(LOG_FILE);
     let mut arguments = vec!["--root".into(), root.into()];
     if let Some(config) = config {
         arguments.extend(["--config".into(), absolute(config)?.into()]);
     }
-    start(arguments, (mountpoint, manner), &log)
+    start(arguments, (mountpoint, flags), &log)
 }
 
-/// The same for any mount; `arguments` say of what.
+/// The same for any mount, given by `arguments`.
 ///
 /// # Errors
-/// What it ended with.
+/// The error of the process.
 pub fn start(
     arguments: Vec<OsString>,
-    (mountpoint, manner): (&Path, &MountFlags),
+    (mountpoint, flags): (&Path, &MountFlags),
     log: &Path,
 ) -> Result<String, CommandFailure> {
-    let mountpoint = std::path::absolute(mountpoint).context("the current directory is gone")?;
+    let mountpoint = std::path::absolute(mountpoint).context("the current directory does not exist any more")?;
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
-    command.arg("mount").args(manner.flags()).args(arguments).arg("--").arg(mountpoint);
-    // Of its own in every way: its directory, its group (a Ctrl-C here is not meant for it), and nobody waits for it but we.
+    command.arg("mount").args(flags.flags()).args(arguments).arg("--").arg(mountpoint);
+    // Detached: its own directory and process group, so that Ctrl-C here does not reach it.
     command.current_dir("/").process_group(0).env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(opened(log)?);
-    let mut child = command.spawn().context("a process for the mount cannot be started")?;
-    let mut said = String::new();
+    let mut child = command.spawn().context("the mount process cannot be started")?;
+    let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut said).context("the process of the mount cannot be heard")?;
+        BufReader::new(stdout).read_line(&mut line).context("the mount process cannot be read")?;
     }
-    if !said.is_empty() {
-        return Ok(said);
+    if !line.is_empty() {
+        return Ok(line);
     }
-    let status = child.wait().context("the end of the process of the mount cannot be waited for")?;
+    let status = child.wait().context("waiting for the mount process failed")?;
     let exit = match status.code() {
         Some(2) => ExitStatus::Usage,
         Some(3) => ExitStatus::Refused,
         Some(_) | None => ExitStatus::Failed,
     };
-    Err(CommandFailure::saying(exit, last_words(log)))
+    Err(CommandFailure::saying(exit, last_error(log)))
 }
 
 fn opened(log: &Path) -> Result<File, CommandFailure> {
     Ok(File::create(log).with_context(|| format!("cannot write the log `{}`", log.display()))?)
 }
 
-/// What a process told of its end.
-fn last_words(log: &Path) -> String {
+/// The last error message of a process.
+fn last_error(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let told = text.lines().rev().find_map(|line| line.strip_prefix("svcfs: "));
-    told.map_or_else(|| format!("the process of the mount ended at once; see `{}`", log.display()), str::to_owned)
+    let message = text.lines().rev().find_map(|line| line.strip_prefix("svcfs: "));
+    message.map_or_else(|| format!("the mount process exited immediately; see `{}`", log.display()), str::to_owned)
 }

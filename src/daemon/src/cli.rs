@@ -10,30 +10,31 @@ use crate::failure::EXIT_CODES;
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs init --root notes              begin a knowledge base, or adopt the pages that are there
+  svcfs init --root notes              create a knowledge base, or set one up in an existing folder
   svcfs serve --root notes             serve it on http://127.0.0.1:3333
-  svcfs call search q='refresh token'  ask it, whether it is served or not
-  svcfs query 'TABLE status, due'      list pages by what their frontmatter says
-  svcfs mcp --root notes               let an agent use it
+  svcfs call search q='refresh token'  search it, with or without a running server
+  svcfs query 'TABLE status, due'      list pages by their frontmatter
+  svcfs mcp --root notes               run an MCP server for an agent
 
 `svcfs COMMAND --help` has examples for each command.";
 
-/// A filesystem for knowledge: markdown pages as a folder, over HTTP and for agents, every save a git commit
+/// A filesystem for knowledge: markdown pages as files, over HTTP and for agents, with a git commit
+/// for each save
 #[derive(Debug, Parser)]
 #[command(name = "svcfs", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct Cli {
-    /// Tell what led to an error, not only what to do about it
+    /// Show the full error chain
     #[arg(short, long, global = true, display_order = 900)]
     pub verbose: bool,
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub command: CliCommand,
 }
 
-/// What the program can do.
+/// The commands.
 ///
-/// The help of a command is the doc comment of its struct: one here would hide it.
+/// The help of a command is the doc comment of its struct; a doc comment here would replace it.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
     Init(init::InitArgs),
@@ -65,8 +66,8 @@ mod tests {
 
     use super::*;
 
-    /// Flags of `svcfs serve` that stand for no key of the settings.
-    const OF_ONE_START: [&str; 10] = [
+    /// Flags of `svcfs serve` that are not settings.
+    const FLAGS_WITHOUT_SETTING: [&str; 10] = [
         "root",
         "mount",
         "read-only",
@@ -80,7 +81,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_reference_of_the_configuration_knows_every_flag_that_beats_it_and_its_variable() {
+    fn the_configuration_reference_lists_every_flag_and_its_variable() {
         let mut program = Cli::command();
         program.build();
         let serve = program.find_subcommand("serve").unwrap();
@@ -88,7 +89,7 @@ mod tests {
         let known: BTreeSet<_> = serve
             .get_arguments()
             .filter_map(|flag| Some((flag.get_long()?, flag.get_env().and_then(std::ffi::OsStr::to_str))))
-            .filter(|(flag, _)| !OF_ONE_START.contains(flag) && !everywhere.contains(flag))
+            .filter(|(flag, _)| !FLAGS_WITHOUT_SETTING.contains(flag) && !everywhere.contains(flag))
             .collect();
         assert_eq!(known, SERVE_FLAGS.iter().map(|ServeFlag { name, env_var, .. }| (*name, *env_var)).collect());
     }

@@ -1,8 +1,8 @@
 //! A running server, asked over HTTP as any other client asks it.
 //!
-//! One rule: the answer is the JSON the operation gives in this process, too. Tools are called as tools, because a tool's
-//! arguments and answer are exactly that JSON; what is no tool is asked by its route, and a route that answers with a text
-//! is put back into the member the text came from.
+//! One rule: the answer is the JSON the operation gives in this process, too. Tools are called as
+//! tools, because a tool's arguments and answer are exactly that JSON; what is no tool is asked by
+//! its route, and a route that answers with a text is put back into the member the text came from.
 
 use std::time::Duration;
 
@@ -26,107 +26,107 @@ use tokio::net::TcpStream;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::output;
 
-/// How long a server may take to answer: longer than it lets any operation wait.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Request timeout: longer than the server's own timeouts.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long it may take to say whether it is ready.
-const READY_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of readiness requests.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What tools are called (contract 4.21).
+/// Prefix of tool names.
 const TOOL_PREFIX: &str = "svc_";
 
-/// Kept as it is in a URL (RFC 3986, unreserved).
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Characters that are percent-encoded in a URL: all but the unreserved ones of RFC 3986.
+const PERCENT_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// One call of an operation.
 pub struct OperationCall {
-    /// Which operation.
+    /// The operation.
     pub entry: &'static OperationEntry,
     /// Its inputs.
     pub arguments: Map<String, Value>,
-    /// Who changes something, for the commit.
+    /// Author of the commit.
     pub actor: Option<String>,
-    /// The page must still have this ETag.
+    /// Required ETag of the page.
     pub if_match: Option<String>,
-    /// Which space; the primary one when absent.
+    /// The space; none for the first.
     pub space: Option<String>,
-    /// What the server is asked with, if it wants to know who asks.
+    /// The key, if authentication is on.
     pub token: Option<String>,
 }
 
-/// Asks the server at `url`.
+/// Runs an operation on the server at `url`.
 ///
 /// # Errors
-/// `Failed` when it cannot be reached or fails, `Refused` when it refuses, in its own words.
-pub fn ask(url: &str, question: OperationCall) -> Result<Value, CommandFailure> {
+/// `Failed` when the server cannot be reached or fails; `Refused` with the server's message.
+pub fn ask(url: &str, call: OperationCall) -> Result<Value, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let base = base(url)?;
-    let answer = async {
-        match question.entry.http.first() {
-            Some(route) if !question.entry.tool => by_route(&base, route, question).await,
-            Some(_) | None => as_tool(&base, question).await,
+    let response = async {
+        match call.entry.http.first() {
+            Some(route) if !call.entry.tool => call_route(&base, route, call).await,
+            Some(_) | None => call_tool(&base, call).await,
         }
     };
     runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
-            let told = format!("{url} did not answer within {} s", PATIENCE.as_secs());
-            Err(CommandFailure::saying(ExitStatus::Failed, told))
+        tokio::time::timeout(REQUEST_TIMEOUT, response).await.unwrap_or_else(|_| {
+            let message = format!("{url} did not answer within {} s", REQUEST_TIMEOUT.as_secs());
+            Err(CommandFailure::saying(ExitStatus::Failed, message))
         })
     })
 }
 
-/// Why the server at `url` takes no writes now; none when it does.
+/// Why the server at `url` accepts no writes now; none when it does.
 ///
 /// # Errors
 /// `Failed` when it cannot be reached.
-pub fn trouble(url: &str) -> Result<Option<String>, CommandFailure> {
+pub fn readiness_problem(url: &str) -> Result<Option<String>, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
-    let base: Uri = url.parse().context("the server's address cannot be read")?;
-    let request = Request::get("/readyz").body(Full::new(Bytes::new())).context("the request cannot be written")?;
-    let asked = async { tokio::time::timeout(READY_PATIENCE, send(&base, request)).await };
-    let Ok(answer) = runtime.block_on(asked) else {
-        return Ok(Some(format!("it does not answer within {} s", READY_PATIENCE.as_secs())));
+    let base: Uri = url.parse().context("the URL of the server cannot be parsed")?;
+    let request = Request::get("/readyz").body(Full::new(Bytes::new())).context("the request cannot be built")?;
+    let response = async { tokio::time::timeout(READY_TIMEOUT, send(&base, request)).await };
+    let Ok(response) = runtime.block_on(response) else {
+        return Ok(Some(format!("it does not answer within {} s", READY_TIMEOUT.as_secs())));
     };
-    let (status, body) = answer?;
-    let said = || serde_json::from_slice::<Value>(&body).ok()?.get("error")?.as_str().map(str::to_owned);
-    Ok((!status.is_success()).then(|| said().unwrap_or_else(|| format!("it answers {status}"))))
+    let (status, body) = response?;
+    let error_text = || serde_json::from_slice::<Value>(&body).ok()?.get("error")?.as_str().map(str::to_owned);
+    Ok((!status.is_success()).then(|| error_text().unwrap_or_else(|| format!("it answers with {status}"))))
 }
 
-/// What the server at `url` says of how it is doing, and whether it takes work.
+/// The readiness report of the server at `url`.
 ///
 /// # Errors
-/// `Failed` when it cannot be reached, does not answer in time, or its answer is none of svcfs's.
+/// `Failed` when it cannot be reached, does not answer in time, or is not svcfs.
 pub fn report(url: &str, token: Option<&str>, space: Option<&str>) -> Result<ReadinessReport, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let base = base(url)?;
-    let request = signed(in_space(Request::get("/readyz"), space), token);
-    let request = request.body(Full::new(Bytes::new())).context("the request cannot be written")?;
-    let asked = async { tokio::time::timeout(READY_PATIENCE, send(&base, request)).await };
-    let Ok(answer) = runtime.block_on(asked) else {
-        let told = format!("{url} did not answer within {} s", READY_PATIENCE.as_secs());
-        return Err(CommandFailure::saying(ExitStatus::Failed, told));
+    let request = with_token(in_space(Request::get("/readyz"), space), token);
+    let request = request.body(Full::new(Bytes::new())).context("the request cannot be built")?;
+    let response = async { tokio::time::timeout(READY_TIMEOUT, send(&base, request)).await };
+    let Ok(response) = runtime.block_on(response) else {
+        let message = format!("{url} did not answer within {} s", READY_TIMEOUT.as_secs());
+        return Err(CommandFailure::saying(ExitStatus::Failed, message));
     };
-    let (status, body) = answer?;
+    let (status, body) = response?;
     serde_json::from_slice(&body).map_err(|_| refusal(status, &body))
 }
 
-/// The server that a URL names.
+/// Parses the URL of a server.
 fn base(url: &str) -> Result<Uri, CommandFailure> {
     let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
-        CommandFailure::saying(ExitStatus::Usage, format!("`{url}` is no URL; write it like `http://127.0.0.1:3333`"))
+        CommandFailure::saying(ExitStatus::Usage, format!("`{url}` is not a URL; use the form `http://127.0.0.1:3333`"))
     })?;
     if base.scheme_str() != Some("http") {
-        let told = format!("`{url}` must begin with `http://`; encrypted connections end in front of svcfs");
-        return Err(CommandFailure::saying(ExitStatus::Usage, told));
+        let message = format!("`{url}` must start with `http://`; use a reverse proxy for TLS");
+        return Err(CommandFailure::saying(ExitStatus::Usage, message));
     }
     Ok(base)
 }
 
-async fn as_tool(base: &Uri, question: OperationCall) -> Result<Value, CommandFailure> {
-    let OperationCall { entry, mut arguments, actor, if_match, space, token } = question;
+async fn call_tool(base: &Uri, call: OperationCall) -> Result<Value, CommandFailure> {
+    let OperationCall { entry, mut arguments, actor, if_match, space, token } = call;
     if !entry.is_read_only() {
         for (name, text) in [("actor", actor), ("if_match", if_match)] {
             if let Some(text) = text {
@@ -135,7 +135,7 @@ async fn as_tool(base: &Uri, question: OperationCall) -> Result<Value, CommandFa
         }
     }
     let name = format!("{TOOL_PREFIX}{}", entry.name);
-    // The output as the operation gives it, not as agents read it.
+    // The exact output of the operation, not the text for agents.
     let meta = json!({ "svcfs/structure": true });
     let body = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -144,42 +144,42 @@ async fn as_tool(base: &Uri, question: OperationCall) -> Result<Value, CommandFa
     let request = Request::post("/mcp")
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "application/json, text/event-stream");
-    let request = signed(in_space(request, space.as_deref()), token.as_deref());
+    let request = with_token(in_space(request, space.as_deref()), token.as_deref());
     let request = request.body(Full::new(Bytes::from(body.to_string())));
-    let (status, body) = send(base, request.context("the request cannot be written")?).await?;
-    let answer: Value = match serde_json::from_slice(&body) {
-        Ok(answer) => answer,
+    let (status, body) = send(base, request.context("the request cannot be built")?).await?;
+    let response: Value = match serde_json::from_slice(&body) {
+        Ok(response) => response,
         Err(_) => return Err(refusal(status, &body)),
     };
-    if let Some(error) = answer.get("error") {
-        // −32603 of JSON-RPC: the server's own failure.
+    if let Some(error) = response.get("error") {
+        // JSON-RPC −32603: internal error.
         let exit = if error["code"] == -32603 { ExitStatus::Failed } else { ExitStatus::Refused };
         return Err(CommandFailure::saying(exit, text_of(error.get("message").unwrap_or(error))));
     }
-    let result = &answer["result"];
+    let result = &response["result"];
     if result["isError"] == true {
         let text = text_of(&result["content"][0]["text"]);
         let exit = if text.starts_with("internal error") { ExitStatus::Failed } else { ExitStatus::Refused };
         return Err(CommandFailure::saying(exit, text.lines().next().unwrap_or(&text)));
     }
-    // Behind the answer itself stands what is to be known of it.
-    for remark in result["content"].as_array().into_iter().flatten().skip(1) {
-        output::complain(&text_of(&remark["text"]));
+    // Notes follow the output itself.
+    for note in result["content"].as_array().into_iter().flatten().skip(1) {
+        output::complain(&text_of(&note["text"]));
     }
     let output = &result["structuredContent"];
-    // A tool's answer must be an object; what is none comes wrapped.
+    // The output of a tool is an object; other values are wrapped.
     let wrapped = output.as_object().filter(|object| object.len() == 1).and_then(|object| object.get("result"));
     Ok(wrapped.filter(|_| !has_property(entry, "result")).unwrap_or(output).clone())
 }
 
-async fn by_route(base: &Uri, route: &Route, question: OperationCall) -> Result<Value, CommandFailure> {
-    let OperationCall { entry, arguments, actor, if_match, space, token } = question;
+async fn call_route(base: &Uri, route: &Route, call: OperationCall) -> Result<Value, CommandFailure> {
+    let OperationCall { entry, arguments, actor, if_match, space, token } = call;
     let mut rest = arguments.clone();
     let mut target = String::new();
     for (index, part) in route.full_path().split(['{', '}']).enumerate() {
         match index % 2 {
             0 => target.push_str(part),
-            _ => target.extend(utf8_percent_encode(&text_of(&rest.remove(part).unwrap_or_default()), ENCODED)),
+            _ => target.extend(utf8_percent_encode(&text_of(&rest.remove(part).unwrap_or_default()), PERCENT_ENCODED)),
         }
     }
     let (body, kind) = match route.body {
@@ -195,11 +195,11 @@ async fn by_route(base: &Uri, route: &Route, question: OperationCall) -> Result<
     };
     for (index, (name, value)) in rest.iter().enumerate() {
         target.push(if index == 0 { '?' } else { '&' });
-        target.extend(utf8_percent_encode(name, ENCODED));
+        target.extend(utf8_percent_encode(name, PERCENT_ENCODED));
         target.push('=');
-        target.extend(utf8_percent_encode(&query_text(value), ENCODED));
+        target.extend(utf8_percent_encode(&query_text(value), PERCENT_ENCODED));
     }
-    let method = Method::from_bytes(route.method.name().as_bytes()).context("the request cannot be written")?;
+    let method = Method::from_bytes(route.method.name().as_bytes()).context("the request cannot be built")?;
     let mut request = Request::builder().method(method).uri(target);
     let headers = [("Content-Type", kind.map(str::to_owned)), ("X-Actor", actor), ("If-Match", if_match)];
     for (name, text) in headers {
@@ -207,21 +207,22 @@ async fn by_route(base: &Uri, route: &Route, question: OperationCall) -> Result<
             request = request.header(name, HeaderValue::from_bytes(text.as_bytes()).context(name)?);
         }
     }
-    let request = signed(in_space(request, space.as_deref()), token.as_deref());
-    let request = request.body(Full::new(body)).context("the request cannot be written")?;
+    let request = with_token(in_space(request, space.as_deref()), token.as_deref());
+    let request = request.body(Full::new(body)).context("the request cannot be built")?;
     let (status, body) = send(base, request).await?;
     if !status.is_success() {
         return Err(refusal(status, &body));
     }
     match route.text_field {
-        Some((field, _)) => Ok(restored(entry, field, &arguments, &body)),
+        Some((field, _)) => Ok(rebuild_output(entry, field, &arguments, &body)),
         None if body.is_empty() => Ok(Value::Null),
-        None => Ok(serde_json::from_slice(&body).context("the server's answer is not JSON; is it svcfs?")?),
+        None => Ok(serde_json::from_slice(&body).context("the response is not JSON; is the server svcfs?")?),
     }
 }
 
-/// The output whose member `field` was the whole answer; its other members are those the caller gave.
-fn restored(entry: &OperationEntry, field: &str, arguments: &Map<String, Value>, body: &Bytes) -> Value {
+/// Rebuilds the output of a text route: the body becomes `field`, other members come from the
+/// arguments.
+fn rebuild_output(entry: &OperationEntry, field: &str, arguments: &Map<String, Value>, body: &Bytes) -> Value {
     let content = match std::str::from_utf8(body) {
         Ok(text) => text.into(),
         Err(_) => json!({ "base64": STANDARD.encode(body) }),
@@ -241,7 +242,7 @@ fn has_property(entry: &OperationEntry, name: &str) -> bool {
     properties(entry).iter().any(|property| property == name)
 }
 
-/// The members of an operation's output.
+/// The property names of an operation's output.
 fn properties(entry: &OperationEntry) -> Vec<String> {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let schema = (entry.output)(&mut generator);
@@ -261,28 +262,29 @@ fn in_space(request: http::request::Builder, space: Option<&str>) -> http::reque
     }
 }
 
-fn signed(request: http::request::Builder, token: Option<&str>) -> http::request::Builder {
+fn with_token(request: http::request::Builder, token: Option<&str>) -> http::request::Builder {
     match token {
         Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
         None => request,
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 async fn send(base: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), CommandFailure> {
     let (host, port) = (base.host().unwrap_or_default(), base.port_u16().unwrap_or(80));
-    let unreachable = || format!("no server answers at {base}; start it with `svcfs serve`, or name it with --url");
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, port)).await.with_context(unreachable)?;
-    let answer = converse(stream, &format!("{host}:{port}"), request).await;
-    Ok(answer.with_context(|| format!("{base} broke off the conversation"))?)
+    let unreachable =
+        || format!("no server answers at {base}; start it with `svcfs serve`, or give another with --url");
+    let bare_host = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((bare_host, port)).await.with_context(unreachable)?;
+    let response = exchange(stream, &format!("{host}:{port}"), request).await;
+    Ok(response.with_context(|| format!("{base} closed the connection"))?)
 }
 
-/// One request to a host behind an open connection.
+/// Sends one request on an open connection.
 ///
 /// # Errors
-/// When the other side does not speak HTTP, or breaks off.
-pub async fn converse(
+/// When the server does not speak HTTP, or closes the connection.
+pub async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: &str,
     request: Request<Full<Bytes>>,
@@ -299,21 +301,21 @@ pub async fn converse(
     Ok((status, body))
 }
 
-/// A refusal in the server's own words (contract 7).
+/// The failure for an error response, with the server's message.
 pub fn refusal(status: StatusCode, body: &Bytes) -> CommandFailure {
-    let told =
+    let message =
         serde_json::from_slice::<Value>(body).ok().and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
-    let told = told.unwrap_or_else(|| format!("the server answered {status}; is it svcfs?"));
+    let message = message.unwrap_or_else(|| format!("the server answered {status}; is it svcfs?"));
     let is_failure =
         status == StatusCode::TOO_MANY_REQUESTS || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
-    CommandFailure::saying(if is_failure { ExitStatus::Failed } else { ExitStatus::Refused }, told)
+    CommandFailure::saying(if is_failure { ExitStatus::Failed } else { ExitStatus::Refused }, message)
 }
 
 fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A value as a query carries it: lists with commas.
+/// A value as a query parameter: lists with commas.
 fn query_text(value: &Value) -> String {
     match value {
         Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join(","),
@@ -332,5 +334,5 @@ pub fn bytes_of(value: &Value) -> Result<Bytes, CommandFailure> {
     };
     decoded
         .map(Bytes::from)
-        .ok_or_else(|| CommandFailure::saying(ExitStatus::Usage, "a content must be a text or {\"base64\": …}"))
+        .ok_or_else(|| CommandFailure::saying(ExitStatus::Usage, "content must be a string or {\"base64\": …}"))
 }

@@ -1,4 +1,4 @@
-//! Keys: made, and read from where only their owner can read them.
+//! Keys: generated, and read from files that only their owner can read.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,17 +8,17 @@ use anyhow::Context;
 
 use crate::failure::{CommandFailure, ExitStatus};
 
-/// Where a client's key may stand in its environment.
+/// Environment variable with the key of a client.
 pub const VARIABLE: &str = "SVC_API_KEY";
 
-/// Longest token taken, in bytes.
+/// Maximum size of a token in bytes.
 const MAX_TOKEN_BYTES: u64 = 64 << 10;
 
-/// A key nobody can guess: 192 random bits in hexadecimal, behind `lead`.
+/// A random key: 192 bits in hexadecimal after `prefix`.
 ///
 /// # Errors
 /// When the operating system has no randomness.
-pub fn fresh(lead: &str) -> Result<String, CommandFailure> {
+pub fn generate_key(prefix: &str) -> Result<String, CommandFailure> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes).map_err(|error| {
         CommandFailure::new(
@@ -27,14 +27,14 @@ pub fn fresh(lead: &str) -> Result<String, CommandFailure> {
         )
     })?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{lead}{hex}"))
+    Ok(format!("{prefix}{hex}"))
 }
 
-/// The key to ask a server with: that in the file, else that in the environment.
+/// The key for requests: from the file, else from the environment.
 ///
 /// # Errors
 /// Those of [`from_file`].
-pub fn given(file: Option<&Path>) -> Result<Option<String>, CommandFailure> {
+pub fn load(file: Option<&Path>) -> Result<Option<String>, CommandFailure> {
     match file {
         Some(file) => from_file(file).map(Some),
         None => Ok(std::env::var(VARIABLE).ok().filter(|key| !key.is_empty())),
@@ -44,16 +44,16 @@ pub fn given(file: Option<&Path>) -> Result<Option<String>, CommandFailure> {
 /// The key in the first line of a file that only its owner can read.
 ///
 /// # Errors
-/// `Usage` when others can read it, or it has none.
+/// `Usage` when other users can read it, or it is empty.
 pub fn from_file(file: &Path) -> Result<String, CommandFailure> {
     let shown = file.display();
-    let found = fs::metadata(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
-    if found.permissions().mode() & 0o077 != 0 {
-        let told =
-            format!("others may read the token file `{shown}`: `chmod 600 {shown}`, and consider the token known");
-        return Err(CommandFailure::saying(ExitStatus::Usage, told));
+    let metadata = fs::metadata(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        let message =
+            format!("other users can read the token file `{shown}`: run `chmod 600 {shown}`, and replace the token");
+        return Err(CommandFailure::saying(ExitStatus::Usage, message));
     }
-    if found.len() > MAX_TOKEN_BYTES {
+    if metadata.len() > MAX_TOKEN_BYTES {
         return Err(CommandFailure::saying(ExitStatus::Usage, format!("`{shown}` is too large for a token file")));
     }
     let text = fs::read_to_string(file).with_context(|| format!("cannot read the token file `{shown}`"))?;

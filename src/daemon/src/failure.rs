@@ -1,4 +1,4 @@
-//! How a command ends: an exit code, and a sentence on standard error.
+//! How a command ends: an exit code and a message on standard error.
 
 use std::error::Error;
 
@@ -6,29 +6,29 @@ use svcfs_base::{Fault, Kind};
 use svcfs_config::ConfigError;
 use svcfs_mount::MountError;
 
-/// What the exit code of the process says. Scripts, and `systemd/*.service`, rely on the numbers.
+/// Exit code of the process. Scripts and `systemd/*.service` rely on the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// Something is broken or in the way; trying again later may help.
+    /// A failure; a retry may help.
     Failed = 1,
-    /// The command line or the configuration is wrong; trying again cannot help.
+    /// The command line or the configuration is invalid; a retry cannot help.
     Usage = 2,
-    /// The answer is no: not found, changed meanwhile, refused by lint, somebody else has the root.
+    /// Refused: not found, conflict, lint error, or another process uses the root.
     Refused = 3,
-    /// Ended by a signal, before everything was finished.
+    /// Ended by a signal before all work was complete.
     Interrupted = 130,
 }
 
-/// Told in the help of the program.
+/// Part of the help of the program.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed: something is broken or in the way, such as a port in use or a full disk
-  2    the command line or the configuration is wrong
-  3    refused: nothing is there, somebody was first, lint says no, another server has the root
-  130  ended by Ctrl-C before everything was finished (nothing acknowledged is lost)";
+  1    failed, for example: port in use, disk full
+  2    the command line or the configuration is invalid
+  3    refused: not found, conflict, lint error, or another server uses the root
+  130  ended by Ctrl-C before all work was complete (no acknowledged write is lost)";
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct CommandFailure {
     exit: ExitStatus,
@@ -36,20 +36,20 @@ pub struct CommandFailure {
 }
 
 impl CommandFailure {
-    /// A failure that ends the process with `exit`; `error` reads like help.
+    /// A failure with an exit code; `error` says what failed and what to do.
     pub fn new(exit: ExitStatus, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: error.into() }
     }
-    /// A failure in these words.
+    /// A failure with a message.
     pub fn saying(exit: ExitStatus, message: impl Into<String>) -> Self {
         Self { exit, error: anyhow::Error::msg(message.into()) }
     }
-    /// The code the process ends with.
+    /// The exit code.
     pub const fn exit(&self) -> ExitStatus {
         self.exit
     }
-    /// What is told: one sentence, and with `causes` everything that led to it.
-    pub fn told(&self, causes: bool) -> String {
+    /// The message for the user; with `causes`, the full error chain.
+    pub fn message(&self, causes: bool) -> String {
         let mut text = format!("svcfs: {}", self.error);
         if causes {
             for cause in self.error.chain() {
@@ -57,10 +57,10 @@ impl CommandFailure {
                     add(&mut text, &cause.to_string());
                     continue;
                 };
-                // A fault says more to a log than to a caller, its own causes included.
-                let said = format!("{}: {}", fault.kind().name(), fault.message());
+                // The debug form of a fault has its own causes and the text for the log.
+                let short = format!("{}: {}", fault.kind().name(), fault.message());
                 let full = format!("{fault:?}");
-                add(&mut text, if full == said { fault.message() } else { &full });
+                add(&mut text, if full == short { fault.message() } else { &full });
                 break;
             }
         }
@@ -68,7 +68,7 @@ impl CommandFailure {
     }
 }
 
-/// Adds a cause, unless it is part of the sentence already.
+/// Adds a cause, unless the text contains it already.
 fn add(text: &mut String, cause: &str) {
     if !text.contains(cause) {
         text.push_str("\n  because: ");
@@ -82,12 +82,13 @@ impl From<Fault> for CommandFailure {
         if fault.kind() != Kind::Internal {
             return Self::new(exit, fault);
         }
-        // The message for callers points to a server's log; here is none, so the cause itself is told.
-        let told = match fault.source() {
+        // The message for callers points to the log of a server; a command has none, so show the
+        // cause.
+        let message = match fault.source() {
             Some(source) => format!("internal error: {source}"),
             None => fault.message().to_owned(),
         };
-        Self::new(exit, anyhow::Error::new(fault).context(told))
+        Self::new(exit, anyhow::Error::new(fault).context(message))
     }
 }
 
@@ -109,7 +110,8 @@ impl From<anyhow::Error> for CommandFailure {
     }
 }
 
-/// Refusals are told apart from breakdowns: a script may go on after the first, and should stop at the second.
+/// Distinguishes refusals, after which a script may continue, from failures, at which it should
+/// stop.
 fn exit_of(kind: Kind) -> ExitStatus {
     match kind {
         Kind::NotFound
@@ -141,28 +143,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_internal_fault_tells_its_cause_because_there_is_no_server_log() {
+    fn an_internal_fault_shows_its_cause_without_a_server_log() {
         let fault = Fault::internal(std::io::Error::other("log.db is damaged"));
         let failure = CommandFailure::from(fault);
-        assert_eq!(failure.told(false), "svcfs: internal error: log.db is damaged");
+        assert_eq!(failure.message(false), "svcfs: internal error: log.db is damaged");
         assert_eq!(failure.exit(), ExitStatus::Failed);
     }
 
     #[test]
-    fn what_a_fault_says_to_logs_only_is_told_when_asked_for() {
+    fn text_for_logs_is_shown_with_verbose_only() {
         let failure = CommandFailure::from(Fault::unavailable("the index is busy").with_context("writer lock held"));
-        assert_eq!(failure.told(false), "svcfs: the index is busy");
-        let told = "svcfs: the index is busy\n  because: Unavailable: the index is busy (writer lock held)";
-        assert_eq!(failure.told(true), told);
+        assert_eq!(failure.message(false), "svcfs: the index is busy");
+        let message = "svcfs: the index is busy\n  because: Unavailable: the index is busy (writer lock held)";
+        assert_eq!(failure.message(true), message);
     }
 
     #[test]
-    fn causes_are_told_when_asked_for_and_never_twice() {
+    fn causes_are_shown_with_verbose_and_never_twice() {
         let failure = CommandFailure::from(Fault::not_found("file not found: a.md"));
-        assert_eq!(failure.told(true), "svcfs: file not found: a.md");
+        assert_eq!(failure.message(true), "svcfs: file not found: a.md");
         let error = anyhow::Error::new(std::io::Error::other("disk is on fire")).context("cannot open `a`");
         let failure = CommandFailure::new(ExitStatus::Failed, error);
-        assert_eq!(failure.told(false), "svcfs: cannot open `a`");
-        assert_eq!(failure.told(true), "svcfs: cannot open `a`\n  because: disk is on fire");
+        assert_eq!(failure.message(false), "svcfs: cannot open `a`");
+        assert_eq!(failure.message(true), "svcfs: cannot open `a`\n  because: disk is on fire");
     }
 }

@@ -1,17 +1,19 @@
-//! The program as mount(8) calls it for a line of `/etc/fstab`: `mount.fuse.svcfs SOURCE TARGET -o OPTIONS`.
+//! The program as the mount(8) helper of an `/etc/fstab` line: `mount.fuse.svcfs SOURCE TARGET -o
+//! OPTIONS`.
 //!
-//! One rule: it becomes an ordinary `svcfs mount --background`, in the same words, so that nothing is decided here.
+//! Invariant: it becomes an ordinary `svcfs mount --background` with the same options and decides
+//! nothing itself.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
-/// What mount(8) puts before the type in the names of helpers.
+/// Prefix of the names of mount(8) helpers.
 const PREFIX: &str = "mount.";
 
-/// Options that say what holds anyway, or that mount(8) and systemd have for themselves.
-const KNOWN: [&str; 20] = [
+/// Options without effect here, or that mount(8) and systemd handle.
+const IGNORED_OPTIONS: [&str; 20] = [
     "rw",
     "defaults",
     "exec",
@@ -40,48 +42,50 @@ const KNOWN: [&str; 20] = [
 #[derive(Debug, Parser)]
 #[command(name = "mount.fuse.svcfs", version, max_term_width = 100)]
 struct FstabMount {
-    /// Directory of the knowledge base, or the address of a server on another machine
+    /// Directory of the knowledge base, or the URL of a server on another machine
     #[arg(value_name = "ROOT|URL")]
     root: PathBuf,
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, patience=SECONDS, uid=USER, state=DIR; what these do: svcfs mount --help
+    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME; of a root
+    /// at=TIME|COMMIT, config=FILE; of a server token_file=FILE, timeout=SECONDS, uid=USER,
+    /// state=DIR; see svcfs mount --help
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
-    /// Pass over options that are unknown
+    /// Ignore unknown options
     #[arg(short)]
     sloppy: bool,
-    /// Do nothing but check the options
+    /// Only check the options
     #[arg(short)]
     fake: bool,
-    /// Nothing: there is no table of mounts to be written
+    /// No effect: there is no mount table
     #[arg(short)]
     no_table: bool,
-    /// Nothing: what happens is told anyway
+    /// No effect: messages are always printed
     #[arg(short)]
     verbose: bool,
-    /// Nothing: there is one type
+    /// No effect: there is one type
     #[arg(short = 't', value_name = "TYPE")]
     filesystem: Option<String>,
 }
 
-/// The command line that a helper's stands for; none when the program was called by another name.
+/// Translates the command line of a mount helper; none when the program was called by another name.
 ///
 /// # Errors
-/// What clap has to say, help included.
-pub fn arguments(given: &[OsString]) -> Option<Result<Vec<OsString>, clap::Error>> {
-    let name = Path::new(given.first()?).file_name()?.to_str()?;
-    name.starts_with(PREFIX).then(|| FstabMount::try_parse_from(given).and_then(translated))
+/// The errors of clap, including help.
+pub fn arguments(arguments_given: &[OsString]) -> Option<Result<Vec<OsString>, clap::Error>> {
+    let name = Path::new(arguments_given.first()?).file_name()?.to_str()?;
+    name.starts_with(PREFIX).then(|| FstabMount::try_parse_from(arguments_given).and_then(translate))
 }
 
-fn translated(helper: FstabMount) -> Result<Vec<OsString>, clap::Error> {
+fn translate(helper: FstabMount) -> Result<Vec<OsString>, clap::Error> {
     let FstabMount { root, mountpoint, options, sloppy, fake, no_table: _, verbose: _, filesystem: _ } = helper;
     let is_remote = root.to_str().is_some_and(|root| root.starts_with("https://") || root.starts_with("http://"));
     let mut arguments: Vec<OsString> = ["svcfs", "mount", "--background"].map(OsString::from).to_vec();
     if fake {
         arguments.push("--dry-run".into());
     }
-    for option in options.iter().filter(|option| !is_known(option)) {
+    for option in options.iter().filter(|option| !is_ignored(option)) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(name, value)| (name, Some(value)));
         let flag = match (name, value) {
             ("ro", None) => "--read-only".to_owned(),
@@ -93,20 +97,20 @@ fn translated(helper: FstabMount) -> Result<Vec<OsString>, clap::Error> {
             ("config", Some(value)) if !is_remote => format!("--config={value}"),
             ("token_file", Some(value)) if is_remote => format!("--token-file={value}"),
             ("space", Some(value)) => format!("--space={value}"),
-            ("patience", Some(value)) if is_remote => format!("--patience={value}"),
+            ("timeout" | "patience", Some(value)) if is_remote => format!("--timeout={value}"),
             ("uid", Some(value)) if is_remote => format!("--owner={value}"),
             ("state", Some(value)) if is_remote => format!("--state={value}"),
             _ if sloppy => continue,
             _ => {
                 let own = if is_remote {
-                    "token_file=FILE, patience=SECONDS, uid=USER and state=DIR"
+                    "token_file=FILE, timeout=SECONDS, uid=USER and state=DIR"
                 } else {
                     "at=TIME|COMMIT and config=FILE"
                 };
-                let told = format!(
-                    "`{option}` is no mount option of svcfs; there are ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME, {own}\n"
+                let message = format!(
+                    "`{option}` is not a mount option of svcfs; use ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME, {own}\n"
                 );
-                return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, told));
+                return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, message));
             }
         };
         arguments.push(flag.into());
@@ -116,9 +120,9 @@ fn translated(helper: FstabMount) -> Result<Vec<OsString>, clap::Error> {
     Ok(arguments)
 }
 
-/// Whether an option needs no translation. Those that begin with `x-` and `comment=` are other programs' (fstab(5)).
-fn is_known(option: &str) -> bool {
-    option.is_empty() || option.starts_with("x-") || option.starts_with("comment=") || KNOWN.contains(&option)
+/// Whether an option is ignored. Those with `x-` and `comment=` are for other programs (fstab(5)).
+fn is_ignored(option: &str) -> bool {
+    option.is_empty() || option.starts_with("x-") || option.starts_with("comment=") || IGNORED_OPTIONS.contains(&option)
 }
 
 #[cfg(test)]
@@ -126,8 +130,8 @@ mod tests {
     use super::*;
 
     fn called(line: &str) -> Result<String, String> {
-        let given: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let arguments = arguments(&given).unwrap().map_err(|error| error.to_string())?;
+        let arguments_given: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let arguments = arguments(&arguments_given).unwrap().map_err(|error| error.to_string())?;
         Ok(arguments.iter().map(|argument| argument.to_str().unwrap()).collect::<Vec<_>>().join(" "))
     }
 
@@ -146,24 +150,24 @@ mod tests {
             ("mount.fuse.svcfs a b -s -o acl", "svcfs mount --background --root a -- b"),
             (
                 "mount.fuse.svcfs https://a.org /mnt/a -o rw,_netdev,token_file=/etc/a.token,space=notes,patience=30,uid=ann,state=/var/a",
-                "svcfs mount --background --token-file=/etc/a.token --space=notes --patience=30 --owner=ann --state=/var/a --remote https://a.org -- /mnt/a",
+                "svcfs mount --background --token-file=/etc/a.token --space=notes --timeout=30 --owner=ann --state=/var/a --remote https://a.org -- /mnt/a",
             ),
             ("mount.fuse.svcfs -f a b", "svcfs mount --background --dry-run --root a -- b"),
             ("mount.fuse.svcfs a b -o space=team", "svcfs mount --background --space=team --root a -- b"),
         ] {
             assert_eq!(called(line).as_deref(), Ok(expected), "{line}");
         }
-        for (line, told) in [
-            ("mount.fuse.svcfs a b -o acl", "`acl` is no mount option of svcfs"),
-            ("mount.fuse.svcfs a b -o ro=1", "`ro=1` is no mount option of svcfs"),
-            ("mount.fuse.svcfs a b -o actor", "`actor` is no mount option of svcfs"),
-            ("mount.fuse.svcfs a b -o state=/var/a", "`state=/var/a` is no mount option of svcfs"),
+        for (line, message) in [
+            ("mount.fuse.svcfs a b -o acl", "`acl` is not a mount option of svcfs"),
+            ("mount.fuse.svcfs a b -o ro=1", "`ro=1` is not a mount option of svcfs"),
+            ("mount.fuse.svcfs a b -o actor", "`actor` is not a mount option of svcfs"),
+            ("mount.fuse.svcfs a b -o state=/var/a", "`state=/var/a` is not a mount option of svcfs"),
             ("mount.fuse.svcfs http://a b -o config=/etc/a.toml", "token_file=FILE"),
             ("mount.fuse.svcfs a", "<MOUNTPOINT>"),
             ("mount.fuse.svcfs --help", "/etc/fstab"),
         ] {
             let error = called(line).unwrap_err();
-            assert!(error.contains(told), "{line}: {error}");
+            assert!(error.contains(message), "{line}: {error}");
         }
         for name in ["svcfs", "/usr/bin/svcfs", ""] {
             assert!(arguments(&[name.into(), "mount".into()]).is_none(), "{name:?}");

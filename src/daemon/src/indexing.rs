@@ -1,4 +1,4 @@
-//! A search index that is made anew, and what is told of it.
+//! Rebuilds a search index and reports the differences.
 
 use std::time::Duration;
 
@@ -9,14 +9,16 @@ use svcfs_knowledge::search::{ReindexReport, check_index, reindex};
 
 use crate::failure::CommandFailure;
 
-/// How long the old index may take to catch up before it is compared; a tree of a million pages takes minutes.
-pub const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long the old index may take to catch up before it is compared; a tree of a million pages
+/// takes minutes.
+pub const INDEX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Makes the index of a space anew, or only compares it with a new one; what was found, as the command tells it.
+/// Rebuilds the index of a space, or only compares it with a new one, and returns the report of the
+/// command.
 ///
 /// # Errors
-/// What stands in the way.
-pub fn made_anew(space: &Space, is_check: bool, progress: impl FnMut(usize, usize)) -> Result<Value, CommandFailure> {
+/// The cause of the failure.
+pub fn rebuild(space: &Space, is_check: bool, progress: impl FnMut(usize, usize)) -> Result<Value, CommandFailure> {
     let report = if is_check {
         let scratch = tempfile::tempdir().context("no place for temporary files")?;
         check_index(space, scratch.path(), progress)?

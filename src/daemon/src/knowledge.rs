@@ -1,4 +1,4 @@
-//! What the mount shows of pages' contents: the operations' own answers, asked on behalf of the mount's caller.
+//! Views of the mount, answered by operations on behalf of the mount's caller.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
 use svcfs_mount::{KnowledgeSource, LintFinding, PageFilter, PageHit};
 
-/// Links in one folder of search: the longest answer that the operation gives.
-const MAX_FOUND: usize = 200;
-/// Links in one folder of a tag.
-const MAX_TAGGED: usize = 10_000;
+/// Maximum links in a search folder: the limit of the operation.
+const MAX_SEARCH_LINKS: usize = 200;
+/// Maximum links in the folder of a tag.
+const MAX_TAG_LINKS: usize = 10_000;
 
-/// The operations, as the mount asks them.
+/// Runs operations for the mount.
 pub struct MountOperations {
-    /// Where they are asked.
+    /// The server of the operations.
     pub server: Arc<ServerState>,
-    /// The space that is mounted.
+    /// The mounted space.
     pub space: Arc<Space>,
 }
 
 impl MountOperations {
-    fn ask<T: DeserializeOwned>(&self, caller: &Caller, name: &str, arguments: Value) -> Result<T, Fault> {
+    fn call<T: DeserializeOwned>(&self, caller: &Caller, name: &str, arguments: Value) -> Result<T, Fault> {
         let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
         let entry = entries.find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| Fault::internal(format!("there is no operation `{name}`")))?;
@@ -34,8 +34,8 @@ impl MountOperations {
     }
 
     fn pages(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Vec<PageHit>, Fault> {
-        let found: Vec<PageResponse> = self.ask(caller, name, arguments)?;
-        Ok(found.into_iter().map(|PageResponse { path, title }| PageHit { path, title }).collect())
+        let hits: Vec<PageResponse> = self.call(caller, name, arguments)?;
+        Ok(hits.into_iter().map(|PageResponse { path, title }| PageHit { path, title }).collect())
     }
 }
 
@@ -76,18 +76,18 @@ struct IssueResponse {
 
 impl KnowledgeSource for MountOperations {
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
-        self.pages(caller, "search", json!({ "q": words, "limit": MAX_FOUND }))
+        self.pages(caller, "search", json!({ "q": words, "limit": MAX_SEARCH_LINKS }))
     }
 
     fn query(&self, caller: &Caller, query: &str) -> Result<Vec<PageHit>, Fault> {
         let answer: TableResponse = if self.saved_queries(caller)?.iter().any(|name| name == query) {
-            self.ask(caller, "views_execute", json!({ "name": query }))?
+            self.call(caller, "views_execute", json!({ "name": query }))?
         } else {
-            self.ask(caller, "query", json!({ "q": query }))?
+            self.call(caller, "query", json!({ "q": query }))?
         };
         if answer.headers.first().is_none_or(|header| header != "path") {
-            let why = "answers with values and not with pages; begin it with LIST or TABLE, without GROUP BY";
-            return Err(Fault::invalid("q", why));
+            let reason = "returns values, not pages; start it with LIST or TABLE, without GROUP BY";
+            return Err(Fault::invalid("q", reason));
         }
         let context = OperationContext::new(&self.server, &self.space, caller);
         let paths = answer.rows.iter().filter_map(|row| row.first()?.as_str());
@@ -100,16 +100,16 @@ impl KnowledgeSource for MountOperations {
     }
 
     fn saved_queries(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
-        let saved: ViewList = self.ask(caller, "views_list", json!({}))?;
+        let saved: ViewList = self.call(caller, "views_list", json!({}))?;
         Ok(saved.views.into_iter().map(|view| view.name).collect())
     }
 
-    fn tags(&self, caller: &Caller, lets_through: Option<PageFilter<'_>>) -> Result<Vec<String>, Fault> {
+    fn tags(&self, caller: &Caller, filter: Option<PageFilter<'_>>) -> Result<Vec<String>, Fault> {
         let context = OperationContext::new(&self.server, &self.space, caller);
-        let Some(lets_through) = lets_through else { return Ok(context.index().tags()?) };
+        let Some(filter) = filter else { return Ok(context.index().tags()?) };
         let mut tags = BTreeSet::new();
         for (page, of_page) in context.index().tags_by_page()? {
-            if lets_through(&page)? {
+            if filter(&page)? {
                 tags.extend(of_page);
             }
         }
@@ -117,18 +117,19 @@ impl KnowledgeSource for MountOperations {
     }
 
     fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
-        let mut found = Vec::new();
-        // The operation answers with so many at once.
-        while found.len() < MAX_TAGGED {
-            let arguments = json!({ "where": format!("$.tags[*]={tag}"), "limit": MAX_FOUND, "offset": found.len() });
+        let mut hits = Vec::new();
+        // The operation returns pages of results.
+        while hits.len() < MAX_TAG_LINKS {
+            let arguments =
+                json!({ "where": format!("$.tags[*]={tag}"), "limit": MAX_SEARCH_LINKS, "offset": hits.len() });
             let more = self.pages(caller, "query_meta", arguments)?;
-            let is_last = more.len() < MAX_FOUND;
-            found.extend(more);
+            let is_last = more.len() < MAX_SEARCH_LINKS;
+            hits.extend(more);
             if is_last {
                 break;
             }
         }
-        Ok(found)
+        Ok(hits)
     }
 
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
@@ -136,9 +137,9 @@ impl KnowledgeSource for MountOperations {
     }
 
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
-        let found: IssueList = self.ask(caller, "lint", json!({ "content": text }))?;
+        let hits: IssueList = self.call(caller, "lint", json!({ "content": text }))?;
         let finding =
             |IssueResponse { line, column, severity, message }| LintFinding { line, column, severity, message };
-        Ok(found.issues.into_iter().map(finding).collect())
+        Ok(hits.issues.into_iter().map(finding).collect())
     }
 }

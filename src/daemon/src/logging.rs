@@ -1,4 +1,4 @@
-//! Where the log goes, and what is in it.
+//! Destination and filter of the log.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -17,22 +17,22 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::{output, progress};
 
-/// Beats `RUST_LOG`; both have the form `info,svcfs_vfs=debug`.
+/// `SVC_LOG` overrides `RUST_LOG`; both have the form `info,svcfs_vfs=debug`.
 const VARIABLES: [&str; 2] = ["SVC_LOG", "RUST_LOG"];
 
-/// Crates whose own talk is of no use to whoever runs a server.
-const QUIET: &str = "hyper=warn,hyper_util=warn,warp=warn,rmcp=warn,fuser=warn,notify=warn,mio=warn,rustls_platform_verifier=off,s3s=off";
+/// Filter for dependencies whose logs do not help an operator.
+const DEPENDENCY_FILTER: &str = "hyper=warn,hyper_util=warn,warp=warn,rmcp=warn,fuser=warn,notify=warn,mio=warn,rustls_platform_verifier=off,s3s=off";
 
-/// Keeps the log going; what is still in memory is written when it is dropped.
+/// Keeps the log open; dropping it writes buffered lines.
 #[must_use = "a log ends when this is dropped"]
 pub struct LogGuard(#[expect(dead_code, reason = "held for its drop")] Option<WorkerGuard>);
 
-/// Starts the log. Without a filter in the environment it holds what is at least of level `usual`.
+/// Starts the log. Without a filter in the environment it has entries of at least `default_level`.
 ///
 /// # Errors
-/// `Usage` for a filter that cannot be read; `Failed` when the log file cannot be opened.
-pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<LogGuard, CommandFailure> {
-    let filter = filter(usual)?;
+/// `Usage` for an invalid filter; `Failed` when the log file cannot be opened.
+pub fn start(to: &LogOutput, default_level: LevelFilter) -> Result<LogGuard, CommandFailure> {
+    let filter = filter(default_level)?;
     let log = tracing_subscriber::registry().with(filter);
     let guard = match to {
         LogOutput::Off => tracing_subscriber::registry().with(LevelFilter::OFF).try_init().map(|()| None),
@@ -49,47 +49,47 @@ pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<LogGuard, CommandFail
     Ok(LogGuard(guard.map_err(anyhow::Error::new)?))
 }
 
-/// The journal, when that is what standard error goes to: an entry then has its fields, its level and its place in the program, which a
-/// line of text has not. None when it cannot be reached; lines of text go to it all the same.
+/// The systemd journal, if standard error is connected to it: entries then have fields, level and
+/// source location. None when it cannot be reached; lines of text go to it all the same.
 fn journal() -> Option<tracing_journald::Layer> {
     let stream = std::env::var("JOURNAL_STREAM").ok()?;
     if !is_stream(&stream, &rustix::fs::fstat(std::io::stderr()).ok()?) {
         return None;
     }
     let layer = tracing_journald::layer().ok()?;
-    // Its own choice calls what is told at all times a notice.
+    // The default mapping makes INFO a notice.
     let mut levels = PriorityMappings::new();
     (levels.info, levels.debug, levels.trace) = (Priority::Informational, Priority::Debug, Priority::Debug);
     let layer = layer.with_priority_mappings(levels);
     Some(layer.with_field_prefix(Some("SVCFS".to_owned())).with_syslog_identifier("svcfs".to_owned()))
 }
 
-/// Whether a file is the one that `JOURNAL_STREAM` names, as `device:inode` (systemd.exec(5)): a program that was started by a service may
-/// have another standard error.
-fn is_stream(named: &str, file: &rustix::fs::Stat) -> bool {
-    named == format!("{}:{}", file.st_dev, file.st_ino)
+/// Whether a file is the one that `JOURNAL_STREAM` names, as `device:inode` (systemd.exec(5)): a
+/// child of a service may have another standard error.
+fn is_stream(stream: &str, file: &rustix::fs::Stat) -> bool {
+    stream == format!("{}:{}", file.st_dev, file.st_ino)
 }
 
 fn opened(path: &Path) -> Result<File, CommandFailure> {
     let file = File::options().append(true).create(true).open(path);
-    let told = || format!("cannot open the log file `{}` (`tracing.file`)", path.display());
-    file.with_context(told).map_err(CommandFailure::from)
+    let message = || format!("cannot open the log file `{}` (`tracing.file`)", path.display());
+    file.with_context(message).map_err(CommandFailure::from)
 }
 
-fn filter(usual: LevelFilter) -> Result<EnvFilter, CommandFailure> {
+fn filter(default_level: LevelFilter) -> Result<EnvFilter, CommandFailure> {
     let given =
         VARIABLES.iter().find_map(|name| Some((name, std::env::var(name).ok().filter(|text| !text.is_empty())?)));
     let Some((name, text)) = given else {
-        return Ok(EnvFilter::new(format!("{usual},{QUIET}")));
+        return Ok(EnvFilter::new(format!("{default_level},{DEPENDENCY_FILTER}")));
     };
     EnvFilter::try_new(&text).map_err(|error| {
-        let told =
-            format!("`{name}` is `{text}`, which is no log filter ({error}); write it like `info,svcfs_vfs=debug`");
-        CommandFailure::saying(ExitStatus::Usage, told)
+        let message =
+            format!("`{name}` is `{text}`, which is not a log filter ({error}); use the form `info,svcfs_vfs=debug`");
+        CommandFailure::saying(ExitStatus::Usage, message)
     })
 }
 
-/// From here on a panic is logged where everything else is, or told when there is no log.
+/// Logs panics from here on, or prints them when there is no log.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(panicked));
 }
@@ -114,8 +114,8 @@ mod tests {
     fn only_the_stream_that_systemd_names_is_the_journal() {
         let file = rustix::fs::stat("/dev/null").unwrap();
         assert!(is_stream(&format!("{}:{}", file.st_dev, file.st_ino), &file));
-        for named in ["", "1:2", "8:", &format!("{}:{}", file.st_dev, file.st_ino + 1)] {
-            assert!(!is_stream(named, &file), "{named}");
+        for stream in ["", "1:2", "8:", &format!("{}:{}", file.st_dev, file.st_ino + 1)] {
+            assert!(!is_stream(stream, &file), "{stream}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The program: a command line over everything the other crates know.
+//! The program: the command line over the other crates.
 //!
-//! One rule: here is the wiring and nothing that could be decided elsewhere. A command reads its flags, opens what it needs in
-//! one order and closes it in the reverse one, and says what happened.
+//! Invariant: this crate has only wiring. A command reads its flags, opens what it needs in one
+//! order, closes it in reverse order, and reports the result.
 #![warn(missing_docs)]
 
 mod allocator;
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
     let given = fstab::arguments(&given).unwrap_or(Ok(given));
     let cli = match given.and_then(cli::Cli::try_parse_from) {
         Ok(cli) => cli,
-        // Help and version are no errors, and the help one gets for saying nothing needs no introduction.
-        Err(told) if !told.use_stderr() || told.kind() == DisplayHelpOnMissingArgumentOrSubcommand => told.exit(),
+        // Help and version are not errors, and neither is the help of a call without arguments.
+        Err(error) if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         Err(error) => {
             let text = error.render().to_string();
             output::complain(&format!("svcfs: {}", text.trim_start_matches("error: ").trim_end()));
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::complain(&failure.told(causes));
+            output::complain(&failure.message(causes));
             ExitCode::from(failure.exit() as u8)
         }
     }

@@ -1,4 +1,4 @@
-//! The operations as the command line explains them, from the table everything else is made from.
+//! Help texts of operations, from their declarations.
 
 use clap::builder::PossibleValue;
 use serde_json::{Map, Value, json};
@@ -12,10 +12,10 @@ pub fn names() -> impl Iterator<Item = PossibleValue> {
     entries().map(|entry| PossibleValue::new(entry.name).help(summary(&OperationInputs::from_entry(entry).manual)))
 }
 
-/// The operation of a name.
+/// Finds an operation by name.
 ///
 /// # Errors
-/// `Usage` for one that is not among [`names`].
+/// `Usage` for an unknown name.
 pub fn find(name: &str) -> Result<&'static OperationEntry, CommandFailure> {
     let unknown = || {
         CommandFailure::saying(ExitStatus::Usage, format!("there is no operation `{name}`; `svcfs call` lists them"))
@@ -27,7 +27,7 @@ fn entries() -> impl Iterator<Item = &'static OperationEntry> {
     CATALOGUE.iter().flat_map(|area| area.operations)
 }
 
-/// Every operation with its summary, by subject.
+/// All operations with their summaries, by area.
 pub fn list() -> String {
     let width = entries().map(|entry| entry.name.len()).max().unwrap_or_default();
     let mut text = String::from("Operations:\n");
@@ -41,11 +41,11 @@ pub fn list() -> String {
             ));
         }
     }
-    text.push_str("\n`svcfs call OPERATION --help` tells what one takes.\n");
+    text.push_str("\n`svcfs call OPERATION --help` shows the arguments of an operation.\n");
     text
 }
 
-/// The same for scripts, with the schema of the inputs.
+/// The same as JSON, with the schemas of the inputs.
 pub fn list_json() -> Value {
     let of = |area: &'static str, entry: &OperationEntry| {
         let inputs = OperationInputs::from_entry(entry);
@@ -62,7 +62,7 @@ pub fn list_json() -> Value {
     CATALOGUE.iter().flat_map(|area| area.operations.iter().map(|entry| of(area.title, entry))).collect()
 }
 
-/// One operation: what it does, what it takes, an example.
+/// Help of one operation: description, arguments, example.
 pub fn of(entry: &OperationEntry) -> String {
     let inputs = OperationInputs::from_entry(entry);
     let (first, rest) = inputs.manual.split_once("\n\n").unwrap_or((&inputs.manual, ""));
@@ -76,15 +76,15 @@ pub fn of(entry: &OperationEntry) -> String {
     }
     for field in &inputs.fields {
         text.push_str(&format!("  {}={}\n", field.name, word(field)));
-        let mut told = field.schema.get("description").and_then(Value::as_str).map(flowing).unwrap_or_default();
-        if let Some(most) = field.type_schema.get("maximum") {
-            told.push_str(&format!(", at most {most}"));
+        let mut message = field.schema.get("description").and_then(Value::as_str).map(flowing).unwrap_or_default();
+        if let Some(limit) = field.type_schema.get("maximum") {
+            message.push_str(&format!(", at most {limit}"));
         }
         if let Some(default) = field.schema.get("default").filter(|default| !default.is_null()) {
-            told.push_str(&format!(" [default: {default}]"));
+            message.push_str(&format!(" [default: {default}]"));
         }
-        if !told.is_empty() {
-            text.push_str(&format!("{}\n", wrapped(told.trim(), 10)));
+        if !message.is_empty() {
+            text.push_str(&format!("{}\n", wrapped(message.trim(), 10)));
         }
     }
     text.push_str("\nOptions: see `svcfs call --help`\n");
@@ -95,7 +95,7 @@ fn summary(manual: &str) -> String {
     flowing(manual.split("\n\n").next().unwrap_or_default())
 }
 
-/// The line breaks inside a paragraph are the source code's own.
+/// Joins the lines of a paragraph, whose breaks come from the source code.
 fn flowing(paragraph: &str) -> String {
     paragraph.replace('\n', " ")
 }
@@ -109,7 +109,7 @@ fn pattern(inputs: &OperationInputs) -> String {
     parts.collect()
 }
 
-/// What a value looks like.
+/// Placeholder for a value.
 fn word(field: &InputField) -> String {
     if let Some(values) = field.type_schema.get("enum").and_then(Value::as_array) {
         return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|");

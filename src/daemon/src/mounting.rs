@@ -1,4 +1,4 @@
-//! How a knowledge base is mounted, as flags say it.
+//! Mount options on the command line.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use svcfs_mount::{AttributionPolicy, MountOptions};
 #[serde(default, deny_unknown_fields)]
 #[group(skip)]
 pub struct MountFlags {
-    /// Mount it so that nobody changes anything through it
+    /// Mount read-only
     #[arg(long, requires = "mountpoint")]
     read_only: bool,
-    /// Mount the tree as it was, read-only: a time, a date, a commit, a branch or a tag
+    /// Mount a past state read-only: a time, date, commit, branch or tag
     #[arg(long, value_name = "TIME|COMMIT", requires = "mountpoint")]
     pub at: Option<String>,
-    /// Let no program on it be started
+    /// Mount with noexec
     #[arg(long, requires = "mountpoint")]
     no_exec: bool,
-    /// Let every user in, under the permissions of the files; always so when root mounts
+    /// Allow access by all users, subject to file permissions; always on when root mounts
     #[arg(long, requires = "mountpoint")]
     allow_other: bool,
-    /// Save what this user (name or number) changes under another name, whatever their programs say; may be repeated
-    #[arg(long, value_name = "USER=NAME", value_parser = pin, requires = "mountpoint")]
+    /// Attribute changes of a user (name or number) to this name; can be repeated
+    #[arg(long, value_name = "USER=NAME", value_parser = parse_actor, requires = "mountpoint")]
     actor: Vec<PinnedActor>,
-    /// Believe no program that names who it works for in the variable SVC_ACTOR
+    /// Ignore SVC_ACTOR in the environment of programs
     #[arg(long, requires = "mountpoint")]
     no_svc_actor: bool,
-    /// Which space of the server; its first when absent.
+    /// Space of the server; none for the first.
     #[arg(skip)]
     pub space: Option<String>,
 }
 
-/// A user whose changes are always another name's.
+/// A user whose changes are attributed to a fixed name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct PinnedActor {
     user: u32,
@@ -45,7 +45,7 @@ struct PinnedActor {
 }
 
 impl MountFlags {
-    /// The options of a mount: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
+    /// The options of a mount, with enough threads for a parallel build on all cores.
     pub fn options(self, clock: Arc<dyn Clock>) -> MountOptions {
         let Self { read_only, at: _, no_exec, allow_other, actor, no_svc_actor, space: _ } = self;
         let pinned = actor.into_iter().map(|PinnedActor { user, name }| (user, name)).collect::<HashMap<_, _>>();
@@ -61,7 +61,7 @@ impl MountFlags {
 }
 
 impl MountFlags {
-    /// The flags that say the same to another process.
+    /// The same options as command-line flags.
     pub fn flags(&self) -> Vec<String> {
         let Self { read_only, at, no_exec, allow_other, actor, no_svc_actor, space } = self;
         let switches = [
@@ -81,9 +81,9 @@ impl MountFlags {
     }
 }
 
-/// `USER=NAME` of the command line.
-fn pin(text: &str) -> Result<PinnedActor, String> {
-    let (user, name) = text.split_once('=').ok_or("write it like `1000=agent:x` or `ann=Ann Other`")?;
+/// Parses `USER=NAME`.
+fn parse_actor(text: &str) -> Result<PinnedActor, String> {
+    let (user, name) = text.split_once('=').ok_or("use USER=NAME, such as `1000=agent:x` or `ann=Ann Other`")?;
     let number = match user.parse() {
         Ok(number) => number,
         Err(_) => match User::from_name(user) {
@@ -94,7 +94,7 @@ fn pin(text: &str) -> Result<PinnedActor, String> {
     };
     let actor = Actor::new(name);
     if actor.as_str() != name {
-        return Err(format!("`{name}` is no name for a commit; what git would take of it is `{actor}`"));
+        return Err(format!("`{name}` is not valid as a git author; use `{actor}`"));
     }
     Ok(PinnedActor { user: number, name: actor })
 }
@@ -107,41 +107,41 @@ mod tests {
     struct Line {
         mountpoint: String,
         #[command(flatten)]
-        manner: MountFlags,
+        flags: MountFlags,
     }
 
     #[test]
-    fn a_manner_is_the_same_in_another_process() {
+    fn mount_flags_survive_a_round_trip() {
         use clap::Parser;
         let read =
-            |flags: Vec<String>| Line::parse_from(["svcfs", "mnt"].map(str::to_owned).into_iter().chain(flags)).manner;
+            |flags: Vec<String>| Line::parse_from(["svcfs", "mnt"].map(str::to_owned).into_iter().chain(flags)).flags;
         let given =
             "--read-only --no-exec --allow-other --no-svc-actor --at=2026-11-22 --actor=0=agent:x --actor=1000=a=b";
-        let manner = read(given.split(' ').map(str::to_owned).collect());
-        assert_eq!(manner.flags().join(" "), given);
-        assert_eq!(read(manner.flags()), manner);
-        assert_eq!(serde_json::from_value::<MountFlags>(serde_json::to_value(&manner).unwrap()).unwrap(), manner);
+        let parsed = read(given.split(' ').map(str::to_owned).collect());
+        assert_eq!(parsed.flags().join(" "), given);
+        assert_eq!(read(parsed.flags()), parsed);
+        assert_eq!(serde_json::from_value::<MountFlags>(serde_json::to_value(&parsed).unwrap()).unwrap(), parsed);
         assert!(read(Vec::new()).flags().is_empty());
     }
 
     #[test]
-    fn a_user_is_pinned_by_name_or_number_to_a_name_git_takes() {
-        let given = |text| pin(text).map(|PinnedActor { user, name }| (user, name.to_string()));
+    fn a_user_is_attributed_to_a_name_that_git_accepts() {
+        let given = |text| parse_actor(text).map(|PinnedActor { user, name }| (user, name.to_string()));
         assert_eq!(given("1000=agent:x"), Ok((1000, "agent:x".to_owned())));
         assert_eq!(given("root=Ann = Other"), Ok((0, "Ann = Other".to_owned())));
-        for (text, told) in [
-            ("agent:x", "write it like"),
-            ("", "write it like"),
+        for (text, expected) in [
+            ("agent:x", "use USER=NAME"),
+            ("", "use USER=NAME"),
             ("nobody-of-this-name=x", "no user `nobody-of-this-name`"),
             ("-1=x", "no user `-1`"),
             ("4294967296=x", "no user"),
             ("=x", "no user ``"),
-            ("0=", "what git would take of it is `anonymous`"),
+            ("0=", "use `anonymous`"),
             ("0=Eve <eve@example.org>", "`Eve eve@example.org`"),
             ("0=a\nb", "`ab`"),
         ] {
             let error = given(text).unwrap_err();
-            assert!(error.contains(told), "{text:?}: {error}");
+            assert!(error.contains(expected), "{text:?}: {error}");
         }
     }
 }

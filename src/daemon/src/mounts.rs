@@ -1,7 +1,7 @@
 //! The mounts of a root that is served.
 //!
-//! One rule: what is mounted stands in `server.json`, so that the next start can detach what a killed server left behind and take it
-//! up again.
+//! Invariant: `server.json` lists every mount, so that the next start can restore the mounts of a
+//! killed server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,193 +22,199 @@ use crate::mounting::MountFlags;
 use crate::presence::{self, MountedRoot, PresenceFile};
 
 /// How long programs that use a mount may take to close their files.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Every mount of one root, and what others are told of them.
+/// All mounts of a root, and their announcement to other commands.
 pub struct RootMounts {
     server: Arc<ServerState>,
     outside: MountNamespace,
-    /// Rung when a mount is over.
-    over: Arc<Notify>,
-    held: Mutex<HeldMount>,
+    /// Notified when a mount has ended.
+    unmounted: Arc<Notify>,
+    state: Mutex<MountState>,
 }
 
 #[derive(Default)]
-struct HeldMount {
+struct MountState {
     mounts: Vec<(LocalMount, MountFlags)>,
     announced: Option<PresenceFile>,
     is_stopping: bool,
 }
 
-impl HeldMount {
-    /// Writes down what is mounted now, once that is told at all.
-    fn tell(&mut self) -> Result<(), CommandFailure> {
-        let mounted = self.mounted();
-        self.announced.as_mut().map_or(Ok(()), |announced| announced.mounted(mounted))
+impl MountState {
+    /// Updates the announced mounts, if the server is announced.
+    fn update_presence(&mut self) -> Result<(), CommandFailure> {
+        let mounted = self.list();
+        self.announced.as_mut().map_or(Ok(()), |announced| announced.set_mounts(mounted))
     }
 
-    /// Takes no mounts any more, and the announcement back.
-    fn conceal(&mut self) {
+    /// Refuses new mounts and removes the announcement.
+    fn stop_and_withdraw(&mut self) {
         self.is_stopping = true;
         drop(self.announced.take());
     }
 
-    fn mounted(&self) -> Vec<MountedRoot> {
-        let mounted = |(mount, manner): &(LocalMount, MountFlags)| MountedRoot {
+    fn list(&self) -> Vec<MountedRoot> {
+        let mounted = |(mount, flags): &(LocalMount, MountFlags)| MountedRoot {
             mountpoint: mount.mountpoint().to_owned(),
-            manner: manner.clone(),
+            flags: flags.clone(),
         };
         self.mounts.iter().map(mounted).collect()
     }
 }
 
 impl RootMounts {
-    /// Of a server whose first space is not mounted yet.
-    pub fn of(server: &Arc<ServerState>, outside: MountNamespace) -> Arc<Self> {
+    /// For a server without mounts.
+    pub fn new(server: &Arc<ServerState>, outside: MountNamespace) -> Arc<Self> {
         let mounts =
-            Arc::new(Self { server: Arc::clone(server), outside, over: Arc::default(), held: Mutex::default() });
-        let known = Arc::downgrade(&mounts);
-        server.metrics().set_mount_source(move || known.upgrade().map(|mounts| mounts.reports()).unwrap_or_default());
+            Arc::new(Self { server: Arc::clone(server), outside, unmounted: Arc::default(), state: Mutex::default() });
+        let weak_mounts = Arc::downgrade(&mounts);
+        server
+            .metrics()
+            .set_mount_source(move || weak_mounts.upgrade().map(|mounts| mounts.reports()).unwrap_or_default());
         mounts
     }
 
-    /// Mounts the root, or another space of the server, at one more place, and answers with the place's name without links.
+    /// Mounts the root, or another space of the server; returns the mountpoint with links resolved.
     ///
     /// # Errors
-    /// When the place does not serve, or the system refuses; `Refused` while everything stops, and for a space that is not there.
-    pub fn add(&self, mountpoint: &Path, mut manner: MountFlags) -> Result<PathBuf, CommandFailure> {
+    /// When the mountpoint is unsuitable or mounting fails; `Refused` while the server stops, and
+    /// for an unknown space.
+    pub fn add(&self, mountpoint: &Path, mut flags: MountFlags) -> Result<PathBuf, CommandFailure> {
         let spaces = self.server.spaces();
-        let space = manner.space.as_deref().map_or_else(|| Ok(Arc::clone(spaces.first())), |name| spaces.find(name))?;
+        let space = flags.space.as_deref().map_or_else(|| Ok(Arc::clone(spaces.first())), |name| spaces.find(name))?;
         let vfs = Arc::clone(&space.vfs);
-        let state = manner.at.as_deref().map(|at| past_state(&vfs, at)).transpose()?;
-        // A name may be another state's when a killed server's mount is taken up again.
-        manner.at = state.map(|state| state.commit.to_string());
-        let mut held = self.held.lock();
-        if held.is_stopping {
+        let past = flags.at.as_deref().map(|at| past_state(&vfs, at)).transpose()?;
+        // A branch may have moved when the mount of a killed server is restored.
+        flags.at = past.map(|past| past.commit.to_string());
+        let mut state = self.state.lock();
+        if state.is_stopping {
             return Err(CommandFailure::saying(ExitStatus::Refused, "the server is stopping"));
         }
-        let over = Arc::clone(&self.over);
-        let mut options = manner.clone().options(Arc::new(SystemClock));
-        options.past_state = state;
+        let unmounted = Arc::clone(&self.unmounted);
+        let mut options = flags.clone().options(Arc::new(SystemClock));
+        options.past_state = past;
         options.namespace = self.outside.clone();
-        options.on_end = Some(Arc::new(move || over.notify_one()));
-        let counting = Arc::clone(&self.server);
+        options.on_end = Some(Arc::new(move || unmounted.notify_one()));
+        let server = Arc::clone(&self.server);
         options.on_answer = Some(Arc::new(move |operation, outcome, took| {
-            counting.metrics().requests.record_mount_request(operation, outcome, took);
+            server.metrics().requests.record_mount_request(operation, outcome, took);
         }));
         options.knowledge = Some(Arc::new(MountOperations { server: Arc::clone(&self.server), space }));
         let mount = LocalMount::start(vfs, mountpoint, &options)?;
-        let place = mount.mountpoint().to_owned();
-        held.mounts.push((mount, manner));
-        held.tell()?;
-        Ok(place)
+        let mountpoint = mount.mountpoint().to_owned();
+        state.mounts.push((mount, flags));
+        state.update_presence()?;
+        Ok(mountpoint)
     }
 
-    /// Mounts the root again where a server that was killed had it mounted; what does not work is told in the log only.
-    pub fn take_up(&self, left: Vec<MountedRoot>) {
-        let places = self.places();
-        for MountedRoot { mountpoint, manner } in left.into_iter().filter(|left| !places.contains(&left.mountpoint)) {
-            match self.add(&mountpoint, manner) {
-                Ok(at) => tracing::info!(mountpoint = %at.display(), "a killed server's mount is taken up again"),
+    /// Restores the mounts of a killed server; failures are logged only.
+    pub fn restore(&self, stale_mounts: Vec<MountedRoot>) {
+        let present = self.mountpoints();
+        let missing = stale_mounts.into_iter().filter(|mount| !present.contains(&mount.mountpoint));
+        for MountedRoot { mountpoint, flags } in missing {
+            match self.add(&mountpoint, flags) {
+                Ok(at) => tracing::info!(mountpoint = %at.display(), "restored the mount of a crashed server"),
                 Err(failure) => {
-                    let told = failure.told(false);
-                    tracing::warn!(mountpoint = %mountpoint.display(), "a killed server's mount is not taken up again: {told}");
+                    let message = failure.message(false);
+                    tracing::warn!(mountpoint = %mountpoint.display(), "the mount of a crashed server could not be restored: {message}");
                 }
             }
         }
     }
 
-    /// Tells other commands that this process serves the root, at `url` if over HTTP, to whoever has the `key`.
+    /// Announces to other commands that this process serves the root, at `url` if over HTTP, with
+    /// their `key`.
     ///
     /// # Errors
     /// When the state directory cannot be written.
     pub fn announce(&self, url: Option<String>, key: &str) -> Result<(), CommandFailure> {
-        let mut held = self.held.lock();
-        held.announced = Some({
+        let mut state = self.state.lock();
+        state.announced = Some({
             let first = self.server.primary();
-            presence::announce(first.vfs.root(), &first.name, (url, key), held.mounted())?
+            presence::announce(first.vfs.root(), &first.name, (url, key), state.list())?
         });
         Ok(())
     }
 
-    /// Whose mounts they are.
+    /// The server of the mounts.
     pub fn server(&self) -> &ServerState {
         &self.server
     }
 
-    /// Where mounts are made.
+    /// The mount namespace of the mounts.
     pub const fn outside(&self) -> &MountNamespace {
         &self.outside
     }
 
-    /// Where and how the root is mounted, for whoever watches over the server.
+    /// The mounts for readiness reports.
     fn reports(&self) -> Vec<MountReport> {
-        let report = |(mount, manner): &(LocalMount, MountFlags)| MountReport {
+        let report = |(mount, flags): &(LocalMount, MountFlags)| MountReport {
             mountpoint: mount.mountpoint().to_owned(),
-            flags: manner.flags(),
+            flags: flags.flags(),
         };
-        self.held.lock().mounts.iter().map(report).collect()
+        self.state.lock().mounts.iter().map(report).collect()
     }
 
-    /// Where the root is mounted.
-    pub fn places(&self) -> Vec<PathBuf> {
-        self.held.lock().mounted().into_iter().map(|mounted| mounted.mountpoint).collect()
+    /// The mountpoints of the root.
+    pub fn mountpoints(&self) -> Vec<PathBuf> {
+        self.state.lock().list().into_iter().map(|mounted| mounted.mountpoint).collect()
     }
 
-    /// Tidies up after mounts that somebody takes away, until none is left.
-    pub async fn all_over(self: &Arc<Self>) {
+    /// Releases mounts that were unmounted, until none remains.
+    pub async fn wait_for_unmount(self: &Arc<Self>) {
         loop {
-            self.over.notified().await;
+            self.unmounted.notified().await;
             let mounts = Arc::clone(self);
-            let left = tokio::task::spawn_blocking(move || mounts.tidy_up()).await;
-            if left.is_ok_and(|left| left == 0) {
+            let remaining = tokio::task::spawn_blocking(move || mounts.release_ended()).await;
+            if remaining.is_ok_and(|remaining| remaining == 0) {
                 return;
             }
         }
     }
 
-    /// Lets go of mounts that are over; how many are left.
-    fn tidy_up(&self) -> usize {
-        let mut held = self.held.lock();
-        for (mount, _) in held.mounts.extract_if(.., |(mount, _)| mount.is_unmounted()) {
+    /// Releases ended mounts; returns the number of remaining ones.
+    fn release_ended(&self) -> usize {
+        let mut state = self.state.lock();
+        for (mount, _) in state.mounts.extract_if(.., |(mount, _)| mount.is_unmounted()) {
             if let Err(error) = mount.stop(Duration::ZERO) {
                 tracing::warn!("{error}");
             }
         }
-        if let Err(failure) = held.tell() {
-            tracing::warn!("{}", failure.told(true));
+        if let Err(failure) = state.update_presence() {
+            tracing::warn!("{}", failure.message(true));
         }
-        held.mounts.len()
+        state.mounts.len()
     }
 
-    /// Takes no mounts any more, and the announcement back.
-    pub fn conceal(&self) {
-        self.held.lock().conceal();
+    /// Refuses new mounts and removes the announcement.
+    pub fn stop_and_withdraw(&self) {
+        self.state.lock().stop_and_withdraw();
     }
 
-    /// The same if nothing is mounted; whether it is so. Somebody may ask for a mount in the moment in which the last one is over.
-    pub fn conceal_if_none(&self) -> bool {
-        let mut held = self.held.lock();
-        let is_none = held.mounts.is_empty();
+    /// The same if nothing is mounted; returns whether that is so. A mount may be requested while
+    /// the last one ends.
+    pub fn stop_if_unmounted(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_none = state.mounts.is_empty();
         if is_none {
-            held.conceal();
+            state.stop_and_withdraw();
         }
         is_none
     }
 
-    /// Whether no mounts are taken any more.
+    /// Whether new mounts are refused.
     pub fn is_stopping(&self) -> bool {
-        self.held.lock().is_stopping
+        self.state.lock().is_stopping
     }
 
-    /// Takes every mount away; what is open is saved.
+    /// Unmounts everything; open files are saved.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// When unmounting fails.
     pub fn stop(&self) -> Result<(), MountError> {
-        let mounts = std::mem::take(&mut self.held.lock().mounts);
+        let mounts = std::mem::take(&mut self.state.lock().mounts);
         thread::scope(|scope| {
-            // Each waits for its own programs.
+            // Each mount waits for the programs that use it.
             let stopping: Vec<_> = mounts.into_iter().map(|(mount, _)| scope.spawn(|| stop(mount))).collect();
             stopping.into_iter().filter_map(|stopping| stopping.join().ok()).collect()
         })
@@ -217,16 +223,16 @@ impl RootMounts {
 
 fn past_state(vfs: &Vfs, at: &str) -> Result<PastState, CommandFailure> {
     vfs.past_state(at)?.ok_or_else(|| {
-        let told = format!(
-            "no tree is called `{at}`: name a time since the first commit (`2026-11-22T10:00`, `2026-11-22`), a commit, a branch or a tag of the root's git history"
+        let message = format!(
+            "`{at}` is not known: give a time since the first commit (`2026-11-22T10:00`, `2026-11-22`), a commit, a branch or a tag of the root's git history"
         );
-        CommandFailure::saying(ExitStatus::Refused, told)
+        CommandFailure::saying(ExitStatus::Refused, message)
     })
 }
 
 fn stop(mount: LocalMount) -> Result<(), MountError> {
-    match mount.stop(PATIENCE) {
-        // Programs that keep files open are theirs to mend; what they wrote is saved, and the end is a good one.
+    match mount.stop(CLOSE_TIMEOUT) {
+        // Programs may have open files; their writes are saved, so this is not a failure.
         Err(error @ MountError::StillOpen { .. }) => {
             tracing::warn!("{error}");
             Ok(())

@@ -1,6 +1,7 @@
-//! What a command says on standard output.
+//! Standard output of commands.
 //!
-//! One rule: standard output carries the answer and nothing else; progress, logs and errors go to standard error.
+//! Invariant: standard output has only the output itself; progress, logs and errors go to standard
+//! error.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -8,18 +9,18 @@ use serde::Serialize;
 
 use crate::failure::{CommandFailure, ExitStatus};
 
-/// Writes `text` and, when it does not end one, a line break.
+/// Writes `text` with a final newline.
 ///
-/// A reader that has seen enough (`svcfs … | head`) is no failure.
+/// A reader that closes early (`svcfs … | head`) is not an error.
 ///
 /// # Errors
-/// When standard output takes nothing more (a full disk).
+/// When standard output cannot be written (a full disk).
 pub fn say(text: &str) -> Result<(), CommandFailure> {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     written(&[text.as_bytes(), end.as_bytes()].concat())
 }
 
-/// Writes bytes as they are.
+/// Writes bytes unchanged.
 ///
 /// # Errors
 /// As [`say`].
@@ -43,12 +44,12 @@ pub fn json(value: &impl Serialize) -> Result<(), CommandFailure> {
     say(&text)
 }
 
-/// A text for a line of a terminal: what pages, names of files and servers say must not reach it as commands.
+/// Text for one line of a terminal, without control characters from pages, file names or servers.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Writes a line on standard error. Nobody is left to tell when that fails.
+/// Writes a line on standard error; a failure is ignored.
 pub fn complain(text: &str) {
     let _nobody_to_tell = writeln!(io::stderr().lock(), "{text}");
 }

@@ -1,7 +1,7 @@
-//! Progress of long work, when somebody watches.
+//! Progress of long work on a terminal.
 //!
-//! One rule: standard error is shared with the log. What is drawn there steps aside for each line ([`stderr`]), and shows
-//! itself only for work that takes long enough to be read.
+//! Invariant: standard error is shared with the log. The bar is hidden while a log line is written
+//! ([`stderr`]), and appears only for work that takes long enough.
 
 mod opening;
 
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is drawn at this moment; one at a time.
+/// The bar on the terminal; one at a time.
 static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Work whose length is not known; shows what is going on and for how long.
+/// Progress of work of unknown length, with the elapsed time.
 ///
 /// Nothing is drawn unless standard error is a terminal.
 pub fn spinner(what: &str) -> ProgressBar {
@@ -27,13 +27,13 @@ pub fn spinner(what: &str) -> ProgressBar {
     bar
 }
 
-/// How work that turns out to have an end is drawn from then on.
+/// Style for work whose length becomes known later.
 pub fn counting() -> ProgressStyle {
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len}, {eta} left");
     style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }
 
-/// Work of `total` pages.
+/// Progress of `total` pages.
 ///
 /// Nothing is drawn unless standard error is a terminal.
 pub fn pages(what: &str) -> ProgressBar {
@@ -43,7 +43,7 @@ pub fn pages(what: &str) -> ProgressBar {
         .with_message(what.to_owned())
 }
 
-/// Standard error for lines of the log: what is drawn is taken away for each of them and drawn again below.
+/// Standard error for log lines; the bar is hidden while a line is written.
 pub fn stderr() -> impl Write {
     BesideTheBar
 }

@@ -1,6 +1,7 @@
-//! `[auth]` of the settings, taken up again while the server runs, and nothing else of them (contract 5).
+//! Reloads `[auth]` of the settings while the server runs; other settings need a restart.
 //!
-//! What cannot be understood leaves everything as it was: a slip in the file neither opens the door nor locks everybody out.
+//! Invariant: invalid settings change nothing. A typo in the file neither disables authentication
+//! nor locks out all callers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,58 +15,58 @@ use tokio_util::sync::CancellationToken;
 use crate::root::settings;
 use crate::stop;
 
-/// Reads the settings again.
+/// Reloads the settings.
 pub struct SettingsReloader {
     server: Arc<ServerState>,
     root: PathBuf,
-    /// What is read instead of the root's own file.
+    /// Settings file that replaces the root's own.
     config: Option<PathBuf>,
     overrides: CliOverrides,
     end: CancellationToken,
-    /// One at a time: what was read first must not be taken up last.
-    turn: Mutex<()>,
+    /// Serialises reloads: settings that were read first must not be applied last.
+    reload_lock: Mutex<()>,
 }
 
 impl SettingsReloader {
-    /// For a server that was started with these.
+    /// For a server with these settings and flags.
     pub fn new(
         server: Arc<ServerState>,
         (root, config): (PathBuf, Option<PathBuf>),
         overrides: CliOverrides,
         end: CancellationToken,
     ) -> Self {
-        Self { server, root, config, overrides, end, turn: Mutex::default() }
+        Self { server, root, config, overrides, end, reload_lock: Mutex::default() }
     }
 
-    /// Takes up `[auth]` as it stands in the file now. Blocks while an identity provider is asked for its keys.
+    /// Reads and applies `[auth]`. Blocks while the keys of an identity provider are fetched.
     ///
     /// # Errors
-    /// Why what held before holds on; the log has it, too.
-    pub fn now(&self) -> Result<(), String> {
-        let _turn = self.turn.lock();
+    /// Why the previous settings stay active; also logged.
+    pub fn reload(&self) -> Result<(), String> {
+        let _guard = self.reload_lock.lock();
         stop::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading)]);
-        let taken_up = self.take_up();
-        match &taken_up {
+        let outcome = self.apply();
+        match &outcome {
             Ok(()) if self.server.access().is_open() => {
-                tracing::warn!("the settings were read again: callers need no credentials now");
+                tracing::warn!("credentials reloaded: authentication is off");
             }
-            Ok(()) => tracing::info!("the settings were read again: other credentials hold from now on"),
-            Err(told) => tracing::error!("the settings are not taken up, those before hold on: {told}"),
+            Ok(()) => tracing::info!("credentials reloaded"),
+            Err(reason) => tracing::error!("reload failed; previous settings stay active: {reason}"),
         }
         if !self.end.is_cancelled() {
             stop::notify(&[NotifyState::Ready]);
         }
-        taken_up
+        outcome
     }
 
-    fn take_up(&self) -> Result<(), String> {
+    fn apply(&self) -> Result<(), String> {
         let read = settings(&self.root, self.config.as_deref(), self.overrides.clone());
-        let read = read.map_err(|failure| failure.told(false).trim_start_matches("svcfs: ").to_owned())?;
+        let read = read.map_err(|failure| failure.message(false).trim_start_matches("svcfs: ").to_owned())?;
         let access = self.server.access();
-        if read.auth == AuthSettings::None && !access.is_open() && !self.says_so() {
+        if read.auth == AuthSettings::None && !access.is_open() && !self.has_auth_type() {
             return Err(format!(
-                "nothing says any more who may come in, and a file that is gone or half written opens no door; write `type = \"none\"` below \
-                 `[auth]` in `{}` to let everybody in",
+                "the settings have no authentication any more, perhaps because the file is missing or incomplete; to disable \
+                 authentication, write `type = \"none\"` below `[auth]` in `{}`",
                 self.file().display()
             ));
         }
@@ -76,17 +77,17 @@ impl SettingsReloader {
         self.config.clone().unwrap_or_else(|| self.root.join(templates::CONFIG.path))
     }
 
-    /// Whether somebody wrote down how callers prove who they are.
-    fn says_so(&self) -> bool {
+    /// Whether the type of authentication is set explicitly.
+    fn has_auth_type(&self) -> bool {
         let text = std::fs::read_to_string(Path::new(&self.file())).unwrap_or_default();
         self.overrides.auth.is_some() || edit::has_auth_type(&text)
     }
 
-    /// Whether keys are asked for, and which of these are good.
-    pub fn good_of(&self, mut ids: Vec<String>) -> (bool, Vec<String>) {
+    /// Whether keys are required, and which of these are valid.
+    pub fn valid_keys(&self, mut ids: Vec<String>) -> (bool, Vec<String>) {
         let access = self.server.access();
-        let asks = !access.is_open();
-        ids.retain(|id| asks && access.identify_by_key_id(id).is_ok());
-        (asks, ids)
+        let requires_key = !access.is_open();
+        ids.retain(|id| requires_key && access.identify_by_key_id(id).is_ok());
+        (requires_key, ids)
     }
 }

@@ -1,4 +1,4 @@
-//! A mount of a server on another machine, from the command line to its end.
+//! The command that mounts a server on another machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,128 +21,127 @@ use crate::mounting::MountFlags;
 use crate::stop::notify;
 use crate::{background, credentials, logging, output, signals};
 
-/// How long programs that use the mount may take to close their files when it ends.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a program waits for a server that is away, in seconds, unless it is told otherwise.
-const PATIENCE_WITH_A_SERVER: u64 = 10;
-/// Where root keeps what a mount has to keep.
-const OF_ROOT: &str = "/var/lib/svcfs/remote";
-/// Flags of a mount of another machine's server.
+/// How long programs may take to close their files when the mount ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default time in seconds that a program waits for an unreachable server.
+const DEFAULT_SERVER_TIMEOUT: u64 = 10;
+/// State directory of mounts by root.
+const ROOT_STATE_DIR: &str = "/var/lib/svcfs/remote";
+/// Flags of a remote mount.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub struct RemoteFlags {
-    /// Mount the knowledge base of a server on another machine, such as https://notes.example.org, over its HTTP API
+    /// Mount from a server on another machine over HTTP, such as https://notes.example.org
     #[arg(long, value_name = "URL", value_parser = address, conflicts_with_all = ["root", "config", "at"])]
     remote: Option<String>,
-    /// Send the first line of this file as `Authorization: Bearer`; nobody but you may read it [default: $SVC_API_KEY]
+    /// File with the key in its first line (mode 0600) [default: $SVC_API_KEY]
     #[arg(long, value_name = "FILE", requires = "remote")]
     token_file: Option<PathBuf>,
-    /// Which space of the server; its first when absent
+    /// Space of the server [default: its first space]
     #[arg(long, value_name = "NAME")]
     pub space: Option<String>,
-    /// How long a program waits for a server that is away, before it gets an input/output error [default: 10]
-    #[arg(long, value_name = "SECONDS", requires = "remote", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    patience: Option<u64>,
-    /// Let the files be this user's (name or number), who may then write them; else whoever mounts. Only root gives them away
+    /// Seconds that a program waits for an unreachable server before it gets an I/O error [default:
+    /// 10]
+    #[arg(long, alias = "patience", value_name = "SECONDS", requires = "remote", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: Option<u64>,
+    /// Owner of the files (name or number), who may write them [default: the mounting user]; needs
+    /// root
     #[arg(long, value_name = "USER", requires = "remote", value_parser = owner)]
     owner: Option<FileOwner>,
-    /// Where texts that the server did not take are kept; else below ~/.local/state/svcfs, or /var/lib/svcfs for root
+    /// Directory for rejected saves [default: below ~/.local/state/svcfs; /var/lib/svcfs for root]
     #[arg(long, value_name = "DIR", requires = "remote")]
     state: Option<PathBuf>,
 }
 
-/// Whose the files of a mount are.
+/// Owner of the files of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileOwner {
     user: u32,
     group: u32,
 }
 
-/// A user of this machine.
+/// Parses `--owner`.
 fn owner(text: &str) -> Result<FileOwner, String> {
-    let found = match text.parse() {
+    let user = match text.parse() {
         Ok(number) => User::from_uid(Uid::from_raw(number)),
         Err(_) => User::from_name(text),
     };
-    match found {
+    match user {
         Ok(Some(user)) => Ok(FileOwner { user: user.uid.as_raw(), group: user.gid.as_raw() }),
         Ok(None) => Err(format!("there is no user `{text}` on this machine")),
         Err(errno) => Err(format!("the user `{text}` cannot be looked up: {errno}")),
     }
 }
 
-/// The address of a server, as it is shown in the mount table.
+/// Parses `--remote`; the URL appears in the mount table.
 fn address(text: &str) -> Result<String, String> {
-    let uri: Uri = text
-        .parse()
-        .map_err(|error| format!("this is no address ({error}); write it like https://notes.example.org"))?;
+    let uri: Uri =
+        text.parse().map_err(|error| format!("not a URL ({error}); use the form https://notes.example.org"))?;
     let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return Err("write it like https://notes.example.org or http://localhost:4242".to_owned());
+        return Err("use the form https://notes.example.org or http://localhost:4242".to_owned());
     };
     if authority.as_str().contains('@') {
-        return Err(
-            "everybody can read the mount table: put the token into a file, and name it with --token-file".to_owned()
-        );
+        return Err("all users can read the mount table: put the token into a file and use --token-file".to_owned());
     }
     if uri.query().is_some() {
-        return Err("an address of a server has no `?`".to_owned());
+        return Err("the URL of a server has no `?`".to_owned());
     }
     Ok(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/')))
 }
 
 impl RemoteFlags {
-    /// Mounts it, when that is what was asked for: until a signal asks for the end or somebody unmounts it, or in the background.
+    /// Mounts until a signal or an unmount ends it, or in the background.
     ///
     /// # Errors
-    /// What stands in the way of mounting, or did not end as it should.
-    pub fn run(self, mountpoint: &Path, manner: MountFlags, is_in_background: bool) -> Result<(), CommandFailure> {
-        let Self { remote, token_file, space, patience, owner, state } = self;
-        let patience = patience.unwrap_or(PATIENCE_WITH_A_SERVER);
+    /// When mounting or unmounting fails.
+    pub fn run(self, mountpoint: &Path, flags: MountFlags, is_in_background: bool) -> Result<(), CommandFailure> {
+        let Self { remote, token_file, space, timeout, owner, state } = self;
+        let timeout = timeout.unwrap_or(DEFAULT_SERVER_TIMEOUT);
         if owner.is_some() && !rustix::process::geteuid().is_root() {
             return Err(CommandFailure::saying(
                 ExitStatus::Usage,
-                "--owner needs root: an ordinary user's mount is that user's",
+                "--owner needs root: files of another user's mount belong to that user",
             ));
         }
         let url = remote.unwrap_or_default();
-        let state = state.map_or_else(|| state_of(&url, space.as_deref()), Ok)?;
-        let state = std::path::absolute(state).context("the current directory is gone")?;
-        let token = credentials::given(token_file.as_deref())?;
+        let state = state.map_or_else(|| default_state_dir(&url, space.as_deref()), Ok)?;
+        let state = std::path::absolute(state).context("the current directory does not exist any more")?;
+        let token = credentials::load(token_file.as_deref())?;
         if is_in_background {
-            let mut arguments = vec![format!("--remote={url}").into(), format!("--patience={patience}").into()];
+            let mut arguments = vec![format!("--remote={url}").into(), format!("--timeout={timeout}").into()];
             arguments.extend(space.map(|space| format!("--space={space}").into()));
             if let Some(file) = &token_file {
                 arguments.extend(["--token-file".into(), absolute(file)?.into()]);
             }
             arguments.extend(owner.map(|owner| format!("--owner={}", owner.user).into()));
             arguments.extend(["--state".into(), state.clone().into()]);
-            let log = log_of(&state, mountpoint)?;
-            return output::say(&background::start(arguments, (mountpoint, &manner), &log)?);
+            let log = log_path(&state, mountpoint)?;
+            return output::say(&background::start(arguments, (mountpoint, &flags), &log)?);
         }
         let owner = owner.map(|FileOwner { user, group }| (user, group));
-        let (patience, kept) = (Duration::from_secs(patience), state.join("rejected"));
-        let remote = RemoteOptions { url, space, token, timeout: patience, owner, rejected_dir: kept };
+        let (timeout, rejected_dir) = (Duration::from_secs(timeout), state.join("rejected"));
+        let remote = RemoteOptions { url, space, token, timeout, owner, rejected_dir };
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
-        let over = Arc::new(Notify::new());
-        let rung = Arc::clone(&over);
-        let mut options = manner.options(Arc::new(SystemClock));
-        options.on_end = Some(Arc::new(move || rung.notify_one()));
+        let ended = Arc::new(Notify::new());
+        let notified = Arc::clone(&ended);
+        let mut options = flags.options(Arc::new(SystemClock));
+        options.on_end = Some(Arc::new(move || notified.notify_one()));
         let mount = RemoteMount::start(&remote, mountpoint, &options).map_err(CommandFailure::from)?;
-        let told = format!("svcfs mounts {} at {}", remote.url, mount.mountpoint().display());
-        let outcome = output::say(&told);
-        notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
+        let message = format!("svcfs mounts {} at {}", remote.url, mount.mountpoint().display());
+        let outcome = output::say(&message);
+        notify(&[NotifyState::Ready, NotifyState::Status(&message)]);
         if outcome.is_ok() {
             listening.runtime.block_on(async {
                 tokio::select! {
                     () = listening.end.cancelled() => {}
-                    () = over.notified() => tracing::info!("it is not mounted any more"),
+                    () = ended.notified() => tracing::info!("the mount was unmounted"),
                 }
             });
         }
         notify(&[NotifyState::Stopping]);
-        let stopped = match mount.stop(PATIENCE) {
-            // Programs that keep files open are theirs to mend; what they wrote is saved, and the end is a good one.
+        let stopped = match mount.stop(CLOSE_TIMEOUT) {
+            // Programs may have open files; their writes are saved, so this is not a failure.
             Err(error @ MountError::StillOpen { .. }) => {
                 tracing::warn!("{error}");
                 Ok(())
@@ -153,28 +152,25 @@ impl RemoteFlags {
         outcome.and(stopped)
     }
 
-    /// Whether a server elsewhere was asked for.
-    pub const fn is_asked_for(&self) -> bool {
+    /// Whether this is a remote mount.
+    pub const fn is_remote(&self) -> bool {
         self.remote.is_some()
     }
 
-    /// Whether what belongs to another machine's server is asked of one.
+    /// Checks that flags of remote mounts are used with `--remote`.
     ///
     /// # Errors
     /// `Usage`, naming the flag.
     pub fn check(&self) -> Result<(), CommandFailure> {
-        let Self { remote, token_file, space: _, patience, owner, state } = self;
+        let Self { remote, token_file, space: _, timeout, owner, state } = self;
         let given = [
             (token_file.is_some(), "--token-file"),
-            (patience.is_some(), "--patience"),
+            (timeout.is_some(), "--timeout"),
             (owner.is_some(), "--owner"),
             (state.is_some(), "--state"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given && remote.is_none()) {
-            Some((_, flag)) => Err(CommandFailure::saying(
-                ExitStatus::Usage,
-                format!("{flag} belongs to a mount of another machine's server; name that with --remote"),
-            )),
+            Some((_, flag)) => Err(CommandFailure::saying(ExitStatus::Usage, format!("{flag} needs --remote"))),
             None => Ok(()),
         }
     }
@@ -190,38 +186,38 @@ impl From<RemoteError> for CommandFailure {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, CommandFailure> {
-    Ok(std::path::absolute(path).context("the current directory is gone")?)
+    Ok(std::path::absolute(path).context("the current directory does not exist any more")?)
 }
 
-/// Where a mount of a server keeps what it has to keep, unless that is said.
-fn state_of(url: &str, space: Option<&str>) -> Result<PathBuf, CommandFailure> {
-    let above = if rustix::process::geteuid().is_root() {
-        PathBuf::from(OF_ROOT)
+/// The default state directory of a remote mount.
+fn default_state_dir(url: &str, space: Option<&str>) -> Result<PathBuf, CommandFailure> {
+    let parent = if rustix::process::geteuid().is_root() {
+        PathBuf::from(ROOT_STATE_DIR)
     } else {
         let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let state = given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
-        let told = "there is no home directory to keep anything in; say where with --state";
-        state.ok_or_else(|| CommandFailure::saying(ExitStatus::Usage, told))?.join("svcfs/remote")
+        let message = "there is no home directory; give a directory with --state";
+        state.ok_or_else(|| CommandFailure::saying(ExitStatus::Usage, message))?.join("svcfs/remote")
     };
     let mut name = url.to_owned();
     if let Some(space) = space {
         name.push('+');
         name.push_str(space);
     }
-    Ok(above.join(as_name(&name)))
+    Ok(parent.join(file_name_for(&name)))
 }
 
-/// The log of a mount in the background.
-fn log_of(state: &Path, mountpoint: &Path) -> Result<PathBuf, CommandFailure> {
-    fs::create_dir_all(state).with_context(|| format!("cannot make the directory `{}`", state.display()))?;
-    let name = as_name(&absolute(mountpoint)?.to_string_lossy());
+/// The log file of a mount in the background.
+fn log_path(state: &Path, mountpoint: &Path) -> Result<PathBuf, CommandFailure> {
+    fs::create_dir_all(state).with_context(|| format!("cannot create the directory `{}`", state.display()))?;
+    let name = file_name_for(&absolute(mountpoint)?.to_string_lossy());
     Ok(state.join(format!("mount{name}.log")))
 }
 
-/// A text as the name of one file.
-fn as_name(text: &str) -> String {
-    let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+') { c } else { '_' };
-    text.chars().map(kept).collect()
+/// A file name for a text.
+fn file_name_for(text: &str) -> String {
+    let rejected_dir = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+') { c } else { '_' };
+    text.chars().map(rejected_dir).collect()
 }
 
 #[cfg(test)]
@@ -234,17 +230,17 @@ mod tests {
             ("https://notes.example.org", Ok("https://notes.example.org")),
             ("http://localhost:4242/", Ok("http://localhost:4242")),
             ("https://example.org/notes/", Ok("https://example.org/notes")),
-            ("notes.example.org", Err("write it like")),
-            ("ftp://example.org", Err("write it like")),
+            ("notes.example.org", Err("use the form")),
+            ("ftp://example.org", Err("use the form")),
             ("https://me:secret@example.org", Err("--token-file")),
             ("https://example.org/?a=b", Err("no `?`")),
-            ("", Err("write it like")),
-            ("https://exa mple.org", Err("no address")),
+            ("", Err("use the form")),
+            ("https://exa mple.org", Err("not a URL")),
         ] {
             match (address(text), expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-                (Err(told), Err(expected)) => assert!(told.contains(expected), "{text:?}: {told}"),
-                (found, _) => panic!("{text:?}: {found:?}"),
+                (Ok(user), Ok(expected)) => assert_eq!(user, expected),
+                (Err(message), Err(expected)) => assert!(message.contains(expected), "{text:?}: {message}"),
+                (user, _) => panic!("{text:?}: {user:?}"),
             }
         }
     }

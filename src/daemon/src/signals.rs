@@ -1,8 +1,8 @@
-//! What the operating system asks of a running command.
+//! Signals to a running command.
 //!
-//! SIGINT and SIGTERM ask for an orderly end; the second one ends the process at once, which loses nothing that was
-//! acknowledged. SIGHUP is told to whoever waits for it; a command that does not outlives the terminal it was started from all the
-//! same.
+//! SIGINT and SIGTERM request a clean stop; the second one exits immediately, which loses no
+//! acknowledged write. SIGHUP notifies a waiting task; without one it is ignored, so that the
+//! command survives its terminal.
 
 use std::io;
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::output;
 
-/// A runtime for the doors that are asynchronous, and the end that signals ask for.
+/// The async runtime of the protocols, and the stop that signals request.
 pub struct SignalRuntime {
-    /// Where the doors run.
+    /// Runs the protocols.
     pub runtime: Runtime,
     /// Cancelled by the first SIGINT or SIGTERM.
     pub end: CancellationToken,
-    /// Rung by SIGHUP.
+    /// Notified by SIGHUP.
     pub hangup: Arc<Notify>,
 }
 
-/// Starts the runtime and catches signals from here on, so that an end asked for during a long start is not lost. A standard input
-/// that closes asks for it, too, where that is agreed.
+/// Starts the runtime and handles signals from here on, so that a stop during a long start is not
+/// lost. With `until_stdin_closes`, the end of standard input requests a stop too.
 ///
 /// # Errors
-/// What the operating system refuses.
+/// Errors of the operating system.
 pub fn listen(until_stdin_closes: bool) -> Result<SignalRuntime, CommandFailure> {
     let runtime = Builder::new_multi_thread().enable_all().thread_name("protocol").build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let end = CancellationToken::new();
-    let asked = {
+    let request = {
         let _inside = runtime.enter();
         StopRequest::catch().context("signals cannot be caught")?
     };
     let hangup = Arc::new(Notify::new());
-    runtime.spawn(asked.follow(end.clone(), Arc::clone(&hangup)));
+    runtime.spawn(request.follow(end.clone(), Arc::clone(&hangup)));
     if until_stdin_closes {
         let end = end.clone();
         runtime.spawn(async move {
-            // What cannot be read any more is closed, too.
+            // A read error counts as the end.
             let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
             end.cancel();
         });
@@ -55,7 +55,7 @@ pub fn listen(until_stdin_closes: bool) -> Result<SignalRuntime, CommandFailure>
 struct StopRequest {
     interrupt: Signal,
     terminate: Signal,
-    /// Caught so that it does not end the process; see the module's documentation.
+    /// Handled so that it does not end the process; see the module documentation.
     hangup: Signal,
 }
 
@@ -72,9 +72,9 @@ impl StopRequest {
         self.next(&hangup).await;
         end.cancel();
         self.next(&hangup).await;
-        let told = "svcfs: ended by a second signal; what was accepted and not finished is completed at the next start";
-        tracing::warn!("{told}");
-        output::complain(told);
+        let message = "svcfs: ended by a second signal; accepted changes are completed at the next start";
+        tracing::warn!("{message}");
+        output::complain(message);
         std::process::exit(ExitStatus::Interrupted as i32);
     }
 

@@ -1,4 +1,5 @@
-//! The socket that HTTP is answered on: taken by this process, or handed over by systemd (sd_listen_fds(3)).
+//! The socket of the HTTP server: bound by this process, or inherited from systemd
+//! (sd_listen_fds(3)).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
@@ -8,39 +9,42 @@ use svcfs_config::{CliOverrides, ListenAddress, ServerSettings};
 
 use crate::failure::{CommandFailure, ExitStatus};
 
-/// The socket that was handed over, if one was. Must be called before there is any other thread: the variables that tell of it are
-/// taken away, so that no program this one starts believes them meant for itself.
+/// The inherited socket, if any. Call it before the first thread starts: it removes the variables
+/// that announce the socket, so that child processes do not use it.
 ///
 /// # Errors
-/// `Usage` when it is none that HTTP can be answered on, or there are several.
+/// `Usage` when the socket is unsuitable, or there are several.
 pub fn inherited() -> Result<Option<TcpListener>, CommandFailure> {
     let mut handed = ListenFd::from_env();
-    let wrong = |told: String| CommandFailure::saying(ExitStatus::Usage, told);
+    let usage_error = |message: String| CommandFailure::saying(ExitStatus::Usage, message);
     match handed.len() {
         0 => Ok(None),
         1 => handed.take_tcp_listener(0).map_err(|error| {
-            wrong(format!("the socket that was handed over is no listening TCP socket ({error}); see `svcfs.socket`"))
+            usage_error(format!("the inherited socket is not a listening TCP socket ({error}); see `svcfs.socket`"))
         }),
         several => {
-            Err(wrong(format!("{several} sockets were handed over, and only one is answered on; see `svcfs.socket`")))
+            Err(usage_error(format!("{several} sockets were inherited, but only one is supported; see `svcfs.socket`")))
         }
     }
 }
 
-/// What the command line says, with the place of a socket that was handed over instead of what it says of one.
+/// The command-line settings, with the address of an inherited socket in place of theirs.
 ///
 /// # Errors
-/// When the socket's address is not known.
-pub fn named(overrides: CliOverrides, inherited: Option<&TcpListener>) -> Result<CliOverrides, CommandFailure> {
+/// When the address of the socket is not known.
+pub fn with_inherited_address(
+    overrides: CliOverrides,
+    inherited: Option<&TcpListener>,
+) -> Result<CliOverrides, CommandFailure> {
     let Some(socket) = inherited else { return Ok(overrides) };
-    let bound = socket.local_addr().context("the address of the socket that was handed over is not known")?;
+    let bound = socket.local_addr().context("the address of the inherited socket is not known")?;
     Ok(CliOverrides { host: Some(bound.ip().to_string()), port: Some(bound.port()), ..overrides })
 }
 
-/// Takes the port.
+/// Binds the port.
 ///
 /// # Errors
-/// `Failed` with what stands in the way.
+/// `Failed` with the reason.
 pub fn bind(server: &ServerSettings) -> Result<TcpListener, CommandFailure> {
     let ServerSettings { host, port, public_url: _, space_parents: _, cors: _, rate_limit: _ } = server;
     let bound = match host {
@@ -49,31 +53,31 @@ pub fn bind(server: &ServerSettings) -> Result<TcpListener, CommandFailure> {
     };
     bound.map_err(|error| {
         let at = server.authority();
-        let told = match error.kind() {
+        let message = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
                 format!("port {port} is in use: something else listens on {at}; stop it, or choose another with --port (0: any)")
             }
             std::io::ErrorKind::PermissionDenied => {
-                format!("port {port} is not for you: ports below 1024 need privileges; choose another with --port")
+                format!("permission denied for port {port}: ports below 1024 need privileges; choose another with --port")
             }
             std::io::ErrorKind::AddrNotAvailable => {
-                format!("`{host}` is no address of this machine; choose another with --host")
+                format!("`{host}` is not an address of this machine; choose another with --host")
             }
             _ => format!("cannot listen on {at}: {error}"),
         };
-        CommandFailure::new(ExitStatus::Failed, anyhow::Error::new(error).context(told))
+        CommandFailure::new(ExitStatus::Failed, anyhow::Error::new(error).context(message))
     })
 }
 
-/// Where a program on this machine finds the server: one that listens on every address is found at the loopback one, and
-/// port 0 has become a real one.
+/// The URL for local programs: the loopback address instead of the unspecified one, and the real
+/// port instead of 0.
 ///
 /// # Errors
-/// When its address is not known.
+/// When the address is not known.
 pub fn url(server: &ServerSettings, socket: &TcpListener) -> Result<String, CommandFailure> {
     let bound = socket.local_addr().context("the address of the HTTP server is not known")?;
-    let mut reached = ServerSettings { port: bound.port(), ..server.clone() };
-    if let ListenAddress::Address(address) = &mut reached.host
+    let mut local = ServerSettings { port: bound.port(), ..server.clone() };
+    if let ListenAddress::Address(address) = &mut local.host
         && address.is_unspecified()
     {
         *address = match address {
@@ -81,5 +85,5 @@ pub fn url(server: &ServerSettings, socket: &TcpListener) -> Result<String, Comm
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
     }
-    Ok(format!("http://{}", reached.authority()))
+    Ok(format!("http://{}", local.authority()))
 }

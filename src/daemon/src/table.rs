@@ -1,14 +1,15 @@
-//! Answers as people read them on a terminal.
+//! Tables for terminals.
 
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::output::one_line;
 
-/// Columns a cell may take before it is cut.
-const WIDEST: usize = 72;
+/// Columns of a cell before it is cut.
+const MAX_CELL_COLUMNS: usize = 72;
 
-/// A list of flat objects as a table with a heading, nothing for an empty list; none for everything else.
+/// A list of flat objects as a table with a heading, empty for an empty list; none for other
+/// values.
 pub fn table(answer: &Value) -> Option<String> {
     let rows: Vec<_> = answer.as_array()?.iter().map(Value::as_object).collect::<Option<_>>()?;
     if rows.is_empty() {
@@ -28,13 +29,13 @@ pub fn table(answer: &Value) -> Option<String> {
     Some(aligned(&lines))
 }
 
-/// Lines of equally many cells, under each other.
+/// Aligns lines with the same number of cells.
 fn aligned(lines: &[Vec<String>]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].width()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len)).map(width).collect();
     let mut text = String::new();
     for line in lines {
-        // The formatter's own padding counts characters, and some of them take two columns.
+        // The padding of the formatter counts characters, and some take two columns.
         let padded = line.iter().zip(&widths).map(|(cell, width)| format!("{cell}{:1$}", "", width - cell.width()));
         text.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
@@ -77,20 +78,20 @@ fn cell(column: &str, value: Option<&Value>) -> String {
     cut(one_line(&text).split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A snippet without what is in it for browsers (contract 4.5).
+/// A snippet without HTML.
 fn plain(snippet: &str) -> String {
     let unmarked = snippet.replace("<mark>", "").replace("</mark>", "");
     unmarked.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
 fn cut(line: String) -> String {
-    if line.width() <= WIDEST {
+    if line.width() <= MAX_CELL_COLUMNS {
         return line;
     }
-    let mut taken = 0;
+    let mut root_in_use = 0;
     let fits = |c: &char| {
-        taken += c.width().unwrap_or_default();
-        taken < WIDEST
+        root_in_use += c.width().unwrap_or_default();
+        root_in_use < MAX_CELL_COLUMNS
     };
     let mut cut: String = line.chars().take_while(fits).collect();
     cut.push('…');
@@ -105,8 +106,8 @@ mod tests {
 
     #[test]
     fn flat_objects_become_a_table_and_nothing_else_does() {
-        let found = json!([{ "path": "a.md", "score": 1.23456 }, { "path": "notes/b.md", "hits": 2 }]);
-        assert_eq!(table(&found).unwrap(), "PATH        SCORE  HITS\na.md        1.235\nnotes/b.md         2\n");
+        let rows_json = json!([{ "path": "a.md", "score": 1.23456 }, { "path": "notes/b.md", "hits": 2 }]);
+        assert_eq!(table(&rows_json).unwrap(), "PATH        SCORE  HITS\na.md        1.235\nnotes/b.md         2\n");
         assert_eq!(table(&json!([])).unwrap(), "");
         for other in [json!({ "a": 1 }), json!([1]), json!([{ "children": [] }])] {
             assert_eq!(table(&other), None, "{other}");
@@ -115,22 +116,22 @@ mod tests {
 
     #[test]
     fn what_a_page_says_cannot_move_the_cursor() {
-        let found = json!([{ "title": "a \u{1b}[2J<mark>\nc" }]);
-        assert_eq!(table(&found).unwrap(), "TITLE\na [2J<mark> c\n");
+        let rows_json = json!([{ "title": "a \u{1b}[2J<mark>\nc" }]);
+        assert_eq!(table(&rows_json).unwrap(), "TITLE\na [2J<mark> c\n");
     }
 
     #[test]
     fn a_snippet_is_shown_as_the_page_has_it() {
-        let found = json!([{ "snippet": "<mark>a</mark> &lt; b &amp;lt; c" }]);
-        assert_eq!(table(&found).unwrap(), "SNIPPET\na < b &lt; c\n");
+        let rows_json = json!([{ "snippet": "<mark>a</mark> &lt; b &amp;lt; c" }]);
+        assert_eq!(table(&rows_json).unwrap(), "SNIPPET\na < b &lt; c\n");
     }
 
     #[test]
     fn wide_characters_take_two_columns_and_long_cells_are_cut() {
-        let found = json!([{ "a": "归档", "b": 1 }, { "a": "tar", "b": 2 }]);
-        assert_eq!(table(&found).unwrap(), "A     B\n归档  1\ntar   2\n");
+        let rows_json = json!([{ "a": "归档", "b": 1 }, { "a": "tar", "b": 2 }]);
+        assert_eq!(table(&rows_json).unwrap(), "A     B\n归档  1\ntar   2\n");
         let long = table(&json!([{ "a": "界".repeat(100) }])).unwrap();
         let line = long.lines().nth(1).unwrap();
-        assert!(line.ends_with('…') && line.width() <= WIDEST, "{line}");
+        assert!(line.ends_with('…') && line.width() <= MAX_CELL_COLUMNS, "{line}");
     }
 }

@@ -174,7 +174,7 @@ fn beside_a_server_the_doctor_looks_and_does_not_mend() {
     let told = patient.doctor(&[]);
     assert_eq!(told.code, Some(0), "{}", told.complaint);
     assert_eq!(told.answer["server"]["pid"], server.pid().to_string());
-    assert!(told.of("server")["message"].as_str().unwrap().contains("takes writes"), "{}", told.answer);
+    assert!(told.of("server")["message"].as_str().unwrap().contains("accepts writes"), "{}", told.answer);
     for check in ["tree", "git-index", "search-index"] {
         assert_eq!(told.of(check)["level"], "skipped");
     }

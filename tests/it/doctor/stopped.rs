@@ -89,7 +89,7 @@ fn every_damage_is_found_by_name_and_mended_without_losing_a_page_or_a_version()
         assert!(*level != "problem" || told.complaint.contains("--fix"), "{what}: {}", told.complaint);
         let mended = patient.doctor(&["--fix"]);
         mended.must_be_silent(what);
-        assert!(!mended.answer["mended"].is_null(), "{what}");
+        assert!(!mended.answer["repaired"].is_null(), "{what}");
         assert_eq!(patient.whole(), before, "{what}");
         patient.doctor(&[]).must_be_silent(what);
     }
@@ -130,14 +130,14 @@ fn without_git_the_tree_is_compared_with_the_log_and_what_is_mended_is_said_as_i
         assert_eq!(told.of("tree")["paths"], serde_json::json!(paths), "{strategy}");
         let mended = patient.doctor(&["--fix"]);
         mended.must_be_silent(strategy);
-        assert!(mended.answer["mended"].to_string().contains("differed from the log"), "{}", mended.answer);
+        assert!(mended.answer["repaired"].to_string().contains("differed from the log"), "{}", mended.answer);
         patient.doctor(&[]).must_be_silent(strategy);
         fs::write(patient.at(".svc/state/log.db"), "rubbish").unwrap();
         let told = patient.doctor(&[]);
         assert!(!told.of("log")["fix"].as_str().unwrap().contains("git"), "{}", told.of("log"));
         let mended = patient.doctor(&["--fix"]);
         mended.must_be_silent(strategy);
-        assert!(mended.answer["mended"].to_string().contains("from the files as they are"), "{}", mended.answer);
+        assert!(mended.answer["repaired"].to_string().contains("from the present files"), "{}", mended.answer);
         let (server, client) = patient.serve();
         assert_eq!(page(&client, "kept.md").as_deref(), Some("# Kept\n\nadder\n"));
         server.stop();
@@ -165,7 +165,7 @@ fn a_history_that_is_gone_is_told_and_never_replaced() {
     let told = patient.doctor(&["--fix"]);
     assert_eq!(told.code, Some(1));
     let message = told.of("repository")["message"].as_str().unwrap();
-    assert!(message.contains("put it back from a backup or a clone"), "{message}");
+    assert!(message.contains("restore it from a backup or a clone"), "{message}");
     let output = patient.run(&["serve", "--port", "0"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -224,7 +224,7 @@ fn commits_that_were_fetched_below_what_the_log_knows_are_told_with_what_to_do()
     git::git(&clone, &["fetch", "-q", "--unshallow"]);
     let told = patient.doctor(&["--fix"]);
     let [(said, is_mended)] = said_of_unknown(&told)[..] else { panic!("{}", told.answer) };
-    assert!(said.starts_with("the log does not know 4 older commits of git's") && !is_mended, "{said}");
+    assert!(said.starts_with("the log does not know 4 older commits in git") && !is_mended, "{said}");
     fs::remove_file(patient.at(".svc/state/log.db")).unwrap();
     patient.serve().0.stop();
     patient.doctor(&[]).must_be_silent("another log");

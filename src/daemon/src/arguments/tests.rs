@@ -28,6 +28,6 @@ fn what_cannot_be_read_is_a_wrong_command_line() {
     ] {
         let failure = read_search(&[pair]).unwrap_err();
         assert_eq!(failure.exit(), ExitStatus::Usage, "{pair}");
-        assert!(failure.told(false).starts_with(&format!("svcfs: {why}")), "{pair}: {}", failure.told(false));
+        assert!(failure.message(false).starts_with(&format!("svcfs: {why}")), "{pair}: {}", failure.message(false));
     }
 }

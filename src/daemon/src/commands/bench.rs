@@ -20,78 +20,80 @@ use crate::{output, progress};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs bench                                   the disk of the current directory, about a minute
+  svcfs bench                                   measure the disk of the current directory, about a minute
   svcfs bench --dir /mnt/nas                    another disk
-  svcfs bench --files 500 --search-files 10000  longer, for figures that mean more
-  svcfs bench --json > bench.json               for a script
+  svcfs bench --files 500 --search-files 10000  longer, for more reliable figures
+  svcfs bench --json > bench.json               print JSON
 
-What the rows mean, and what they are on another machine: docs/benchmarks.md. Let the machine
-do nothing else meanwhile. Rows of git need git, those of the mount /dev/fuse; what is missing
-is left out.";
+docs/benchmarks.md explains the rows and has results of another machine. Leave the machine idle
+meanwhile. Rows of git need git, rows of the mount /dev/fuse; rows whose program is missing are skipped.";
 
-/// Measure how fast svcfs is on a disk, beside git and beside the bare filesystem
+/// Measure svcfs on a disk, compared with git and the bare filesystem
 ///
-/// Starts this very program on pages it generates, in a temporary directory on that disk, and measures it over HTTP and
-/// through its mount in the same minutes as git and the disk without either. While it measures it checks: one commit for
-/// every write, searches that find what grep finds. The directory is removed at the end, after Ctrl-C, too.
+/// Starts a server on generated pages in a temporary directory and measures it over HTTP and
+/// through its mount, interleaved with git and the bare filesystem. It also checks the results: one
+/// commit for each write, and searches that find what grep finds. The directory is removed at the
+/// end, also after Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// Directory on the disk to measure, outside any knowledge base; nothing is left in it
+    /// Directory on the disk to measure, outside any knowledge base; it is empty again afterwards
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Pages that each client writes, one after the other
-    #[arg(long, value_name = "PAGES", default_value_t = 50, value_parser = at_most(100_000))]
+    /// Pages that each client writes in sequence
+    #[arg(long, value_name = "PAGES", default_value_t = 50, value_parser = bounded_count(100_000))]
     files: usize,
-    /// Pages that a bulk write puts into one commit
-    #[arg(long, value_name = "PAGES", default_value_t = 100, value_parser = at_most(10_000))]
+    /// Pages of one bulk write
+    #[arg(long, value_name = "PAGES", default_value_t = 100, value_parser = bounded_count(10_000))]
     bulk: usize,
-    /// Pages of the tree that is written and searched
-    #[arg(long, value_name = "PAGES", default_value_t = 1_000, value_parser = at_most(100_000))]
+    /// Pages of the generated tree
+    #[arg(long, value_name = "PAGES", default_value_t = 1_000, value_parser = bounded_count(100_000))]
     search_files: usize,
-    /// Searches for each question
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = at_most(100_000))]
+    /// Searches for each query
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = bounded_count(100_000))]
     search_queries: usize,
-    /// How often every row of writing is measured
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = at_most(100))]
+    /// Rounds of each write row
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = bounded_count(100))]
     rounds: usize,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Counts that make sense: something, and no more than ends today.
-fn at_most(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=most)
+/// A count between 1 and `limit`.
+fn bounded_count(limit: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=limit)
 }
 
 impl BenchArgs {
-    /// Measures, and prints the tables.
+    /// Measures and prints the tables.
     ///
     /// # Errors
-    /// `Refused` for a directory that belongs to a knowledge base or has no room; `Failed` when something cannot be measured;
-    /// `Interrupted` when it is ended early.
+    /// `Refused` for a directory in a knowledge base or without free space; `Failed` when a
+    /// measurement fails; `Interrupted` when it is ended early.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let directory = outside(&self.dir)?;
-        self.must_have_room(&directory)?;
+        let directory = require_outside_root(&self.dir)?;
+        self.check_free_space(&directory)?;
         let stop = StopToken::new();
         stop_on_signal(stop.clone())?;
-        let program = std::env::current_exe().context("the path of this program is not known")?;
+        let program = std::env::current_exe().context("the path of this program is unknown")?;
         let spinner = progress::spinner("measuring");
-        let drawn = spinner.clone();
-        let run = BenchRun::start(program, &directory, stop.clone(), move |text| drawn.set_message(text.to_owned()))?;
+        let progress_spinner = spinner.clone();
+        let run = BenchRun::start(program, &directory, stop.clone(), move |text| {
+            progress_spinner.set_message(text.to_owned())
+        })?;
         let facts = machine::describe_machine(run.scratch(), env!("CARGO_PKG_VERSION"));
-        let measured = measure(&run, &self.plan());
-        spinner.set_message("removing what was made");
-        let removed = run.finish();
+        let outcome = measure(&run, &self.plan());
+        spinner.set_message("removing temporary files");
+        let cleanup = run.finish();
         spinner.finish_and_clear();
-        removed?;
-        let tables = match measured {
+        cleanup?;
+        let tables = match outcome {
             Err(_) if stop.is_requested() => {
-                let told = "ended before everything was measured; nothing is left behind";
-                return Err(CommandFailure::saying(ExitStatus::Interrupted, told));
+                let message = "interrupted; all temporary files were removed";
+                return Err(CommandFailure::saying(ExitStatus::Interrupted, message));
             }
-            measured => measured?,
+            outcome => outcome?,
         };
         if self.json { output::json(&as_json(&facts, &tables)) } else { output::say(&as_text(&facts, &tables)) }
     }
@@ -106,65 +108,66 @@ impl BenchArgs {
             min_commits: 0,
             bulk_pages: self.bulk,
             bulk_round: round_bound(3, 3),
-            copy_pages: self.files.min(MOST_COPIED),
-            // Long enough for what the server puts off until a second after the last write; few writes leave little of that.
-            idle_time: Duration::from_millis(24 * self.files as u64).clamp(SHORTEST_REST, LONGEST_REST),
+            copy_pages: self.files.min(MAX_COPIED_PAGES),
+            // Long enough for work that the server defers until a second after the last write; few
+            // writes leave little of it.
+            idle_time: Duration::from_millis(24 * self.files as u64).clamp(MIN_IDLE_TIME, MAX_IDLE_TIME),
             search_round: round_bound(self.search_queries, 10),
             grep_round: round_bound(10, 3),
             corpus: None,
         }
     }
 
-    /// About what is needed at once, with much to spare.
-    fn must_have_room(&self, directory: &Path) -> Result<(), CommandFailure> {
-        const A_PAGE: usize = 48 << 10;
-        const ALWAYS: usize = 256 << 20;
+    /// A generous estimate of the needed space.
+    fn check_free_space(&self, directory: &Path) -> Result<(), CommandFailure> {
+        const PAGE_BYTES: usize = 48 << 10;
+        const BASE_BYTES: usize = 256 << 20;
         let written = self.rounds * (self.bulk * 12 + self.files * (writing::CROWD_CLIENTS + 8));
-        let needed = (ALWAYS + A_PAGE * (self.search_files + written.min(MOST_WRITTEN))) as u64;
+        let needed = (BASE_BYTES + PAGE_BYTES * (self.search_files + written.min(MAX_WRITTEN_PAGES))) as u64;
         let free = machine::free_space(directory)?;
         if free < needed {
             let (free, needed) = (free >> 20, needed >> 20);
-            let told = format!(
-                "the disk of `{}` has {free} MiB free, and this takes up to {needed} MiB; name another with --dir, or less with \
+            let message = format!(
+                "the disk of `{}` has {free} MiB free, and this needs up to {needed} MiB; give another with --dir, or reduce \
                  --search-files, --files, --rounds",
                 directory.display()
             );
-            return Err(CommandFailure::saying(ExitStatus::Refused, told));
+            return Err(CommandFailure::saying(ExitStatus::Refused, message));
         }
         Ok(())
     }
 }
 
-const SHORTEST_REST: Duration = Duration::from_millis(100);
-const LONGEST_REST: Duration = Duration::from_millis(1_200);
+const MIN_IDLE_TIME: Duration = Duration::from_millis(100);
+const MAX_IDLE_TIME: Duration = Duration::from_millis(1_200);
 
-/// Pages of a `cp -r`, which has no other end.
-const MOST_COPIED: usize = 1_000;
-/// Pages that are written before time is up, at most.
-const MOST_WRITTEN: usize = 500_000;
+/// Pages of `cp -r`, which has no time limit.
+const MAX_COPIED_PAGES: usize = 1_000;
+/// Upper bound of pages written within the time limit.
+const MAX_WRITTEN_PAGES: usize = 500_000;
 
-/// A directory in which nobody takes what is measured for knowledge.
-fn outside(directory: &Path) -> Result<PathBuf, CommandFailure> {
+/// Requires a directory outside any knowledge base.
+fn require_outside_root(directory: &Path) -> Result<PathBuf, CommandFailure> {
     let name = directory.display();
-    let whole = directory.canonicalize().map_err(|error| {
+    let canonical = directory.canonicalize().map_err(|error| {
         CommandFailure::new(
             ExitStatus::Refused,
             anyhow::Error::new(error)
-                .context(format!("`{name}` cannot be measured in; name a directory that exists with --dir")),
+                .context(format!("`{name}` cannot be used; give an existing directory with --dir")),
         )
     })?;
-    if !whole.is_dir() {
+    if !canonical.is_dir() {
         return Err(CommandFailure::saying(
             ExitStatus::Refused,
-            format!("`{name}` is no directory; name one with --dir"),
+            format!("`{name}` is not a directory; give one with --dir"),
         ));
     }
-    if let Some(root) = whole.ancestors().find(|above| above.join(".svc").is_dir()) {
+    if let Some(root) = canonical.ancestors().find(|above| above.join(".svc").is_dir()) {
         let root = root.display();
-        let told = format!("`{name}` lies in the knowledge base `{root}`; name a directory outside of it with --dir");
-        return Err(CommandFailure::saying(ExitStatus::Refused, told));
+        let message = format!("`{name}` is inside the knowledge base `{root}`; give a directory outside it with --dir");
+        return Err(CommandFailure::saying(ExitStatus::Refused, message));
     }
-    Ok(whole)
+    Ok(canonical)
 }
 
 fn measure(run: &BenchRun, plan: &RunPlan) -> anyhow::Result<Vec<MarkdownTable>> {

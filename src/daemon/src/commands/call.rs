@@ -12,64 +12,64 @@ use svcfs_knowledge::kernel::{OperationEntry, OperationInputs};
 use crate::asking::RootTarget;
 use crate::cli::Cli;
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::root::whoever;
+use crate::root::cli_caller;
 use crate::table::table;
 use crate::{arguments, client, manual, output};
 
-/// Longest `--input`, in bytes (gaps.md 4.1: bodies).
+/// Maximum size of `--input`, in bytes.
 const MAX_INPUT_BYTES: u64 = 110 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs call                                         every operation, in one line each
-  svcfs call search --help                           what one takes
+  svcfs call                                         list all operations
+  svcfs call search --help                           inputs of an operation
   svcfs call search q='refresh token' limit=5
   svcfs call search q=oauth --json | jq -r '.[].path'
-  svcfs call read path=index.md                      prints the page as it is
+  svcfs call read path=index.md                      prints the page
   svcfs call write path=a.md content=\"$(cat a.md)\" --actor me
   echo '{\"path\": \"a.md\", \"content\": \"# A\"}' | svcfs call write --input -
   svcfs call tree --url http://notes.local:3333";
 
-/// Ask or change a knowledge base: every operation, by name
+/// Run any operation by name
 ///
-/// Arguments are read as the operation's schema says: numbers, true and false, lists with commas. The answer of an operation
-/// that gives a text is that text; --json gives the exact answer of the interface instead.
+/// Arguments are parsed according to the operation's schema: numbers, true and false, lists with commas.
+/// An operation that returns text prints that text; --json prints the exact output instead.
 ///
-/// When a server has the root, it is asked over HTTP; else the root is opened for this one call, which also records what was
-/// edited in it meanwhile. With --url a server is asked wherever it is.
+/// If a server serves the root, the operation runs there over HTTP. Else the command opens the root
+/// itself, which also records external edits. With --url the operation runs on that server.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_flag = true)]
 pub struct CallArgs {
-    /// Which operation; all of them are listed when absent
+    /// The operation; without it, all operations are listed
     #[arg(value_parser = PossibleValuesParser::new(manual::names()), hide_possible_values = true)]
     operation: Option<String>,
-    /// Its arguments
+    /// Arguments of the operation
     #[arg(value_name = "NAME=VALUE")]
     arguments: Vec<String>,
-    /// Print the exact answer as JSON
+    /// Print the exact output as JSON
     #[arg(long)]
     json: bool,
-    /// All arguments as one JSON object, `-` for standard input; NAME=VALUE adds to it
+    /// Arguments as one JSON object, `-` for standard input; NAME=VALUE adds to them
     #[arg(long, value_name = "JSON")]
     input: Option<String>,
     #[command(flatten)]
-    whom: RootTarget,
-    /// Author of the commit, when something is changed [default: the login name]
+    target: RootTarget,
+    /// Author of the commit [default: the login name]
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
     /// Refuse the change unless the page still has this ETag
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
-    /// Print help, of the operation when one is named
+    /// Print help, for the operation if one is given
     #[arg(short, long)]
     help: bool,
 }
 
 impl CallArgs {
-    /// Calls the operation, or explains.
+    /// Runs the operation, or prints help.
     ///
     /// # Errors
-    /// `Usage` for arguments the operation does not take; the operation's own refusal.
+    /// `Usage` for invalid arguments; the refusal of the operation.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Some(name) = &self.operation else {
             return self.explain();
@@ -83,15 +83,15 @@ impl CallArgs {
         let arguments = arguments::read(&inputs, given, &self.arguments)?;
         if let Some(missing) = inputs.first_missing(&arguments) {
             let (missing, name) = (&missing.name, entry.name);
-            let told = format!("`{missing}` is required; `svcfs call {name} --help` tells what the operation takes");
-            return Err(CommandFailure::saying(ExitStatus::Usage, told));
+            let message = format!("`{missing}` is required; `svcfs call {name} --help` lists the arguments");
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
         }
         if self.if_match.is_some() && entry.is_read_only() {
-            let told = format!("--if-match has no meaning: `{}` changes nothing", entry.name);
-            return Err(CommandFailure::saying(ExitStatus::Usage, told));
+            let message = format!("--if-match has no effect: `{}` changes nothing", entry.name);
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
         }
         let json = self.json;
-        show(entry, &self.answer(entry, arguments)?, json)
+        print_output(entry, &self.run_operation(entry, arguments)?, json)
     }
 
     fn explain(&self) -> Result<(), CommandFailure> {
@@ -104,11 +104,15 @@ impl CallArgs {
         if self.json { output::json(&manual::list_json()) } else { output::say(&manual::list()) }
     }
 
-    fn answer(self, entry: &'static OperationEntry, arguments: Map<String, Value>) -> Result<Value, CommandFailure> {
-        let Self { whom, actor, if_match, .. } = self;
-        let caller = whoever(actor.as_deref());
-        let expect = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
-        whom.ask(entry, arguments, Caller { precondition: expect, ..caller }, if_match)
+    fn run_operation(
+        self,
+        entry: &'static OperationEntry,
+        arguments: Map<String, Value>,
+    ) -> Result<Value, CommandFailure> {
+        let Self { target, actor, if_match, .. } = self;
+        let caller = cli_caller(actor.as_deref());
+        let precondition = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
+        target.run_operation(entry, arguments, Caller { precondition, ..caller }, if_match)
     }
 }
 
@@ -121,7 +125,7 @@ fn expectation(text: &str) -> Result<Precondition, CommandFailure> {
         .map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))
 }
 
-/// `--input`, as the object it must be.
+/// Parses `--input`.
 fn input(text: &str) -> Result<Map<String, Value>, CommandFailure> {
     let mut given = text.to_owned();
     if text == "-" {
@@ -133,17 +137,17 @@ fn input(text: &str) -> Result<Map<String, Value>, CommandFailure> {
         .map_err(|error| CommandFailure::saying(ExitStatus::Usage, format!("--input must be a JSON object: {error}")))
 }
 
-/// Prints an answer: exactly, or as people like to read it.
-fn show(entry: &OperationEntry, answer: &Value, json: bool) -> Result<(), CommandFailure> {
+/// Prints an output as JSON, text or table.
+fn print_output(entry: &OperationEntry, output: &Value, json: bool) -> Result<(), CommandFailure> {
     if json {
-        return output::json(answer);
+        return crate::output::json(output);
     }
-    let text = entry.http.iter().find_map(|route| answer.get(route.text_field?.0));
+    let text = entry.http.iter().find_map(|route| output.get(route.text_field?.0));
     if let Some(content) = text {
-        return output::written(&client::bytes_of(content)?);
+        return crate::output::written(&client::bytes_of(content)?);
     }
-    match table(answer) {
-        Some(table) => output::say(&table),
-        None => output::json(answer),
+    match table(output) {
+        Some(table) => crate::output::say(&table),
+        None => crate::output::json(output),
     }
 }

@@ -14,18 +14,19 @@ use crate::{logging, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs check-config --root notes       as `svcfs serve --root notes` would read it
-  svcfs check-config ./notes.toml       only this file, as `svcfs serve --config ./notes.toml`
+  svcfs check-config --root notes       the settings that `svcfs serve --root notes` reads
+  svcfs check-config ./notes.toml       this file only, as with `svcfs serve --config ./notes.toml`
   svcfs check-config --root notes && kill -HUP $(pidof svcfs)
 
-Every fault of the file is told at once, with its line. Then: whether the root, the log file and the
-roots of other spaces are there and can be written, whether the port is free, and whether keys are kept well.
-Nothing is opened, made or changed. A space beside the first that could not be opened is warned of: the others are served.
+Lists every error of the file with its line. Then checks that the root, the log file and the roots
+of other spaces exist and can be written, that the port is free, and that key files are private.
+Nothing is opened, created or changed. A space that cannot be opened is a warning, except the first:
+the others are served.
 
-Exit codes: 0 when the server could start (warnings are told), 2 when the settings cannot be followed,
-1 when they can, and something they name is in the way.";
+Exit codes: 0 when the server could start (warnings are listed), 2 when the settings are invalid,
+1 when they are valid and a file, folder or port that they name cannot be used.";
 
-/// Say whether the settings can be followed, without starting anything
+/// Validate the configuration
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckConfig {
@@ -34,38 +35,43 @@ pub struct CheckConfig {
     /// Directory of the knowledge base [default: ./knowledge, unless a file is named]
     #[arg(short, long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl CheckConfig {
-    /// Looks, and tells.
+    /// Checks and prints the findings.
     ///
     /// # Errors
-    /// `Usage` when the settings cannot be followed, `Failed` when something is in the way.
+    /// `Usage` when the settings are invalid, `Failed` when something else prevents the start.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { file, root, json } = self;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
         let root = root.or_else(|| file.is_none().then(|| PathBuf::from("./knowledge")));
-        let found = could_start(root.as_deref(), file.as_deref());
-        let problems: Vec<_> = found.iter().filter(|finding| finding.level == CheckLevel::Problem).collect();
+        let findings = could_start(root.as_deref(), file.as_deref());
+        let problems: Vec<_> = findings.iter().filter(|finding| finding.level == CheckLevel::Problem).collect();
         if json {
-            output::json(&json!({ "valid": problems.is_empty(), "findings": found }))?;
+            output::json(&json!({ "valid": problems.is_empty(), "findings": findings }))?;
         } else {
-            output::say(&text(&[], &found))?;
+            output::say(&text(&[], &findings))?;
         }
         let of_settings = problems.iter().filter(|finding| finding.check == "settings").count();
         match (of_settings, problems.len() - of_settings) {
             (0, 0) => Ok(()),
-            (0, in_the_way) => {
-                let told = format!("a server would not start; in its way: {in_the_way}");
-                Err(CommandFailure::saying(ExitStatus::Failed, told))
+            (0, count) => {
+                let message = format!("a server would not start: {}", count_problems(count));
+                Err(CommandFailure::saying(ExitStatus::Failed, message))
             }
-            (wrong, _) => Err(CommandFailure::saying(
-                ExitStatus::Usage,
-                format!("the settings are refused; wrong in them: {wrong}"),
-            )),
+            (1, _) => Err(CommandFailure::saying(ExitStatus::Usage, "the configuration is invalid: 1 error")),
+            (errors, _) => {
+                Err(CommandFailure::saying(ExitStatus::Usage, format!("the configuration is invalid: {errors} errors")))
+            }
         }
     }
+}
+
+/// `1 problem`, `2 problems`.
+fn count_problems(count: usize) -> String {
+    format!("{count} problem{}", if count == 1 { "" } else { "s" })
 }

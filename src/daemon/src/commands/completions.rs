@@ -13,11 +13,11 @@ Examples:
   svcfs completions zsh  > ~/.zfunc/_svcfs          with ~/.zfunc in $fpath
   svcfs completions fish > ~/.config/fish/completions/svcfs.fish";
 
-/// Print a script that completes commands and flags in your shell
+/// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 

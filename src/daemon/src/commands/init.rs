@@ -10,7 +10,7 @@ use svcfs_config::{CliOverrides, LogOutput};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::root::{OpenRoot, is_new, settings, whoever};
+use crate::root::{OpenRoot, cli_caller, is_new, settings};
 use crate::{logging, output, presence};
 use svcfs_knowledge::spaces::{InstalledTemplate, write_template};
 
@@ -18,32 +18,32 @@ const EXAMPLES: &str = "\
 Examples:
   svcfs init                        ./knowledge, with the template `knowledge`
   svcfs init -r runbooks -t runbook
-  svcfs init -r ~/my-notes          adopts the pages and the git repository that are there
-  svcfs init -r notes --json        what was written and what was kept, for a script";
+  svcfs init -r ~/my-notes          sets up existing pages and their git repository
+  svcfs init -r notes --json        print the written and existing files as JSON";
 
-/// Begin a knowledge base, or adopt a folder as it is
+/// Create a knowledge base, or set one up in an existing folder
 ///
-/// A new or empty directory gets the pages of a template. One that has something in it keeps all of it and gets settings and
-/// page templates only, unless --template says otherwise; a git repository that is there goes on, with its history. Existing
-/// files are never changed. Doing it again does nothing.
+/// A new or empty directory gets the pages of a template. A directory with files gets only settings
+/// and page templates, unless --template is given; an existing git repository is used with its
+/// history. Existing files are never changed. Repeating the command does nothing.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{}\n\n{EXAMPLES}", templates_told()))]
+#[command(after_help = EXAMPLES, after_long_help = format!("{}\n\n{EXAMPLES}", template_help()))]
 pub struct InitArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
-    /// What to begin with [default: knowledge; blank for a directory that is not empty]
+    /// Template [default: knowledge; blank for a directory that is not empty]
     #[arg(short, long, value_parser = PossibleValuesParser::new(TEMPLATES.iter().map(|template| template.id)))]
     template: Option<String>,
     /// Author of the first commit [default: the login name]
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-fn templates_told() -> String {
+fn template_help() -> String {
     let lines = TEMPLATES.iter().map(|template| format!("  {:<10} {}", template.id, template.description));
     format!("Templates:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
@@ -52,7 +52,7 @@ impl InitArgs {
     /// Initialises the root.
     ///
     /// # Errors
-    /// `Refused` when a server has the root or it cannot be written.
+    /// `Refused` when a server uses the root, or the root cannot be written.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root: path, template, actor, json } = self;
         let settings = settings(&path, None, CliOverrides::default())?;
@@ -65,36 +65,37 @@ impl InitArgs {
             )
         })?;
         let advice = "it is initialised already";
-        let root = OpenRoot::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
-        let planted = write_template(root.space(), template, &whoever(actor.as_deref()));
+        let root =
+            OpenRoot::open(&path, settings, false).map_err(|fault| presence::root_in_use(&path, fault, advice))?;
+        let installed = write_template(root.space(), template, &cli_caller(actor.as_deref()));
         let absolute = root.space().vfs.root().to_owned();
         root.close()?;
-        tell(&path, &absolute, template, &planted?, json)
+        print_result(&path, &absolute, template, &installed?, json)
     }
 }
 
-fn tell(
-    given: &Path,
+fn print_result(
+    root: &Path,
     absolute: &Path,
     template: &Template,
-    planted: &InstalledTemplate,
+    installed: &InstalledTemplate,
     json: bool,
 ) -> Result<(), CommandFailure> {
     if json {
-        let InstalledTemplate { written, kept } = planted;
+        let InstalledTemplate { written, kept } = installed;
         return output::json(&json!({ "root": absolute, "template": template.id, "written": written, "kept": kept }));
     }
     let mut text = String::new();
-    for path in &planted.written {
+    for path in &installed.written {
         text.push_str(&format!("  written  {path}\n"));
     }
-    for path in &planted.kept {
+    for path in &installed.kept {
         text.push_str(&format!("  kept     {path}\n"));
     }
-    let given = given.display();
-    let head = match planted.written.len() {
-        0 => format!("{} has everything of the template `{}` already\n", absolute.display(), template.id),
+    let root = root.display();
+    let head = match installed.written.len() {
+        0 => format!("{} has all files of the template `{}` already\n", absolute.display(), template.id),
         _ => format!("{} is a knowledge base, with the template `{}`\n", absolute.display(), template.id),
     };
-    output::say(&format!("{head}{text}\nNext: svcfs serve --root {given}\n"))
+    output::say(&format!("{head}{text}\nNext: svcfs serve --root {root}\n"))
 }

@@ -5,38 +5,38 @@ use serde_json::{Map, Value, json};
 
 use crate::asking::RootTarget;
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::root::whoever;
+use crate::root::cli_caller;
 use crate::table::table;
 use crate::{manual, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs janitor                             what is wrong with the pages of ./knowledge, the worst first
+  svcfs janitor                             problems of the pages of ./knowledge, worst first
   svcfs janitor --root notes --limit 500
   svcfs janitor --stale-days 30             pages reviewed more than 30 days ago are stale
   svcfs janitor --json | jq .broken_links";
 
-/// Look through all pages for what their readers would want mended
+/// Report broken links, stale and empty pages
 ///
-/// Broken links, contradictions, pages past their review, empty ones, doubled titles, pages nobody links to. The exit code is 1
-/// when readers are misled: by broken links or contradictions.
+/// Also reports contradictions, duplicate titles and orphan pages without incoming links. The exit
+/// code is 1 when there are broken links or contradictions.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct JanitorArgs {
     #[command(flatten)]
-    whom: RootTarget,
-    /// After how many days a page that was `reviewed` is due again [default: `janitor.stale_days` of the settings]
+    target: RootTarget,
+    /// Days after which a `reviewed` page is stale [default: the setting `janitor.stale_days`]
     #[arg(long, value_name = "DAYS")]
     stale_days: Option<u32>,
-    /// Findings that are listed
+    /// Maximum number of listed findings
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     limit: u32,
-    /// Print the exact answer as JSON
+    /// Print the exact output as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is counted, as it is told.
+/// Counted kinds of findings, with their labels.
 const COUNTS: [(&str, &str); 7] = [
     ("broken_links", "broken links"),
     ("contradictions", "contradictions"),
@@ -48,21 +48,21 @@ const COUNTS: [(&str, &str); 7] = [
 ];
 
 impl JanitorArgs {
-    /// Looks, and tells.
+    /// Prints the report.
     ///
     /// # Errors
-    /// `Failed` when a finding is an error; those of asking.
+    /// `Failed` when a finding is an error; errors of the operation.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { whom, stale_days, limit, json } = self;
+        let Self { target, stale_days, limit, json } = self;
         let mut arguments = Map::from_iter([("limit".to_owned(), json!(limit))]);
         arguments.extend(stale_days.map(|days| ("stale_days".to_owned(), json!(days))));
-        let found = whom.ask(manual::find("janitor")?, arguments, whoever(None), None)?;
+        let report = target.run_operation(manual::find("janitor")?, arguments, cli_caller(None), None)?;
         if json {
-            output::json(&found)?;
+            output::json(&report)?;
         } else {
-            output::say(&text(&found))?;
+            output::say(&text(&report))?;
         }
-        let count = |name: &str| found[name].as_u64().unwrap_or_default();
+        let count = |name: &str| report[name].as_u64().unwrap_or_default();
         let (broken, disputed) = (count("broken_links"), count("contradictions"));
         if broken + disputed == 0 {
             return Ok(());
@@ -74,12 +74,12 @@ impl JanitorArgs {
     }
 }
 
-/// The counts in one line, the findings as a table, what to do.
-fn text(found: &Value) -> String {
-    let count = |name: &str| found[name].as_u64().unwrap_or_default();
-    let counts = COUNTS.iter().map(|(name, told)| format!("{told} {}", count(name))).collect::<Vec<_>>().join(", ");
+/// The counts in one line, the findings as a table, recommendations.
+fn text(report: &Value) -> String {
+    let count = |name: &str| report[name].as_u64().unwrap_or_default();
+    let counts = COUNTS.iter().map(|(name, label)| format!("{label} {}", count(name))).collect::<Vec<_>>().join(", ");
     let mut text = format!("{} pages, {} without a finding: {counts}\n", count("scanned"), count("healthy"));
-    let rows = found["issues"].as_array().into_iter().flatten().map(|issue| {
+    let rows = report["issues"].as_array().into_iter().flatten().map(|issue| {
         json!({ "severity": issue["severity"], "kind": issue["kind"], "path": issue["path"], "message": issue["message"] })
     });
     let rows: Vec<Value> = rows.collect();
@@ -88,7 +88,7 @@ fn text(found: &Value) -> String {
         text.push_str(&issues);
     }
     let advice: Vec<&str> =
-        found["recommendations"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        report["recommendations"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if !advice.is_empty() {
         text.push_str(&format!("\n- {}\n", advice.join("\n- ")));
     }

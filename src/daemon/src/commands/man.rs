@@ -19,13 +19,13 @@ Examples:
 
 /// Print the manual page of the program or of one of its commands
 ///
-/// The pages say what `--help` says. A package brings them along.
+/// The pages contain the same text as `--help`. Packages include them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ManArgs {
-    /// Which command; the program itself when absent
+    /// The command [default: the program itself]
     command: Option<String>,
-    /// Write the pages of all commands into this directory, which is made when absent
+    /// Write the pages of all commands into this directory, which is created if missing
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     all: Option<PathBuf>,
 }
@@ -34,18 +34,18 @@ impl ManArgs {
     /// Prints the page, or writes all of them.
     ///
     /// # Errors
-    /// `Usage` for a command that there is none of; `Failed` when nothing can be written.
+    /// `Usage` for an unknown command; `Failed` when a page cannot be written.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { command, all } = self;
-        let program = whole();
+        let program = built_program();
         if let Some(directory) = all {
             return write_all(program, &directory);
         }
         let chosen = match command {
             None => program,
             Some(name) => {
-                let found = program.get_subcommands().find(|command| command.get_name() == name).cloned();
-                found.ok_or_else(|| {
+                let subcommand = program.get_subcommands().find(|command| command.get_name() == name).cloned();
+                subcommand.ok_or_else(|| {
                     CommandFailure::saying(
                         ExitStatus::Usage,
                         format!("there is no command `{name}`; `svcfs --help` lists them"),
@@ -57,8 +57,8 @@ impl ManArgs {
     }
 }
 
-/// The program as clap knows it once it is asked something: with names in full, and the flags that all commands have.
-fn whole() -> Command {
+/// The program after clap has built it: with full names and global flags.
+fn built_program() -> Command {
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     program
@@ -73,13 +73,13 @@ fn page(command: Command) -> Result<Vec<u8>, CommandFailure> {
 
 #[expect(clippy::disallowed_methods, reason = "pages of the manual, in a directory of the caller's: no part of a tree")]
 fn write_all(program: Command, directory: &std::path::Path) -> Result<(), CommandFailure> {
-    let told = || format!("cannot write the manual into `{}`", directory.display());
-    fs::create_dir_all(directory).with_context(told)?;
-    let mut left = vec![program];
-    while let Some(command) = left.pop() {
-        left.extend(command.get_subcommands().cloned());
+    let message = || format!("cannot write the manual into `{}`", directory.display());
+    fs::create_dir_all(directory).with_context(message)?;
+    let mut pending = vec![program];
+    while let Some(command) = pending.pop() {
+        pending.extend(command.get_subcommands().cloned());
         let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
-        fs::write(directory.join(format!("{name}.1")), page(command)?).with_context(told)?;
+        fs::write(directory.join(format!("{name}.1")), page(command)?).with_context(message)?;
     }
     Ok(())
 }

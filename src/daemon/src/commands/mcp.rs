@@ -9,7 +9,7 @@ use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::CommandFailure;
-use crate::root::{OpenRoot, must_be_initialised, settings};
+use crate::root::{OpenRoot, require_initialised, settings};
 use crate::stop::{self, RunningServer};
 use crate::{logging, presence, signals};
 
@@ -18,12 +18,13 @@ Examples:
   svcfs mcp --root notes
   {\"mcpServers\": {\"notes\": {\"command\": \"svcfs\", \"args\": [\"mcp\", \"-r\", \"/home/me/notes\"]}}}
 
-A root that `svcfs serve` has offers the same at its /mcp, for many agents at once.";
+A running `svcfs serve` offers the same tools at /mcp, for many agents.";
 
-/// Speak the agent tool protocol on standard input and output
+/// Run an MCP server over stdio
 ///
-/// For agents that start their tool servers themselves. The tools are the operations of `svcfs call`; the log goes to standard
-/// error, never to standard output. Ends when the agent closes its side, after every accepted write is finished.
+/// For agents that start their MCP servers themselves. The tools are the operations of `svcfs call`. Logs
+/// go to standard error. Ends when the agent closes standard input, after all accepted writes are
+/// complete.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct McpArgs {
@@ -36,13 +37,13 @@ pub struct McpArgs {
 }
 
 impl McpArgs {
-    /// Answers until the other side has nothing more to ask.
+    /// Answers until standard input ends.
     ///
     /// # Errors
-    /// `Refused` when a server has the root; what stands in the way of opening it; a conversation that breaks off.
+    /// `Refused` when a server uses the root; the root cannot be opened; the connection breaks off.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root: path, config } = self;
-        must_be_initialised(&path)?;
+        require_initialised(&path)?;
         let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;
         let listening = signals::listen(false)?;
@@ -52,14 +53,14 @@ impl McpArgs {
                 Some(url) => format!("let the agent use {url}/mcp"),
                 None => "stop it first".to_owned(),
             };
-            presence::taken(&path, fault, &advice)
+            presence::root_in_use(&path, fault, &advice)
         })?;
         let running = RunningServer::with(root, MountNamespace::default());
         running.mounts.announce(None, running.root.key())?;
-        let conversation = svcfs_http::serve_stdio(Arc::clone(running.root.server()), listening.end.clone());
+        let session = svcfs_http::serve_stdio(Arc::clone(running.root.server()), listening.end.clone());
         let outcome = listening.runtime.block_on(async {
             tokio::select! {
-                outcome = conversation => outcome,
+                outcome = session => outcome,
                 () = listening.end.cancelled() => Ok(()),
             }
         });

@@ -22,10 +22,10 @@ pub mod unmount;
 use crate::cli::{Cli, CliCommand};
 use crate::failure::CommandFailure;
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
-/// The command's own.
+/// Those of the command.
 pub fn run(cli: Cli) -> Result<(), CommandFailure> {
     let Cli { verbose: _, command } = cli;
     match command {

@@ -14,32 +14,33 @@ use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
 use crate::presence::{self, RootHolder};
 use crate::remote::RemoteFlags;
-use crate::root::{OpenRoot, must_be_initialised, settings};
+use crate::root::{OpenRoot, require_initialised, settings};
 use crate::stop::{self, RunningServer};
 use crate::{background, control, logging, output, signals};
 
 const EXAMPLES: &str = "\
 Examples:
   mkdir notes.mnt && svcfs mount notes.mnt --root notes
-  vim notes.mnt/index.md                   a save is a commit under your name
-  SVC_ACTOR=agent:x make -C notes.mnt      what this changes is agent:x's
-  svcfs mount bot.mnt --root notes --actor bot=agent:x    and so is all that user bot changes here
-  svcfs mount show.mnt --root notes --read-only           as many mounts of a root as you like
+  vim notes.mnt/index.md                   each save is a commit under your name
+  SVC_ACTOR=agent:x make -C notes.mnt      attribute changes to agent:x
+  svcfs mount bot.mnt --root notes --actor bot=agent:x    attribute all changes of user bot
+  svcfs mount show.mnt --root notes --read-only           a root can have several mounts
   svcfs mount then.mnt --root notes --at 2026-11-01       the tree as it was
-  svcfs mount team.mnt --root notes --space team          another space of the server that has this root
-  /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0         in /etc/fstab, once mount(8) finds svcfs:
+  svcfs mount team.mnt --root notes --space team          another space of the server of this root
+  /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0         in /etc/fstab, with this helper for mount(8):
   ln -s /usr/bin/svcfs /sbin/mount.fuse.svcfs
-  svcfs mount --remote https://notes.example.org --token-file ~/.notes.token notes    another machine's
+  svcfs mount --remote https://notes.example.org --token-file ~/.notes.token notes    a server on another machine
   https://notes.example.org /mnt/notes fuse.svcfs token_file=/etc/notes.token,uid=ann,_netdev,nofail 0 0
 
-When a server has the root, it mounts, and this returns at once. Otherwise this stays until Ctrl-C or
-`svcfs unmount` and finishes every accepted write; further mounts are added to it meanwhile.";
+If a server serves the root, the server mounts it, and this command returns. Otherwise this command runs
+until Ctrl-C or `svcfs unmount`, then finishes accepted writes; further mounts are added to it.";
 
 /// Mount a knowledge base as a folder
 ///
-/// Asks the server that has the root (`svcfs serve`, `svcfs mount`) to mount it at one more place; without one, serves the folder
-/// itself, without HTTP. The mountpoint is an empty directory outside the root. With --remote, mounts what a server on another
-/// machine has. Needs /dev/fuse, and either root or `fusermount3` (package fuse3).
+/// The server of the root (`svcfs serve` or `svcfs mount`) adds the mount; without a server, this
+/// command serves the mount itself, without HTTP. The mountpoint is an empty directory outside the
+/// root. With --remote, mounts from a server on another machine. Needs /dev/fuse, and either root
+/// or `fusermount3` (package fuse3).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MountArgs {
@@ -48,71 +49,72 @@ pub struct MountArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
-    /// Settings from this file instead of `.svc/config.toml` in the root; not where a server has the root already
+    /// Settings from this file instead of `.svc/config.toml` in the root; not with a running server
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    elsewhere: RemoteFlags,
+    remote: RemoteFlags,
     #[command(flatten)]
-    manner: MountFlags,
-    /// Return when it is mounted, also without a server: a process in the background serves it until it is unmounted
+    flags: MountFlags,
+    /// Return when mounted; a background process serves the mount until it is unmounted
     #[arg(long)]
     background: bool,
-    /// Check the command line, and do nothing
+    /// Only check the command line
     #[arg(long)]
     dry_run: bool,
 }
 
 impl MountArgs {
-    /// Has a server mount it, or mounts it until a signal asks for the end or somebody unmounts it.
+    /// Lets the server mount the root, or mounts it until a signal or an unmount.
     ///
     /// # Errors
-    /// What stands in the way of mounting, or did not end as it should.
+    /// When mounting or unmounting fails.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { mountpoint, root: path, config, elsewhere, mut manner, background, dry_run } = self;
-        // clap takes flags that need another one for good where that other one cannot be.
-        elsewhere.check()?;
+        let Self { mountpoint, root: path, config, remote, mut flags, background, dry_run } = self;
+        // clap does not check `requires` across conflicting flags.
+        remote.check()?;
         if dry_run {
             return Ok(());
         }
-        if elsewhere.is_asked_for() {
-            return elsewhere.run(&mountpoint, manner, background);
+        if remote.is_remote() {
+            return remote.run(&mountpoint, flags, background);
         }
-        manner.space = elsewhere.space;
-        presence::uncover(&path)?;
-        must_be_initialised(&path)?;
-        // A process that covers its root stands elsewhere.
-        let mountpoint = std::path::absolute(&mountpoint).context("the current directory is gone")?;
-        if config.is_some() && control::is_there(&path) {
-            let told = format!("`{}` is served already, with settings of its own; leave --config out", path.display());
-            return Err(CommandFailure::saying(ExitStatus::Usage, told));
+        flags.space = remote.space;
+        presence::unmount_stale(&path)?;
+        require_initialised(&path)?;
+        // A process whose mount hides its root changes its working directory.
+        let mountpoint = std::path::absolute(&mountpoint).context("the current directory does not exist any more")?;
+        if config.is_some() && control::is_served(&path) {
+            let mounted_message =
+                format!("`{}` is already served with its own settings; omit --config", path.display());
+            return Err(CommandFailure::saying(ExitStatus::Usage, mounted_message));
         }
-        if let Some(at) = control::ask(&path, &mountpoint, &manner)? {
-            return output::say(&told(&path, &at));
+        if let Some(at) = control::request_mount(&path, &mountpoint, &flags)? {
+            return output::say(&mounted_message(&path, &at));
         }
         if background {
-            return output::say(&background::mount(&path, &mountpoint, config.as_deref(), &manner)?);
+            return output::say(&background::mount(&path, &mountpoint, config.as_deref(), &flags)?);
         }
-        // Before there is any other thread.
+        // Before the first thread starts.
         let outside = MountNamespace::for_mount(&path, &mountpoint)?;
         let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
-        let left = presence::bury(&path)?;
+        let stale_mounts = presence::abort_hung_server(&path)?;
         let mut running = RunningServer::with(open(&path, settings)?, outside);
-        let outcome = running.mounts.add(&mountpoint, manner).and_then(|at| {
-            running.mounts.take_up(left);
+        let outcome = running.mounts.add(&mountpoint, flags).and_then(|at| {
+            running.mounts.restore(stale_mounts);
             let root = running.root.space().vfs.root();
             running.control = Some(control::listen(&running.mounts, None, root, &listening.runtime)?);
             running.mounts.announce(None, running.root.key())?;
-            say(root, &at)
+            announce(root, &at)
         });
         if outcome.is_ok() {
             let mounts = Arc::clone(&running.mounts);
-            let all_over = async {
+            let all_unmounted = async {
                 loop {
-                    mounts.all_over().await;
-                    if mounts.conceal_if_none() {
+                    mounts.wait_for_unmount().await;
+                    if mounts.stop_if_unmounted() {
                         return;
                     }
                 }
@@ -120,7 +122,7 @@ impl MountArgs {
             listening.runtime.block_on(async {
                 tokio::select! {
                     () = listening.end.cancelled() => {}
-                    () = all_over => tracing::info!("nothing is mounted any more"),
+                    () = all_unmounted => tracing::info!("all mounts were unmounted"),
                 }
             });
         }
@@ -128,36 +130,38 @@ impl MountArgs {
     }
 }
 
-/// Opens a root that nobody serves; waits for a server that is ending.
+/// Opens a root without a server; waits for a server that is stopping.
 fn open(path: &Path, settings: Settings) -> Result<OpenRoot, CommandFailure> {
     let opened = match OpenRoot::open(path, settings.clone(), true) {
         Err(fault) => match presence::holder(path, &fault) {
-            // Whoever has it tells nobody how to be reached: any more, or yet.
-            Some(RootHolder { pid, served: None }) if presence::is_gone(&pid)? => OpenRoot::open(path, settings, true),
+            // A process that is starting or stopping is not announced.
+            Some(RootHolder { pid, served: None }) if presence::wait_for_holder(&pid)? => {
+                OpenRoot::open(path, settings, true)
+            }
             Some(_) | None => Err(fault),
         },
         opened => opened,
     };
-    opened.map_err(|fault| match presence::beside_the_first(path) {
+    opened.map_err(|fault| match presence::secondary_space(path) {
         Some((space, pid)) if presence::holder(path, &fault).is_some() => {
-            let told = format!(
+            let mounted_message = format!(
                 "`{}` is the space `{space}` of the server with process {pid}; mount it with `svcfs mount --root THE-FIRST-ROOT \
                  --space {space} MOUNTPOINT`, or stop that server first",
                 path.display()
             );
-            CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(told))
+            CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(mounted_message))
         }
-        _ => presence::taken(path, fault, "it mounts nothing at the moment; try again, or stop it first"),
+        _ => presence::root_in_use(path, fault, "it cannot mount at the moment; retry, or stop it first"),
     })
 }
 
-fn say(root: &Path, at: &Path) -> Result<(), CommandFailure> {
-    let told = told(root, at);
-    output::say(&told)?;
-    stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
+fn announce(root: &Path, at: &Path) -> Result<(), CommandFailure> {
+    let mounted_message = mounted_message(root, at);
+    output::say(&mounted_message)?;
+    stop::notify(&[NotifyState::Ready, NotifyState::Status(&mounted_message)]);
     Ok(())
 }
 
-fn told(root: &Path, at: &Path) -> String {
+fn mounted_message(root: &Path, at: &Path) -> String {
     format!("svcfs mounts {} at {}", root.display(), at.display())
 }

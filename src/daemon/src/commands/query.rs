@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::asking::RootTarget;
 use crate::failure::CommandFailure;
-use crate::root::whoever;
+use crate::root::cli_caller;
 use crate::{manual, output, table};
 
 const EXAMPLES: &str = "\
@@ -18,7 +18,7 @@ Examples:
   svcfs query 'COUNT WHERE length(inlinks()) = 0' --json | jq .count
   svcfs query 'TABLE title' --format table > pages.md
 
-`svcfs call query --help` tells what a query may hold.";
+`svcfs call query --help` describes the query language.";
 
 /// List pages by what their frontmatter says
 ///
@@ -28,31 +28,34 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct QueryArgs {
     #[command(flatten)]
-    whom: RootTarget,
+    target: RootTarget,
     /// The query, such as `TABLE status WHERE due < now()`
     #[arg(value_name = "QUERY")]
     q: String,
-    /// Print the exact answer as JSON
+    /// List pages by their frontmatter
+    ///
+    /// If a server serves the root, the query runs there over HTTP. Else the command opens the root
+    /// itself. With --url the query runs on that server.
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Print the answer as markdown
+    /// Print the result as markdown
     #[arg(long, value_name = "FORM", value_parser = PossibleValuesParser::new(["table", "list", "count", "distinct", "task"]))]
     format: Option<String>,
-    /// Rows in the answer, at most 200; beats the query's LIMIT
+    /// Maximum number of rows, up to 200; overrides the LIMIT of the query
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
-    /// How many of the first rows to leave out
+    /// Number of rows to skip
     #[arg(long, value_name = "N")]
     offset: Option<u32>,
 }
 
 impl QueryArgs {
-    /// Asks and prints.
+    /// Runs the query and prints the result.
     ///
     /// # Errors
-    /// `Refused` for a query that cannot be read, with the place and what was expected there.
+    /// `Refused` for an invalid query, with the position and what was expected there.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { whom, q, json, format, limit, offset } = self;
+        let Self { target, q, json, format, limit, offset } = self;
         let mut arguments = Map::from_iter([("q".to_owned(), json!(q))]);
         let given = [
             ("limit", limit.map(Value::from)),
@@ -60,19 +63,19 @@ impl QueryArgs {
             ("format", format.map(Value::from)),
         ];
         arguments.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-        let answer = whom.ask(manual::find("query")?, arguments, whoever(None), None)?;
+        let answer = target.run_operation(manual::find("query")?, arguments, cli_caller(None), None)?;
         if json {
             return output::json(&answer);
         }
         match answer["text"].as_str() {
             Some(text) => output::say(text),
-            None => output::say(&shown(&answer)),
+            None => output::say(&render(&answer)),
         }
     }
 }
 
-/// The answer as people read it on a terminal.
-fn shown(answer: &Value) -> String {
+/// The result as text for a terminal.
+fn render(answer: &Value) -> String {
     if let Some(count) = answer["count"].as_u64().filter(|_| answer["groups"].is_null()) {
         return count.to_string();
     }
@@ -84,7 +87,7 @@ fn shown(answer: &Value) -> String {
         return String::new();
     }
     let groups = list(&answer["groups"]);
-    // A group of sums and counts is a row itself.
+    // A group of aggregates is one row.
     let is_row = |group: &Value| group["rows"][0][0] == group["key"] && group["rows"][1].is_null();
     let mut text = if groups.iter().all(is_row) {
         table::rows(&headers, &rows)
@@ -109,9 +112,9 @@ mod tests {
     fn groups_of_pages_stand_under_headings_and_groups_of_counts_are_rows() {
         let pages = json!({ "headers": ["path"], "rows": [["a.md"], ["b.md"], ["c.md"]], "total": 4, "has_more": true,
             "groups": [{ "key": "open", "count": 2, "rows": [["a.md"], ["b.md"]] }, { "key": null, "count": 1, "rows": [["c.md"]] }] });
-        assert_eq!(shown(&pages), "open (2)\nPATH\na.md\nb.md\n\n(none) (1)\nPATH\nc.md\n(3 of 4)\n");
+        assert_eq!(render(&pages), "open (2)\nPATH\na.md\nb.md\n\n(none) (1)\nPATH\nc.md\n(3 of 4)\n");
         let counts = json!({ "count": 3, "headers": ["status", "count"], "rows": [["open", 2], [null, 1]], "total": 2, "has_more": false,
             "groups": [{ "key": "open", "count": 2, "rows": [["open", 2]] }, { "key": null, "count": 1, "rows": [[null, 1]] }] });
-        assert_eq!(shown(&counts), "STATUS  COUNT\nopen    2\n        1\n");
+        assert_eq!(render(&counts), "STATUS  COUNT\nopen    2\n        1\n");
     }
 }

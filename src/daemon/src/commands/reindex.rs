@@ -8,33 +8,32 @@ use svcfs_config::{CliOverrides, LogOutput};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::root::{OpenRoot, must_be_initialised, settings};
+use crate::root::{OpenRoot, require_initialised, settings};
 use crate::{control, indexing, logging, output, presence, progress};
 
 const EXAMPLES: &str = "\
 Examples:
   svcfs reindex --root notes
-  svcfs reindex --root notes --check                  compares, and leaves the index as it is
+  svcfs reindex --root notes --check                  compare only, do not replace the index
   svcfs reindex --root notes --json | jq .differences
 
-Exit codes: 0 when the old index was right, 1 when it was not (without --check the new one is in
-place all the same).";
+Exit codes: 0 when the old index was correct, 1 when it was not (without --check it has been replaced).";
 
-/// Make the search index anew, and prove that the old one was right
+/// Rebuild and verify the search index
 ///
-/// The index is derived from the pages and can be made again at any time. This brings the old one up to date, makes a new one
-/// from the pages, compares the two word by word and link by link, and names the pages for which they differ. A server that has the
-/// root does it itself, and answers questions from the old one meanwhile.
+/// The index is derived from the pages and can be rebuilt at any time. This updates the old index,
+/// builds a new one from the pages, compares the two word by word and link by link, and lists the
+/// pages that differ. A running server does this itself and answers from the old index meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReindexArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
-    /// Only compare: the old index stays, right or wrong
+    /// Compare only; the old index is not replaced
     #[arg(long)]
     check: bool,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -46,39 +45,40 @@ impl ReindexArgs {
     /// `Failed` when the two differ; `Refused` when a server has the root.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root: path, check, json } = self;
-        must_be_initialised(&path)?;
-        let watched = progress::spinner("the server makes the new index, and answers questions meanwhile");
-        let told = control::index_anew(&path, check);
-        watched.finish_and_clear();
-        if let Some(report) = told? {
-            return tell(&report, check, json);
+        require_initialised(&path)?;
+        let spinner = progress::spinner("the server builds the new index");
+        let report = control::reindex(&path, check);
+        spinner.finish_and_clear();
+        if let Some(report) = report? {
+            return print_report(&report, check, json);
         }
         let settings = settings(&path, None, CliOverrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let advice = "stop it first, and start it again afterwards";
-        let root = OpenRoot::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
-        let report = made_anew(&root, check);
+        let root =
+            OpenRoot::open(&path, settings, false).map_err(|fault| presence::root_in_use(&path, fault, advice))?;
+        let report = rebuild(&root, check);
         root.close()?;
-        tell(&report?, check, json)
+        print_report(&report?, check, json)
     }
 }
 
-/// Lets the old index catch up, then makes a new one, and shows how far that is.
-fn made_anew(root: &OpenRoot, check: bool) -> Result<Value, CommandFailure> {
-    let watched = progress::spinner("bringing the old index up to date");
-    let caught_up = root.index_to_cursor(indexing::PATIENCE, || watched.tick());
-    watched.finish_and_clear();
+/// Updates the old index, then builds a new one, with progress.
+fn rebuild(root: &OpenRoot, check: bool) -> Result<Value, CommandFailure> {
+    let spinner = progress::spinner("updating the old index");
+    let caught_up = root.index_to_cursor(indexing::INDEX_TIMEOUT, || spinner.tick());
+    spinner.finish_and_clear();
     caught_up?;
-    let watched = progress::pages("making the new index");
-    let report = indexing::made_anew(root.space(), check, |done, total| {
-        watched.set_length(total as u64);
-        watched.set_position(done as u64);
+    let bar = progress::pages("building the new index");
+    let report = indexing::rebuild(root.space(), check, |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
     });
-    watched.finish_and_clear();
+    bar.finish_and_clear();
     report
 }
 
-fn tell(report: &Value, is_check: bool, json: bool) -> Result<(), CommandFailure> {
+fn print_report(report: &Value, is_check: bool, json: bool) -> Result<(), CommandFailure> {
     let equal = report["equal"] == true;
     let differences = report["differences"].as_array().map_or(&[][..], Vec::as_slice);
     if json {
@@ -103,11 +103,7 @@ fn tell(report: &Value, is_check: bool, json: bool) -> Result<(), CommandFailure
         1 => "for 1 page".to_owned(),
         many => format!("for {many} pages"),
     };
-    let outcome = if is_check {
-        "nothing was replaced; without --check the new one takes its place"
-    } else {
-        "the new one is in place"
-    };
+    let outcome = if is_check { "nothing was replaced; run without --check to replace it" } else { "it was replaced" };
     Err(CommandFailure::saying(
         ExitStatus::Failed,
         format!("the new index differs from the old one {what}{damage}; {outcome}"),

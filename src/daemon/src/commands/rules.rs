@@ -13,20 +13,20 @@ use svcfs_base::ETag;
 
 use crate::asking::RootTarget;
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::root::whoever;
+use crate::root::cli_caller;
 use crate::{manual, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs rules edit                        in $VISUAL or $EDITOR, as a version of .svc/rules.md
-  svcfs rules export                      the rules as they were written
-  svcfs rules export --format claude      as a part of CLAUDE.md
-  svcfs rules sync                        into the files of the programs that work in this directory
-  svcfs rules sync --format agents ../app   into AGENTS.md of another one, made if need be";
+  svcfs rules edit                        edit .svc/rules.md in $VISUAL or $EDITOR
+  svcfs rules export                      print the instructions
+  svcfs rules export --format claude      print them as a part of CLAUDE.md
+  svcfs rules sync                        update the files of agent programs in this directory
+  svcfs rules sync --format agents ../app   update or create AGENTS.md in another directory";
 
-/// Edit the rules for those who work here, and hand them to the programs that read them
+/// Manage agent instructions
 ///
-/// Rules are markdown, kept in `.svc/rules.md` of the knowledge base and handed to agents.
+/// The instructions are the markdown page `.svc/rules.md` of the knowledge base.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RulesArgs {
@@ -41,40 +41,41 @@ enum RulesCommand {
     Sync(SyncArgs),
 }
 
-/// Edit the rules in `$VISUAL`, else `$EDITOR`, else vi
+/// Edit the instructions in `$VISUAL`, else `$EDITOR`, else vi
 ///
-/// Nothing is written when nothing was changed, and nothing over what somebody else wrote meanwhile: the text is kept in a file then.
+/// An unchanged text is not written. If another writer changed the page meanwhile, the new text is
+/// saved to a file instead.
 #[derive(Debug, Args)]
 struct EditArgs {
     #[command(flatten)]
-    whom: RootTarget,
+    target: RootTarget,
     /// Author of the version [default: the login name]
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
 }
 
-/// Print the rules, as they were written or as a program reads them
+/// Print the instructions, unchanged or in the format of a program
 #[derive(Debug, Args)]
 struct ExportArgs {
     #[command(flatten)]
-    whom: RootTarget,
-    /// For which program
+    target: RootTarget,
+    /// Format of this program
     #[arg(long, value_enum)]
     format: Option<AgentProgram>,
 }
 
-/// Write the rules into the files of programs that work in a directory
+/// Write the instructions into the files of agent programs in a directory
 ///
-/// Files that are there are kept up to date; with --format one is made. What stands in CLAUDE.md and AGENTS.md beside the rules is left as it
-/// is: the rules stand between two marks.
+/// Updates existing files; --format creates one. In CLAUDE.md and AGENTS.md only the text between
+/// two markers is replaced.
 #[derive(Debug, Args)]
 struct SyncArgs {
     #[command(flatten)]
-    whom: RootTarget,
-    /// For this program, whether its file is there or not
+    target: RootTarget,
+    /// Only for this program; its file is created if missing
     #[arg(long, value_enum)]
     format: Option<AgentProgram>,
-    /// Where the programs work
+    /// Directory of the agent programs' files
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 }
@@ -87,10 +88,10 @@ enum AgentProgram {
     Openclaw,
 }
 
-/// What the rules stand between in a file that has more.
-const BEGIN: &str =
+/// Markers around the instructions in a file with other text.
+const START_MARKER: &str =
     "<!-- svcfs rules: written by `svcfs rules sync`, which replaces everything down to the next mark -->\n";
-const END: &str = "<!-- end of svcfs rules -->\n";
+const END_MARKER: &str = "<!-- end of svcfs rules -->\n";
 
 impl AgentProgram {
     const fn name(self) -> &'static str {
@@ -101,7 +102,8 @@ impl AgentProgram {
             Self::Openclaw => "openclaw",
         }
     }
-    /// The file it reads in a directory; none where rules are a part of its settings.
+    /// The file that the program reads in a directory; none if its instructions are in its
+    /// settings.
     const fn file(self) -> Option<&'static str> {
         match self {
             Self::Cursor => Some(".cursor/rules/svcfs.mdc"),
@@ -110,50 +112,54 @@ impl AgentProgram {
             Self::Openclaw => None,
         }
     }
-    /// Its file with these rules, given what stands in it.
+    /// The content of the program's file with new instructions, given its present content.
     ///
     /// # Errors
-    /// The mark that is missing.
-    fn with(self, there: &str, rules: &str) -> Result<String, &'static str> {
+    /// Which marker is missing.
+    fn with(self, present: &str, rules: &str) -> Result<String, &'static str> {
         if self == Self::Cursor {
             return Ok(rules.to_owned());
         }
-        let block = format!("{BEGIN}{}\n{END}", rules.trim_end());
-        let (Some((before, rest)), true) = (there.split_once(BEGIN), there.contains(END)) else {
-            if there.contains(BEGIN) || there.contains(END) {
-                return Err("one of the two marks around the rules is missing");
+        let block = format!("{START_MARKER}{}\n{END_MARKER}", rules.trim_end());
+        let (Some((before, rest)), true) = (present.split_once(START_MARKER), present.contains(END_MARKER)) else {
+            if present.contains(START_MARKER) || present.contains(END_MARKER) {
+                return Err("one of the two markers around the rules is missing");
             }
-            let gap = if there.is_empty() { "" } else { "\n" };
-            return Ok(format!("{}{gap}{block}", ended(there)));
+            let gap = if present.is_empty() { "" } else { "\n" };
+            return Ok(format!("{}{gap}{block}", with_final_newline(present)));
         };
-        let (_, behind) = rest.split_once(END).ok_or("the marks around the rules are in the wrong order")?;
-        Ok(format!("{before}{block}{behind}"))
+        let (_, after) = rest.split_once(END_MARKER).ok_or("the markers around the rules are in the wrong order")?;
+        Ok(format!("{before}{block}{after}"))
     }
 }
 
-/// A text whose last line ends.
-fn ended(text: &str) -> String {
+/// The text with a final newline.
+fn with_final_newline(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
 impl RulesArgs {
-    /// Does what is asked.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// `Refused` when somebody else wrote meanwhile, and for a file whose marks are broken; those of asking and of the disk.
+    /// `Refused` when another writer changed the rules, or the markers of a file are damaged;
+    /// errors of the operation and of the disk.
     pub fn run(self) -> Result<(), CommandFailure> {
         match self.what {
-            RulesCommand::Edit(EditArgs { whom, actor }) => edit(&whom, actor.as_deref()),
-            RulesCommand::Export(ExportArgs { whom, format }) => output::say(&ended(&read(&whom, format)?)),
-            RulesCommand::Sync(SyncArgs { whom, format, directory }) => sync(&whom, format, &directory),
+            RulesCommand::Edit(EditArgs { target, actor }) => edit(&target, actor.as_deref()),
+            RulesCommand::Export(ExportArgs { target, format }) => {
+                output::say(&with_final_newline(&read(&target, format)?))
+            }
+            RulesCommand::Sync(SyncArgs { target, format, directory }) => sync(&target, format, &directory),
         }
     }
 }
 
-/// The rules, as they were written or as a program reads them.
-fn read(whom: &RootTarget, format: Option<AgentProgram>) -> Result<String, CommandFailure> {
+/// The instructions, unchanged or in the format of a program.
+fn read(target: &RootTarget, format: Option<AgentProgram>) -> Result<String, CommandFailure> {
     let arguments = format.map(|format| ("format".to_owned(), json!(format.name())));
-    let answer = whom.clone().ask(manual::find("get_rules")?, Map::from_iter(arguments), whoever(None), None)?;
+    let answer =
+        target.clone().run_operation(manual::find("get_rules")?, Map::from_iter(arguments), cli_caller(None), None)?;
     Ok(match (&answer["content"], &answer["settings"]) {
         (Value::String(text), _) => text.clone(),
         (_, settings) => format!("{settings:#}\n"),
@@ -161,79 +167,81 @@ fn read(whom: &RootTarget, format: Option<AgentProgram>) -> Result<String, Comma
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file for an editor, in the system's own directory: no part of a tree")]
-fn edit(whom: &RootTarget, actor: Option<&str>) -> Result<(), CommandFailure> {
-    let before = read(whom, None)?;
+fn edit(target: &RootTarget, actor: Option<&str>) -> Result<(), CommandFailure> {
+    let before = read(target, None)?;
     let file = std::env::temp_dir().join(format!("svcfs-rules-{}.md", std::process::id()));
-    let told = || format!("cannot use `{}`", file.display());
-    // Made here or not at all: others may write into that directory, and what lies there may lead elsewhere.
-    let made = File::options().write(true).create_new(true).mode(0o600).open(&file);
-    made.and_then(|mut made| made.write_all(before.as_bytes())).with_context(told)?;
+    let context = || format!("cannot use `{}`", file.display());
+    // The directory is shared: an existing file could be a symbolic link of another user.
+    let created = File::options().write(true).create_new(true).mode(0o600).open(&file);
+    created.and_then(|mut file| file.write_all(before.as_bytes())).with_context(context)?;
     let named = |name: &str| std::env::var(name).ok().filter(|program| !program.trim().is_empty());
     let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    // As git does: the variable may hold arguments, which a shell takes apart.
-    let ended = Command::new("sh").args(["-c", &format!("{editor} \"$@\""), "svcfs"]).arg(&file).status();
-    let ended = ended.with_context(|| format!("the editor `{editor}` cannot be started"))?;
-    if !ended.success() {
-        let told =
-            format!("the editor `{editor}` failed; nothing was changed, and your text is in `{}`", file.display());
-        return Err(CommandFailure::saying(ExitStatus::Failed, told));
+    // As git does: the variable may contain arguments, which the shell splits.
+    let status = Command::new("sh").args(["-c", &format!("{editor} \"$@\""), "svcfs"]).arg(&file).status();
+    let status = status.with_context(|| format!("the editor `{editor}` cannot be started"))?;
+    if !status.success() {
+        let message =
+            format!("the editor `{editor}` failed; the rules are unchanged, and your text is in `{}`", file.display());
+        return Err(CommandFailure::saying(ExitStatus::Failed, message));
     }
-    let after = fs::read_to_string(&file).with_context(told)?;
+    let after = fs::read_to_string(&file).with_context(context)?;
     if after != before {
         let content = Map::from_iter([("content".to_owned(), json!(after))]);
-        // What was not there has no ETag to have changed.
+        // Missing rules have no ETag.
         let if_match = (!before.is_empty()).then(|| ETag::from_content(before.as_bytes()).to_string());
-        let written = whom.clone().ask(manual::find("set_rules")?, content, whoever(actor), if_match);
+        let written = target.clone().run_operation(manual::find("set_rules")?, content, cli_caller(actor), if_match);
         if let Err(failure) = written {
-            let why = failure.told(false);
-            let told = format!("{}; your text is in `{}`", why.trim_start_matches("svcfs: "), file.display());
-            return Err(CommandFailure::saying(failure.exit(), told));
+            let reason = failure.message(false);
+            let message = format!("{}; your text is in `{}`", reason.trim_start_matches("svcfs: "), file.display());
+            return Err(CommandFailure::saying(failure.exit(), message));
         }
     }
-    fs::remove_file(&file).with_context(told)?;
-    output::say(if after == before { "nothing was changed\n" } else { "the rules are written to .svc/rules.md\n" })
+    fs::remove_file(&file).with_context(context)?;
+    output::say(if after == before { "nothing was changed\n" } else { "the rules were saved to .svc/rules.md\n" })
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "files of other programs, in a directory of the caller's: no part of a tree"
 )]
-fn sync(whom: &RootTarget, format: Option<AgentProgram>, directory: &Path) -> Result<(), CommandFailure> {
-    let mut told = String::new();
-    for program in
-        AgentProgram::value_variants().iter().copied().filter(|program| format.is_none_or(|one| one == *program))
+fn sync(target: &RootTarget, format: Option<AgentProgram>, directory: &Path) -> Result<(), CommandFailure> {
+    let mut written = String::new();
+    for program in AgentProgram::value_variants()
+        .iter()
+        .copied()
+        .filter(|program| format.is_none_or(|selected| selected == *program))
     {
         let Some(file) = program.file().map(|file| directory.join(file)) else {
             if format.is_some() {
-                let told = "OpenClaw has its rules among its settings, where only it writes; `svcfs rules export --format openclaw` prints them";
-                return Err(CommandFailure::saying(ExitStatus::Refused, told));
+                let message = "OpenClaw keeps its rules in its own settings; print them with `svcfs rules export --format openclaw`";
+                return Err(CommandFailure::saying(ExitStatus::Refused, message));
             }
             continue;
         };
         let cannot = || format!("cannot use `{}`", file.display());
-        let there = match fs::read_to_string(&file) {
+        let present = match fs::read_to_string(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound && format.is_none() => continue,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             there => there.with_context(cannot)?,
         };
-        let text = program.with(&there, &read(whom, Some(program))?).map_err(|why| {
-            let told = format!("`{}` is left as it is: {why}; mend it, or remove both", file.display());
-            CommandFailure::saying(ExitStatus::Refused, told)
+        let text = program.with(&present, &read(target, Some(program))?).map_err(|reason| {
+            let message = format!("`{}` was not changed: {reason}; repair the markers or remove both", file.display());
+            CommandFailure::saying(ExitStatus::Refused, message)
         })?;
-        if text != there {
+        if text != present {
             if let Some(parent) = file.parent() {
                 fs::create_dir_all(parent).with_context(cannot)?;
             }
             fs::write(&file, text).with_context(cannot)?;
         }
-        told.push_str(&format!("{}\n", file.display()));
+        written.push_str(&format!("{}\n", file.display()));
     }
-    if told.is_empty() {
+    if written.is_empty() {
         let files: Vec<&str> = AgentProgram::value_variants().iter().filter_map(|program| program.file()).collect();
-        let told = format!("`{}` has none of {}; --format makes one", directory.display(), files.join(", "));
-        return Err(CommandFailure::saying(ExitStatus::Refused, told));
+        let message = format!("`{}` has none of {}; --format creates one", directory.display(), files.join(", "));
+        return Err(CommandFailure::saying(ExitStatus::Refused, message));
     }
-    output::say(&told)
+    output::say(&written)
 }
 
 #[cfg(test)]
@@ -241,14 +249,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_take_the_place_of_older_ones_and_of_nothing_else() {
+    fn rules_replace_older_rules_and_nothing_else() {
         let first = AgentProgram::Claude.with("# Ours\n\nText", "## Rules\n\nOne.\n").unwrap();
-        assert_eq!(first, format!("# Ours\n\nText\n\n{BEGIN}## Rules\n\nOne.\n{END}"));
+        assert_eq!(first, format!("# Ours\n\nText\n\n{START_MARKER}## Rules\n\nOne.\n{END_MARKER}"));
         let second = AgentProgram::Claude.with(&format!("{first}\nMore.\n"), "Two.\n").unwrap();
-        assert_eq!(second, format!("# Ours\n\nText\n\n{BEGIN}Two.\n{END}\nMore.\n"));
-        assert_eq!(AgentProgram::Agents.with("", "One.").unwrap(), format!("{BEGIN}One.\n{END}"));
+        assert_eq!(second, format!("# Ours\n\nText\n\n{START_MARKER}Two.\n{END_MARKER}\nMore.\n"));
+        assert_eq!(AgentProgram::Agents.with("", "One.").unwrap(), format!("{START_MARKER}One.\n{END_MARKER}"));
         assert_eq!(AgentProgram::Cursor.with("anything", "One.\n").unwrap(), "One.\n");
-        for broken in [BEGIN, END, &format!("{END}{BEGIN}")] {
+        for broken in [START_MARKER, END_MARKER, &format!("{END_MARKER}{START_MARKER}")] {
             assert!(AgentProgram::Agents.with(broken, "One.").is_err(), "{broken:?}");
         }
     }

@@ -10,55 +10,56 @@ use svcfs_knowledge::metrics::{ReadinessDetails, ReadinessReport, ServerReadines
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::output::one_line;
 use crate::presence::{self, ServedRoot};
-use crate::root::must_be_initialised;
+use crate::root::require_initialised;
 use crate::table::table;
 use crate::{client, credentials, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs status --root notes                       how the server of ./notes is doing
+  svcfs status --root notes                       state of the server of ./notes
   svcfs status --url http://kb:3333 --token-file ~/.svcfs-token
   svcfs status --root notes --json | jq '.problems'   components with problems
 
-Exit codes: 0 when the server takes work, 1 when it does not or cannot be asked, 3 when nobody serves
-the root. What is told as sick without being in the way of work does not change the exit code.";
+Exit codes: 0 when the server accepts writes, 1 when it does not or cannot be reached, 3 when no
+server serves the root. Problems that do not block writes do not change the exit code.";
 
-/// Show how a running server is doing
+/// Show the state of a running server
 ///
-/// Its spaces with their pages, what waits for the disk and for the search index, mounts, protocol servers, memory, and each part
-/// that is sick with its reason: what `/readyz` tells a machine.
+/// Shows spaces with their pages, writes that are not flushed, changes that are not indexed,
+/// mounts, protocol servers, memory, and each component with a problem. The same as `/readyz`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
-    /// Directory of a knowledge base that is served
+    /// Directory of a served knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
-    /// Ask the server at this address instead
+    /// Use the server at this URL instead
     #[arg(long, value_name = "URL", conflicts_with = "root")]
     url: Option<String>,
-    /// Ask it with the key in the first line of this file, which nobody but you may read [default: $SVC_API_KEY]
+    /// File with the key in its first line (mode 0600) [default: $SVC_API_KEY]
     #[arg(long, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
-    /// Whether this space takes work; the first one when absent
+    /// Space whose state sets the exit code [default: the first space]
     #[arg(long, value_name = "NAME")]
     space: Option<String>,
-    /// Print the answer of the server as JSON
+    /// Print the response of the server as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl StatusArgs {
-    /// Asks, and tells.
+    /// Prints the state.
     ///
     /// # Errors
-    /// `Failed` when the server takes no work or cannot be asked; `Refused` when there is none.
+    /// `Failed` when the server accepts no writes or cannot be reached; `Refused` when there is
+    /// none.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root, url, token_file, space, json } = self;
         let (url, token, space) = match url {
-            Some(url) => (url, credentials::given(token_file.as_deref())?, space),
+            Some(url) => (url, credentials::load(token_file.as_deref())?, space),
             None => {
-                let (url, found) = served(&root)?;
-                (url, presence::key(&root), space.or(found))
+                let (url, default_space) = find_server(&root)?;
+                (url, presence::key(&root), space.or(default_space))
             }
         };
         let report = client::report(&url, token.as_deref(), space.as_deref())?;
@@ -70,26 +71,26 @@ impl StatusArgs {
         match report.status {
             ServerReadiness::Ready => Ok(()),
             ServerReadiness::StorageUnreachable | ServerReadiness::ProtocolUnhealthy => {
-                let why = report.error.unwrap_or_else(|| "it does not say why".to_owned());
-                Err(CommandFailure::saying(ExitStatus::Failed, format!("{url} takes no work: {why}")))
+                let why = report.error.unwrap_or_else(|| "it gives no reason".to_owned());
+                Err(CommandFailure::saying(ExitStatus::Failed, format!("{url} accepts no writes: {why}")))
             }
         }
     }
 }
 
-/// Where the server of a root answers, and as which of its spaces.
-fn served(root: &std::path::Path) -> Result<(String, Option<String>), CommandFailure> {
-    must_be_initialised(root)?;
+/// URL of the server of a root, and the name of the root as one of its spaces.
+fn find_server(root: &std::path::Path) -> Result<(String, Option<String>), CommandFailure> {
+    require_initialised(root)?;
     let shown = root.display();
     match presence::announced(root) {
         Some(ServedRoot { url: Some(url), space, .. }) => Ok((url, space)),
         Some(ServedRoot { url: None, pid, .. }) => {
-            let told = format!("process {pid} has `{shown}`, and does not answer over HTTP");
-            Err(CommandFailure::saying(ExitStatus::Refused, told))
+            let message = format!("process {pid} uses `{shown}` and does not answer over HTTP");
+            Err(CommandFailure::saying(ExitStatus::Refused, message))
         }
         None => {
-            let told = format!("nobody serves `{shown}`; `svcfs serve --root {shown}` does");
-            Err(CommandFailure::saying(ExitStatus::Refused, told))
+            let message = format!("no server serves `{shown}`; start one with `svcfs serve --root {shown}`");
+            Err(CommandFailure::saying(ExitStatus::Refused, message))
         }
     }
 }
@@ -98,34 +99,33 @@ fn text(url: &str, report: &ReadinessReport) -> String {
     let ReadinessReport { status, error, index, protocols, details } = report;
     let state = match status {
         ServerReadiness::Ready => "ready",
-        ServerReadiness::StorageUnreachable => "NOT READY: the storage takes no writes",
+        ServerReadiness::StorageUnreachable => "NOT READY: the storage accepts no writes",
         ServerReadiness::ProtocolUnhealthy => "NOT READY: a protocol server does not answer",
     };
     let mut text = format!("{url} is {state}\n");
     if let Some(error) = error {
         text.push_str(&format!("  {}\n", one_line(error)));
     }
-    // A server from before this field was added says neither.
+    // Older servers do not send this field.
     if index.behind > 0 {
         text.push_str(&format!("  search is not complete: {} changes are not indexed yet\n", index.behind));
     }
     let Some(ReadinessDetails { version, pid, uptime_seconds, process, spaces, mounts, problems }) = details else {
-        text.push_str("  more is told to whoever has a key for all of it (--token-file)\n");
+        text.push_str("  details need a key for the complete server (--token-file)\n");
         return text;
     };
-    text.push_str(&format!("  svcfs {version}, process {pid}, up {}", lasted(*uptime_seconds)));
+    text.push_str(&format!("  svcfs {version}, process {pid}, up {}", format_uptime(*uptime_seconds)));
     if let Some(process) = process {
-        let (memory, most) = (ByteSize(process.memory_bytes), ByteSize(process.peak_memory_bytes));
+        let (memory, peak) = (ByteSize(process.memory_bytes), ByteSize(process.peak_memory_bytes));
         text.push_str(&format!(
-            "\n  memory {memory} (peak {most}), {} threads, {} open files",
+            "\n  memory {memory} (peak {peak}), {} threads, {} open files",
             process.threads, process.open_files
         ));
     }
     let rows: Vec<Value> = spaces.iter().map(row).collect();
     text.push_str(&format!("\n\n{}", table(&rows.into()).unwrap_or_default()));
     for SpaceReport { name, index_note, .. } in spaces {
-        let told = index_note.iter().map(|note| format!("\nindex     of `{name}`: {note}"));
-        text.extend(told);
+        text.extend(index_note.iter().map(|note| format!("\nindex     of `{name}`: {note}")));
     }
     for mount in mounts {
         let (at, flags) = (mount.mountpoint.display().to_string(), mount.flags.join(" "));
@@ -140,9 +140,9 @@ fn text(url: &str, report: &ReadinessReport) -> String {
         let port = protocol.port.map(|port| format!(" on port {port}")).unwrap_or_default();
         text.push_str(&format!("\nprotocol  {name}{port}: {state}"));
     }
-    for part in problems {
-        let of = part.space.as_ref().map(|space| format!(" of `{space}`")).unwrap_or_default();
-        text.push_str(&format!("\nPROBLEM   {}{of}: {}", part.component, one_line(&part.reason)));
+    for problem in problems {
+        let of = problem.space.as_ref().map(|space| format!(" of `{space}`")).unwrap_or_default();
+        text.push_str(&format!("\nPROBLEM   {}{of}: {}", problem.component, one_line(&problem.reason)));
     }
     text.push_str(if problems.is_empty() { "\nall components healthy\n" } else { "\n" });
     text
@@ -162,7 +162,7 @@ fn row(space: &SpaceReport) -> Value {
 }
 
 /// `3d 4h`, `4h 5m`, `5m 6s`: the two largest parts.
-fn lasted(seconds: u64) -> String {
+fn format_uptime(seconds: u64) -> String {
     let parts = [(seconds / 86_400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
     let from = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
     let shown = parts.iter().skip(from).take(2).map(|(count, unit)| format!("{count}{unit}"));
@@ -171,12 +171,12 @@ fn lasted(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::lasted;
+    use super::format_uptime;
 
     #[test]
-    fn a_time_is_told_by_its_two_largest_parts() {
-        for (seconds, told) in [(0, "0s"), (59, "59s"), (61, "1m 1s"), (7320, "2h 2m"), (90_000, "1d 1h")] {
-            assert_eq!(lasted(seconds), told);
+    fn an_uptime_has_its_two_largest_units() {
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m 1s"), (7320, "2h 2m"), (90_000, "1d 1h")] {
+            assert_eq!(format_uptime(seconds), text);
         }
     }
 }

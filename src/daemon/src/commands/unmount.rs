@@ -11,20 +11,20 @@ const EXAMPLES: &str = "\
 Examples:
   svcfs unmount notes.mnt
 
-A server whose mount is taken away goes on over HTTP.";
+The server keeps running and answers over HTTP.";
 
-/// Take a mount away, also one whose server is gone
+/// Unmount (stale mounts too)
 ///
-/// Only mounts of svcfs are touched. Programs that have files open on it keep them until they close them.
+/// Only mounts of svcfs are changed. Programs with open files can use these until they close them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct UnmountArgs {
-    /// Where it is mounted
+    /// The mountpoint
     mountpoint: PathBuf,
 }
 
 impl UnmountArgs {
-    /// Takes it away.
+    /// Unmounts.
     ///
     /// # Errors
     /// `Refused` when nothing of svcfs is mounted there.
@@ -32,7 +32,7 @@ impl UnmountArgs {
         svcfs_mount::unmount(&self.mountpoint).map_err(|error| match error {
             MountError::Missing(at) => CommandFailure::saying(
                 ExitStatus::Refused,
-                format!("there is no `{}`, so nothing is mounted there", at.display()),
+                format!("`{}` does not exist, so nothing is mounted there", at.display()),
             ),
             MountError::NotMounted(_) => CommandFailure::new(ExitStatus::Refused, error),
             MountError::NotADirectory(_)

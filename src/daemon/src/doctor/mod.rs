@@ -1,12 +1,12 @@
-//! What is wrong with a root, in plain words, and what of it can be mended.
+//! Checks of a root, and their repairs.
 //!
-//! One rule: looking changes nothing, and mending loses nothing. A check says what it found on which path; whether that can be
-//! mended is said beside it and done by `mending.rs`. Reading SQLite, git and the index is theirs to know; here is only what it
-//! means.
+//! Invariant: a check changes nothing, and a repair loses nothing. A finding names its paths and
+//! the possible repair, which `repair.rs` does. Other crates read SQLite, git and the index; this
+//! module interprets the results.
 
-mod mending;
 mod place;
 mod records;
+mod repair;
 mod starting;
 
 use std::path::{Path, PathBuf};
@@ -16,42 +16,42 @@ use svcfs_config::{CliOverrides, Settings, VersioningStrategy};
 use svcfs_store::{BadObject, LogCheck, RepoInspection, TreeState};
 use svcfs_vfs::OfflineRootLock;
 
-pub use mending::mend;
+pub use repair::repair;
 pub use starting::could_start;
 
 use crate::failure::CommandFailure;
 use crate::presence::{self, RootHolder};
 use crate::root;
 
-/// How many paths of a finding are told one by one.
+/// Maximum number of listed paths of a finding.
 const MAX_PATHS: usize = 20;
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckLevel {
-    /// Nothing is wrong.
+    /// No problem.
     Ok,
-    /// Could not be looked at, for the reason told.
+    /// Not checked, for the reason in the message.
     Skipped,
-    /// Not as it should be, and nobody is harmed yet, or the next start mends it by itself.
+    /// A deviation without harm yet, or one that the next start repairs.
     Warning,
-    /// Something is lost, refused or wrong.
+    /// Data is lost, refused or wrong.
     Problem,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckFinding {
-    /// Which check.
+    /// Name of the check.
     pub check: &'static str,
-    /// How it ended.
+    /// Severity.
     pub level: CheckLevel,
-    /// What was found.
+    /// What the check found.
     pub message: String,
-    /// Where, at most twenty.
+    /// Affected paths, at most twenty.
     pub paths: Vec<String>,
-    /// What `--fix` does about it; none when it is a person's to decide.
+    /// What `--fix` does; none if it needs a manual decision.
     pub fix: Option<&'static str>,
 }
 
@@ -80,25 +80,25 @@ impl CheckFinding {
         }
         self
     }
-    const fn mended_by(mut self, fix: &'static str) -> Self {
+    const fn repaired_by(mut self, fix: &'static str) -> Self {
         self.fix = Some(fix);
         self
     }
 }
 
-/// Hears what is being looked at, and how far that is.
+/// Receives the progress of the checks.
 pub trait DoctorProgress {
-    /// A check begins.
-    fn begin(&self, what: &str);
-    /// So many of so many; of an unknown number when it is zero.
-    fn reach(&self, done: usize, total: usize);
+    /// A check starts.
+    fn start(&self, what: &str);
+    /// `done` of `total` items; a total of zero is unknown.
+    fn advance(&self, done: usize, total: usize);
 }
 
-/// A root as it was found.
+/// The results of all checks of a root.
 pub struct RootExamination {
-    /// Every check in the order it was made.
+    /// All findings in the order of the checks.
     pub findings: Vec<CheckFinding>,
-    /// Who serves the root; most checks cannot be made then.
+    /// The process that uses the root; most checks are skipped then.
     pub holder: Option<RootHolder>,
     root: PathBuf,
     settings: Option<Settings>,
@@ -109,7 +109,7 @@ pub struct RootExamination {
 }
 
 impl RootExamination {
-    /// How many findings are of a level.
+    /// Number of findings of a level.
     pub fn count(&self, level: CheckLevel) -> usize {
         self.findings.iter().filter(|finding| finding.level == level).count()
     }
@@ -118,26 +118,28 @@ impl RootExamination {
         self.findings.extend(findings);
     }
 
-    /// Whether git keeps the versions here; where settings do not tell, it does.
-    fn keeps_git(&self) -> bool {
+    /// Whether git is the version store; the default when the settings are invalid.
+    fn uses_git(&self) -> bool {
         self.settings.as_ref().is_none_or(|settings| settings.versioning.strategy == VersioningStrategy::Git)
     }
 
-    /// The repository of this root; none where git does not keep versions: one that is there is somebody else's.
+    /// The repository of the root; none if git is not the version store: svcfs does not own it
+    /// then.
     fn repository(&self) -> Result<Option<RepoInspection>, CommandFailure> {
-        if !self.keeps_git() {
+        if !self.uses_git() {
             return Ok(None);
         }
         RepoInspection::open(&self.root).map_err(|error| anyhow::Error::new(error).into())
     }
 }
 
-/// Looks at a root; nobody can serve it meanwhile. Of one that somebody serves, those things are looked at that hold still.
+/// Checks a root, which no process can serve meanwhile. If a server uses the root, checks only what
+/// does not change.
 ///
 /// # Errors
-/// When looking itself fails, such as for want of a place for temporary files.
+/// When a check itself fails, for example without a directory for temporary files.
 pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExamination, CommandFailure> {
-    let mut found = RootExamination {
+    let mut examination = RootExamination {
         findings: Vec::new(),
         holder: None,
         root: root.to_owned(),
@@ -147,41 +149,41 @@ pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExaminatio
         tree: None,
         is_index_wrong: false,
     };
-    let _held = match OfflineRootLock::acquire(root) {
-        Ok(held) => Some(held),
-        // Whatever else keeps the lock from being taken is told by the checks.
+    let _lock = match OfflineRootLock::acquire(root) {
+        Ok(lock) => Some(lock),
+        // The checks report all other reasons.
         Err(fault) => {
-            found.holder = presence::holder(root, &fault);
+            examination.holder = presence::holder(root, &fault);
             None
         }
     };
-    found.add([place::server(found.holder.as_ref())]);
-    found.add(place::root(root));
-    found.add([place::disk(root)]);
+    examination.add([place::server(examination.holder.as_ref())]);
+    examination.add(place::root(root));
+    examination.add([place::disk(root)]);
     match root::settings(root, None, CliOverrides::default()) {
         Ok(settings) => {
-            found.settings = Some(settings);
-            found.add([CheckFinding::ok("settings", "`.svc/config.toml` is valid")]);
+            examination.settings = Some(settings);
+            examination.add([CheckFinding::ok("settings", "`.svc/config.toml` is valid")]);
         }
         Err(failure) => {
-            let told = failure.told(false);
-            found.add([CheckFinding::problem("settings", told.trim_start_matches("svcfs: "))]);
+            let message = failure.message(false);
+            examination.add([CheckFinding::problem("settings", message.trim_start_matches("svcfs: "))]);
         }
     }
-    records::log(&mut found, watch);
-    records::history(&mut found, watch);
-    if found.holder.is_some() {
-        let why = "not compared: a server has the root, and changes it while we look; stop it to have this checked";
-        found.add(["tree", "git-index", "search-index"].map(|check| CheckFinding::skipped(check, why)));
+    records::log(&mut examination, watch);
+    records::history(&mut examination, watch);
+    if examination.holder.is_some() {
+        let why = "not compared: stop the server to check this";
+        examination.add(["tree", "git-index", "search-index"].map(|check| CheckFinding::skipped(check, why)));
     } else {
-        records::tree(&mut found, watch);
-        records::search_index(&mut found, watch);
+        records::tree(&mut examination, watch);
+        records::search_index(&mut examination, watch);
     }
-    let leftovers = place::leftovers(&found);
-    found.add(leftovers);
-    let mounts = place::mounts(&found);
-    found.add(mounts);
-    Ok(found)
+    let leftovers = place::leftovers(&examination);
+    examination.add(leftovers);
+    let mounts = place::mounts(&examination);
+    examination.add(mounts);
+    Ok(examination)
 }
 
 /// `1 file`, `2 files`.

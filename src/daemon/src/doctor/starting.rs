@@ -1,6 +1,6 @@
-//! Whether a server could start: its settings, and what they name.
+//! Whether a server could start: its settings and what they name.
 //!
-//! One rule: nothing is opened, made or changed; a port is taken for a moment and given back.
+//! Invariant: nothing is opened, created or changed; the port is bound for a moment only.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,56 +16,56 @@ use super::{CheckFinding, place};
 use crate::presence::{self, ServedRoot};
 use crate::{control, root, socket};
 
-/// Looks at the settings as `svcfs serve` would, and at what they name. Without `at` no root is looked at: only the file.
+/// Checks the settings as `svcfs serve` reads them, and what they name. Without `at`, checks only
+/// the file.
 pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding> {
-    if let Some(Err(failure)) = at.map(root::must_be_no_file) {
-        return vec![CheckFinding::problem("root", failure.told(false).trim_start_matches("svcfs: "))];
+    if let Some(Err(failure)) = at.map(root::refuse_invalid_root) {
+        return vec![CheckFinding::problem("root", failure.message(false).trim_start_matches("svcfs: "))];
     }
     let file = config.map_or_else(|| at.unwrap_or(Path::new(".")).join(templates::CONFIG.path), Path::to_owned);
-    let settings = match root::understood(at.unwrap_or(Path::new(".")), config, CliOverrides::default()) {
+    let settings = match root::read_settings(at.unwrap_or(Path::new(".")), config, CliOverrides::default()) {
         Ok(settings) => settings,
-        Err(error) => return complaints(&file, error),
+        Err(error) => return config_problems(&file, error),
     };
     let shown = file.display();
-    let mut found = vec![if file.exists() {
-        CheckFinding::ok("settings", format!("`{shown}` can be followed"))
+    let mut findings = vec![if file.exists() {
+        CheckFinding::ok("settings", format!("`{shown}` is valid"))
     } else {
         CheckFinding::ok("settings", format!("there is no `{shown}`; every setting has its default"))
     }];
-    found.extend(secrets(&file));
-    found.extend(at.into_iter().flat_map(of_root));
-    found.push(port(&settings.server, at));
-    let (made, unreadable) = match at.map_or_else(|| Ok(BTreeMap::new()), spaces::runtime_spaces) {
-        Ok(made) => (made, None),
+    findings.extend(secrets(&file));
+    findings.extend(at.into_iter().flat_map(of_root));
+    findings.push(port(&settings.server, at));
+    let (created, unreadable) = match at.map_or_else(|| Ok(BTreeMap::new()), spaces::runtime_spaces) {
+        Ok(created) => (created, None),
         Err(fault) => (BTreeMap::new(), Some(fault)),
     };
-    found.extend(keys(&settings, &made));
-    found.extend(log(&settings.log));
+    findings.extend(keys(&settings, &created));
+    findings.extend(log(&settings.log));
     if let Err(fault) = query::custom_fields(&settings.dataview) {
-        found.push(CheckFinding::problem("queries", fault.message()));
+        findings.push(CheckFinding::problem("queries", fault.message()));
     }
-    found.extend(other_spaces(&settings, at));
-    found.extend(unreadable.map(|fault| {
-        let told = format!("the spaces that were made at run time are not served: {}", fault.message());
-        CheckFinding::warning("space", told)
+    findings.extend(other_spaces(&settings, at));
+    findings.extend(unreadable.map(|fault| {
+        let message = format!("spaces created at run time are not served: {}", fault.message());
+        CheckFinding::warning("space", message)
     }));
     let listed = |name: &str| settings.spaces.iter().any(|space| space.name == name);
-    found.extend(made.iter().filter(|(name, _)| !listed(name)).map(|(name, root)| made_space(name, root)));
-    found
+    findings.extend(created.iter().filter(|(name, _)| !listed(name)).map(|(name, root)| created_space(name, root)));
+    findings
 }
 
-fn complaints(file: &Path, error: ConfigError) -> Vec<CheckFinding> {
+fn config_problems(file: &Path, error: ConfigError) -> Vec<CheckFinding> {
     let shown = file.display();
     match error {
-        ConfigError::Invalid { path: _, problems: complaints } => complaints
-            .iter()
-            .map(|complaint| CheckFinding::problem("settings", format!("`{shown}`: {complaint}")))
-            .collect(),
+        ConfigError::Invalid { path: _, problems } => {
+            problems.iter().map(|problem| CheckFinding::problem("settings", format!("`{shown}`: {problem}"))).collect()
+        }
         unreadable @ ConfigError::Unreadable { .. } => vec![CheckFinding::problem("settings", unreadable.to_string())],
     }
 }
 
-/// Whether others can read keys that stand in the file as they are.
+/// Whether other users can read a key in the file.
 fn secrets(file: &Path) -> Option<CheckFinding> {
     let text = fs::read_to_string(file).ok()?;
     let is_readable = fs::metadata(file).ok()?.permissions().mode() & 0o004 != 0;
@@ -73,151 +73,158 @@ fn secrets(file: &Path) -> Option<CheckFinding> {
         line.strip_prefix("api_key").is_some_and(|rest| rest.trim_start().starts_with('=') && !rest.contains("${"))
     });
     (has_key && is_readable).then(|| {
-        let told = "everybody on this machine can read the key in it; `api_key = \"${NAME}\"` takes it from the environment, \
-                    `svcfs token create` keeps digests only";
-        CheckFinding::warning("keys", told).at([file.display()])
+        let message = "all users of this machine can read the key in this file; take it from the environment with \
+                       `api_key = \"${NAME}\"`, or use `svcfs token create`, which stores digests only";
+        CheckFinding::warning("keys", message).at([file.display()])
     })
 }
 
-/// Whether there is a root, or one can be made.
+/// Whether the root exists or can be created.
 fn of_root(at: &Path) -> Vec<CheckFinding> {
     if at.exists() {
         return place::root(at).into_iter().chain([place::disk(at)]).collect();
     }
     let shown = at.display();
-    vec![match unmakeable(at) {
-        None => CheckFinding::ok("root", format!("`{shown}` does not exist; the server makes it")),
-        Some(why) => CheckFinding::problem("root", format!("`{shown}` does not exist, and cannot be made: {why}")),
+    vec![match creation_error(at) {
+        None => CheckFinding::ok("root", format!("`{shown}` does not exist; the server creates it")),
+        Some(reason) => {
+            CheckFinding::problem("root", format!("`{shown}` does not exist and cannot be created: {reason}"))
+        }
     }]
 }
 
-/// Why a directory that is not there could not be made.
-fn unmakeable(path: &Path) -> Option<String> {
+/// Why a missing directory could not be created.
+fn creation_error(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let above = path.ancestors().find(|above| above.exists())?;
-    unwritable(above)
+    write_error(above)
 }
 
-/// Why nothing can be made in a directory.
-fn unwritable(directory: &Path) -> Option<String> {
+/// Why no file can be created in a directory.
+fn write_error(directory: &Path) -> Option<String> {
     if !directory.is_dir() {
-        return Some(format!("`{}` is no directory", directory.display()));
+        return Some(format!("`{}` is not a directory", directory.display()));
     }
     let refused = access(directory, Access::WRITE_OK | Access::EXEC_OK).err()?;
     Some(format!("`{}`: {}", directory.display(), std::io::Error::from(refused)))
 }
 
-/// Whether the port can be taken; the root's own server may have it.
+/// Whether the port is free; the server of this root may use it.
 fn port(server: &ServerSettings, at: Option<&Path>) -> CheckFinding {
-    let place = server.authority();
-    let served = at.filter(|root| control::is_there(root)).and_then(presence::announced);
+    let address = server.authority();
+    let served = at.filter(|root| control::is_served(root)).and_then(presence::announced);
     if let Some(ServedRoot { pid, url: Some(url), .. }) = served {
         return CheckFinding::ok("port", format!("process {pid} serves this root at {url} at the moment"));
     }
-    let taken: Result<TcpListener, _> = socket::bind(server);
-    match taken {
-        Ok(_) => CheckFinding::ok("port", format!("{place} is free")),
-        Err(failure) => CheckFinding::problem("port", failure.told(false).trim_start_matches("svcfs: ")),
+    let bound: Result<TcpListener, _> = socket::bind(server);
+    match bound {
+        Ok(_) => CheckFinding::ok("port", format!("{address} is free")),
+        Err(failure) => CheckFinding::problem("port", failure.message(false).trim_start_matches("svcfs: ")),
     }
 }
 
-/// Whether whoever should come in can, and nobody else.
+/// Whether authentication is configured for the address and the spaces.
 fn keys(settings: &Settings, made: &BTreeMap<String, PathBuf>) -> Vec<CheckFinding> {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let host = &settings.server.host;
     match &settings.auth {
         AuthSettings::None if !host.is_loopback() => {
-            let told = format!(
-                "nobody needs a key, and `{host}` is reached from other machines: everybody can change every page"
+            let message = format!(
+                "authentication is off and `{host}` is reachable from other machines: anyone can change every page; \
+                 create a key with `svcfs token create`"
             );
-            found.push(CheckFinding::warning("keys", told));
+            findings.push(CheckFinding::warning("keys", message));
         }
         AuthSettings::PerSpace(keys) => {
-            let lost = keys.iter().filter_map(|key| key.space.as_deref());
-            let lost = lost.filter(|name| !root::is_space(name, settings, made));
-            let lost: Vec<String> = lost.map(str::to_owned).collect();
-            if !lost.is_empty() {
-                let told = "keys are for spaces that are not there; they open nothing until one is made, or served with `--space`";
-                found.push(CheckFinding::warning("keys", told).at(lost));
+            let unknown = keys.iter().filter_map(|key| key.space.as_deref());
+            let unknown = unknown.filter(|name| !root::is_space(name, settings, made));
+            let unknown: Vec<String> = unknown.map(str::to_owned).collect();
+            if !unknown.is_empty() {
+                let message = "some keys are for spaces that do not exist; create them, or serve them with `--space`";
+                findings.push(CheckFinding::warning("keys", message).at(unknown));
             }
         }
         AuthSettings::None | AuthSettings::ApiKey(_) | AuthSettings::Oidc(_) => {}
     }
-    if found.is_empty() {
-        found.push(CheckFinding::ok("keys", "who may come in is settled"));
+    if findings.is_empty() {
+        findings.push(CheckFinding::ok("keys", "authentication is configured"));
     }
-    found
+    findings
 }
 
 fn log(to: &LogOutput) -> Option<CheckFinding> {
     let LogOutput::File(file) = to else { return None };
     let shown = file.display();
-    let refused = match file.exists() {
+    let reason = match file.exists() {
         true => access(file, Access::WRITE_OK).err().map(|errno| std::io::Error::from(errno).to_string()),
         false => file.parent().and_then(|directory| {
             if directory.exists() {
-                unwritable(directory)
+                write_error(directory)
             } else {
                 Some(format!("`{}` does not exist", directory.display()))
             }
         }),
     };
-    Some(match refused {
-        None => CheckFinding::ok("log", format!("it goes to `{shown}`")),
-        Some(why) => CheckFinding::problem("log", format!("`tracing.file`: `{shown}` cannot be written: {why}")),
+    Some(match reason {
+        None => CheckFinding::ok("log", format!("the log is written to `{shown}`")),
+        Some(reason) => CheckFinding::problem("log", format!("`tracing.file`: `{shown}` cannot be written: {reason}")),
     })
 }
 
-/// Why a space beside the first could not be opened.
-fn sickness(root: &Path, proof: &Path) -> Option<String> {
-    if !proof.exists() {
-        return Some("its root is not there; is the disk mounted?".to_owned());
+/// Why a secondary space could not be opened.
+fn space_error(root: &Path, required: &Path) -> Option<String> {
+    if !required.exists() {
+        return Some("its root does not exist; is the disk mounted?".to_owned());
     }
     let settings = root::of_space(root);
     let failure = settings.err()?;
-    Some(failure.told(false).trim_start_matches("svcfs: ").to_owned())
+    Some(failure.message(false).trim_start_matches("svcfs: ").to_owned())
 }
 
-/// A space that was made at run time. It was a root then: an empty directory is where a disk is not mounted.
-fn made_space(name: &str, root: &Path) -> CheckFinding {
-    health(name, root, &root.join(".svc"))
+/// A space created at run time. It was a root then: an empty directory means an unmounted disk.
+fn created_space(name: &str, root: &Path) -> CheckFinding {
+    check_space(name, root, &root.join(".svc"))
 }
 
-/// Whether a space beside the first can be opened; not where `proof` is missing.
-fn health(name: &str, root: &Path, proof: &Path) -> CheckFinding {
-    let Some(why) = sickness(root, proof) else {
+/// Whether a secondary space can be opened; the path `required` must exist.
+fn check_space(name: &str, root: &Path, required: &Path) -> CheckFinding {
+    let Some(reason) = space_error(root, required) else {
         return CheckFinding::ok("space", format!("`{name}` can be opened from `{}`", root.display()));
     };
-    let told = format!("`{name}` is answered with 503, the other spaces are served: {why}");
-    CheckFinding::warning("space", told).at([root.display()])
+    let message = format!("requests to `{name}` will get 503, the other spaces are served: {reason}");
+    CheckFinding::warning("space", message).at([root.display()])
 }
 
-/// The spaces that the settings have beside the first, and where new ones may be made.
+/// The secondary spaces of the settings, and the parent directories of new ones.
 fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<CheckFinding> {
-    let mut found = Vec::new();
-    let whole =
+    let mut findings = Vec::new();
+    let absolute =
         |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
-    let mut taken: Vec<(String, PathBuf)> = at.map(|at| (presence::FIRST.to_owned(), whole(at))).into_iter().collect();
+    let mut roots: Vec<(String, PathBuf)> =
+        at.map(|at| (presence::FIRST.to_owned(), absolute(at))).into_iter().collect();
     for space in &settings.spaces {
-        let (name, path) = (&space.name, whole(&space.root));
-        let overlaps = taken.iter().find(|(_, other)| path.starts_with(other) || other.starts_with(&path));
-        // What the server refuses to start with; a space that is only sick keeps neither it nor the others.
-        let refused = if let Err(fault) = spaces::check_name(name) {
+        let (name, path) = (&space.name, absolute(&space.root));
+        let overlaps = roots.iter().find(|(_, other)| path.starts_with(other) || other.starts_with(&path));
+        // These prevent the start; a space that cannot be opened does not.
+        let conflict = if let Err(fault) = spaces::check_name(name) {
             Some(fault.message().to_owned())
         } else if name == presence::FIRST {
             Some(format!("`{name}` is the name of the first space"))
         } else {
-            overlaps.map(|(other, _)| format!("its root lies in that of `{other}`, or the other way round"))
+            overlaps.map(|(other, _)| format!("its root and the root of `{other}` overlap"))
         };
-        found.push(match refused {
-            Some(why) => CheckFinding::problem("space", format!("`{name}`: {why}")).at([path.display()]),
-            None => health(name, &path, &path),
+        findings.push(match conflict {
+            Some(reason) => CheckFinding::problem("space", format!("`{name}`: {reason}")).at([path.display()]),
+            None => check_space(name, &path, &path),
         });
-        taken.push((name.clone(), path));
+        roots.push((name.clone(), path));
     }
-    for parent in settings.server.space_parents.iter().filter(|parent| unmakeable(parent).is_some()) {
-        let why = unmakeable(parent).unwrap_or_default();
-        found.push(CheckFinding::warning("space", format!("no spaces can be made in `{}`: {why}", parent.display())));
+    for parent in settings.server.space_parents.iter().filter(|parent| creation_error(parent).is_some()) {
+        let reason = creation_error(parent).unwrap_or_default();
+        findings.push(CheckFinding::warning(
+            "space",
+            format!("no spaces can be created in `{}`: {reason}", parent.display()),
+        ));
     }
-    found
+    findings
 }

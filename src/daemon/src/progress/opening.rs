@@ -1,4 +1,4 @@
-//! How far the opening of a root is: a bar on a terminal, lines in the log elsewhere, and the status that systemd shows.
+//! Progress of opening a root: a bar on a terminal, log lines elsewhere, and the status of systemd.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -14,97 +14,97 @@ use svcfs_knowledge::spaces::{OnProgress, OpenProgress};
 use super::DRAWN;
 use crate::stop::notify;
 
-/// What is over by then is shown to nobody: a bar that flickers tells nothing.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// Shorter work shows no progress, because a bar that flickers helps no user.
+const SHOW_DELAY: Duration = Duration::from_millis(300);
 /// How often the bar is drawn.
-const DRAW: Duration = Duration::from_millis(100);
-/// How often systemd is told.
-const STATUS: Duration = Duration::from_secs(1);
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// How often systemd is notified.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the log gets a line.
-const LINE: Duration = Duration::from_secs(5);
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-const COUNTED: &str = "{spinner} {prefix} [{wide_bar}] {msg}, {elapsed}";
-const UNCOUNTED: &str = "{spinner} {prefix}: {msg}, {elapsed}";
+const COUNTED_TEMPLATE: &str = "{spinner} {prefix} [{wide_bar}] {msg}, {elapsed}";
+const PLAIN_TEMPLATE: &str = "{spinner} {prefix}: {msg}, {elapsed}";
 
-/// Shows how far an opening is, from a thread of its own, until it is dropped: also stages that say nothing for minutes are
-/// seen to go on.
+/// Shows the progress of opening a root from its own thread until it is dropped, so that stages
+/// without messages still show the elapsed time.
 #[derive(Debug)]
 #[must_use = "nothing is shown once this is dropped"]
 pub struct OpeningProgress {
-    newest: Arc<Mutex<Option<OpenProgress>>>,
-    /// Ends the thread when it is dropped; none when there is no thread.
-    shown: Option<(Sender<()>, JoinHandle<()>)>,
+    latest: Arc<Mutex<Option<OpenProgress>>>,
+    /// Dropping it ends the thread; none when no thread could be started.
+    display: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl OpeningProgress {
-    /// Starts to show how far the opening of `root` is. Where the system has no thread left, nothing is shown.
+    /// Starts to show the progress for `root`; shows nothing if no thread can be started.
     pub fn opening(root: &Path) -> Self {
-        let newest = Arc::new(Mutex::new(None));
+        let latest = Arc::new(Mutex::new(None));
         let (open, ended) = mpsc::channel();
         let name = root.file_name().unwrap_or(root.as_os_str()).display();
         let screen = ProgressScreen {
-            newest: Arc::clone(&newest),
+            latest: Arc::clone(&latest),
             what: format!("opening {name}"),
             is_terminal: std::io::stderr().is_terminal(),
-            patience: PATIENCE,
-            line: LINE,
+            show_delay: SHOW_DELAY,
+            log_interval: LOG_INTERVAL,
         };
-        let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(move || screen.show(&ended));
-        Self { newest, shown: thread.ok().map(|thread| (open, thread)) }
+        let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(move || screen.run(&ended));
+        Self { latest, display: thread.ok().map(|thread| (open, thread)) }
     }
 
-    /// What the opening tells its progress to.
+    /// Receives the progress.
     pub fn listener(&self) -> OnProgress {
-        let newest = Arc::clone(&self.newest);
-        Box::new(move |progress| *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress))
+        let latest = Arc::clone(&self.latest);
+        Box::new(move |progress| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress))
     }
 }
 
 impl Drop for OpeningProgress {
     fn drop(&mut self) {
-        if let Some((open, thread)) = self.shown.take() {
+        if let Some((open, thread)) = self.display.take() {
             drop(open);
-            // Should it have panicked, the log says so; the opening is not concerned.
+            // A panic of the thread is logged and does not affect the opening.
             let _ = thread.join();
         }
     }
 }
 
 struct ProgressScreen {
-    newest: Arc<Mutex<Option<OpenProgress>>>,
+    latest: Arc<Mutex<Option<OpenProgress>>>,
     what: String,
-    /// Whether standard error is one.
+    /// Whether standard error is a terminal.
     is_terminal: bool,
-    patience: Duration,
-    line: Duration,
+    show_delay: Duration,
+    log_interval: Duration,
 }
 
 impl ProgressScreen {
-    fn show(&self, ended: &Receiver<()>) {
-        if ended.recv_timeout(self.patience) != Err(RecvTimeoutError::Timeout) {
+    fn run(&self, ended: &Receiver<()>) {
+        if ended.recv_timeout(self.show_delay) != Err(RecvTimeoutError::Timeout) {
             return;
         }
         let bar = self.is_terminal.then(|| OpeningBar::new(&self.what));
-        let (mut status_due, mut line_due) = (Instant::now() + STATUS, Instant::now() + self.line);
-        while ended.recv_timeout(DRAW) == Err(RecvTimeoutError::Timeout) {
-            let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(progress) = newest else { continue };
+        let (mut status_due, mut log_due) = (Instant::now() + STATUS_INTERVAL, Instant::now() + self.log_interval);
+        while ended.recv_timeout(DRAW_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let latest = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(progress) = latest else { continue };
             if let Some(bar) = &bar {
                 bar.draw(progress);
             }
             if status_due <= Instant::now() {
-                status_due = Instant::now() + STATUS;
-                notify(&[NotifyState::Status(&format!("opening the root: {}", told(progress)))]);
+                status_due = Instant::now() + STATUS_INTERVAL;
+                notify(&[NotifyState::Status(&format!("opening the root: {}", describe(progress)))]);
             }
-            if !self.is_terminal && line_due <= Instant::now() {
-                line_due = Instant::now() + self.line;
+            if !self.is_terminal && log_due <= Instant::now() {
+                log_due = Instant::now() + self.log_interval;
                 log(progress);
             }
         }
     }
 }
 
-/// The bar on a terminal; taken away when dropped.
+/// The bar on a terminal; removed when dropped.
 struct OpeningBar(ProgressBar);
 
 impl OpeningBar {
@@ -116,10 +116,10 @@ impl OpeningBar {
 
     fn draw(&self, progress: OpenProgress) {
         let amount = amount(progress);
-        let template = if amount.is_some() { COUNTED } else { UNCOUNTED };
+        let template = if amount.is_some() { COUNTED_TEMPLATE } else { PLAIN_TEMPLATE };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         self.0.set_style(style.progress_chars("=> "));
-        self.0.set_message(told(progress));
+        self.0.set_message(describe(progress));
         if let Some((done, all)) = amount {
             self.0.set_length(all as u64);
             self.0.set_position(done as u64);
@@ -135,7 +135,7 @@ impl Drop for OpeningBar {
     }
 }
 
-/// Steps done and steps in all, where that is known. A file that is adopted is two steps: it is read, then it is recorded.
+/// Completed and total steps, if known. An adopted file has two steps: read and recorded.
 const fn amount(progress: OpenProgress) -> Option<(usize, usize)> {
     match progress {
         OpenProgress::Replaying { records, total } => Some((records, total)),
@@ -147,8 +147,8 @@ const fn amount(progress: OpenProgress) -> Option<(usize, usize)> {
     }
 }
 
-/// A stage and its counts, as a person reads them.
-fn told(progress: OpenProgress) -> String {
+/// A stage with its counts, as text.
+fn describe(progress: OpenProgress) -> String {
     match progress {
         OpenProgress::Replaying { records, total } => format!("{records} of {total} unfinished changes replayed"),
         OpenProgress::Restoring { files, total } => format!("{files} of {total} files of unfinished changes checked"),
@@ -161,7 +161,7 @@ fn told(progress: OpenProgress) -> String {
 }
 
 fn log(progress: OpenProgress) {
-    let what = told(progress);
+    let what = describe(progress);
     match progress {
         OpenProgress::Replaying { records: done, total } | OpenProgress::Restoring { files: done, total } => {
             tracing::info!(done, total, "opening the root: {what}");

@@ -150,10 +150,10 @@ fn what_cannot_be_measured_is_refused_before_anything_is_written() {
     let before = place.git("kb", &["status", "--porcelain"]);
     std::fs::create_dir(place.path("kb/notes")).unwrap();
     for (directory, told) in [
-        ("nowhere", "a directory that exists"),
-        ("file", "is no directory"),
-        ("kb", "lies in the knowledge base"),
-        ("kb/notes", "lies in the knowledge base"),
+        ("nowhere", "an existing directory"),
+        ("file", "is not a directory"),
+        ("kb", "is inside the knowledge base"),
+        ("kb/notes", "is inside the knowledge base"),
     ] {
         assert!(refusal(&["bench", "--dir", &place.at(directory)], 3).contains(told), "{directory}");
     }

@@ -92,7 +92,7 @@ fn a_key_that_a_running_server_does_not_take_up_is_told_of() {
     // NFS carries no keys: whom it serves must be named once others need one.
     let server = Running::serve(&root, &["--nfs", "--nfs-port", "0"]);
     let told = refusal(&["token", "create", "--root", &root], 3);
-    assert!(told.contains("nfs.allow") && told.contains("goes on as before"), "{told}");
+    assert!(told.contains("nfs.allow") && told.contains("still uses the previous ones"), "{told}");
     assert_eq!(reading(&server, None), 200);
     server.stop();
 
@@ -105,7 +105,7 @@ fn a_key_that_a_running_server_does_not_take_up_is_told_of() {
         String::from_utf8_lossy(&made.stdout).starts_with("svc_ro_"),
         "the key is written down, and told nowhere else"
     );
-    assert!(String::from_utf8_lossy(&made.stderr).contains("still asks nobody for a key"), "{made:?}");
+    assert!(String::from_utf8_lossy(&made.stderr).contains("still requires no key"), "{made:?}");
     assert_eq!(reading(&server, None), 200);
     server.stop();
 }
@@ -118,9 +118,9 @@ fn settings_that_are_gone_or_half_written_open_no_door_at_sighup() {
     for left in [None, Some(""), Some("[lint]\nauto_format = false\n")] {
         std::fs::remove_file(place.path("kb/.svc/config.toml")).unwrap();
         left.iter().for_each(|text| place.write("kb/.svc/config.toml", text));
-        let before = server.errors().matches("opens no door").count();
+        let before = server.errors().matches("have no authentication any more").count();
         server.signal(Signal::HUP);
-        eventually("it is told", || server.errors().matches("opens no door").count() > before);
+        eventually("it is told", || server.errors().matches("have no authentication any more").count() > before);
         assert_eq!((reading(&server, None), reading(&server, Some(&key))), (401, 200), "{left:?}");
         place.write("kb/.svc/config.toml", "");
     }
@@ -150,9 +150,9 @@ fn a_key_for_a_space_that_is_not_there_is_made_and_said_to_open_nothing() {
         let made = svcfs(&["token", "create", "--space", space, "--root", &place.at("kb")]).assert().success();
         String::from_utf8(made.get_output().stderr.clone()).unwrap()
     };
-    assert!(told("taem").contains("the space `taem`: neither"));
+    assert!(told("taem").contains("the space `taem` does not exist yet"));
     for space in ["default", "made"] {
-        assert!(!told(space).contains("opens nothing"), "{space}");
+        assert!(!told(space).contains("does not exist yet"), "{space}");
     }
     let refused = svcfs(&["token", "create", "--space", "no such", "--root", &place.at("kb")]).assert().code(2);
     assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("letters, digits"));

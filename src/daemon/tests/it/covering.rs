@@ -51,7 +51,7 @@ fn a_mount_over_the_root_lets_nothing_write_behind_the_server() {
     assert_eq!(request(server.url(), "GET", "/raw/d3/24.md", "").1, "# Page 24 of 3\n");
     // The root is a mount to everybody else.
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0"], 3);
-    assert!(told.contains("is a mount of svcfs and no root"), "{told}");
+    assert!(told.contains("is a mount of svcfs, not a root"), "{told}");
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--mount", &place.at("kb")], 1);
     assert!(told.contains("is already mounted by svcfs"), "{told}");
     let log = server.stop();

@@ -111,8 +111,8 @@ fn a_line_of_fstab_that_is_wrong_is_refused_by_name() {
     let Some(helper) = Helper::install() else { return };
     let place = place();
     for (options, told) in [
-        ("acl", "`acl` is no mount option of svcfs"),
-        ("actor=agent:x", "write it like `1000=agent:x`"),
+        ("acl", "`acl` is not a mount option of svcfs"),
+        ("actor=agent:x", "use USER=NAME, such as `1000=agent:x`"),
         ("config=/nowhere.toml", "/nowhere.toml"),
     ] {
         place.write("fstab", &line(&place, &helper, "mnt", options));

@@ -137,7 +137,7 @@ fn a_server_whose_provider_is_away_does_not_start_and_a_running_one_keeps_its_do
     let elsewhere = format!("[auth]\ntype = \"oidc\"\noidc = {{ issuer = \"{away}\", client_id = \"svcfs\" }}\n");
     place.write("kb/.svc/config.toml", &elsewhere);
     server.signal(Signal::HUP);
-    eventually("the reload was refused", || server.errors().contains("those before hold on"));
+    eventually("the reload was refused", || server.errors().contains("previous settings stay active"));
     let read = |key| request_with(server.url(), Some(key), "GET", "/api/svc/file?path=index.md", "").0;
     assert_eq!((read("right"), read("wrong")), (200, 401));
     server.stop();

@@ -39,8 +39,8 @@ fn what_a_killed_server_was_replacing_is_back_though_webdav_is_not_served_any_mo
 #[test]
 fn a_protocol_that_cannot_be_served_is_told_before_the_root_is_touched() {
     let place = Place::new();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
+    let root_in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = root_in_use.local_addr().unwrap().port().to_string();
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--webdav", "--webdav-port", &port], 1);
     assert!(told.contains(&port) && told.contains("--webdav-port"), "{told}");
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--webdav-port", "1"], 2);

@@ -24,7 +24,7 @@ fn place() -> Place {
 
 fn remote(place: &Place, url: &str, mountpoint: &str, more: &[&str]) -> Running {
     let mut command = program();
-    command.args(["mount", "--remote", url, "--state", &place.at("state"), "--patience", "2"]).args(more);
+    command.args(["mount", "--remote", url, "--state", &place.at("state"), "--timeout", "2"]).args(more);
     command.arg(place.at(mountpoint));
     Running::start(command, "svcfs mounts")
 }
@@ -484,7 +484,7 @@ fn a_remote_mount_that_cannot_be_says_why() {
     let server = Running::serve(&place.at("kb"), &[]);
     let asked = |url: &str, more: &[&str], code| {
         let state = place.at("state");
-        let mut arguments = vec!["mount", "--remote", url, "--state", &state, "--patience", "1"];
+        let mut arguments = vec!["mount", "--remote", url, "--state", &state, "--timeout", "1"];
         let at = place.at("mnt");
         arguments.extend(more);
         arguments.push(&at);
@@ -504,5 +504,5 @@ fn a_remote_mount_that_cannot_be_says_why() {
     let at = place.at("mnt");
     svcfs(&["mount", "--remote", "notes.example.org", &at]).assert().code(2);
     svcfs(&["mount", "--remote", server.url(), "--root", "kb", &at]).assert().code(2);
-    svcfs(&["mount", "--patience", "3", &at]).assert().code(2);
+    svcfs(&["mount", "--timeout", "3", &at]).assert().code(2);
 }

@@ -20,11 +20,11 @@ fn rules_are_edited_as_a_version_of_their_page_and_handed_to_programs() {
     let root = place.at("kb");
     std::fs::create_dir(place.path("tmp")).unwrap();
     let (is_done, told) = edit(&place, "printf 'Be kind.\\n' >");
-    assert!(is_done && told.contains("are written"), "{told}");
+    assert!(is_done && told.contains("were saved"), "{told}");
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an: %s", "--", ".svc/rules.md"]), "tester: rules: update");
     assert!(edit(&place, "true").1.contains("nothing was changed"));
     let (is_done, told) = edit(&place, "false");
-    assert!(!is_done && told.contains("nothing was changed, and your text is in"), "{told}");
+    assert!(!is_done && told.contains("the rules are unchanged, and your text is in"), "{told}");
     assert_eq!(left(&place), 1, "what was not written is kept, and nothing else");
 
     let export = |format: &[&str]| {

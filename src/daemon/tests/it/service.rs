@@ -24,7 +24,7 @@ fn status_tells_how_the_server_of_a_root_is_doing() {
     let place = Place::with_root();
     let root = place.at("kb");
     let none = refusal(&["status", "--root", &root], 3);
-    assert!(none.contains("nobody serves"), "{none}");
+    assert!(none.contains("no server serves"), "{none}");
     let server = Running::serve(&root, &[]);
     let text = told(&["status", "--root", &root]);
     for part in [server.url(), "is ready", "memory", "default", "all components healthy"] {
@@ -49,7 +49,7 @@ fn status_fails_with_the_reason_when_no_writes_are_taken() {
     let output = svcfs(&["status", "--root", &root]).assert().code(1).get_output().clone();
     let (text, why) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(text.contains("NOT READY") && text.contains("PROBLEM   storage of `default`"), "{text}");
-    assert!(why.contains("takes no work: "), "{why}");
+    assert!(why.contains("accepts no writes: "), "{why}");
     std::fs::rename(place.path("away"), place.path("kb/.git")).unwrap();
     eventually("it mends", || request(server.url(), "GET", "/readyz", "").0 == 200);
     server.stop();
@@ -99,7 +99,7 @@ fn settings_that_can_be_followed_are_said_to_be_so_and_nothing_is_made() {
     let place = Place::new();
     place.write("free.toml", "[server]\nport = 0\n");
     let text = told(&["check-config", &place.at("free.toml"), "--root", &place.at("kb")]);
-    assert!(text.contains("the server makes it") && !text.contains("PROBLEM"), "{text}");
+    assert!(text.contains("the server creates it") && !text.contains("PROBLEM"), "{text}");
     assert!(!place.has("kb"));
     let found = json_of(&["check-config", &place.at("free.toml"), "--json"]);
     assert_eq!(found["valid"], true, "{found}");
@@ -124,8 +124,8 @@ fn every_fault_of_the_settings_is_told_with_its_line() {
 #[test]
 fn what_the_settings_name_and_is_in_the_way_is_told() {
     let place = Place::new();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
+    let root_in_use = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = root_in_use.local_addr().unwrap().port();
     place.write("a-file", "no directory\n");
     place.write("other/.svc/config.toml", "[server]\nport = 1234\n");
     let config = format!(
@@ -145,12 +145,12 @@ fn what_the_settings_name_and_is_in_the_way_is_told() {
         "`tracing.file`",
         "`search` is an endpoint's name",
         "`server` in ",
-        "lies in that of `default`",
+        "the root of `default` overlap",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let file = svcfs(&["check-config", "--root", &place.at("a-file")]).assert().code(1).get_output().clone();
-    assert!(String::from_utf8(file.stdout).unwrap().contains("is a file, not a directory"));
+    assert!(String::from_utf8(file.stdout).unwrap().contains("is a file; give a directory"));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_sick_space_beside_the_first_keeps_no_reload_from_the_server() {
     );
     place.write("kb/.svc/config.toml", &config);
     let text = told(&["check-config", "--root", &place.at("kb")]);
-    for part in ["`sick` is answered with 503", "`away` is answered with 503", "is the disk mounted?"] {
+    for part in ["requests to `sick` will get 503", "requests to `away` will get 503", "is the disk mounted?"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     // And so it is.
@@ -190,14 +190,14 @@ fn spaces_that_were_made_at_run_time_are_looked_at_before_a_start() {
     let config = format!("[server]\nport = 0\n[auth]\ntype = \"perspace\"\n{}", key("well"));
     place.write("kb/.svc/config.toml", &config);
     let text = told(&["check-config", "--root", &place.at("kb")]);
-    for part in ["`well` can be opened", "`sick` is answered with 503", "`empty` is answered with 503"] {
+    for part in ["`well` can be opened", "requests to `sick` will get 503", "requests to `empty` will get 503"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
-    assert!(!text.contains("keys are for spaces that are not there"), "{text}");
+    assert!(!text.contains("some keys are for spaces that do not exist"), "{text}");
     place.write("kb/.svc/spaces.json", "{");
     let text = told(&["check-config", "--root", &place.at("kb")]);
-    assert!(text.contains("the spaces that were made at run time are not served"), "{text}");
-    assert!(text.contains("keys are for spaces that are not there"), "{text}");
+    assert!(text.contains("spaces created at run time are not served"), "{text}");
+    assert!(text.contains("some keys are for spaces that do not exist"), "{text}");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_key_that_everybody_can_read_is_warned_of_and_not_shown() {
         "[server]\nport = 0\n[auth]\ntype = \"apikey\"\napi_key = \"do-not-show-this\"\n",
     );
     let text = told(&["check-config", "--root", &place.at("kb")]);
-    assert!(text.contains("everybody on this machine can read the key") && !text.contains("do-not-show"), "{text}");
+    assert!(text.contains("all users of this machine can read the key") && !text.contains("do-not-show"), "{text}");
 }
 
 /// The server, started the way systemd starts one whose socket it holds: as descriptor 3, told by the environment.
@@ -263,7 +263,7 @@ fn what_is_handed_over_and_is_no_such_socket_is_refused() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("is no listening TCP socket"), "{text}");
+    assert!(text.contains("is not a listening TCP socket"), "{text}");
 }
 
 #[test]

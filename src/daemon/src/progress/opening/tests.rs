@@ -13,9 +13,9 @@ impl Page {
 }
 
 impl std::io::Write for Page {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(line);
-        Ok(line.len())
+    fn write(&mut self, log_interval: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(log_interval);
+        Ok(log_interval.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
@@ -30,15 +30,20 @@ impl<'w> MakeWriter<'w> for Page {
 }
 
 /// Shows `progress` until the log has what `is_enough` asks for, or the screen ends by itself.
-fn shown(patience: Duration, progress: OpenProgress, is_enough: impl Fn(&str) -> bool) -> String {
+fn shown(show_delay: Duration, progress: OpenProgress, is_enough: impl Fn(&str) -> bool) -> String {
     let page = Page::default();
     let log = tracing_subscriber::fmt().with_writer(page.clone()).with_ansi(false).finish();
-    let newest = Arc::new(Mutex::new(Some(progress)));
-    let screen =
-        ProgressScreen { newest, what: "opening kb".to_owned(), is_terminal: false, patience, line: Duration::ZERO };
+    let latest = Arc::new(Mutex::new(Some(progress)));
+    let screen = ProgressScreen {
+        latest,
+        what: "opening kb".to_owned(),
+        is_terminal: false,
+        show_delay,
+        log_interval: Duration::ZERO,
+    };
     let (open, ended) = mpsc::channel();
-    let show = move || tracing::subscriber::with_default(log, || screen.show(&ended));
-    let thread = std::thread::Builder::new().spawn(show).unwrap();
+    let run = move || tracing::subscriber::with_default(log, || screen.run(&ended));
+    let thread = std::thread::Builder::new().spawn(run).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_enough(&page.text()) {
         assert!(Instant::now() < deadline, "the log has only `{}`", page.text());
@@ -53,9 +58,12 @@ fn shown(patience: Duration, progress: OpenProgress, is_enough: impl Fn(&str) ->
 fn a_long_adoption_is_told_in_the_log_again_and_again_where_nobody_sees_a_bar() {
     let progress = OpenProgress::Adopting { scanned_files: 23_000, recorded_files: 20_000, total: 38_405 };
     let log = shown(Duration::ZERO, progress, |log| log.lines().count() >= 2);
-    for line in log.lines() {
-        assert!(line.contains("INFO") && line.contains("opening the root: 23000 of 38405 files read, 20000 recorded"));
-        assert!(line.contains("looked_at=23000 recorded=20000 total=38405"), "{line}");
+    for log_interval in log.lines() {
+        assert!(
+            log_interval.contains("INFO")
+                && log_interval.contains("opening the root: 23000 of 38405 files read, 20000 recorded")
+        );
+        assert!(log_interval.contains("looked_at=23000 recorded=20000 total=38405"), "{log_interval}");
     }
 }
 
@@ -67,9 +75,9 @@ fn what_is_over_soon_is_told_to_nobody() {
 #[test]
 fn nothing_is_shown_before_the_opening_has_said_anything() {
     let watched = OpeningProgress::opening(Path::new("kb"));
-    assert_eq!(*watched.newest.lock().unwrap(), None);
+    assert_eq!(*watched.latest.lock().unwrap(), None);
     watched.listener()(OpenProgress::Comparing);
-    assert_eq!(*watched.newest.lock().unwrap(), Some(OpenProgress::Comparing));
+    assert_eq!(*watched.latest.lock().unwrap(), Some(OpenProgress::Comparing));
 }
 
 #[test]
@@ -85,7 +93,7 @@ fn a_bar_is_full_when_everything_is_read_and_recorded_and_not_before() {
 
 #[test]
 fn both_templates_can_be_read() {
-    for template in [COUNTED, UNCOUNTED] {
+    for template in [COUNTED_TEMPLATE, PLAIN_TEMPLATE] {
         assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
     }
 }
