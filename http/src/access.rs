@@ -3,7 +3,7 @@
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{FolderScope, OperationEntry};
 
-use crate::specials::{RoutePrefix, SPECIAL, SpecialRoute};
+use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute};
 
 const HEAD: &str = "\
 # Who may do what
@@ -37,7 +37,7 @@ pub fn page() -> String {
     text.push_str("| --- | --- | --- | --- |\n");
     CATALOGUE.iter().flat_map(|area| area.operations).for_each(|entry| text.push_str(&line(entry)));
     text.push_str("\n| other pages | scope | with a key of a folder |\n| --- | --- | --- |\n");
-    SPECIAL.iter().for_each(|special| text.push_str(&special_line(special)));
+    SPECIAL_ROUTES.iter().for_each(|special| text.push_str(&special_line(special)));
     text.push_str(
         "\n`/mcp` asks for a key that may read; each tool is the operation of its name, and needs what that needs. The resources `svc://file/…` and `svc://tree/…`\n\
          must lie in the folder of a key that has one; `svc://schema` is the `SCHEMA.md` of that folder then, or an overview of that folder.\n",
@@ -49,17 +49,17 @@ fn line(entry: &OperationEntry) -> String {
     let routes: Vec<String> =
         entry.http.iter().map(|route| format!("`{} {}`", route.method.name(), route.full_path())).collect();
     let routes = if routes.is_empty() { "for agents only".to_owned() } else { routes.join(", ") };
-    let within = match entry.within {
-        FolderScope::Tree => "refused".to_owned(),
-        FolderScope::Paths => "every path must lie there".to_owned(),
+    let within = match entry.folder_scope {
+        FolderScope::WholeTree => "refused".to_owned(),
+        FolderScope::GivenPaths => "every path must lie there".to_owned(),
         FolderScope::Folder(input) => format!("`{input}` must lie there, and is that folder when absent"),
-        FolderScope::Rows | FolderScope::Own => "only what lies there".to_owned(),
+        FolderScope::Rows | FolderScope::CallerFolder => "only what lies there".to_owned(),
     };
-    format!("| `{}` | {routes} | {} | {within} |\n", entry.name, entry.needs())
+    format!("| `{}` | {routes} | {} | {within} |\n", entry.name, entry.required_scope())
 }
 
 fn special_line(special: &SpecialRoute) -> String {
-    let prefix = if special.place == RoutePrefix::Space { "/api/svc" } else { "" };
+    let prefix = if special.prefix == RoutePrefix::Space { "/api/svc" } else { "" };
     let (method, path, scope) = (special.method().name(), special.path, special.guard().name());
     format!("| `{method} {prefix}{path}` | {scope} | {} |\n", special.within())
 }

@@ -45,16 +45,16 @@ impl ActiveRequest {
     pub(crate) fn begin(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
         let head = RequestHead {
-            door: if path == mcp::PATH { Protocol::Mcp } else { Protocol::Http },
+            protocol: if path == mcp::PATH { Protocol::Mcp } else { Protocol::Http },
             method: method.as_str().to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             peer,
             id: Some(id.clone()),
         };
-        let request = TrackedRequest::begin(&app.server, head);
+        let request = TrackedRequest::start(&app.server, head);
         if specials::is_watched(path) {
-            request.goes_untold();
+            request.suppress_log();
         }
         Self {
             id,
@@ -80,13 +80,13 @@ impl ActiveRequest {
         app.hosts.check_host(headers)?;
         self.page = app.hosts.check_origin(headers, &self.method)?;
         if specials::is_watched(&self.path) {
-            return Ok(Ok(CallerIdentity::ANYBODY));
+            return Ok(Ok(CallerIdentity::UNRESTRICTED));
         }
         let identity = app.identify(headers).await;
         let of = |name| header(headers, name).ok().flatten();
-        self.notes.says(of("X-Space").as_deref(), of("X-Provenance").as_deref());
+        self.notes.set_claims(of("X-Space").as_deref(), of("X-Provenance").as_deref());
         // What the key says holds.
-        of("X-Actor").iter().for_each(|name| self.notes.is_of(Actor::new(name)));
+        of("X-Actor").iter().for_each(|name| self.notes.set_actor(Actor::new(name)));
         self.request.admit(identity.as_ref().ok(), bearer(headers).ok().flatten())?;
         Ok(identity)
     }
@@ -115,6 +115,6 @@ impl ActiveRequest {
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
         app.hosts.open(self.page.as_ref(), headers);
-        self.request.end(status);
+        self.request.finish(status);
     }
 }

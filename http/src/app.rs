@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
-use svcfs_knowledge::access::{CallerIdentity, RETRY};
+use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY};
 use svcfs_knowledge::kernel::{
     OperationArea, OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space,
 };
@@ -80,7 +80,7 @@ impl AppState {
     /// `Unauthenticated` when they open another space only: said before the name is looked up, so that they tell nothing of which spaces there
     /// are. As of [`App::space`].
     pub(crate) fn enter(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
-        identity.enter(name.unwrap_or(&self.server.primary().name))?;
+        identity.check_space(name.unwrap_or(&self.server.primary().name))?;
         self.space(name)
     }
 
@@ -92,12 +92,12 @@ impl AppState {
         let access = self.server.access();
         // Where nothing is asked for, a header that other servers ask for does no harm.
         if access.is_open() {
-            return Ok(CallerIdentity::ANYBODY);
+            return Ok(CallerIdentity::UNRESTRICTED);
         }
         let bearer = bearer(headers)?;
-        if bearer.is_some_and(|token| access.must_prepare(token)) {
+        if bearer.is_some_and(|token| access.needs_issuer_keys(token)) {
             let server = Arc::clone(&self.server);
-            self.blocking(Lane::Slow, move || server.access().prepare()).await?;
+            self.blocking(Lane::Slow, move || server.access().fetch_issuer_keys()).await?;
         }
         access.identify(bearer)
     }
@@ -117,7 +117,7 @@ impl AppState {
         let server = Arc::clone(&self.server);
         let work = move || {
             let cx = OperationContext::new(&server, &space, &caller);
-            Ok((ask(arguments, &cx)?, cx.remarks()))
+            Ok((ask(arguments, &cx)?, cx.response_meta()))
         };
         self.blocking(entry.lane, work).await
     }
@@ -137,7 +137,7 @@ impl AppState {
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(Lanes::aside(move || span.in_scope(work)).await)
+        told(Lanes::run_unbounded(move || span.in_scope(work)).await)
     }
 
     /// Runs blocking work in a lane, inside the present tracing span.
@@ -163,7 +163,7 @@ impl AppState {
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(self.lanes.watched(lane, move || span.in_scope(work)).await)
+        told(self.lanes.run_spawned(lane, move || span.in_scope(work)).await)
     }
 }
 
@@ -172,7 +172,7 @@ fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
     match outcome {
         Ok(outcome) => outcome,
         Err(error @ LaneError::Busy { retry_after, .. }) => {
-            Err(Fault::unavailable(error.to_string()).with(RETRY, retry_after.as_secs()))
+            Err(Fault::unavailable(error.to_string()).with_detail(RETRY_AFTER_KEY, retry_after.as_secs()))
         }
         Err(error @ LaneError::Panicked(_)) => Err(Fault::internal(error)),
         Err(error @ LaneError::Stopped) => Err(Fault::unavailable(error.to_string())),

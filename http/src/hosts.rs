@@ -98,7 +98,7 @@ impl AllowedHosts {
         let is_listed = match &self.others.origins {
             // A page without an origin of its own (`null`) is nobody's.
             AllowedOrigins::All => text.contains("://"),
-            AllowedOrigins::These(origins) => origins.iter().any(|known| known.eq_ignore_ascii_case(text)),
+            AllowedOrigins::List(origins) => origins.iter().any(|known| known.eq_ignore_ascii_case(text)),
         };
         if !is_listed {
             let text = text.escape_default();

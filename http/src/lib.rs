@@ -24,7 +24,7 @@ mod tests;
 
 pub use listener::serve;
 pub use mcp::serve_stdio;
-pub use specials::{RoutePrefix, SPECIAL, SpecialRoute};
+pub use specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute};
 
 /// Why a door could not be opened or kept open.
 #[derive(Debug, thiserror::Error)]

@@ -62,7 +62,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: Canc
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let room = crowd.room().await;
+            let room = crowd.wait_for_slot().await;
             (room, listener.accept().await)
         };
         tokio::select! {
@@ -70,7 +70,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: Canc
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             (room, accepted) = next => match (room, accepted) {
                 (Some(room), Ok((stream, peer))) => {
-                    let Some(place) = crowd.place(room, peer.ip()) else {
+                    let Some(place) = crowd.admit(room, peer.ip()) else {
                         tracing::debug!(%peer, "a connection was closed: there are too many from its address");
                         continue;
                     };
@@ -115,15 +115,15 @@ async fn converse(
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {
             let (begun, method) = (Instant::now(), request.method().clone());
-            let response: ListenerResponse = if let Err(fault) = svcfs_listener::check_form(&request) {
+            let response: ListenerResponse = if let Err(fault) = svcfs_listener::validate_request(&request) {
                 request_handler::misshapen(&app, &request, (&fault, peer)).map(boxed)
             } else if request.uri().path() == mcp::PATH {
                 mcp::answer(&app, agents, request, peer).await.map(boxed)
             } else {
                 Service::call(&mut pages, request).await?.map(boxed)
             };
-            let measures = &app.server.vitals().measures;
-            measures.replied(method.as_str(), response.status().as_u16(), begun.elapsed());
+            let measures = &app.server.metrics().requests;
+            measures.record_http_response(method.as_str(), response.status().as_u16(), begun.elapsed());
             Ok::<ListenerResponse, Infallible>(response)
         }
     });

@@ -5,11 +5,11 @@
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
-use svcfs_knowledge::kernel::{BodyKind, HttpMethod, OperationArea, OperationEntry, PREFIX, ResponseMedia, Route};
+use svcfs_knowledge::kernel::{API_PREFIX, BodyKind, HttpMethod, OperationArea, OperationEntry, ResponseMedia, Route};
 
 use crate::bind::is_of_file;
 use crate::routes::SPACE;
-use crate::specials::{RoutePrefix, SPECIAL, SpecialRoute, VERSION};
+use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute, VERSION};
 use crate::{media, schema_patterns};
 
 const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
@@ -71,10 +71,10 @@ pub fn document(catalogue: &[OperationArea]) -> String {
             }
         }
     }
-    for special in SPECIAL {
-        let path = match special.place {
-            RoutePrefix::Space => format!("{PREFIX}{}", special.path),
-            RoutePrefix::Root | RoutePrefix::Elsewhere => special.path.replace("{*", "{"),
+    for special in SPECIAL_ROUTES {
+        let path = match special.prefix {
+            RoutePrefix::Space => format!("{API_PREFIX}{}", special.path),
+            RoutePrefix::Root | RoutePrefix::Unrouted => special.path.replace("{*", "{"),
         };
         insert(&mut paths, path, special.method(), describe(special));
     }
@@ -122,7 +122,7 @@ fn refusal((_, key, description): (u16, &str, &str)) -> (String, Value) {
 /// A special page; what it answers is known, what it reads is in its path.
 fn describe(special: &SpecialRoute) -> Value {
     let mut responses = Map::new();
-    for (status, mime) in special.answers {
+    for (status, mime) in special.responses {
         let reason = http::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
         // One status may come in several media types, as the client asks.
         let response = responses.entry(status.to_string());
@@ -201,17 +201,17 @@ impl OpenApiWriter {
 
     fn responses(&mut self, entry: &OperationEntry, route: &Route) -> Value {
         let mut success = json!({ "description": "Done" });
-        if route.success != 204 {
-            success["content"] = match route.answers {
+        if route.success_status != 204 {
+            success["content"] = match route.text_field {
                 None => {
-                    let mime = route.json_type.map_or(media::JSON, bare);
+                    let mime = route.json_media_type.map_or(media::JSON, bare);
                     json!({ mime: { "schema": (entry.output)(&mut self.outputs) } })
                 }
                 Some((field, kind)) => {
                     let text = json!({ "schema": { "type": "string" } });
                     let mut content = match kind {
-                        ResponseMedia::Is(mime) => json!({ bare(mime): text }),
-                        ResponseMedia::OfPath => json!({ bare(media::MARKDOWN): text, "*/*": {} }),
+                        ResponseMedia::Fixed(mime) => json!({ bare(mime): text }),
+                        ResponseMedia::FromPath => json!({ bare(media::MARKDOWN): text, "*/*": {} }),
                     };
                     if let Some(schema) = self.instead_of_text(entry, route, field) {
                         content[media::JSON] = json!({ "schema": schema });
@@ -225,8 +225,8 @@ impl OpenApiWriter {
             success["headers"] = headers.into();
         }
         let mut responses = Map::new();
-        responses.insert(route.success.to_string(), success);
-        if route.has_etag && route.is_reading {
+        responses.insert(route.success_status.to_string(), success);
+        if route.has_etag && route.is_read_only {
             responses.insert("304".to_owned(), json!({ "description": "The cached copy is still right" }));
         }
         for (status, name, _) in REFUSALS {
@@ -246,7 +246,7 @@ impl OpenApiWriter {
         if required.is_some_and(|required| required.iter().any(|name| name == field)) {
             return None;
         }
-        let whole = route.or_json.and_then(|field| definition.pointer(&format!("/properties/{field}")));
+        let whole = route.json_fallback.and_then(|field| definition.pointer(&format!("/properties/{field}")));
         let schema = Value::from(schema.clone());
         Some(match whole {
             Some(whole) => json!({ "anyOf": [schema, whole] }),
@@ -294,11 +294,11 @@ impl OpenApiWriter {
 
 /// Whether a route can refuse with this status.
 fn may_answer(route: &Route, status: u16) -> bool {
-    let writes = !route.is_reading;
+    let writes = !route.is_read_only;
     match status {
         409 | 412 | 422 | 423 => writes,
-        415 => route.accepts == BodyKind::Form,
-        413 => route.accepts != BodyKind::Nothing,
+        415 => route.body == BodyKind::Form,
+        413 => route.body != BodyKind::Empty,
         _ => true,
     }
 }
@@ -312,10 +312,10 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
     let mut parameters: Vec<Value> = Vec::new();
     for (name, schema) in properties {
         let is_in_path = in_path(route.path).any(|parameter| parameter == name);
-        let is_in_query = match route.accepts {
-            BodyKind::Nothing => true,
+        let is_in_query = match route.body {
+            BodyKind::Empty => true,
             BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
-            BodyKind::Json => route.in_query.contains(&name.as_str()),
+            BodyKind::Json => route.query_inputs.contains(&name.as_str()),
             BodyKind::Form => !is_of_file(name),
         };
         if !is_in_path && !is_in_query {
@@ -328,7 +328,7 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
         let mut parameter = json!({
             "name": name,
             "in": if is_in_path { "path" } else { "query" },
-            "required": is_in_path || (required(name) && route.accepts != BodyKind::Json),
+            "required": is_in_path || (required(name) && route.body != BodyKind::Json),
             "schema": schema,
         });
         if let Some(description) = description {
@@ -342,7 +342,7 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
         }
         parameters.push(parameter);
     }
-    let headers: &[&str] = match (route.is_reading, entry.is_conditional, route.has_etag) {
+    let headers: &[&str] = match (route.is_read_only, entry.is_conditional, route.has_etag) {
         (true, _, false) => &["Space"],
         (true, _, true) => &["Space", "IfNoneMatchRead", "IfModifiedSince"],
         (false, false, _) => &["Space", "Actor", "Provenance"],
@@ -402,8 +402,8 @@ fn schema_is_list(schema: &Value) -> bool {
 }
 
 fn body(route: &Route, schema: &Value) -> Option<Value> {
-    match route.accepts {
-        BodyKind::Nothing => None,
+    match route.body {
+        BodyKind::Empty => None,
         BodyKind::Raw(field) => {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
@@ -414,7 +414,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 text["example"] = example;
             }
             let mut content = json!({ bare(media::MARKDOWN): text, "application/octet-stream": {} });
-            if let Some((mime, _)) = route.marked_by {
+            if let Some((mime, _)) = route.media_flag {
                 content[mime] = link;
             }
             let mut body = json!({ "required": true, "content": content });
@@ -447,7 +447,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             }
             schema_patterns::narrow(&mut schema, true);
             // What may stand in the query is told of there: given in both places it is refused.
-            for name in in_path(route.path).chain(route.in_query.iter().copied()) {
+            for name in in_path(route.path).chain(route.query_inputs.iter().copied()) {
                 let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
                 properties.and_then(|properties| properties.remove(name));
                 let required = schema.get_mut("required").and_then(Value::as_array_mut);
@@ -456,13 +456,13 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             for name in in_path(route.path).filter(|_| route.path_wins) {
                 schema["properties"][name] = json!({ "description": "Not heeded: the address says it" });
             }
-            for name in route.either {
+            for name in route.required_one_of {
                 let property = schema.pointer_mut(&format!("/properties/{name}"));
                 property.into_iter().for_each(|property| schema_patterns::narrow(property, true));
             }
-            if !route.either.is_empty() {
+            if !route.required_one_of.is_empty() {
                 let given = |name: &&str| json!({ "required": [name], "properties": { *name: { "type": "string" } } });
-                schema["anyOf"] = route.either.iter().map(given).collect();
+                schema["anyOf"] = route.required_one_of.iter().map(given).collect();
             }
             let mut example = example(&mut schema);
             let members = example.as_mut().and_then(Value::as_object_mut);

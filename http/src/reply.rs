@@ -10,7 +10,7 @@ use http::header::{
 use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
-use svcfs_knowledge::access::RETRY;
+use svcfs_knowledge::access::RETRY_AFTER_KEY;
 use svcfs_knowledge::kernel::{ResponseMedia, ResponseMeta, Route};
 use warp::reply::Response;
 
@@ -66,11 +66,11 @@ impl CacheValidators {
 
 /// Whether a route tells an output as it is, and nothing of it in headers.
 pub(crate) const fn is_plain(route: &Route) -> bool {
-    route.answers.is_none()
-        && route.or_json.is_none()
+    route.text_field.is_none()
+        && route.json_fallback.is_none()
         && route.headers.is_empty()
         && !route.has_etag
-        && route.success != StatusCode::NO_CONTENT.as_u16()
+        && route.success_status != StatusCode::NO_CONTENT.as_u16()
 }
 
 /// The output of an operation for a plain route, written out as JSON.
@@ -78,8 +78,8 @@ pub(crate) const fn is_plain(route: &Route) -> bool {
 /// # Errors
 /// `Internal` when the status is none.
 pub(crate) fn written(route: &Route, output: Vec<u8>) -> Result<Response, Fault> {
-    let status = StatusCode::from_u16(route.success).map_err(Fault::internal)?;
-    Ok(json_as(route.json_type.unwrap_or(media::JSON), status, output))
+    let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
+    Ok(json_as(route.json_media_type.unwrap_or(media::JSON), status, output))
 }
 
 /// The output of an operation, as its route wants it told.
@@ -87,8 +87,8 @@ pub(crate) fn written(route: &Route, output: Vec<u8>) -> Result<Response, Fault>
 /// # Errors
 /// `Internal` when the output is not what the route promises.
 pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> Result<Response, Fault> {
-    let status = StatusCode::from_u16(route.success).map_err(Fault::internal)?;
-    let mut response = if route.has_etag && route.is_reading && cached.is_right(&output) {
+    let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
+    let mut response = if route.has_etag && route.is_read_only && cached.is_right(&output) {
         empty(StatusCode::NOT_MODIFIED)
     } else if status == StatusCode::NO_CONTENT {
         empty(status)
@@ -96,7 +96,7 @@ pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> 
         match as_text(route, &output) {
             Some(response) => response,
             None => {
-                let body = route.or_json.and_then(|field| output.get(field)).unwrap_or(&output);
+                let body = route.json_fallback.and_then(|field| output.get(field)).unwrap_or(&output);
                 written(route, body.to_string().into_bytes())?
             }
         }
@@ -130,14 +130,14 @@ pub(crate) fn empty(status: StatusCode) -> Response {
 
 /// The output field that is the body, when the route has one and the output has it.
 fn as_text(route: &Route, output: &Value) -> Option<Response> {
-    let (field, kind) = route.answers?;
+    let (field, kind) = route.text_field?;
     let body = match output.get(field)? {
         Value::String(text) => Bytes::copy_from_slice(text.as_bytes()),
         other => STANDARD.decode(other.get("base64")?.as_str()?).ok()?.into(),
     };
     let mime = match kind {
-        ResponseMedia::Is(mime) => mime.to_owned(),
-        ResponseMedia::OfPath => media::of(&TreePath::parse(text_of(output, "path")?).ok()?, &body),
+        ResponseMedia::Fixed(mime) => mime.to_owned(),
+        ResponseMedia::FromPath => media::of(&TreePath::parse(text_of(output, "path")?).ok()?, &body),
     };
     let mut response = Response::new(body.into());
     media::describe(response.headers_mut(), &mime);
@@ -201,7 +201,7 @@ pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
     if fault.kind() == Kind::Unauthenticated {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"svcfs\""));
     }
-    if let Some(seconds) = fault.detail().get(RETRY).and_then(Value::as_u64) {
+    if let Some(seconds) = fault.detail().get(RETRY_AFTER_KEY).and_then(Value::as_u64) {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response

@@ -113,7 +113,7 @@ impl AppState {
         let outcome = match visit.admit(self, &request.headers).await {
             Ok(identity) => {
                 let span = tracing::info_span!("request", id = visit.id, what = visit.what);
-                svcfs_listener::unbroken(self.route(request, identity, &visit)).instrument(span).await
+                svcfs_listener::catch_panic(self.route(request, identity, &visit)).instrument(span).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -139,14 +139,14 @@ impl AppState {
             RouteMatch::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(visit.preflight(self, &allow)),
             RouteMatch::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
             RouteMatch::Target { target: RouteTarget::Special(page), address } => {
-                address.space(self, &request.headers).iter().for_each(|space| visit.notes.enters(space));
+                address.space(self, &request.headers).iter().for_each(|space| visit.notes.set_space(space));
                 let HttpRequest { headers, method, peer, .. } = request;
                 let pass = SpecialRequest { page: *page, headers, address, peer };
                 let (identity, space) = match page.guard() {
-                    RequestGuard::Open => (CallerIdentity::ANYBODY, self.shown(&pass)?),
-                    RequestGuard::Needs(scope) => {
+                    RequestGuard::Open => (CallerIdentity::UNRESTRICTED, self.shown(&pass)?),
+                    RequestGuard::RequiresScope(scope) => {
                         let (identity, space) = self.pass(identity, &pass)?;
-                        identity.reach.allow(scope, method.as_str())?;
+                        identity.permissions.check_scope(scope, method.as_str())?;
                         (identity, space)
                     }
                 };
@@ -222,27 +222,27 @@ impl AppState {
         notes: &RequestNotes,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
-        notes.leads_to(entry.name);
-        address.space(self, headers).iter().for_each(|space| notes.enters(space));
-        let stranger = |space: &Space| CallerIdentity::stranger(space.visibility(), entry, route.method);
+        notes.set_operation(entry.name);
+        address.space(self, headers).iter().for_each(|space| notes.set_space(space));
+        let stranger = |space: &Space| CallerIdentity::anonymous(space.visibility(), entry, route.method);
         let (identity, space) = self.admit(identity, (headers, &address), stranger)?;
         if route.is_at_root && entry.is_admin {
-            identity.administer()?;
+            identity.check_server_admin()?;
         }
-        identity.reach.allow(entry.needs(), route.method.name())?;
+        identity.permissions.check_scope(entry.required_scope(), route.method.name())?;
         let client = Client { key: None, connection: request.connection };
-        let caller = Caller { client, ..bind::from_headers(headers, route.is_reading)? };
-        let caller = identity.vouch(caller);
-        notes.is_of(caller.actor());
+        let caller = Caller { client, ..bind::from_headers(headers, route.is_read_only)? };
+        let caller = identity.apply_to(caller);
+        notes.set_actor(caller.actor());
         let cached = CacheValidators::of(headers)?;
         let texts =
             address.parameters.into_iter().chain(bind::pairs(&request.query)?).chain(bind::mark(route, headers));
         let content = bind::content(route, headers, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
-        arguments.as_object().into_iter().for_each(|arguments| notes.asks(arguments));
+        arguments.as_object().into_iter().for_each(|arguments| notes.set_arguments(arguments));
         let kept_by = Arc::clone(&space);
         let (mut response, remarks) = if reply::is_plain(route) {
-            let (text, remarks) = self.ask((entry, entry.write), space, caller, arguments).await?;
+            let (text, remarks) = self.ask((entry, entry.call_json), space, caller, arguments).await?;
             (self.written(route, text).await?, remarks)
         } else {
             let (output, remarks) = self.ask((entry, entry.call), space, caller, arguments).await?;
@@ -252,7 +252,7 @@ impl AppState {
         if request.method == Method::HEAD {
             Ok(response)
         } else {
-            self.bounded((kept_by, route.is_reading), response).await
+            self.bounded((kept_by, route.is_read_only), response).await
         }
     }
 }

@@ -15,7 +15,7 @@ use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use svcfs_base::Fault;
-use svcfs_knowledge::access::RETRY;
+use svcfs_knowledge::access::RETRY_AFTER_KEY;
 use svcfs_knowledge::kernel::{FileContent, FileReader, JsonText, PIECE_BYTES, Route, Space};
 use svcfs_listener::ReadFunctions;
 use svcfs_work::{Lane, Lanes};
@@ -64,12 +64,14 @@ impl AppState {
             Ok(room) => from_memory(content, room),
             Err(_) => {
                 let kept = content.clone();
-                match self.blocking(Lane::Quick, move || space.vfs.set_aside(content)).await {
+                match self.blocking(Lane::Quick, move || space.vfs.spill_content(content)).await {
                     Ok(FileContent::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
-                    Ok(FileContent::Here(content)) => from_memory(content, ()),
+                    Ok(FileContent::InMemory(content)) => from_memory(content, ()),
                     Err(fault) if is_reading => {
                         let told = "too many clients take long answers slowly, and the disk takes no more of them; try again in a moment";
-                        return Err(Fault::unavailable(told).with(RETRY, COME_AGAIN).caused_by(fault));
+                        return Err(Fault::unavailable(told)
+                            .with_detail(RETRY_AFTER_KEY, COME_AGAIN)
+                            .with_source(fault));
                     }
                     Err(_) => from_memory(kept, ()),
                 }
@@ -88,7 +90,7 @@ impl AppState {
     /// Those of the text where it is written out whole.
     pub(crate) async fn written(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
         let Some(rest) = &text.rest else { return reply::written(route, text.first) };
-        let kib = ((rest.held_bytes() + 2 * PIECE) / 1024).min(MOST_HELD);
+        let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MOST_HELD);
         let room = u32::try_from(kib).ok().and_then(|kib| Arc::clone(&self.sending.0).try_acquire_many_owned(kib).ok());
         let Some(room) = room else {
             let text = self.blocking(Lane::Slow, move || text.collect()).await?;
@@ -102,8 +104,8 @@ impl AppState {
 
     /// A part of a file, read piece by piece as the client takes it.
     pub(crate) fn streamed(&self, reader: FileReader, part: Range<u64>) -> Response {
-        let read = ReadFunctions { now: FileReader::read_now, wait: FileReader::read };
-        piece_by_piece(svcfs_listener::streamed(Arc::clone(&self.lanes), (reader, read), part))
+        let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
+        piece_by_piece(svcfs_listener::stream_file(Arc::clone(&self.lanes), (reader, read), part))
     }
 }
 
@@ -138,11 +140,11 @@ fn pieces_of(
                 let has_more = rest.write_next(&mut text)?;
                 Ok((Bytes::from(text), has_more.then_some(rest)))
             };
-            match svcfs_listener::blocking(&lanes, Lane::Quick, write).instrument(span.clone()).await {
+            match svcfs_listener::run_blocking(&lanes, Lane::Quick, write).instrument(span.clone()).await {
                 Ok((piece, rest)) => Some((Ok(piece), (rest, room))),
                 // The connection breaks off, and the client knows that the answer is not complete.
                 Err(fault) => {
-                    span.in_scope(|| svcfs_listener::log(&fault, "an answer that is sent in pieces"));
+                    span.in_scope(|| svcfs_listener::log_fault(&fault, "an answer that is sent in pieces"));
                     Some((Err(std::io::Error::other(fault)), (None, room)))
                 }
             }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use http::HeaderMap;
 use matchit::{InsertError, Router};
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, OperationInputs, PREFIX, Route, Space};
+use svcfs_knowledge::kernel::{API_PREFIX, HttpMethod, OperationArea, OperationEntry, OperationInputs, Route, Space};
 
 use crate::app::AppState;
 use crate::bind::{decoded, header};
-use crate::specials::{RoutePrefix, SPECIAL, SpecialPage};
+use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialPage};
 
 /// Where a request can lead.
 #[derive(Debug)]
@@ -98,16 +98,16 @@ impl RouteTable {
         for entry in catalogue.iter().flat_map(|area| area.operations) {
             for route in entry.http {
                 let target =
-                    RouteTarget::Operation(OperationRoute { entry, route, inputs: OperationInputs::of(entry) });
+                    RouteTarget::Operation(OperationRoute { entry, route, inputs: OperationInputs::from_entry(entry) });
                 let paths = if route.is_at_root { &mut at_root } else { &mut below_prefix };
                 paths.entry(route.path).or_default().push((route.method, target));
             }
         }
-        for special in SPECIAL {
-            let paths = match special.place {
+        for special in SPECIAL_ROUTES {
+            let paths = match special.prefix {
                 RoutePrefix::Root => &mut at_root,
                 RoutePrefix::Space => &mut below_prefix,
-                RoutePrefix::Elsewhere => continue,
+                RoutePrefix::Unrouted => continue,
             };
             let ways = paths.entry(special.path).or_default();
             ways.push((HttpMethod::Get, RouteTarget::Special(special.page)));
@@ -120,7 +120,7 @@ impl RouteTable {
     /// # Errors
     /// `Invalid` when the path is not UTF-8.
     pub(crate) fn find(&self, method: &http::Method, path: &str) -> Result<RouteMatch<'_>, Fault> {
-        let Some(below) = path.strip_prefix(PREFIX).filter(|below| below.starts_with('/')) else {
+        let Some(below) = path.strip_prefix(API_PREFIX).filter(|below| below.starts_with('/')) else {
             return find(&self.at_root, method, path, None);
         };
         match find(&self.below_prefix, method, below, None)? {

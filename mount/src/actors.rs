@@ -33,16 +33,16 @@ const PATIENCE: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttributionPolicy {
     /// Users, by number, whose changes are always another name's. What their programs say about themselves is not believed.
-    pub pinned: HashMap<u32, Actor>,
+    pub fixed_actors: HashMap<u32, Actor>,
     /// Whether the programs of all other users may say who they work for (`SVC_ACTOR`). Only those are heard whose environment this
     /// process may read: every one as root, else those of its own user.
-    pub hears_programs: bool,
+    pub allow_process_actor: bool,
 }
 
 impl Default for AttributionPolicy {
     /// Nobody is pinned, programs are heard.
     fn default() -> Self {
-        Self { pinned: HashMap::new(), hears_programs: true }
+        Self { fixed_actors: HashMap::new(), allow_process_actor: true }
     }
 }
 
@@ -63,7 +63,7 @@ impl ActorResolver {
 
     /// The name of a user; `uid-1234` for a number without a name.
     pub(crate) fn name(&self, uid: u32) -> Actor {
-        if let Some(pinned) = self.attribution.pinned.get(&uid) {
+        if let Some(pinned) = self.attribution.fixed_actors.get(&uid) {
             return pinned.clone();
         }
         if let Some(known) = self.names.lock().get(&uid) {
@@ -80,7 +80,7 @@ impl ActorResolver {
 
     /// Whose name a change gets that a thread of this user makes now.
     pub(crate) fn author(&self, uid: u32, thread: u32) -> Actor {
-        let is_heard = self.attribution.hears_programs && !self.attribution.pinned.contains_key(&uid);
+        let is_heard = self.attribution.allow_process_actor && !self.attribution.fixed_actors.contains_key(&uid);
         is_heard.then(|| self.said(thread)).flatten().unwrap_or_else(|| self.name(uid))
     }
 

@@ -30,7 +30,7 @@ use crate::xattrs::VirtualXattr;
 /// The door as fuser drives it.
 pub(crate) struct LocalCallbacks {
     vfs: Arc<Vfs>,
-    door: Arc<FuseServer>,
+    protocol: Arc<FuseServer>,
     /// How a handle goes past the page cache; nothing where the kernel would then forbid shared mappings.
     bypass: FopenFlags,
     _alive: SessionSentinel,
@@ -38,18 +38,18 @@ pub(crate) struct LocalCallbacks {
 
 impl LocalCallbacks {
     /// Callbacks of a door, for one session.
-    pub(crate) fn new(door: Arc<FuseServer>, alive: SessionSentinel) -> Self {
-        Self { vfs: door.vfs.clone(), door, bypass: FopenFlags::empty(), _alive: alive }
+    pub(crate) fn new(protocol: Arc<FuseServer>, alive: SessionSentinel) -> Self {
+        Self { vfs: protocol.vfs.clone(), protocol, bypass: FopenFlags::empty(), _alive: alive }
     }
 
     /// Who looks at something.
     fn caller(&self, request: &Request) -> Caller {
-        self.door.user(request.uid())
+        self.protocol.user(request.uid())
     }
 
     /// Who changes what is versioned.
     fn author(&self, request: &Request) -> Caller {
-        self.door.author(request)
+        self.protocol.author(request)
     }
 
     fn answer<T, E, R>(&self, operation: &'static str, reply: R, call: impl FnOnce() -> Result<T, E>)
@@ -57,7 +57,7 @@ impl LocalCallbacks {
         E: Into<RequestFailure>,
         R: ValueReply<T>,
     {
-        answer(FuseRequest { operation, told: self.door.on_answer.as_ref() }, reply, call);
+        answer(FuseRequest { operation, told: self.protocol.on_answer.as_ref() }, reply, call);
     }
 
     fn answer_with<T, E, R>(
@@ -70,7 +70,7 @@ impl LocalCallbacks {
         E: Into<RequestFailure>,
         R: ErrorReply,
     {
-        answer_with(FuseRequest { operation, told: self.door.on_answer.as_ref() }, reply, call, give);
+        answer_with(FuseRequest { operation, told: self.protocol.on_answer.as_ref() }, reply, call, give);
     }
 }
 
@@ -86,7 +86,7 @@ impl Filesystem for LocalCallbacks {
             // A disk that lies upon no other.
             let taken = config.set_max_stack_depth(1);
             taken.map_err(|most| io::Error::other(format!("the kernel stacks at most {most} disks")))?;
-            self.door.passing.begin();
+            self.protocol.passing.begin();
         }
         config
             .set_max_write(MAX_WRITE_BYTES)
@@ -95,21 +95,24 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        let parent = self.door.seen(parent);
+        let parent = self.protocol.seen(parent);
         let looked = || {
-            Ok::<_, RequestFailure>(LookupReply(self.door.lookup(request, parent, entry)?, self.door.kept_in(parent)))
+            Ok::<_, RequestFailure>(LookupReply(
+                self.protocol.lookup(request, parent, entry)?,
+                self.protocol.kept_in(parent),
+            ))
         };
         self.answer("lookup", reply, looked);
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
-        self.door.forget(inode, count);
+        self.protocol.forget(inode, count);
     }
 
     fn getattr(&self, request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        let inode = self.door.seen(inode);
+        let inode = self.protocol.seen(inode);
         if is_ours(inode.0) {
-            return self.answer("getattr", reply, || self.door.views.attributes(&self.caller(request), inode));
+            return self.answer("getattr", reply, || self.protocol.views.attributes(&self.caller(request), inode));
         }
         let node = node(inode);
         self.answer("getattr", reply, || self.vfs.attributes(node).map(|found| attr_of(inode, &found)).map_err(gone));
@@ -136,7 +139,7 @@ impl Filesystem for LocalCallbacks {
         // Other attributes are the disk's alone.
         let is_versioned = size.is_some() || mode.is_some();
         let caller = if is_versioned { self.author(request) } else { self.caller(request) };
-        let moment = |time| moment(&*self.door.clock, time);
+        let moment = |time| moment(&*self.protocol.clock, time);
         let set = SetAttributes {
             size,
             mode: mode.map(|mode| mode & PERMISSIONS),
@@ -144,17 +147,17 @@ impl Filesystem for LocalCallbacks {
             gid,
             modified: modified.map(moment),
             accessed: accessed.map(moment),
-            through: file.filter(|file| !is_ours(file.0)).map(handle),
+            handle: file.filter(|file| !is_ours(file.0)).map(handle),
         };
         self.answer("setattr", reply, || {
-            let node = self.door.node(inode)?;
+            let node = self.protocol.node(inode)?;
             self.vfs.set_attributes(&caller, node, set).map(|now| attr_of(inode, &now)).map_err(gone)
         });
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
         if is_ours(inode.0) {
-            return self.answer("readlink", reply, || self.door.views.target(inode));
+            return self.answer("readlink", reply, || self.protocol.views.target(inode));
         }
         let caller = self.caller(request);
         self.answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(gone));
@@ -171,14 +174,14 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyEntry,
     ) {
         self.answer("mknod", reply, || {
-            let (directory, entry) = self.door.entry(parent, entry)?;
-            if let Some(kind) = SpecialKind::of_mode(mode) {
+            let (directory, entry) = self.protocol.entry(parent, entry)?;
+            if let Some(kind) = SpecialKind::from_mode(mode) {
                 let special = SpecialFile { kind, device: u64::from(device) };
                 let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
                 let made = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;
-                return Ok::<_, RequestFailure>(self.door.given(request, directory, made)?);
+                return Ok::<_, RequestFailure>(self.protocol.given(request, directory, made)?);
             }
-            let (attributes, handle) = self.door.create(request, directory, &entry, mode & PERMISSIONS)?;
+            let (attributes, handle) = self.protocol.create(request, directory, &entry, mode & PERMISSIONS)?;
             self.vfs.release(&self.author(request), handle)?;
             Ok(attributes)
         });
@@ -187,16 +190,16 @@ impl Filesystem for LocalCallbacks {
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
         self.answer("mkdir", reply, || {
-            let (parent, entry) = self.door.entry(parent, entry)?;
+            let (parent, entry) = self.protocol.entry(parent, entry)?;
             let made = self.vfs.make_directory(&caller, parent, &entry, mode)?;
-            Ok::<_, RequestFailure>(self.door.given(request, parent, made)?)
+            Ok::<_, RequestFailure>(self.protocol.given(request, parent, made)?)
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.author(request);
         self.answer("unlink", reply, || {
-            let (parent, entry) = self.door.entry(parent, entry)?;
+            let (parent, entry) = self.protocol.entry(parent, entry)?;
             Ok::<_, RequestFailure>(self.vfs.unlink(&caller, parent, &entry)?)
         });
     }
@@ -204,7 +207,7 @@ impl Filesystem for LocalCallbacks {
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.caller(request);
         self.answer("rmdir", reply, || {
-            let (parent, entry) = self.door.entry(parent, entry)?;
+            let (parent, entry) = self.protocol.entry(parent, entry)?;
             Ok::<_, RequestFailure>(self.vfs.remove_directory(&caller, parent, &entry)?)
         });
     }
@@ -212,9 +215,9 @@ impl Filesystem for LocalCallbacks {
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
         let caller = self.author(request);
         self.answer("symlink", reply, || {
-            let (parent, entry) = self.door.entry(parent, entry)?;
+            let (parent, entry) = self.protocol.entry(parent, entry)?;
             let made = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
-            Ok::<_, RequestFailure>(self.door.given(request, parent, made)?)
+            Ok::<_, RequestFailure>(self.protocol.given(request, parent, made)?)
         });
     }
 
@@ -230,7 +233,7 @@ impl Filesystem for LocalCallbacks {
     ) {
         let caller = self.author(request);
         self.answer("rename", reply, || {
-            let (from, to) = (self.door.entry(parent, entry)?, self.door.entry(new_parent, new_entry)?);
+            let (from, to) = (self.protocol.entry(parent, entry)?, self.protocol.entry(new_parent, new_entry)?);
             let (from, to) = ((from.0, &from.1), (to.0, &to.1));
             if flags == RenameFlags::RENAME_EXCHANGE {
                 self.vfs.exchange(&caller, from, to)?;
@@ -245,20 +248,20 @@ impl Filesystem for LocalCallbacks {
 
     /// Answered here, because git tries it once for each object and fuser would log each as a warning.
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        self.answer("link", reply, || self.door.link(request, inode, (parent, entry)));
+        self.answer("link", reply, || self.protocol.link(request, inode, (parent, entry)));
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mode = open_mode(flags);
         if is_ours(inode.0) {
-            return self.answer("open", reply, || self.door.views.open(inode, mode.write));
+            return self.answer("open", reply, || self.protocol.views.open(inode, mode.write));
         }
         let opened = || {
-            let opened = self.door.open(request, inode, mode, self.bypass)?;
-            Ok::<_, RequestFailure>(OpenReply { flags: opened.flags | self.door.to_write(inode, flags), ..opened })
+            let opened = self.protocol.open(request, inode, mode, self.bypass)?;
+            Ok::<_, RequestFailure>(OpenReply { flags: opened.flags | self.protocol.to_write(inode, flags), ..opened })
         };
         self.answer_with("open", reply, opened, |reply, opened| {
-            self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node(inode), is_fit));
+            self.protocol.passing.give(reply, inode, opened, || self.vfs.clean_backing_file(node(inode), is_fit));
         });
     }
 
@@ -273,8 +276,8 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyCreate,
     ) {
         self.answer("create", reply, || {
-            let (parent, entry) = self.door.entry(parent, entry)?;
-            self.door.create_opened(request, (parent, &entry), (mode & PERMISSIONS, flags), self.bypass)
+            let (parent, entry) = self.protocol.entry(parent, entry)?;
+            self.protocol.create_opened(request, (parent, &entry), (mode & PERMISSIONS, flags), self.bypass)
         });
     }
 
@@ -290,7 +293,7 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyData,
     ) {
         if is_ours(file.0) {
-            return self.answer("read", reply, || self.door.views.read(file, offset, size));
+            return self.answer("read", reply, || self.protocol.views.read(file, offset, size));
         }
         self.answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(gone));
     }
@@ -309,28 +312,28 @@ impl Filesystem for LocalCallbacks {
     ) {
         self.answer("write", reply, || {
             // Noted first: a copy of the handle that another program closes meanwhile must not publish half of it.
-            self.door.wrote(request, file);
-            let caller = self.door.saver(request, file);
+            self.protocol.wrote(request, file);
+            let caller = self.protocol.saver(request, file);
             let written = self.vfs.write_node(&caller, handle(file), write_at(offset, flags, write_flags), data)?;
             u32::try_from(written).map_err(Fault::internal)
         });
     }
 
     fn flush(&self, request: &Request, _inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        if is_ours(file.0) || !self.door.writers.is_own_close(file, request.pid()) {
+        if is_ours(file.0) || !self.protocol.writers.is_own_close(file, request.pid()) {
             // Half a save is nobody's version; the writer's own close, or the last one, publishes it.
             return reply.ok();
         }
-        let caller = self.door.saver(request, file);
-        self.answer("flush", reply, || self.vfs.publish_opened(&caller, handle(file), Durability::Soon));
+        let caller = self.protocol.saver(request, file);
+        self.answer("flush", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Soon));
     }
 
     fn fsync(&self, request: &Request, _inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
         if is_ours(file.0) {
             return reply.ok();
         }
-        let caller = self.door.saver(request, file);
-        self.answer("fsync", reply, || self.vfs.publish_opened(&caller, handle(file), Durability::Now));
+        let caller = self.protocol.saver(request, file);
+        self.answer("fsync", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Now));
     }
 
     fn release(
@@ -344,25 +347,25 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyEmpty,
     ) {
         if is_ours(file.0) {
-            self.door.views.close(file);
+            self.protocol.views.close(file);
             return reply.ok();
         }
-        self.door.passing.closed(inode);
-        let author = self.door.released(request, file);
+        self.protocol.passing.closed(inode);
+        let author = self.protocol.released(request, file);
         self.answer("release", reply, || self.vfs.release(&author, handle(file)));
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let inode = self.door.seen(inode);
-        reply.opened(self.door.listings.open(), self.door.cached_listing(inode));
+        let inode = self.protocol.seen(inode);
+        reply.opened(self.protocol.listings.open(), self.protocol.cached_listing(inode));
     }
 
     fn readdir(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let inode = self.door.seen(inode);
-        let listing = || self.door.listing(request, inode, (file, offset));
+        let inode = self.protocol.seen(inode);
+        let listing = || self.protocol.listing(request, inode, (file, offset));
         self.answer_with("readdir", reply, listing, |mut reply, listing| {
             for (next, line) in listing.after(offset) {
-                if reply.add(self.door.shown(line.inode), next, line.kind, &*line.name) {
+                if reply.add(self.protocol.shown(line.inode), next, line.kind, &*line.name) {
                     break;
                 }
             }
@@ -371,14 +374,14 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn readdirplus(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        let inode = self.door.seen(inode);
-        let listing = || self.door.listing(request, inode, (file, offset));
+        let inode = self.protocol.seen(inode);
+        let listing = || self.protocol.listing(request, inode, (file, offset));
         self.answer_with("readdirplus", reply, listing, |mut reply, listing| {
-            let (is_fresh, kept) = (listing.is_fresh(&self.vfs), self.door.kept_in(inode));
+            let (is_fresh, kept) = (listing.is_fresh(&self.vfs), self.protocol.kept_in(inode));
             for (next, line) in listing.after(offset) {
-                let Some(found) = self.door.found(request, inode, (line, is_fresh)) else { continue };
+                let Some(found) = self.protocol.found(request, inode, (line, is_fresh)) else { continue };
                 if reply.add(found.ino, next, &*line.name, &kept_for(&found).min(kept), &found, Generation(0)) {
-                    self.door.unfound(line, &found);
+                    self.protocol.unfound(line, &found);
                     break;
                 }
             }
@@ -387,27 +390,27 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        for (_, line) in self.door.listings.close(file).after(0).filter(|(_, line)| !line.is_dots()) {
+        for (_, line) in self.protocol.listings.close(file).after(0).filter(|(_, line)| !line.is_dots()) {
             // Nodes that were listed and never looked at are known to nobody but the listing.
-            self.door.forget(line.inode, 0);
+            self.protocol.forget(line.inode, 0);
         }
         reply.ok();
     }
 
     fn fsyncdir(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        self.answer("fsyncdir", reply, || self.vfs.settled().map(drop));
+        self.answer("fsyncdir", reply, || self.vfs.wait_applied().map(drop));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        self.answer("statfs", reply, || self.vfs.disk());
+        self.answer("statfs", reply, || self.vfs.disk_space());
     }
 
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
-        let inode = self.door.seen(inode);
+        let inode = self.protocol.seen(inode);
         self.answer("getxattr", reply, || {
             let value = match VirtualXattr::of(name) {
-                Some(attribute) => self.door.attribute(request, inode, attribute),
-                None => self.door.programs_attribute(inode, name),
+                Some(attribute) => self.protocol.attribute(request, inode, attribute),
+                None => self.protocol.programs_attribute(inode, name),
             };
             let value = value.map_err(gone)?;
             value.map(|value| (value, room)).ok_or(RequestFailure::Word(Errno::NO_XATTR))
@@ -415,9 +418,9 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
-        let inode = self.door.seen(inode);
+        let inode = self.protocol.seen(inode);
         self.answer("listxattr", reply, || {
-            let names = self.door.node(inode).map_or(Ok(Vec::new()), |node| self.door.attributes(node));
+            let names = self.protocol.node(inode).map_or(Ok(Vec::new()), |node| self.protocol.attributes(node));
             names.map(|names| (names, room)).map_err(gone)
         });
     }
@@ -433,15 +436,15 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyEmpty,
     ) {
         self.answer("setxattr", reply, || match VirtualXattr::of(name) {
-            Some(attribute) => self.door.set_attribute(request, inode, (attribute, Some(value))),
-            None => self.door.set_programs_attribute(inode, name, (value, flags)),
+            Some(attribute) => self.protocol.set_attribute(request, inode, (attribute, Some(value))),
+            None => self.protocol.set_programs_attribute(inode, name, (value, flags)),
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.answer("removexattr", reply, || match VirtualXattr::of(name) {
-            Some(attribute) => self.door.set_attribute(request, inode, (attribute, None)),
-            None => self.door.remove_programs_attribute(inode, name),
+            Some(attribute) => self.protocol.set_attribute(request, inode, (attribute, None)),
+            None => self.protocol.remove_programs_attribute(inode, name),
         });
     }
 
@@ -462,7 +465,7 @@ impl Filesystem for LocalCallbacks {
 
     fn lseek(&self, request: &Request, inode: INodeNo, _file: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         self.answer("lseek", reply, || {
-            self.door.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?)
+            self.protocol.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?)
         });
     }
 
@@ -496,7 +499,7 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyWrite,
     ) {
         self.answer("copy_file_range", reply, || {
-            self.door.copy_range(request, (inode, file, offset), (to, to_offset), length)
+            self.protocol.copy_range(request, (inode, file, offset), (to, to_offset), length)
         });
     }
 }

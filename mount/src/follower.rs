@@ -78,7 +78,7 @@ impl FeedFollower {
 
 fn follow(vfs: &Vfs, kernel: &KernelNotifier, progress: &FollowerProgress) {
     while !progress.stop.load(Ordering::Acquire) {
-        let events = vfs.feed().after(progress.done(), BATCH).unwrap_or_else(|fault| {
+        let events = vfs.feed().events_after(progress.done(), BATCH).unwrap_or_else(|fault| {
             tracing::error!(error = ?fault, "the mount cannot read the change feed; it reads past the page cache until it can");
             Vec::new()
         });
@@ -94,7 +94,7 @@ fn follow(vfs: &Vfs, kernel: &KernelNotifier, progress: &FollowerProgress) {
 }
 
 fn invalidate(vfs: &Vfs, kernel: &KernelNotifier, event: &FeedEvent) {
-    if event.entrance == Some(kernel.entrance) {
+    if event.origin_id == Some(kernel.entrance) {
         // The kernel made these changes itself; only size and times may differ from what it knows (a gate may have rewritten the
         // bytes: it drops the pages when it sees a new size or modification time). It must keep the names: a directory that was just
         // made may be somebody's working directory already.
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_a_rename_of_our_own_changed_beside_the_name_is_told_from_what_it_moved() {
-        let etag = |text: &str| Some(ETag::of(text.as_bytes()));
+        let etag = |text: &str| Some(ETag::from_content(text.as_bytes()));
         let change = |path: &str, old, new| EventChange {
             path: TreePath::parse(path).unwrap(),
             old,

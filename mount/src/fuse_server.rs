@@ -50,10 +50,10 @@ pub(crate) struct FuseServer {
 impl FuseServer {
     /// The door of a space, with nothing open.
     pub(crate) fn new(vfs: Arc<Vfs>, options: &MountOptions, progress: Arc<FollowerProgress>) -> Arc<Self> {
-        let MountOptions { clock, attribution, knowledge, at, on_answer, .. } = options.clone();
+        let MountOptions { clock, attribution, knowledge, past_state: at, on_answer, .. } = options.clone();
         let views = MountViews::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
         Arc::new(Self {
-            entrance: vfs.entrance(),
+            entrance: vfs.new_origin_id(),
             root: at.map_or(INodeNo::ROOT, |state| views.root(state)),
             views,
             vfs,
@@ -187,7 +187,7 @@ impl FuseServer {
         } else {
             self.vfs.forget(node(inode), count);
             // One that is open without a name is known yet.
-            if self.passing.has_others() && !self.vfs.is_known(node(inode)) {
+            if self.passing.has_others() && !self.vfs.has_lookups(node(inode)) {
                 self.passing.forgotten(node(inode));
             }
         }
@@ -207,7 +207,7 @@ impl FuseServer {
         bypass: FopenFlags,
     ) -> Result<OpenReply, RequestFailure> {
         let (node, is_reader) = (node(inode), !mode.write);
-        self.passing.enter(inode, (request.pid(), is_reader), || self.vfs.settled_file(node, is_fit))?;
+        self.passing.enter(inode, (request.pid(), is_reader), || self.vfs.clean_backing_file(node, is_fit))?;
         let handle = match self.vfs.open_node(&self.user(request.uid()), node, mode) {
             Ok(handle) => handle,
             Err(fault) => {
@@ -241,7 +241,7 @@ impl FuseServer {
     ) -> (FileHandle, FopenFlags) {
         let handle = FileHandle(opened.0);
         // In this order: a change is announced before it is settled.
-        let is_current = !self.vfs.is_settling(opened) && self.is_followed();
+        let is_current = !self.vfs.has_pending_change(opened) && self.is_followed();
         let cached = if is_current { FopenFlags::FOPEN_KEEP_CACHE } else { bypass };
         match writer {
             Some(writer) => {
@@ -403,7 +403,7 @@ impl FuseServer {
         if line.is_dots() {
             return Some(blank(line.inode, line.kind));
         }
-        if is_fresh && line.known.is_some() && self.vfs.found(node(line.inode), (node(directory), &line.name)) {
+        if is_fresh && line.known.is_some() && self.vfs.add_lookup(node(line.inode), (node(directory), &line.name)) {
             return line.known.map(|known| FileAttr { ino: self.shown(known.ino), ..known });
         }
         match self.lookup(request, directory, OsStr::new(&*line.name)) {
@@ -430,10 +430,10 @@ impl FuseServer {
 
     /// Whether the kernel was told of everything that was announced.
     fn is_followed(&self) -> bool {
-        self.progress.done() >= self.vfs.feed().last()
+        self.progress.done() >= self.vfs.feed().last_seq()
     }
 
     fn caller(&self, actor: Actor) -> Caller {
-        Caller::new(Protocol::Fuse).through(self.entrance).named(actor)
+        Caller::new(Protocol::Fuse).with_origin(self.entrance).with_actor(actor)
     }
 }

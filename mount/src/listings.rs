@@ -45,7 +45,7 @@ pub(crate) struct DirectoryListing {
 impl DirectoryListing {
     /// Reads a directory.
     pub(crate) fn of(vfs: &Vfs, caller: &Caller, directory: NodeId) -> Result<Self, Fault> {
-        let made = Some((Instant::now(), vfs.feed().last()));
+        let made = Some((Instant::now(), vfs.feed().last_seq()));
         let above = vfs.path_of(directory).ok().and_then(|path| path.parent()).and_then(|path| vfs.node_at(&path));
         let dots = [(".", directory), ("..", above.unwrap_or(NodeId::ROOT))].map(|(name, node)| ListingEntry {
             name: name.into(),
@@ -71,7 +71,7 @@ impl DirectoryListing {
 
     /// Whether what it knows of files is as good as another look.
     pub(crate) fn is_fresh(&self, vfs: &Vfs) -> bool {
-        self.made.is_some_and(|(made, seq)| made.elapsed() < FRESH && vfs.feed().last() == seq)
+        self.made.is_some_and(|(made, seq)| made.elapsed() < FRESH && vfs.feed().last_seq() == seq)
     }
 
     /// The lines from an offset on, each with the offset of the next.

@@ -42,7 +42,7 @@ pub enum MountError {
     )]
     DeadMount(PathBuf),
     #[error("`{0}` is a mount whose server does not answer; `svcfs unmount {0}` cuts it off and takes it away")]
-    Silent(PathBuf),
+    Unresponsive(PathBuf),
     #[error("nothing of svcfs is mounted at `{0}`; `findmnt -t fuse.svcfs` lists what is")]
     NotMounted(PathBuf),
     #[error(
@@ -52,7 +52,7 @@ pub enum MountError {
     #[error(
         "`{0}` cannot be mounted for every user (allow_other): unless root mounts, /etc/fuse.conf must have a line `user_allow_other`, which root can add"
     )]
-    NotForEverybody(PathBuf),
+    AllowOtherDenied(PathBuf),
     #[error("cannot unmount `{mountpoint}`: {reason}")]
     Unmount { mountpoint: PathBuf, reason: String },
     #[error(
@@ -111,7 +111,7 @@ fn free(mountpoint: &Path) -> Result<PathBuf, MountError> {
                 other => other,
             })?;
         }
-        MountpointState::Silent => return Err(MountError::Silent(at)),
+        MountpointState::Silent => return Err(MountError::Unresponsive(at)),
         MountpointState::Answers(found) if !found.is_dir() => return Err(MountError::NotADirectory(at)),
         MountpointState::Answers(_) if connection(&at)?.is_some() => return Err(MountError::AlreadyMounted(at)),
         MountpointState::Answers(_) => {}

@@ -33,7 +33,7 @@ impl MountNamespace {
     ///
     /// # Errors
     /// `AlreadyMounted` when a server covers the root; `NeedsRoot` without the privilege; `Mount` when the system refuses.
-    pub fn of(root: &Path, mountpoint: &Path) -> Result<Self, MountError> {
+    pub fn for_mount(root: &Path, mountpoint: &Path) -> Result<Self, MountError> {
         let (Ok(root), Ok(at)) = (canonical(root), canonical(mountpoint)) else {
             // What is wrong with the mountpoint is told by whoever mounts; a root may be made yet.
             return Ok(Self::default());

@@ -31,16 +31,16 @@ pub struct MountOptions {
     /// Whether nothing can be changed through the mount (`EROFS`).
     pub is_read_only: bool,
     /// The tree as it was then is shown, read-only, instead of the tree as it is.
-    pub at: Option<PastState>,
+    pub past_state: Option<PastState>,
     /// Whether no program on the mount can be started (`EACCES`).
-    pub is_without_programs: bool,
+    pub is_noexec: bool,
     /// Whether every user may use the mount, under the permissions of the files. Always so when root mounts; for others
     /// `/etc/fuse.conf` must allow it.
-    pub is_for_everybody: bool,
+    pub allow_other: bool,
     /// Whose name a change gets.
     pub attribution: AttributionPolicy,
     /// Where the mount is made.
-    pub outside: MountNamespace,
+    pub namespace: MountNamespace,
     /// Called when the mount is over, however it came to its end; from a thread that ends with it.
     pub on_end: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Told of each request of the kernel that was answered.
@@ -56,11 +56,11 @@ impl MountOptions {
             clock,
             threads,
             is_read_only: false,
-            at: None,
-            is_without_programs: false,
-            is_for_everybody: false,
+            past_state: None,
+            is_noexec: false,
+            allow_other: false,
             attribution: AttributionPolicy::default(),
-            outside: MountNamespace::default(),
+            namespace: MountNamespace::default(),
             on_end: None,
             on_answer: None,
             knowledge: None,
@@ -95,17 +95,18 @@ impl FuseSession {
         let (alive, ended) = channel();
         let filesystem = filesystem(SessionSentinel { open: Some(alive), on_end: options.on_end.clone() });
         let config = config(options, source);
-        let (session, connection) = options.outside.visit(|| match Session::new(filesystem, &mountpoint, &config) {
-            // fusermount's only refusal of this kind; those of the system have a number.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() => {
-                Err(MountError::NotForEverybody(mountpoint.clone()))
-            }
-            mounted => Ok((mounted.map_err(failed)?, connection(&mountpoint)?)),
-        })?;
+        let (session, connection) =
+            options.namespace.visit(|| match Session::new(filesystem, &mountpoint, &config) {
+                // fusermount's only refusal of this kind; those of the system have a number.
+                Err(error) if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() => {
+                    Err(MountError::AllowOtherDenied(mountpoint.clone()))
+                }
+                mounted => Ok((mounted.map_err(failed)?, connection(&mountpoint)?)),
+            })?;
         // Not out there: its threads read and write the root.
         let session = ManuallyDrop::new(session.spawn().map_err(failed)?);
         tracing::info!(mountpoint = %mountpoint.display(), "mounted");
-        Ok(Self { mountpoint, connection, outside: options.outside.clone(), ended, session })
+        Ok(Self { mountpoint, connection, outside: options.namespace.clone(), ended, session })
     }
 
     /// Tells the kernel what it must forget.
@@ -143,7 +144,7 @@ impl FuseSession {
 /// A mounted space. A space may have several: each kernel is told of what the others change.
 pub struct LocalMount {
     vfs: Arc<Vfs>,
-    door: Arc<FuseServer>,
+    protocol: Arc<FuseServer>,
     mounted: FuseSession,
     follower: Option<FeedFollower>,
     is_stopped: bool,
@@ -157,16 +158,16 @@ impl LocalMount {
     /// # Errors
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Self, MountError> {
-        let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.outside)?;
-        let progress = FollowerProgress::at(vfs.feed().last());
-        let door = FuseServer::new(vfs.clone(), options, progress.clone());
+        let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.namespace)?;
+        let progress = FollowerProgress::at(vfs.feed().last_seq());
+        let protocol = FuseServer::new(vfs.clone(), options, progress.clone());
         let source = source(vfs.root());
         let mounted =
-            FuseSession::start(|alive| LocalCallbacks::new(door.clone(), alive), (source, mountpoint), options)?;
-        let mut mount = Self { vfs, door, mounted, follower: None, is_stopped: false };
+            FuseSession::start(|alive| LocalCallbacks::new(protocol.clone(), alive), (source, mountpoint), options)?;
+        let mut mount = Self { vfs, protocol, mounted, follower: None, is_stopped: false };
         let follower = FeedFollower::start(
             &mount.vfs,
-            (mount.mounted.notifier(), mount.door.entrance, Arc::clone(&mount.door.passing)),
+            (mount.mounted.notifier(), mount.protocol.entrance, Arc::clone(&mount.protocol.passing)),
             progress,
         );
         mount.follower = Some(
@@ -181,7 +182,7 @@ impl LocalMount {
     }
 
     /// Whether somebody took the mount away and nothing is open on it any more; [`Mount::stop`] then only tidies up.
-    pub fn is_over(&self) -> bool {
+    pub fn is_unmounted(&self) -> bool {
         self.mounted.is_over()
     }
 
@@ -194,7 +195,7 @@ impl LocalMount {
         self.mounted.detach()?;
         self.is_stopped = true;
         let left_open = self.mounted.is_used_after(limit);
-        let writers = self.door.still_open();
+        let writers = self.protocol.still_open();
         for (caller, node) in &writers {
             if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
                 tracing::error!(error = ?fault, "an open file could not be saved at unmount");
@@ -258,13 +259,13 @@ fn config(options: &MountOptions, source: &str) -> Config {
         MountOption::NoDev,
         MountOption::NoSuid,
     ];
-    if options.is_read_only || options.at.is_some() {
+    if options.is_read_only || options.past_state.is_some() {
         config.mount_options.push(MountOption::RO);
     }
-    if options.is_without_programs {
+    if options.is_noexec {
         config.mount_options.push(MountOption::NoExec);
     }
-    let is_for_everybody = options.is_for_everybody || rustix::process::geteuid().is_root();
+    let is_for_everybody = options.allow_other || rustix::process::geteuid().is_root();
     config.acl = if is_for_everybody { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;

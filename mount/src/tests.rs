@@ -85,8 +85,8 @@ fn space(root: &Path) -> Arc<Vfs> {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
-        scratch: Vec::new(),
-        commits: svcfs_vfs::CommitPolicy::Each,
+        scratch_patterns: Vec::new(),
+        commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,
@@ -98,14 +98,14 @@ fn space(root: &Path) -> Arc<Vfs> {
 fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
-    let before = FollowerProgress::at(vfs.feed().last());
+    let before = FollowerProgress::at(vfs.feed().last_seq());
     let change = Change::put(TreePath::parse("a.md").unwrap(), "text");
     vfs.apply(&Caller::new(Protocol::Http), change).unwrap();
-    let after = FollowerProgress::at(vfs.feed().last());
+    let after = FollowerProgress::at(vfs.feed().last_seq());
     assert!(before.done() < after.done() && after.done() > Seq(0));
     let flags = |progress: &Arc<FollowerProgress>, writer| {
-        let door = FuseServer::new(vfs.clone(), &options(), progress.clone());
-        door.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
+        let protocol = FuseServer::new(vfs.clone(), &options(), progress.clone());
+        protocol.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, None), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
@@ -121,11 +121,11 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     let page = TreePath::parse("a.md").unwrap();
     vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
     let flags = || {
-        let progress = FollowerProgress::at(vfs.feed().last());
-        let door = FuseServer::new(vfs.clone(), &options(), progress);
+        let progress = FollowerProgress::at(vfs.feed().last_seq());
+        let protocol = FuseServer::new(vfs.clone(), &options(), progress);
         let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &PathComponent::parse("a.md").unwrap()).unwrap();
         let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
-        door.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
+        protocol.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
     // Whoever holds the branch keeps the change from being committed and announced.
@@ -135,7 +135,7 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     assert_eq!(&vfs.read(Protocol::Http, &page).unwrap().content[..], b"new", "other doors show it");
     assert_eq!(flags(), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     std::fs::remove_file(&lock).unwrap();
-    vfs.settled().unwrap();
+    vfs.wait_applied().unwrap();
     assert_eq!(flags(), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
     vfs.close().unwrap();
 }
@@ -147,13 +147,13 @@ fn the_listing_of_a_directory_goes_with_what_others_make_in_it_though_that_was_l
     let caller = Caller::new(Protocol::Http);
     let at = |path: &str| TreePath::parse(path).unwrap();
     let traces_of = |change: Change| {
-        let before = vfs.feed().last();
+        let before = vfs.feed().last_seq();
         vfs.apply(&caller, change).unwrap();
         // Somebody is faster than we are.
         for path in ["", "d", "d/new"] {
-            let _ = vfs.find(&caller, &at(path));
+            let _ = vfs.lookup_path(&caller, &at(path));
         }
-        let events = vfs.feed().after(before, 8).unwrap();
+        let events = vfs.feed().events_after(before, 8).unwrap();
         let of_event =
             |event: &FeedEvent| event.changes.iter().map(|change| traces(&vfs, event.time.into(), change)).collect();
         events.iter().flat_map(|event| -> Vec<Vec<CacheInvalidation>> { of_event(event) }).flatten().collect::<Vec<_>>()

@@ -77,9 +77,9 @@ impl FuseServer {
             VirtualXattr::ETag => newest()?.map(|newest| newest.etag.to_string()),
             VirtualXattr::Version => newest()?.map(|newest| newest.version.hash.to_string()),
             VirtualXattr::Actor => newest()?.map(|newest| newest.version.author),
-            VirtualXattr::Lint => self.vfs.refusal(node),
+            VirtualXattr::Lint => self.vfs.rejection_reason(node),
             VirtualXattr::Backlinks => self.views.count_backlinks(&self.reader(request), &path)?,
-            VirtualXattr::Message => self.vfs.announced_save(&self.author(request), &path),
+            VirtualXattr::Message => self.vfs.save_message(&self.author(request), &path),
             VirtualXattr::Unknown => None,
         };
         Ok(value.map(String::into_bytes))
@@ -94,13 +94,13 @@ impl FuseServer {
             return Ok(names);
         }
         let mut add = |name: &str| names.extend([OURS, name, "\0"].concat().into_bytes());
-        if self.vfs.known_version(&self.vfs.path_of(node)?)?.is_some() {
+        if self.vfs.try_newest_version(&self.vfs.path_of(node)?)?.is_some() {
             ["etag", "version", "actor"].into_iter().for_each(&mut add);
         }
-        if self.vfs.refusal(node).is_some() {
+        if self.vfs.rejection_reason(node).is_some() {
             add("lint");
         }
-        for name in self.vfs.extended_names(node)?.into_iter().filter(|name| !name.starts_with(OURS.as_bytes())) {
+        for name in self.vfs.xattr_names(node)?.into_iter().filter(|name| !name.starts_with(OURS.as_bytes())) {
             names.extend(name);
             names.push(0);
         }
@@ -110,7 +110,7 @@ impl FuseServer {
     /// The value of an attribute that a program set.
     pub(crate) fn programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<Option<Vec<u8>>, Fault> {
         match (self.node(inode), is_programs(name)) {
-            (Ok(node), true) => self.vfs.extended(node, name.as_bytes()),
+            (Ok(node), true) => self.vfs.xattr(node, name.as_bytes()),
             _ => Ok(None),
         }
     }
@@ -128,12 +128,12 @@ impl FuseServer {
             return Err(RequestFailure::Word(Errno::ENOTSUP));
         }
         let (how, otherwise) = match flags {
-            0 => (SetXattrMode::Either, Errno::EIO),
+            0 => (SetXattrMode::CreateOrReplace, Errno::EIO),
             XATTR_CREATE => (SetXattrMode::Create, Errno::EEXIST),
             XATTR_REPLACE => (SetXattrMode::Replace, Errno::NO_XATTR),
             _ => return Err(RequestFailure::Word(Errno::EINVAL)),
         };
-        if self.vfs.set_extended(node, name.as_bytes(), value, how)? {
+        if self.vfs.set_xattr(node, name.as_bytes(), value, how)? {
             Ok(())
         } else {
             Err(RequestFailure::Word(otherwise))
@@ -143,7 +143,7 @@ impl FuseServer {
     /// Takes an attribute away for a program.
     pub(crate) fn remove_programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<(), RequestFailure> {
         let node = self.node(inode)?;
-        if is_programs(name) && self.vfs.remove_extended(node, name.as_bytes())? {
+        if is_programs(name) && self.vfs.remove_xattr(node, name.as_bytes())? {
             Ok(())
         } else {
             Err(RequestFailure::Word(Errno::NO_XATTR))
@@ -162,7 +162,7 @@ impl FuseServer {
             VirtualXattr::Message => {
                 let path = self.vfs.path_of(node)?;
                 let text = value.map(|value| utf8(OsStr::from_bytes(value))).transpose()?;
-                Ok(self.vfs.announce_save(&self.author(request), &path, text)?)
+                Ok(self.vfs.set_save_message(&self.author(request), &path, text)?)
             }
             VirtualXattr::ETag
             | VirtualXattr::Version

@@ -62,7 +62,9 @@ pub(crate) async fn read(mut body: UnreadBody, limit: usize, what: &str) -> Resu
         match part {
             None => break,
             Some(Err(error)) => {
-                return Err(Fault::new(Kind::Invalid, format!("{what} broke off after {seen} bytes")).inside(error));
+                return Err(
+                    Fault::new(Kind::Invalid, format!("{what} broke off after {seen} bytes")).with_context(error)
+                );
             }
             Some(Ok(part)) => {
                 seen += part.len();

@@ -51,7 +51,7 @@ pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Call
     Ok(Caller {
         actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
-        expect: expectation(if_match.as_deref(), if_none_match.as_deref())?,
+        precondition: expectation(if_match.as_deref(), if_none_match.as_deref())?,
         ..Caller::new(Protocol::Http)
     })
 }
@@ -118,7 +118,7 @@ pub(crate) fn from_arguments(
     Ok(Caller {
         actor: actor.map(|text| Actor::new(&text)),
         provenance: provenance.and_then(|text| Provenance::parse(&text)),
-        expect: if_match.map_or(Ok(Precondition::Any), |tags| matching("if_match", &tags))?,
+        precondition: if_match.map_or(Ok(Precondition::Any), |tags| matching("if_match", &tags))?,
         ..Caller::new(Protocol::Mcp)
     })
 }

@@ -40,8 +40,8 @@ pub(crate) enum ParsedBody {
 /// # Errors
 /// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
 pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
-    match route.accepts {
-        BodyKind::Nothing => Ok(ParsedBody::Nothing),
+    match route.body {
+        BodyKind::Empty => Ok(ParsedBody::Nothing),
         BodyKind::Json => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             json_object(&bytes).map(ParsedBody::Json)
@@ -84,13 +84,13 @@ pub(crate) fn arguments(
 ) -> Result<Value, Fault> {
     let mut object = Map::new();
     for (given, text) in texts {
-        let field = inputs.named(&given)?;
+        let field = inputs.find_parameter(&given)?;
         if !stands_in_query(route, &field.name) {
             return Err(Fault::invalid(&given, "belongs in the body, not in the query"));
         }
-        field.add(&mut object, &text)?;
+        field.parse_into(&mut object, &text)?;
     }
-    match (content, route.accepts) {
+    match (content, route.body) {
         (ParsedBody::Nothing, _) => {}
         (ParsedBody::Json(members), BodyKind::Object(name)) => insert(&mut object, name, members.into())?,
         (ParsedBody::Json(members), _) => {
@@ -103,21 +103,21 @@ pub(crate) fn arguments(
             }
         }
         (ParsedBody::Raw(bytes), BodyKind::Raw(name)) => {
-            let takes_bytes = inputs.get(name).is_some_and(|field| field.takes_bytes);
+            let takes_bytes = inputs.get(name).is_some_and(|field| field.accepts_bytes);
             insert(&mut object, name, raw(bytes, takes_bytes)?)?;
         }
         (ParsedBody::Form { file: (name, bytes), texts }, _) => {
             for (given, text) in texts {
-                let field = inputs.named(&given)?;
+                let field = inputs.find_parameter(&given)?;
                 if form::is_of_file(&field.name) {
                     return Err(Fault::invalid(&given, "is taken from the part `file`"));
                 }
-                field.add(&mut object, &text)?;
+                field.parse_into(&mut object, &text)?;
             }
             insert(&mut object, form::NAME, name.into())?;
             insert(&mut object, form::FILE, raw(bytes, true)?)?;
         }
-        (ParsedBody::Raw(_), BodyKind::Nothing | BodyKind::Json | BodyKind::Object(_) | BodyKind::Form) => {
+        (ParsedBody::Raw(_), BodyKind::Empty | BodyKind::Json | BodyKind::Object(_) | BodyKind::Form) => {
             return Err(Fault::internal("a raw body was read for a route that accepts none"));
         }
     }
@@ -126,7 +126,7 @@ pub(crate) fn arguments(
 
 /// The input a body's media type sets to true, when it is the one the route waits for.
 pub(crate) fn mark(route: &Route, headers: &HeaderMap) -> Option<(String, String)> {
-    let (mime, input) = route.marked_by?;
+    let (mime, input) = route.media_flag?;
     let given = headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
     given.eq_ignore_ascii_case(mime).then(|| (input.to_owned(), true.to_string()))
 }
@@ -145,10 +145,10 @@ fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
 
 /// Whether an input of this route may be given as text outside the body.
 fn stands_in_query(route: &Route, name: &str) -> bool {
-    match route.accepts {
-        BodyKind::Nothing => true,
+    match route.body {
+        BodyKind::Empty => true,
         BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
-        BodyKind::Json => route.in_query.contains(&name) || stands_in_path(route, name),
+        BodyKind::Json => route.query_inputs.contains(&name) || stands_in_path(route, name),
         BodyKind::Form => !form::is_of_file(name),
     }
 }

@@ -51,11 +51,11 @@ impl Operation for Try {
 }
 
 const GET: Route = Route::get("/try/{path}");
-const PUT: Route = Route::put("/try").raw("content").marked_by("application/x-link", "is_link");
+const PUT: Route = Route::put("/try").raw("content").media_flag("application/x-link", "is_link");
 const POST: Route = Route::post("/try").query(&["limit"]);
 
 fn bind(route: &Route, query: &str, content: ParsedBody) -> Result<Value, Fault> {
-    arguments(route, &OperationInputs::of(&OperationEntry::of::<Try>()), pairs(query)?, content)
+    arguments(route, &OperationInputs::from_entry(&OperationEntry::new::<Try>()), pairs(query)?, content)
 }
 
 fn members(value: Value) -> Map<String, Value> {
@@ -94,7 +94,7 @@ fn an_input_is_known_under_its_other_name_too() {
     assert_eq!(fault.message(), "`path`: is given twice");
     let body = ParsedBody::Json(members(json!({ "page": "a.md" })));
     assert_eq!(bind(&POST, "", body).unwrap(), json!({ "page": "a.md" }), "the operation knows the name");
-    let inputs = OperationInputs::of(&OperationEntry::of::<Try>());
+    let inputs = OperationInputs::from_entry(&OperationEntry::new::<Try>());
     let fault = inputs.check_names(&members(json!({ "actr": "me" })), &["actor"]).unwrap_err();
     assert_eq!(fault.message(), "there is no parameter `actr`; did you mean `actor`?");
 }
@@ -235,7 +235,7 @@ fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
 }
 
 fn expectation_of(lines: &[(&str, &[u8])], is_reading: bool) -> Result<Precondition, Fault> {
-    from_headers(&headers(lines), is_reading).map(|caller| caller.expect)
+    from_headers(&headers(lines), is_reading).map(|caller| caller.precondition)
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn headers_tell_who_asks() {
 
 #[test]
 fn preconditions_are_read_strictly() {
-    let etag = ETag::of(b"x");
+    let etag = ETag::from_content(b"x");
     let (plain, quoted) = (etag.to_string(), format!("\"{etag}\""));
     for text in [&plain, &quoted] {
         let expect = expectation_of(&[("If-Match", text.as_bytes())], false).unwrap();
@@ -281,7 +281,7 @@ fn preconditions_are_read_strictly() {
 
 #[test]
 fn conditions_that_contradict_each_other_fail_as_conditions_do() {
-    for tag in [b"*".to_vec(), b"nope".to_vec(), ETag::of(b"x").to_string().into_bytes()] {
+    for tag in [b"*".to_vec(), b"nope".to_vec(), ETag::from_content(b"x").to_string().into_bytes()] {
         let lines = [("If-Match", &tag[..]), ("If-None-Match", b"*")];
         assert_eq!(expectation_of(&lines, false).unwrap_err().kind(), Kind::PreconditionFailed);
     }
@@ -289,13 +289,13 @@ fn conditions_that_contradict_each_other_fail_as_conditions_do() {
 
 #[test]
 fn a_tools_attribution_is_lifted_out_of_its_arguments() {
-    let etag = ETag::of(b"x").to_string();
+    let etag = ETag::from_content(b"x").to_string();
     let given = json!({ "path": "a.md", "actor": "agent:1", "provenance": "run:7", "if_match": etag });
     let mut arguments = members(given);
     let caller = from_arguments(&mut arguments, |_| false).unwrap();
     assert_eq!(arguments, members(json!({ "path": "a.md" })));
-    assert_eq!((caller.door, caller.actor()), (Protocol::Mcp, Actor::new("agent:1")));
-    assert_eq!(caller.expect, Precondition::OneOf(vec![ETag::of(b"x")]));
+    assert_eq!((caller.protocol, caller.actor()), (Protocol::Mcp, Actor::new("agent:1")));
+    assert_eq!(caller.precondition, Precondition::OneOf(vec![ETag::from_content(b"x")]));
     assert_eq!(Caller::new(Protocol::Mcp).actor().as_str(), "mcp-agent");
     let mut own = members(json!({ "actor": "me" }));
     assert_eq!(from_arguments(&mut own, |name| name == "actor").unwrap().actor, None);

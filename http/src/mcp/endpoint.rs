@@ -116,7 +116,7 @@ async fn deliver(service: &McpService, mut head: Parts, body: Bytes) -> Result<M
     let is_json = messages::is_json(&head.headers);
     let id = body.clone();
     let asked: McpRequest = Request::from_parts(head, Full::new(body));
-    let answer = svcfs_listener::unbroken(async { Ok(service.handle(asked).await) }).await?;
+    let answer = svcfs_listener::catch_panic(async { Ok(service.handle(asked).await) }).await?;
     if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
         // Its type is right, so it is what `rmcp` could not read as a message.
         let message = serde_json::from_slice(&id).unwrap_or(Value::Null);

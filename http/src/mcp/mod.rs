@@ -114,14 +114,14 @@ impl McpHandler {
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         let Some(parts) = context.extensions.get::<http::request::Parts>() else {
             let space = self.app.space(None)?;
-            notes.enters(&space);
-            return Ok((CallerIdentity::ANYBODY, space));
+            notes.set_space(&space);
+            return Ok((CallerIdentity::UNRESTRICTED, space));
         };
         let identity = parts.extensions.get::<CallerIdentity>().cloned();
         let identity =
             identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
         let space = self.app.enter(&identity, header(&parts.headers, SPACE)?.as_deref())?;
-        notes.enters(&space);
+        notes.set_space(&space);
         Ok((identity, space))
     }
 
@@ -131,27 +131,27 @@ impl McpHandler {
         mut arguments: Map<String, Value>,
         (context, notes): (&RequestContext<RoleServer>, &RequestNotes),
     ) -> Result<CallToolResult, Fault> {
-        notes.leads_to(tool.entry.name);
+        notes.set_operation(tool.entry.name);
         let (identity, space) = self.origin(context, notes)?;
         // Who may not ask is told so, not what is missing in the question.
-        tool.entry.allow(&identity.reach)?;
+        tool.entry.check_permissions(&identity.permissions)?;
         let is_for_agent = !wants_structure(&context.meta);
         arguments = tool.decoded(arguments)?;
         let inputs = &tool.inputs;
-        let caller = if tool.entry.is_reading() {
+        let caller = if tool.entry.is_read_only() {
             svcfs_base::Caller::new(svcfs_base::Protocol::Mcp)
         } else {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
-        let caller = identity.vouch(caller);
-        notes.is_of(caller.actor());
-        notes.asks(&arguments);
+        let caller = identity.apply_to(caller);
+        notes.set_actor(caller.actor());
+        notes.set_arguments(&arguments);
         inputs.check_names(&arguments, &tool.attribution)?;
         if let Some(missing) = tool.missing(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
         }
         let (mut result, remarks) = if is_for_agent {
-            let ask = (tool.entry, tool.entry.tell);
+            let ask = (tool.entry, tool.entry.call_for_agent);
             let (answer, remarks) = self.app.ask(ask, space, caller, arguments.into()).await?;
             (answered(tool, answer), remarks)
         } else {
@@ -173,8 +173,8 @@ fn wants_structure(meta: &Map<String, Value>) -> bool {
 
 /// An answer as an agent reads it. Either the text is the whole answer, or the structure is, and the text says the same (gaps.md
 /// 4.21): clients that read one of them miss nothing.
-fn answered(tool: &ToolEntry, OperationAnswer { output, words }: OperationAnswer) -> CallToolResult {
-    if tool.entry.answers_text {
+fn answered(tool: &ToolEntry, OperationAnswer { output, text: words }: OperationAnswer) -> CallToolResult {
+    if tool.entry.is_text_only {
         return CallToolResult::success(match words {
             Some(words) => vec![ContentBlock::text(words)],
             None => bytes(&output),
@@ -232,7 +232,10 @@ impl ServerHandler for McpHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         let Some(tool) = self.tools.find(&request.name) else {
-            let message = format!("there is no tool `{}`; tools/list names them all", svcfs_base::plain(&request.name));
+            let message = format!(
+                "there is no tool `{}`; tools/list names them all",
+                svcfs_base::escape_unprintable(&request.name)
+            );
             return Err(ErrorData::invalid_params(message, None));
         };
         let told = AuditTarget::of(&self.app, &context, ("tools/call", &request.name));
@@ -263,7 +266,7 @@ impl ServerHandler for McpHandler {
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let method = svcfs_base::plain(&request.method);
+        let method = svcfs_base::escape_unprintable(&request.method);
         if METHODS.contains(&request.method.as_str()) {
             let message = format!("the params of `{method}` are missing, or not what this method takes");
             return Err(ErrorData::invalid_params(message, None));
@@ -277,9 +280,9 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let told = AuditTarget::of(&self.app, &context, ("resources/read", &request.uri));
-        resources::named(&request.uri).iter().for_each(|file| told.notes().is_about(file));
+        resources::named(&request.uri).iter().for_each(|file| told.notes().set_file(file));
         let outcome = match self.origin(&context, told.notes()) {
-            Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.reach)).await,
+            Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.permissions)).await,
             Err(fault) => Err(fault),
         };
         told.end(outcome.as_ref().err());
@@ -313,8 +316,8 @@ impl AuditTarget {
             || {
                 let (method, path) = (method.to_owned(), path.to_owned());
                 let head =
-                    RequestHead { door: Protocol::Mcp, method, path, query: String::new(), peer: None, id: None };
-                Self::Here(audit::TrackedRequest::begin(&app.server, head))
+                    RequestHead { protocol: Protocol::Mcp, method, path, query: String::new(), peer: None, id: None };
+                Self::Here(audit::TrackedRequest::start(&app.server, head))
             },
             Self::Within,
         )
@@ -331,8 +334,8 @@ impl AuditTarget {
     fn end(self, refusal: Option<&Fault>) {
         let status = refusal.map_or(200, |fault| fault.kind().http());
         match self {
-            Self::Within(notes) => notes.is_answered(status),
-            Self::Here(request) => request.end(status),
+            Self::Within(notes) => notes.set_status(status),
+            Self::Here(request) => request.finish(status),
         }
     }
 }

@@ -84,7 +84,7 @@ fn contents(space: &Space, uri: &str, reach: &Permissions) -> Result<ResourceCon
     }
     if let Some(text) = uri.strip_prefix(TREE) {
         let path = path(text)?;
-        space.check_reach(reach, Protocol::Mcp, &path)?;
+        space.check_path_access(reach, Protocol::Mcp, &path)?;
         let mut listing = TreeListing::default();
         listing.add(space, &path, 0)?;
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));
@@ -95,19 +95,19 @@ fn contents(space: &Space, uri: &str, reach: &Permissions) -> Result<ResourceCon
 
 /// The page with the conventions of the tree, or an overview where there is none, or none with text.
 fn schema(space: &Space, reach: &Permissions) -> Result<ResourceContents, Fault> {
-    for path in memory::places(reach, SCHEMA_PAGE)? {
+    for path in memory::candidate_paths(reach, SCHEMA_PAGE)? {
         match file(space, (&path, reach), SCHEMA) {
             Ok(ResourceContents::TextResourceContents { text, .. }) if text.trim().is_empty() => {}
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory | Kind::NotDirectory) => {}
             outcome => return outcome,
         }
     }
-    Ok(ResourceContents::text(memory::overview(space, reach)?, SCHEMA).with_mime_type("text/markdown"))
+    Ok(ResourceContents::text(memory::describe_tree(space, reach)?, SCHEMA).with_mime_type("text/markdown"))
 }
 
 /// A file, wherever its path comes from, as far as the caller may see it.
 fn file(space: &Space, (path, reach): (&TreePath, &Permissions), uri: &str) -> Result<ResourceContents, Fault> {
-    space.check_reach(reach, Protocol::Mcp, path)?;
+    space.check_path_access(reach, Protocol::Mcp, path)?;
     let content = space.vfs.read(Protocol::Mcp, path)?.content;
     let mime = media::of(path, &content);
     let mime = mime.split(';').next().unwrap_or_default().to_owned();

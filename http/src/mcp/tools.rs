@@ -66,18 +66,18 @@ impl ToolEntry {
         let (output, is_wrapped) = output(entry);
         let method = entry.method();
         let annotations = ToolAnnotations::new()
-            .read_only(entry.is_reading())
+            .read_only(entry.is_read_only())
             .destructive(method == HttpMethod::Delete)
             .idempotent(matches!(method, HttpMethod::Get | HttpMethod::Put | HttpMethod::Delete))
             .open_world(false);
         let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input));
         let mut tool = tool.with_annotations(annotations);
         // A declared schema makes a structure mandatory, in which the text would stand a second time.
-        if !entry.answers_text {
+        if !entry.is_text_only {
             tool = tool.with_raw_output_schema(Arc::new(output));
         }
         let attribution = attribution(entry).map(|(name, _)| name).collect();
-        Self { entry, inputs: OperationInputs::of(entry), attribution, is_wrapped, tool }
+        Self { entry, inputs: OperationInputs::from_entry(entry), attribution, is_wrapped, tool }
     }
 }
 
@@ -153,7 +153,7 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
 
 /// What a tool takes beside its operation's inputs.
 fn attribution(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let (writes, is_conditional) = (!entry.is_reading(), entry.is_conditional);
+    let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
     ATTRIBUTION.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != CONDITION))
 }
 

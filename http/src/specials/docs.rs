@@ -39,7 +39,8 @@ pub(super) fn file(name: &str) -> Result<Response, Fault> {
     let config = Config::from("/api/openapi.json").validator_url("none").use_base_layout().try_it_out_enabled(true);
     let config = Arc::new(config.display_request_duration(true));
     let part = utoipa_swagger_ui::serve(name, config).map_err(|error| Fault::internal(error.to_string()))?;
-    let part = part.ok_or_else(|| Fault::not_found(format!("not found: `{}`", svcfs_base::plain(name))))?;
+    let part =
+        part.ok_or_else(|| Fault::not_found(format!("not found: `{}`", svcfs_base::escape_unprintable(name))))?;
     let mut response = Response::new(part.bytes.into_owned().into());
     let headers = response.headers_mut();
     if let Ok(mime) = HeaderValue::from_str(&part.content_type) {

@@ -15,7 +15,7 @@ use futures_util::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{EventAnnouncement, Fault, Permissions, Seq, TreePath};
-use svcfs_knowledge::access::{CallerIdentity, RETRY, RateLimitKey};
+use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY, RateLimitKey};
 use svcfs_knowledge::kernel::{EventChange, FeedEvent, Space};
 use svcfs_work::Lane;
 use tokio::sync::watch;
@@ -78,7 +78,7 @@ impl SubscriberClass {
         let is_counted = |peer: &IpAddr| token.is_some() || !peer.to_canonical().is_loopback();
         Self {
             is_stranger: token.is_none() && !app.server.access().is_open(),
-            counted: peer.filter(is_counted).map(|peer| RateLimitKey::of(token, peer)),
+            counted: peer.filter(is_counted).map(|peer| RateLimitKey::new(token, peer)),
         }
     }
     /// How many of the same caller there may be.
@@ -140,7 +140,7 @@ impl SubscriberRegistry {
             return Ok(SubscriberPermit(Arc::clone(&self.count), taker));
         };
         let text = format!("{too_many} {whose} follow the event stream already; try again later");
-        Err(Fault::unavailable(text).with(RETRY, 60))
+        Err(Fault::unavailable(text).with_detail(RETRY_AFTER_KEY, 60))
     }
 }
 
@@ -319,7 +319,7 @@ impl EventSubscriber {
     /// Reads on in the log.
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
-        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().after(from, BATCH)).await;
+        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH)).await;
         match batch {
             Ok(events) if events.is_empty() => {
                 // Announced, and not in the log: nothing more will come by this way.
@@ -327,7 +327,7 @@ impl EventSubscriber {
             }
             Ok(events) => {
                 for event in events {
-                    let told = announcements(&event, &self.identity.reach);
+                    let told = announcements(&event, &self.identity.permissions);
                     let count = told.len();
                     let done = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
                     for (n, (name, data)) in told.into_iter().enumerate().skip(done) {

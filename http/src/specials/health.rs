@@ -8,7 +8,7 @@ use serde_json::json;
 use svcfs_base::{Fault, Permissions};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
-use svcfs_knowledge::metrics::{MetricsAudience, ServerReadiness, index_progress, report};
+use svcfs_knowledge::metrics::{MetricsAudience, ServerReadiness, index_progress, readiness_report};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -38,7 +38,7 @@ pub(super) fn healthz(app: &AppState) -> Response {
 /// told of every space and of each part that is sick.
 pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &HeaderMap) -> Response {
     let (asked, audience) = (Arc::clone(app), audience(app, headers));
-    let probe = app.watched(Lane::Quick, move || Ok(report(&asked.server, &space, audience)));
+    let probe = app.watched(Lane::Quick, move || Ok(readiness_report(&asked.server, &space, audience)));
     let error = match tokio::time::timeout(PATIENCE, probe).await {
         Ok(Ok(report)) => {
             let status = match report.status {
@@ -62,10 +62,10 @@ pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &Hea
 /// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more.
 pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
     match known(app, headers) {
-        Ok(CallerIdentity { space: None, reach: Permissions { folder: None, scope: _ }, .. }) => {
-            MetricsAudience::Operators
+        Ok(CallerIdentity { space: None, permissions: Permissions { folder: None, scope: _ }, .. }) => {
+            MetricsAudience::Operator
         }
-        Ok(_) | Err(_) => MetricsAudience::Strangers,
+        Ok(_) | Err(_) => MetricsAudience::Public,
     }
 }
 
@@ -78,14 +78,14 @@ pub(crate) fn known(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentit
     let access = app.server.access();
     // Where nothing is asked for, a header that other servers ask for does no harm.
     if access.is_open() {
-        return Ok(CallerIdentity::ANYBODY);
+        return Ok(CallerIdentity::UNRESTRICTED);
     }
     bearer(headers).and_then(|bearer| access.identify(bearer))
 }
 
 /// Time since the server started.
 pub(super) fn uptime(app: &AppState) -> Duration {
-    let time = app.server.now().duration_since(app.server.started());
+    let time = app.server.now().duration_since(app.server.started_at());
     Duration::try_from(time).unwrap_or_default()
 }
 

@@ -41,14 +41,14 @@ pub(super) async fn index(
     identity: &CallerIdentity,
 ) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
-    let reach = identity.reach.clone();
+    let reach = identity.permissions.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();
     if is_stranger && space.visibility() != SpaceVisibility::Public {
         // The pages themselves are refused, and as everywhere: who has no key learns not even which spaces there are.
         return Err(Fault::new(Kind::Unauthenticated, "missing bearer token"));
     }
     let work = move || {
-        let caller = Caller { reach, ..Caller::new(Protocol::Http) };
+        let caller = Caller { permissions: reach, ..Caller::new(Protocol::Http) };
         write_index(&OperationContext::new(&server, &space, &caller))
     };
     let text = app.blocking(Lane::Slow, work).await?;
@@ -58,7 +58,7 @@ pub(super) async fn index(
 fn write_index(cx: &OperationContext<'_>) -> Result<String, Fault> {
     let index = cx.index();
     let mut sections = BTreeMap::<String, Vec<TreePath>>::new();
-    let folder = cx.caller.reach.folder.clone().unwrap_or_else(TreePath::root);
+    let folder = cx.caller.permissions.folder.clone().unwrap_or_else(TreePath::root);
     for path in index.paths(&folder)? {
         let top = path.components().next().filter(|top| *top != path.as_str());
         sections.entry(top.unwrap_or("Root").to_owned()).or_default().push(path);

@@ -10,7 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::ConstGauge;
 use svcfs_base::Fault;
-use svcfs_knowledge::metrics::{MetricsAudience, labelled, registry};
+use svcfs_knowledge::metrics::{MetricsAudience, build_registry, metric_family};
 use svcfs_work::{Lane, LaneOccupancy};
 use warp::reply::Response;
 
@@ -66,26 +66,26 @@ pub(super) async fn metrics(app: &Arc<AppState>, headers: &HeaderMap) -> Result<
 type LaneGauge = (&'static str, &'static str, fn(LaneOccupancy) -> usize);
 
 const OF_LANES: [LaneGauge; 3] = [
-    ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.places),
+    ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.capacity),
     ("svc_lane_busy", "Requests that are worked on", |lane| lane.busy),
     ("svc_lane_waiting", "Requests that wait for a place", |lane| lane.waiting),
 ];
 
 fn gathered(app: &AppState, audience: MetricsAudience) -> Result<String, Fault> {
-    let mut registry = registry(&app.server, audience);
+    let mut registry = build_registry(&app.server, audience);
     let subscribers = ConstGauge::new(app.subscribers.count());
     registry.register("svc_sse_subscribers", "Clients that follow the event stream", subscribers);
     for (metric, told, number) in OF_LANES {
         let of = |lane: Lane| ([("lane", lane.name())], ConstGauge::new(number(app.occupancy(lane))));
-        registry.register(metric, told, labelled(Lane::ALL.map(of)));
+        registry.register(metric, told, metric_family(Lane::ALL.map(of)));
     }
     let keeping: Vec<_> =
-        app.server.spaces().open().iter().filter_map(|space| Some(space.audit.as_ref()?.keeping())).collect();
+        app.server.spaces().list_open().iter().filter_map(|space| Some(space.audit.as_ref()?.status())).collect();
     if !keeping.is_empty() {
-        let waiting: usize = keeping.iter().map(|keeping| keeping.waiting).sum();
+        let waiting: usize = keeping.iter().map(|keeping| keeping.pending).sum();
         let told = "Requests that wait to be written to the audit logs";
         registry.register("svc_audit_waiting", told, ConstGauge::new(waiting as u64));
-        let lost: u64 = keeping.iter().map(|keeping| keeping.lost).sum();
+        let lost: u64 = keeping.iter().map(|keeping| keeping.dropped).sum();
         let told = "Requests since the start that could not be kept in the audit logs";
         registry.register("svc_audit_lost", told, ConstGauge::new(lost));
     }

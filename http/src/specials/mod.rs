@@ -46,7 +46,7 @@ impl SpecialPage {
             // What the server can do, not what it knows.
             Self::OpenApi | Self::Docs | Self::DocsFile => RequestGuard::Open,
             // A reading key may call reading tools; each tool says what it needs.
-            Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::Needs(Scope::Read),
+            Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::RequiresScope(Scope::Read),
         }
     }
     /// Whether what watches over the server asks there: that needs no credentials, is not counted and not told of (contract 4.2).
@@ -62,11 +62,11 @@ impl SpecialPage {
         match (self, space.visibility()) {
             // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
             (Self::Llms, SpaceVisibility::Private | SpaceVisibility::Unlisted) => {
-                Some(CallerIdentity { reach: Permissions::READING, ..CallerIdentity::ANYBODY })
+                Some(CallerIdentity { permissions: Permissions::READ_ONLY, ..CallerIdentity::UNRESTRICTED })
             }
             (Self::Mcp, _) | (_, SpaceVisibility::Private | SpaceVisibility::Unlisted) => None,
             (_, SpaceVisibility::Public) => {
-                Some(CallerIdentity { reach: Permissions::READING, ..CallerIdentity::ANYBODY })
+                Some(CallerIdentity { permissions: Permissions::READ_ONLY, ..CallerIdentity::UNRESTRICTED })
             }
         }
     }
@@ -80,14 +80,14 @@ pub enum RoutePrefix {
     /// Below `/api/svc` and `/api/svc/{space}`.
     Space,
     /// At the root, answered before the route table is asked.
-    Elsewhere,
+    Unrouted,
 }
 
 /// A page that is no operation. All of them are read by `GET`, except the agent protocol, which is `POST`.
 #[derive(Debug)]
 pub struct SpecialRoute {
     /// Where it lives.
-    pub place: RoutePrefix,
+    pub prefix: RoutePrefix,
     /// Path, below the prefix for [`Place::Space`]; `{name}` and `{*name}` are parameters.
     pub path: &'static str,
     /// Name in the OpenAPI document.
@@ -95,24 +95,24 @@ pub struct SpecialRoute {
     /// One line on what it is for.
     pub summary: &'static str,
     /// Status and media type of each answer (no media type: no body).
-    pub answers: &'static [(u16, &'static str)],
+    pub responses: &'static [(u16, &'static str)],
     pub(crate) page: SpecialPage,
 }
 
 impl SpecialRoute {
     const fn root(path: &'static str, name: &'static str, page: SpecialPage) -> Self {
-        Self { place: RoutePrefix::Root, path, name, summary: "", answers: &[(200, "application/json")], page }
+        Self { prefix: RoutePrefix::Root, path, name, summary: "", responses: &[(200, "application/json")], page }
     }
     const fn about(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
     const fn answers(mut self, answers: &'static [(u16, &'static str)]) -> Self {
-        self.answers = answers;
+        self.responses = answers;
         self
     }
     const fn at(mut self, place: RoutePrefix) -> Self {
-        self.place = place;
+        self.prefix = place;
         self
     }
     /// What a request for it needs.
@@ -151,7 +151,7 @@ impl SpecialRoute {
 }
 
 /// Every special page.
-pub const SPECIAL: &[SpecialRoute] = &[
+pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
     SpecialRoute::root("/health", "health", SpecialPage::Health).about("Tell that the process answers"),
     SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz).about("Tell uptime and version"),
     SpecialRoute::root("/readyz", "readyz", SpecialPage::Readyz)
@@ -197,12 +197,12 @@ pub const SPECIAL: &[SpecialRoute] = &[
             (406, "application/json"),
             (415, "application/json"),
         ])
-        .at(RoutePrefix::Elsewhere),
+        .at(RoutePrefix::Unrouted),
 ];
 
 /// Whether a path is one of those that watch over the server.
 pub(crate) fn is_watched(path: &str) -> bool {
-    SPECIAL.iter().any(|special| special.path == path && special.page.is_watched())
+    SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_watched())
 }
 
 /// Answers a special page.

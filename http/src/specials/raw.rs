@@ -72,7 +72,7 @@ enum RequestedRange {
 impl RequestedRange {
     /// As a request says of a file with so many bytes.
     fn of(headers: &HeaderMap, length: u64, modified: SystemTime) -> Self {
-        if svcfs_listener::one_range(headers).is_none() {
+        if svcfs_listener::single_range(headers).is_none() {
             return Self::All;
         }
         let Ok(Some(wanted)) = headers.typed_try_get::<headers::Range>() else { return Self::All };
@@ -101,13 +101,13 @@ impl RequestedRange {
 /// A file, if nothing must be waited for; [`find`] tells of all others.
 fn at_once(space: &Space, reach: &Permissions, path: &TreePath) -> Option<RawFile> {
     // A file that is found at once has no link on its way: it lies where its path says.
-    reach.check(path).ok()?;
-    let (file, _) = space.vfs.read_now(Protocol::Http, path, None)?;
+    reach.check_path(path).ok()?;
+    let (file, _) = space.vfs.try_read_cached(Protocol::Http, path, None)?;
     RawFile::of(path, file.into()).ok()
 }
 
 fn find(space: &Space, reach: &Permissions, path: &TreePath) -> Result<RawFile, Fault> {
-    space.check_reach(reach, Protocol::Http, path)?;
+    space.check_path_access(reach, Protocol::Http, path)?;
     match space.vfs.open_content(Protocol::Http, path) {
         Err(fault) if fault.kind() == Kind::TooLarge => large(space, path),
         opened => RawFile::of(path, opened?),
@@ -125,13 +125,13 @@ pub(super) async fn raw(
 ) -> Result<Response, Fault> {
     let is_everybodys = app.server.access().is_open() || identity.token.is_none();
     let path = TreePath::parse(path)?;
-    if path.is_dotted() {
+    if path.is_hidden() {
         return Err(Fault::file_not_found(&path));
     }
-    let found = match at_once(&space, &identity.reach, &path) {
+    let found = match at_once(&space, &identity.permissions, &path) {
         Some(found) => found,
         None => {
-            let (reach, wanted) = (identity.reach.clone(), path.clone());
+            let (reach, wanted) = (identity.permissions.clone(), path.clone());
             let found = app.blocking(Lane::Quick, move || find(&space, &reach, &wanted)).await;
             found
                 .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?
@@ -144,7 +144,7 @@ pub(super) async fn raw(
         RequestedRange::Beyond => return Ok(beyond(length)),
     };
     let mut response = match content {
-        FileContent::Here(content) => {
+        FileContent::InMemory(content) => {
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
             Response::new(content.slice(at(part.start)..at(part.end)).into())
         }
@@ -179,7 +179,7 @@ fn beyond(length: u64) -> Response {
 
 /// A file that no version has, open.
 fn large(space: &Space, path: &TreePath) -> Result<RawFile, Fault> {
-    let (reader, attributes) = FileReader::at(&space.vfs, &Caller::new(Protocol::Http), path)?;
+    let (reader, attributes) = FileReader::open_path(&space.vfs, &Caller::new(Protocol::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
     Ok(RawFile { content: FileContent::OnDisk(reader), length, modified, mime: media::of_large(path) })
 }

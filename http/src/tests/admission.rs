@@ -143,7 +143,7 @@ async fn whoever_asks_too_often_is_told_to_wait_and_others_are_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_are_counted_and_their_pages_let_in_as_everybody_else() {
-    let door =
+    let protocol =
         Listening::on(TestServer::of(CATALOGUE, &format!("{LISTED}{}", LIMITED.split("[auth]").next().unwrap()))).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let headers = [
@@ -152,11 +152,11 @@ async fn agents_are_counted_and_their_pages_let_in_as_everybody_else() {
         ("Authorization", "Bearer full"),
     ];
     for _ in 0..3 {
-        assert_eq!(door.post("/mcp", &headers, &body).await.0, 200);
+        assert_eq!(protocol.post("/mcp", &headers, &body).await.0, 200);
     }
-    let (status, told) = door.post("/mcp", &headers, &body).await;
+    let (status, told) = protocol.post("/mcp", &headers, &body).await;
     assert_eq!((status, told), (429, json!({ "error": "rate limit exceeded", "retry_after": 60 })));
     let page = [headers[0], headers[1], ("Origin", "https://wiki.example.org")];
-    assert_eq!(door.post("/mcp", &page, &body).await.0, 403, "POST is not among the methods");
-    assert!(door.stopped().await);
+    assert_eq!(protocol.post("/mcp", &page, &body).await.0, 403, "POST is not among the methods");
+    assert!(protocol.stopped().await);
 }

@@ -13,10 +13,10 @@ use crate::mcp;
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
 /// Status, media type and text of the answer to a body.
-async fn post(door: &Listening, headers: &[(&str, &str)], body: impl ToString) -> (u16, String, String) {
+async fn post(protocol: &Listening, headers: &[(&str, &str)], body: impl ToString) -> (u16, String, String) {
     let request = http::Request::post("/mcp").header("Host", "localhost");
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    let answer = door.send(request.body(Full::from(body.to_string())).unwrap()).await;
+    let answer = protocol.send(request.body(Full::from(body.to_string())).unwrap()).await;
     let status = answer.status().as_u16();
     let mime = answer.headers().get("content-type").map_or("", |mime| mime.to_str().unwrap()).to_owned();
     if mime == "text/event-stream" {
@@ -37,29 +37,29 @@ fn parsed(text: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_that_takes_json_is_served() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let list = message(1, "tools/list", json!({}));
     for accept in [None, Some("application/json"), Some("*/*"), Some("application/json, application/x"), Some("")] {
         let headers: Vec<_> = [JSON].into_iter().chain(accept.map(|accept| ("Accept", accept))).collect();
-        let (status, mime, text) = post(&door, &headers, &list).await;
+        let (status, mime, text) = post(&protocol, &headers, &list).await;
         assert_eq!((status, &*mime), (200, "application/json"), "{accept:?}: {text}");
         assert!(parsed(&text)["result"]["tools"].is_array());
     }
-    let (status, mime, text) = post(&door, &[JSON, ("Accept", "text/event-stream")], &list).await;
+    let (status, mime, text) = post(&protocol, &[JSON, ("Accept", "text/event-stream")], &list).await;
     assert_eq!((status, &*mime), (200, "text/event-stream"));
     let data = text.strip_prefix("event: message\ndata: ").and_then(|text| text.strip_suffix("\n\n")).unwrap();
     assert!(parsed(data)["result"]["tools"].is_array());
-    let (status, _, text) = post(&door, &[JSON, ("Accept", "text/html")], &list).await;
+    let (status, _, text) = post(&protocol, &[JSON, ("Accept", "text/html")], &list).await;
     assert_eq!(status, 406);
     assert!(parsed(&text)["error"].as_str().unwrap().starts_with("`Accept` "), "{text}");
-    let (status, _, text) = post(&door, &[("Content-Type", "text/plain")], &list).await;
+    let (status, _, text) = post(&protocol, &[("Content-Type", "text/plain")], &list).await;
     assert!(status == 415 && parsed(&text)["error"].is_string(), "{text}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_that_are_no_message_are_json_rpc_errors() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     for (body, code, id) in [
         ("", -32700, Value::Null),
         ("{\"jsonrpc\":", -32700, Value::Null),
@@ -72,7 +72,7 @@ async fn bodies_that_are_no_message_are_json_rpc_errors() {
         ("{\"jsonrpc\": \"1.0\", \"id\": \"a\", \"method\": \"tools/list\"}", -32600, json!("a")),
     ] {
         for accept in ["application/json", "application/json, text/event-stream"] {
-            let (status, mime, text) = post(&door, &[JSON, ("Accept", accept)], body).await;
+            let (status, mime, text) = post(&protocol, &[JSON, ("Accept", accept)], body).await;
             assert_eq!((status, &*mime), (400, "application/json"), "{body}: {text}");
             let answer = parsed(&text);
             assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &id), "{body}: {text}");
@@ -83,22 +83,22 @@ async fn bodies_that_are_no_message_are_json_rpc_errors() {
     for (method, params) in
         [("tools/call", json!({})), ("resources/read", json!({ "uri": 5 })), ("initialize", json!({}))]
     {
-        let (status, _, text) = post(&door, &[JSON], message(3, method, params)).await;
+        let (status, _, text) = post(&protocol, &[JSON], message(3, method, params)).await;
         assert_eq!((status, &parsed(&text)["error"]["code"]), (200, &json!(-32602)), "{method}: {text}");
     }
-    let (status, _, text) = post(&door, &[JSON], message(3, "no/such", json!({}))).await;
+    let (status, _, text) = post(&protocol, &[JSON], message(3, "no/such", json!({}))).await;
     assert_eq!(
         (status, &parsed(&text)["error"]["code"], &parsed(&text)["id"]),
         (200, &json!(-32601), &json!(3)),
         "{text}"
     );
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_answered_where_the_protocol_has_batches() {
     let config = "[audit]\nenabled = true\n";
-    let door = Listening::on(TestServer::of(svcfs_knowledge::CATALOGUE, config)).await;
+    let protocol = Listening::on(TestServer::of(svcfs_knowledge::CATALOGUE, config)).await;
     let write = json!({ "name": "svc_write", "arguments": { "path": "a.md", "content": "x\n" } });
     let read = json!({ "name": "svc_read", "arguments": { "path": "a.md" } });
     let batch = json!([
@@ -113,7 +113,7 @@ async fn a_batch_is_answered_where_the_protocol_has_batches() {
     for version in [None, Some("2025-03-26")] {
         let headers: Vec<_> =
             [JSON].into_iter().chain(version.map(|version| ("MCP-Protocol-Version", version))).collect();
-        let (status, mime, text) = post(&door, &headers, &batch).await;
+        let (status, mime, text) = post(&protocol, &headers, &batch).await;
         assert_eq!((status, &*mime), (200, "application/json"), "{text}");
         let answers = parsed(&text);
         let ids: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["id"]).collect();
@@ -124,38 +124,38 @@ async fn a_batch_is_answered_where_the_protocol_has_batches() {
         }
         assert!(answers[5]["result"].is_object(), "{text}");
     }
-    let audit = door.server.get("/api/svc/audit").await.json();
+    let audit = protocol.server.get("/api/svc/audit").await.json();
     let mut asked: Vec<&str> =
         audit.as_array().unwrap().iter().filter_map(|entry| entry["operation"].as_str()).collect();
     asked.retain(|name| *name != "audit");
     asked.sort_unstable();
     assert_eq!(asked, ["read", "read", "write", "write"], "each is recorded by itself: {audit}");
     let notifications = json!([{ "jsonrpc": "2.0", "method": "notifications/initialized" }]);
-    let (status, _, text) = post(&door, &[JSON], notifications).await;
+    let (status, _, text) = post(&protocol, &[JSON], notifications).await;
     assert_eq!((status, &*text), (202, ""));
     for version in ["2025-06-18", "2026-07-28"] {
-        let (status, _, text) = post(&door, &[JSON, ("MCP-Protocol-Version", version)], &batch).await;
+        let (status, _, text) = post(&protocol, &[JSON, ("MCP-Protocol-Version", version)], &batch).await;
         assert_eq!((status, &parsed(&text)["error"]["code"]), (400, &json!(-32600)), "{text}");
         assert!(text.contains("2025-03-26"), "{text}");
     }
     let many = Value::from(vec![message(1, "ping", json!({})); 101]);
-    let (status, _, text) = post(&door, &[JSON], many).await;
+    let (status, _, text) = post(&protocol, &[JSON], many).await;
     assert!(status == 400 && text.contains("101"), "{text}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_message_of_a_batch_is_counted() {
     let config = "[server.rate_limit]\nrequests_per_minute = 1\nburst_size = 4\n";
-    let door = Listening::on(TestServer::of(svcfs_knowledge::CATALOGUE, config)).await;
+    let protocol = Listening::on(TestServer::of(svcfs_knowledge::CATALOGUE, config)).await;
     let tree = |id| message(id, "tools/call", json!({ "name": "svc_tree", "arguments": {} }));
-    let (status, _, text) = post(&door, &[JSON], json!((0..60).map(tree).collect::<Vec<_>>())).await;
+    let (status, _, text) = post(&protocol, &[JSON], json!((0..60).map(tree).collect::<Vec<_>>())).await;
     let answers = parsed(&text);
     let refused: Vec<&Value> =
         answers.as_array().unwrap().iter().filter(|answer| answer.get("error").is_some()).collect();
     assert!(status == 200 && answers[0]["result"].is_object(), "{text}");
     assert!(!refused.is_empty() && refused.iter().all(|answer| answer["error"]["code"] == -32000), "{text}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -119,9 +119,9 @@ fn tools_and_instructions_name_only_what_is_there() {
 }
 
 /// A tree with something for every tool.
-async fn tree(door: &Listening) -> BTreeMap<&'static str, String> {
+async fn tree(protocol: &Listening) -> BTreeMap<&'static str, String> {
     let write = async |path: &str, content: &str| {
-        let written = call(door, "svc_write", json!({ "path": path, "content": content })).await;
+        let written = call(protocol, "svc_write", json!({ "path": path, "content": content })).await;
         assert_eq!(written["result"]["isError"], false, "{written}");
     };
     write("index.md", "---\ntitle: Home\ntags: [x]\n---\n\n# Home\n\nSee [[notes/a]] and [[none]].\n").await;
@@ -132,15 +132,15 @@ async fn tree(door: &Listening) -> BTreeMap<&'static str, String> {
     write("episodes/e.md", "---\nmemory_kind: episodic\n---\n\nEpisode\n").await;
     write("notes/a.md", "---\nstatus: verified\npriority: 2\ntags: [x, y]\n---\n\n# A\n\nfox & <b>\n\n## B\n\nless\n")
         .await;
-    let versions = call(door, "svc_versions", json!({ "path": "notes/a.md" })).await;
+    let versions = call(protocol, "svc_versions", json!({ "path": "notes/a.md" })).await;
     let hash = |at: usize| versions["result"]["structuredContent"]["result"][at]["hash"].as_str().unwrap().to_owned();
     BTreeMap::from([("new", hash(0)), ("old", hash(1))])
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_answers_as_its_schema_says() {
-    let door = Listening::on(TestServer::new()).await;
-    let versions = tree(&door).await;
+    let protocol = Listening::on(TestServer::new()).await;
+    let versions = tree(&protocol).await;
     let a = json!({ "path": "notes/a.md" });
     let view = json!({ "name": "v", "query": "TABLE status", "columns": [{ "property": "status" }],
         "filters": [{ "field": "priority", "operator": ">", "value": 1 }], "sort": [{ "field": "status" }] });
@@ -201,19 +201,19 @@ async fn every_tool_answers_as_its_schema_says() {
     }
     for (name, arguments) in asked {
         // `call` holds each answer against the schema.
-        let answer = call(&door, name, arguments.clone()).await;
+        let answer = call(&protocol, name, arguments.clone()).await;
         assert_eq!(answer["result"]["isError"], false, "{name} {arguments}: {answer}");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_text_come_once_and_in_parts_where_asked() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let lines: String = (1..=9).map(|line| format!("line {line}\n")).collect();
-    door.server.put("a.md", &lines).await;
+    protocol.server.put("a.md", &lines).await;
     let read = async |arguments: Value| {
-        let answer = call(&door, "svc_read", arguments).await["result"].clone();
+        let answer = call(&protocol, "svc_read", arguments).await["result"].clone();
         assert!(answer.get("structuredContent").is_none(), "{answer}");
         assert_eq!(answer["content"].as_array().unwrap().len(), 1, "{answer}");
         answer["content"][0]["text"].as_str().unwrap().to_owned()
@@ -226,65 +226,66 @@ async fn answers_that_are_text_come_once_and_in_parts_where_asked() {
     assert!(end.ends_with("]\n[lines 9-9 of 9]\n\nline 9\n"), "{end}");
     let past = read(json!({ "path": "a.md", "offset": 100 })).await;
     assert!(past.ends_with("]\n[no lines: the text has 9]\n\n"), "{past}");
-    let rest = door.server.get("/api/svc/file?path=a.md&offset=7").await;
+    let rest = protocol.server.get("/api/svc/file?path=a.md&offset=7").await;
     assert_eq!(rest.text(), "line 8\nline 9\n", "the same over REST");
     for (name, value) in [("limit", json!(0)), ("limit", json!(-1)), ("offset", json!("x")), ("offset", json!(1.5))] {
-        let refused = call(&door, "svc_read", json!({ "path": "a.md", name: value })).await;
+        let refused = call(&protocol, "svc_read", json!({ "path": "a.md", name: value })).await;
         let text = refused["result"]["content"][0]["text"].as_str().unwrap();
         assert!(refused["result"]["isError"] == true && text.starts_with(&format!("`{name}`: ")), "{refused}");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_are_written_as_base64_and_read_as_what_they_are() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     for (path, kind) in [("a.png", "image"), ("a.ogg", "audio"), ("a.bin", "resource")] {
-        let written = call(&door, "svc_write", json!({ "path": path, "content": "/wD+", "encoding": "base64" })).await;
+        let written =
+            call(&protocol, "svc_write", json!({ "path": path, "content": "/wD+", "encoding": "base64" })).await;
         assert_eq!(written["result"]["isError"], false, "{written}");
-        assert_eq!(door.server.get(&format!("/api/svc/file?path={path}")).await.body, &[0xff, 0, 0xfe][..]);
-        let read = call(&door, "svc_read", json!({ "path": path })).await["result"].clone();
+        assert_eq!(protocol.server.get(&format!("/api/svc/file?path={path}")).await.body, &[0xff, 0, 0xfe][..]);
+        let read = call(&protocol, "svc_read", json!({ "path": path })).await["result"].clone();
         assert!(read["content"][0]["text"].as_str().unwrap().starts_with("[ETag: "), "{read}");
         let block = &read["content"][1];
         assert_eq!(block["type"], kind, "{read}");
         let data = if kind == "resource" { &block["resource"]["blob"] } else { &block["data"] };
         assert_eq!(data, "/wD+", "{read}");
-        let part = call(&door, "svc_read", json!({ "path": path, "limit": 1 })).await;
+        let part = call(&protocol, "svc_read", json!({ "path": path, "limit": 1 })).await;
         assert!(part["result"]["content"][0]["text"].as_str().unwrap().contains("not text"), "{part}");
     }
     let bulk = json!({ "files": [{ "path": "b.bin", "content": "/w==", "encoding": "base64" }, { "path": "b.md", "content": "/w==" }] });
-    assert_eq!(call(&door, "svc_bulk_write", bulk).await["result"]["isError"], false);
-    assert_eq!(door.server.get("/api/svc/file?path=b.bin").await.body, &[0xff][..]);
-    let wrong = call(&door, "svc_write", json!({ "path": "a.bin", "content": "*", "encoding": "base64" })).await;
+    assert_eq!(call(&protocol, "svc_bulk_write", bulk).await["result"]["isError"], false);
+    assert_eq!(protocol.server.get("/api/svc/file?path=b.bin").await.body, &[0xff][..]);
+    let wrong = call(&protocol, "svc_write", json!({ "path": "a.bin", "content": "*", "encoding": "base64" })).await;
     assert!(wrong["result"]["content"][0]["text"].as_str().unwrap().starts_with("`content`: is not base64"), "{wrong}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_shows_ten_pages_with_plain_snippets() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     for page in 0..12 {
-        door.server.put(&format!("{page}.md"), &format!("# Page {page}\n\nfox & <b> \"x\"\n")).await;
+        protocol.server.put(&format!("{page}.md"), &format!("# Page {page}\n\nfox & <b> \"x\"\n")).await;
     }
-    let found = call(&door, "svc_search", json!({ "query": "fox" })).await["result"].clone();
+    let found = call(&protocol, "svc_search", json!({ "query": "fox" })).await["result"].clone();
     let rows = found["structuredContent"]["result"].as_array().unwrap();
     assert_eq!(rows.len(), 10);
     assert!(rows[0]["snippet"].as_str().unwrap().contains("fox & <b> \"x\""), "{}", rows[0]);
     assert!(!found.to_string().contains("mark>") && !found.to_string().contains("&amp;"), "{found}");
-    let all = call(&door, "svc_search", json!({ "query": "fox", "limit": 50 })).await;
+    let all = call(&protocol, "svc_search", json!({ "query": "fox", "limit": 50 })).await;
     assert_eq!(all["result"]["structuredContent"]["result"].as_array().unwrap().len(), 12);
-    let rest = door.server.get("/api/svc/search?q=fox").await.json();
+    let rest = protocol.server.get("/api/svc/search?q=fox").await.json();
     assert_eq!(rest.as_array().unwrap().len(), 12, "REST has its own default");
     assert!(rest[0]["snippet"].as_str().unwrap().contains("<mark>fox</mark> &amp; &lt;b&gt;"), "{rest}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_versions_differences_and_authors_come_as_text() {
-    let door = Listening::on(TestServer::new()).await;
-    let versions = tree(&door).await;
+    let protocol = Listening::on(TestServer::new()).await;
+    let versions = tree(&protocol).await;
     let text_of = async |name: &str, arguments: Value| {
-        call(&door, name, arguments).await["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+        call(&protocol, name, arguments).await["result"]["content"][0]["text"].as_str().unwrap().to_owned()
     };
     let (old, new) = (&versions["old"], &versions["new"]);
     let version = text_of("svc_version", json!({ "path": "notes/a.md", "version": old })).await;
@@ -299,21 +300,21 @@ async fn old_versions_differences_and_authors_come_as_text() {
     let lines: Vec<&str> = blame.lines().skip(2).collect();
     assert_eq!(lines.len(), 2, "{blame}");
     assert!(lines[1].starts_with(&new[..12]) && lines[1].ends_with("mcp-agent 13: less"), "{blame}");
-    let missing = call(&door, "svc_version", json!({ "path": "notes/a.md", "version": "abcd" })).await;
+    let missing = call(&protocol, "svc_version", json!({ "path": "notes/a.md", "version": "abcd" })).await;
     assert_eq!(missing["result"]["isError"], true, "{missing}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn svc_schema_describes_a_tree_without_a_schema_page() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let read = async || {
-        let answer = ask(&door, "resources/read", json!({ "uri": "svc://schema" })).await;
+        let answer = ask(&protocol, "resources/read", json!({ "uri": "svc://schema" })).await;
         answer["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     };
     let empty = read().await;
     assert!(empty.contains("There are no pages yet") && empty.contains("## How to write"), "{empty}");
-    tree(&door).await;
+    tree(&protocol).await;
     let overview = read().await;
     for line in ["Pages: 5\n", "- notes (2)", "- task (1)", "- priority: number (1)", "- x (2)"] {
         assert!(overview.contains(line), "{line} is not in {overview}");
@@ -323,9 +324,9 @@ async fn svc_schema_describes_a_tree_without_a_schema_page() {
         let name = overview[at..].split(|c: char| !(c.is_ascii_lowercase() || c == '_')).next().unwrap();
         assert!(names.iter().any(|known| known == name), "`{name}` is no tool");
     }
-    door.server.put("SCHEMA.md", "  \n").await;
+    protocol.server.put("SCHEMA.md", "  \n").await;
     assert!(read().await.starts_with("# Overview"), "an empty page says nothing");
-    door.server.put("SCHEMA.md", "# Ours\n").await;
+    protocol.server.put("SCHEMA.md", "# Ours\n").await;
     assert_eq!(read().await, "# Ours\n");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }

@@ -15,21 +15,21 @@ const HEADERS: [(&str, &str); 2] =
     [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
 
 /// One question and its answer.
-async fn ask_with(door: &Listening, headers: &[(&str, &str)], method: &str, params: Value) -> Value {
+async fn ask_with(protocol: &Listening, headers: &[(&str, &str)], method: &str, params: Value) -> Value {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let headers: Vec<_> = HEADERS.iter().chain(headers).copied().collect();
-    let (status, answer) = door.post("/mcp", &headers, &body).await;
+    let (status, answer) = protocol.post("/mcp", &headers, &body).await;
     assert_eq!(status, 200, "{answer}");
     answer
 }
 
-pub(super) async fn ask(door: &Listening, method: &str, params: Value) -> Value {
-    ask_with(door, &[], method, params).await
+pub(super) async fn ask(protocol: &Listening, method: &str, params: Value) -> Value {
+    ask_with(protocol, &[], method, params).await
 }
 
 /// The answer of a tool, which is as its published schema says.
-pub(super) async fn call(door: &Listening, name: &str, arguments: Value) -> Value {
-    let answer = ask(door, "tools/call", json!({ "name": name, "arguments": arguments })).await;
+pub(super) async fn call(protocol: &Listening, name: &str, arguments: Value) -> Value {
+    let answer = ask(protocol, "tools/call", json!({ "name": name, "arguments": arguments })).await;
     let tools: Value = serde_json::from_str(&mcp::tools()).unwrap();
     let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == name);
     let structure = answer["result"].get("structuredContent");
@@ -47,37 +47,37 @@ pub(super) async fn call(door: &Listening, name: &str, arguments: Value) -> Valu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_welcomed_and_finds_the_tools() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     for version in ["2025-06-18", "2025-03-26"] {
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
-        let welcome = ask(&door, "initialize", params).await;
+        let welcome = ask(&protocol, "initialize", params).await;
         assert_eq!(welcome["result"]["protocolVersion"], version, "{welcome}");
         assert_eq!(welcome["result"]["serverInfo"]["name"], "svcfs");
         assert!(welcome["result"]["capabilities"]["tools"].is_object());
     }
-    let tools = ask(&door, "tools/list", json!({})).await;
+    let tools = ask(&protocol, "tools/list", json!({})).await;
     let names: Vec<&str> =
         tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     for name in ["svc_read", "svc_write", "svc_search", "svc_rename", "svc_lint"] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_answer_to_an_agent_takes_room_until_it_is_sent_and_comes_from_the_disk_where_there_is_none() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let text = format!("# Long\n\n{}", "word ".repeat(1 << 20));
-    door.server.put("long.md", &text).await;
-    let room = Arc::clone(&door.server.app.sending.0);
+    protocol.server.put("long.md", &text).await;
+    let room = Arc::clone(&protocol.server.app.sending.0);
     let all = room.available_permits();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "svc_read", "arguments": { "path": "long.md" } } });
     let send = || async {
         let request = http::Request::post("/mcp").header("Host", "localhost");
         let request = HEADERS.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let answer = door.send(request.body(http_body_util::Full::from(body.to_string())).unwrap()).await;
+        let answer = protocol.send(request.body(http_body_util::Full::from(body.to_string())).unwrap()).await;
         assert_eq!(answer.status(), 200);
         answer
     };
@@ -92,12 +92,12 @@ async fn a_long_answer_to_an_agent_takes_room_until_it_is_sent_and_comes_from_th
     let none_left = Arc::clone(&room).acquire_many_owned(u32::try_from(all).unwrap()).await.unwrap();
     assert_eq!(read(send().await).await, told);
     drop(none_left);
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_speaks_the_newest_protocol_too() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let version = "2026-07-28";
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -106,67 +106,67 @@ async fn an_agent_speaks_the_newest_protocol_too() {
     });
     let headers = [("Mcp-Protocol-Version", version), ("Mcp-Method", "tools/call"), ("Mcp-Name", "svc_tree")];
     let params = json!({ "name": "svc_tree", "arguments": {}, "_meta": meta });
-    let answer = ask_with(&door, &headers, "tools/call", params).await;
+    let answer = ask_with(&protocol, &headers, "tools/call", params).await;
     assert_eq!(answer["result"]["structuredContent"], json!({ "result": [] }), "{answer}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_writes_under_the_agents_name_and_precondition() {
-    let door = Listening::on(TestServer::new()).await;
-    let written = call(&door, "svc_write", json!({ "path": "a.md", "content": "# A\n" })).await;
+    let protocol = Listening::on(TestServer::new()).await;
+    let written = call(&protocol, "svc_write", json!({ "path": "a.md", "content": "# A\n" })).await;
     let etag = &written["result"]["structuredContent"]["etag"];
     assert!(etag.is_string(), "{written}");
     assert_eq!(written["result"]["isError"], false);
     let arguments = json!({ "path": "a.md", "content": "# B\n", "actor": "agent:7", "if_match": etag });
-    assert_eq!(call(&door, "svc_write", arguments.clone()).await["result"]["isError"], false);
+    assert_eq!(call(&protocol, "svc_write", arguments.clone()).await["result"]["isError"], false);
 
-    let stale = call(&door, "svc_write", arguments).await;
+    let stale = call(&protocol, "svc_write", arguments).await;
     assert_eq!(stale["result"]["isError"], true);
     let text = stale["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("conflict: file was modified") && text.contains("\"etag\""), "{text}");
 
-    let versions = call(&door, "svc_versions", json!({ "path": "a.md" })).await;
+    let versions = call(&protocol, "svc_versions", json!({ "path": "a.md" })).await;
     let authors = versions["result"]["structuredContent"]["result"].as_array().unwrap().clone();
     let authors: Vec<&str> = authors.iter().map(|version| version["author"].as_str().unwrap()).collect();
     assert_eq!(authors, ["agent:7", "mcp-agent"]);
 
-    let read = call(&door, "svc_read", json!({ "path": "a.md" })).await;
+    let read = call(&protocol, "svc_read", json!({ "path": "a.md" })).await;
     let text = read["result"]["content"][0]["text"].as_str().unwrap();
-    let etag = svcfs_base::ETag::of(b"# B\n");
+    let etag = svcfs_base::ETag::from_content(b"# B\n");
     assert_eq!(text, format!("[ETag: {etag}]\n\n# B\n"));
     let text = versions["result"]["content"][0]["text"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), versions["result"]["structuredContent"]);
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_is_of_the_space_the_header_names() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let params = json!({ "name": "svc_write", "arguments": { "path": "b.md", "content": "x\n" } });
-    ask_with(&door, &[("X-Svc-Space", "other")], "tools/call", params.clone()).await;
-    assert_eq!(call(&door, "svc_read", json!({ "path": "b.md" })).await["result"]["isError"], true);
-    assert!(door.stopped().await);
+    ask_with(&protocol, &[("X-Svc-Space", "other")], "tools/call", params.clone()).await;
+    assert_eq!(call(&protocol, "svc_read", json!({ "path": "b.md" })).await["result"]["isError"], true);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_message_for_a_space_that_is_not_there_is_answered_with_404() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let client = json!({ "name": "test", "version": "1" });
     let welcome = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
     let call = json!({ "name": "svc_tree", "arguments": {} });
     for (method, params) in [("initialize", welcome), ("tools/list", json!({})), ("tools/call", call)] {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let headers = [&HEADERS[..], &[("X-Svc-Space", "nobody")]].concat();
-        let answer = door.post("/mcp", &headers, &body).await;
+        let answer = protocol.post("/mcp", &headers, &body).await;
         assert_eq!(answer, (404, json!({ "error": "space not found: nobody" })), "{method}");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_have_the_shape_of_their_kind() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     // A model reads results, not protocol errors: what it can mend comes as a result.
     for (name, arguments, message) in [
         ("svc_read", json!({}), "path is required"),
@@ -183,51 +183,51 @@ async fn refusals_have_the_shape_of_their_kind() {
         ("svc_bulk_write", json!({ "files": [], "if_match": "*" }), "`If-Match`: `bulk_write` does not change one"),
         ("svc_search", json!({ "query": "a", "limit": "five" }), "`limit`: "),
     ] {
-        let answer = call(&door, name, arguments).await;
+        let answer = call(&protocol, name, arguments).await;
         assert_eq!(answer["result"]["isError"], true, "{answer}");
         assert!(answer["result"]["content"][0]["text"].as_str().unwrap().starts_with(message), "{answer}");
     }
     for name in ["svc_nothing", "read"] {
-        let answer = call(&door, name, json!({})).await;
+        let answer = call(&protocol, name, json!({})).await;
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(message.starts_with(&format!("there is no tool `{name}`")), "{answer}");
     }
-    let missing = call(&door, "svc_read", json!({ "path": "a.md" })).await;
+    let missing = call(&protocol, "svc_read", json!({ "path": "a.md" })).await;
     assert_eq!(missing["result"]["content"][0]["text"], "file not found: a.md");
     assert_eq!(missing["result"]["isError"], true);
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn our_own_failures_are_told_to_agents_without_what_is_inside() {
-    let door = Listening::on(TestServer::of(FAILING, "")).await;
+    let protocol = Listening::on(TestServer::of(FAILING, "")).await;
     for how in ["panic", "internal"] {
-        let answer = call(&door, "svc_fail", json!({ "how": how })).await;
+        let answer = call(&protocol, "svc_fail", json!({ "how": how })).await;
         assert_eq!(answer["error"]["code"], -32603, "{answer}");
         assert!(answer["error"]["message"].as_str().unwrap().starts_with("internal error; "), "{answer}");
         assert!(!answer.to_string().contains("secret"));
     }
-    let upstream = call(&door, "svc_fail", json!({ "how": "upstream" })).await;
+    let upstream = call(&protocol, "svc_fail", json!({ "how": "upstream" })).await;
     assert!(upstream["result"]["isError"] == true && !upstream.to_string().contains("secret"), "{upstream}");
-    let off = call(&door, "svc_fail", json!({ "how": "disabled" })).await;
+    let off = call(&protocol, "svc_fail", json!({ "how": "disabled" })).await;
     assert_eq!(off["result"]["content"][0]["text"], "drafts are off");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resources_are_listed_and_read() {
-    let door = Listening::on(TestServer::new()).await;
-    let fixed = ask(&door, "resources/list", json!({})).await;
+    let protocol = Listening::on(TestServer::new()).await;
+    let fixed = ask(&protocol, "resources/list", json!({})).await;
     assert_eq!(fixed["result"]["resources"][0]["uri"], "svc://schema");
-    let templates = ask(&door, "resources/templates/list", json!({})).await;
+    let templates = ask(&protocol, "resources/templates/list", json!({})).await;
     let templates = templates["result"]["resourceTemplates"].as_array().unwrap().clone();
     let templates: Vec<&str> = templates.iter().map(|template| template["uriTemplate"].as_str().unwrap()).collect();
     assert_eq!(templates, ["svc://file/{path}", "svc://tree/{path}"]);
 
-    door.server.put("SCHEMA.md", "# How\n").await;
-    door.server.put("a/b/c/d%20e.md", "deep\n").await;
-    let read = async |uri: &str| ask(&door, "resources/read", json!({ "uri": uri })).await;
+    protocol.server.put("SCHEMA.md", "# How\n").await;
+    protocol.server.put("a/b/c/d%20e.md", "deep\n").await;
+    let read = async |uri: &str| ask(&protocol, "resources/read", json!({ "uri": uri })).await;
     let schema = &read("svc://schema").await["result"]["contents"][0];
     assert_eq!((&schema["text"], &schema["mimeType"]), (&json!("# How\n"), &json!("text/markdown")));
     assert_eq!(read("svc://file/a/b/c/d%20e.md").await["result"]["contents"][0]["text"], "deep\n");
@@ -239,19 +239,19 @@ async fn resources_are_listed_and_read() {
     {
         assert!(read(uri).await["error"]["message"].is_string(), "{uri}");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_hosts_and_origins_do_not_reach_the_tools() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
     let headers = |extra: (&'static str, &'static str)| [HEADERS[0], HEADERS[1], extra];
-    let (status, answer) = door.post("/mcp", &headers(("Origin", "https://evil.example")), &body).await;
+    let (status, answer) = protocol.post("/mcp", &headers(("Origin", "https://evil.example")), &body).await;
     assert_eq!(status, 403, "{answer}");
-    let (status, _) = door.post("/mcp", &headers(("Origin", "http://localhost:5173")), &body).await;
+    let (status, _) = protocol.post("/mcp", &headers(("Origin", "http://localhost:5173")), &body).await;
     assert_eq!(status, 200);
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -281,7 +281,7 @@ async fn a_conversation_on_standard_input_and_output_is_kept_and_ends_when_the_o
     let kept = server.get("/api/svc/audit").await.json();
     let told = |at: usize| {
         let entry = &kept[at];
-        json!([entry["door"], entry["method"], entry["path"], entry["file"], entry["status"], entry["actor"]])
+        json!([entry["protocol"], entry["method"], entry["path"], entry["file"], entry["status"], entry["actor"]])
     };
     assert_eq!(told(0), json!(["mcp", "tools/call", "svc_write", "a.md", 200, "mcp-agent"]));
     assert_eq!(told(1), json!(["mcp", "resources/read", "svc://file/none.md", "none.md", 404, "anonymous"]));

@@ -52,11 +52,11 @@ async fn every_request_is_kept_with_who_asked_what_and_the_answer_and_no_key() {
         ("file", json!("a.md")),
         ("space", json!("default")),
         ("actor", json!("agent:scribe")),
-        ("token_hash", json!(svcfs_config::KeyDigest::of("writer").short(4))),
+        ("token_hash", json!(svcfs_config::KeyDigest::from_key("writer").short_hex(4))),
         ("status", json!(200)),
         ("x_space", json!("claimed")),
         ("provenance", json!("run:249")),
-        ("door", json!("http")),
+        ("protocol", json!("http")),
     ] {
         assert_eq!(put[name], value, "{name}");
     }
@@ -79,7 +79,7 @@ async fn the_log_is_for_admins() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_are_kept_by_what_they_do() {
-    let door = Listening::on(TestServer::of(CATALOGUE, ON)).await;
+    let protocol = Listening::on(TestServer::of(CATALOGUE, ON)).await;
     let headers = [
         ("Content-Type", "application/json"),
         ("Accept", "application/json, text/event-stream"),
@@ -90,19 +90,19 @@ async fn tools_are_kept_by_what_they_do() {
             if tool == "svc_write" { json!({ "path": path, "content": "# A\n" }) } else { json!({ "path": path }) };
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": { "name": tool, "arguments": content } });
-        assert_eq!(door.post("/mcp", &headers, &body).await.0, 200);
+        assert_eq!(protocol.post("/mcp", &headers, &body).await.0, 200);
     }
-    let entries = entries(&door.server).await;
+    let entries = entries(&protocol.server).await;
     let told: Vec<_> = entries
         .iter()
         .map(|entry| {
-            json!([entry["door"], entry["operation"], entry["file"], entry["status"], entry["actor"], entry["ip"]])
+            json!([entry["protocol"], entry["operation"], entry["file"], entry["status"], entry["actor"], entry["ip"]])
         })
         .collect();
     let of =
         |operation: &str, file: &str, status: u16| json!(["mcp", operation, file, status, "agent:scribe", "127.0.0.1"]);
     assert_eq!(told, [of("write", "a.md", 200), of("read", "none.md", 404)]);
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_log_that_cannot_be_written_makes_the_server_unready() {
     let place = server.space().vfs.root().join(".svc/audit");
     std::os::unix::fs::symlink("/proc/no/such/place", &place).unwrap();
     server.get("/api/svc/tree").await;
-    assert!(audit.write().is_err());
+    assert!(audit.flush().is_err());
     let unready = server.get("/readyz").await;
     assert_eq!(unready.status, 503);
     assert!(
@@ -126,27 +126,27 @@ async fn a_log_that_cannot_be_written_makes_the_server_unready() {
 
 /// What the log tells first, as it is on the disk: nobody has to be asked for it.
 fn first_line(server: &TestServer) -> Option<Value> {
-    server.space().audit.as_ref().unwrap().write().unwrap();
+    server.space().audit.as_ref().unwrap().flush().unwrap();
     let day = std::fs::read_dir(server.space().vfs.root().join(".svc/audit")).ok()?.next()?.unwrap().path();
     serde_json::from_str(std::fs::read_to_string(day).unwrap().lines().next()?).ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_client_asks_that_goes_away_is_kept_too() {
-    let door = Listening::on(TestServer::of(CATALOGUE, ON)).await;
-    let lanes = &door.server.app.lanes;
+    let protocol = Listening::on(TestServer::of(CATALOGUE, ON)).await;
+    let lanes = &protocol.server.app.lanes;
     // So many are there that the next one waits for its turn.
     let (over, mut held) = (CancellationToken::new(), JoinSet::new());
     for lane in [Lane::Quick, Lane::Slow] {
-        for _ in 0..lanes.occupancy(lane).places {
+        for _ in 0..lanes.occupancy(lane).capacity {
             let (lanes, over, here) = (Arc::clone(lanes), over.clone(), Handle::current());
-            held.spawn(async move { lanes.watched(lane, move || here.block_on(over.cancelled())).await });
+            held.spawn(async move { lanes.run_spawned(lane, move || here.block_on(over.cancelled())).await });
         }
     }
-    while [Lane::Quick, Lane::Slow].map(|lane| lanes.occupancy(lane)).iter().any(|lane| lane.busy < lane.places) {
+    while [Lane::Quick, Lane::Slow].map(|lane| lanes.occupancy(lane)).iter().any(|lane| lane.busy < lane.capacity) {
         tokio::task::yield_now().await;
     }
-    let mut stream = TcpStream::connect(door.address).await.unwrap();
+    let mut stream = TcpStream::connect(protocol.address).await.unwrap();
     let ask = "GET /api/svc/tree HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer writer\r\n\r\n";
     stream.write_all(ask.as_bytes()).await.unwrap();
     while lanes.occupancy(Lane::Quick).waiting + lanes.occupancy(Lane::Slow).waiting == 0 {
@@ -155,7 +155,7 @@ async fn what_a_client_asks_that_goes_away_is_kept_too() {
     drop(stream);
     let gone = tokio::time::timeout(LONG, async {
         loop {
-            if let Some(gone) = first_line(&door.server) {
+            if let Some(gone) = first_line(&protocol.server) {
                 return gone;
             }
             tokio::task::yield_now().await;
@@ -167,5 +167,5 @@ async fn what_a_client_asks_that_goes_away_is_kept_too() {
     held.join_all().await.into_iter().for_each(|outcome| outcome.unwrap());
     let told = (&gone["status"], &gone["actor"], &gone["operation"]);
     assert_eq!(told, (&json!(499), &json!("agent:scribe"), &json!("tree")));
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }

@@ -12,7 +12,7 @@ use svcfs_knowledge::kernel::{FolderScope, OperationEntry, Route};
 use super::connections::Listening;
 use super::issuer::Issuer;
 use super::server::{Answer, TestServer};
-use crate::specials::{RoutePrefix, SPECIAL};
+use crate::specials::{RoutePrefix, SPECIAL_ROUTES};
 
 const ONE_KEY: &str = "[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
 
@@ -89,9 +89,9 @@ async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_
         assert_eq!(status(&keys, &line, Some("elsewhere")).await, 401, "{line} with a key of another space");
         for (token, scope) in [("reader", Scope::Read), ("writer", Scope::Write)] {
             let is_refused = status(&keys, &line, Some(token)).await == 403;
-            assert_eq!(is_refused, entry.needs() > scope, "{line} with {token}");
+            assert_eq!(is_refused, entry.required_scope() > scope, "{line} with {token}");
         }
-        if entry.within == FolderScope::Tree {
+        if entry.folder_scope == FolderScope::WholeTree {
             let status = status(&keys, &line, Some("folder")).await;
             assert_eq!(status, 403, "{line} with the key of a folder");
         }
@@ -105,8 +105,8 @@ async fn every_special_page_asks_for_what_the_table_says() {
     let provided = TestServer::of(CATALOGUE, &issuer.config());
     let good = issuer.token(json!({}));
     let (open, one_key) = (TestServer::new(), TestServer::of(CATALOGUE, ONE_KEY));
-    for special in SPECIAL.iter().filter(|special| special.place != RoutePrefix::Elsewhere) {
-        let prefix = if special.place == RoutePrefix::Space { "/api/svc" } else { "" };
+    for special in SPECIAL_ROUTES.iter().filter(|special| special.prefix != RoutePrefix::Unrouted) {
+        let prefix = if special.prefix == RoutePrefix::Space { "/api/svc" } else { "" };
         let path = special.path.replace("{*file}", "index.html").replace("{*path}", "a.md");
         let line = format!("GET {prefix}{path}");
         let (none, reader) = (status(&keys, &line, None).await, status(&keys, &line, Some("reader")).await);
@@ -168,13 +168,17 @@ async fn special_pages_tell_the_key_of_a_folder_of_nothing_else() {
 }
 
 /// What an agent with this token is told: the status, and what it is refused with, if it is.
-async fn agent(door: &Listening, (method, params): (&str, serde_json::Value), token: Option<&str>) -> (u16, String) {
+async fn agent(
+    protocol: &Listening,
+    (method, params): (&str, serde_json::Value),
+    token: Option<&str>,
+) -> (u16, String) {
     let bearer = token.map(|token| format!("Bearer {token}"));
     let plain = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
     let headers: Vec<_> =
         plain.into_iter().chain(bearer.iter().map(|bearer| ("Authorization", bearer.as_str()))).collect();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    let (status, answer) = door.post("/mcp", &headers, &body).await;
+    let (status, answer) = protocol.post("/mcp", &headers, &body).await;
     let failed = answer["result"]["isError"] == true;
     let told = if failed { &answer["result"]["content"][0]["text"] } else { &answer["error"]["message"] };
     (status, told.as_str().unwrap_or_default().to_owned())
@@ -201,22 +205,22 @@ async fn every_tool_and_resource_asks_for_what_the_table_says_whatever_the_mode_
         |entry: &OperationEntry| ("tools/call", json!({ "name": format!("svc_{}", entry.name), "arguments": {} }));
     let read = |uri: &str| ("resources/read", json!({ "uri": uri }));
     let asked: Vec<_> = tools
-        .map(|entry| (tool(entry), entry.needs(), entry.within == FolderScope::Tree))
+        .map(|entry| (tool(entry), entry.required_scope(), entry.folder_scope == FolderScope::WholeTree))
         .chain(["svc://file/a.md", "svc://tree/"].map(|uri| (read(uri), Scope::Read, true)))
         .chain(["svc://file/docs/a.md", "svc://tree/docs", "svc://schema"].map(|uri| (read(uri), Scope::Read, false)))
         .collect();
     assert!(asked.len() > 20);
     for (question, needs, is_of_the_tree) in asked {
-        let ask = async |door: &Listening, token: Option<&str>| agent(door, question.clone(), token).await;
-        for (door, wrong) in [(&one_key, "wrong"), (&keys, "wrong"), (&provided, bad.as_str())] {
+        let ask = async |protocol: &Listening, token: Option<&str>| agent(protocol, question.clone(), token).await;
+        for (protocol, wrong) in [(&one_key, "wrong"), (&keys, "wrong"), (&provided, bad.as_str())] {
             for token in [None, Some(wrong), Some("")] {
-                assert_eq!(ask(door, token).await.0, 401, "{question:?} with {token:?}");
+                assert_eq!(ask(protocol, token).await.0, 401, "{question:?} with {token:?}");
             }
         }
-        for (door, right) in
+        for (protocol, right) in
             [(&open, None), (&one_key, Some("full")), (&keys, Some("full")), (&provided, Some(good.as_str()))]
         {
-            let (status, told) = ask(door, right).await;
+            let (status, told) = ask(protocol, right).await;
             assert!(status == 200 && !is_kept_out(&told), "{question:?} with {right:?}: {status} {told}");
         }
         let (_, told) = ask(&keys, Some("elsewhere")).await;
@@ -229,31 +233,31 @@ async fn every_tool_and_resource_asks_for_what_the_table_says_whatever_the_mode_
         let is_beyond = is_of_the_tree || needs > Scope::Write;
         assert_eq!(is_kept_out(&told), is_beyond, "{question:?} with the key of a folder: {told}");
     }
-    for door in [open, one_key, keys, provided] {
-        assert!(door.stopped().await);
+    for protocol in [open, one_key, keys, provided] {
+        assert!(protocol.stopped().await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_are_asked_for_credentials_as_everybody_else() {
-    let door = Listening::on(TestServer::of(CATALOGUE, KEYS)).await;
+    let protocol = Listening::on(TestServer::of(CATALOGUE, KEYS)).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "svc_write", "arguments": { "path": "a.md", "content": "# A\n", "actor": "somebody" } } });
     let plain = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
-    assert_eq!(door.post("/mcp", &plain, &body).await.0, 401);
+    assert_eq!(protocol.post("/mcp", &plain, &body).await.0, 401);
     let with = |token: &'static str| [plain[0], plain[1], ("Authorization", token)];
-    assert_eq!(door.post("/mcp", &with("Bearer wrong"), &body).await.0, 401);
-    assert_eq!(door.post("/mcp", &with("Basic cmVhZGVyOg=="), &body).await.0, 401);
-    let (_, refused) = door.post("/mcp", &with("Bearer reader"), &body).await;
+    assert_eq!(protocol.post("/mcp", &with("Bearer wrong"), &body).await.0, 401);
+    assert_eq!(protocol.post("/mcp", &with("Basic cmVhZGVyOg=="), &body).await.0, 401);
+    let (_, refused) = protocol.post("/mcp", &with("Bearer reader"), &body).await;
     assert_eq!(refused["result"]["isError"], true, "{refused}");
-    let (_, elsewhere) = door.post("/mcp", &with("Bearer elsewhere"), &body).await;
+    let (_, elsewhere) = protocol.post("/mcp", &with("Bearer elsewhere"), &body).await;
     assert_eq!(elsewhere["result"]["isError"], true, "{elsewhere}");
-    let (_, written) = door.post("/mcp", &with("Bearer writer"), &body).await;
+    let (_, written) = protocol.post("/mcp", &with("Bearer writer"), &body).await;
     assert_eq!(written["result"]["isError"], false, "{written}");
     let read = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": "svc://file/a.md" } });
-    let (_, kept) = door.post("/mcp", &with("Bearer folder"), &read).await;
+    let (_, kept) = protocol.post("/mcp", &with("Bearer folder"), &read).await;
     assert!(kept["error"]["message"].as_str().is_some_and(|told| told.contains("key scope")), "{kept}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,11 +270,11 @@ async fn the_key_of_a_folder_reads_the_conventions_of_that_folder_and_no_others(
     put("SCHEMA.md", "# Of the root\n").await;
     put(".svc/SCHEMA.md", "# Of the configuration\n").await;
     put("docs/a.md", "# A\n").await;
-    let door = Listening::on(server).await;
+    let protocol = Listening::on(server).await;
     let plain = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
     let ask = async |token: &'static str, uri: &str| {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } });
-        door.post("/mcp", &[plain[0], plain[1], ("Authorization", token)], &body).await.1
+        protocol.post("/mcp", &[plain[0], plain[1], ("Authorization", token)], &body).await.1
     };
     let missing = ask("Bearer folder", "svc://schema").await;
     let overview = missing["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{missing}"));
@@ -279,7 +283,7 @@ async fn the_key_of_a_folder_reads_the_conventions_of_that_folder_and_no_others(
     let write = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "svc_write", "arguments": { "path": "docs/SCHEMA.md", "content": "# Of docs\n" } } });
     let headers = [plain[0], plain[1], ("Authorization", "Bearer folder")];
-    assert_eq!(door.post("/mcp", &headers, &write).await.1["result"]["isError"], false);
+    assert_eq!(protocol.post("/mcp", &headers, &write).await.1["result"]["isError"], false);
     let text = |answer: &serde_json::Value| answer["result"]["contents"][0]["text"].as_str().map(str::to_owned);
     assert_eq!(text(&ask("Bearer folder", "svc://schema").await).as_deref(), Some("# Of docs\n"));
     assert_eq!(text(&ask("Bearer reader", "svc://schema").await).as_deref(), Some("# Of the configuration\n"));
@@ -287,7 +291,7 @@ async fn the_key_of_a_folder_reads_the_conventions_of_that_folder_and_no_others(
         let refused = ask("Bearer folder", elsewhere).await;
         assert!(refused["error"]["message"].as_str().is_some_and(|told| told.contains("key scope")), "{refused}");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 async fn with(server: &TestServer, token: &str, line: &str, body: &str) -> Answer {
@@ -356,7 +360,7 @@ async fn a_public_space_is_read_by_strangers_an_unlisted_one_by_those_who_know_a
 #[tokio::test]
 async fn a_stranger_in_a_public_space_is_not_told_what_others_read_and_looked_for_nor_where_it_lies() {
     let server = TestServer::of(CATALOGUE, KEYS);
-    server.space().see(SpaceVisibility::Public);
+    server.space().set_visibility(SpaceVisibility::Public);
     let of_readers = svcfs_knowledge::usage::AREA.operations;
     for (entry, line) in lines().filter(|(entry, _)| of_readers.iter().any(|other| other.name == entry.name)) {
         assert_eq!(status(&server, &line, None).await, 401, "{line}");

@@ -67,37 +67,37 @@ fn get(uri: &str) -> Request<Full<Bytes>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_is_served_over_a_connection() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let put = Request::put("/api/svc/file?path=a.md").header("Host", "localhost");
-    let answer = door.send(put.body(Full::from("# A\n")).unwrap()).await;
+    let answer = protocol.send(put.body(Full::from("# A\n")).unwrap()).await;
     assert_eq!(answer.status(), 200);
-    let answer = door.send(get("/api/svc/file?path=a.md")).await;
+    let answer = protocol.send(get("/api/svc/file?path=a.md")).await;
     assert_eq!(answer.headers()["content-type"], "text/markdown; charset=utf-8");
     assert_eq!(answer.collect().await.unwrap().to_bytes(), "# A\n");
     let head = Request::head("/api/svc/file?path=a.md").header("Host", "localhost").body(Full::default()).unwrap();
-    let answer = door.send(head).await;
+    let answer = protocol.send(head).await;
     assert_eq!((answer.status().as_u16(), &answer.headers()["content-length"]), (200, &"4".parse().unwrap()));
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_over_the_limit_is_refused_with_an_answer_the_client_sees() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let put = Request::put("/api/svc/file?path=a.md").header("Host", "localhost");
-    let answer = door.send(put.body(Full::from(vec![b'a'; 33 << 20])).unwrap()).await;
+    let answer = protocol.send(put.body(Full::from(vec![b'a'; 33 << 20])).unwrap()).await;
     assert_eq!(answer.status(), 413);
     let body = answer.collect().await.unwrap().to_bytes();
     assert_eq!(body, "{\"error\":\"file exceeds 32 MB limit\"}");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_ends_streams_and_refuses_new_connections() {
-    let door = Listening::on(TestServer::new()).await;
-    let address = door.address;
-    let stream = door.send(get("/api/svc/events")).await;
+    let protocol = Listening::on(TestServer::new()).await;
+    let address = protocol.address;
+    let stream = protocol.send(get("/api/svc/events")).await;
     assert_eq!(stream.status(), 200);
-    assert!(door.stopped().await, "an open event stream kept the server up");
+    assert!(protocol.stopped().await, "an open event stream kept the server up");
     assert!(stream.collect().await.is_ok());
     assert!(TcpStream::connect(address).await.is_err());
 }
@@ -116,26 +116,28 @@ async fn said(address: SocketAddr, bytes: &[u8]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_request_is_refused_and_the_server_stays_up() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     // Past the limit the server may close before it has read everything, and its answer can get lost.
     let huge = format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "a".repeat(1 << 20));
-    let refusal = said(door.address, huge.as_bytes()).await;
+    let refusal = said(protocol.address, huge.as_bytes()).await;
     assert!(refusal.is_empty() || refusal.starts_with("HTTP/1.1 431 "), "{refusal}");
     assert!(
-        said(door.address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").await.starts_with("HTTP/1.1 400 ")
+        said(protocol.address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")
+            .await
+            .starts_with("HTTP/1.1 400 ")
     );
-    assert!(said(door.address, b"GET  /health\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
-    assert_eq!(door.send(get("/health")).await.status(), 200);
-    assert!(door.stopped().await);
+    assert!(said(protocol.address, b"GET  /health\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+    assert_eq!(protocol.send(get("/health")).await.status(), 200);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_breaks_off_changes_nothing() {
-    let door = Listening::on(TestServer::new()).await;
-    let mut stream = TcpStream::connect(door.address).await.unwrap();
+    let protocol = Listening::on(TestServer::new()).await;
+    let mut stream = TcpStream::connect(protocol.address).await.unwrap();
     let head = b"PUT /api/svc/file?path=a.md HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf";
     stream.write_all(head).await.unwrap();
     drop(stream);
-    assert_eq!(door.send(get("/api/svc/file?path=a.md")).await.status(), 404);
-    assert!(door.stopped().await);
+    assert_eq!(protocol.send(get("/api/svc/file?path=a.md")).await.status(), 404);
+    assert!(protocol.stopped().await);
 }

@@ -239,12 +239,12 @@ type Loss = (&'static str, &'static [(&'static str, &'static str)], fn(&TestServ
 
 const LOSSES: [Loss; 4] = [
     ("a key is revoked", &[KEY], |server| {
-        server.app.server.access().exchange(AuthSettings::ApiKey(KeyDigest::of("another"))).unwrap();
+        server.app.server.access().reload(AuthSettings::ApiKey(KeyDigest::from_key("another"))).unwrap();
     }),
-    ("a public space is private", &[], |server| server.space().see(SpaceVisibility::Private)),
-    ("a public space is unlisted", &[], |server| server.space().see(SpaceVisibility::Unlisted)),
+    ("a public space is private", &[], |server| server.space().set_visibility(SpaceVisibility::Private)),
+    ("a public space is unlisted", &[], |server| server.space().set_visibility(SpaceVisibility::Unlisted)),
     ("a space is taken away", &[KEY, ("X-Svc-Space", "other")], |server| {
-        server.app.server.spaces().close_others().unwrap();
+        server.app.server.spaces().close_secondary().unwrap();
     }),
 ];
 
@@ -252,7 +252,7 @@ const LOSSES: [Loss; 4] = [
 async fn a_stream_ends_by_itself_when_its_reader_would_not_be_let_in_any_more() {
     for (loss, headers, lose) in LOSSES {
         let server = closed(Duration::from_millis(20));
-        server.space().see(SpaceVisibility::Public);
+        server.space().set_visibility(SpaceVisibility::Public);
         let mut reader = Reader::new(server.send("GET /api/svc/events", headers, "").await);
         tokio::task::block_in_place(|| lose(&server));
         assert_eq!(reader.next().await, None, "{loss}");
@@ -279,7 +279,7 @@ async fn what_is_written_after_a_reader_lost_access_is_not_told_to_them() {
     // It is never looked for the sake of time: what is written is reason enough.
     for (loss, headers, lose) in LOSSES.into_iter().filter(|(loss, ..)| !loss.contains("taken away")) {
         let server = closed(Duration::from_secs(3600));
-        server.space().see(SpaceVisibility::Public);
+        server.space().set_visibility(SpaceVisibility::Public);
         let mut reader = Reader::new(server.send("GET /api/svc/events", headers, "").await);
         write(&server, "a.md");
         assert_eq!(reader.take(1).await, [row("1", "write", json!("a.md"))]);
@@ -292,7 +292,7 @@ async fn what_is_written_after_a_reader_lost_access_is_not_told_to_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_takes_the_stream_from_all_others() {
     let server = closed(Duration::from_secs(3600));
-    server.space().see(SpaceVisibility::Public);
+    server.space().set_visibility(SpaceVisibility::Public);
     let enter = async |address: [u8; 4], headers: &[(&str, &str)]| {
         let response = server.send_from(address.into(), ("GET /api/svc/events", headers), "").await;
         (response.status() == 200).then_some(response)

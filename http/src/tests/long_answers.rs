@@ -69,7 +69,7 @@ impl JsonPieces for Pieces {
         Ok(!is_last)
     }
 
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         1 << 20
     }
 }
@@ -81,19 +81,20 @@ impl Operation for Count {
     fn run(self, _: &OperationContext<'_>) -> Result<Vec<usize>, Fault> {
         Ok((1..=self.pieces).collect())
     }
-    fn write(self, _: &OperationContext<'_>) -> Result<JsonText, Fault> {
+    fn run_to_json(self, _: &OperationContext<'_>) -> Result<JsonText, Fault> {
         let mut gates = GATES.lock();
         let at = gates.iter().position(|(test, _)| *test == self.test);
         let gate = at.map(|at| Mutex::new(gates.remove(at).1));
-        JsonText::pieces(Pieces { gate, written: 0, count: self })
+        JsonText::from_pieces(Pieces { gate, written: 0, count: self })
     }
 }
 
-const COUNTING: &[OperationArea] = &[OperationArea { title: "Counting", operations: &[OperationEntry::of::<Count>()] }];
+const COUNTING: &[OperationArea] =
+    &[OperationArea { title: "Counting", operations: &[OperationEntry::new::<Count>()] }];
 
-async fn ask(door: &Listening, path: &str) -> Response<Incoming> {
+async fn ask(protocol: &Listening, path: &str) -> Response<Incoming> {
     let request = Request::get(format!("/api/svc{path}")).header("Host", "localhost");
-    tokio::time::timeout(LONG, door.send(request.body(Full::<Bytes>::default()).unwrap())).await.unwrap()
+    tokio::time::timeout(LONG, protocol.send(request.body(Full::<Bytes>::default()).unwrap())).await.unwrap()
 }
 
 async fn read(answer: Response<Incoming>) -> Bytes {
@@ -106,9 +107,9 @@ fn json_of(text: &[u8]) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_piece_comes_before_the_second_is_written() {
-    let door = Listening::on(TestServer::of(COUNTING, "")).await;
+    let protocol = Listening::on(TestServer::of(COUNTING, "")).await;
     let open = gate("first");
-    let mut answer = ask(&door, "/count?test=first&pieces=3").await;
+    let mut answer = ask(&protocol, "/count?test=first&pieces=3").await;
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["content-type"], "application/json");
     assert!(!answer.headers().contains_key("content-length"), "nobody knows it yet");
@@ -121,69 +122,69 @@ async fn the_first_piece_comes_before_the_second_is_written() {
     open.send(()).unwrap();
     text.extend_from_slice(&read(answer).await);
     assert_eq!(json_of(&text), json!([1, 2, 3]));
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_of_one_piece_has_its_length() {
-    let door = Listening::on(TestServer::of(COUNTING, "")).await;
-    let answer = ask(&door, "/count?test=short&pieces=1").await;
+    let protocol = Listening::on(TestServer::of(COUNTING, "")).await;
+    let answer = ask(&protocol, "/count?test=short&pieces=1").await;
     let length: usize = answer.headers()["content-length"].to_str().unwrap().parse().unwrap();
     let text = read(answer).await;
     assert_eq!((text.len(), json_of(&text)), (length, json!([1])));
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_has_a_status_first_and_breaks_the_answer_off_later() {
-    let door = Listening::on(TestServer::of(COUNTING, "")).await;
-    let refused = ask(&door, "/count?test=fails&pieces=3&failing=0").await;
+    let protocol = Listening::on(TestServer::of(COUNTING, "")).await;
+    let refused = ask(&protocol, "/count?test=fails&pieces=3&failing=0").await;
     assert_eq!(refused.status(), 503);
     assert_eq!(json_of(&read(refused).await), json!({ "error": "the disk is gone" }));
-    let broken = ask(&door, "/count?test=fails&pieces=3&failing=2").await;
+    let broken = ask(&protocol, "/count?test=fails&pieces=3&failing=2").await;
     assert_eq!(broken.status(), 200);
     assert!(broken.collect().await.is_err(), "an answer that is not complete must not look so");
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_text_holds_takes_room_until_it_is_sent() {
-    let door = Listening::on(TestServer::of(COUNTING, "")).await;
-    let room = Arc::clone(&door.server.app.sending.0);
+    let protocol = Listening::on(TestServer::of(COUNTING, "")).await;
+    let room = Arc::clone(&protocol.server.app.sending.0);
     let all = room.available_permits();
     let open = gate("held");
-    let slow = ask(&door, "/count?test=held&pieces=2").await;
+    let slow = ask(&protocol, "/count?test=held&pieces=2").await;
     assert!(room.available_permits() <= all - 1024, "it holds a MiB");
     open.send(()).unwrap();
     let text = read(slow).await;
     let none_left = Arc::clone(&room).acquire_many_owned(u32::try_from(all).unwrap()).await.unwrap();
-    let whole = ask(&door, "/count?test=none&pieces=2").await;
+    let whole = ask(&protocol, "/count?test=none&pieces=2").await;
     assert_eq!(whole.headers()["content-length"].to_str().unwrap(), text.len().to_string());
     assert_eq!(read(whole).await, text);
     drop(none_left);
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::disallowed_methods, reason = "files of the tree")]
 async fn the_graph_and_the_tree_are_sent_in_pieces() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let title = "long ".repeat(8000);
     for page in 0..16 {
         let text = format!("---\ntitle: {title}{page}\n---\n[[{}]]\n", (page + 1) % 16);
-        door.server.put(&format!("{page}.md"), &text).await;
+        protocol.server.put(&format!("{page}.md"), &text).await;
     }
-    let folder = door.server.space().vfs.root().join("many");
+    let folder = protocol.server.space().vfs.root().join("many");
     std::fs::create_dir(&folder).unwrap();
     for file in 0..1200 {
         std::fs::write(folder.join(format!("{file:0>240}")), "").unwrap();
     }
     for (path, list, entries) in [("/graph", "/edges", 16), ("/tree", "/16/children", 1200)] {
-        let answer = ask(&door, path).await;
+        let answer = ask(&protocol, path).await;
         assert!(!answer.headers().contains_key("content-length"), "{path} was written before it was sent");
         let text = read(answer).await;
         assert!(text.len() > 2 * PIECE_BYTES, "{path} is too short to say anything");
         assert_eq!(json_of(&text).pointer(list).unwrap().as_array().unwrap().len(), entries, "{path}");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }

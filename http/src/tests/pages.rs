@@ -200,7 +200,7 @@ async fn a_hostile_path_is_refused_by_every_operation_that_takes_one() {
                 let schema = (entry.input)(&mut schemars::SchemaGenerator::default());
                 schema.pointer("/properties/path").is_some()
             };
-            if !takes_path || route.accepts == BodyKind::Json {
+            if !takes_path || route.body == BodyKind::Json {
                 continue;
             }
             for path in HOSTILE.into_iter().chain([&*long]) {
@@ -316,14 +316,14 @@ impl Operation for Fail {
             "internal" => Err(Fault::internal("secret /home/owner")),
             "upstream" => Err(Fault::new(Kind::Upstream, "secret host")),
             "disabled" => Err(Fault::new(Kind::Disabled, "drafts are off")),
-            "unavailable" => Err(Fault::unavailable("claims not enabled").with("retry_after", 7)),
+            "unavailable" => Err(Fault::unavailable("claims not enabled").with_detail("retry_after", 7)),
             _ => Ok(Done {}),
         }
     }
 }
 
 pub(super) const FAILING: &[OperationArea] =
-    &[OperationArea { title: "Failures", operations: &[OperationEntry::of::<Fail>()] }];
+    &[OperationArea { title: "Failures", operations: &[OperationEntry::new::<Fail>()] }];
 
 #[tokio::test]
 async fn our_own_failures_are_told_without_what_is_inside() {

@@ -13,7 +13,7 @@ use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{OperationArea, ServerState, Space};
-use svcfs_knowledge::spaces::{RunningSpace, SpaceCollection, SpaceOptions, open, start};
+use svcfs_knowledge::spaces::{RunningSpace, SpaceCollection, SpaceOptions, open, start_indexer};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -46,18 +46,18 @@ impl TestServer {
     /// A door that offers `catalogue`, with this `config.toml`.
     pub(super) fn of(catalogue: &'static [OperationArea], config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
-        let clock = Arc::new(FrozenClock::at(1_767_225_600));
+        let clock = Arc::new(FrozenClock::starting_at(1_767_225_600));
         let supervisor = Supervisor::new();
         let roots = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [primary, other] = [("default", &roots[0]), ("other", &roots[1])].map(|(name, root)| {
             let (name, root) = (name.to_owned(), root.path().to_owned());
-            let opening = SpaceOptions { name, root, clock: clock.clone(), watch: false, progress: None };
+            let opening = SpaceOptions { name, root, clock: clock.clone(), is_watched: false, on_progress: None };
             let space = open(opening, &settings).unwrap();
-            start(&space, &supervisor).unwrap();
+            start_indexer(&space, &supervisor).unwrap();
             space
         });
-        let spaces = SpaceCollection::only(primary);
-        spaces.add(RunningSpace { space: other, supervisor: Supervisor::new(), kept: None });
+        let spaces = SpaceCollection::single(primary);
+        spaces.add(RunningSpace { space: other, supervisor: Supervisor::new(), resource_guard: None });
         let server = ServerState::new(spaces, clock, AccessControl::new(settings.auth.clone(), None));
         let stop = CancellationToken::new();
         let app = AppState::new(catalogue, Arc::new(server), stop.clone()).unwrap();

@@ -28,11 +28,11 @@ const NEXT: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: clos
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_hides_another_one() {
-    let door = Listening::on(TestServer::new()).await;
+    let protocol = Listening::on(TestServer::new()).await;
     let requests: Vec<Misshapen> =
         serde_json::from_str(include_str!("../../../tests/it/corpora/requests.json")).unwrap();
     for Misshapen { name, send, answers, closes } in requests {
-        let mut stream = TcpStream::connect(door.address).await.unwrap();
+        let mut stream = TcpStream::connect(protocol.address).await.unwrap();
         // A server that has refused may close before it has read the rest.
         let _ = stream.write_all(format!("{send}{NEXT}").as_bytes()).await;
         let mut said = Vec::new();
@@ -48,8 +48,8 @@ async fn no_request_hides_another_one() {
         assert!(is_as_expected, "{name}: {statuses:?} instead of {expected:?}: {said}");
         assert!(!said.contains("smuggled"), "{name}: {said}");
     }
-    assert_eq!(door.server.get("/api/svc/file?path=s.md").await.status, 404, "one of them wrote");
-    assert!(door.stopped().await);
+    assert_eq!(protocol.server.get("/api/svc/file?path=s.md").await.status, 404, "one of them wrote");
+    assert!(protocol.stopped().await);
 }
 
 fn number(variable: &str, usual: u64) -> u64 {
@@ -74,12 +74,12 @@ async fn dawdle(mut stream: TcpStream, head: String, pause: Duration, until: Ins
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_send_a_byte_now_and_then_leave_others_unharmed() {
     let (clients, seconds) = (number("SVCFS_SLOW_CLIENTS", 150), number("SVCFS_SLOW_SECONDS", 2));
-    let door = Listening::on(TestServer::new()).await;
-    door.server.put("a.md", "# A\n").await;
+    let protocol = Listening::on(TestServer::new()).await;
+    protocol.server.put("a.md", "# A\n").await;
     let (pause, until) = (Duration::from_millis(seconds.min(10) * 100), Instant::now() + Duration::from_secs(seconds));
     let mut slow = JoinSet::new();
     for client in 0..clients {
-        let stream = TcpStream::connect(door.address).await.unwrap();
+        let stream = TcpStream::connect(protocol.address).await.unwrap();
         let head = if client % 2 == 0 {
             "GET /api/svc/tree HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".to_owned()
         } else {
@@ -94,7 +94,7 @@ async fn clients_that_send_a_byte_now_and_then_leave_others_unharmed() {
         let request = http::Request::get("/api/svc/file?path=a.md").header("Host", "localhost");
         let begun = Instant::now();
         let answer =
-            tokio::time::timeout(LONG, door.send(request.body(http_body_util::Full::default()).unwrap())).await;
+            tokio::time::timeout(LONG, protocol.send(request.body(http_body_util::Full::default()).unwrap())).await;
         assert_eq!(answer.unwrap().status(), 200, "after {:?}", begun.elapsed());
         asked += 1;
     }
@@ -102,5 +102,5 @@ async fn clients_that_send_a_byte_now_and_then_leave_others_unharmed() {
     if seconds > 70 {
         assert_eq!(given_up as u64, clients, "a client that never ends keeps its connection");
     }
-    assert!(door.stopped().await);
+    assert!(protocol.stopped().await);
 }

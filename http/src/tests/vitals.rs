@@ -46,7 +46,7 @@ async fn a_stranger_learns_from_no_page_which_spaces_there_are() {
     }
     let named = server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await;
     assert_eq!(named.error(401), "missing bearer token");
-    server.app.server.spaces().find("other").unwrap().see(SpaceVisibility::Public);
+    server.app.server.spaces().find("other").unwrap().set_visibility(SpaceVisibility::Public);
     assert_eq!(server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await.status, 200, "a public space");
 }
 
@@ -74,9 +74,9 @@ async fn operations_are_counted_by_door_and_outcome() {
     let answer = server.get("/metrics").await;
     let text = answer.text();
     for (name, value) in [
-        ("svc_operations_total{door=\"http\",operation=\"write\",outcome=\"ok\"}", 1.0),
-        ("svc_operations_total{door=\"http\",operation=\"read\",outcome=\"NotFound\"}", 1.0),
-        ("svc_operation_seconds_count{door=\"http\",operation=\"write\"}", 1.0),
+        ("svc_operations_total{protocol=\"http\",operation=\"write\",outcome=\"ok\"}", 1.0),
+        ("svc_operations_total{protocol=\"http\",operation=\"read\",outcome=\"NotFound\"}", 1.0),
+        ("svc_operation_seconds_count{protocol=\"http\",operation=\"write\"}", 1.0),
         ("svc_space_open{space=\"other\"}", 1.0),
         ("svc_space_writable{space=\"default\"}", 1.0),
         ("svc_queue_sets{space=\"default\"}", 0.0),
@@ -111,13 +111,17 @@ async fn strangers_learn_no_names_of_spaces() {
 async fn a_sick_space_is_named_with_its_reason_and_does_not_take_the_others_down() {
     let server = TestServer::new();
     let healthy = server.get("/readyz").await.json();
-    assert_eq!((&healthy["status"], &healthy["sick"]), (&json!("ready"), &json!([])));
+    assert_eq!((&healthy["status"], &healthy["problems"]), (&json!("ready"), &json!([])));
     assert_eq!(healthy["spaces"][0]["writable"], true);
     server.app.server.spaces().find("other").unwrap().vfs.close().unwrap();
     let answer = server.get("/readyz").await;
     let told = answer.json();
     assert_eq!((answer.status, &told["status"]), (200, &json!("ready")), "{told}");
-    assert_eq!((&told["sick"][0]["part"], &told["sick"][0]["space"]), (&json!("storage"), &json!("other")), "{told}");
+    assert_eq!(
+        (&told["problems"][0]["component"], &told["problems"][0]["space"]),
+        (&json!("storage"), &json!("other")),
+        "{told}"
+    );
     let answer = server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await;
     assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("storage-unreachable")));
     assert_eq!(server.ask("GET /readyz", &[("X-Svc-Space", "no-such")], "").await.status, 404);
@@ -126,9 +130,10 @@ async fn a_sick_space_is_named_with_its_reason_and_does_not_take_the_others_down
 #[tokio::test]
 async fn a_protocol_server_that_does_not_answer_is_named_also_to_strangers() {
     let server = TestServer::of(CATALOGUE, CLOSED);
-    let failing = ProtocolEndpoint { port: 2049, endpoint: None, probe: Box::new(|| Err("nobody listens".to_owned())) };
-    server.app.server.vitals().serves(ProtocolServer { name: "nfs", served: Some(failing) });
-    server.app.server.vitals().serves(ProtocolServer { name: "webdav", served: None });
+    let failing =
+        ProtocolEndpoint { port: 2049, client_address: None, probe: Box::new(|| Err("nobody listens".to_owned())) };
+    server.app.server.metrics().add_protocol(ProtocolServer { name: "nfs", endpoint: Some(failing) });
+    server.app.server.metrics().add_protocol(ProtocolServer { name: "webdav", endpoint: None });
     let answer = server.get("/readyz").await;
     let expected = json!({
         "status": "protocol-unhealthy",

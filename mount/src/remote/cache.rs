@@ -120,7 +120,7 @@ impl RemoteCacheState {
 
     /// Whether a version that was there at a moment is still there.
     fn counts(&self, path: &TreePath, known: &CachedValue<VersionedContent>) -> bool {
-        let limit = if path.is_page() && !path.is_dotted() { PAGE } else { UNANNOUNCED };
+        let limit = if path.is_page() && !path.is_hidden() { PAGE } else { UNANNOUNCED };
         let last = self.told_since(known.asked).find(|told| told.path == *path);
         let is_last = last.is_none_or(|told| told.etag == Some(known.value.etag));
         is_last && self.is_followed_since(known.asked, limit)
@@ -352,7 +352,7 @@ mod tests {
         TreePath::parse(text).unwrap()
     }
     fn text(text: &str) -> VersionedContent {
-        VersionedContent { etag: ETag::of(text.as_bytes()), bytes: text.to_owned().into() }
+        VersionedContent { etag: ETag::from_content(text.as_bytes()), bytes: text.to_owned().into() }
     }
     fn file(name: &str) -> RemoteEntry {
         RemoteEntry { size: 1, ..unseen(name).0 }

@@ -204,7 +204,7 @@ impl ApiClient {
         }
         let agent = |silence| {
             Agent::config_builder()
-                .tls_config(svcfs_net::tls())
+                .tls_config(svcfs_net::tls_config())
                 .user_agent(concat!("svcfs-mount/", env!("CARGO_PKG_VERSION")))
                 .http_status_as_error(false)
                 .max_redirects(0)
@@ -282,8 +282,8 @@ impl ApiClient {
         let ask = ask.about(file).by(actor).under(condition);
         let answer = self.ask(&ask.with(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")))?;
         let is_refused = matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
-        if is_refused && answer.is_again && self.version(file)? == ETag::of(bytes) {
-            return Ok(ETag::of(bytes));
+        if is_refused && answer.is_again && self.version(file)? == ETag::from_content(bytes) {
+            return Ok(ETag::from_content(bytes));
         }
         answer.granted()?.etag()
     }

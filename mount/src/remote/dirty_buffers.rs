@@ -105,8 +105,8 @@ impl RemoteDirtyBuffer {
     /// Those of the disk.
     pub(super) fn etag(&self) -> Result<ETag, Fault> {
         match &self.held {
-            BufferStorage::Memory(bytes) => Ok(ETag::of(bytes)),
-            BufferStorage::Disk(..) => Ok(ETag::of(&self.all()?)),
+            BufferStorage::Memory(bytes) => Ok(ETag::from_content(bytes)),
+            BufferStorage::Disk(..) => Ok(ETag::from_content(&self.all()?)),
         }
     }
 
@@ -192,9 +192,9 @@ impl BufferBudget {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 let place = self.directory.display();
                 let told = format!("no space left at `{place}` of this machine for what is written and not saved");
-                Fault::new(Kind::NoSpace, told).caused_by(error)
+                Fault::new(Kind::NoSpace, told).with_source(error)
             }
-            _ => Fault::internal(error).inside("what is written and not saved is on this machine's disk"),
+            _ => Fault::internal(error).with_context("what is written and not saved is on this machine's disk"),
         })
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn events_are_read_as_the_server_writes_them() {
         let path = |text| TreePath::parse(text).unwrap();
-        let etag = ETag::of(b"x");
+        let etag = ETag::from_content(b"x");
         let stream = format!(
             ":keep-alive\n\nevent:write\ndata:{{\"op\":\"write\",\"path\":\"a/b.md\",\"etag\":\"{etag}\"}}\nid:7\n\n\
              id: 8\r\nevent: delete\r\ndata: {{\"path\":\"c.md\"}}\r\n\r\n\

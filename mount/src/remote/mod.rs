@@ -59,11 +59,11 @@ pub struct RemoteOptions {
     /// What is sent as `Authorization: Bearer`.
     pub token: Option<String>,
     /// How long a program waits for a server that is away before it gets an input/output error.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Whose the files are, as user and group; none for the user who mounts. The API knows no owners.
     pub owner: Option<(u32, u32)>,
     /// Where the texts of saves that the server did not take are kept on this machine; made when it is needed.
-    pub kept: PathBuf,
+    pub rejected_dir: PathBuf,
 }
 
 /// Why a tree of a server is not mounted.
@@ -94,7 +94,7 @@ impl RemoteMount {
     /// `Server` when it does not answer, or not as a server of svcfs does; else why the directory does not serve.
     pub fn start(remote: &RemoteOptions, mountpoint: &Path, options: &MountOptions) -> Result<Self, RemoteError> {
         let mountpoint = check_remote(mountpoint)?;
-        let RemoteOptions { url, space, token, patience, owner, kept } = remote.clone();
+        let RemoteOptions { url, space, token, timeout: patience, owner, rejected_dir: kept } = remote.clone();
         let mounting = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let failed = |fault| RemoteError::Server { url: remote.url.clone(), fault };
         let server = ClientOptions { url, space, token, patience };

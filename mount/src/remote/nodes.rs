@@ -204,7 +204,7 @@ impl RemoteNodes {
             .collect();
         for (path, number) in moved {
             table.by_path.remove(&path);
-            let Some(place) = path.moved(from, to) else { continue };
+            let Some(place) = path.rebase(from, to) else { continue };
             if let Some(node) = table.nodes.get_mut(&number) {
                 node.path = Some(place.clone());
             }
@@ -212,7 +212,7 @@ impl RemoteNodes {
         }
         let RemoteNodeTable { own_files, own_directories, .. } = &mut *table;
         for own in [own_files, own_directories] {
-            *own = own.iter().map(|path| path.moved(from, to).unwrap_or_else(|| path.clone())).collect();
+            *own = own.iter().map(|path| path.rebase(from, to).unwrap_or_else(|| path.clone())).collect();
         }
     }
 

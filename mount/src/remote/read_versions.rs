@@ -66,7 +66,7 @@ mod tests {
     fn a_program_is_held_to_what_it_read_until_it_is_told_that_it_lost() {
         let readers = ReadVersions::default();
         let path = TreePath::parse("a.md").unwrap();
-        let [one, two] = ["1", "2"].map(|text| ETag::of(text.as_bytes()));
+        let [one, two] = ["1", "2"].map(|text| ETag::from_content(text.as_bytes()));
         readers.read(7, &path, one);
         readers.saved(8, &path, two);
         assert_eq!((readers.version(7, &path), readers.version(8, &path)), (Some(one), None));

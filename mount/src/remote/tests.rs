@@ -200,7 +200,7 @@ fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchr
 #[test]
 fn what_has_no_room_in_memory_before_it_is_saved_is_on_this_machines_disk_and_saved_whole() {
     let told = Told::with_room(10, |asked| match asked.what.as_str() {
-        "PUT /file" => Say::Answer(200, Some(ETag::of(asked.body.as_bytes())), "{}".to_owned()),
+        "PUT /file" => Say::Answer(200, Some(ETag::from_content(asked.body.as_bytes())), "{}".to_owned()),
         _ => listing(&[]),
     });
     let (first, second) = (told.written("a.md", "in memory"), told.written("b.md", "on the disk"));
@@ -243,7 +243,7 @@ fn fsync_after_a_failed_fsync_fails_again() {
 fn a_rename_that_fails_leaves_an_unsaved_file_at_the_new_name_as_it_was() {
     let told = Told::by(|asked| match asked.what.as_str() {
         "POST /rename" => answer(500, r#"{"error":"a broken disk"}"#),
-        "PUT /file" => Say::Answer(200, Some(ETag::of(asked.body.as_bytes())), String::new()),
+        "PUT /file" => Say::Answer(200, Some(ETag::from_content(asked.body.as_bytes())), String::new()),
         _ => listing(&["a.md"]),
     });
     let (inode, handle) = told.written("b.md", "mine");
@@ -318,10 +318,10 @@ impl Page {
         match (asked.what.as_str(), self.0) {
             ("GET /tree", Some(_)) => listing(&["a.md"]),
             ("GET /tree", None) => listing(&[]),
-            ("HEAD /file", Some(text)) => Say::Answer(200, Some(ETag::of(text.as_bytes())), String::new()),
+            ("HEAD /file", Some(text)) => Say::Answer(200, Some(ETag::from_content(text.as_bytes())), String::new()),
             ("DELETE /file", Some(text))
                 if !asked.head.contains("if-match: ")
-                    || asked.head.contains(&ETag::of(text.as_bytes()).to_string()) =>
+                    || asked.head.contains(&ETag::from_content(text.as_bytes()).to_string()) =>
             {
                 self.0 = None;
                 answer(200, "{}")
@@ -392,8 +392,8 @@ fn a_text_that_was_refused_cannot_be_truncated() {
 #[test]
 fn a_length_set_by_name_is_saved_at_once_though_somebody_has_the_file_open_to_read() {
     let told = Told::by(|asked| match asked.what.as_str() {
-        "GET /file" => Say::Answer(200, Some(ETag::of(b"text")), "text".to_owned()),
-        "PUT /file" => Say::Answer(200, Some(ETag::of(asked.body.as_bytes())), "{}".to_owned()),
+        "GET /file" => Say::Answer(200, Some(ETag::from_content(b"text")), "text".to_owned()),
+        "PUT /file" => Say::Answer(200, Some(ETag::from_content(asked.body.as_bytes())), "{}".to_owned()),
         _ => listing(&["a.md"]),
     });
     let inode = told.tree.nodes.find(&path("a.md"), 1);

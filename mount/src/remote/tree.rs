@@ -260,7 +260,7 @@ impl RemoteTree {
     pub(super) fn content(&self, path: &TreePath, known: Option<&VersionedContent>) -> Result<VersionedContent, Fault> {
         if RejectedSaves::has(path) {
             let bytes = self.kept.read(path)?;
-            return Ok(VersionedContent { etag: ETag::of(&bytes), bytes });
+            return Ok(VersionedContent { etag: ETag::from_content(&bytes), bytes });
         }
         let cached = match self.cache.content(path) {
             Some((content, true)) => return Ok(content),

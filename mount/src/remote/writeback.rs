@@ -156,7 +156,7 @@ impl RemoteTree {
         let Some(entry) = self.entry(path)? else { return Ok(None) };
         Ok(Some(match entry.kind {
             // A link's version is that of its target's name.
-            EntryType::Symlink => Some(ETag::of(&self.client.target(path)?)),
+            EntryType::Symlink => Some(ETag::from_content(&self.client.target(path)?)),
             _ if entry.size > MAX_FILE_BYTES as u64 => None,
             _ => Some(self.version(path)?),
         }))
@@ -227,7 +227,7 @@ impl RemoteTree {
         let replaced = match self.entry(&to)?.map(|entry| entry.kind) {
             Some(_) if !may_replace => return Err(Fault::exists(&to).into()),
             // A link's version is that of its target's name.
-            Some(EntryType::Symlink) => Some(ETag::of(&self.client.target(&to)?)),
+            Some(EntryType::Symlink) => Some(ETag::from_content(&self.client.target(&to)?)),
             Some(_) => Some(read().map_or_else(|| self.version(&to), Ok)?),
             None if !may_replace && self.nodes.is_own_file(&to) => return Err(Fault::exists(&to).into()),
             None => None,
@@ -448,7 +448,7 @@ impl RemoteTree {
         }
         self.cache.changed(path, Some(etag));
         // A server that tidies pages has another text than was sent.
-        let is_as_sent = ETag::of(&bytes) == etag;
+        let is_as_sent = ETag::from_content(&bytes) == etag;
         if is_as_sent {
             let content = VersionedContent { etag, bytes };
             self.nodes.settled(inode, Ok(&content));

@@ -41,7 +41,7 @@ impl ViewNode for HistoryFolder {
             return Ok(Some(version));
         }
         let path = self.0.join(name);
-        let is_known = views.is_shown(&path)? || (views.vfs.is_versioned(&path) && views.vfs.has_past(&path)?);
+        let is_known = views.is_shown(&path)? || (views.vfs.is_versioned(&path) && views.vfs.has_history(&path)?);
         Ok(if is_known { Some(Arc::new(Self(path))) } else { None })
     }
 
@@ -62,7 +62,7 @@ impl HistoryFolder {
         if self.0.is_root() {
             return Ok(Arc::default());
         }
-        Ok(views.past.versions.keep(self.0.clone(), views.vfs.kept_versions(&self.0)?))
+        Ok(views.past.versions.keep(self.0.clone(), views.vfs.stored_versions(&self.0)?))
     }
 
     /// The version of a name, however many digits its number is written with: they become more with the versions.

@@ -36,7 +36,7 @@ pub trait KnowledgeSource: Send + Sync {
     ///
     /// # Errors
     /// What is wrong with the tag, or why it cannot be answered.
-    fn tagged(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault>;
+    fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault>;
 
     /// The pages that link to a page.
     ///

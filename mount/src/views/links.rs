@@ -273,7 +273,7 @@ impl LinkQuery {
             let found = match self {
                 Self::Search(words) => knowledge.search(caller, words),
                 Self::Query(text) => knowledge.query(caller, text),
-                Self::Tag(tag) => knowledge.tagged(caller, tag),
+                Self::Tag(tag) => knowledge.pages_by_tag(caller, tag),
                 Self::Backlinks(page) => knowledge.backlinks(caller, page),
             };
             views.shown(reader, found?)

@@ -89,7 +89,7 @@ impl ViewNode for LintFile {
 
 /// Of a page whose last save was refused, what is wrong with that text: an editor still shows it.
 fn report(views: &MountViews, caller: &Caller, path: &TreePath) -> Result<String, Fault> {
-    let content = match views.vfs.refused_text(path)? {
+    let content = match views.vfs.rejected_text(path)? {
         Some(refused) => refused,
         None => match views.vfs.read(Protocol::Fuse, path) {
             Ok(file) => file.content,

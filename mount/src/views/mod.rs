@@ -236,7 +236,7 @@ impl MountViews {
 
     fn attributes_of(&self, caller: &Caller, place: &dyn ViewNode) -> Result<PathAttributes, Fault> {
         let ViewAttributes { size, modified, like, is_executable } = place.look(self)?;
-        let now = self.nearest(caller.door, like)?;
+        let now = self.nearest(caller.protocol, like)?;
         let bits = now.mode & 0o666;
         let passing = (bits & 0o444) >> 2;
         let kind = place.shape().kind();
@@ -254,10 +254,10 @@ impl MountViews {
     }
 
     /// What is known of a path or, where nothing is there, of what was there last or of the nearest directory above it.
-    fn nearest(&self, door: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
+    fn nearest(&self, protocol: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
         loop {
-            match self.vfs.stat(door, &path) {
-                Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.readers_of_gone(&path)? {
+            match self.vfs.stat(protocol, &path) {
+                Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.tombstone_attributes(&path)? {
                     Some(last) => return Ok(last),
                     None => path = path.parent().ok_or(fault)?,
                 },

@@ -50,7 +50,7 @@ impl ViewNode for PastFile {
 
     fn look(&self, views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes {
-            size: views.vfs.kept_size(&self.content)?,
+            size: views.vfs.stored_size(&self.content)?,
             modified: Some(self.time),
             like: self.path.clone(),
             is_executable: self.kind == FileKind::Executable,
@@ -58,6 +58,6 @@ impl ViewNode for PastFile {
     }
 
     fn content(&self, views: &MountViews) -> Result<Bytes, Fault> {
-        views.vfs.kept_content(&self.content)
+        views.vfs.stored_content(&self.content)
     }
 }

@@ -92,7 +92,7 @@ impl ReadAccess<'_> {
         let Some(there) = self.look(page)? else { return Ok(false) };
         if there.kind == EntryKind::Symlink {
             // As the page that it leads to, which is no link.
-            return match self.vfs.leads_to(Protocol::Fuse, page) {
+            return match self.vfs.resolve_links(Protocol::Fuse, page) {
                 Ok(target) if target != *page => self.has(&target),
                 Ok(_) | Err(_) => Ok(false),
             };

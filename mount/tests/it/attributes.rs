@@ -34,14 +34,14 @@ fn a_page_says_its_etag_version_and_author_and_how_many_pages_link_to_it() {
     fs::create_dir(space.at("notes")).unwrap();
     fs::write(space.at("notes/tides.md"), "the tide").unwrap();
     // Asked at once, it waits for the version.
-    assert_eq!(value(&space, "notes/tides.md", "etag"), Ok(ETag::of(b"the tide").to_string()));
+    assert_eq!(value(&space, "notes/tides.md", "etag"), Ok(ETag::from_content(b"the tide").to_string()));
     let newest = space.vfs.versions(&TreePath::parse("notes/tides.md").unwrap()).unwrap();
     assert_eq!(value(&space, "notes/tides.md", "version"), Ok(newest[0].hash.to_string()));
     assert_eq!(value(&space, "notes/tides.md", "actor"), Ok("root".to_owned()));
     assert_eq!(value(&space, "notes/tides.md", "backlinks"), Ok("1".to_owned()));
     assert_eq!(names(&space, "notes/tides.md"), ["user.svc.etag", "user.svc.version", "user.svc.actor"]);
     fs::write(space.at("notes/tides.md"), "the moon").unwrap();
-    assert_eq!(value(&space, "notes/tides.md", "etag"), Ok(ETag::of(b"the moon").to_string()));
+    assert_eq!(value(&space, "notes/tides.md", "etag"), Ok(ETag::from_content(b"the moon").to_string()));
     // What is no page, or no version, has none.
     fs::write(space.at("scratch.tmp"), "x").unwrap();
     for path in ["notes", "scratch.tmp", ".svc/VIEWS.txt", ".svc/at"] {
@@ -88,7 +88,7 @@ fn what_copies_attributes_is_not_stopped_by_ours() {
         set(&space, "a/one.md", name, b"made up").unwrap();
         removexattr(space.at("a/one.md"), format!("user.svc.{name}")).unwrap();
     }
-    assert_eq!(value(&space, "a/one.md", "etag"), Ok(ETag::of(b"one").to_string()));
+    assert_eq!(value(&space, "a/one.md", "etag"), Ok(ETag::from_content(b"one").to_string()));
     assert_eq!(set(&space, "a/one.md", "invented", b"x"), Err(Errno::OPNOTSUPP));
     assert_eq!(space.shell("cp -a a b 2>&1; cp -a a ../aside 2>&1; cp -a ../aside back 2>&1"), "");
     space.shell(

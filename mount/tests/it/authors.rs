@@ -84,7 +84,7 @@ fn a_handle_two_processes_write_through_is_saved_for_the_one_that_wrote_last() {
 #[test]
 fn a_user_who_is_pinned_to_a_name_cannot_take_another() {
     let pinned = HashMap::from([(0, Actor::new("agent:pinned"))]);
-    let options = attributing(AttributionPolicy { pinned, ..AttributionPolicy::default() });
+    let options = attributing(AttributionPolicy { fixed_actors: pinned, ..AttributionPolicy::default() });
     let Some(space) = Mounted::with(&options) else { return };
     space.shell_of("ann", "echo text > a.md; mkdir d; echo text > b.md; mv b.md d/");
     assert_eq!(space.author("a.md", 1), "agent:pinned");
@@ -95,7 +95,7 @@ fn a_user_who_is_pinned_to_a_name_cannot_take_another() {
 
 #[test]
 fn programs_are_not_heard_where_they_must_not_be() {
-    let options = attributing(AttributionPolicy { hears_programs: false, ..AttributionPolicy::default() });
+    let options = attributing(AttributionPolicy { allow_process_actor: false, ..AttributionPolicy::default() });
     let Some(space) = Mounted::with(&options) else { return };
     space.shell_of(AGENT, "echo text > a.md");
     assert_eq!(space.author("a.md", 1), "root");

@@ -328,7 +328,7 @@ fn is_as_on_disk(space: &Mounted, steps: &[Step]) -> Result<(), TestCaseError> {
         prop_assert_eq!(done, expected, "left is the mount, right a plain disk: step {} of {:?}", at, steps);
     }
     same("at once", &disk.seen(), &mount.seen())?;
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     same("on the disk", &disk.seen(), &mount.seen())?;
     (disk.open, mount.open) = Default::default();
     let expected = names(plain.path());
@@ -337,7 +337,7 @@ fn is_as_on_disk(space: &Mounted, steps: &[Step]) -> Result<(), TestCaseError> {
     let deadline = Instant::now() + LIMIT;
     while names(&behind) != expected && Instant::now() < deadline {
         std::thread::yield_now();
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
     }
     same("behind the server", &expected, &names(&behind))?;
     same("after everything is closed", &expected, &names(place.path()))

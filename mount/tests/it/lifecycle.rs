@@ -98,11 +98,11 @@ fn a_mount_that_somebody_took_away_is_over_and_takes_no_other_with_it() {
     open.write_all(b"text").unwrap();
     unmount(&at).unwrap();
     // Busy: it goes out of sight at once, and is over when the last file is closed.
-    assert!(!at.join("page.md").exists() && !other.is_over());
+    assert!(!at.join("page.md").exists() && !other.is_unmounted());
     let (again, _) = space.another(&options());
     drop(open);
     told.recv_timeout(LIMIT).unwrap();
-    assert!(other.is_over());
+    assert!(other.is_unmounted());
     other.stop(LIMIT).unwrap();
     assert_eq!(fs::read(at.join("page.md")).unwrap(), b"text", "the next mount at the same place is untouched");
     again.stop(LIMIT).unwrap();
@@ -189,7 +189,7 @@ fn a_mount_whose_server_never_answers_is_refused_and_can_be_taken_away() {
     let stat = format!("/proc/{}/stat", helper.id());
     wait_for(|| fs::read_to_string(&stat).unwrap().contains(") T "));
     let refusal = check_mountpoint(&at, &folder.path().join("root"), &MountNamespace::default()).unwrap_err();
-    assert!(matches!(refusal, MountError::Silent(_)), "{refusal}");
+    assert!(matches!(refusal, MountError::Unresponsive(_)), "{refusal}");
     // A program that waits for the server is let go.
     let waiting = thread::spawn({
         let page = at.join("page.md");

@@ -29,7 +29,7 @@ pub struct Mounted {
 struct NoForbidden;
 
 impl WriteGate for NoForbidden {
-    fn pass(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         match proposal.content.windows(9).any(|word| word == b"FORBIDDEN") {
             true => Err(Fault::rejected("line 1: FORBIDDEN is not allowed")),
             false => Ok(()),
@@ -49,7 +49,7 @@ fn hits(paths: &[(&str, &str)]) -> Vec<PageHit> {
 
 impl KnowledgeSource for Told {
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
-        assert_eq!(caller.door, Protocol::Fuse);
+        assert_eq!(caller.protocol, Protocol::Fuse);
         match words {
             "tide OR moon" => Ok(hits(&[("notes/tides.md", "Tides & Moon"), ("a.md", "")])),
             "wrong" => Err(Fault::invalid("q", "cannot be read")),
@@ -71,7 +71,7 @@ impl KnowledgeSource for Told {
         let is_told = lets_through.map_or(Ok(true), |lets_through| lets_through(&page))?;
         Ok(if is_told { ["..", "area/work", "sea", "sea/deep"].map(str::to_owned).to_vec() } else { Vec::new() })
     }
-    fn tagged(&self, _: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
+    fn pages_by_tag(&self, _: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
         Ok(hits(if tag == "area" { &[] } else { &[("notes/tides.md", "Tides")] }))
     }
     fn backlinks(&self, _: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
@@ -118,8 +118,8 @@ pub fn open(root: &Path) -> Arc<Vfs> {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates: vec![Box::new(NoForbidden)],
-        scratch,
-        commits: svcfs_vfs::CommitPolicy::Each,
+        scratch_patterns: scratch,
+        commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,

@@ -264,7 +264,7 @@ fn pipes_sockets_and_devices_are_passed_through_and_are_no_versions() {
     assert_eq!(kind("other"), SFlag::S_IFSOCK.bits());
     fs::remove_file(space.at("other")).unwrap();
     assert_eq!(fs::symlink_metadata(space.at("other")).unwrap_err().kind(), ErrorKind::NotFound);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let told: Vec<_> = space.vfs.versions(&TreePath::parse("other").unwrap()).unwrap();
     assert_eq!(told.len(), 2, "the page under that name came and went: {told:?}");
 }

@@ -21,7 +21,7 @@ fn names(space: &Mounted, directory: &str) -> Vec<String> {
 }
 
 fn put(space: &Mounted, actor: &str, path: &str, text: &str) {
-    let caller = Caller::new(Protocol::Http).named(Actor::new(actor));
+    let caller = Caller::new(Protocol::Http).with_actor(Actor::new(actor));
     space.vfs.apply(&caller, Change::put(TreePath::parse(path).unwrap(), text.to_owned())).unwrap();
 }
 
@@ -95,7 +95,7 @@ fn the_tree_as_it_was_is_there_by_time_commit_branch_and_tag() {
     space.put("notes/a.md", "old");
     space
         .shell("mkdir bin; printf '#!/bin/sh\\necho ran\\n' > bin/run; chmod +x bin/run; ln -s ../notes/a.md bin/link");
-    let settled = space.vfs.committed().unwrap();
+    let settled = space.vfs.wait_committed().unwrap();
     assert!(settled.0 > 0);
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(space.folder().join("root")).args(arguments).output().unwrap();
@@ -271,7 +271,7 @@ fn ten_thousand_versions_are_listed_at_once() {
         let change = Change::put(path.clone(), format!("version {number}\n"));
         space.vfs.apply(&caller, ChangeSet::from(change).soon()).unwrap();
     }
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     let list = || {
         let started = Instant::now();
         let count = fs::read_dir(space.at(".svc/history/page.md")).unwrap().count();
@@ -379,7 +379,7 @@ fn a_whole_mount_shows_the_tree_as_it_was_and_changes_nothing() {
     let then = space.vfs.past_state("main").unwrap();
     space.put("notes/a.md", "new");
     space.remove("gone.md");
-    let (mount, at) = space.another(&MountOptions { at: then, ..options() });
+    let (mount, at) = space.another(&MountOptions { past_state: then, ..options() });
     for _ in 0..2 {
         let listed: Vec<_> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(listed, ["gone.md", "notes"]);

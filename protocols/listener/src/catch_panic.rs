@@ -13,12 +13,12 @@ use svcfs_work::LaneError;
 ///
 /// # Errors
 /// Those of the work; `Internal` when it panicked.
-pub async fn unbroken<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub async fn catch_panic<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let mut work = pin!(work);
     // It is not polled again, and what it held is dropped.
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled,
-        Err(panic) => Poll::Ready(Err(Fault::internal(LaneError::of_panic(&*panic)))),
+        Err(panic) => Poll::Ready(Err(Fault::internal(LaneError::from_panic(&*panic)))),
     })
     .await
 }
@@ -28,7 +28,7 @@ mod tests {
     use svcfs_base::Kind;
     use tokio::task::yield_now;
 
-    use super::unbroken;
+    use super::catch_panic;
 
     #[tokio::test]
     async fn a_panic_while_a_request_is_answered_is_a_fault_of_ours() {
@@ -37,13 +37,13 @@ mod tests {
             assert_ne!(1 + 1, 2, "a bug");
             Ok(())
         };
-        let fault = unbroken(panics).await.unwrap_err();
+        let fault = catch_panic(panics).await.unwrap_err();
         assert_eq!(fault.kind(), Kind::Internal);
         assert!(format!("{fault:?}").contains("a bug"), "{fault:?}");
         let goes_well = async {
             yield_now().await;
             Ok(1)
         };
-        assert_eq!(unbroken(goes_well).await.unwrap(), 1);
+        assert_eq!(catch_panic(goes_well).await.unwrap(), 1);
     }
 }

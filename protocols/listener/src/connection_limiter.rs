@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use svcfs_base::network;
+use svcfs_base::network_prefix;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections at once; more wait in the system's queue.
@@ -39,16 +39,16 @@ impl ConnectionLimiter {
     }
 
     /// Waits until there is room for one more.
-    pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
+    pub async fn wait_for_slot(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
     /// A place for a connection from this address; none when it has too many.
-    pub fn place(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
+    pub fn admit(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
         if address.to_canonical().is_loopback() {
             return Some(ConnectionPermit { _held: room, from: None });
         }
-        let address = network(address);
+        let address = network_prefix(address);
         let mut from = self.from.lock();
         let count = from.entry(address).or_default();
         if *count >= self.from_one {
@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test]
     async fn one_address_takes_a_part_of_the_places_and_gives_them_back() {
         let crowd = ConnectionLimiter::of(8, 2);
-        let place = async |address: &str| crowd.place(crowd.room().await.unwrap(), address.parse().unwrap());
+        let place = async |address: &str| crowd.admit(crowd.wait_for_slot().await.unwrap(), address.parse().unwrap());
         let held = [place("10.0.0.1").await, place("10.0.0.1").await];
         assert!(held.iter().all(Option::is_some) && place("10.0.0.1").await.is_none());
         assert!(place("10.0.0.2").await.is_some(), "others come in");

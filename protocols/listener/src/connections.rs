@@ -44,7 +44,7 @@ where
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let room = crowd.room().await;
+            let room = crowd.wait_for_slot().await;
             (room, listener.accept().await)
         };
         tokio::select! {
@@ -52,7 +52,7 @@ where
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             (room, accepted) = next => match (room, accepted) {
                 (Some(room), Ok((stream, peer))) => {
-                    let Some(place) = crowd.place(room, peer.ip()) else {
+                    let Some(place) = crowd.admit(room, peer.ip()) else {
                         tracing::debug!(%peer, "a connection was closed: there are too many from its address");
                         continue;
                     };

@@ -9,7 +9,7 @@ use futures_util::{Stream, stream};
 use svcfs_base::Fault;
 use svcfs_work::{Lane, Lanes};
 
-use crate::blocking;
+use crate::run_blocking;
 
 /// Bytes handed to a connection at once.
 const PIECE: usize = 256 << 10;
@@ -17,18 +17,18 @@ const PIECE: usize = 256 << 10;
 /// How a file is read that a door has open, at an offset, as far as so many bytes.
 pub struct ReadFunctions<R> {
     /// What can be had without waiting.
-    pub now: fn(&R, u64, usize) -> Option<Bytes>,
+    pub try_read: fn(&R, u64, usize) -> Option<Bytes>,
     /// Everything else, which waits for the disk.
-    pub wait: fn(&R, u64, usize) -> Result<Bytes, Fault>,
+    pub read: fn(&R, u64, usize) -> Result<Bytes, Fault>,
 }
 
 /// A part of a file, read as the client takes it: a thread is woken only for what is not in memory.
-pub fn streamed<R: Send + Sync + 'static>(
+pub fn stream_file<R: Send + Sync + 'static>(
     lanes: Arc<Lanes>,
     (reader, read): (R, ReadFunctions<R>),
     part: Range<u64>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + 'static {
-    let (reader, ReadFunctions { now, wait }) = (Arc::new(reader), read);
+    let (reader, ReadFunctions { try_read: now, read: wait }) = (Arc::new(reader), read);
     stream::unfold((part.start, part.end.saturating_sub(part.start)), move |(offset, left)| {
         let (lanes, reader) = (Arc::clone(&lanes), Arc::clone(&reader));
         async move {
@@ -38,7 +38,7 @@ pub fn streamed<R: Send + Sync + 'static>(
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
             let piece = match now(&reader, offset, most) {
                 Some(piece) => Ok(piece),
-                None => blocking(&lanes, Lane::Quick, move || wait(&reader, offset, most)).await,
+                None => run_blocking(&lanes, Lane::Quick, move || wait(&reader, offset, most)).await,
             };
             let piece = match piece {
                 Ok(piece) if !piece.is_empty() => Ok(piece),
@@ -86,9 +86,9 @@ mod tests {
 
     fn sent(file: &Arc<File>, part: Range<u64>) -> Vec<io::Result<Bytes>> {
         let read: ReadFunctions<Arc<File>> =
-            ReadFunctions { now: |file, at, most| file.now(at, most), wait: |file, at, most| file.wait(at, most) };
+            ReadFunctions { try_read: |file, at, most| file.now(at, most), read: |file, at, most| file.wait(at, most) };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-        runtime.block_on(streamed(Arc::default(), (Arc::clone(file), read), part).collect())
+        runtime.block_on(stream_file(Arc::default(), (Arc::clone(file), read), part).collect())
     }
 
     #[test]

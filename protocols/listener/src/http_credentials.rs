@@ -20,7 +20,7 @@ impl HttpCredentials {
     ///
     /// # Errors
     /// `Unauthenticated` for a header that is neither Basic nor Bearer, or sent twice.
-    pub fn of(headers: &HeaderMap) -> Result<Self, Fault> {
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self, Fault> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (value, second) = (values.next(), values.next());
         let Some(value) = value else { return Ok(Self::default()) };
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     fn login(text: &'static str) -> Result<HttpCredentials, Fault> {
-        HttpCredentials::of(&HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(text))]))
+        HttpCredentials::from_headers(&HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(text))]))
     }
 
     #[test]
@@ -65,7 +65,7 @@ mod tests {
         );
         assert_eq!(login("basic Oms6MQ==").unwrap(), HttpCredentials { user: None, key: key.clone() });
         assert_eq!(login("BEARER k:1").unwrap(), HttpCredentials { user: None, key });
-        assert_eq!(HttpCredentials::of(&HeaderMap::new()).unwrap(), HttpCredentials::default());
+        assert_eq!(HttpCredentials::from_headers(&HeaderMap::new()).unwrap(), HttpCredentials::default());
     }
 
     #[test]
@@ -76,6 +76,6 @@ mod tests {
         let mut twice = HeaderMap::new();
         twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer a"));
         twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer b"));
-        assert_eq!(HttpCredentials::of(&twice).unwrap_err().kind(), Kind::Unauthenticated);
+        assert_eq!(HttpCredentials::from_headers(&twice).unwrap_err().kind(), Kind::Unauthenticated);
     }
 }

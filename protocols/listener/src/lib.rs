@@ -15,16 +15,16 @@ mod spill_buffer;
 mod timed_body;
 mod validate;
 
-pub use catch_panic::unbroken;
+pub use catch_panic::catch_panic;
 pub use connection_limiter::{ConnectionLimiter, ConnectionPermit};
 pub use connections::serve;
-pub use file_stream::{ReadFunctions, streamed};
+pub use file_stream::{ReadFunctions, stream_file};
 pub use http_credentials::HttpCredentials;
 pub use pipeline::{BlockBuffer, BlockSink, PipelineStage};
 pub use server_names::ServerNames;
 pub use spill_buffer::{MemoryBudget, SpillBuffer};
 pub use timed_body::{BodyError, TimedBody};
-pub use validate::{check_form, ignore_odd_ranges, one_range};
+pub use validate::{drop_unsupported_ranges, single_range, validate_request};
 
 use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes};
@@ -33,7 +33,7 @@ use svcfs_work::{Lane, LaneError, Lanes};
 ///
 /// # Errors
 /// The work's own; `Unavailable` when the lane stays full; `Internal` when it panicked.
-pub async fn blocking<T, W>(lanes: &Lanes, lane: Lane, work: W) -> Result<T, Fault>
+pub async fn run_blocking<T, W>(lanes: &Lanes, lane: Lane, work: W) -> Result<T, Fault>
 where
     T: Send + 'static,
     W: FnOnce() -> Result<T, Fault> + Send + 'static,
@@ -54,7 +54,7 @@ fn of_lane(error: LaneError) -> Fault {
 }
 
 /// Logs a fault once, at the edge, as loudly as its kind deserves; `what` is what was asked.
-pub fn log(fault: &Fault, what: &str) {
+pub fn log_fault(fault: &Fault, what: &str) {
     let kind = fault.kind();
     match kind.level() {
         svcfs_base::LogLevel::Debug => tracing::debug!(kind = kind.name(), error = ?fault, "`{what}` found nothing"),

@@ -52,7 +52,7 @@ impl BlockBuffer {
     }
 
     /// The present block, if it has any bytes.
-    pub fn last(&mut self) -> Option<Arc<Vec<u8>>> {
+    pub fn take_partial(&mut self) -> Option<Arc<Vec<u8>>> {
         (!self.filling.is_empty()).then(|| self.take())
     }
 
@@ -152,7 +152,7 @@ impl<S: BlockSink> PipelineStage<S> {
         };
         if is_first {
             let (queue, span) = (Arc::clone(&self.queue), tracing::Span::current());
-            let started = self.lanes.start(Lane::Quick, move || span.in_scope(|| run(&queue))).await;
+            let started = self.lanes.spawn(Lane::Quick, move || span.in_scope(|| run(&queue))).await;
             self.running = Some(started.map_err(|error| {
                 self.queue.lock().give_up();
                 of_lane(error)
@@ -216,7 +216,7 @@ fn run<S: BlockSink>(queue: &Mutex<BlockQueue<S>>) {
             next
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| sink.write_block(&block)))
-            .unwrap_or_else(|panic| Err(of_lane(LaneError::of_panic(&*panic))));
+            .unwrap_or_else(|panic| Err(of_lane(LaneError::from_panic(&*panic))));
         // Before whoever waits for this uses its memory again.
         drop(block);
         if let Err(error) = outcome {
@@ -297,7 +297,7 @@ mod tests {
                 second.write(block).await.unwrap();
             }
         }
-        if let Some(block) = blocks.last() {
+        if let Some(block) = blocks.take_partial() {
             first.write(block).await.unwrap();
         }
         memory.sort_unstable();
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn blocks_come_in_their_order_and_few_are_in_memory() {
-        let room = Arc::new(MemoryBudget::of(4096, 0));
+        let room = Arc::new(MemoryBudget::new(4096, 0));
         let all = content(9 << 20);
         for piece in [1_000, 64 << 10, 300_000, 3 << 20] {
             let ([first, second], blocks) = runtime().block_on(through(&room, &all, piece));
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn without_room_blocks_are_small_and_nobody_waits() {
-        let room = Arc::new(MemoryBudget::of(4095, 0));
+        let room = Arc::new(MemoryBudget::new(4095, 0));
         let all = content(300_000);
         let ([written, _], blocks) = runtime().block_on(through(&room, &all, 10_000));
         assert!(written == all);

@@ -24,7 +24,7 @@ pub struct ServerNames {
 
 impl ServerNames {
     /// The names that follow from where the server listens and how it is known outside.
-    pub fn of(settings: &ServerSettings) -> Self {
+    pub fn from_settings(settings: &ServerSettings) -> Self {
         let mut names = Vec::new();
         let mut any = false;
         match &settings.host {
@@ -37,7 +37,7 @@ impl ServerNames {
 
     /// The same, under one more name.
     #[must_use]
-    pub fn and(mut self, name: Option<&str>) -> Self {
+    pub fn with_name(mut self, name: Option<&str>) -> Self {
         self.names.extend(name.map(str::to_ascii_lowercase));
         self
     }
@@ -82,7 +82,7 @@ mod tests {
     fn names(host: &str) -> ServerNames {
         let public_url = Some(PublicUrl::parse("https://notes.example.org").unwrap());
         let plain = Settings::resolve(Config::default(), CliOverrides::default()).unwrap().server;
-        ServerNames::of(&ServerSettings { host: ListenAddress::parse(host).unwrap(), public_url, ..plain })
+        ServerNames::from_settings(&ServerSettings { host: ListenAddress::parse(host).unwrap(), public_url, ..plain })
     }
 
     #[test]

@@ -34,13 +34,13 @@ pub struct MemoryBudget {
 
 impl Default for MemoryBudget {
     fn default() -> Self {
-        Self::of(COMING, WHOLE)
+        Self::new(COMING, WHOLE)
     }
 }
 
 impl MemoryBudget {
     /// As many KiB for what comes, and for what is here whole.
-    pub fn of(coming: usize, whole: usize) -> Self {
+    pub fn new(coming: usize, whole: usize) -> Self {
         Self { coming: Arc::new(Semaphore::new(coming)), whole: Arc::new(Semaphore::new(whole)) }
     }
 
@@ -60,7 +60,7 @@ impl MemoryBudget {
     ///
     /// # Errors
     /// `Unavailable` after half a minute.
-    pub async fn whole(&self, length: u64) -> Result<OwnedSemaphorePermit, Fault> {
+    pub async fn reserve_buffer(&self, length: u64) -> Result<OwnedSemaphorePermit, Fault> {
         let kib = usize::try_from(length / 1024 + 1).unwrap_or(usize::MAX).min(WHOLE / 2 + 1);
         let permit = Arc::clone(&self.whole).acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
         let permit = tokio::time::timeout(PATIENCE, permit).await;
@@ -128,7 +128,7 @@ impl SpillBuffer {
     ///
     /// # Errors
     /// `NoSpace`; those of the disk.
-    pub fn write_out(&mut self) -> Result<(), Fault> {
+    pub fn spill(&mut self) -> Result<(), Fault> {
         let file = match &mut self.file {
             Some(file) => file,
             none @ None => none.insert(tempfile::tempfile_in(&self.folder).map_err(failed)?),
@@ -163,7 +163,7 @@ impl SpillBuffer {
 fn failed(error: std::io::Error) -> Fault {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, "no space left on the disk for what is on its way here").caused_by(error)
+            Fault::new(Kind::NoSpace, "no space left on the disk for what is on its way here").with_source(error)
         }
         _ => Fault::internal(error),
     }
@@ -178,7 +178,7 @@ mod tests {
         for piece in all.chunks(10_000) {
             gathering.push(piece);
             if gathering.is_full() {
-                gathering.write_out().unwrap();
+                gathering.spill().unwrap();
             }
         }
         all
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn what_is_slow_takes_room_for_what_has_come_of_it_and_keeps_nobody_out() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Arc::new(MemoryBudget::of(1024, 1024));
+        let room = Arc::new(MemoryBudget::new(1024, 1024));
         let mut slow: Vec<_> = (0..20).map(|_| SpillBuffer::new(&room, folder.path())).collect();
         slow.iter_mut().for_each(|slow| slow.push(b"a first word"));
         assert!(!slow[0].is_full(), "little has come");
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn where_all_room_is_taken_a_body_goes_to_the_disk_from_its_first_byte_on() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Arc::new(MemoryBudget::of(64, 1024));
+        let room = Arc::new(MemoryBudget::new(64, 1024));
         let mut first = SpillBuffer::new(&room, folder.path());
         gathered(&mut first, 50_000);
         let mut second = SpillBuffer::new(&room, folder.path());

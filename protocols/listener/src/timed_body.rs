@@ -35,7 +35,7 @@ impl TimedBody {
 #[derive(Debug)]
 pub enum BodyError {
     /// With its connection.
-    Lost(hyper::Error),
+    Disconnected(hyper::Error),
     /// Nothing came for too long.
     Stalled,
 }
@@ -43,7 +43,7 @@ pub enum BodyError {
 impl std::fmt::Display for BodyError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Lost(error) => error.fmt(formatter),
+            Self::Disconnected(error) => error.fmt(formatter),
             Self::Stalled => write!(formatter, "nothing came for {} s", PATIENCE.as_secs()),
         }
     }
@@ -64,7 +64,7 @@ impl Body for TimedBody {
                 if !matches!(frame, Some(Ok(_))) {
                     *incoming = None;
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Lost)))
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Disconnected)))
             }
             Poll::Pending => until.as_mut().poll(cx).map(|()| {
                 *incoming = None;

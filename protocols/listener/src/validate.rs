@@ -11,7 +11,7 @@ const MAX_POSITION: u64 = i64::MAX as u64;
 ///
 /// # Errors
 /// `Invalid`.
-pub fn check_form<B>(request: &http::Request<B>) -> Result<(), Fault> {
+pub fn validate_request<B>(request: &http::Request<B>) -> Result<(), Fault> {
     let invalid = |told: &str| Err(Fault::new(Kind::Invalid, told));
     let headers = request.headers();
     let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
@@ -31,7 +31,7 @@ pub fn check_form<B>(request: &http::Request<B>) -> Result<(), Fault> {
 
 /// The one part of a file that a request asks for, as `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`; none where its `Range` cannot be read, is of another
 /// unit, or has several parts: that counts as none, and the answer is the whole (RFC 9110 14.2, gaps.md D47).
-pub fn one_range(headers: &HeaderMap) -> Option<String> {
+pub fn single_range(headers: &HeaderMap) -> Option<String> {
     let mut lines = headers.get_all(header::RANGE).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return None };
     let (unit, range) = line.to_str().ok()?.trim().split_once('=')?;
@@ -52,8 +52,8 @@ pub fn one_range(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Leaves only a range that [`one_range`] reads.
-pub fn ignore_odd_ranges(headers: &mut HeaderMap) {
-    let range = one_range(headers).and_then(|range| HeaderValue::from_str(&range).ok());
+pub fn drop_unsupported_ranges(headers: &mut HeaderMap) {
+    let range = single_range(headers).and_then(|range| HeaderValue::from_str(&range).ok());
     headers.remove(header::RANGE);
     range.into_iter().for_each(|range| drop(headers.insert(header::RANGE, range)));
 }
@@ -69,7 +69,7 @@ mod tests {
             for line in lines {
                 headers.append(header::RANGE, HeaderValue::from_bytes(line).unwrap());
             }
-            one_range(&headers)
+            single_range(&headers)
         };
         for (line, range) in [
             ("bytes=0-1", "bytes=0-1"),

@@ -84,7 +84,7 @@ pub(crate) fn to_set(asked: &sattr3, now: Option<&PathAttributes>) -> Result<Set
             set_atime::SET_TO_SERVER_TIME => Some(SystemTime::now()),
             set_atime::SET_TO_CLIENT_TIME(time) => Some(time.into()),
         },
-        through: None,
+        handle: None,
     })
 }
 

@@ -70,5 +70,5 @@ impl ClientActors {
 }
 
 fn called(client: NfsClient, actor: Actor) -> Caller {
-    Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Protocol::Nfs).named(actor) }
+    Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Protocol::Nfs).with_actor(actor) }
 }

@@ -49,7 +49,7 @@ pub(crate) fn lanes() -> Lanes {
 
 /// What connections share.
 struct ConnectionContext {
-    door: Arc<NfsServer>,
+    protocol: Arc<NfsServer>,
     /// For messages that come, and for answers that go.
     room: MessageBudget,
     answers: MessageBudget,
@@ -70,17 +70,17 @@ impl RejectionNotice {
 }
 
 /// Answers requests until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
-pub(crate) async fn serve(listener: TcpListener, door: Arc<NfsServer>, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop: CancellationToken) {
     if let Ok(address) = listener.local_addr() {
-        let _told = door.port.set(address.port());
+        let _told = protocol.port.set(address.port());
     }
-    let begun = Arc::clone(&door);
+    let begun = Arc::clone(&protocol);
     // What a server that died had promised is done before anybody is heard.
-    let _begun = door.lanes.run(Lane::Slow, move || drop(begun.exports())).await;
-    let settling = tokio::spawn(settle(Arc::clone(&door), stop.clone()));
-    let tidying = tokio::spawn(tidy(Arc::clone(&door), stop.clone()));
+    let _begun = protocol.lanes.run(Lane::Slow, move || drop(begun.exports())).await;
+    let settling = tokio::spawn(settle(Arc::clone(&protocol), stop.clone()));
+    let tidying = tokio::spawn(tidy(Arc::clone(&protocol), stop.clone()));
     let shared = Arc::new(ConnectionContext {
-        door: Arc::clone(&door),
+        protocol: Arc::clone(&protocol),
         room: MessageBudget::of(ROOM),
         answers: MessageBudget::of(ROOM),
         stop: stop.clone(),
@@ -94,7 +94,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<NfsServer>, stop: Can
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
-                    if door.settings.allows(from.ip()) {
+                    if protocol.settings.allows(from.ip()) {
                         let place = tokio::select! {
                             () = stop.cancelled() => break,
                             place = crowd.place() => place,
@@ -123,8 +123,8 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<NfsServer>, stop: Can
     if tidying.await.is_err() {
         tracing::error!("the task that lets go of numbers of files that are gone had died");
     }
-    let last = Arc::clone(&door);
-    let settled = door.lanes.run(Lane::Slow, move || {
+    let last = Arc::clone(&protocol);
+    let settled = protocol.lanes.run(Lane::Slow, move || {
         let exports = std::mem::take(&mut *last.exports.lock()).open;
         exports.iter().for_each(|export| export.end());
     });
@@ -134,7 +134,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<NfsServer>, stop: Can
 }
 
 /// Saves files when it is time.
-async fn settle(door: Arc<NfsServer>, stop: CancellationToken) {
+async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut next: Option<Instant> = None;
     loop {
         let due = async {
@@ -147,14 +147,14 @@ async fn settle(door: Arc<NfsServer>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = due => {}
             // What is written from now on waits for less than what waits already.
-            () = door.written.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE) => {
+            () = protocol.written.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE) => {
                 let soon = Instant::now() + IDLE;
                 next = Some(next.map_or(soon, |next| next.min(soon)));
                 continue;
             }
         }
-        let settling = Arc::clone(&door);
-        let settled = Lanes::aside(move || {
+        let settling = Arc::clone(&protocol);
+        let settled = Lanes::run_unbounded(move || {
             let exports = settling.exports.lock().open.clone();
             exports.iter().filter_map(|export| export.settle_due(Instant::now())).min()
         });
@@ -163,16 +163,16 @@ async fn settle(door: Arc<NfsServer>, stop: CancellationToken) {
 }
 
 /// Lets go of what is kept of files that are gone, from time to time.
-async fn tidy(door: Arc<NfsServer>, stop: CancellationToken) {
+async fn tidy(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut round = tokio::time::interval(TIDYING);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = round.tick() => {}
         }
-        let exports = door.exports.lock().open.clone();
+        let exports = protocol.exports.lock().open.clone();
         for export in exports {
-            match Lanes::aside(move || export.tidy()).await {
+            match Lanes::run_unbounded(move || export.tidy()).await {
                 Ok(Err(fault)) => {
                     tracing::warn!(error = ?fault, "numbers of files that are gone could not be let go of")
                 }
@@ -274,7 +274,7 @@ async fn listen(
         };
         let Some(until_sent) = made else { return };
         let question = place.asks();
-        if let Some(answer) = shared.door.at_once(client, &record) {
+        if let Some(answer) = shared.protocol.at_once(client, &record) {
             drop((question, room));
             // Not behind longer ones: the next questions are heard meanwhile.
             if answer.length() < MUCH
@@ -291,10 +291,10 @@ async fn listen(
             elsewhere().await;
             continue;
         }
-        let (door, line) = (Arc::clone(&shared.door), line.clone());
+        let (protocol, line) = (Arc::clone(&shared.protocol), line.clone());
         tokio::spawn(async move {
-            let answering = Arc::clone(&door);
-            let answer = door.lanes.run(Lane::Quick, move || answering.answer(client, &record)).await;
+            let answering = Arc::clone(&protocol);
+            let answer = protocol.lanes.run(Lane::Quick, move || answering.answer(client, &record)).await;
             drop((question, room));
             match answer {
                 // Nobody waits for it any more when it cannot be sent.

@@ -63,13 +63,13 @@ impl NfsServer {
             createhow3::EXCLUSIVE(verifier) => {
                 match self.make_file(new, &sattr3::default()) {
                     Ok(made) => {
-                        made.export.numbers.created_by(made.number, verifier.0).map_err(Fault::from)?;
+                        made.export.numbers.set_verifier(made.number, verifier.0).map_err(Fault::from)?;
                         Ok(made)
                     }
                     // Asked for again, by one who did not hear that it was made.
                     Err(NfsError::Fault(fault)) if fault.kind() == Kind::Exists => {
                         let there = new.directory.there(&asked.caller, new.name)?;
-                        match there.export.numbers.is_created_by(there.number, verifier.0).map_err(Fault::from)? {
+                        match there.export.numbers.has_verifier(there.number, verifier.0).map_err(Fault::from)? {
                             true => Ok(there),
                             false => Err(fault.into()),
                         }
@@ -98,7 +98,7 @@ impl NfsServer {
             export.vfs().release(caller, handle)?;
             return Ok(made);
         };
-        export.promise(&mut writer, StableOperation::Resized(0), false)?;
+        export.promise(&mut writer, StableOperation::Resize(0), false)?;
         drop(writer);
         export.make_room();
         self.written.notify_one();

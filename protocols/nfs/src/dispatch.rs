@@ -112,7 +112,7 @@ impl CallContext<'_> {
     fn counted<T>(&self, procedure: &'static str, outcome: &Result<T, NfsError>) -> nfsstat3 {
         let status = outcome.as_ref().err().map(|refusal| refusal.told(procedure));
         let refusal = status.map(|status| format!("{status:?}"));
-        self.measures.spoken(svcfs_base::Protocol::Nfs, procedure, refusal, self.begun.elapsed());
+        self.measures.record_protocol_call(svcfs_base::Protocol::Nfs, procedure, refusal, self.begun.elapsed());
         status.unwrap_or(nfsstat3::NFS3_OK)
     }
 
@@ -158,7 +158,7 @@ impl NfsServer {
         if call.version != version {
             return Some(call.refuse(accept_stat_data::PROG_MISMATCH { low: version, high: version }).into());
         }
-        let measures = &self.server.vitals().measures;
+        let measures = &self.server.metrics().requests;
         let asked = CallContext::of(&call, self.names.caller(client), measures);
         let answer = match call.program {
             mount::PROGRAM => self.mounting(&asked, call.procedure).map(RpcReply::from),
@@ -179,7 +179,7 @@ impl NfsServer {
     /// Whether a call is heard. By a server that asks for keys since it was started none is but that which asks for nothing: this protocol carries
     /// none (gaps.md D12).
     pub(crate) fn lets_in(&self, call: &RpcCall<'_>) -> bool {
-        self.settings.is_trusting || self.server.access().is_open() || call.procedure == 0
+        self.settings.has_allow_list || self.server.access().is_open() || call.procedure == 0
     }
 
     /// Answers what was answered before in the same words.

@@ -43,12 +43,12 @@ pub(crate) struct NfsExport {
 impl NfsExport {
     /// Opens what is kept of a space, and does first what was promised by a server that died.
     pub(crate) fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
-        let numbers = space.vfs.file_numbers()?;
+        let numbers = space.vfs.inode_table()?;
         stable_write_replay::settle(&space.vfs, &numbers)?;
         let (writers, refused, listings, names, found, gone) = Default::default();
         let export = Arc::new(Self { space, numbers, writers, refused, listings, names, found, gone });
         let weak = Arc::downgrade(&export);
-        export.vfs().before_history(move || {
+        export.vfs().add_write_flusher(move || {
             if let Some(export) = weak.upgrade() {
                 export.settle_all();
             }
@@ -62,12 +62,12 @@ impl NfsExport {
 
     /// Waits until a name that was changed cannot be lost any more: clients do not ask for that (RFC 1813, 1.6 and 4.8).
     pub(crate) fn names_are_safe(&self) -> Result<(), Fault> {
-        self.vfs().settled().map(drop)
+        self.vfs().wait_applied().map(drop)
     }
 
     /// The numbers of names in a directory.
     pub(crate) fn numbers(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, Fault> {
-        Ok(self.numbers.numbers(directory, names)?)
+        Ok(self.numbers.inodes(directory, names)?)
     }
 
     /// Lets go of the numbers of files that other doors removed: those whose names were gone when they were looked at last, and are gone now.
@@ -78,7 +78,7 @@ impl NfsExport {
     /// Those of the numbers.
     pub(crate) fn tidy(&self) -> Result<(), Fault> {
         let caller = Caller::new(Protocol::Nfs);
-        let is_gone = |path: &TreePath| match self.vfs().find(&caller, path) {
+        let is_gone = |path: &TreePath| match self.vfs().lookup_path(&caller, path) {
             Ok((node, _)) => {
                 self.vfs().forget(node, 1);
                 false
@@ -87,7 +87,7 @@ impl NfsExport {
         };
         let (mut after, mut now) = (0, HashSet::new());
         loop {
-            let some = self.numbers.given(after, SOME)?;
+            let some = self.numbers.list_inodes(after, SOME)?;
             let Some(last) = some.last() else { break };
             after = *last;
             let mut gone = Vec::new();
@@ -101,7 +101,7 @@ impl NfsExport {
                 gone.into_iter().partition(|number| self.gone.lock().contains(number));
             now.extend(once);
             if !twice.is_empty() {
-                self.numbers.forget(&twice, is_gone)?;
+                self.numbers.remove_inodes(&twice, is_gone)?;
             }
         }
         *self.gone.lock() = now;
@@ -159,7 +159,7 @@ impl ExportTable {
         let broken = || self.broken.iter().find(|(space, ..)| may_be(space));
         match self.open.iter().find(|export| is_it(export)) {
             Some(export) => Ok(Some(Arc::clone(export))),
-            None => broken().map_or(Ok(None), |(.., fault)| Err(fault.again())),
+            None => broken().map_or(Ok(None), |(.., fault)| Err(fault.duplicate())),
         }
     }
 
@@ -196,7 +196,7 @@ impl ExportTable {
             let Some((space, is_first)) = due else { return };
             let outcome = catch_unwind(AssertUnwindSafe(|| open(Arc::clone(&space)))).unwrap_or_else(|_| {
                 let told = format!("the space `{}` could not be opened; it is tried again in a moment", space.name);
-                Err(Fault::unavailable(told).inside("whoever opened it panicked"))
+                Err(Fault::unavailable(told).with_context("whoever opened it panicked"))
             });
             if let Err(fault) = &outcome
                 && is_first
@@ -240,9 +240,9 @@ impl ExportTable {
 impl crate::NfsServer {
     /// The spaces that are served in this moment.
     pub(crate) fn exports(&self) -> ExportTable {
-        ExportTable::follow(&self.exports, &self.server.spaces().open(), Instant::now());
+        ExportTable::follow(&self.exports, &self.server.spaces().list_open(), Instant::now());
         let exports = self.exports.lock();
-        let broken = exports.broken.iter().map(|(space, tried, fault)| (Arc::clone(space), *tried, fault.again()));
+        let broken = exports.broken.iter().map(|(space, tried, fault)| (Arc::clone(space), *tried, fault.duplicate()));
         ExportTable { open: exports.open.clone(), broken: broken.collect() }
     }
 }

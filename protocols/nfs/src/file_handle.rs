@@ -43,7 +43,7 @@ impl HandleTarget {
     pub(crate) fn handle(&self) -> nfs_fh3 {
         let (space, number) = match self {
             Self::Top => (TOP, TOP),
-            Self::Entry(entry) => (entry.export.numbers.space(), entry.number),
+            Self::Entry(entry) => (entry.export.numbers.space_id(), entry.number),
         };
         let bytes = [&[LAYOUT][..], &space.to_be_bytes(), &number.to_be_bytes()].concat();
         nfs_fh3 { data: Opaque::owned(bytes) }
@@ -57,16 +57,16 @@ impl HandleTarget {
         }
     }
 
-    pub(crate) fn attributes(&self, door: &NfsServer, caller: &Caller) -> Result<fattr3, NfsError> {
+    pub(crate) fn attributes(&self, protocol: &NfsServer, caller: &Caller) -> Result<fattr3, NfsError> {
         match self {
-            Self::Top => Ok(of_top(door.server.spaces().open().len())),
+            Self::Top => Ok(of_top(protocol.server.spaces().list_open().len())),
             Self::Entry(entry) => Ok(entry.seen(caller)?.told),
         }
     }
 
     /// The attributes for an answer that does not hang on them.
-    pub(crate) fn after(&self, door: &NfsServer, caller: &Caller) -> post_op_attr {
-        self.attributes(door, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
+    pub(crate) fn after(&self, protocol: &NfsServer, caller: &Caller) -> post_op_attr {
+        self.attributes(protocol, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
     }
 }
 
@@ -104,7 +104,7 @@ impl ExportEntry {
     pub(crate) fn there_held(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
         self.directory_held(caller)?;
         // Looked for first: a name that is nowhere needs no number.
-        match self.export.vfs().find(caller, &self.now()?.join(name)) {
+        match self.export.vfs().lookup_path(caller, &self.now()?.join(name)) {
             Ok((node, _)) => self.export.found(node),
             Err(fault) if fault.kind() == Kind::NotFound => return Err(nfsstat3::NFS3ERR_NOENT.into()),
             Err(fault) => return Err(fault.into()),
@@ -133,7 +133,7 @@ impl ExportEntry {
             Kind::NotFound => NfsError::Word(nfsstat3::NFS3ERR_STALE),
             _ => NfsError::Fault(fault),
         })?;
-        let told = told(self.export.numbers.space(), self.number, &attributes);
+        let told = told(self.export.numbers.space_id(), self.number, &attributes);
         Ok(EntryAttributes { node, attributes, told })
     }
 
@@ -145,7 +145,7 @@ impl ExportEntry {
         {
             return Ok((node, vfs.attributes(node)?));
         }
-        let found = vfs.find(caller, path)?;
+        let found = vfs.lookup_path(caller, path)?;
         self.export.found(found.0);
         Ok(found)
     }
@@ -204,7 +204,7 @@ impl NfsServer {
             return Ok(HandleTarget::Top);
         }
         let stale = || NfsError::Word(nfsstat3::NFS3ERR_STALE);
-        let export = self.exports().find(|export| export.numbers.space() == space, |_| true)?.ok_or_else(stale)?;
+        let export = self.exports().find(|export| export.numbers.space_id() == space, |_| true)?.ok_or_else(stale)?;
         export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
         Ok(HandleTarget::Entry(ExportEntry { export, number }))
     }

@@ -85,6 +85,6 @@ impl NfsServer {
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, settings: NfsSettings, stop: CancellationToken) {
-    let door = NfsServer::new(server, settings);
-    connections::serve(listener, door, stop).await;
+    let protocol = NfsServer::new(server, settings);
+    connections::serve(listener, protocol, stop).await;
 }

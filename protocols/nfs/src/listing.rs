@@ -76,7 +76,7 @@ impl NfsServer {
         match directory {
             HandleTarget::Top => {
                 let roots = self.exports().open.into_iter().map(|export| {
-                    let (cookie, name) = (export.numbers.space(), export.space.name.clone().into_bytes());
+                    let (cookie, name) = (export.numbers.space_id(), export.space.name.clone().into_bytes());
                     ReaddirEntry { cookie, name, place: HandleTarget::Entry(ExportEntry::root(export)) }
                 });
                 let mut roots: Vec<_> = roots.filter(|line| line.cookie > after).collect();

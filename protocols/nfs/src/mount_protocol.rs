@@ -69,7 +69,7 @@ impl NfsServer {
     }
 
     fn exported(&self) -> exports<'static, 'static> {
-        let spaces = self.server.spaces().open();
+        let spaces = self.server.spaces().list_open();
         let names = spaces.iter().map(|space| format!("/{}", space.name));
         let all = std::iter::once("/".to_owned()).chain(names);
         let node = |path: String| export_node {

@@ -35,16 +35,16 @@ impl CachedEntry {
         if export.writers.node(*number).is_some() {
             return None;
         }
-        let glance = export.vfs().glance(caller, &self.path, part)?;
-        if glance.told.is_some_and(|node| !export.found_again(node)) {
+        let glance = export.vfs().try_lookup_cached(caller, &self.path, part)?;
+        if glance.pinned_node.is_some_and(|node| !export.found_again(node)) {
             return None;
         }
-        Some((told(export.numbers.space(), *number, &glance.attributes), glance))
+        Some((told(export.numbers.space_id(), *number, &glance.attributes), glance))
     }
 
     fn child(&self, entry: &[u8]) -> Option<Self> {
         let name = name(entry).ok()?;
-        let number = self.entry.export.numbers.number_at_once(self.entry.number, name.as_str())?;
+        let number = self.entry.export.numbers.try_inode(self.entry.number, name.as_str())?;
         let entry = ExportEntry { export: Arc::clone(&self.entry.export), number };
         Some(Self { entry, path: self.path.join(&name) })
     }
@@ -59,7 +59,7 @@ impl NfsServer {
         }
         let procedure = NFS_PROGRAM::try_from(call.procedure).ok()?;
         let caller = self.names.known(NfsClient { user: call.user, ..client })?;
-        let asked = CallContext::of(&call, caller, &self.server.vitals().measures);
+        let asked = CallContext::of(&call, caller, &self.server.metrics().requests);
         match procedure {
             NFS_PROGRAM::NFSPROC3_GETATTR => self.getattr_at_once(&asked).map(RpcReply::from),
             NFS_PROGRAM::NFSPROC3_LOOKUP => self.lookup_at_once(&asked).map(RpcReply::from),
@@ -74,14 +74,14 @@ impl NfsServer {
         let (space, number) = numbers(handle)?;
         let export = self.open_export(space)?;
         let _names = export.names.try_read()?;
-        let path = export.numbers.path_at_once(number)?;
+        let path = export.numbers.try_path(number)?;
         look(CachedEntry { entry: ExportEntry { export: Arc::clone(&export), number }, path })
     }
 
     /// The space of this number, if it is open already, and still is.
     fn open_export(&self, space: u64) -> Option<Arc<NfsExport>> {
-        let export = self.exports.try_lock()?.open.iter().find(|export| export.numbers.space() == space).cloned()?;
-        let is_served = self.server.spaces().open().iter().any(|served| Arc::ptr_eq(served, &export.space));
+        let export = self.exports.try_lock()?.open.iter().find(|export| export.numbers.space_id() == space).cloned()?;
+        let is_served = self.server.spaces().list_open().iter().any(|served| Arc::ptr_eq(served, &export.space));
         is_served.then_some(export)
     }
 
@@ -123,7 +123,7 @@ impl NfsServer {
         let (offset, count) = (arguments.value::<u64>().ok()?, arguments.value::<u32>().ok()?);
         let part = (offset, count.min(TRANSFER) as usize);
         let (told, glance) = self.there(handle, |there| there.glance(&asked.caller, Some(part)))?;
-        let is_end = offset.saturating_add(glance.part.len() as u64) >= glance.attributes.size;
-        asked.answer_read(Ok(ReadReply { told, data: glance.part, is_end })).ok()
+        let is_end = offset.saturating_add(glance.data.len() as u64) >= glance.attributes.size;
+        asked.answer_read(Ok(ReadReply { told, data: glance.data, is_end })).ok()
     }
 }

@@ -72,7 +72,7 @@ impl NfsServer {
         let export = &entry.export;
         let _names = export.names.read();
         let Some(path) = entry.now()?.parent() else { return self.top() };
-        let number = export.numbers.number(&path).map_err(svcfs_base::Fault::from)?;
+        let number = export.numbers.inode(&path).map_err(svcfs_base::Fault::from)?;
         Ok(HandleTarget::Entry(ExportEntry { export: export.clone(), number }))
     }
 
@@ -145,8 +145,8 @@ impl NfsServer {
     pub(crate) fn fsstat(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let found = self.told(asked).and_then(|(place, attributes)| {
             let disk = match &place {
-                HandleTarget::Top => self.server.primary().vfs.disk()?,
-                HandleTarget::Entry(entry) => entry.export.vfs().disk()?,
+                HandleTarget::Top => self.server.primary().vfs.disk_space()?,
+                HandleTarget::Entry(entry) => entry.export.vfs().disk_space()?,
             };
             let bytes = |blocks: u64| blocks.saturating_mul(u64::from(disk.block_size));
             Ok(FSSTAT3resok {

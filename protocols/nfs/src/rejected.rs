@@ -115,8 +115,8 @@ impl TextSlice {
 
     /// The copy of a refused text that is kept for people; none when it is gone.
     fn of_kept(vfs: &Vfs, path: &TreePath, written: (u64, &[u8])) -> Option<Self> {
-        let place = svcfs_vfs::place_of_refused(path)?;
-        let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &place).ok()?;
+        let place = svcfs_vfs::rejected_path(path)?;
+        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &place).ok()?;
         let part = Self::of_node(vfs, node, written).ok();
         vfs.forget(node, 1);
         part
@@ -170,7 +170,7 @@ impl NfsExport {
         let (fault, text) = match outcome {
             // What was not told is told yet, to whoever asks next.
             Ok(true) => return Ok(None),
-            Ok(false) => match self.vfs().go_on_with(handle, text) {
+            Ok(false) => match self.vfs().reattach(handle, text) {
                 Ok(base) => {
                     // Judged anew, whole.
                     self.refused.untold(number);

@@ -41,7 +41,7 @@ use crate::rpc::RpcReply;
 
 /// A door to one space, with nobody's background tasks: what is not asked for is not saved.
 struct Served {
-    door: Arc<NfsServer>,
+    protocol: Arc<NfsServer>,
     server: Arc<ServerState>,
     folder: TempDir,
     calls: AtomicU32,
@@ -53,8 +53,11 @@ struct Served {
 fn open(root: &Path) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse("", &|_| None), CliOverrides::default()).unwrap();
     let (name, root) = ("default".to_owned(), root.to_owned());
-    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
-        .unwrap()
+    spaces::open(
+        SpaceOptions { name, root, clock: Arc::new(SystemClock), is_watched: false, on_progress: None },
+        &settings,
+    )
+    .unwrap()
 }
 
 fn path(text: &str) -> TreePath {
@@ -72,22 +75,22 @@ impl Served {
 
     /// With settings, as the file has them.
     fn configured(folder: TempDir, settings: &str) -> Self {
-        let spaces = SpaceCollection::only(open(&folder.path().join("root")));
+        let spaces = SpaceCollection::single(open(&folder.path().join("root")));
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let nfs = NfsFlags { enabled: true, ..NfsFlags::default() };
         let overrides = CliOverrides { nfs, ..CliOverrides::default() };
         let settings = Settings::resolve(Config::parse(settings, &|_| None), overrides).unwrap();
-        let door = NfsServer::new(Arc::clone(&server), settings.nfs.unwrap());
+        let protocol = NfsServer::new(Arc::clone(&server), settings.nfs.unwrap());
         let (calls, address, user) = (AtomicU32::new(1), IpAddr::V4(Ipv4Addr::LOCALHOST), 4711);
-        Self { door, server, folder, calls, address, user }
+        Self { protocol, server, folder, calls, address, user }
     }
 
     /// The same root, opened by another life of the server.
     fn again(self) -> Self {
-        let Self { door, server, folder, .. } = self;
-        door.exports().open.iter().for_each(|export| export.end());
-        drop(door);
+        let Self { protocol, server, folder, .. } = self;
+        protocol.exports().open.iter().for_each(|export| export.end());
+        drop(protocol);
         server.primary().vfs.close().unwrap();
         drop(server);
         Self::over(folder)
@@ -128,7 +131,7 @@ impl Served {
     fn send(&self, message: &[u8]) -> Option<Vec<u8>> {
         let client = NfsClient { address: self.address, user: None };
         // As a connection does.
-        let answer = self.door.at_once(client, message).or_else(|| self.door.answer(client, message));
+        let answer = self.protocol.at_once(client, message).or_else(|| self.protocol.answer(client, message));
         answer.map(whole)
     }
 
@@ -247,7 +250,7 @@ impl Served {
 
     /// Author and subject of every commit, oldest first, as somebody hears who asks about history.
     fn commits(&self) -> Vec<String> {
-        self.server.primary().vfs.committed().unwrap();
+        self.server.primary().vfs.wait_committed().unwrap();
         let mut git = Command::new("git");
         git.arg("-C").arg(self.folder.path().join("root")).args(["log", "--reverse", "--format=%an: %s"]);
         let log = String::from_utf8(git.output().unwrap().stdout).unwrap();

@@ -81,10 +81,10 @@ impl NfsServer {
             }
             // Held open: what is emptied is filled in a moment, and nobody's version before.
             let mut writer = export.writer(entry, &asked.caller, (size, &[]))?;
-            let set = svcfs_vfs::SetAttributes { through: Some(writer.handle), ..*set };
+            let set = svcfs_vfs::SetAttributes { handle: Some(writer.handle), ..*set };
             export.vfs().set_attributes(&asked.caller, writer.node, set).map_err(too_far)?;
             export.wrote(&mut writer);
-            export.promise(&mut writer, StableOperation::Resized(size), false)?;
+            export.promise(&mut writer, StableOperation::Resize(size), false)?;
             drop(writer);
             export.make_room();
             self.written.notify_one();
@@ -128,7 +128,7 @@ impl NfsServer {
         let committed = match stable {
             stable_how::UNSTABLE => stable_how::UNSTABLE,
             stable_how::DATA_SYNC | stable_how::FILE_SYNC => {
-                export.promise(&mut writer, StableOperation::Written(offset, data.to_vec()), true)?;
+                export.promise(&mut writer, StableOperation::Write(offset, data.to_vec()), true)?;
                 stable_how::FILE_SYNC
             }
         };
@@ -147,7 +147,7 @@ impl NfsServer {
             file_wcc = entry.changed(&asked.caller, before);
             outcome?;
             // What another question has saved may be on its way to the disk.
-            Ok(entry.export.vfs().settled().map(drop)?)
+            Ok(entry.export.vfs().wait_applied().map(drop)?)
         });
         let done = |(), file_wcc| COMMIT3resok { file_wcc, verf: writeverf3(self.verifier) };
         asked.answer_with("COMMIT", (outcome, file_wcc), done, |file_wcc| COMMIT3resfail { file_wcc })
@@ -197,7 +197,7 @@ impl NfsServer {
             (false, _) => vfs.unlink(caller, seen.node, &name)?,
         }
         let abandoned = export.abandon(gone.number);
-        export.numbers.removed(&path).map_err(Fault::from)?;
+        export.numbers.remove(&path).map_err(Fault::from)?;
         drop(names);
         abandoned?;
         Ok(export.names_are_safe()?)
@@ -228,7 +228,7 @@ impl NfsServer {
         (old, old_name): (&ExportEntry, &[u8]),
         (new, new_name): (&ExportEntry, &[u8]),
     ) -> Result<(), NfsError> {
-        if old.export.numbers.space() != new.export.numbers.space() {
+        if old.export.numbers.space_id() != new.export.numbers.space_id() {
             return Err(nfsstat3::NFS3ERR_XDEV.into());
         }
         let export = &old.export;
@@ -260,12 +260,15 @@ impl NfsServer {
         let abandoned = match &replaced {
             Some(replaced) => {
                 let abandoned = export.abandon(replaced.number);
-                export.numbers.kept(&[(replaced.number, InodeTable::ALL)], false).map_err(Fault::from)?;
+                export
+                    .numbers
+                    .discard_writes(&[(replaced.number, InodeTable::ALL_POSITIONS)], false)
+                    .map_err(Fault::from)?;
                 abandoned
             }
             None => Ok(()),
         };
-        export.numbers.renamed(&from, &to).map_err(Fault::from)?;
+        export.numbers.rename(&from, &to).map_err(Fault::from)?;
         drop(names);
         abandoned?;
         Ok(export.names_are_safe()?)

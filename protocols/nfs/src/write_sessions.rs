@@ -223,8 +223,8 @@ impl NfsExport {
         is_flushed: bool,
     ) -> Result<(), Fault> {
         let bytes = match &act {
-            StableOperation::Resized(_) => 0,
-            StableOperation::Written(_, data) => data.len() as u64,
+            StableOperation::Resize(_) => 0,
+            StableOperation::Write(_, data) => data.len() as u64,
         };
         if writer.is_large {
             return if is_flushed || writer.promises.is_some() { self.keep_large(writer) } else { Ok(()) };
@@ -238,8 +238,14 @@ impl NfsExport {
             ..DiskAttributes::default()
         });
         for act in self.owed_acts(writer, act)? {
-            let promise = StableWrite { number: writer.number, base, act, author: author.clone(), disk };
-            let position = self.numbers.promise(&promise, is_flushed)?;
+            let promise = StableWrite {
+                inode: writer.number,
+                base_etag: base,
+                operation: act,
+                author: author.clone(),
+                attributes: disk,
+            };
+            let position = self.numbers.record_write(&promise, is_flushed)?;
             let first = writer.promises.as_ref().map_or(position, |before| *before.start());
             writer.promises = Some(first..=position);
         }
@@ -265,7 +271,7 @@ impl NfsExport {
             return Ok(vec![act]);
         }
         let text = self.vfs().read_node(writer.node, 0, MAX_FILE_BYTES)?;
-        Ok(vec![StableOperation::Resized(0), StableOperation::Written(0, text.into())])
+        Ok(vec![StableOperation::Resize(0), StableOperation::Write(0, text.into())])
     }
 
     /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more
@@ -273,7 +279,7 @@ impl NfsExport {
     fn keep_large(&self, writer: &mut WriteSession) -> Result<(), Fault> {
         self.vfs().publish(&writer.caller, writer.node, Durability::Now)?;
         if let Some(promises) = writer.promises.clone() {
-            self.numbers.kept(&[(writer.number, promises)], true)?;
+            self.numbers.discard_writes(&[(writer.number, promises)], true)?;
         }
         (writer.base, writer.promised, writer.promises) = (None, 0, None);
         Ok(())
@@ -316,7 +322,7 @@ impl NfsExport {
             self.writers.forget(writer);
         }
         if let Some((promises, is_flushed)) = writer.promises_done() {
-            self.numbers.kept(&[(writer.number, promises)], is_flushed)?;
+            self.numbers.discard_writes(&[(writer.number, promises)], is_flushed)?;
         }
         outcome
     }
@@ -348,7 +354,7 @@ impl NfsExport {
             writer.promises = None;
         }
         let outcome = goes_on.map_err(|fault| (fault, None));
-        let outcome = outcome.and_then(|()| self.vfs().publish_or_take(&writer.caller, writer.handle, durability));
+        let outcome = outcome.and_then(|()| self.vfs().publish_or_detach(&writer.caller, writer.handle, durability));
         let Err((fault, left)) = outcome else {
             writer.is_over = true;
             return self.vfs().release(&writer.caller, writer.handle);
@@ -365,12 +371,12 @@ impl NfsExport {
             writer.promises = None;
         }
         match left {
-            Some(RejectedBuffer::Here) => {
+            Some(RejectedBuffer::InPlace) => {
                 writer.refused = Some((Instant::now(), fault.kind()));
                 (writer.base, writer.again) = (None, None);
                 return Err(fault);
             }
-            Some(RejectedBuffer::Taken(text)) => self.refused.keep(writer.number, text, &fault),
+            Some(RejectedBuffer::Detached(text)) => self.refused.keep(writer.number, text, &fault),
             None => {}
         }
         writer.is_over = true;
@@ -397,7 +403,7 @@ impl NfsExport {
         let Some(mut writer) = self.writers.get(number) else { return Ok(()) };
         self.give_up(&mut writer)?;
         let promises = writer.promises.take();
-        promises.map_or(Ok(()), |promises| Ok(self.numbers.kept(&[(number, promises)], false)?))
+        promises.map_or(Ok(()), |promises| Ok(self.numbers.discard_writes(&[(number, promises)], false)?))
     }
 
     /// Saves the files for which it is time, and says when it is time for the next.
@@ -445,7 +451,7 @@ impl NfsExport {
             }
         }
         if !saved.is_empty() {
-            let kept = self.vfs().settled().and_then(|_| Ok(self.numbers.kept(&saved, is_flushed)?));
+            let kept = self.vfs().wait_applied().and_then(|_| Ok(self.numbers.discard_writes(&saved, is_flushed)?));
             if let Err(fault) = kept {
                 // They are done again when the space is opened next, if they have to.
                 tracing::error!(error = ?fault, "files that were written over NFS are saved, and still remembered as if they were not");

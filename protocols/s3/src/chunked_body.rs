@@ -64,8 +64,8 @@ impl ChunkStorage {
         if !gathering.is_full() {
             return Ok(gathering);
         }
-        let write_out = move || gathering.write_out().map(|()| gathering);
-        svcfs_listener::blocking(&self.lanes, Lane::Quick, write_out).await
+        let write_out = move || gathering.spill().map(|()| gathering);
+        svcfs_listener::run_blocking(&self.lanes, Lane::Quick, write_out).await
     }
 }
 
@@ -154,10 +154,10 @@ impl<B: Body<Data = Bytes> + Unpin> ChunkReader<B> {
 
     async fn whole(&mut self, gathering: SpillBuffer) -> Result<Bytes, Fault> {
         let length = gathering.length();
-        let room = if gathering.is_on_disk() { Some(self.place.room.whole(length).await?) } else { None };
+        let room = if gathering.is_on_disk() { Some(self.place.room.reserve_buffer(length).await?) } else { None };
         let lanes = &self.place.lanes;
         let (bytes, taken) = match gathering.is_on_disk() {
-            true => svcfs_listener::blocking(lanes, Lane::Quick, move || gathering.into_bytes()).await?,
+            true => svcfs_listener::run_blocking(lanes, Lane::Quick, move || gathering.into_bytes()).await?,
             false => gathering.into_bytes()?,
         };
         self.held = room.or(taken);
@@ -258,7 +258,7 @@ mod tests {
             open.filter(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.starts_with(&path))).count()
         };
         let place = ChunkStorage {
-            room: Arc::new(MemoryBudget::of(1024, 64 << 10)),
+            room: Arc::new(MemoryBudget::new(1024, 64 << 10)),
             lanes: Arc::default(),
             folder: folder.path().to_owned(),
         };

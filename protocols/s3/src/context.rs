@@ -17,7 +17,7 @@ use crate::object_locks::ObjectLockGuard;
 /// Who asks, and in which space.
 #[derive(Clone)]
 pub(crate) struct S3RequestContext {
-    pub(crate) door: Arc<S3Server>,
+    pub(crate) protocol: Arc<S3Server>,
     pub(crate) space: Arc<Space>,
     pub(crate) caller: Caller,
 }
@@ -28,9 +28,9 @@ impl S3Server {
         let access = self.server.access();
         if access.is_open() {
             // Where nobody is asked, the id is the caller's own word.
-            return Ok((CallerIdentity::ANYBODY, id.map(Actor::new)));
+            return Ok((CallerIdentity::UNRESTRICTED, id.map(Actor::new)));
         }
-        Ok((access.named(id.unwrap_or_default())?, None))
+        Ok((access.identify_by_key_id(id.unwrap_or_default())?, None))
     }
 
     /// Who asks for something in a bucket, and whether they may.
@@ -47,18 +47,18 @@ impl S3Server {
             let (identity, actor) =
                 self.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
             // Before it is looked for: who may not enter learns nothing of which spaces there are.
-            identity.enter(bucket)?;
-            identity.reach.allow(needs, what)?;
-            let caller = identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) });
+            identity.check_space(bucket)?;
+            identity.permissions.check_scope(needs, what)?;
+            let caller = identity.apply_to(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) });
             Ok((self.server.spaces().find(bucket), caller, identity))
         };
         let (space, caller, identity) = asked().map_err(|fault| refuse(fault, what))?;
-        hosts::check(self, (&request.uri, &request.headers), |space| identity.enter(space).is_ok())?;
+        hosts::check(self, (&request.uri, &request.headers), |space| identity.check_space(space).is_ok())?;
         let space = space.map_err(|fault| match fault.kind() {
-            Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::plain(bucket)),
+            Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::escape_unprintable(bucket)),
             _ => refuse(fault, what),
         })?;
-        Ok(S3RequestContext { door: Arc::clone(self), space, caller })
+        Ok(S3RequestContext { protocol: Arc::clone(self), space, caller })
     }
 }
 
@@ -87,7 +87,7 @@ impl S3RequestContext {
         let asked = self.clone();
         let lane = if bytes > MAX_FILE_BYTES as u64 { Lane::Slow } else { Lane::Quick };
         // The lane knows faults only: what the protocol refuses by itself passes through it as an outcome.
-        let outcome = svcfs_listener::blocking(&self.door.lanes, lane, move || match work(&asked) {
+        let outcome = svcfs_listener::run_blocking(&self.protocol.lanes, lane, move || match work(&asked) {
             Ok(outcome) => {
                 asked.space.wait_for_indexed_writes(&asked.caller);
                 Ok(Ok(outcome))
@@ -100,7 +100,7 @@ impl S3RequestContext {
 
     /// Keeps other requests from writing what stands at a place and what is said of it, until it is dropped. Blocks.
     pub(crate) fn hold(&self, place: &TreePath) -> ObjectLockGuard<'_> {
-        self.door.keeping.hold(&self.space.name, place)
+        self.protocol.keeping.hold(&self.space.name, place)
     }
 
     /// Checks that a path may be seen.
@@ -108,7 +108,7 @@ impl S3RequestContext {
     /// # Errors
     /// `Forbidden` beyond the caller's reach.
     pub(crate) fn check(&self, path: &TreePath) -> Result<(), Fault> {
-        self.space.check_reach(&self.caller.reach, self.caller.door, path)
+        self.space.check_path_access(&self.caller.permissions, self.caller.protocol, path)
     }
 }
 

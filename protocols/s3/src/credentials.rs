@@ -18,21 +18,21 @@ const OPEN_SECRET: &str = "svcfs";
 
 /// Who may sign.
 pub(crate) struct SignatureKeys {
-    pub(crate) door: Arc<S3Server>,
+    pub(crate) protocol: Arc<S3Server>,
     pub(crate) signing: SigningKey,
 }
 
 #[async_trait::async_trait]
 impl S3Auth for SignatureKeys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let access = self.door.server.access();
+        let access = self.protocol.server.access();
         if access.is_open() {
             return Ok(SecretKey::from(OPEN_SECRET));
         }
-        if access.named(access_key).is_err() {
+        if access.identify_by_key_id(access_key).is_err() {
             return Err(s3_error!(InvalidAccessKeyId, "no key has this id; `svcfs token create --s3` makes one"));
         }
-        Ok(SecretKey::from(self.signing.secret(access_key)))
+        Ok(SecretKey::from(self.signing.derive_secret(access_key)))
     }
 }
 
@@ -43,12 +43,12 @@ impl RequestAuthorizer {
     /// Notes what a request asks for: an operation, of a bucket, and of what in it.
     fn note(&self, visit: &Visit, operation: &str, named: Option<(String, Option<String>)>) {
         let notes = visit.notes();
-        notes.leads_to(operation);
+        notes.set_operation(operation);
         let Some((bucket, key)) = named else { return };
         if let Ok(space) = self.0.server.spaces().find(&bucket) {
-            notes.enters(&space);
+            notes.set_space(&space);
         }
-        key.iter().for_each(|key| notes.is_about(key));
+        key.iter().for_each(|key| notes.set_file(key));
     }
 }
 
@@ -68,7 +68,7 @@ impl S3Access for RequestAuthorizer {
         if let Some(visit) = visit {
             self.note(&visit, &operation, named);
             if let Ok((_, actor)) = &identity {
-                actor.iter().for_each(|actor| visit.notes().is_of(actor.clone()));
+                actor.iter().for_each(|actor| visit.notes().set_actor(actor.clone()));
             }
             let identity = identity.as_ref().ok().map(|(identity, _)| identity);
             visit.admit(identity, None).map_err(|fault| refuse(fault, &operation))?;

@@ -20,10 +20,10 @@ const MOST: usize = 1000;
 
 /// `DeleteObject`
 pub(crate) async fn one(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
     let input = request.input;
     if input.version_id.is_some() {
         return Err(s3_error!(NotImplemented, "versions are not removed: they are the history of the tree"));
@@ -50,10 +50,10 @@ pub(crate) async fn one(
 
 /// `DeleteObjects`
 pub(crate) async fn many(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
     let delete = request.input.delete;
     if delete.objects.len() > MOST {
         return Err(s3_error!(MalformedXML, "{} keys are named, and {MOST} are removed at once", delete.objects.len()));
@@ -71,8 +71,8 @@ pub(crate) async fn many(
         let refused = if object.version_id.is_some() || object.e_tag.is_some() {
             Some(s3_error!(NotImplemented, "objects are removed whatever they are, and versions are not"))
         } else {
-            let reached =
-                ParsedKey::parse(&object.key).and_then(|key| asked.caller.reach.check(key.path()).map(|()| key));
+            let reached = ParsedKey::parse(&object.key)
+                .and_then(|key| asked.caller.permissions.check_path(key.path()).map(|()| key));
             match reached {
                 Ok(key) => {
                     keys.push(key);
@@ -148,7 +148,7 @@ fn remove(
             ParsedKey::File(path)
                 if !found.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) =>
             {
-                changes.push(Change::remove(path.clone()).expecting(expected.clone()));
+                changes.push(Change::remove(path.clone()).with_precondition(expected.clone()));
             }
             ParsedKey::Folder(_) | ParsedKey::File(_) => {}
         }
@@ -165,7 +165,7 @@ fn remove(
                 Err(fault) => failed.push((ParsedKey::File(path), fault)),
             }
         }
-        asked.space.vfs.settled()?;
+        asked.space.vfs.wait_applied()?;
     }
     // The deepest first.
     folders.sort_unstable_by(|one, other| other.cmp(one));
@@ -187,7 +187,7 @@ fn remove(
 }
 
 fn remove_large(asked: &S3RequestContext, path: &TreePath, expected: &Precondition) -> Result<(), Fault> {
-    let change = Change::remove(path.clone()).expecting(expected.clone());
+    let change = Change::remove(path.clone()).with_precondition(expected.clone());
     match asked.space.vfs.apply(&asked.caller, change) {
         Err(fault) if is_missing(&fault) => Ok(()),
         outcome => outcome.map(drop),
@@ -220,7 +220,7 @@ fn remove_empty(asked: &S3RequestContext, path: &TreePath) -> Result<bool, Fault
 fn tidy_above(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     let mut above = path.parent();
     while let Some(folder) = above.filter(|folder| !folder.is_root() && folder.as_str() != SERVERS) {
-        if !asked.caller.reach.covers(&folder) || asked.caller.reach.folder.as_ref() == Some(&folder) {
+        if !asked.caller.permissions.covers(&folder) || asked.caller.permissions.folder.as_ref() == Some(&folder) {
             break;
         }
         let found = match ResolvedNode::itself(asked, &folder) {
@@ -230,7 +230,7 @@ fn tidy_above(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
             Err(fault) => return Err(fault),
         };
         let stays = ObjectMetadata::of(asked, &found)?.is_folder
-            || asked.space.vfs.list(asked.caller.door, &folder).map_or(true, |entries| !entries.is_empty());
+            || asked.space.vfs.list(asked.caller.protocol, &folder).map_or(true, |entries| !entries.is_empty());
         drop(found);
         if stays || !remove_empty(asked, &folder)? {
             break;

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::RETRY_AFTER;
 use s3s::{S3Error, S3ErrorCode};
 use svcfs_base::{Fault, Kind};
-use svcfs_knowledge::access::RETRY;
+use svcfs_knowledge::access::RETRY_AFTER_KEY;
 
 /// The error for a fault. What is wrong inside is for the log alone.
 pub(crate) fn told(fault: &Fault) -> S3Error {
@@ -15,7 +15,7 @@ pub(crate) fn told(fault: &Fault) -> S3Error {
     };
     let code = S3ErrorCode::from_bytes(kind.s3().as_bytes()).unwrap_or(S3ErrorCode::InternalError);
     let mut error = S3Error::with_message(code, message);
-    if let Some(seconds) = fault.detail().get(RETRY).and_then(serde_json::Value::as_u64) {
+    if let Some(seconds) = fault.detail().get(RETRY_AFTER_KEY).and_then(serde_json::Value::as_u64) {
         error.set_headers(HeaderMap::from_iter([(RETRY_AFTER, seconds.into())]));
     }
     error
@@ -23,6 +23,6 @@ pub(crate) fn told(fault: &Fault) -> S3Error {
 
 /// Logs a fault, and gives the error for it.
 pub(crate) fn refuse(fault: Fault, what: &str) -> S3Error {
-    svcfs_listener::log(&fault, what);
+    svcfs_listener::log_fault(&fault, what);
     told(&fault)
 }

@@ -127,7 +127,7 @@ impl Default for ETagStore {
 }
 
 fn key(path: &TreePath) -> PathDigest {
-    *ETag::of(path.as_str().as_bytes()).as_bytes()
+    *ETag::from_content(path.as_str().as_bytes()).as_bytes()
 }
 
 /// The same of an earlier version: no path begins so.
@@ -136,7 +136,7 @@ fn version_key(content: &StoredContent) -> PathDigest {
         StoredContent::Blob(blob) => format!("\0{blob}"),
         StoredContent::Snapshot(path, moment) => format!("\0{moment}\0{path}"),
     };
-    *ETag::of(text.as_bytes()).as_bytes()
+    *ETag::from_content(text.as_bytes()).as_bytes()
 }
 
 impl ETagStore {

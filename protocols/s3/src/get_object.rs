@@ -12,7 +12,7 @@ use s3s::dto::{
 };
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
-use svcfs_listener::{ReadFunctions, streamed};
+use svcfs_listener::{ReadFunctions, stream_file};
 use svcfs_vfs::{FileContent, FileReader};
 
 use crate::S3Server;
@@ -72,8 +72,8 @@ impl ObjectSelection {
     /// Lets an earlier version be read from the disk, for it is streamed as slowly as a client takes it; where there is no room on the disk, it stays
     /// in memory.
     fn set_aside(&mut self, asked: &S3RequestContext) {
-        let FileContent::Here(content) = &self.object.content else { return };
-        match asked.space.vfs.set_aside(content.clone()) {
+        let FileContent::InMemory(content) = &self.object.content else { return };
+        match asked.space.vfs.spill_content(content.clone()) {
             Ok(aside) => self.object.content = aside,
             Err(fault) => tracing::warn!(error = ?fault, "a version is handed on from memory"),
         }
@@ -120,10 +120,10 @@ impl ObjectSelection {
 
 /// `GetObject`
 pub(crate) async fn get(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
     let input = request.input;
     let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let question = ReadRequest {
@@ -171,14 +171,14 @@ pub(crate) async fn get(
     };
     let from = answer.range.as_ref().map_or(0, |range| range.start);
     output.body = Some(match answer.object.content {
-        FileContent::Here(content) => {
+        FileContent::InMemory(content) => {
             let begin = usize::try_from(from).unwrap_or(usize::MAX).min(content.len());
             let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
         FileContent::OnDisk(reader) => {
-            let read = ReadFunctions { now: FileReader::read_now, wait: FileReader::read };
-            StreamingBlob::wrap(streamed(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
+            let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
+            StreamingBlob::wrap(stream_file(Arc::clone(&asked.protocol.lanes), (reader, read), from..from + length))
         }
     });
     let mut response = S3Response::new(output);
@@ -235,10 +235,10 @@ fn part_of(object: &S3Object, part: i32) -> S3Result<Option<std::ops::Range<u64>
 
 /// `HeadObject`
 pub(crate) async fn head(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
     let input = request.input;
     let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let question = ReadRequest {

@@ -58,7 +58,7 @@ impl HashedBody {
         if self.coming.len() < FEW {
             return Ok(self);
         }
-        self.ahead = self.ahead.or_else(|| Arc::clone(&self.asked.door.ahead).try_acquire_owned().ok());
+        self.ahead = self.ahead.or_else(|| Arc::clone(&self.asked.protocol.ahead).try_acquire_owned().ok());
         if self.ahead.is_some() && self.coming.len() < STRETCH {
             return Ok(self);
         }
@@ -125,7 +125,7 @@ mod tests {
                 let (md5, _) = body.update(rest).await.unwrap().finish().await.unwrap();
                 assert_eq!(crate::checksums::hex(&md5), etag_of(&content));
             }
-            assert_eq!(asked.door.ahead.available_permits(), 1, "the one that ended gave its place back");
+            assert_eq!(asked.protocol.ahead.available_permits(), 1, "the one that ended gave its place back");
         });
     }
 }

@@ -32,9 +32,9 @@ struct HostBucket<'a> {
 }
 
 /// The bucket that a host names, if it does.
-fn named<'a>(door: &S3Server, host: &'a str) -> Option<HostBucket<'a>> {
+fn named<'a>(protocol: &S3Server, host: &'a str) -> Option<HostBucket<'a>> {
     let bare = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let settings = &door.server.settings().server;
+    let settings = &protocol.server.settings().server;
     let is_ours = |host: &str| {
         let is_own = |own: &str| own.eq_ignore_ascii_case(host);
         is_own("localhost")
@@ -43,7 +43,7 @@ fn named<'a>(door: &S3Server, host: &'a str) -> Option<HostBucket<'a>> {
     };
     let is_address = bare.parse::<IpAddr>().is_ok();
     let (first, rest) = bare.split_once('.').filter(|_| !is_address && !is_ours(bare))?;
-    let spaces = door.server.spaces().all();
+    let spaces = protocol.server.spaces().list_all();
     // Host names have no case.
     let space =
         spaces.iter().map(svcfs_knowledge::spaces::SpaceStatus::name).find(|name| name.eq_ignore_ascii_case(first));
@@ -54,10 +54,10 @@ fn named<'a>(door: &S3Server, host: &'a str) -> Option<HostBucket<'a>> {
 }
 
 /// Whether a request is about an object, and not about a bucket or none.
-pub(crate) fn is_of_object(door: &S3Server, uri: &Uri, headers: &HeaderMap) -> bool {
+pub(crate) fn is_of_object(protocol: &S3Server, uri: &Uri, headers: &HeaderMap) -> bool {
     let path = uri.path().trim_start_matches('/');
     let key =
-        if named(door, host_of(headers)).is_some() { Some(path) } else { path.split_once('/').map(|(_, key)| key) };
+        if named(protocol, host_of(headers)).is_some() { Some(path) } else { path.split_once('/').map(|(_, key)| key) };
     key.is_some_and(|key| !key.is_empty())
 }
 
@@ -71,14 +71,16 @@ fn host_of(headers: &HeaderMap) -> &str {
 /// # Errors
 /// `InvalidRequest`.
 pub(crate) fn check(
-    door: &S3Server,
+    protocol: &S3Server,
     (uri, headers): (&Uri, &HeaderMap),
     may_enter: impl Fn(&str) -> bool,
 ) -> S3Result<()> {
-    let Some(HostBucket { bucket, is_below_ours: false, .. }) = named(door, host_of(headers)) else { return Ok(()) };
+    let Some(HostBucket { bucket, is_below_ours: false, .. }) = named(protocol, host_of(headers)) else {
+        return Ok(());
+    };
     let first = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
     let first = percent_decode_str(first).decode_utf8_lossy();
-    if may_enter(&first) && door.server.spaces().all().iter().any(|space| space.name() == first) {
+    if may_enter(&first) && protocol.server.spaces().list_all().iter().any(|space| space.name() == first) {
         return Err(s3_error!(
             InvalidRequest,
             "the host may name the bucket `{bucket}`, and the path `{}`; say in `server.public_url` under which name this server is reached",

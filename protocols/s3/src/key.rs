@@ -25,7 +25,7 @@ impl ParsedKey {
         if path.is_root() || path.as_str() != bare {
             let told = format!(
                 "the key `{}` is no path here: it may not begin with `/`, nor have empty parts, `.` or `..`",
-                svcfs_base::plain(text)
+                svcfs_base::escape_unprintable(text)
             );
             return Err(Fault::new(Kind::Invalid, told));
         }

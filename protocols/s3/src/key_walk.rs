@@ -112,13 +112,13 @@ struct FolderChild {
 impl KeyWalk<'_> {
     /// Whether something that the caller may see can lie in a folder.
     fn may_look(&self, path: &TreePath) -> bool {
-        let folder = self.asked.caller.reach.folder.as_ref();
+        let folder = self.asked.caller.permissions.folder.as_ref();
         folder.is_none_or(|folder| path.is_under(folder) || folder.is_under(path))
     }
 
     fn folder(&mut self, path: &TreePath) -> Result<ControlFlow<()>, Fault> {
-        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.door);
-        let entries = match vfs.list(door, path) {
+        let (vfs, protocol) = (&self.asked.space.vfs, self.asked.caller.protocol);
+        let entries = match vfs.list(protocol, path) {
             Ok(entries) => entries,
             // Never there, or removed while we walk.
             Err(fault) if is_missing(&fault) => return Ok(ControlFlow::Continue(())),
@@ -134,9 +134,13 @@ impl KeyWalk<'_> {
             })
             .collect();
         // The server's own folder is there whatever is in it.
-        if children.is_empty() && !path.is_root() && path.as_str() != SERVERS && self.asked.caller.reach.covers(path) {
+        if children.is_empty()
+            && !path.is_root()
+            && path.as_str() != SERVERS
+            && self.asked.caller.permissions.covers(path)
+        {
             let key = format!("{path}/");
-            let folder = vfs.stat(door, path).ok();
+            let folder = vfs.stat(protocol, path).ok();
             return Ok(self.offer(&key, None, folder));
         }
         children.sort_unstable_by(|one, other| one.key.cmp(&other.key));
@@ -181,12 +185,12 @@ impl KeyWalk<'_> {
         if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
             return Ok(ControlFlow::Continue(()));
         }
-        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.door);
+        let (vfs, protocol) = (&self.asked.space.vfs, self.asked.caller.protocol);
         let (mut place, mut found) = (path.clone(), attributes.clone());
         if attributes.kind == EntryKind::Symlink {
             // Folders behind links are not walked into: links may lead in circles.
-            let led = self.asked.check(path).and_then(|()| vfs.leads_to(door, path));
-            let led = led.and_then(|path| Ok((vfs.stat(door, &path)?, path)));
+            let led = self.asked.check(path).and_then(|()| vfs.resolve_links(protocol, path));
+            let led = led.and_then(|path| Ok((vfs.stat(protocol, &path)?, path)));
             match led {
                 Ok((attributes, path)) if attributes.kind == EntryKind::File => (place, found) = (path, attributes),
                 Ok(_) | Err(_) => return Ok(ControlFlow::Continue(())),

@@ -81,7 +81,7 @@ struct S3Server {
 impl S3Server {
     fn of(server: Arc<ServerState>) -> Self {
         Self {
-            names: ServerNames::of(&server.settings().server),
+            names: ServerNames::from_settings(&server.settings().server),
             server,
             lanes: Arc::default(),
             etags: ETagStore::default(),
@@ -102,18 +102,18 @@ impl S3Server {
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let door = Arc::new(S3Server::of(server));
-    let service = match request_handler::service(&door) {
+    let protocol = Arc::new(S3Server::of(server));
+    let service = match request_handler::service(&protocol) {
         Ok(service) => Arc::new(service),
         Err(fault) => {
             tracing::error!(error = ?fault, "S3 cannot be served");
             return;
         }
     };
-    let expiring = tokio::spawn(multipart_upload::expire(Arc::clone(&door), stop.clone()));
+    let expiring = tokio::spawn(multipart_upload::expire(Arc::clone(&protocol), stop.clone()));
     svcfs_listener::serve(listener, stop, move |request, peer| {
-        let (door, service) = (Arc::clone(&door), Arc::clone(&service));
-        async move { request_handler::answer(&door, &service, (request, peer)).await }
+        let (protocol, service) = (Arc::clone(&protocol), Arc::clone(&service));
+        async move { request_handler::answer(&protocol, &service, (request, peer)).await }
     })
     .await;
     if let Err(error) = expiring.await {

@@ -46,7 +46,7 @@ enum ListAttempt {
 pub(crate) async fn page(asked: &S3RequestContext, listing: ListQuery, manner: ListOptions) -> S3Result<ListResult> {
     let here = manner.clone();
     let looked = asked.run("ListObjects", move |asked| {
-        asked.door.etags.recall(&asked.space);
+        asked.protocol.etags.recall(&asked.space);
         let page = listing.page(asked)?;
         Ok(match unread(asked, &page) {
             bytes if bytes > MAX_FILE_BYTES as u64 => ListAttempt::Heavy(page, bytes),
@@ -102,7 +102,7 @@ pub(crate) fn told(
         last = Some(text);
     }
     told.next = last.filter(|_| is_truncated);
-    asked.door.etags.keep(&asked.space);
+    asked.protocol.etags.keep(&asked.space);
     Ok(told)
 }
 

@@ -28,10 +28,10 @@ fn most(asked: Option<i32>, name: &str) -> S3Result<usize> {
 
 /// `ListParts`
 pub(crate) async fn list_parts(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
     let input = request.input;
     let after = input.part_number_marker.unwrap_or_default();
     let most = most(input.max_parts, "max-parts")?;
@@ -79,10 +79,10 @@ pub(crate) async fn list_parts(
 
 /// `ListMultipartUploads`
 pub(crate) async fn list(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "ListMultipartUploads"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "ListMultipartUploads"))?;
     let input = request.input;
     if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
         return Err(s3_error!(NotImplemented, "uploads are listed one by one, without a delimiter"));
@@ -97,7 +97,7 @@ pub(crate) async fn list(
         (key, None) => upload.key > *key,
     };
     all.retain(|upload| {
-        let is_seen = ParsedKey::parse(&upload.key).is_ok_and(|key| asked.caller.reach.covers(key.path()));
+        let is_seen = ParsedKey::parse(&upload.key).is_ok_and(|key| asked.caller.permissions.covers(key.path()));
         is_seen && !upload.is_over() && upload.key.starts_with(&prefix) && is_ahead(upload)
     });
     let is_truncated = most > 0 && all.len() > most;

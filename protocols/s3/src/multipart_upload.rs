@@ -46,17 +46,17 @@ fn of_part(fault: Fault) -> S3RequestError {
 
 /// The upload of a request, if it is one of this key and within the caller's reach.
 pub(crate) fn found(asked: &S3RequestContext, id: &str, key: &str) -> Result<PendingUpload, S3RequestError> {
-    asked.caller.reach.check(ParsedKey::parse(key)?.path())?;
+    asked.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
     let upload = PendingUpload::find(asked.space.vfs.root(), id)?;
     upload.filter(|upload| upload.key == key && !upload.is_over()).ok_or_else(|| unknown().into())
 }
 
 /// `CreateMultipartUpload`
 pub(crate) async fn create(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
     unsupported::refuse(&request)?;
     let S3Request { input, headers, .. } = request;
     let checksum = MultipartChecksum::of(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
@@ -75,7 +75,7 @@ pub(crate) async fn create(
     let text = input.key.clone();
     let upload = asked
         .run("CreateMultipartUpload", move |asked| {
-            asked.caller.reach.check(key.path())?;
+            asked.caller.permissions.check_path(key.path())?;
             check_way(asked, key.path())?;
             let actor = asked.caller.actor().to_string();
             Ok(PendingUpload::begin(asked.space.vfs.root(), &text, &actor, record, checksum)?)
@@ -101,10 +101,10 @@ fn check_number(number: i32) -> S3Result<()> {
 
 /// `UploadPart`
 pub(crate) async fn part(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
     check_number(input.part_number)?;
@@ -155,10 +155,10 @@ fn bytes_of(range: Option<Range>, size: u64) -> S3Result<std::ops::Range<u64>> {
 
 /// `UploadPartCopy`
 pub(crate) async fn part_copy(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "UploadPartCopy"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "UploadPartCopy"))?;
     let input = &request.input;
     check_number(input.part_number)?;
     let conditions = ReadConditions {
@@ -170,7 +170,7 @@ pub(crate) async fn part_copy(
     let range = input.copy_source_range.as_deref().map(Range::parse).transpose();
     let range = range.ok().filter(|range| !matches!(range, Some(Range::Suffix { .. })));
     let range = range.ok_or_else(|| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
-    let SourceObject { object, version, .. } = source(door, &request, &input.copy_source, conditions).await?;
+    let SourceObject { object, version, .. } = source(protocol, &request, &input.copy_source, conditions).await?;
     let range = bytes_of(range, object.size)?;
     let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
     let (md5, sums) = asked
@@ -289,10 +289,10 @@ fn joined(
 
 /// `CompleteMultipartUpload`
 pub(crate) async fn complete(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CompleteMultipartUpload"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "CompleteMultipartUpload"))?;
     let input = request.input;
     let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let conditions = Conditions { if_match: input.if_match, if_none_match: input.if_none_match };
@@ -304,7 +304,7 @@ pub(crate) async fn complete(
         crc64nvme: input.checksum_crc64nvme,
     };
     let (id, text) = (input.upload_id, input.key.clone());
-    let held = door.completing.hold(&id).await;
+    let held = protocol.completing.hold(&id).await;
     let begun = asked
         .run("CompleteMultipartUpload", move |asked| {
             if let Some(completed) = told_again(asked, &id, &text, input.multipart_upload.as_ref())? {
@@ -384,7 +384,7 @@ fn told_again(
     key: &str,
     named: Option<&CompletedMultipartUpload>,
 ) -> Result<Option<CompletedUpload>, S3RequestError> {
-    asked.caller.reach.check(ParsedKey::parse(key)?.path())?;
+    asked.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
     let completed = CompletedUpload::find(asked.space.vfs.root(), id)?.filter(|completed| completed.key == key);
     let named = named.and_then(|named| named.parts.as_deref()).unwrap_or_default();
     let is_same = |(part, (number, md5)): (&CompletedPart, &(i32, [u8; 16]))| {
@@ -396,13 +396,13 @@ fn told_again(
 
 /// `AbortMultipartUpload`
 pub(crate) async fn abort(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
     let AbortMultipartUploadInput { upload_id, key, .. } = request.input;
     // What is being completed is completed first, and then there is nothing to abort.
-    let _held = door.completing.hold(&upload_id).await;
+    let _held = protocol.completing.hold(&upload_id).await;
     asked
         .run("AbortMultipartUpload", move |asked| Ok(found(asked, &upload_id, &key)?.remove(asked.space.vfs.root())?))
         .await?;
@@ -410,15 +410,15 @@ pub(crate) async fn abort(
 }
 
 /// Removes uploads that have taken too long, every hour until the server stops.
-pub(crate) async fn expire(door: Arc<S3Server>, stop: CancellationToken) {
+pub(crate) async fn expire(protocol: Arc<S3Server>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = round.tick() => {}
         }
-        let spaces = door.server.spaces().open();
-        let outcome = svcfs_listener::blocking(&door.lanes, Lane::Slow, move || {
+        let spaces = protocol.server.spaces().list_open();
+        let outcome = svcfs_listener::run_blocking(&protocol.lanes, Lane::Slow, move || {
             for space in spaces {
                 for key in PendingUpload::expire(space.vfs.root())? {
                     tracing::info!(space = space.name, key, "an upload that took over a week was removed");

@@ -106,7 +106,7 @@ fn unsigned(uri: &Uri) -> S3Result<Uri> {
 fn normalized(method: &Method, headers: &HeaderMap) -> Option<HeaderMap> {
     let mut changed = None;
     if matches!(*method, Method::GET | Method::HEAD) && headers.contains_key(RANGE) {
-        let range = svcfs_listener::one_range(headers).and_then(|range| HeaderValue::from_str(&range).ok());
+        let range = svcfs_listener::single_range(headers).and_then(|range| HeaderValue::from_str(&range).ok());
         if range.as_ref() != headers.get(RANGE) {
             set(changed.get_or_insert_with(|| headers.clone()), &RANGE, range);
         }

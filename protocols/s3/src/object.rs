@@ -61,28 +61,28 @@ impl S3Object {
             etag: etag_of(b""),
             blob: None,
             record: ObjectMetadata::of(asked, found)?,
-            content: FileContent::Here(Bytes::new()),
+            content: FileContent::InMemory(Bytes::new()),
             attributes: None,
         })
     }
 
     fn file(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
         let record = ObjectMetadata::of(asked, found)?;
-        asked.door.etags.recall(&asked.space);
+        asked.protocol.etags.recall(&asked.space);
         let path = found.path.clone();
         if found.is_large() {
             let attributes = found.attributes.clone();
-            let look = attributes.large().map(|large| large.to_string()).unwrap_or_default();
+            let look = attributes.large_file().map(|large| large.to_string()).unwrap_or_default();
             let etag = record.etag.clone().filter(|_| record.of == look).unwrap_or(look);
             let content = FileContent::OnDisk(FileReader::open(&asked.space.vfs, &asked.caller, found.node)?);
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
-        let opened = match asked.space.vfs.open_content(asked.caller.door, &path) {
+        let opened = match asked.space.vfs.open_content(asked.caller.protocol, &path) {
             // Made through a mount, and not saved yet: to all others it is an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
-                let (content, attributes) = (FileContent::Here(Bytes::new()), found.attributes.clone());
-                OpenedFile { content, etag: ETag::of(b""), attributes }
+                let (content, attributes) = (FileContent::InMemory(Bytes::new()), found.attributes.clone());
+                OpenedFile { content, etag: ETag::from_content(b""), attributes }
             }
             opened => opened?,
         };
@@ -93,8 +93,8 @@ impl S3Object {
     pub(crate) fn at_once(asked: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
         let ParsedKey::File(path) = key else { return None };
         // One that is found at once has no link on its way: it lies where its path says.
-        asked.caller.reach.check(path).ok()?;
-        let (file, record) = asked.space.vfs.read_now(asked.caller.door, path, Some(ATTRIBUTE))?;
+        asked.caller.permissions.check_path(path).ok()?;
+        let (file, record) = asked.space.vfs.try_read_cached(asked.caller.protocol, path, Some(ATTRIBUTE))?;
         Self::of(asked, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
     }
 
@@ -102,7 +102,7 @@ impl S3Object {
         let OpenedFile { content, etag: blob, attributes } = opened;
         let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
         let here = (&*asked.space, &path);
-        let etags: &ETagStore = &asked.door.etags;
+        let etags: &ETagStore = &asked.protocol.etags;
         let etag = match kept.or_else(|| etags.known(here, &attributes)) {
             Some(etag) => etag,
             None => summed(&content, attributes.size)?,
@@ -114,7 +114,7 @@ impl S3Object {
 
     /// What tells its contents apart, where no version has it.
     pub(crate) fn large(&self) -> Option<LargeFile> {
-        self.attributes.as_ref().and_then(PathAttributes::large)
+        self.attributes.as_ref().and_then(PathAttributes::large_file)
     }
 
     /// Whether what the record says of a content is said of this one.
@@ -182,13 +182,13 @@ pub(crate) fn etag(asked: &S3RequestContext, path: &TreePath, attributes: &PathA
 }
 
 fn known(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
-    let etags = &asked.door.etags;
-    attributes.large().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
+    let etags = &asked.protocol.etags;
+    attributes.large_file().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
 }
 
 /// Bytes that are to be read before its ETag can be told.
 pub(crate) fn unread(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> u64 {
-    let is_told = attributes.large().is_some() || known(asked, path, attributes).is_some();
+    let is_told = attributes.large_file().is_some() || known(asked, path, attributes).is_some();
     if is_told { 0 } else { attributes.size }
 }
 

@@ -63,7 +63,7 @@ impl ObjectMetadata {
     /// # Errors
     /// Those of the disk.
     pub(crate) fn of(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
-        Ok(Self::read(asked.space.vfs.extended(found.node, ATTRIBUTE)?.as_deref()))
+        Ok(Self::read(asked.space.vfs.xattr(found.node, ATTRIBUTE)?.as_deref()))
     }
 
     /// What the attribute of a file says; nothing where it has none.
@@ -78,12 +78,12 @@ impl ObjectMetadata {
     /// `NoSpace` when it is too much for the disk; those of the disk.
     pub(crate) fn keep(&self, asked: &S3RequestContext, node: NodeId) -> Result<(), Fault> {
         let vfs = &asked.space.vfs;
-        let before = vfs.extended(node, ATTRIBUTE)?;
+        let before = vfs.xattr(node, ATTRIBUTE)?;
         if !self.says_nothing() || !self.sums.is_empty() {
             let value = serde_json::to_vec(self).map_err(Fault::internal)?;
-            vfs.set_extended(node, ATTRIBUTE, &value, SetXattrMode::Either)?;
+            vfs.set_xattr(node, ATTRIBUTE, &value, SetXattrMode::CreateOrReplace)?;
         } else if before.is_some() {
-            vfs.remove_extended(node, ATTRIBUTE)?;
+            vfs.remove_xattr(node, ATTRIBUTE)?;
         }
         if self.says_nothing() && Self::read(before.as_deref()).says_nothing() { Ok(()) } else { vfs.flush_node(node) }
     }

@@ -77,18 +77,19 @@ impl S3 for S3Operations {
             .0
             .identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))
             .map_err(|fault| refuse(fault, "ListBuckets"))?;
-        let spaces = self.0.server.spaces().open().into_iter().filter(|space| identity.enter(&space.name).is_ok());
+        let spaces =
+            self.0.server.spaces().list_open().into_iter().filter(|space| identity.check_space(&space.name).is_ok());
         // Who is limited to a folder is told of the spaces that have it.
-        let (spaces, top) = (spaces.collect::<Vec<_>>(), identity.reach.top());
+        let (spaces, top) = (spaces.collect::<Vec<_>>(), identity.permissions.visible_root());
         let with_folder = move || {
             Ok(spaces
                 .into_iter()
                 .filter(|space| space.vfs.stat(svcfs_base::Protocol::S3, &top).is_ok())
                 .collect::<Vec<_>>())
         };
-        let spaces = svcfs_listener::blocking(&self.0.lanes, svcfs_work::Lane::Quick, with_folder).await;
+        let spaces = svcfs_listener::run_blocking(&self.0.lanes, svcfs_work::Lane::Quick, with_folder).await;
         let spaces = spaces.map_err(|fault| refuse(fault, "ListBuckets"))?.into_iter();
-        let created = Timestamp::from(std::time::SystemTime::from(self.0.server.started()));
+        let created = Timestamp::from(std::time::SystemTime::from(self.0.server.started_at()));
         let prefix = request.input.prefix.clone().unwrap_or_default();
         let bucket =
             |name: String| Bucket { name: Some(name), creation_date: Some(created.clone()), bucket_region: None };

@@ -100,11 +100,11 @@ fn folder(root: &Path) -> PathBuf {
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Fault + '_ {
     move |error| match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, "no space left on the disk for a part").caused_by(error)
+            Fault::new(Kind::NoSpace, "no space left on the disk for a part").with_source(error)
         }
         // Aborted, completed or over: with its folder.
-        ErrorKind::NotFound => Fault::not_found("there is no such upload any more").caused_by(error),
-        _ => Fault::internal(error).inside(format!("at `{}`", path.display())),
+        ErrorKind::NotFound => Fault::not_found("there is no such upload any more").with_source(error),
+        _ => Fault::internal(error).with_context(format!("at `{}`", path.display())),
     }
 }
 

@@ -41,10 +41,10 @@ pub(crate) struct WrittenObject {
 
 /// `PutObject`
 pub(crate) async fn put(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
     unsupported::refuse(&request)?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
@@ -176,11 +176,11 @@ pub(crate) fn put_in_place(
             return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content").into());
         }
         (ParsedKey::File(_), BodyContent::Here(content)) => {
-            let sent = svcfs_base::ETag::of(&content);
+            let sent = svcfs_base::ETag::from_content(&content);
             let stored = vfs.save(&asked.caller, place.clone(), content, expected)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
             // Somebody else may have written it since: that is another one.
-            let newest = match vfs.known_version(&place) {
+            let newest = match vfs.try_newest_version(&place) {
                 Ok(newest) => newest.filter(|newest| newest.etag == stored),
                 Err(fault) => {
                     warn!(page.path = %place, error = ?fault, "what a version is called that was written cannot be told");
@@ -190,7 +190,7 @@ pub(crate) fn put_in_place(
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
                 // A gate tidied it: what is there is not what came.
-                match vfs.read(asked.caller.door, &place) {
+                match vfs.read(asked.caller.protocol, &place) {
                     Err(fault) if is_missing(&fault) => {}
                     file => etag = etag_of(&file?.content),
                 }
@@ -230,7 +230,7 @@ pub(crate) struct SourceObject {
 /// # Errors
 /// `NotImplemented` for access points; those of asking for it.
 pub(crate) async fn source<T>(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: &S3Request<T>,
     source: &CopySource,
     conditions: ReadConditions,
@@ -238,7 +238,7 @@ pub(crate) async fn source<T>(
     let CopySource::Bucket { bucket, key, version_id } = source else {
         return Err(s3_error!(NotImplemented, "there are no access points; name the bucket"));
     };
-    let asked = door.asked(request, bucket, (Scope::Read, "GetObject"))?;
+    let asked = protocol.asked(request, bucket, (Scope::Read, "GetObject"))?;
     let (text, version) = (key.to_string(), version_id.as_ref().map(ToString::to_string));
     let (object, version) = asked
         .run("CopyObject", move |asked| {
@@ -254,10 +254,10 @@ pub(crate) async fn source<T>(
 
 /// `CopyObject`
 pub(crate) async fn copy(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
     let input = &request.input;
     unsupported::refuse(&request)?;
     let conditions = ReadConditions {
@@ -266,7 +266,7 @@ pub(crate) async fn copy(
         if_modified_since: input.copy_source_if_modified_since.clone(),
         if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
     };
-    let SourceObject { space, object, version } = source(door, &request, &input.copy_source, conditions).await?;
+    let SourceObject { space, object, version } = source(protocol, &request, &input.copy_source, conditions).await?;
     let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let replaces = |directive: Option<&str>| directive == Some("REPLACE");
     let says_anew = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));

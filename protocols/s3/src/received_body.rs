@@ -157,13 +157,13 @@ fn too_long() -> S3Error {
 
 /// Something that bytes are gathered in.
 pub(crate) fn gathering(asked: &S3RequestContext) -> SpillBuffer {
-    SpillBuffer::new(&asked.door.room, &asked.space.vfs.state_directory())
+    SpillBuffer::new(&asked.protocol.room, &asked.space.vfs.state_directory())
 }
 
 async fn write_out(asked: &S3RequestContext, mut coming: SpillBuffer) -> S3Result<SpillBuffer> {
     asked
         .run("PutObject", move |_| {
-            coming.write_out()?;
+            coming.spill()?;
             Ok(coming)
         })
         .await
@@ -210,5 +210,5 @@ async fn beside_with(asked: &S3RequestContext, path: &TreePath, data: SpillBuffe
 /// # Errors
 /// `ServiceUnavailable`.
 pub(crate) async fn room_for(asked: &S3RequestContext, length: u64) -> S3Result<OwnedSemaphorePermit> {
-    asked.door.room.whole(length).await.map_err(|fault| refuse(fault, "PutObject"))
+    asked.protocol.room.reserve_buffer(length).await.map_err(|fault| refuse(fault, "PutObject"))
 }

@@ -39,48 +39,48 @@ const FORM: &[u8] = b"multipart/form-data";
 ///
 /// # Errors
 /// Those of the file that secrets are worked out from.
-pub(crate) fn service(door: &Arc<S3Server>) -> Result<S3Service, Fault> {
-    let signing = SigningKey::of(door.server.primary().vfs.root())?;
+pub(crate) fn service(protocol: &Arc<S3Server>) -> Result<S3Service, Fault> {
+    let signing = SigningKey::load_or_create(protocol.server.primary().vfs.root())?;
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
     let builder = || {
-        let mut builder = S3ServiceBuilder::new(S3Operations(Arc::clone(door)));
+        let mut builder = S3ServiceBuilder::new(S3Operations(Arc::clone(protocol)));
         builder.set_config(config.clone());
-        builder.set_access(RequestAuthorizer(Arc::clone(door)));
-        builder.set_host(BucketHosts(Arc::clone(door)));
+        builder.set_access(RequestAuthorizer(Arc::clone(protocol)));
+        builder.set_host(BucketHosts(Arc::clone(protocol)));
         builder.set_validation(AnyBucketName);
         builder
     };
     let mut verifying = builder();
-    verifying.set_auth(SignatureKeys { door: Arc::clone(door), signing });
+    verifying.set_auth(SignatureKeys { protocol: Arc::clone(protocol), signing });
     verifying.set_route(HeaderNormalizer(builder().build()));
     Ok(verifying.build())
 }
 
 /// Answers a request, whatever it is.
 pub(crate) async fn answer(
-    door: &S3Server,
+    protocol: &S3Server,
     service: &S3Service,
     (mut request, peer): (Request<Incoming>, IpAddr),
 ) -> Response<Body> {
     let head = RequestHead {
-        door: svcfs_base::Protocol::S3,
+        protocol: svcfs_base::Protocol::S3,
         method: request.method().as_str().to_owned(),
         path: request.uri().path().to_owned(),
         query: request.uri().query().map(unsigned).unwrap_or_default(),
         peer: Some(peer),
         id: None,
     };
-    let visit = Arc::new(Visit::begin(&door.server, head));
+    let visit = Arc::new(Visit::start(&protocol.server, head));
     request.extensions_mut().insert(Arc::clone(&visit));
     let (brings_body, expects) = (!request.body().is_end_stream(), request.headers().contains_key(EXPECT));
     let what = format!("{} {}", request.method(), request.uri().path().escape_default());
-    let checked = svcfs_listener::check_form(&request).and_then(|()| door.names.check(request.headers()));
+    let checked = svcfs_listener::validate_request(&request).and_then(|()| protocol.names.check(request.headers()));
     let checked = checked.map_err(|fault| told(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
     let checked = checked.and_then(|()| signature_check::check(request.uri().query(), request.headers()));
-    let is_of_object = hosts::is_of_object(door, request.uri(), request.headers());
+    let is_of_object = hosts::is_of_object(protocol, request.uri(), request.headers());
     let checked = checked.and_then(|()| unsupported::check(request.method(), request.uri().query(), is_of_object));
     let described = ResponseInfo {
         resource: request.uri().path().to_owned(),
@@ -92,10 +92,10 @@ pub(crate) async fn answer(
             announce_trailer(request.headers_mut());
             let is_in_pieces = is_in_pieces(request.headers());
             let request = request.map(|body| match is_in_pieces {
-                true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), door.place())),
+                true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), protocol.place())),
                 false => Body::http_body_unsync(TimedBody::new(body)),
             });
-            match svcfs_listener::unbroken(async { Ok(service.call(request).await) }).await {
+            match svcfs_listener::catch_panic(async { Ok(service.call(request).await) }).await {
                 Ok(answered) => answered.map_err(|error| s3_error!(InternalError, "{error:?}")),
                 Err(panicked) => refuse(panicked, &what).to_http_response(),
             }
@@ -126,7 +126,7 @@ pub(crate) async fn answer(
     if may_follow_a_body || expects && !brings_body {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    visit.end(status.as_u16());
+    visit.finish(status.as_u16());
     response
 }
 

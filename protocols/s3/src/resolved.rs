@@ -29,7 +29,7 @@ impl<'a> ResolvedNode<'a> {
     /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         asked.check(path)?;
-        Self::exactly(asked, asked.space.vfs.leads_to(asked.caller.door, path)?)
+        Self::exactly(asked, asked.space.vfs.resolve_links(asked.caller.protocol, path)?)
     }
 
     /// What stands at a path itself.
@@ -43,7 +43,7 @@ impl<'a> ResolvedNode<'a> {
 
     fn exactly(asked: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space.vfs;
-        let (node, attributes) = vfs.find(&asked.caller, &path)?;
+        let (node, attributes) = vfs.lookup_path(&asked.caller, &path)?;
         Ok(Self { vfs, node, attributes, path })
     }
 
@@ -54,10 +54,10 @@ impl<'a> ResolvedNode<'a> {
     pub(crate) fn parent_of(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // With a key for one folder, that folder is the highest that may be looked at.
-        let found = if asked.caller.reach.covers(&parent) {
+        let found = if asked.caller.permissions.covers(&parent) {
             Self::at(asked, &parent)?
         } else {
-            asked.caller.reach.check(path)?;
+            asked.caller.permissions.check_path(path)?;
             Self::exactly(asked, parent)?
         };
         if found.is_folder() { Ok(found) } else { Err(Fault::not_directory(&found.path)) }
@@ -71,6 +71,6 @@ impl<'a> ResolvedNode<'a> {
     }
     /// Whether no version has it.
     pub(crate) fn is_large(&self) -> bool {
-        self.attributes.large().is_some()
+        self.attributes.large_file().is_some()
     }
 }

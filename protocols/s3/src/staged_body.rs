@@ -34,7 +34,7 @@ impl<S: BlockSink> StagedBody<S> {
         operation: &'static str,
         (sink, summing): (S, Box<ContentHasher>),
     ) -> Self {
-        let (lanes, blocks) = (&asked.door.lanes, BlockBuffer::new(&asked.door.room));
+        let (lanes, blocks) = (&asked.protocol.lanes, BlockBuffer::new(&asked.protocol.room));
         Self { blocks, hashes: PipelineStage::new(lanes, summing), sink: PipelineStage::new(lanes, sink), operation }
     }
 
@@ -59,7 +59,7 @@ impl<S: BlockSink> StagedBody<S> {
     /// # Errors
     /// Those of the disk.
     pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], ContentChecksums)> {
-        if let Some(block) = self.blocks.last() {
+        if let Some(block) = self.blocks.take_partial() {
             self.write_block(block).await?;
         }
         let operation = self.operation;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use svcfs_base::{Caller, Change, Durability, Fault, FileKind, Kind, PathComponent, Precondition, TreePath};
 use svcfs_listener::BlockSink;
-use svcfs_vfs::{HandleId, NodeId, UPLOAD, Vfs, WriteAt};
+use svcfs_vfs::{HandleId, NodeId, UPLOAD_AFFIXES, Vfs, WriteAt};
 use uuid::Uuid;
 
 use crate::context::{S3RequestContext, S3RequestError};
@@ -14,7 +14,7 @@ use crate::resolved::ResolvedNode;
 
 /// Whether a name is that of a file on its way, which is no object.
 pub(crate) fn is_on_its_way(name: &str) -> bool {
-    name.starts_with(UPLOAD.0) && name.ends_with(UPLOAD.1)
+    name.starts_with(UPLOAD_AFFIXES.0) && name.ends_with(UPLOAD_AFFIXES.1)
 }
 
 /// Checks that something can be put at a path, before its body comes: keys of S3 know no folders, files do.
@@ -22,11 +22,11 @@ pub(crate) fn is_on_its_way(name: &str) -> bool {
 /// # Errors
 /// `NotDirectory` where a file stands in the way; `Invalid` for what belongs to the server.
 pub(crate) fn check_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
-    if !asked.space.vfs.is_visible(asked.caller.door, path) {
+    if !asked.space.vfs.is_visible(asked.caller.protocol, path) {
         return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
     }
     let mut folder = path.parent();
-    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
+    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.permissions.covers(path)) {
         match ResolvedNode::at(asked, &path) {
             Ok(found) if found.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),
@@ -45,7 +45,7 @@ pub(crate) fn check_way(asked: &S3RequestContext, path: &TreePath) -> Result<(),
 pub(crate) fn make_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     let mut missing = Vec::new();
     let mut folder = path.parent();
-    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
+    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.permissions.covers(path)) {
         match ResolvedNode::at(asked, &path) {
             Ok(found) if found.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),
@@ -83,12 +83,13 @@ impl StagedUpload {
         make_way(asked, path)?;
         let (vfs, caller) = (Arc::clone(&asked.space.vfs), asked.caller.clone());
         let folder = ResolvedNode::parent_of(asked, path)?;
-        let name = PathComponent::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
+        let name =
+            PathComponent::parse(&format!("{}{}{}", UPLOAD_AFFIXES.0, Uuid::new_v4().simple(), UPLOAD_AFFIXES.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
         let beside = Self { vfs, caller, node, handle, path, length: 0 };
-        beside.vfs.expect_large(handle)?;
+        beside.vfs.spill_to_disk(handle)?;
         Ok(beside)
     }
 
@@ -121,7 +122,7 @@ impl StagedUpload {
         (expect, record): (Precondition, ObjectMetadata),
     ) -> Result<SystemTime, S3RequestError> {
         let attributes = self.vfs.attributes(self.node)?;
-        let of = attributes.large().map(|large| large.to_string()).unwrap_or_default();
+        let of = attributes.large_file().map(|large| large.to_string()).unwrap_or_default();
         // Before it has its name: what is said of it is never said of what another puts there.
         ObjectMetadata { of, ..record }.keep_said(asked, self.node)?;
         let Some(path) = self.path.clone() else { return Ok(attributes.modified) };

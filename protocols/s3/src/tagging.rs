@@ -55,10 +55,10 @@ async fn change(
 
 /// `GetObjectTagging`
 pub(crate) async fn get(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObjectTagging"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "GetObjectTagging"))?;
     let GetObjectTaggingInput { key, version_id, .. } = request.input;
     let record = asked
         .run("GetObjectTagging", move |asked| {
@@ -72,10 +72,10 @@ pub(crate) async fn get(
 
 /// `PutObjectTagging`
 pub(crate) async fn put(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<PutObjectTaggingInput>,
 ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObjectTagging"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "PutObjectTagging"))?;
     let PutObjectTaggingInput { key, version_id, tagging, .. } = request.input;
     let tags =
         tagging.tag_set.into_iter().map(|Tag { key, value }| (key.unwrap_or_default(), value.unwrap_or_default()));
@@ -87,10 +87,10 @@ pub(crate) async fn put(
 
 /// `DeleteObjectTagging`
 pub(crate) async fn delete(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjectTagging"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjectTagging"))?;
     let DeleteObjectTaggingInput { key, version_id, .. } = request.input;
     change(&asked, "DeleteObjectTagging", (key, version_id), Vec::new()).await?;
     Ok(S3Response::new(DeleteObjectTaggingOutput::default()))

@@ -77,8 +77,11 @@ impl Reply {
 fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
     let (name, root) = (name.to_owned(), folder.join(name));
-    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
-        .unwrap()
+    spaces::open(
+        SpaceOptions { name, root, clock: Arc::new(SystemClock), is_watched: false, on_progress: None },
+        &settings,
+    )
+    .unwrap()
 }
 
 impl Served {
@@ -100,11 +103,16 @@ impl Served {
     fn of(folder: Arc<TempDir>, config: &str) -> Self {
         let opener = |name: &str, root: &Path| {
             let space = open(root.parent().unwrap(), name, "");
-            Ok(RunningSpace { space, supervisor: Supervisor::new(), kept: None })
+            Ok(RunningSpace { space, supervisor: Supervisor::new(), resource_guard: None })
         };
         let parents = vec![folder.path().join("buckets")];
-        let spaces = SpaceCollection::only(open(folder.path(), "default", config)).opened_by(Box::new(opener), parents);
-        spaces.add(RunningSpace { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
+        let spaces =
+            SpaceCollection::single(open(folder.path(), "default", config)).with_opener(Box::new(opener), parents);
+        spaces.add(RunningSpace {
+            space: open(folder.path(), "team", ""),
+            supervisor: Supervisor::new(),
+            resource_guard: None,
+        });
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -155,7 +163,7 @@ impl Served {
 
     /// Author and subject of every commit of the first space since the last question, oldest first.
     fn commits(&self, seen: &mut usize) -> Vec<String> {
-        self.server.primary().vfs.committed().unwrap();
+        self.server.primary().vfs.wait_committed().unwrap();
         let mut git = Command::new("git");
         git.arg("-C").arg(self.folder.path().join("default")).args(["log", "--reverse", "--format=%an: %s"]);
         let log = String::from_utf8(git.output().unwrap().stdout).unwrap();
@@ -170,14 +178,14 @@ impl Drop for Served {
         if let Some(task) = self.task.take() {
             self.runtime.block_on(task).unwrap();
         }
-        self.server.spaces().close_others().unwrap();
+        self.server.spaces().close_secondary().unwrap();
         self.server.primary().vfs.close().unwrap();
     }
 }
 
 /// A request of nobody in particular, to a door of its own.
 pub(crate) fn asked_of(served: &Served) -> crate::context::S3RequestContext {
-    etags::asked(served.door(100))
+    etags::asked(served.protocol(100))
 }
 
 #[test]

@@ -42,12 +42,13 @@ pub(crate) fn object(
     let Some(version) = version.filter(|version| *version != NULL) else { return Ok(S3Object::at(asked, key)?) };
     asked.check(key.path())?;
     let vfs = &asked.space.vfs;
-    let unknown = || s3_error!(NoSuchVersion, "`{}` has no version `{}`", key.path(), svcfs_base::plain(version));
+    let unknown =
+        || s3_error!(NoSuchVersion, "`{}` has no version `{}`", key.path(), svcfs_base::escape_unprintable(version));
     let path = match key {
-        ParsedKey::File(path) if vfs.is_visible(asked.caller.door, path) => path,
+        ParsedKey::File(path) if vfs.is_visible(asked.caller.protocol, path) => path,
         ParsedKey::File(_) | ParsedKey::Folder(_) => return Err(unknown().into()),
     };
-    let content = match vfs.version(path, version) {
+    let content = match vfs.read_version(path, version) {
         Err(fault) if fault.kind() == Kind::NotFound && vfs.is_removal(path, version)? => {
             return Err(s3_error!(MethodNotAllowed, "`{path}` was removed by that version; it has no content").into());
         }
@@ -57,7 +58,7 @@ pub(crate) fn object(
     let versions = vfs.versions(path)?;
     let at = versions.iter().position(|told| told.hash.to_string().starts_with(version));
     let told = at.and_then(|at| versions.get(at));
-    let blob = svcfs_base::ETag::of(&content);
+    let blob = svcfs_base::ETag::from_content(&content);
     // How it came is kept of the newest alone, and of earlier ones not even where they had the same content.
     let kept = if at == Some(0) { kept_at(asked, path)? } else { ObjectMetadata::default() };
     let record = if kept.of == blob.to_string() { kept.of_content() } else { ObjectMetadata::default() };
@@ -68,7 +69,7 @@ pub(crate) fn object(
         etag: record.etag.clone().unwrap_or_else(|| etag_of(&content)),
         blob: Some(blob),
         record,
-        content: FileContent::Here(content),
+        content: FileContent::InMemory(content),
         attributes: None,
     })
 }
@@ -80,7 +81,7 @@ pub(crate) fn current(asked: &S3RequestContext, key: &ParsedKey, object: &S3Obje
         ParsedKey::File(_) | ParsedKey::Folder(_) => return None,
     };
     let Some(blob) = object.blob else { return Some(NULL.to_owned()) };
-    match asked.space.vfs.known_version(path) {
+    match asked.space.vfs.try_newest_version(path) {
         Ok(newest) => newest.filter(|newest| newest.etag == blob).map(|newest| newest.version.hash.to_string()),
         Err(fault) => {
             tracing::warn!(page.path = %path, error = ?fault, "what the version of an object is called cannot be told");
@@ -118,7 +119,7 @@ fn entries(asked: &S3RequestContext, path: &TreePath, removals: &[RemovalMarker]
         is_latest: false,
         what,
     };
-    let kept = vfs.kept_versions(path)?.into_iter().rev();
+    let kept = vfs.stored_versions(path)?.into_iter().rev();
     let kept =
         kept.map(|kept| entry(kept.id.to_string(), SystemTime::from(kept.time), VersionKind::Kept(kept.content)));
     let mut all: Vec<_> = kept.collect();
@@ -135,10 +136,10 @@ fn entries(asked: &S3RequestContext, path: &TreePath, removals: &[RemovalMarker]
     all.retain(|version| !removals.iter().any(|removal| removal.id == version.id));
     all.extend(removals);
     // History knows seconds: of what happened in one, the last is what is there now.
-    let there = vfs.stat(asked.caller.door, path);
+    let there = vfs.stat(asked.caller.protocol, path);
     let is_there = there.is_ok();
     all.sort_by_key(|entry| (Reverse(entry.time), matches!(entry.what, VersionKind::Removal) == is_there));
-    if there.is_ok_and(|there| there.large().is_some()) {
+    if there.is_ok_and(|there| there.large_file().is_some()) {
         // What no version has stands in front of all of them; its removal of the page that was there is told behind it.
         let large = S3Object::at(asked, &ParsedKey::File(path.clone()))?;
         all.insert(0, entry(NULL.to_owned(), large.modified, VersionKind::Large(large.size, large.etag)));
@@ -178,8 +179,8 @@ fn keys(
     let mut keys: Vec<ListEntry> = Vec::new();
     let is_told = |path: &TreePath| {
         path.as_str().starts_with(&listing.prefix)
-            && asked.caller.reach.covers(path)
-            && asked.space.vfs.is_visible(asked.caller.door, path)
+            && asked.caller.permissions.covers(path)
+            && asked.space.vfs.is_visible(asked.caller.protocol, path)
     };
     if let (Some(_), Ok(ParsedKey::File(path))) = (after_version, ParsedKey::parse(&listing.after))
         && is_told(&path)
@@ -220,8 +221,8 @@ pub(crate) fn page(
     after_version: Option<&str>,
     most_read: u64,
 ) -> Result<VersionListing, Fault> {
-    asked.door.etags.recall(&asked.space);
-    let removed = asked.door.removals.up_to_now(&asked.space)?;
+    asked.protocol.etags.recall(&asked.space);
+    let removed = asked.protocol.removals.up_to_now(&asked.space)?;
     let (keys, last) = keys(asked, listing, (&removed, after_version))?;
     let mut page = VersionListing::default();
     // What is told together is one line like any other, and the last line is what the next page lies behind.
@@ -266,10 +267,10 @@ pub(crate) fn page(
 /// Bytes that are to be read before the ETag of a version can be told.
 fn unread(asked: &S3RequestContext, entry: &VersionEntry) -> Result<u64, Fault> {
     let VersionKind::Kept(content) = &entry.what else { return Ok(0) };
-    if asked.door.etags.known_version(&asked.space, content).is_some() {
+    if asked.protocol.etags.known_version(&asked.space, content).is_some() {
         return Ok(0);
     }
-    match asked.space.vfs.kept_size(content) {
+    match asked.space.vfs.stored_size(content) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(0),
         size => size,
     }
@@ -287,16 +288,16 @@ fn described(asked: &S3RequestContext, path: &TreePath, entry: &VersionEntry) ->
         VersionKind::Removal => return Ok(Some(Default::default())),
         VersionKind::Large(size, etag) => return Ok(Some((*size, etag.clone()))),
         VersionKind::Named => {
-            let content = had(vfs.version(path, &entry.id))?;
+            let content = had(vfs.read_version(path, &entry.id))?;
             return Ok(content.map(|content| (content.len() as u64, etag_of(&content))));
         }
         VersionKind::Kept(content) => content,
     };
-    let etags = &asked.door.etags;
+    let etags = &asked.protocol.etags;
     let told = match etags.known_version(&asked.space, content) {
         Some(told) => told,
         None => {
-            let Some(bytes) = had(vfs.kept_content(content))? else { return Ok(None) };
+            let Some(bytes) = had(vfs.stored_content(content))? else { return Ok(None) };
             let (size, md5) = (bytes.len() as u64, Md5::checksum(&bytes));
             etags.remember_version(&asked.space, content, (size, md5));
             (size, hex(&md5))
@@ -312,7 +313,7 @@ fn of_parts(asked: &S3RequestContext, path: &TreePath, content: &StoredContent) 
     let Some(etag) = record.etag else { return Ok(None) };
     let blob = match content {
         StoredContent::Blob(blob) => *blob,
-        StoredContent::Snapshot(..) => svcfs_base::ETag::of(&asked.space.vfs.kept_content(content)?),
+        StoredContent::Snapshot(..) => svcfs_base::ETag::from_content(&asked.space.vfs.stored_content(content)?),
     };
     Ok((record.of == blob.to_string()).then_some(etag))
 }
@@ -341,16 +342,16 @@ async fn whole_page(asked: &S3RequestContext, listing: ListQuery, marker: Option
 
 /// Writes down what was found out.
 fn kept<T>(asked: &S3RequestContext, outcome: T) -> T {
-    asked.door.etags.keep(&asked.space);
+    asked.protocol.etags.keep(&asked.space);
     outcome
 }
 
 /// `ListObjectVersions`
 pub(crate) async fn list(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectVersions"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectVersions"))?;
     let input = request.input;
     let encoding = KeyEncoding::of(input.encoding_type.as_ref())?;
     let most = usize::try_from(input.max_keys.unwrap_or(MOST as i32)).unwrap_or_default().min(MOST);

@@ -113,7 +113,7 @@ pub(crate) struct LockConflict {
 pub(crate) struct WebdavRequestContext(Arc<RequestState>);
 
 struct RequestState {
-    door: Arc<WebdavServer>,
+    protocol: Arc<WebdavServer>,
     space: Arc<Space>,
     caller: Caller,
     question: RequestDetails,
@@ -134,11 +134,16 @@ struct RequestState {
 }
 
 impl WebdavRequestContext {
-    pub(crate) fn new(door: Arc<WebdavServer>, space: Arc<Space>, caller: Caller, question: RequestDetails) -> Self {
+    pub(crate) fn new(
+        protocol: Arc<WebdavServer>,
+        space: Arc<Space>,
+        caller: Caller,
+        question: RequestDetails,
+    ) -> Self {
         let (fault, obstacle, replaced, seen, reading) = Default::default();
         let (of_windows, has_set_time) = Default::default();
         Self(Arc::new(RequestState {
-            door,
+            protocol,
             space,
             caller,
             question,
@@ -151,8 +156,8 @@ impl WebdavRequestContext {
             has_set_time,
         }))
     }
-    pub(crate) fn door(&self) -> &Arc<WebdavServer> {
-        &self.0.door
+    pub(crate) fn protocol(&self) -> &Arc<WebdavServer> {
+        &self.0.protocol
     }
     pub(crate) fn space(&self) -> &Space {
         &self.0.space
@@ -312,7 +317,7 @@ impl WebdavRequestContext {
         W: FnOnce(&Self) -> Result<T, Fault> + Send + 'static,
     {
         let asked = self.clone();
-        let outcome = svcfs_listener::blocking(&self.0.door.lanes, Lane::Quick, move || {
+        let outcome = svcfs_listener::run_blocking(&self.0.protocol.lanes, Lane::Quick, move || {
             let outcome = work(&asked)?;
             asked.0.space.wait_for_indexed_writes(&asked.0.caller);
             Ok(outcome)

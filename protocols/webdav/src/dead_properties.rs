@@ -36,7 +36,7 @@ impl From<DeadProperty> for DavProp {
 /// `NotFound`; those of the disk.
 pub(crate) fn of(asked: &WebdavRequestContext, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
     let found = ResolvedResource::at(asked, path)?;
-    let Some(value) = asked.space().vfs.extended(found.node, ATTRIBUTE)? else { return Ok(Vec::new()) };
+    let Some(value) = asked.space().vfs.xattr(found.node, ATTRIBUTE)? else { return Ok(Vec::new()) };
     // Whoever reaches the disk can write anything there: what is no list of properties is none.
     let kept: Vec<DeadProperty> = serde_json::from_slice(&value).unwrap_or_default();
     Ok(kept.into_iter().map(DavProp::from).collect())
@@ -51,7 +51,7 @@ pub(crate) fn change(
     path: &TreePath,
     patch: Vec<(bool, DavProp)>,
 ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
-    let _alone = asked.door().properties.lock();
+    let _alone = asked.protocol().properties.lock();
     let mut all = of(asked, path)?;
     let mut outcomes = Vec::with_capacity(patch.len());
     let mut sent: Vec<_> = asked.sent().iter().collect();
@@ -88,12 +88,12 @@ fn keep(asked: &WebdavRequestContext, path: &TreePath, all: Vec<DavProp>) -> Res
     let vfs = &asked.space().vfs;
     let found = ResolvedResource::at(asked, path)?;
     if all.is_empty() {
-        return vfs.remove_extended(found.node, ATTRIBUTE).map(drop);
+        return vfs.remove_xattr(found.node, ATTRIBUTE).map(drop);
     }
     let kept = all.into_iter().map(|DavProp { name, prefix, namespace, xml }| {
         let xml = String::from_utf8_lossy(&xml.unwrap_or_default()).into_owned();
         DeadProperty { namespace, prefix, name, xml }
     });
     let value = serde_json::to_vec(&kept.collect::<Vec<_>>()).map_err(Fault::internal)?;
-    vfs.set_extended(found.node, ATTRIBUTE, &value, SetXattrMode::Either).map(drop)
+    vfs.set_xattr(found.node, ATTRIBUTE, &value, SetXattrMode::CreateOrReplace).map(drop)
 }

@@ -104,10 +104,10 @@ mod tests {
         let mut is_read = false;
         let read = || {
             is_read = true;
-            Ok((settled(size), ETag::of(&number.to_be_bytes())))
+            Ok((settled(size), ETag::from_content(&number.to_be_bytes())))
         };
         let (_, etag) = etags.of(("default", &path), settled(size), read).unwrap();
-        assert_eq!(etag, ETag::of(&number.to_be_bytes()));
+        assert_eq!(etag, ETag::from_content(&number.to_be_bytes()));
         is_read
     }
 

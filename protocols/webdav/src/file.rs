@@ -20,7 +20,7 @@ pub(crate) struct ReadableFile {
     metadata: ResourceMetadata,
     position: u64,
     content: Arc<FileContent>,
-    door: Arc<WebdavServer>,
+    protocol: Arc<WebdavServer>,
 }
 
 impl std::fmt::Debug for ReadableFile {
@@ -34,8 +34,8 @@ impl ReadableFile {
     pub(crate) fn at_once(asked: &WebdavRequestContext, path: &TreePath) -> Option<Self> {
         let (space, caller) = (asked.space(), asked.caller());
         // One that is found at once has no link on its way: it lies where its path says.
-        caller.reach.check(path).ok()?;
-        let (file, _) = space.vfs.read_now(caller.door, path, None)?;
+        caller.permissions.check_path(path).ok()?;
+        let (file, _) = space.vfs.try_read_cached(caller.protocol, path, None)?;
         Some(Self::of(asked, file.into()))
     }
 
@@ -47,7 +47,7 @@ impl ReadableFile {
         let (space, caller) = (asked.space(), asked.caller());
         check_reach(asked, path)?;
         // Nearly everything that is read has a version, and then there is no more to know.
-        if let Ok(opened) = space.vfs.open_content(caller.door, path) {
+        if let Ok(opened) = space.vfs.open_content(caller.protocol, path) {
             return Ok(Self::of(asked, opened));
         }
         let found = ResolvedResource::at(asked, path)?;
@@ -58,12 +58,12 @@ impl ReadableFile {
             let content = FileContent::OnDisk(FileReader::open(&space.vfs, caller, found.node)?);
             return Ok(Self::new(asked, ResourceMetadata::of_large(found.attributes.clone()), content));
         }
-        match space.vfs.open_content(caller.door, &found.path) {
+        match space.vfs.open_content(caller.protocol, &found.path) {
             // Made through a mount, and not saved yet.
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let mut metadata = found.metadata(asked)?;
                 metadata.attributes.size = 0;
-                Ok(Self::new(asked, metadata, FileContent::Here(Bytes::new())))
+                Ok(Self::new(asked, metadata, FileContent::InMemory(Bytes::new())))
             }
             opened => Ok(Self::of(asked, opened?)),
         }
@@ -75,7 +75,7 @@ impl ReadableFile {
 
     fn new(asked: &WebdavRequestContext, metadata: ResourceMetadata, content: FileContent) -> Self {
         // Not what is asked: that has this.
-        Self { metadata, position: 0, content: Arc::new(content), door: Arc::clone(asked.door()) }
+        Self { metadata, position: 0, content: Arc::new(content), protocol: Arc::clone(asked.protocol()) }
     }
 
     /// What is known of it.
@@ -97,15 +97,15 @@ impl DavFile for ReadableFile {
     }
     fn read_bytes(&mut self, count: usize) -> FsFuture<'_, Bytes> {
         Box::pin(async move {
-            let read = match self.content.read_now(self.position, count) {
+            let read = match self.content.try_read_cached(self.position, count) {
                 Some(read) => read,
                 None => {
                     let (content, position) = (Arc::clone(&self.content), self.position);
                     let read = move || content.read(position, count);
                     // The answer has begun: the connection breaks off, and the client knows.
-                    let read = svcfs_listener::blocking(&self.door.lanes, Lane::Quick, read).await;
+                    let read = svcfs_listener::run_blocking(&self.protocol.lanes, Lane::Quick, read).await;
                     read.map_err(|fault| {
-                        svcfs_listener::log(&fault, "GET");
+                        svcfs_listener::log_fault(&fault, "GET");
                         FsError::GeneralFailure
                     })?
                 }

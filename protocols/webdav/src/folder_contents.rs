@@ -55,12 +55,12 @@ impl FolderContents {
 
     /// What changes of history are made of: all files but those that no version has.
     pub(crate) fn recorded(&self) -> impl Iterator<Item = (&TreePath, &PathAttributes)> {
-        self.files.iter().filter(|(path, attributes)| attributes.large().is_none() && !self.unsaved.contains(path))
+        self.files.iter().filter(|(path, attributes)| attributes.large_file().is_none() && !self.unsaved.contains(path))
     }
 
     /// What no version has: files too large for one, those that are not saved yet, pipes and their like.
     pub(crate) fn unrecorded(&self) -> impl Iterator<Item = &TreePath> {
-        let large = self.files.iter().filter(|(_, attributes)| attributes.large().is_some()).map(|(path, _)| path);
+        let large = self.files.iter().filter(|(_, attributes)| attributes.large_file().is_some()).map(|(path, _)| path);
         large.chain(&self.unsaved).chain(&self.specials)
     }
 
@@ -74,9 +74,9 @@ impl FolderContents {
     /// # Errors
     /// `NotEmpty` for what is hidden, or has a name that no tree has.
     pub(crate) fn check_removable(&self, asked: &WebdavRequestContext) -> Result<(), Fault> {
-        self.folders.iter().try_for_each(|folder| match asked.space().vfs.unseen_in(asked.caller(), folder)? {
+        self.folders.iter().try_for_each(|folder| match asked.space().vfs.find_hidden_entry(asked.caller(), folder)? {
             Some(unseen) => {
-                let unseen = svcfs_base::plain(&unseen);
+                let unseen = svcfs_base::escape_unprintable(&unseen);
                 let told = format!(
                     "directory `{folder}` holds `{unseen}`, which cannot be removed from here; nothing was removed; remove it on the server's disk"
                 );
@@ -146,7 +146,7 @@ impl FolderContents {
 }
 
 fn is_unsaved(asked: &WebdavRequestContext, path: &TreePath) -> Result<bool, Fault> {
-    match asked.space().vfs.stat(asked.caller().door, path) {
+    match asked.space().vfs.stat(asked.caller().protocol, path) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(true),
         outcome => outcome.map(|_| false),
     }

@@ -45,7 +45,7 @@ pub(crate) fn remove(asked: &WebdavRequestContext, path: &TreePath) -> Result<()
     let changes: Vec<_> = contents.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
         let message = format!("delete: {path}");
-        vfs.apply(caller, ChangeSet::new(changes).message(message))?;
+        vfs.apply(caller, ChangeSet::new(changes).with_message(message))?;
     }
     contents.remove_unrecorded(asked)
 }
@@ -57,7 +57,7 @@ pub(crate) fn remove(asked: &WebdavRequestContext, path: &TreePath) -> Result<()
 pub(crate) fn remove_file(asked: &WebdavRequestContext, found: &ResolvedResource<'_>) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let look = asked.seen(&found.path);
-    let change = Change::remove(found.path.clone()).expecting(observed_state::expect(look.as_ref()));
+    let change = Change::remove(found.path.clone()).with_precondition(observed_state::expect(look.as_ref()));
     match vfs.apply(caller, change) {
         // Made through a mount, and not saved yet.
         Err(fault) if fault.kind() == Kind::NotFound => {}
@@ -65,7 +65,7 @@ pub(crate) fn remove_file(asked: &WebdavRequestContext, found: &ResolvedResource
     }
     let folder = ResolvedResource::parent_of(asked, &found.path)?;
     vfs.unlink(caller, folder.node, &found.name()?)?;
-    vfs.settled().map(drop)
+    vfs.wait_applied().map(drop)
 }
 
 /// Gives a file or folder another name; a folder in one change set.
@@ -79,7 +79,7 @@ pub(crate) fn rename(asked: &WebdavRequestContext, from: &TreePath, to: &TreePat
     check_not_ours(asked, from)?;
     // What is written meanwhile goes along, and is not lost.
     observed_state::check(asked, asked.seen(from).as_ref(), from)?;
-    asked.space().check_reach(&caller.reach, caller.door, to)?;
+    asked.space().check_path_access(&caller.permissions, caller.protocol, to)?;
     let mut over = Some(ObservedState::Nothing);
     if asked.is_to_replace(to) {
         over = asked.seen(to);
@@ -131,7 +131,7 @@ pub(crate) fn make(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), 
 pub(crate) fn copy(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     check_apart(from, to)?;
     let source = ResolvedResource::at(asked, from)?;
-    asked.space().check_reach(&asked.caller().reach, asked.caller().door, to)?;
+    asked.space().check_path_access(&asked.caller().permissions, asked.caller().protocol, to)?;
     ResolvedResource::parent_of(asked, to)?;
     let copies = CopyPlan { asked, from, source: &source.path, to, copied: FolderContents::of(asked, &source)? };
     let large = copies.of_large()?;
@@ -188,12 +188,12 @@ struct CopyPlan<'a> {
 impl CopyPlan<'_> {
     /// Where the copy of a file or folder comes.
     fn place(&self, path: &TreePath) -> TreePath {
-        path.moved(self.source, self.to).unwrap_or_else(|| self.to.clone())
+        path.rebase(self.source, self.to).unwrap_or_else(|| self.to.clone())
     }
 
     /// Copies of large files, beside the place.
     fn of_large(&self) -> Result<Vec<(TreePath, StagedResource)>, Fault> {
-        let large = self.copied.files.iter().filter(|(_, attributes)| attributes.large().is_some());
+        let large = self.copied.files.iter().filter(|(_, attributes)| attributes.large_file().is_some());
         large
             .map(|(path, attributes)| Ok((path.clone(), copy_large(self.asked, path, attributes.size, self.to)?)))
             .collect()
@@ -225,8 +225,10 @@ impl CopyPlan<'_> {
                 copy_of(self.asked, (path, attributes, None), self.place(path))
             {
                 // What is another content is nothing of ours, or was never put there.
-                let _ =
-                    vfs.apply(caller, Change::remove(path).expecting(Precondition::OneOf(vec![ETag::of(&content)])));
+                let _ = vfs.apply(
+                    caller,
+                    Change::remove(path).with_precondition(Precondition::OneOf(vec![ETag::from_content(&content)])),
+                );
             }
         }
         for folder in self.copied.folders.iter().rev() {
@@ -243,15 +245,15 @@ impl CopyPlan<'_> {
         // What conditions were about, if it is a file.
         let look = asked.seen(from);
         let mut bytes = 0;
-        for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large().is_none()) {
+        for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large_file().is_none()) {
             let to = self.place(path);
             let expect = observed_state::expect(over(&to).as_ref());
-            let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.expecting(expect);
+            let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.with_precondition(expect);
             if let Change::Put { content, .. } = &change {
                 bytes += content.len();
             }
             if bytes > MAX_FILE_BYTES && !changes.is_empty() {
-                vfs.apply(caller, ChangeSet::new(std::mem::take(&mut changes)).message(&message))?;
+                vfs.apply(caller, ChangeSet::new(std::mem::take(&mut changes)).with_message(&message))?;
                 bytes = 0;
             }
             changes.push(change);
@@ -259,7 +261,7 @@ impl CopyPlan<'_> {
         // With the last of it: what is refused before has removed nothing.
         changes.extend(left.recorded().map(|(path, _)| Change::remove(path.clone())));
         if !changes.is_empty() {
-            vfs.apply(caller, ChangeSet::new(changes).message(&message))?;
+            vfs.apply(caller, ChangeSet::new(changes).with_message(&message))?;
         }
         copied.make_folders(asked, &|path| self.place(path))
     }
@@ -271,19 +273,19 @@ fn copy_of(
     (from, attributes, look): (&TreePath, &PathAttributes, Option<&ObservedState>),
     to: TreePath,
 ) -> Result<Change, Fault> {
-    let (vfs, door) = (&asked.space().vfs, asked.caller().door);
+    let (vfs, protocol) = (&asked.space().vfs, asked.caller().protocol);
     if attributes.kind == EntryKind::Symlink {
-        return Ok(Change::link(to, &vfs.read_link(door, from)?));
+        return Ok(Change::symlink(to, &vfs.read_link(protocol, from)?));
     }
-    let (content, etag) = match vfs.read(door, from) {
+    let (content, etag) = match vfs.read(protocol, from) {
         // Made through a mount, and not saved yet.
-        Err(fault) if fault.kind() == Kind::NotFound => (bytes::Bytes::new(), ETag::of(b"")),
+        Err(fault) if fault.kind() == Kind::NotFound => (bytes::Bytes::new(), ETag::from_content(b"")),
         file => file.map(|file| (file.content, file.etag))?,
     };
     look.map_or(Ok(()), |look| look.admits(from, etag))?;
     let is_executable = attributes.mode & 0o100 != 0;
     let kind = Some(if is_executable { FileKind::Executable } else { FileKind::Regular });
-    Ok(Change::Put { path: to, content, expect: Precondition::Any, kind, disk: DiskAttributes::default() })
+    Ok(Change::Put { path: to, content, precondition: Precondition::Any, kind, attributes: DiskAttributes::default() })
 }
 
 /// A copy of a large file, on the disk beside the place where it comes, or the folder that it lies in.

@@ -46,7 +46,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use etags::ETagCache;
-pub use replace_journal::finish;
+pub use replace_journal::recover_replacements;
 
 /// What every request shares.
 struct WebdavServer {
@@ -66,7 +66,8 @@ impl WebdavServer {
     fn of(server: Arc<ServerState>) -> Self {
         let public = server.settings().webdav.as_ref().and_then(|webdav| webdav.public_url.clone());
         Self {
-            names: ServerNames::of(&server.settings().server).and(public.as_ref().map(PublicUrl::host)),
+            names: ServerNames::from_settings(&server.settings().server)
+                .with_name(public.as_ref().map(PublicUrl::host)),
             public,
             server,
             lanes: Arc::default(),
@@ -79,10 +80,10 @@ impl WebdavServer {
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let door = Arc::new(WebdavServer::of(server));
+    let protocol = Arc::new(WebdavServer::of(server));
     svcfs_listener::serve(listener, stop, move |request, peer| {
-        let door = Arc::clone(&door);
-        async move { door.answer(request, peer).await }
+        let protocol = Arc::clone(&protocol);
+        async move { protocol.answer(request, peer).await }
     })
     .await;
 }

@@ -216,7 +216,7 @@ fn win32(path: &TreePath, is_folder: bool) -> String {
 
 /// Bytes of the disk that are used, and that are left.
 fn room(asked: &WebdavRequestContext) -> Result<(u64, u64), Fault> {
-    let disk = asked.space().vfs.disk()?;
+    let disk = asked.space().vfs.disk_space()?;
     let block = u64::from(disk.block_size);
     let used = disk.blocks.saturating_sub(disk.free).saturating_mul(block);
     Ok((used, disk.available.saturating_mul(block)))
@@ -246,7 +246,7 @@ fn supported() -> Element {
 
 /// A lock that holds (RFC 4918 14.1).
 fn active(lease: &Lease, locks: &WebdavLocks) -> Element {
-    let left = lease.until.duration_since(SystemTime::now()).unwrap_or_default();
+    let left = lease.expires_at.duration_since(SystemTime::now()).unwrap_or_default();
     let owner = Element::parse(lease.note.as_bytes()).ok();
     let href = |address: &str| text("href", address);
     let parts = [

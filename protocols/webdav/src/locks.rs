@@ -42,7 +42,7 @@ impl fmt::Debug for WebdavLocks {
 
 impl WebdavLocks {
     fn ours(&self, leases: Vec<Lease>) -> impl Iterator<Item = Lease> {
-        leases.into_iter().filter(|lease| lease.door == Protocol::WebDav)
+        leases.into_iter().filter(|lease| lease.protocol == Protocol::WebDav)
     }
 
     fn at(&self, path: &DavPath) -> Vec<Lease> {
@@ -110,7 +110,7 @@ impl WebdavLocks {
         is_deep: bool,
     ) -> Result<LeaseBarrier<'a>, Fault> {
         let vfs = &asked.space().vfs;
-        let none_begins = vfs.without_new_leases(paths);
+        let none_begins = vfs.block_new_leases(paths);
         let locks = Self { asked: asked.clone(), prefix: String::new() };
         let other = |path: &&TreePath| {
             let below = || locks.ours(vfs.leases_below(path)).find(|lease| !asked.holds(lease));
@@ -133,8 +133,8 @@ impl WebdavLocks {
             path: Box::new(path),
             principal: Some(lease.holder.clone()),
             owner: Element::parse(lease.note.as_bytes()).ok().map(Box::new),
-            timeout_at: Some(lease.until),
-            timeout: Some(lease.until.duration_since(SystemTime::now()).unwrap_or_default()),
+            timeout_at: Some(lease.expires_at),
+            timeout: Some(lease.expires_at.duration_since(SystemTime::now()).unwrap_or_default()),
             shared: lease.is_shared,
             deep: lease.is_deep,
         }
@@ -178,8 +178,8 @@ impl WebdavLocks {
         };
         let granted = self.run(move |asked| {
             let lease = wanted?;
-            asked.caller().reach.check(&lease.path)?;
-            asked.space().vfs.lease(lease)
+            asked.caller().permissions.check_path(&lease.path)?;
+            asked.space().vfs.acquire_lease(lease)
         });
         match granted.await {
             Ok(Ok(())) => Ok(shown),
@@ -209,17 +209,17 @@ impl DavLockSystem for WebdavLocks {
             self.asked.met(LockConflict { lease: other, is_conflict: false });
             return Box::pin(std::future::ready(Err(shown)));
         }
-        let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
+        let until = self.asked.space().vfs.lease_expiry(timeout.unwrap_or(USUAL));
         let wanted = path_of(path).and_then(|path| {
             Ok(Lease {
                 token: Uuid::new_v4().urn().to_string(),
                 path,
                 is_deep,
                 is_shared,
-                door: Protocol::WebDav,
+                protocol: Protocol::WebDav,
                 holder: principal.unwrap_or_default().to_owned(),
                 note: owner.map(written).transpose()?.unwrap_or_default(),
-                until,
+                expires_at: until,
             })
         });
         Box::pin(self.grant(path.clone(), wanted))
@@ -239,7 +239,7 @@ impl DavLockSystem for WebdavLocks {
     }
 
     fn refresh(&self, path: &DavPath, token: &str, timeout: Option<Duration>) -> LsFuture<'_, Result<DavLock, ()>> {
-        let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
+        let until = self.asked.space().vfs.lease_expiry(timeout.unwrap_or(USUAL));
         let (asked, path, token) = (path.clone(), path_of(path), token.to_owned());
         Box::pin(async move {
             let refreshed = move |asked: &WebdavRequestContext| {
@@ -349,7 +349,7 @@ fn check_holder(asked: &WebdavRequestContext, path: &TreePath, token: &str) -> R
 }
 
 /// What is locked, by whom and until when.
-fn in_words(Lease { path, holder, until, .. }: &Lease) -> String {
+fn in_words(Lease { path, holder, expires_at: until, .. }: &Lease) -> String {
     let what = if path.is_root() { "the whole space".to_owned() } else { format!("`{path}`") };
     let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
     format!("{what} is locked by `{holder}` until {until}")
@@ -362,10 +362,10 @@ fn nothing() -> Lease {
         path: TreePath::root(),
         is_deep: false,
         is_shared: false,
-        door: Protocol::WebDav,
+        protocol: Protocol::WebDav,
         holder: String::new(),
         note: String::new(),
-        until: SystemTime::UNIX_EPOCH,
+        expires_at: SystemTime::UNIX_EPOCH,
     }
 }
 

@@ -25,7 +25,7 @@ impl ResourceMetadata {
     }
     /// Of a file that is too large to be recorded: no version has it, and size and time must do.
     pub(crate) fn of_large(attributes: PathAttributes) -> Self {
-        let etag = attributes.large().map(|large| large.to_string());
+        let etag = attributes.large_file().map(|large| large.to_string());
         Self { attributes, etag, is_whole: false, is_link: false }
     }
     /// Of something whose hash nobody asks for.

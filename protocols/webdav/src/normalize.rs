@@ -116,6 +116,6 @@ fn understand_ranges(head: &mut Parts) -> Result<(), Fault> {
         headers.remove(header::RANGE);
         headers.remove(header::IF_RANGE);
     }
-    svcfs_listener::ignore_odd_ranges(headers);
+    svcfs_listener::drop_unsupported_ranges(headers);
     Ok(())
 }

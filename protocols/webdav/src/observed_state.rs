@@ -31,11 +31,11 @@ impl ObservedState {
         if found.is_large() {
             return Ok(Self::Large(ResourceMetadata::of_large(attributes)));
         }
-        match asked.space().vfs.read(asked.caller().door, &found.path) {
+        match asked.space().vfs.read(asked.caller().protocol, &found.path) {
             Ok(file) => Ok(Self::File(ResourceMetadata::of(file.attributes, file.etag), file.etag)),
             // Made through a mount, and not saved yet: to all others it is an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
-                let etag = ETag::of(b"");
+                let etag = ETag::from_content(b"");
                 Ok(Self::File(ResourceMetadata::of(attributes, etag), etag))
             }
             Err(fault) => Err(fault),
@@ -60,7 +60,7 @@ impl ObservedState {
     pub(crate) fn admits(&self, path: &TreePath, now: ETag) -> Result<(), Fault> {
         match self {
             Self::File(_, etag) if *etag == now => Ok(()),
-            Self::Nothing | Self::File(..) | Self::Large(_) => Err(Fault::modified(path, Some(now))),
+            Self::Nothing | Self::File(..) | Self::Large(_) => Err(Fault::edit_conflict(path, Some(now))),
         }
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn expect(look: Option<&ObservedState>) -> Precondition {
         Some(ObservedState::Nothing) => Precondition::Absent,
         Some(ObservedState::File(_, etag)) => Precondition::OneOf(vec![*etag]),
         Some(ObservedState::Large(metadata)) => {
-            metadata.attributes.large().map_or(Precondition::Present, Precondition::Large)
+            metadata.attributes.large_file().map_or(Precondition::Present, Precondition::Large)
         }
     }
 }
@@ -92,7 +92,9 @@ pub(crate) fn check(asked: &WebdavRequestContext, look: Option<&ObservedState>, 
         (ObservedState::Nothing, ObservedState::Nothing) => Ok(()),
         (ObservedState::Large(then), ObservedState::Large(now)) if then.etag == now.etag => Ok(()),
         (look, ObservedState::File(_, now)) => look.admits(path, now),
-        (ObservedState::File(..) | ObservedState::Large(_), ObservedState::Nothing) => Err(Fault::modified(path, None)),
+        (ObservedState::File(..) | ObservedState::Large(_), ObservedState::Nothing) => {
+            Err(Fault::edit_conflict(path, None))
+        }
         (_, ObservedState::Large(_)) => {
             let told = format!(
                 "conflict: file was modified since your last read: `{path}` is another large file now; look at it, and retry"

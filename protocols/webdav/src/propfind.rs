@@ -101,7 +101,8 @@ pub(crate) async fn answer(
     let agent = head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     let wanted = PropertySelection::of(body, agent.contains("Microsoft"))?;
     let here = asked.clone();
-    let looked = svcfs_listener::blocking(&asked.door().lanes, Lane::Quick, move || look(&here, path, depth)).await?;
+    let looked =
+        svcfs_listener::run_blocking(&asked.protocol().lanes, Lane::Quick, move || look(&here, path, depth)).await?;
     let Some(subjects) = looked else {
         return Ok(reply(StatusCode::FORBIDDEN, Full::from(FINITE).map_err(|never| match never {}).boxed_unsync()));
     };
@@ -110,7 +111,7 @@ pub(crate) async fn answer(
         let told = Arc::clone(&told);
         async move {
             let lanes = Arc::clone(&told);
-            svcfs_listener::blocking(&lanes.0.door().lanes, Lane::Quick, move || written(&told, part)).await
+            svcfs_listener::run_blocking(&lanes.0.protocol().lanes, Lane::Quick, move || written(&told, part)).await
         }
     });
     let fixed = |text: &'static [u8]| stream::once(std::future::ready(Ok(Bytes::from_static(text))));

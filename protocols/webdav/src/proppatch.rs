@@ -107,7 +107,7 @@ impl WindowsProperties {
         if head.status == StatusCode::MULTI_STATUS && markup::parse(&body).is_some_and(|told| is_done(&told)) {
             let here = asked.clone();
             let keeping = move || self.keep_at(&here, &path);
-            svcfs_listener::blocking(&asked.door().lanes, Lane::Quick, keeping).await?;
+            svcfs_listener::run_blocking(&asked.protocol().lanes, Lane::Quick, keeping).await?;
         }
         let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
         Ok(Response::from_parts(head, body))

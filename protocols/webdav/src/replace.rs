@@ -30,7 +30,7 @@ pub(crate) fn by_move(
     observed_state::check(asked, asked.seen(&there.path).as_ref(), &there.path)?;
     let (came, mut left) = (FolderContents::of(asked, source)?, FolderContents::of(asked, there)?);
     left.check_removable(asked)?;
-    let moved = |path: &TreePath| path.moved(&source.path, &there.path).unwrap_or_else(|| there.path.clone());
+    let moved = |path: &TreePath| path.rebase(&source.path, &there.path).unwrap_or_else(|| there.path.clone());
     let is_one_set = source.is_folder()
         && there.is_folder()
         && came.fits_in_place_of(&left, &moved)
@@ -46,7 +46,7 @@ pub(crate) fn by_move(
     changes.extend(left.recorded().map(|(path, _)| Change::remove(path.clone())));
     if !changes.is_empty() {
         let message = format!("{}: rename dir {} → {}", caller.actor(), source.path, there.path);
-        vfs.apply(caller, ChangeSet::new(changes).message(message))?;
+        vfs.apply(caller, ChangeSet::new(changes).with_message(message))?;
     }
     came.make_folders(asked, &moved)?;
     for path in came.unrecorded() {
@@ -82,7 +82,7 @@ pub(crate) fn by_empty_folder(asked: &WebdavRequestContext, path: &TreePath) -> 
     left.folders.retain(|folder| folder != path);
     let changes: Vec<_> = left.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
-        vfs.apply(caller, ChangeSet::new(changes).message(format!("delete: {path}")))?;
+        vfs.apply(caller, ChangeSet::new(changes).with_message(format!("delete: {path}")))?;
     }
     left.remove_unrecorded(asked)
 }
@@ -143,11 +143,11 @@ pub(crate) fn aside(
         undo();
         back()
     });
-    if vfs.settled().is_ok() {
+    if vfs.wait_applied().is_ok() {
         note.over();
     }
     let Err(error) = is_back else { return Err(fault) };
     tracing::error!(page.path = %there.path, ?error, "what was to be replaced is at `{place}` now");
     let told = format!("{fault}; what was to be replaced is at `{place}` now");
-    Err(Fault::new(fault.kind(), told).caused_by(fault))
+    Err(Fault::new(fault.kind(), told).with_source(fault))
 }

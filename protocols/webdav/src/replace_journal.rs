@@ -137,7 +137,7 @@ fn failed(error: io::Error) -> Fault {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             Fault::new(Kind::NoSpace, "no space left on the disk to note what is replaced; nothing was changed")
-                .caused_by(error)
+                .with_source(error)
         }
         _ => Fault::internal(error),
     }
@@ -145,14 +145,14 @@ fn failed(error: io::Error) -> Fault {
 
 /// Ends what servers before this one began to replace in a space, and did not end. To be called where the space is opened, before any door is. What fails
 /// is left for the next start, and the log says why.
-pub fn finish(server: &Arc<ServerState>, space: &Arc<Space>) {
-    let door = Arc::new(WebdavServer::of(Arc::clone(server)));
+pub fn recover_replacements(server: &Arc<ServerState>, space: &Arc<Space>) {
+    let protocol = Arc::new(WebdavServer::of(Arc::clone(server)));
     let notes = notes(&space.vfs.state_directory().join(FOLDER)).unwrap_or_else(|error| {
         tracing::error!(space = space.name, %error, "what a killed server was replacing cannot be looked up");
         Vec::new()
     });
     for note in notes {
-        match end(&door, space, &note) {
+        match end(&protocol, space, &note) {
             Ok(()) => note.over(),
             Err(fault) => {
                 let ReplaceOperation { place, beside, .. } = &note.of;
@@ -189,13 +189,13 @@ fn notes(folder: &Path) -> io::Result<Vec<ReplaceRecord>> {
 }
 
 /// Puts back what is beside its place, or takes it away where something else has that by now.
-fn end(door: &Arc<WebdavServer>, space: &Arc<Space>, note: &ReplaceRecord) -> Result<(), Fault> {
+fn end(protocol: &Arc<WebdavServer>, space: &Arc<Space>, note: &ReplaceRecord) -> Result<(), Fault> {
     let ReplaceOperation { place, beside, from, is_copy, actor, is_done } = &note.of;
     let method = if *is_copy { "COPY" } else { "MOVE" };
     let method = Method::from_bytes(method.as_bytes()).map_err(Fault::internal)?;
     let caller = Caller { actor: Some(Actor::new(actor)), ..Caller::new(svcfs_base::Protocol::WebDav) };
     let asked = WebdavRequestContext::new(
-        Arc::clone(door),
+        Arc::clone(protocol),
         Arc::clone(space),
         caller,
         RequestDetails::about(method, from.clone()),
@@ -226,5 +226,5 @@ fn end(door: &Arc<WebdavServer>, space: &Arc<Space>, note: &ReplaceRecord) -> Re
     let [old, new] = [beside, place].map(|path| PathComponent::parse(path.name()));
     space.vfs.rename_node(asked.caller(), (folder.node, &old?), (folder.node, &new?), false)?;
     tracing::warn!(page.path = %place, "a server was killed while it replaced this; it is back");
-    space.vfs.settled().map(drop)
+    space.vfs.wait_applied().map(drop)
 }

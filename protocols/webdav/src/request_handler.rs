@@ -15,10 +15,10 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Actor, Caller, Fault, Kind, Scope, TreePath};
 use svcfs_config::PublicUrl;
-use svcfs_knowledge::access::{CallerIdentity, RETRY};
+use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY};
 use svcfs_knowledge::audit::{RequestHead, TrackedRequest as Visit};
 use svcfs_knowledge::kernel::Space;
-use svcfs_listener::{HttpCredentials, log};
+use svcfs_listener::{HttpCredentials, log_fault};
 use svcfs_work::Lane;
 
 use crate::context::{RequestDetails, WebdavRequestContext};
@@ -60,20 +60,20 @@ impl WebdavServer {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<ResponseBody> {
         let head = RequestHead {
-            door: svcfs_base::Protocol::WebDav,
+            protocol: svcfs_base::Protocol::WebDav,
             method: request.method().as_str().to_owned(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
             peer: Some(peer),
             id: None,
         };
-        let visit = Visit::begin(&self.server, head);
+        let visit = Visit::start(&self.server, head);
         let what = format!("{} {}", request.method(), request.uri().path().escape_default());
         let is_file = matches!(*request.method(), Method::GET | Method::HEAD);
-        let mut response = match svcfs_listener::unbroken(self.route((request, peer), &what, &visit)).await {
+        let mut response = match svcfs_listener::catch_panic(self.route((request, peer), &what, &visit)).await {
             Ok(response) => response,
             Err(fault) => {
-                log(&fault, &what);
+                log_fault(&fault, &what);
                 refusal(&fault)
             }
         };
@@ -87,7 +87,7 @@ impl WebdavServer {
             let policy = HeaderValue::from_static("sandbox; default-src 'none'");
             headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         }
-        visit.end(response.status().as_u16());
+        visit.finish(response.status().as_u16());
         response
     }
 
@@ -97,28 +97,28 @@ impl WebdavServer {
         what: &str,
         visit: &Visit,
     ) -> Result<Response<ResponseBody>, Fault> {
-        svcfs_listener::check_form(&request)?;
+        svcfs_listener::validate_request(&request)?;
         let (mut head, body) = request.into_parts();
         self.names.check(&head.headers)?;
-        let HttpCredentials { user, key } = HttpCredentials::of(&head.headers).unwrap_or_default();
+        let HttpCredentials { user, key } = HttpCredentials::from_headers(&head.headers).unwrap_or_default();
         let identity = self.identify(&head.headers).await;
-        user.iter().for_each(|user| visit.notes().is_of(Actor::new(user)));
+        user.iter().for_each(|user| visit.notes().set_actor(Actor::new(user)));
         visit.admit(identity.as_ref().ok(), key.as_deref())?;
         let identity = identity?;
         let outside = public_url::prefix(self.public.as_ref().map(PublicUrl::path), &head.headers, peer);
         let place = self.place(head.uri.path(), &identity)?.reached_by(&outside);
-        visit.notes().enters(&place.space);
-        identity.reach.allow(needs(&head.method), head.method.as_str())?;
+        visit.notes().set_space(&place.space);
+        identity.permissions.check_scope(needs(&head.method), head.method.as_str())?;
         head.uri = public_url::with_path(&head.uri, &format!("{outside}{}", head.uri.path()))?;
         let destination = self.destination(&head.headers, (&place, &identity), &outside)?;
         let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Protocol::WebDav) };
-        let caller = identity.vouch(caller);
-        visit.notes().is_of(caller.actor());
+        let caller = identity.apply_to(caller);
+        visit.notes().set_actor(caller.actor());
         let head = self.as_stored(head, destination, (&place, &caller, &outside)).await?;
         let principal = caller.actor().to_string();
         let content = body::content(&head.method, body).await?;
         let question = RequestDetails::of(&head, &content, &place.prefix);
-        question.path().iter().for_each(|path| visit.notes().is_about(path.as_str()));
+        question.path().iter().for_each(|path| visit.notes().set_file(path.as_str()));
         let asked = WebdavRequestContext::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
         let locks = WebdavLocks { asked: asked.clone(), prefix: place.prefix };
         if head.method.as_str() == "PROPFIND"
@@ -136,7 +136,7 @@ impl WebdavServer {
         }
         let fault = asked.fault();
         if let Some(fault) = &fault {
-            log(fault, what);
+            log_fault(fault, what);
             response = told_instead((&response, asked.is_replacing()), fault).unwrap_or(response);
         }
         if response.status() == StatusCode::LOCKED {
@@ -153,12 +153,12 @@ impl WebdavServer {
         let access = self.server.access();
         if access.is_open() {
             // Where nothing is asked for, a header that other servers ask for does no harm.
-            return Ok(CallerIdentity::ANYBODY);
+            return Ok(CallerIdentity::UNRESTRICTED);
         }
-        let HttpCredentials { key, .. } = HttpCredentials::of(headers)?;
-        if key.as_deref().is_some_and(|key| access.must_prepare(key)) {
+        let HttpCredentials { key, .. } = HttpCredentials::from_headers(headers)?;
+        if key.as_deref().is_some_and(|key| access.needs_issuer_keys(key)) {
             let server = Arc::clone(&self.server);
-            svcfs_listener::blocking(&self.lanes, Lane::Slow, move || server.access().prepare()).await?;
+            svcfs_listener::run_blocking(&self.lanes, Lane::Slow, move || server.access().fetch_issuer_keys()).await?;
         }
         access.identify(key.as_deref())
     }
@@ -169,11 +169,11 @@ impl WebdavServer {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let first = percent_decode_str(first).decode_utf8_lossy();
         let spaces = self.server.spaces();
-        let is_open_to_them = |name: &&str| spaces.known(name).is_ok() && identity.enter(name).is_ok();
+        let is_open_to_them = |name: &&str| spaces.status(name).is_ok() && identity.check_space(name).is_ok();
         match first.strip_prefix(NAMED).filter(is_open_to_them) {
             Some(name) => Ok(RoutedSpace { space: spaces.find(name)?, prefix: format!("/{first}") }),
             None => {
-                identity.enter(&spaces.first().name)?;
+                identity.check_space(&spaces.first().name)?;
                 Ok(RoutedSpace { space: Arc::clone(spaces.first()), prefix: String::new() })
             }
         }
@@ -229,7 +229,7 @@ impl WebdavServer {
                 };
                 paths.map(look).into_iter().collect::<Result<Vec<_>, Fault>>()
             };
-            let found = svcfs_listener::blocking(&self.lanes, Lane::Quick, look).await?;
+            let found = svcfs_listener::run_blocking(&self.lanes, Lane::Quick, look).await?;
             if let Some(Some(of_request)) = found.first() {
                 head.uri = of_request.in_uri(&head.uri)?;
             }
@@ -357,7 +357,7 @@ fn refusal(fault: &Fault) -> Response<ResponseBody> {
         let challenge = HeaderValue::from_static("Basic realm=\"svcfs\", charset=\"UTF-8\"");
         headers.insert(header::WWW_AUTHENTICATE, challenge);
     }
-    if let Some(seconds) = fault.detail().get(RETRY).and_then(serde_json::Value::as_u64) {
+    if let Some(seconds) = fault.detail().get(RETRY_AFTER_KEY).and_then(serde_json::Value::as_u64) {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
     // What is left of a body that nobody reads would be taken for the next request.

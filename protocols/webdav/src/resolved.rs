@@ -30,9 +30,9 @@ impl<'a> ResolvedResource<'a> {
     /// # Errors
     /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
-        let LookupContext { vfs, door, .. } = LookupContext::of(asked);
+        let LookupContext { vfs, protocol, .. } = LookupContext::of(asked);
         check_reach(asked, path)?;
-        let place = vfs.leads_to(door, path).map_err(|fault| lost(asked, path, fault))?;
+        let place = vfs.resolve_links(protocol, path).map_err(|fault| lost(asked, path, fault))?;
         Self::exactly(asked, place)
     }
 
@@ -48,7 +48,7 @@ impl<'a> ResolvedResource<'a> {
     fn exactly(asked: &'a WebdavRequestContext, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space().vfs;
         // Nothing is below a file. Who puts something there has no folder to put it into, which is asked for by itself.
-        let (node, attributes) = vfs.find(asked.caller(), &path).map_err(|fault| match fault.kind() {
+        let (node, attributes) = vfs.lookup_path(asked.caller(), &path).map_err(|fault| match fault.kind() {
             Kind::NotDirectory => Fault::file_not_found(&path),
             _ => fault,
         })?;
@@ -62,10 +62,10 @@ impl<'a> ResolvedResource<'a> {
     pub(crate) fn parent_of(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // With a key for one folder, that folder is the highest that may be looked at.
-        let found = if asked.caller().reach.covers(&parent) {
+        let found = if asked.caller().permissions.covers(&parent) {
             Self::at(asked, &parent)?
         } else {
-            asked.caller().reach.check(path)?;
+            asked.caller().permissions.check_path(path)?;
             Self::exactly(asked, parent)?
         };
         if !found.is_folder() {
@@ -80,7 +80,7 @@ impl<'a> ResolvedResource<'a> {
     }
     /// Whether no version has it.
     pub(crate) fn is_large(&self) -> bool {
-        self.attributes.large().is_some()
+        self.attributes.large_file().is_some()
     }
     /// The name of the node that is found, for the vfs.
     ///
@@ -120,8 +120,8 @@ impl<'a> ResolvedResource<'a> {
 /// # Errors
 /// `Forbidden`; `NotFound` to whoever looks, `Invalid` to whoever writes, for a link that leads out of the tree.
 pub(crate) fn check_reach(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    let LookupContext { door, reach, .. } = LookupContext::of(asked);
-    asked.space().check_reach(reach, door, path).map_err(|fault| lost(asked, path, fault))
+    let LookupContext { protocol, reach, .. } = LookupContext::of(asked);
+    asked.space().check_path_access(reach, protocol, path).map_err(|fault| lost(asked, path, fault))
 }
 
 /// A link that leads out of the tree or in a circle is not there, as nothing is below a file; but nothing may be made in its place.
@@ -138,7 +138,7 @@ fn lost(asked: &WebdavRequestContext, path: &TreePath, fault: Fault) -> Fault {
 /// # Errors
 /// `Forbidden`.
 pub(crate) fn check_not_ours(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    if !asked.space().vfs.is_the_servers(asked.caller().door, path) {
+    if !asked.space().vfs.is_protected(asked.caller().protocol, path) {
         return Ok(());
     }
     let what = if path.is_root() { "the root of a space".to_owned() } else { format!("`{path}`") };
@@ -157,32 +157,32 @@ pub(crate) fn metadata(
     if attributes.kind != EntryKind::File || !asked.wants_etags() {
         return Ok(ResourceMetadata::without_etag(attributes));
     }
-    if attributes.large().is_some() {
+    if attributes.large_file().is_some() {
         return Ok(ResourceMetadata::of_large(attributes));
     }
     let space = asked.space();
     let unread = attributes.clone();
-    let read = || match space.vfs.read(asked.caller().door, path) {
+    let read = || match space.vfs.read(asked.caller().protocol, path) {
         // What is told of it is of the same moment as its hash.
         Ok(file) => Ok((file.attributes, file.etag)),
         // Made through a mount, and not saved yet: to all others it is an empty file.
-        Err(fault) if fault.kind() == Kind::NotFound => Ok((unread, ETag::of(b""))),
+        Err(fault) if fault.kind() == Kind::NotFound => Ok((unread, ETag::from_content(b""))),
         Err(fault) => Err(fault),
     };
-    let (attributes, etag) = asked.door().etags.of((&space.name, path), attributes, read)?;
+    let (attributes, etag) = asked.protocol().etags.of((&space.name, path), attributes, read)?;
     Ok(ResourceMetadata::of(attributes, etag))
 }
 
 /// What looking up needs of a request.
 struct LookupContext<'a> {
     vfs: &'a Vfs,
-    door: svcfs_base::Protocol,
+    protocol: svcfs_base::Protocol,
     reach: &'a svcfs_base::Permissions,
 }
 
 impl<'a> LookupContext<'a> {
     fn of(asked: &'a WebdavRequestContext) -> Self {
         let caller = asked.caller();
-        Self { vfs: &asked.space().vfs, door: caller.door, reach: &caller.reach }
+        Self { vfs: &asked.space().vfs, protocol: caller.protocol, reach: &caller.permissions }
     }
 }

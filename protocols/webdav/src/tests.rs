@@ -64,8 +64,11 @@ impl Reply {
 fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
     let (name, root) = (name.to_owned(), folder.join(name));
-    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
-        .unwrap()
+    spaces::open(
+        SpaceOptions { name, root, clock: Arc::new(SystemClock), is_watched: false, on_progress: None },
+        &settings,
+    )
+    .unwrap()
 }
 
 impl Served {
@@ -86,10 +89,14 @@ impl Served {
 
     fn of(folder: Arc<TempDir>, config: &str) -> Self {
         let sick = Box::new(|_: &str, _: &Path| Err(Fault::unavailable("the reason of this test")));
-        let spaces = SpaceCollection::only(open(folder.path(), "default", config)).opened_by(sick, Vec::new());
+        let spaces = SpaceCollection::single(open(folder.path(), "default", config)).with_opener(sick, Vec::new());
         std::fs::create_dir_all(folder.path().join("sick")).unwrap();
-        spaces.open_listed(vec![("sick".to_owned(), folder.path().join("sick"))]).unwrap();
-        spaces.add(RunningSpace { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
+        spaces.open_configured(vec![("sick".to_owned(), folder.path().join("sick"))]).unwrap();
+        spaces.add(RunningSpace {
+            space: open(folder.path(), "team", ""),
+            supervisor: Supervisor::new(),
+            resource_guard: None,
+        });
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -135,7 +142,7 @@ impl Served {
 
     /// Author and subject of every commit of the first space since the last question, oldest first.
     fn commits(&self, seen: &mut usize) -> Vec<String> {
-        self.server.primary().vfs.committed().unwrap();
+        self.server.primary().vfs.wait_committed().unwrap();
         let mut git = Command::new("git");
         git.arg("-C").arg(self.folder.path().join("default")).args(["log", "--reverse", "--format=%an: %s"]);
         let log = String::from_utf8(git.output().unwrap().stdout).unwrap();
@@ -150,7 +157,7 @@ impl Drop for Served {
         if let Some(task) = self.task.take() {
             self.runtime.block_on(task).unwrap();
         }
-        self.server.spaces().close_others().unwrap();
+        self.server.spaces().close_secondary().unwrap();
         self.server.primary().vfs.close().unwrap();
     }
 }
@@ -189,7 +196,7 @@ fn a_file_is_one_commit_by_its_author_and_has_the_etag_of_every_other_door() {
     served.commits(&mut seen);
     let ann = ("authorization", "Basic YW5uOg==");
     let reply = served.send("PUT", "/a.md", &[ann], "# A  \n");
-    let etag = ETag::of(b"# A  \n");
+    let etag = ETag::from_content(b"# A  \n");
     assert_eq!((reply.status, reply.header("etag")), (201, format!("\"{etag}\"").as_str()));
     assert_eq!(served.commits(&mut seen), ["ann: ann: a.md"]);
     let reply = served.get("/a.md");
@@ -260,12 +267,12 @@ fn a_page_that_lint_refuses_is_told_why_and_kept() {
 fn conditions_are_held_against_what_is_there_when_it_is_written() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
-    let stale = format!("\"{}\"", ETag::of(b"# older\n"));
+    let stale = format!("\"{}\"", ETag::from_content(b"# older\n"));
     assert_eq!(served.send("PUT", "/a.md", &[("if-match", &stale)], "# B\n").status, 412);
     assert_eq!(served.send("DELETE", "/a.md", &[("if-match", &stale)], "").status, 412);
     assert_eq!(served.send("PUT", "/a.md", &[("if-none-match", "*")], "# B\n").status, 412);
     assert_eq!(served.text("a.md").unwrap(), "# A\n");
-    let fresh = format!("\"{}\"", ETag::of(b"# A\n"));
+    let fresh = format!("\"{}\"", ETag::from_content(b"# A\n"));
     assert_eq!(served.send("PUT", "/a.md", &[("if-match", &fresh)], "# B\n").status, 204);
     assert_eq!(served.send("PUT", "/b.md", &[("if-none-match", "*")], "# B\n").status, 201);
     assert_eq!(served.send("PUT", "/no/such/folder.md", &[], "# B\n").status, 409);

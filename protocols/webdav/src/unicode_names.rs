@@ -18,7 +18,7 @@ pub(crate) fn stored(vfs: &Vfs, caller: &Caller, path: &TreePath) -> TreePath {
     for name in path.components() {
         let Ok(parsed) = PathComponent::parse(name) else { return path.clone() };
         let given = place.join(&parsed);
-        let is_other = !name.is_ascii() && vfs.stat(caller.door, &given).is_err();
+        let is_other = !name.is_ascii() && vfs.stat(caller.protocol, &given).is_err();
         place = is_other.then(|| same_name(vfs, caller, &place, name)).flatten().unwrap_or(given);
     }
     place
@@ -27,10 +27,10 @@ pub(crate) fn stored(vfs: &Vfs, caller: &Caller, path: &TreePath) -> TreePath {
 /// The name of a folder that has the same letters.
 fn same_name(vfs: &Vfs, caller: &Caller, folder: &TreePath, name: &str) -> Option<TreePath> {
     let composed: String = name.nfc().collect();
-    let folder = vfs.leads_to(caller.door, folder).ok()?;
-    let entries = vfs.list(caller.door, &folder).ok()?;
+    let folder = vfs.resolve_links(caller.protocol, folder).ok()?;
+    let entries = vfs.list(caller.protocol, &folder).ok()?;
     let mut same = entries.into_iter().map(|entry| entry.path).filter(|path| path.name().nfc().eq(composed.chars()));
-    same.next().filter(|path| caller.reach.check(path).is_ok())
+    same.next().filter(|path| caller.permissions.check_path(path).is_ok())
 }
 
 /// A path of a space in an address, as clients write it.

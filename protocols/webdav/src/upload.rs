@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, PathComponent, TreePath};
 use svcfs_listener::{BlockBuffer, BlockSink, PipelineStage, SpillBuffer};
-use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
+use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD_AFFIXES, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
@@ -79,7 +79,7 @@ impl FileUpload {
             received: 0,
             what: WriteRange::All,
             coming: gathering(asked),
-            blocks: BlockBuffer::new(&asked.door().room),
+            blocks: BlockBuffer::new(&asked.protocol().room),
             beside: None,
             outcome: None,
             path,
@@ -92,7 +92,7 @@ impl FileUpload {
                     if found.is_large() {
                         return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
                     }
-                    let file = asked.space().vfs.read(asked.caller().door, &found.path)?;
+                    let file = asked.space().vfs.read(asked.caller().protocol, &found.path)?;
                     upload.over.as_ref().map_or(Ok(()), |over| over.admits(&found.path, file.etag))?;
                     upload.over =
                         Some(ObservedState::File(ResourceMetadata::of(file.attributes, file.etag), file.etag));
@@ -135,7 +135,7 @@ impl FileUpload {
             self.coming = self
                 .asked
                 .run(move |_| {
-                    coming.write_out()?;
+                    coming.spill()?;
                     Ok(coming)
                 })
                 .await?;
@@ -150,7 +150,7 @@ impl FileUpload {
 
     /// Room for what came back from the disk.
     async fn room(&self, length: u64) -> FsResult<OwnedSemaphorePermit> {
-        self.asked.door().room.whole(length).await.map_err(|fault| self.asked.refuse(fault))
+        self.asked.protocol().room.reserve_buffer(length).await.map_err(|fault| self.asked.refuse(fault))
     }
 
     /// Writes more of a long file beside its place: by another thread, while the next block comes.
@@ -166,7 +166,7 @@ impl FileUpload {
             Some(beside) => beside,
             None => {
                 let beside = self.begin_beside().await?;
-                self.beside.insert(PipelineStage::new(&self.asked.door().lanes, beside))
+                self.beside.insert(PipelineStage::new(&self.asked.protocol().lanes, beside))
             }
         };
         beside.write(block).await.map_err(|fault| self.asked.refuse(fault))
@@ -188,7 +188,7 @@ impl FileUpload {
 
     /// The file beside its place, once all of it is written; none of a short one.
     async fn finish_beside(&mut self) -> FsResult<Option<StagedResource>> {
-        if let Some(block) = self.blocks.last() {
+        if let Some(block) = self.blocks.take_partial() {
             self.write_block(block).await?;
         }
         let Some(beside) = self.beside.take() else { return Ok(None) };
@@ -234,7 +234,7 @@ impl FileUpload {
 
 /// Something that bytes are gathered in.
 fn gathering(asked: &WebdavRequestContext) -> SpillBuffer {
-    SpillBuffer::new(&asked.door().room, &asked.space().vfs.state_directory())
+    SpillBuffer::new(&asked.protocol().room, &asked.space().vfs.state_directory())
 }
 
 /// A file of which a part is another one.
@@ -246,7 +246,7 @@ fn patched(
 ) -> Result<Bytes, Fault> {
     let mut content = Vec::new();
     if let Some(over @ ObservedState::File(..)) = over {
-        let file = asked.space().vfs.read(asked.caller().door, path)?;
+        let file = asked.space().vfs.read(asked.caller().protocol, path)?;
         over.admits(path, file.etag)?;
         content.extend_from_slice(&file.content);
     }
@@ -329,12 +329,13 @@ impl StagedResource {
     pub(crate) fn new(asked: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let (vfs, caller) = (Arc::clone(&asked.space().vfs), asked.caller().clone());
         let folder = ResolvedResource::parent_of(asked, path)?;
-        let name = PathComponent::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
+        let name =
+            PathComponent::parse(&format!("{}{}{}", UPLOAD_AFFIXES.0, Uuid::new_v4().simple(), UPLOAD_AFFIXES.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
         let beside = Self { vfs, caller, node, handle, path, length: 0 };
-        beside.vfs.expect_large(handle)?;
+        beside.vfs.spill_to_disk(handle)?;
         Ok(beside)
     }
 

@@ -17,7 +17,7 @@ struct Output {
 /// All of them. One line adds another.
 const OUTPUTS: &[Output] = &[
     Output { path: "src/config/config.schema.json", make: || Ok(svcfs_config::schema()) },
-    Output { path: "docs/configuration.md", make: || Ok(svcfs_config::reference()) },
+    Output { path: "docs/configuration.md", make: || Ok(svcfs_config::render_reference()) },
     Output { path: "http/openapi.json", make: || Ok(svcfs_http::openapi::document(svcfs_knowledge::CATALOGUE)) },
     Output { path: "docs/access.md", make: || Ok(svcfs_http::access::page()) },
     Output { path: "http/tools.json", make: || Ok(svcfs_http::mcp::tools()) },

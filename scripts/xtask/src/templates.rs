@@ -20,14 +20,14 @@ fn check_template(template: &Template) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut resolver = LinkTargets::new();
     for file in template.pages {
-        let page = Page::read(file.path, file.content);
+        let page = Page::parse(file.path, file.content);
         resolver.insert(file.path, Some(&page.title), &page.aliases);
     }
     let mut linked = BTreeSet::from(["index.md"]);
     for file in template.files().filter(|file| file.path.ends_with(".md")) {
         let place = format!("{} of template `{}`", file.path, template.id);
         findings.extend(unclean(&place, file));
-        for link in Page::read(file.path, file.content).links {
+        for link in Page::parse(file.path, file.content).links {
             let target = resolver.resolve(file.path, &link);
             match template.pages.iter().find(|page| Some(page.path) == target) {
                 Some(page) if page.path != file.path => drop(linked.insert(page.path)),

@@ -136,7 +136,7 @@ impl Protocol {
     ];
     /// The door of a name, as [`Door::name`] gives it.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|door| door.name() == name)
+        Self::ALL.iter().copied().find(|protocol| protocol.name() == name)
     }
     /// The name used in settings (`lint.format_doors`), logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -192,9 +192,9 @@ pub struct Client {
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The door the caller came through.
-    pub door: Protocol,
+    pub protocol: Protocol,
     /// Which entrance, where the door has several.
-    pub entrance: Option<OriginId>,
+    pub origin: Option<OriginId>,
     /// The name given, if any.
     pub actor: Option<Actor>,
     /// Where the caller comes from, where the protocol has nothing else to keep that with.
@@ -202,42 +202,42 @@ pub struct Caller {
     /// The origin given, if any.
     pub provenance: Option<Provenance>,
     /// What must be true of the page before it is written (`If-Match`, `If-None-Match`).
-    pub expect: Precondition,
+    pub precondition: Precondition,
     /// What the credentials allow.
-    pub reach: Permissions,
+    pub permissions: Permissions,
     /// The client that sent it.
     pub client: Client,
 }
 
 impl Caller {
     /// A caller without a name, origin or precondition, who may do everything.
-    pub const fn new(door: Protocol) -> Self {
+    pub const fn new(protocol: Protocol) -> Self {
         Self {
-            door,
-            entrance: None,
+            protocol,
+            origin: None,
             actor: None,
             address: None,
             provenance: None,
-            expect: Precondition::Any,
-            reach: Permissions::FULL,
+            precondition: Precondition::Any,
+            permissions: Permissions::FULL,
             client: Client { key: None, connection: None },
         }
     }
     /// The same caller under a name.
     #[must_use]
-    pub fn named(mut self, actor: Actor) -> Self {
+    pub fn with_actor(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
     /// The same caller, through one of several entrances of the door.
     #[must_use]
-    pub const fn through(mut self, entrance: OriginId) -> Self {
-        self.entrance = Some(entrance);
+    pub const fn with_origin(mut self, entrance: OriginId) -> Self {
+        self.origin = Some(entrance);
         self
     }
     /// The name changes are attributed to: the one given, else the door's default.
     pub fn actor(&self) -> Actor {
-        self.actor.clone().unwrap_or_else(|| Actor::new(self.door.default_actor()))
+        self.actor.clone().unwrap_or_else(|| Actor::new(self.protocol.default_actor()))
     }
 }
 

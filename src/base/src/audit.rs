@@ -12,9 +12,11 @@ use crate::{Protocol, Timestamp};
 pub struct AuditEntry {
     /// When it was answered
     pub ts: Timestamp,
-    /// The door it came through: `http`, `mcp`, and those of other protocols
+    /// The protocol of the request: `http`, `mcp`, `webdav`, `s3` or `nfs`
+    // Logs of earlier versions call it `door`.
+    #[serde(alias = "door")]
     #[schemars(with = "String")]
-    pub door: Protocol,
+    pub protocol: Protocol,
     /// Its method
     pub method: String,
     /// Its path

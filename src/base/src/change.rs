@@ -63,7 +63,7 @@ impl FileKind {
         }
     }
     /// The kind of a mode in a git tree; none for directories and submodules.
-    pub const fn of_git_mode(mode: i32) -> Option<Self> {
+    pub const fn from_git_mode(mode: i32) -> Option<Self> {
         match mode {
             0o100_644 | 0o100_664 => Some(Self::Regular),
             0o100_755 => Some(Self::Executable),
@@ -96,18 +96,18 @@ pub enum Change {
         /// The whole new content (of a link: its target).
         content: Bytes,
         /// What must be true before.
-        expect: Precondition,
+        precondition: Precondition,
         /// Kind of file; none keeps what is there (a regular file when new).
         kind: Option<FileKind>,
         /// What the file gets on disk beside its content; not versioned.
-        disk: DiskAttributes,
+        attributes: DiskAttributes,
     },
     /// Remove a file or link.
     Remove {
         /// Which.
         path: TreePath,
         /// What must be true before.
-        expect: Precondition,
+        precondition: Precondition,
     },
     /// Give a file, link or whole directory another name. What was at `to` is replaced (a directory only when empty).
     Move {
@@ -116,7 +116,7 @@ pub enum Change {
         /// The new name.
         to: TreePath,
         /// What must be true of `to` before.
-        expect: Precondition,
+        precondition: Precondition,
     },
     /// Make a directory; directories are on the disk only, history has none.
     MakeDir {
@@ -136,35 +136,37 @@ impl Change {
         Self::Put {
             path,
             content: content.into(),
-            expect: Precondition::Any,
+            precondition: Precondition::Any,
             kind: None,
-            disk: DiskAttributes::default(),
+            attributes: DiskAttributes::default(),
         }
     }
     /// A symbolic link at a path.
-    pub fn link(path: TreePath, target: &str) -> Self {
+    pub fn symlink(path: TreePath, target: &str) -> Self {
         let content = Bytes::copy_from_slice(target.as_bytes());
         Self::Put {
             path,
             content,
-            expect: Precondition::Any,
+            precondition: Precondition::Any,
             kind: Some(FileKind::Symlink),
-            disk: DiskAttributes::default(),
+            attributes: DiskAttributes::default(),
         }
     }
     /// Removal of a file.
     pub const fn remove(path: TreePath) -> Self {
-        Self::Remove { path, expect: Precondition::Any }
+        Self::Remove { path, precondition: Precondition::Any }
     }
     /// A new name.
     pub const fn rename(from: TreePath, to: TreePath) -> Self {
-        Self::Move { from, to, expect: Precondition::Any }
+        Self::Move { from, to, precondition: Precondition::Any }
     }
     /// The same change under a condition; directory changes have none.
     #[must_use]
-    pub fn expecting(mut self, condition: Precondition) -> Self {
+    pub fn with_precondition(mut self, condition: Precondition) -> Self {
         match &mut self {
-            Self::Put { expect, .. } | Self::Remove { expect, .. } | Self::Move { expect, .. } => *expect = condition,
+            Self::Put { precondition: expect, .. }
+            | Self::Remove { precondition: expect, .. }
+            | Self::Move { precondition: expect, .. } => *expect = condition,
             Self::MakeDir { .. } | Self::RemoveDir { .. } => {}
         }
         self
@@ -236,13 +238,13 @@ impl ChangeSet {
     }
     /// The same set with a subject for its commit.
     #[must_use]
-    pub fn message(mut self, text: impl Into<String>) -> Self {
+    pub fn with_message(mut self, text: impl Into<String>) -> Self {
         self.message = Some(text.into());
         self
     }
     /// The same set, announced in another way.
     #[must_use]
-    pub const fn announced(mut self, announcement: EventAnnouncement) -> Self {
+    pub const fn with_announcement(mut self, announcement: EventAnnouncement) -> Self {
         self.announcement = announcement;
         self
     }

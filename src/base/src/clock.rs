@@ -27,7 +27,7 @@ pub struct FrozenClock(AtomicI64);
 
 impl FrozenClock {
     /// Starts at a moment, in seconds since 1970.
-    pub const fn at(seconds: i64) -> Self {
+    pub const fn starting_at(seconds: i64) -> Self {
         Self(AtomicI64::new(seconds))
     }
 }

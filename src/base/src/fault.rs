@@ -126,19 +126,19 @@ impl Fault {
     }
     /// Adds what only the log may say.
     #[must_use]
-    pub fn inside(mut self, text: impl Into<String>) -> Self {
+    pub fn with_context(mut self, text: impl Into<String>) -> Self {
         self.0.inside = Some(text.into());
         self
     }
     /// Adds the cause, for the log.
     #[must_use]
-    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
     /// Adds a member to the JSON body beside `error`, such as `active_claim` or `issues`.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub fn with_detail(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.detail.insert(key.to_owned(), value.into());
         self
     }
@@ -156,7 +156,7 @@ impl Fault {
     }
     /// The same fault for another waiter: everything but the cause, which its text replaces.
     #[must_use]
-    pub fn again(&self) -> Self {
+    pub fn duplicate(&self) -> Self {
         let inside = match (&self.0.inside, &self.0.source) {
             (Some(inside), Some(source)) => Some(format!("{inside}: {source}")),
             (Some(inside), None) => Some(inside.clone()),
@@ -184,14 +184,14 @@ impl Fault {
         Self::new(Kind::NotFound, message)
     }
     /// `conflict: file was modified since your last read` (contract 7), with the present etag beside it.
-    pub fn modified(path: &TreePath, now: Option<ETag>) -> Self {
+    pub fn edit_conflict(path: &TreePath, now: Option<ETag>) -> Self {
         let present = match now {
             Some(etag) => format!("`{path}` is now at etag {etag}; read it again, merge, and retry"),
             None => format!("`{path}` does not exist any more; write it without If-Match to create it"),
         };
         let fault = Self::new(Kind::Conflict, format!("conflict: file was modified since your last read: {present}"));
         match now {
-            Some(etag) => fault.with("etag", etag.to_string()),
+            Some(etag) => fault.with_detail("etag", etag.to_string()),
             None => fault,
         }
     }
@@ -213,7 +213,7 @@ impl Fault {
     }
     /// Our own failure; the caller reads a generic sentence.
     pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(Kind::Internal, "internal error; the server's log has the details").caused_by(source)
+        Self::new(Kind::Internal, "internal error; the server's log has the details").with_source(source)
     }
     /// A directory where a file was needed.
     pub fn is_directory(path: &TreePath) -> Self {
@@ -237,24 +237,25 @@ impl Fault {
             E::NotADirectory => Self::new(Kind::NotDirectory, format!("a part of `{path}` is not a directory")),
             E::DirectoryNotEmpty => Self::new(Kind::NotEmpty, format!("directory `{path}` is not empty")),
             E::StorageFull | E::QuotaExceeded => {
-                Self::new(Kind::NoSpace, format!("no space left on the disk for `{path}`")).caused_by(error)
+                Self::new(Kind::NoSpace, format!("no space left on the disk for `{path}`")).with_source(error)
             }
-            E::FileTooLarge => Self::too_large(format_args!("`{path}`"), crate::MAX_FILE_BYTES).caused_by(error),
+            E::FileTooLarge => Self::too_large(format_args!("`{path}`"), crate::MAX_FILE_BYTES).with_source(error),
             E::ReadOnlyFilesystem => Self::new(Kind::ReadOnly, format!("`{path}`: the disk is read-only")),
             E::PermissionDenied => {
-                Self::new(Kind::Forbidden, format!("`{path}`: permission denied on the server's disk")).caused_by(error)
+                Self::new(Kind::Forbidden, format!("`{path}`: permission denied on the server's disk"))
+                    .with_source(error)
             }
             E::CrossesDevices => {
                 let text =
                     format!("`{path}` lies below a mount point inside the root, where files cannot be put in place");
-                Self::new(Kind::Forbidden, text).caused_by(error)
+                Self::new(Kind::Forbidden, text).with_source(error)
             }
             _ if is_failure(&error) => {
                 Self::new(Kind::DiskFailed, format!("`{path}`: the server's disk failed: input/output error"))
-                    .caused_by(error)
+                    .with_source(error)
             }
             E::InvalidFilename => Self::new(Kind::NameTooLong, format!("`{path}`: a name is too long for the disk")),
-            _ => Self::internal(error).inside(format!("input/output on `{path}`")),
+            _ => Self::internal(error).with_context(format!("input/output on `{path}`")),
         }
     }
 }

@@ -86,8 +86,8 @@ hash_type!(
 
 impl ETag {
     /// The id git gives a blob with this content: `sha1("blob " + length + NUL + content)`.
-    pub fn of(content: &[u8]) -> Self {
-        let mut hashing = ETagHasher::of_length(content.len() as u64);
+    pub fn from_content(content: &[u8]) -> Self {
+        let mut hashing = ETagHasher::with_length(content.len() as u64);
         hashing.update(content);
         hashing.finish()
     }
@@ -102,7 +102,7 @@ impl ETag {
                 header,
                 format_args!(
                     "`{}` is not an ETag of this server: 40 hexadecimal digits are needed",
-                    crate::plain(text)
+                    crate::escape_unprintable(text)
                 ),
             )
         })
@@ -114,7 +114,7 @@ pub struct ETagHasher(Sha1);
 
 impl ETagHasher {
     /// Of a content that has so many bytes.
-    pub fn of_length(length: u64) -> Self {
+    pub fn with_length(length: u64) -> Self {
         let mut hasher = Sha1::new();
         hasher.update(format!("blob {length}\0").as_bytes());
         Self(hasher)
@@ -154,13 +154,13 @@ mod tests {
 
     #[test]
     fn an_etag_is_what_git_hash_object_prints() {
-        assert_eq!(ETag::of(b"").to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
-        assert_eq!(ETag::of(b"hello\n").to_string(), "ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(ETag::from_content(b"").to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(ETag::from_content(b"hello\n").to_string(), "ce013625030ba8dba906f756967f9e9ca394464a");
     }
 
     #[test]
     fn an_etag_is_read_with_and_without_quotes() {
-        let etag = ETag::of(b"x");
+        let etag = ETag::from_content(b"x");
         for text in [format!("{etag}"), format!("\"{etag}\""), format!("W/\"{etag}\""), format!(" {etag} ")] {
             assert_eq!(ETag::parse("If-Match", &text).unwrap(), etag);
         }

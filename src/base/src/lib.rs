@@ -19,7 +19,7 @@ mod scratch;
 mod version;
 
 pub use actor::{Actor, Caller, Client, OriginId, Protocol, Provenance};
-pub use address::network;
+pub use address::network_prefix;
 pub use audit::AuditEntry;
 pub use change::{
     ApplyResult, Change, ChangeSet, DiskAttributes, Durability, EventAnnouncement, FileKind, LargeFile, Precondition,
@@ -31,8 +31,8 @@ pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;
 pub use path::{PathComponent, TreePath, is_hidden_name};
 pub use permissions::{Permissions, Scope};
-pub use plain::plain;
-pub use scratch::{in_both_cases, is_any_case};
+pub use plain::escape_unprintable;
+pub use scratch::{expand_case, is_case_insensitive};
 pub use version::VersionId;
 
 /// Longest file a filesystem door, a log record or a text operation accepts, in bytes (gaps.md 8: NFS and FUSE file).

@@ -51,10 +51,10 @@ impl Permissions {
     /// Everything, everywhere: who is on this machine, and everybody where there is no authentication.
     pub const FULL: Self = Self { scope: Scope::Admin, folder: None };
     /// Reading, everywhere: who comes to a public space without credentials.
-    pub const READING: Self = Self { scope: Scope::Read, folder: None };
+    pub const READ_ONLY: Self = Self { scope: Scope::Read, folder: None };
 
     /// The directory that everything that may be seen lies below: the folder, else the root of the tree.
-    pub fn top(&self) -> TreePath {
+    pub fn visible_root(&self) -> TreePath {
         self.folder.clone().unwrap_or_else(TreePath::root)
     }
     /// Whether a path may be seen at all.
@@ -65,7 +65,7 @@ impl Permissions {
     ///
     /// # Errors
     /// `Forbidden`, with the contract's words (gaps.md 5).
-    pub fn check(&self, path: &TreePath) -> Result<(), Fault> {
+    pub fn check_path(&self, path: &TreePath) -> Result<(), Fault> {
         match &self.folder {
             Some(folder) if !path.is_under(folder) => {
                 let told = format!("path outside key scope: `{path}`; this key is limited to `{folder}`");
@@ -76,14 +76,14 @@ impl Permissions {
     }
     /// The message of a commit, as far as it may be told: one over several paths may name any of them, so that whoever is limited to a
     /// folder is told none.
-    pub fn of_message(&self, message: String) -> String {
+    pub fn redact_message(&self, message: String) -> String {
         if self.folder.is_none() { message } else { String::new() }
     }
     /// Checks that something that needs this scope may be done; `what` is the operation.
     ///
     /// # Errors
     /// `Forbidden`.
-    pub fn allow(&self, needed: Scope, what: &str) -> Result<(), Fault> {
+    pub fn check_scope(&self, needed: Scope, what: &str) -> Result<(), Fault> {
         if self.scope >= needed {
             return Ok(());
         }
@@ -112,7 +112,7 @@ mod tests {
             [("docs", true), ("docs/a.md", true), ("docs2/a.md", false), ("", false), ("a.md", false)]
         {
             assert_eq!(reach.covers(&path(text)), is_seen, "{text}");
-            assert_eq!(reach.check(&path(text)).is_ok(), is_seen, "{text}");
+            assert_eq!(reach.check_path(&path(text)).is_ok(), is_seen, "{text}");
         }
         assert!(Permissions::FULL.covers(&path("anything")));
     }
@@ -122,9 +122,13 @@ mod tests {
         for (scope, allowed) in [(Scope::Read, 1), (Scope::Write, 2), (Scope::Admin, 3)] {
             let reach = Permissions { scope, folder: None };
             let scopes = [Scope::Read, Scope::Write, Scope::Admin];
-            assert_eq!(scopes.iter().filter(|needed| reach.allow(**needed, "x").is_ok()).count(), allowed, "{scope}");
+            assert_eq!(
+                scopes.iter().filter(|needed| reach.check_scope(**needed, "x").is_ok()).count(),
+                allowed,
+                "{scope}"
+            );
         }
-        let told = Permissions::READING.allow(Scope::Write, "PUT").unwrap_err();
+        let told = Permissions::READ_ONLY.check_scope(Scope::Write, "PUT").unwrap_err();
         assert!(told.message().starts_with("read-only token cannot perform"), "{told}");
     }
 }

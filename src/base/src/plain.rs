@@ -2,7 +2,7 @@
 
 /// A text as it may stand in a message: letters of every script and quotation marks as they are; what nobody sees, what ends a line, and what
 /// turns the writing round is written as Rust escapes it.
-pub fn plain(text: &str) -> String {
+pub fn escape_unprintable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -15,7 +15,7 @@ pub fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::escape_unprintable;
 
     #[test]
     fn what_can_be_read_stays_and_what_cannot_be_seen_is_written() {
@@ -24,7 +24,7 @@ mod tests {
             ("a\nb\u{1b}[31m\0", "a\\nb\\u{1b}[31m\\0"),
             ("abc\u{202e}txt.exe", "abc\\u{202e}txt.exe"),
         ] {
-            assert_eq!(plain(text), shown);
+            assert_eq!(escape_unprintable(text), shown);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Globs of scratch names (`files.scratch`).
 
 /// Whether a glob matches names in any case. One with a character class says itself which letters it means.
-pub fn is_any_case(glob: &str) -> bool {
+pub fn is_case_insensitive(glob: &str) -> bool {
     !glob.contains('[')
 }
 
 /// The same glob for programs that know no such rule: each letter becomes a class of both its cases.
-pub fn in_both_cases(glob: &str) -> String {
-    if !is_any_case(glob) {
+pub fn expand_case(glob: &str) -> String {
+    if !is_case_insensitive(glob) {
         return glob.to_owned();
     }
     let both = |letter: char| match letter.is_ascii_alphabetic() {

@@ -18,25 +18,25 @@ pub enum VersionId {
     /// It is a commit of git.
     Commit(CommitId),
     /// It is known to the log alone, and perhaps to a snapshot.
-    Moment(Timestamp),
+    Timestamp(Timestamp),
 }
 
 impl VersionId {
     /// The name of what was recorded at a moment, with or without a commit.
-    pub fn of(commit: Option<CommitId>, moment: Timestamp) -> Self {
-        commit.map_or(Self::Moment(moment), Self::Commit)
+    pub fn new(commit: Option<CommitId>, moment: Timestamp) -> Self {
+        commit.map_or(Self::Timestamp(moment), Self::Commit)
     }
 
     /// The commit it names, when it names one.
     pub const fn commit(self) -> Option<CommitId> {
         match self {
             Self::Commit(commit) => Some(commit),
-            Self::Moment(_) => None,
+            Self::Timestamp(_) => None,
         }
     }
 
     /// The moment that a text names: exactly 19 decimal digits.
-    pub fn moment(text: &str) -> Option<Timestamp> {
+    pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
         if text.len() != DIGITS || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -48,7 +48,7 @@ impl fmt::Display for VersionId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Commit(commit) => fmt::Display::fmt(commit, formatter),
-            Self::Moment(moment) => write!(formatter, "{:0DIGITS$}", moment.as_nanosecond()),
+            Self::Timestamp(moment) => write!(formatter, "{:0DIGITS$}", moment.as_nanosecond()),
         }
     }
 }
@@ -88,9 +88,9 @@ mod tests {
     #[test]
     fn a_moment_has_nineteen_digits_and_is_read_back() {
         let moment = Timestamp::from_nanosecond(1_800_000_000_123_456_789).unwrap();
-        assert_eq!(VersionId::Moment(moment).to_string(), "1800000000123456789");
-        assert_eq!(VersionId::moment("1800000000123456789"), Some(moment));
-        assert_eq!(VersionId::Moment(Timestamp::from_nanosecond(7).unwrap()).to_string(), "0000000000000000007");
+        assert_eq!(VersionId::Timestamp(moment).to_string(), "1800000000123456789");
+        assert_eq!(VersionId::parse_timestamp("1800000000123456789"), Some(moment));
+        assert_eq!(VersionId::Timestamp(Timestamp::from_nanosecond(7).unwrap()).to_string(), "0000000000000000007");
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
         for text in
             ["", "1", "180000000012345678", "18000000001234567890", "+800000000123456789", "180000000012345678a"]
         {
-            assert_eq!(VersionId::moment(text), None, "{text}");
+            assert_eq!(VersionId::parse_timestamp(text), None, "{text}");
         }
     }
 }

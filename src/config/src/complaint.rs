@@ -39,12 +39,12 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file, or a flag, says something that cannot be followed.
-    #[error("{}", refusal(path.as_ref(), complaints))]
-    Refused {
+    #[error("{}", refusal(path.as_ref(), problems))]
+    Invalid {
         /// The file the complaints are about; `None` when no file was read.
         path: Option<PathBuf>,
         /// All of them, in the order of the file, flags first; never empty.
-        complaints: Vec<ConfigProblem>,
+        problems: Vec<ConfigProblem>,
     },
 }
 

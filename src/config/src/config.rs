@@ -73,7 +73,7 @@ impl Config {
     /// # Errors
     /// [`Error::Unreadable`] when the file is there and cannot be read, or is not UTF-8.
     pub fn read(path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
-        match Self::read_named(path, environment) {
+        match Self::read_existing(path, environment) {
             Err(ConfigError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(Self::default())
             }
@@ -85,7 +85,7 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Unreadable`] when the file cannot be read, or is not UTF-8.
-    pub fn read_named(path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
+    pub fn read_existing(path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
         let text = read_text(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text, environment);
         config.origin.path = Some(path.to_owned());

@@ -51,7 +51,7 @@ pub enum EditError {
     #[error(
         "`auth.type` is `{0}`: keys of their own are for `perspace`; change `auth.type` first, which ends what is in use now"
     )]
-    OtherType(String),
+    AuthTypeConflict(String),
     /// Without it nobody could be told any more.
     #[error("this is the last key: make another first, or set `auth.type` to \"none\", which lets everybody in")]
     LastKey,
@@ -59,8 +59,8 @@ pub enum EditError {
 
 /// The name of a key in lists.
 #[must_use]
-pub fn id_of(digest: &KeyDigest) -> String {
-    digest.short(ID_BYTES)
+pub fn key_id(digest: &KeyDigest) -> String {
+    digest.short_hex(ID_BYTES)
 }
 
 /// The text with this `space.visibility`.
@@ -77,7 +77,7 @@ pub fn set_visibility(text: &str, visibility: SpaceVisibility) -> Result<String,
 
 /// Whether the text says how callers prove who they are: `auth.type`, whatever it is.
 #[must_use]
-pub fn says_who(text: &str) -> bool {
+pub fn has_auth_type(text: &str) -> bool {
     let document: Result<DocumentMut, _> = text.parse();
     document.is_ok_and(|document| document.get("auth").and_then(|auth| auth.get("type")).is_some())
 }
@@ -106,7 +106,7 @@ pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
         match auth.get("type").and_then(Item::as_str) {
             None | Some("none") => auth["type"] = value("perspace"),
             Some("perspace") => {}
-            Some(other) => return Err(EditError::OtherType(other.to_owned())),
+            Some(other) => return Err(EditError::AuthTypeConflict(other.to_owned())),
         }
         let keys = auth.entry("api_keys").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
         let keys = keys.as_array_of_tables_mut().ok_or(EditError::Unexpected("auth.api_keys"))?;
@@ -117,7 +117,7 @@ pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
 
 fn written(key: &NewKey<'_>) -> Table {
     let mut written = Table::new();
-    written["key"] = value(key.digest.written());
+    written["key"] = value(key.digest.encode());
     if let Some(space) = key.space {
         written["space"] = value(space);
     }
@@ -133,7 +133,7 @@ fn written(key: &NewKey<'_>) -> Table {
 ///
 /// # Errors
 /// `NotToml`, and `Unexpected` for a key that cannot be understood.
-pub fn keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
+pub fn list_keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
     let document: DocumentMut = text.parse()?;
     let keys = document.get("auth").and_then(|auth| auth.get("api_keys"));
     let Some(keys) = keys.and_then(Item::as_array_of_tables) else { return Ok(Vec::new()) };
@@ -142,7 +142,7 @@ pub fn keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
 
 fn understood(key: &Table) -> Option<WrittenKey> {
     let ApiKey { key: SecretText(text), space, actor, scope, prefix } = toml::from_str(&key.to_string()).ok()?;
-    let id = id_of(&KeyDigest::parse(&text).ok()?);
+    let id = key_id(&KeyDigest::parse(&text).ok()?);
     Some(WrittenKey { id, space, actor, scope, prefix })
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     fn new(key: &str) -> NewKey<'_> {
         NewKey {
-            digest: KeyDigest::of(key),
+            digest: KeyDigest::from_key(key),
             space: Some("team"),
             actor: "ann",
             scope: Scope::Write,
@@ -197,9 +197,9 @@ mod tests {
         let AuthSettings::PerSpace(keys) = settings.auth else { panic!("{:?}", settings.auth) };
         assert_eq!(
             keys.iter().map(|key| key.digest).collect::<Vec<_>>(),
-            [KeyDigest::of("first"), KeyDigest::of("second")]
+            [KeyDigest::from_key("first"), KeyDigest::from_key("second")]
         );
-        assert_eq!(keys[0].reach.folder.as_ref().map(ToString::to_string).as_deref(), Some("docs"));
+        assert_eq!(keys[0].permissions.folder.as_ref().map(ToString::to_string).as_deref(), Some("docs"));
     }
 
     #[test]
@@ -207,17 +207,17 @@ mod tests {
         let before = crate::templates::CONFIG.content;
         let after = add_key(before, &new("first")).unwrap();
         assert!(after.starts_with(before), "{after}");
-        assert_eq!(keys(&after).unwrap().len(), 1);
+        assert_eq!(list_keys(&after).unwrap().len(), 1);
     }
 
     #[test]
     fn keys_are_listed_by_ids_and_revoked_by_them() {
         let text = add_key(&add_key("", &new("first")).unwrap(), &new("second")).unwrap();
-        let listed = keys(&text).unwrap();
+        let listed = list_keys(&text).unwrap();
         assert_eq!(listed.len(), 2);
-        assert_eq!(listed[0].id, id_of(&KeyDigest::of("first")));
+        assert_eq!(listed[0].id, key_id(&KeyDigest::from_key("first")));
         let (text, removed) = remove_keys(&text, &listed[0].id).unwrap();
-        assert_eq!((removed.len(), keys(&text).unwrap()), (1, vec![listed[1].clone()]));
+        assert_eq!((removed.len(), list_keys(&text).unwrap()), (1, vec![listed[1].clone()]));
         assert_eq!(remove_keys(&text, "ffffffffffff").unwrap().1, []);
     }
 

@@ -4,7 +4,7 @@
 ///
 /// A key stands for itself and for everything below it; `key=value` for one value of a key that is otherwise known.
 /// This list may only shrink: whoever builds a feature deletes its lines and adds the fields to the section's struct.
-pub const NOT_BUILT: &[&str] = &[
+pub const UNSUPPORTED_KEYS: &[&str] = &[
     "backup.branch",
     "backup.interval",
     "backup.rebase_before_push",
@@ -56,9 +56,9 @@ pub(crate) enum KeyStatus {
 
 /// Where the key `path` stands in [`NOT_BUILT`].
 pub(crate) fn standing(path: &str) -> KeyStatus {
-    if NOT_BUILT.contains(&path) {
+    if UNSUPPORTED_KEYS.contains(&path) {
         KeyStatus::NotBuilt
-    } else if NOT_BUILT.iter().any(|entry| below(entry, path).is_some()) {
+    } else if UNSUPPORTED_KEYS.iter().any(|entry| below(entry, path).is_some()) {
         KeyStatus::Above
     } else {
         KeyStatus::Unlisted
@@ -67,12 +67,12 @@ pub(crate) fn standing(path: &str) -> KeyStatus {
 
 /// Whether `value` is a value of `path` that the contract knows and this version does not.
 pub(crate) fn has_value(path: &str, value: &str) -> bool {
-    NOT_BUILT.iter().any(|entry| entry.split_once('=') == Some((path, value)))
+    UNSUPPORTED_KEYS.iter().any(|entry| entry.split_once('=') == Some((path, value)))
 }
 
 /// The names that the table knows directly below `table` (the empty path is the top of the file).
 pub(crate) fn names_below(table: &str) -> impl Iterator<Item = &str> {
-    NOT_BUILT.iter().filter(|entry| !entry.contains('=')).filter_map(move |entry| {
+    UNSUPPORTED_KEYS.iter().filter(|entry| !entry.contains('=')).filter_map(move |entry| {
         let rest = if table.is_empty() { entry } else { below(entry, table)? };
         rest.split('.').next()
     })

@@ -49,6 +49,9 @@ struct ConfigReader<'a> {
     complaints: Vec<ConfigProblem>,
 }
 
+/// Settings that had another name, with their present names.
+const RENAMED: &[(&str, &str)] = &[("lint.format_doors", "lint.format_protocols")];
+
 impl ConfigReader<'_> {
     /// The keys of the table at `path` that fit `schema`.
     fn table(&mut self, table: &DeTable<'_>, schema: &Value, path: &str) -> Map<String, Value> {
@@ -81,7 +84,9 @@ impl ConfigReader<'_> {
             (KeyStatus::Above, node) => self.complain(path, line, format!("must be a table, not {}", kind(node))),
             (KeyStatus::Unlisted, _) => {
                 let name = path.strip_prefix(table).unwrap_or(path).trim_start_matches('.');
+                let renamed = RENAMED.iter().find(|(old, _)| *old == path).map(|(_, new)| *new);
                 let message = match nearest(name, table, schema) {
+                    _ if renamed.is_some() => format!("was renamed; write `{}`", renamed.unwrap_or_default()),
                     Some(known) if table.is_empty() => format!("is not a known setting; did you mean `{known}`?"),
                     Some(known) => format!("is not a known setting; did you mean `{table}.{known}`?"),
                     None => "is not a known setting; remove it".to_owned(),

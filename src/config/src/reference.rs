@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::NOT_BUILT;
+use crate::UNSUPPORTED_KEYS;
 use crate::reading::wanted;
 
 /// A flag of `svcfs serve` that beats a key of the file.
@@ -15,15 +15,15 @@ pub struct ServeFlag {
     /// The flag, without dashes.
     pub name: &'static str,
     /// The environment variable that does the same.
-    pub variable: Option<&'static str>,
+    pub env_var: Option<&'static str>,
 }
 
 const fn flag(key: &'static str, name: &'static str, variable: Option<&'static str>) -> ServeFlag {
-    ServeFlag { key, name, variable }
+    ServeFlag { key, name, env_var: variable }
 }
 
 /// Every flag that beats a key; the program's own list is held against it by a test.
-pub const FLAGS: &[ServeFlag] = &[
+pub const SERVE_FLAGS: &[ServeFlag] = &[
     flag("server.host", "host", None),
     flag("server.port", "port", Some("SVC_PORT")),
     flag("server.public_url", "public-url", Some("SVC_PUBLIC_URL")),
@@ -56,14 +56,14 @@ Made by `cargo run -p xtask -- generate` from the types that read it. Every key 
 
 /// The text of `docs/configuration.md`; ends with a newline.
 #[must_use]
-pub fn reference() -> String {
+pub fn render_reference() -> String {
     let schema = crate::config::schema_of_config().to_value();
     let mut text = HEAD.to_owned();
     for (name, section) in members(&schema) {
         table(&mut text, name, section);
     }
     text.push_str("\n## Not available yet\n\nPart of the configuration contract, without effect in this version; a file with one of them is refused by its name.\n\n");
-    for key in NOT_BUILT {
+    for key in UNSUPPORTED_KEYS {
         text.push_str(&format!("- `{}`\n", key.replace('=', " = ")));
     }
     text
@@ -86,7 +86,7 @@ fn table(text: &mut String, path: &str, schema: &Value) {
     };
     // Writing into a text does not fail.
     let _written = write!(text, "\n## `{head}`\n\n{}", sentence(schema));
-    if let Some(flag) = FLAGS.iter().find(|flag| flag.key == path) {
+    if let Some(flag) = SERVE_FLAGS.iter().find(|flag| flag.key == path) {
         let _written = write!(text, " `--{} NAME=DIR` of `svcfs serve` adds one.", flag.name);
     }
     text.push_str("\n\n| key | type | default | meaning | flag, variable |\n| --- | --- | --- | --- | --- |\n");
@@ -137,7 +137,7 @@ fn default(schema: &Value) -> String {
 }
 
 fn flags(key: &str) -> String {
-    let Some(ServeFlag { name, variable, .. }) = FLAGS.iter().find(|flag| flag.key == key) else {
+    let Some(ServeFlag { name, env_var: variable, .. }) = SERVE_FLAGS.iter().find(|flag| flag.key == key) else {
         return String::new();
     };
     let variable = variable.map(|variable| format!(", `{variable}`")).unwrap_or_default();
@@ -156,7 +156,7 @@ mod tests {
     /// The keys of the page, below the section each stands in.
     fn shown() -> Vec<String> {
         let (mut section, mut keys) = (String::new(), Vec::new());
-        let page = reference();
+        let page = render_reference();
         for line in page.lines() {
             if let Some(head) = line.strip_prefix("## `") {
                 section = head.trim_matches(['`', '[', ']']).to_owned();
@@ -182,7 +182,7 @@ mod tests {
         }
         let mut expected = Vec::new();
         collect(&crate::config::schema_of_config().to_value(), "", &mut expected);
-        expected.extend(NOT_BUILT.iter().map(|key| (*key).to_owned()));
+        expected.extend(UNSUPPORTED_KEYS.iter().map(|key| (*key).to_owned()));
         let mut shown = shown();
         expected.sort();
         shown.sort();
@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn every_flag_is_that_of_a_key_and_shown_beside_it() {
-        let (page, shown) = (reference(), shown());
-        for ServeFlag { key, name, variable } in FLAGS {
+        let (page, shown) = (render_reference(), shown());
+        for ServeFlag { key, name, env_var: variable } in SERVE_FLAGS {
             assert!(shown.iter().any(|shown| shown == key || shown.starts_with(&format!("{key}."))), "{key}");
             assert!(page.contains(&format!("`--{name}")), "{name}");
             assert!(variable.is_none_or(|variable| page.contains(variable)), "{variable:?}");

@@ -60,7 +60,7 @@ pub struct Settings {
     /// More spaces of the server.
     pub spaces: Vec<SpaceSettings>,
     /// The file they were read from, where it is not the root's own: `--config`.
-    pub elsewhere: Option<PathBuf>,
+    pub config_file: Option<PathBuf>,
 }
 
 /// What the command line says; each field that is given beats the file.
@@ -173,10 +173,10 @@ impl Settings {
                     webdav,
                     nfs,
                     spaces,
-                    elsewhere: None,
+                    config_file: None,
                 })
             }
-            _ => Err(ConfigError::Refused { path, complaints: check.in_order() }),
+            _ => Err(ConfigError::Invalid { path, problems: check.in_order() }),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::sections::files::FilesConfig;
 use svcfs_base::Protocol;
 
 use crate::{
-    CliOverrides, Config, ConfigError, ListenAddress, NOT_BUILT, NfsFlags, ProtocolFlags, PublicUrl, Settings,
+    CliOverrides, Config, ConfigError, ListenAddress, NfsFlags, ProtocolFlags, PublicUrl, Settings, UNSUPPORTED_KEYS,
     environment, schema, templates,
 };
 
@@ -34,7 +34,7 @@ fn resolve(text: &str) -> Result<Settings, ConfigError> {
 fn complaints(outcome: Result<Settings, ConfigError>) -> Vec<String> {
     match outcome {
         Ok(_) => Vec::new(),
-        Err(ConfigError::Refused { complaints, .. }) => complaints.iter().map(ToString::to_string).collect(),
+        Err(ConfigError::Invalid { problems: complaints, .. }) => complaints.iter().map(ToString::to_string).collect(),
         Err(error @ ConfigError::Unreadable { .. }) => panic!("{error}"),
     }
 }
@@ -77,7 +77,7 @@ fn an_absent_file_is_the_defaults_unless_it_was_asked_for_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     assert_eq!(Config::read(&path, &variables).unwrap(), Config::default());
-    let error = Config::read_named(&path, &variables).unwrap_err();
+    let error = Config::read_existing(&path, &variables).unwrap_err();
     assert!(matches!(error, ConfigError::Unreadable { .. }), "{error}");
 }
 
@@ -179,7 +179,7 @@ fn nfs_is_served_to_those_who_are_named_else_to_this_machine() {
     let keyed = "auth = { type = \"apikey\", api_key = \"k\" }\n";
     let told = complaints(resolved(keyed, enabled()));
     assert!(told.len() == 1 && told[0].contains("`nfs.allow` must name somebody"), "{told:?}");
-    assert!(resolved(&format!("{keyed}nfs.allow = [\"127.0.0.1\"]\n"), enabled()).unwrap().nfs.unwrap().is_trusting);
+    assert!(resolved(&format!("{keyed}nfs.allow = [\"127.0.0.1\"]\n"), enabled()).unwrap().nfs.unwrap().has_allow_list);
 }
 
 #[test]
@@ -285,13 +285,18 @@ fn public_urls_are_http_addresses_without_query_or_password() {
 fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
     let tidied = |text: &str| {
         let lint = resolve(text).unwrap().lint;
-        let doors =
+        let protocols =
             [Protocol::Http, Protocol::Mcp, Protocol::Cli, Protocol::Fuse, Protocol::Direct, Protocol::Internal];
-        doors.into_iter().filter(|door| lint.formats(*door)).map(Protocol::name).collect::<Vec<_>>().join(" ")
+        protocols
+            .into_iter()
+            .filter(|protocol| lint.should_format(*protocol))
+            .map(Protocol::name)
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(tidied(""), "http mcp cli");
-    assert_eq!(tidied("lint.format_doors = ['mcp', 'fuse']"), "mcp fuse");
-    assert_eq!(tidied("lint.format_doors = []"), "");
+    assert_eq!(tidied("lint.format_protocols = ['mcp', 'fuse']"), "mcp fuse");
+    assert_eq!(tidied("lint.format_protocols = []"), "");
     assert_eq!(tidied("lint.auto_format = false"), "");
 }
 
@@ -455,9 +460,9 @@ fn every_key_of_the_contract_is_either_effective_or_listed_as_not_built() {
 
 #[test]
 fn the_list_of_what_is_not_built_is_sorted_and_names_no_effective_key() {
-    assert!(NOT_BUILT.is_sorted());
+    assert!(UNSUPPORTED_KEYS.is_sorted());
     let effective = schema_keys();
-    for entry in NOT_BUILT {
+    for entry in UNSUPPORTED_KEYS {
         match entry.split_once('=') {
             None => assert!(!effective.contains(*entry), "`{entry}` has an effect; delete its line"),
             Some((key, value)) => {
@@ -511,7 +516,7 @@ fn the_number_of_snapshots_is_100_unless_said_and_all_of_them_when_it_is_negativ
     let kept = |number: &str| {
         let text = format!("[versioning]\nstrategy = \"cow\"\nmax_versions = {number}\n");
         let settings = Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap();
-        settings.versioning.snapshots_kept().map(std::num::NonZero::get)
+        settings.versioning.max_snapshots().map(std::num::NonZero::get)
     };
     assert_eq!(["0", "1", "250"].map(kept), [Some(100), Some(1), Some(250)]);
     assert_eq!(["-1", "-9223372036854775808"].map(kept), [None, None]);

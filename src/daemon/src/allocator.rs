@@ -97,7 +97,8 @@ fn give_back_now(last: LastCheck) -> LastCheck {
 fn free_bytes() -> usize {
     // SAFETY: it gives numbers, and takes no pointer.
     let used = unsafe { libc::mallinfo2() };
-    let in_memory = ProcessUsage::own_memory().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
+    let in_memory =
+        ProcessUsage::anonymous_memory_bytes().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
     in_memory.saturating_sub(used.uordblks + used.hblkhd)
 }
 

@@ -19,7 +19,7 @@ pub fn read(
             let told = format!("`{pair}` is no argument; write it like `name=value`");
             return Err(CommandFailure::saying(ExitStatus::Usage, told));
         };
-        let added = inputs.named(name).and_then(|field| field.add(&mut given, text));
+        let added = inputs.find_parameter(name).and_then(|field| field.parse_into(&mut given, text));
         added.map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?;
     }
     Ok(given)

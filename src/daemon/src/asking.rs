@@ -127,17 +127,17 @@ fn told(
     arguments: Map<String, Value>,
 ) -> Result<Value, Fault> {
     let (method, path, query) = ("call".to_owned(), entry.name.to_owned(), String::new());
-    let head = RequestHead { door: caller.door, method, path, query, peer: None, id: None };
-    let request = TrackedRequest::begin(root.server(), head);
+    let head = RequestHead { protocol: caller.protocol, method, path, query, peer: None, id: None };
+    let request = TrackedRequest::start(root.server(), head);
     let notes = request.notes();
-    notes.enters(space);
-    notes.leads_to(entry.name);
-    notes.is_of(caller.actor());
-    notes.asks(&arguments);
+    notes.set_space(space);
+    notes.set_operation(entry.name);
+    notes.set_actor(caller.actor());
+    notes.set_arguments(&arguments);
     let cx = OperationContext::new(root.server(), space, caller);
     let outcome = (entry.call)(arguments.into(), &cx);
-    cx.remarks().lines().for_each(|line| output::complain(&line));
-    request.end(outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
+    cx.response_meta().lines().for_each(|line| output::complain(&line));
+    request.finish(outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
     outcome
 }
 

@@ -30,7 +30,7 @@ pub fn mount(
 ) -> Result<String, CommandFailure> {
     let absolute = |path: &Path| std::path::absolute(path).context("the current directory is gone");
     let root = absolute(root)?;
-    let log = StatePaths::of(&root).directory().join(LOG);
+    let log = StatePaths::new(&root).directory().join(LOG);
     let mut arguments = vec!["--root".into(), root.into()];
     if let Some(config) = config {
         arguments.extend(["--config".into(), absolute(config)?.into()]);

@@ -61,7 +61,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::CommandFactory;
-    use svcfs_config::{FLAGS, ServeFlag};
+    use svcfs_config::{SERVE_FLAGS, ServeFlag};
 
     use super::*;
 
@@ -90,6 +90,6 @@ mod tests {
             .filter_map(|flag| Some((flag.get_long()?, flag.get_env().and_then(std::ffi::OsStr::to_str))))
             .filter(|(flag, _)| !OF_ONE_START.contains(flag) && !everywhere.contains(flag))
             .collect();
-        assert_eq!(known, FLAGS.iter().map(|ServeFlag { name, variable, .. }| (*name, *variable)).collect());
+        assert_eq!(known, SERVE_FLAGS.iter().map(|ServeFlag { name, env_var, .. }| (*name, *env_var)).collect());
     }
 }

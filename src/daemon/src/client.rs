@@ -127,7 +127,7 @@ fn base(url: &str) -> Result<Uri, CommandFailure> {
 
 async fn as_tool(base: &Uri, question: OperationCall) -> Result<Value, CommandFailure> {
     let OperationCall { entry, mut arguments, actor, if_match, space, token } = question;
-    if !entry.is_reading() {
+    if !entry.is_read_only() {
         for (name, text) in [("actor", actor), ("if_match", if_match)] {
             if let Some(text) = text {
                 arguments.entry(name).or_insert(text.into());
@@ -182,8 +182,8 @@ async fn by_route(base: &Uri, route: &Route, question: OperationCall) -> Result<
             _ => target.extend(utf8_percent_encode(&text_of(&rest.remove(part).unwrap_or_default()), ENCODED)),
         }
     }
-    let (body, kind) = match route.accepts {
-        BodyKind::Nothing => (Bytes::new(), None),
+    let (body, kind) = match route.body {
+        BodyKind::Empty => (Bytes::new(), None),
         BodyKind::Json | BodyKind::Form => {
             (Bytes::from(Value::from(std::mem::take(&mut rest)).to_string()), Some("application/json"))
         }
@@ -213,7 +213,7 @@ async fn by_route(base: &Uri, route: &Route, question: OperationCall) -> Result<
     if !status.is_success() {
         return Err(refusal(status, &body));
     }
-    match route.answers {
+    match route.text_field {
         Some((field, _)) => Ok(restored(entry, field, &arguments, &body)),
         None if body.is_empty() => Ok(Value::Null),
         None => Ok(serde_json::from_slice(&body).context("the server's answer is not JSON; is it svcfs?")?),

@@ -118,7 +118,7 @@ pub fn listen(
     root: &Path,
     runtime: &Runtime,
 ) -> Result<ControlSocket, CommandFailure> {
-    let path = StatePaths::of(root).directory().join(SOCKET);
+    let path = StatePaths::new(root).directory().join(SOCKET);
     let _inside = runtime.enter();
     let bound = bind(&path).with_context(|| format!("cannot make the socket `{}`", path.display()))?;
     let answering = runtime.spawn(accept(bound, ControlContext { mounts: Arc::clone(mounts), reloading }));
@@ -159,10 +159,10 @@ fn short(path: &Path) -> io::Result<(File, PathBuf)> {
     Ok((directory, short))
 }
 
-async fn accept(listener: UnixListener, doors: ControlContext) {
+async fn accept(listener: UnixListener, protocols: ControlContext) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve(stream, doors.clone()))),
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream, protocols.clone()))),
             Err(error) => {
                 tracing::warn!(%error, "nobody can ask for mounts at the moment");
                 // Descriptors that ran out come back when others close theirs.
@@ -172,18 +172,18 @@ async fn accept(listener: UnixListener, doors: ControlContext) {
     }
 }
 
-async fn serve(stream: UnixStream, doors: ControlContext) {
+async fn serve(stream: UnixStream, protocols: ControlContext) {
     let refusal = refusal(&stream);
     let is_elsewhere = stream
         .peer_cred()
-        .is_ok_and(|peer| peer.pid().is_some_and(|peer| sees_other_mounts(peer, doors.mounts.outside())));
+        .is_ok_and(|peer| peer.pid().is_some_and(|peer| sees_other_mounts(peer, protocols.mounts.outside())));
     let answer = service_fn(move |request: Request<Incoming>| {
-        let doors = doors.clone();
+        let protocols = protocols.clone();
         async move {
             match (refusal, request.uri().path()) {
                 (Some(why), _) => told(StatusCode::FORBIDDEN, why),
                 (None, MOUNTS) if is_elsewhere => told(StatusCode::FORBIDDEN, ELSEWHERE),
-                (None, _) => answer(request, doors).await,
+                (None, _) => answer(request, protocols).await,
             }
         }
     });
@@ -213,7 +213,7 @@ fn sees_other_mounts(process: i32, outside: &MountNamespace) -> bool {
     theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| theirs != ours))
 }
 
-async fn answer(request: Request<Incoming>, doors: ControlContext) -> Result<Response<Full<Bytes>>, http::Error> {
+async fn answer(request: Request<Incoming>, protocols: ControlContext) -> Result<Response<Full<Bytes>>, http::Error> {
     let path = request.uri().path().to_owned();
     if ![MOUNTS, KEYS, INDEXES].contains(&path.as_str()) {
         return told(
@@ -229,9 +229,9 @@ async fn answer(request: Request<Incoming>, doors: ControlContext) -> Result<Res
         Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     };
     match path.as_str() {
-        KEYS => keys(&body, doors.reloading).await,
-        INDEXES => index(&body, doors.mounts).await,
-        _ => mount(&body, doors.mounts).await,
+        KEYS => keys(&body, protocols.reloading).await,
+        INDEXES => index(&body, protocols.mounts).await,
+        _ => mount(&body, protocols.mounts).await,
     }
 }
 
@@ -309,7 +309,7 @@ fn json(status: StatusCode, body: &impl Serialize) -> Result<Response<Full<Bytes
 
 /// Whether a server has `root` that may be asked.
 pub fn is_there(root: &Path) -> bool {
-    let path = StatePaths::of(root).directory().join(SOCKET);
+    let path = StatePaths::new(root).directory().join(SOCKET);
     short(&path).and_then(|(_directory, short)| std::os::unix::net::UnixStream::connect(short)).is_ok()
 }
 
@@ -349,7 +349,7 @@ pub fn index_anew(root: &Path, check: bool) -> Result<Option<Value>, CommandFail
 }
 
 fn post<T: DeserializeOwned>(root: &Path, place: &str, body: Vec<u8>) -> Result<Option<T>, CommandFailure> {
-    let path = StatePaths::of(root).directory().join(SOCKET);
+    let path = StatePaths::new(root).directory().join(SOCKET);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     runtime.block_on(async {
@@ -417,7 +417,7 @@ mod tests {
         root: &Path,
         then: impl FnOnce(UnixListener) + Send + 'static,
     ) -> Result<Option<PathBuf>, CommandFailure> {
-        let state = StatePaths::of(root).directory().to_owned();
+        let state = StatePaths::new(root).directory().to_owned();
         fs::create_dir_all(&state).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let inside = runtime.enter();

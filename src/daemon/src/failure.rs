@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_a_fault_says_to_logs_only_is_told_when_asked_for() {
-        let failure = CommandFailure::from(Fault::unavailable("the index is busy").inside("writer lock held"));
+        let failure = CommandFailure::from(Fault::unavailable("the index is busy").with_context("writer lock held"));
         assert_eq!(failure.told(false), "svcfs: the index is busy");
         let told = "svcfs: the index is busy\n  because: Unavailable: the index is busy (writer lock held)";
         assert_eq!(failure.told(true), told);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 use svcfs_knowledge::kernel::Space;
-use svcfs_knowledge::search::{ReindexReport, check, reindex};
+use svcfs_knowledge::search::{ReindexReport, check_index, reindex};
 
 use crate::failure::CommandFailure;
 
@@ -19,11 +19,11 @@ pub const PATIENCE: Duration = Duration::from_secs(3600);
 pub fn made_anew(space: &Space, is_check: bool, progress: impl FnMut(usize, usize)) -> Result<Value, CommandFailure> {
     let report = if is_check {
         let scratch = tempfile::tempdir().context("no place for temporary files")?;
-        check(space, scratch.path(), progress)?
+        check_index(space, scratch.path(), progress)?
     } else {
         reindex(space, progress)?
     };
     let ReindexReport { pages, before, after, differences } = &report;
-    let equal = before.is_as_good_as(after);
+    let equal = before.is_equivalent_to(after);
     Ok(json!({ "equal": equal, "pages": pages, "before": before, "after": after, "differences": differences }))
 }

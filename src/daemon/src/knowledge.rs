@@ -116,7 +116,7 @@ impl KnowledgeSource for MountOperations {
         Ok(tags.into_iter().collect())
     }
 
-    fn tagged(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
+    fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
         let mut found = Vec::new();
         // The operation answers with so many at once.
         while found.len() < MAX_TAGGED {

@@ -9,7 +9,7 @@ use crate::failure::{CommandFailure, ExitStatus};
 
 /// The names of all operations, for the command line and its completion.
 pub fn names() -> impl Iterator<Item = PossibleValue> {
-    entries().map(|entry| PossibleValue::new(entry.name).help(summary(&OperationInputs::of(entry).manual)))
+    entries().map(|entry| PossibleValue::new(entry.name).help(summary(&OperationInputs::from_entry(entry).manual)))
 }
 
 /// The operation of a name.
@@ -34,7 +34,11 @@ pub fn list() -> String {
     for area in CATALOGUE {
         text.push_str(&format!("\n{}\n", area.title));
         for entry in area.operations {
-            text.push_str(&format!("  {:<width$}  {}\n", entry.name, summary(&OperationInputs::of(entry).manual)));
+            text.push_str(&format!(
+                "  {:<width$}  {}\n",
+                entry.name,
+                summary(&OperationInputs::from_entry(entry).manual)
+            ));
         }
     }
     text.push_str("\n`svcfs call OPERATION --help` tells what one takes.\n");
@@ -44,13 +48,13 @@ pub fn list() -> String {
 /// The same for scripts, with the schema of the inputs.
 pub fn list_json() -> Value {
     let of = |area: &'static str, entry: &OperationEntry| {
-        let inputs = OperationInputs::of(entry);
+        let inputs = OperationInputs::from_entry(entry);
         let required = inputs.fields.iter().filter(|field| field.is_required).map(|field| field.name.as_str());
         json!({
             "name": entry.name,
             "area": area,
             "summary": summary(&inputs.manual),
-            "reads_only": entry.is_reading(),
+            "reads_only": entry.is_read_only(),
             "required": required.collect::<Vec<_>>(),
             "inputs": inputs.fields.into_iter().map(|field| (field.name, field.schema)).collect::<Map<_, _>>(),
         })
@@ -60,7 +64,7 @@ pub fn list_json() -> Value {
 
 /// One operation: what it does, what it takes, an example.
 pub fn of(entry: &OperationEntry) -> String {
-    let inputs = OperationInputs::of(entry);
+    let inputs = OperationInputs::from_entry(entry);
     let (first, rest) = inputs.manual.split_once("\n\n").unwrap_or((&inputs.manual, ""));
     let mut text = format!("{}\n", flowing(first));
     for paragraph in rest.split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
@@ -110,7 +114,7 @@ fn word(field: &InputField) -> String {
     if let Some(values) = field.type_schema.get("enum").and_then(Value::as_array) {
         return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|");
     }
-    let word = match field.shape {
+    let word = match field.kind {
         InputKind::Text => "TEXT",
         InputKind::Integer => "INTEGER",
         InputKind::Number => "NUMBER",

@@ -52,9 +52,9 @@ impl MountFlags {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         MountOptions {
             is_read_only: read_only,
-            is_without_programs: no_exec,
-            is_for_everybody: allow_other,
-            attribution: AttributionPolicy { pinned, hears_programs: !no_svc_actor },
+            is_noexec: no_exec,
+            allow_other,
+            attribution: AttributionPolicy { fixed_actors: pinned, allow_process_actor: !no_svc_actor },
             ..MountOptions::new(clock, (2 * cores).clamp(8, 32))
         }
     }

@@ -68,7 +68,7 @@ impl RootMounts {
         let mounts =
             Arc::new(Self { server: Arc::clone(server), outside, over: Arc::default(), held: Mutex::default() });
         let known = Arc::downgrade(&mounts);
-        server.vitals().mounts_are_known_by(move || known.upgrade().map(|mounts| mounts.reports()).unwrap_or_default());
+        server.metrics().set_mount_source(move || known.upgrade().map(|mounts| mounts.reports()).unwrap_or_default());
         mounts
     }
 
@@ -89,12 +89,12 @@ impl RootMounts {
         }
         let over = Arc::clone(&self.over);
         let mut options = manner.clone().options(Arc::new(SystemClock));
-        options.at = state;
-        options.outside = self.outside.clone();
+        options.past_state = state;
+        options.namespace = self.outside.clone();
         options.on_end = Some(Arc::new(move || over.notify_one()));
         let counting = Arc::clone(&self.server);
         options.on_answer = Some(Arc::new(move |operation, outcome, took| {
-            counting.vitals().measures.mounted(operation, outcome, took);
+            counting.metrics().requests.record_mount_request(operation, outcome, took);
         }));
         options.knowledge = Some(Arc::new(MountOperations { server: Arc::clone(&self.server), space }));
         let mount = LocalMount::start(vfs, mountpoint, &options)?;
@@ -170,7 +170,7 @@ impl RootMounts {
     /// Lets go of mounts that are over; how many are left.
     fn tidy_up(&self) -> usize {
         let mut held = self.held.lock();
-        for (mount, _) in held.mounts.extract_if(.., |(mount, _)| mount.is_over()) {
+        for (mount, _) in held.mounts.extract_if(.., |(mount, _)| mount.is_unmounted()) {
             if let Err(error) = mount.stop(Duration::ZERO) {
                 tracing::warn!("{error}");
             }

@@ -134,11 +134,11 @@ pub fn holder(root: &Path, fault: &Fault) -> Option<RootHolder> {
 }
 
 fn path(root: &Path) -> PathBuf {
-    StatePaths::of(root).directory().join(FILE)
+    StatePaths::new(root).directory().join(FILE)
 }
 
 fn key_path(root: &Path) -> PathBuf {
-    StatePaths::of(root).directory().join(KEY)
+    StatePaths::new(root).directory().join(KEY)
 }
 
 /// The key of the server of a root, for whoever may read it.

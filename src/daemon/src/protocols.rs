@@ -38,7 +38,7 @@ impl BoundProtocol {
     pub fn tell_of_others(served: &[Self], server: &ServerState) {
         let is_served = |name: &&str| served.iter().any(|bound| bound.name == *name);
         for name in NAMES.into_iter().filter(|name| !is_served(name)) {
-            server.vitals().serves(Told { name, served: None });
+            server.metrics().add_protocol(Told { name, endpoint: None });
         }
     }
 
@@ -78,7 +78,7 @@ impl BoundProtocol {
         let _inside = listening.runtime.enter();
         let listener = socket.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(socket));
         let listener = listener.with_context(|| format!("the socket of {name} cannot be used"))?;
-        server.vitals().serves(Told { name, served: Some(ProtocolEndpoint::at(reached(address))) });
+        server.metrics().add_protocol(Told { name, endpoint: Some(ProtocolEndpoint::from_address(reached(address))) });
         let stop = CancellationToken::new();
         let (server, asked) = (Arc::clone(server), stop.clone());
         let task = match server.settings().nfs.clone() {

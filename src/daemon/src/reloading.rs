@@ -69,7 +69,7 @@ impl SettingsReloader {
                 self.file().display()
             ));
         }
-        access.exchange(read.auth).map_err(|fault| fault.to_string())
+        access.reload(read.auth).map_err(|fault| fault.to_string())
     }
 
     fn file(&self) -> PathBuf {
@@ -79,14 +79,14 @@ impl SettingsReloader {
     /// Whether somebody wrote down how callers prove who they are.
     fn says_so(&self) -> bool {
         let text = std::fs::read_to_string(Path::new(&self.file())).unwrap_or_default();
-        self.overrides.auth.is_some() || edit::says_who(&text)
+        self.overrides.auth.is_some() || edit::has_auth_type(&text)
     }
 
     /// Whether keys are asked for, and which of these are good.
     pub fn good_of(&self, mut ids: Vec<String>) -> (bool, Vec<String>) {
         let access = self.server.access();
         let asks = !access.is_open();
-        ids.retain(|id| asks && access.named(id).is_ok());
+        ids.retain(|id| asks && access.identify_by_key_id(id).is_ok());
         (asks, ids)
     }
 }

@@ -121,7 +121,7 @@ impl RemoteFlags {
         }
         let owner = owner.map(|FileOwner { user, group }| (user, group));
         let (patience, kept) = (Duration::from_secs(patience), state.join("rejected"));
-        let remote = RemoteOptions { url, space, token, patience, owner, kept };
+        let remote = RemoteOptions { url, space, token, timeout: patience, owner, rejected_dir: kept };
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
         let over = Arc::new(Notify::new());

@@ -40,24 +40,27 @@ impl OpenRoot {
         let clock = Arc::new(SystemClock);
         let watched = OpeningProgress::opening(path);
         let (name, root, progress) = (presence::FIRST.to_owned(), path.to_owned(), Some(watched.listener()));
-        let opened = spaces::open(SpaceOptions { name, root, clock: clock.clone(), watch, progress }, &settings);
+        let opened = spaces::open(
+            SpaceOptions { name, root, clock: clock.clone(), is_watched: watch, on_progress: progress },
+            &settings,
+        );
         drop(watched);
         let space = opened?;
         let supervisor = Supervisor::new();
-        spaces::start(&space, &supervisor)?;
+        spaces::start_indexer(&space, &supervisor)?;
         if watch {
-            spaces::attend(&space, clock.clone(), &settings, &supervisor)?;
+            spaces::start_service_tasks(&space, clock.clone(), &settings, &supervisor)?;
         }
         let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
         let told = Arc::new(AnnouncedSpaces { url: OnceLock::new(), key });
         let parents = parents(&space, &settings);
-        let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::of(&told.key)));
+        let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::from_key(&told.key)));
         let server = Arc::new_cyclic(|server| {
             let opener = opener((Arc::clone(&told), Weak::clone(server)), settings.spaces.clone());
-            ServerState::new(SpaceCollection::only(space).opened_by(opener, parents), clock, access)
+            ServerState::new(SpaceCollection::single(space).with_opener(opener, parents), clock, access)
         });
         // Also where WebDAV is not served this time: nobody but it knows what it left.
-        svcfs_webdav::finish(&server, server.primary());
+        svcfs_webdav::recover_replacements(&server, server.primary());
         Ok(Self { server, told, supervisor })
     }
 
@@ -79,7 +82,7 @@ impl OpenRoot {
     pub fn open_others(&self, url: &str, listed: Vec<(String, PathBuf)>) -> Result<(), Fault> {
         let _first_time = self.told.url.set(url.to_owned());
         let configured = self.server.settings().spaces.iter().map(|space| (space.name.clone(), space.root.clone()));
-        self.server.spaces().open_listed(listed.into_iter().chain(configured).collect())
+        self.server.spaces().open_configured(listed.into_iter().chain(configured).collect())
     }
 
     /// The one space.
@@ -113,14 +116,14 @@ impl OpenRoot {
     /// Those of closing the log; everything accepted is in it then.
     pub fn close(self) -> Result<(), Fault> {
         // Who lingers is named in the log by the supervisor; the process ends anyway.
-        let others = self.server.spaces().close_others();
+        let others = self.server.spaces().close_secondary();
         self.supervisor.stop(TASK_PATIENCE);
-        if let Err(error) = self.space().usage.write(self.server.now()) {
+        if let Err(error) = self.space().usage.flush(self.server.now()) {
             tracing::warn!(%error, "what was read and searched for could not be counted");
         }
         // What is still open is saved now, by somebody.
         let closed = self.space().vfs.close();
-        self.space().finish_audit();
+        self.space().flush_audit();
         closed?;
         others
     }
@@ -155,18 +158,20 @@ fn opener((told, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed: Vec
         }
         let clock = Arc::new(SystemClock);
         let (name, root) = (name.to_owned(), path.to_owned());
-        let space =
-            spaces::open(SpaceOptions { name, root, clock: clock.clone(), watch: true, progress: None }, &settings)?;
+        let space = spaces::open(
+            SpaceOptions { name, root, clock: clock.clone(), is_watched: true, on_progress: None },
+            &settings,
+        )?;
         let supervisor = Supervisor::new();
-        spaces::start(&space, &supervisor)?;
-        spaces::attend(&space, clock, &settings, &supervisor)?;
+        spaces::start_indexer(&space, &supervisor)?;
+        spaces::start_service_tasks(&space, clock, &settings, &supervisor)?;
         if let Some(server) = server.upgrade() {
-            svcfs_webdav::finish(&server, &space);
+            svcfs_webdav::recover_replacements(&server, &space);
         }
         let announced =
             presence::announce(space.vfs.root(), &space.name, (told.url.get().cloned(), &told.key), Vec::new());
         let announced = announced.map_err(|failure| Fault::internal(failure.told(false)))?;
-        Ok(RunningSpace { space, supervisor, kept: Some(Box::new(announced)) })
+        Ok(RunningSpace { space, supervisor, resource_guard: Some(Box::new(announced)) })
     })
 }
 
@@ -220,10 +225,10 @@ pub fn settings(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> 
 pub fn understood(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> Result<Settings, ConfigError> {
     let environment = |name: &str| std::env::var(name).ok();
     let read = match config {
-        Some(file) => Config::read_named(file, &environment),
+        Some(file) => Config::read_existing(file, &environment),
         None => Config::read(&root.join(templates::CONFIG.path), &environment),
     }?;
-    Ok(Settings { elsewhere: config.map(Path::to_owned), ..Settings::resolve(read, overrides)? })
+    Ok(Settings { config_file: config.map(Path::to_owned), ..Settings::resolve(read, overrides)? })
 }
 
 /// Refuses what is not a knowledge root yet, so that a slip in a path does not make a repository of somebody's directory.
@@ -284,7 +289,7 @@ pub fn is_new(root: &Path) -> bool {
 pub fn whoever(given: Option<&str>) -> Caller {
     let caller = Caller::new(Protocol::Cli);
     match given.map(str::to_owned).or_else(login) {
-        Some(name) => caller.named(Actor::new(&name)),
+        Some(name) => caller.with_actor(Actor::new(&name)),
         None => caller,
     }
 }

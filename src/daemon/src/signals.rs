@@ -32,7 +32,7 @@ pub struct SignalRuntime {
 /// # Errors
 /// What the operating system refuses.
 pub fn listen(until_stdin_closes: bool) -> Result<SignalRuntime, CommandFailure> {
-    let runtime = Builder::new_multi_thread().enable_all().thread_name("door").build();
+    let runtime = Builder::new_multi_thread().enable_all().thread_name("protocol").build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let end = CancellationToken::new();
     let asked = {

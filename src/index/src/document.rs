@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use svcfs_base::{ETag, Timestamp, TreePath};
 use svcfs_text::frontmatter;
-use svcfs_text::links::{LinkKey, candidates, keys_of};
+use svcfs_text::links::{LinkKey, candidates, page_keys};
 use svcfs_text::tasks::PageTask;
 use svcfs_text::{Link, Page};
 
@@ -66,8 +66,8 @@ impl PageDocument {
         let size = text.len();
         let text = clean(text);
         let split = frontmatter::split(&text);
-        let mut page = Page::read(path.as_str(), &text);
-        page.links.extend(svcfs_text::links::of_fields(&page.frontmatter, typed_links));
+        let mut page = Page::parse(path.as_str(), &text);
+        page.links.extend(svcfs_text::links::field_links(&page.frontmatter, typed_links));
         let headings: Vec<PageHeading> = page
             .headings
             .iter()
@@ -92,7 +92,7 @@ impl PageDocument {
         Ok(Self {
             columns: TextColumns::of(parts, &fields),
             forward: words::encode(parts),
-            keys: keys_of(path.as_str(), Some(&page.title), &page.aliases),
+            keys: page_keys(path.as_str(), Some(&page.title), &page.aliases),
             etag,
             modified: modified.as_microsecond(),
             excerpt: page.excerpt,
@@ -129,7 +129,7 @@ fn tasks(text: &str) -> Vec<serde_json::Value> {
             "due": task.details.get("due"), "meta": task.details,
         })
     };
-    svcfs_text::tasks::of(text).into_iter().map(shown).collect()
+    svcfs_text::tasks::parse_tasks(text).into_iter().map(shown).collect()
 }
 
 /// The words of a page as the full-text index is handed them: with spaces between them.

@@ -6,12 +6,12 @@ use svcfs_base::{Fault, Kind};
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// What the caller asked cannot be understood; the text names the field and says what to do.
-    #[error("`{field}`: {why}")]
+    #[error("`{field}`: {reason}")]
     Invalid {
         /// The argument that is wrong: `q`, `where`, `sort`, …
         field: &'static str,
         /// What is wrong with it, and what would be right.
-        why: String,
+        reason: String,
     },
     /// SQLite failed. The index can be deleted and made anew, so nothing is lost.
     #[error("the index database failed")]
@@ -30,22 +30,22 @@ pub enum IndexError {
 impl IndexError {
     /// The value of `field` cannot be used.
     pub(crate) fn invalid(field: &'static str, why: impl Into<String>) -> Self {
-        Self::Invalid { field, why: why.into() }
+        Self::Invalid { field, reason: why.into() }
     }
 }
 
 impl From<IndexError> for Fault {
     fn from(error: IndexError) -> Self {
         match error {
-            IndexError::Invalid { field, why } => Self::invalid(field, why),
+            IndexError::Invalid { field, reason: why } => Self::invalid(field, why),
             IndexError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
-                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").caused_by(source)
+                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").with_source(source)
             }
             IndexError::Disk(source) if source.kind() == std::io::ErrorKind::StorageFull => {
-                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").caused_by(source)
+                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").with_source(source)
             }
             IndexError::Database(_) | IndexError::Disk(_) | IndexError::Source(_) | IndexError::Damaged(_) => {
-                Self::unavailable("search index not available").inside(error.to_string()).caused_by(error)
+                Self::unavailable("search index not available").with_context(error.to_string()).with_source(error)
             }
         }
     }

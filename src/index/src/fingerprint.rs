@@ -36,7 +36,7 @@ pub struct IndexFingerprint {
     pub hot_fields: Vec<String>,
     /// The hash of the rows of each page.
     #[serde(skip)]
-    pub by_page: BTreeMap<TreePath, ETag>,
+    pub page_digests: BTreeMap<TreePath, ETag>,
     /// The words that may be suggested. Those that left their last page stay, and are not offered.
     #[serde(skip)]
     pub spellings: BTreeSet<String>,
@@ -75,18 +75,18 @@ impl Eq for IndexFingerprint {}
 
 impl IndexFingerprint {
     /// Whether an index gives the answers of one that was made anew.
-    pub fn is_as_good_as(&self, fresh: &Self) -> bool {
+    pub fn is_equivalent_to(&self, fresh: &Self) -> bool {
         self == fresh && self.spellings.is_superset(&fresh.spellings)
     }
     /// The pages for which `later` differs from this one, in path order. Empty with unequal fingerprints means that only the
     /// full-text index itself differs (`postings`).
     pub fn differences(&self, later: &Self) -> Vec<PageDifference> {
-        let before = self.by_page.iter().filter_map(|(path, digest)| match later.by_page.get(path) {
+        let before = self.page_digests.iter().filter_map(|(path, digest)| match later.page_digests.get(path) {
             None => Some((path, IndexDivergence::Missing)),
             Some(other) if other != digest => Some((path, IndexDivergence::Changed)),
             Some(_) => None,
         });
-        let added = later.by_page.keys().filter(|path| !self.by_page.contains_key(*path));
+        let added = later.page_digests.keys().filter(|path| !self.page_digests.contains_key(*path));
         let mut all: Vec<PageDifference> = before
             .chain(added.map(|path| (path, IndexDivergence::Added)))
             .map(|(path, divergence)| PageDifference { path: path.clone(), divergence })
@@ -115,7 +115,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         all.extend_from_slice(digest.as_bytes());
     }
     Ok(IndexFingerprint {
-        digest: ETag::of(&all),
+        digest: ETag::from_content(&all),
         pages: by_page.len(),
         links: count(connection, "links")?,
         words,
@@ -123,7 +123,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         damage: damage(connection)?,
         typed_links: schema::typed_links(connection)?,
         hot_fields: fields::hot(connection)?.into_iter().map(|(_, name)| name).collect(),
-        by_page,
+        page_digests: by_page,
         spellings: spellings(connection)?,
     })
 }
@@ -174,7 +174,7 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
             "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded",
             id,
         )?;
-        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::of(&canon.bytes));
+        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&canon.bytes));
     }
     Ok(digests)
 }
@@ -194,7 +194,7 @@ fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
         }
         canon.bytes.push(b'.');
     }
-    Ok((ETag::of(&canon.bytes), words))
+    Ok((ETag::from_content(&canon.bytes), words))
 }
 
 /// Values one after the other, each with its kind and length before it, so that no two lists give the same bytes.

@@ -17,7 +17,7 @@ pub enum IndexInspection {
     /// It is of another version of svcfs, or was not filled to its end.
     Outdated,
     /// It is whole: up to which position of the log it reflects the tree, and what is in it.
-    Whole(Seq, Box<IndexFingerprint>),
+    Intact(Seq, Box<IndexFingerprint>),
 }
 
 impl Index {
@@ -49,7 +49,7 @@ fn look(connection: &mut Connection) -> Result<IndexInspection, IndexError> {
     if verdict != "ok" {
         return Ok(IndexInspection::Damaged(verdict));
     }
-    Ok(IndexInspection::Whole(writer::cursor(&connection)?, Box::new(fingerprint::fingerprint(&connection)?)))
+    Ok(IndexInspection::Intact(writer::cursor(&connection)?, Box::new(fingerprint::fingerprint(&connection)?)))
 }
 
 #[cfg(test)]

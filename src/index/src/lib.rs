@@ -54,7 +54,7 @@ pub use graph::{GraphNode, GraphPage, LinkGraph, PageFacts, ReviewDay, Unresolve
 pub use inspection::IndexInspection;
 pub use links::{Backlink, LinkFollower, OutLink, ResolvedLink};
 pub use meta::{MetaCondition, MetaQuery, MetaRow, SortKey, SortOrder};
-pub use moments::day_of;
+pub use moments::parse_day;
 pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
 pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
@@ -83,14 +83,14 @@ pub enum IndexEntry {
         modified: Timestamp,
     },
     /// Nothing is at this path any more.
-    Gone(TreePath),
+    Deleted(TreePath),
 }
 
 impl IndexEntry {
     /// Where.
     pub const fn path(&self) -> &TreePath {
         match self {
-            Self::Page { path, .. } | Self::Gone(path) => path,
+            Self::Page { path, .. } | Self::Deleted(path) => path,
         }
     }
 
@@ -98,7 +98,7 @@ impl IndexEntry {
     fn weight(&self) -> usize {
         match self {
             Self::Page { text, .. } => text.len(),
-            Self::Gone(_) => 0,
+            Self::Deleted(_) => 0,
         }
     }
 }
@@ -181,7 +181,7 @@ impl Index {
 
     /// Gives memory back: what was read for the last pages that were taken in, what connections have read that are idle and, when no
     /// question was asked lately, answers that were retained. True in that case.
-    pub fn rest(&self) -> bool {
+    pub fn release_memory(&self) -> bool {
         let _ = self.writer.lock().connection.release_memory();
         let is_idle = self.readers.rest();
         if is_idle {

@@ -65,7 +65,7 @@ impl WrittenDate {
 
 /// The day of a text that is a date, in UTC.
 #[must_use]
-pub fn day_of(text: &str) -> Option<Date> {
+pub fn parse_day(text: &str) -> Option<Date> {
     match WrittenDate::parse(text)? {
         WrittenDate::Day(day) => Some(day),
         WrittenDate::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC).date()),

@@ -12,7 +12,7 @@ pub struct TopCounts {
     /// The most frequent, each with its number of pages.
     pub top: Vec<(String, usize)>,
     /// How many others there are.
-    pub more: usize,
+    pub other_count: usize,
 }
 
 /// The outline of a tree.
@@ -93,7 +93,7 @@ fn counts(mut statement: CachedStatement<'_>, range: &[&dyn ToSql], max: usize) 
     let mut rows = statement.query(range)?;
     while let Some(row) = rows.next()? {
         if counts.top.len() == max {
-            counts.more += 1;
+            counts.other_count += 1;
             continue;
         }
         let pages = row.get::<_, i64>(1)?.try_into().unwrap_or_default();
@@ -141,7 +141,7 @@ mod tests {
         let outline = space.index.outline(&at("\u{e9}"), 2).unwrap();
         assert_eq!((outline.pages, rows(&outline.folders)), (2, vec![("deep", 1)]));
         assert_eq!((rows(&outline.types), rows(&outline.fields)), (vec![], vec![("tags: list", 1)]));
-        assert_eq!((rows(&outline.tags), outline.tags.more), (vec![("x", 1), ("y", 1)], 1));
+        assert_eq!((rows(&outline.tags), outline.tags.other_count), (vec![("x", 1), ("y", 1)], 1));
         assert_eq!(space.index.outline(&at("none"), 2).unwrap(), TreeOutline::default());
     }
 }

@@ -92,7 +92,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
-    pub fn having(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
+    pub fn pages_with_keys(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
         // The words of fields are asked first, which know keys in lower case only, and few pages have any of these.
         let words: Option<Vec<String>> = keys.iter().map(|key| field_words::name(key)).collect();
         let words = words.filter(|_| keys.iter().all(|key| !field_words::WHOLE.contains(key)));
@@ -155,7 +155,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn count(&self) -> Result<usize, IndexError> {
+    pub fn page_count(&self) -> Result<usize, IndexError> {
         self.readers.read(|connection| count(connection, "pages"))
     }
 }

@@ -10,7 +10,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
-    pub fn newest(&self, max: usize) -> Result<Vec<(TreePath, Timestamp)>, IndexError> {
+    pub fn recent_pages(&self, max: usize) -> Result<Vec<(TreePath, Timestamp)>, IndexError> {
         self.readers.read(|connection| {
             let mut statement =
                 connection.prepare_cached("SELECT path, modified FROM facts ORDER BY modified DESC, path LIMIT ?1")?;

@@ -83,11 +83,11 @@ impl WriterLock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeStep {
     /// There is nothing to join, until pages change.
-    All,
+    Complete,
     /// Some was joined, and there may be more.
-    Some,
+    Partial,
     /// Somebody writes, or makes the index anew: it is better to come back when it rests.
-    GaveWay,
+    Preempted,
 }
 
 impl Index {
@@ -97,9 +97,9 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; nothing was changed then.
-    pub fn join_parts(&self, gives_way: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
+    pub fn merge_segments(&self, gives_way: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
         let outcome = self.writer.between(gives_way, |connection| join(connection, STEP));
-        schema::noticed(self.readers.file(), outcome.map(|joined| joined.unwrap_or(MergeStep::GaveWay)))
+        schema::noticed(self.readers.file(), outcome.map(|joined| joined.unwrap_or(MergeStep::Preempted)))
     }
 }
 
@@ -113,10 +113,10 @@ fn join(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> 
             .execute([work])?;
         // Otherwise nothing was found to do, and would not be the next time.
         if SegmentLayout::read(connection, table)?.as_ref() != Some(&spread) {
-            return Ok(MergeStep::Some);
+            return Ok(MergeStep::Partial);
         }
     }
-    Ok(MergeStep::All)
+    Ok(MergeStep::Complete)
 }
 
 /// How the words of a table are spread over its parts.

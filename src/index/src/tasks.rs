@@ -17,7 +17,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
-    pub fn with_status(&self, status: &str, below: &TreePath) -> Result<Vec<MetaRow>, IndexError> {
+    pub fn pages_with_status(&self, status: &str, below: &TreePath) -> Result<Vec<MetaRow>, IndexError> {
         self.readers.read(|connection| {
             let (from, to) = range_below(below);
             let mut statement = connection.prepare_cached(WITH_STATUS)?;

@@ -66,11 +66,11 @@ impl WriteStep {
     /// Reads an entry. What is not a page of the index (not `.md`, or below a dot name, gaps.md D4) is never put.
     fn read(entry: &IndexEntry, typed_links: &[String], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
         Ok(match entry {
-            IndexEntry::Page { path, etag, text, modified } if path.is_page() && !path.is_dotted() => {
+            IndexEntry::Page { path, etag, text, modified } if path.is_page() && !path.is_hidden() => {
                 let reading = ReadContext { typed_links, dictionary };
                 Self::Put(Box::new(PageDocument::read((path.clone(), *etag), text, *modified, reading)?))
             }
-            IndexEntry::Page { path, .. } | IndexEntry::Gone(path) => Self::Remove(path.clone()),
+            IndexEntry::Page { path, .. } | IndexEntry::Deleted(path) => Self::Remove(path.clone()),
         })
     }
     pub(crate) fn path(&self) -> &TreePath {

@@ -17,9 +17,9 @@ use crate::series::{MeasuredRound, RoundBound};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseMode {
     /// As most programs do: the system writes it when it likes.
-    Plain,
+    NoFsync,
     /// As editors and databases do.
-    Flushed,
+    Fsync,
 }
 
 /// Replaces pages by a temporary file and a rename, without a flush.
@@ -27,8 +27,8 @@ pub enum CloseMode {
 /// # Errors
 /// When the disk refuses.
 pub fn replace(run: &BenchRun, root: &Path, work: RoundWork) -> Result<MeasuredRound> {
-    let RoundWork { pages, bound, first } = work;
-    run.timed(bound, |at| {
+    let RoundWork { pages, bound, first_write: first } = work;
+    run.measure_round(bound, |at| {
         let (path, text) = pages.rewrite(first + at);
         let path = root.join(path);
         let temporary = path.with_extension("new");
@@ -42,15 +42,15 @@ pub fn replace(run: &BenchRun, root: &Path, work: RoundWork) -> Result<MeasuredR
 /// # Errors
 /// When the disk refuses.
 pub fn create(run: &BenchRun, root: &Path, work: RoundWork, close: CloseMode) -> Result<MeasuredRound> {
-    let RoundWork { pages, bound, first } = work;
-    run.timed(bound, |at| {
+    let RoundWork { pages, bound, first_write: first } = work;
+    run.measure_round(bound, |at| {
         let number = first + at;
         let path = root.join(pages.new_path(number));
         let mut file = File::create(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
         file.write_all(pages.text(number, number + 1).as_bytes())?;
         match close {
-            CloseMode::Plain => {}
-            CloseMode::Flushed => file.sync_all()?,
+            CloseMode::NoFsync => {}
+            CloseMode::Fsync => file.sync_all()?,
         }
         Ok(())
     })
@@ -61,8 +61,8 @@ pub fn create(run: &BenchRun, root: &Path, work: RoundWork, close: CloseMode) ->
 /// # Errors
 /// When the disk refuses.
 pub fn append(run: &BenchRun, bound: RoundBound, text: impl Fn(usize) -> String) -> Result<MeasuredRound> {
-    let mut file = OpenOptions::new().create(true).append(true).open(run.at("appended"))?;
-    run.timed(bound, |at| {
+    let mut file = OpenOptions::new().create(true).append(true).open(run.path("appended"))?;
+    run.measure_round(bound, |at| {
         file.write_all(text(at).as_bytes())?;
         Ok(file.sync_data()?)
     })

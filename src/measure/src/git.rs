@@ -6,35 +6,35 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::http::ACTORS;
+use crate::http::ACTOR_COUNT;
 use crate::machine::{run as execute, size_on_disk};
 use crate::pages::{PageTree, RoundWork};
 use crate::run::BenchRun;
-use crate::series::{MeasuredRound, RoundBound, RoundSeries, bound};
+use crate::series::{MeasuredRound, RoundBound, RoundSeries, round_bound};
 
 /// How often git is asked what it tells of a history.
-const ASKED: RoundBound = bound(3, 10);
+const ASKED: RoundBound = round_bound(3, 10);
 
 /// Whether git flushes what it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GitFlush {
     /// As git comes: new objects are not flushed, a power cut may take acknowledged commits.
-    AsGitComes,
+    Default,
     /// Every object and reference, as svcfs promises it.
-    Everything,
+    All,
 }
 
 impl GitFlush {
     const fn settings(self) -> &'static [&'static str] {
         match self {
-            Self::AsGitComes => &[],
-            Self::Everything => &["-c", "core.fsync=all"],
+            Self::Default => &[],
+            Self::All => &["-c", "core.fsync=all"],
         }
     }
 }
 
 /// git in a repository, whatever the user's own settings say. It does not begin to collect garbage in the middle of a run.
-pub fn git(repository: &Path) -> Command {
+pub fn git_command(repository: &Path) -> Command {
     let mut command = Command::new("git");
     command.arg("-C").arg(repository).args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]);
     command.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost"]);
@@ -47,18 +47,18 @@ pub fn git(repository: &Path) -> Command {
 /// # Errors
 /// When git fails.
 pub fn init(root: &Path) -> Result<()> {
-    execute(git(root).args(["init", "--quiet", "--initial-branch=main"])).map(drop)
+    execute(git_command(root).args(["init", "--quiet", "--initial-branch=main"])).map(drop)
 }
 
 /// Makes a repository of a tree: one commit, packed.
 ///
 /// # Errors
 /// When git fails.
-pub fn begin(tree: &Path) -> Result<()> {
+pub fn import_tree(tree: &Path) -> Result<()> {
     init(tree)?;
-    execute(git(tree).args(["add", "--all"]))?;
-    execute(git(tree).args(["commit", "--quiet", "--message=begin"]))?;
-    execute(git(tree).args(["gc", "--quiet"])).map(drop)
+    execute(git_command(tree).args(["add", "--all"]))?;
+    execute(git_command(tree).args(["commit", "--quiet", "--message=begin"]))?;
+    execute(git_command(tree).args(["gc", "--quiet"])).map(drop)
 }
 
 /// Rewrites pages, each followed by `git add` and `git commit` under its author.
@@ -66,14 +66,15 @@ pub fn begin(tree: &Path) -> Result<()> {
 /// # Errors
 /// When git fails, or when the run is to end.
 pub fn commit_each(run: &BenchRun, tree: &Path, work: RoundWork, flush: GitFlush) -> Result<MeasuredRound> {
-    let RoundWork { pages, bound, first } = work;
-    run.timed(bound, |at| {
+    let RoundWork { pages, bound, first_write: first } = work;
+    run.measure_round(bound, |at| {
         let write = first + at;
         let (path, text) = pages.rewrite(write);
         std::fs::write(tree.join(&path), text)?;
-        execute(git(tree).args(flush.settings()).args(["add", "--", &path]))?;
-        let author = format!("--author=agent-{} <agent@localhost>", write % ACTORS);
-        execute(git(tree).args(flush.settings()).args(["commit", "--quiet", &author, "--message", &path])).map(drop)
+        execute(git_command(tree).args(flush.settings()).args(["add", "--", &path]))?;
+        let author = format!("--author=agent-{} <agent@localhost>", write % ACTOR_COUNT);
+        execute(git_command(tree).args(flush.settings()).args(["commit", "--quiet", &author, "--message", &path]))
+            .map(drop)
     })
 }
 
@@ -88,13 +89,13 @@ pub fn commit_many(
     flush: GitFlush,
 ) -> Result<MeasuredRound> {
     let tree_of = work.pages;
-    run.timed(work.bound, |at| {
-        for write in (work.first + at * pages..).take(pages) {
+    run.measure_round(work.bound, |at| {
+        for write in (work.first_write + at * pages..).take(pages) {
             let (path, text) = tree_of.rewrite(write);
             std::fs::write(tree.join(path), text)?;
         }
-        execute(git(tree).args(flush.settings()).args(["add", "--all"]))?;
-        execute(git(tree).args(flush.settings()).args(["commit", "--quiet", "--message=many"])).map(drop)
+        execute(git_command(tree).args(flush.settings()).args(["add", "--all"]))?;
+        execute(git_command(tree).args(flush.settings()).args(["commit", "--quiet", "--message=many"])).map(drop)
     })
 }
 
@@ -102,8 +103,8 @@ pub fn commit_many(
 ///
 /// # Errors
 /// When git fails.
-pub fn commits(repository: &Path) -> Result<usize> {
-    Ok(execute(git(repository).args(["rev-list", "--count", "HEAD"]))?.trim().parse()?)
+pub fn count_commits(repository: &Path) -> Result<usize> {
+    Ok(execute(git_command(repository).args(["rev-list", "--count", "HEAD"]))?.trim().parse()?)
 }
 
 /// Makes sure that every writer over HTTP stands as an author in history.
@@ -111,9 +112,9 @@ pub fn commits(repository: &Path) -> Result<usize> {
 /// # Errors
 /// When one is missing, or git fails.
 pub fn check_authors(repository: &Path) -> Result<()> {
-    let told = execute(git(repository).args(["log", "--format=%an"]))?;
+    let told = execute(git_command(repository).args(["log", "--format=%an"]))?;
     let authors: BTreeSet<&str> = told.lines().collect();
-    for actor in 0..ACTORS {
+    for actor in 0..ACTOR_COUNT {
         let actor = format!("agent-{actor}");
         ensure!(authors.contains(&*actor), "no commit in `{}` is by `{actor}`", repository.display());
     }
@@ -130,9 +131,9 @@ pub struct HistorySizes {
     /// Packs.
     pub packs: usize,
     /// Objects with a file each.
-    pub loose: usize,
+    pub loose_objects: usize,
     /// What git does with it.
-    pub asked: Vec<GitQuestion>,
+    pub queries: Vec<GitQuestion>,
 }
 
 /// What git does with a history.
@@ -141,63 +142,63 @@ pub struct GitQuestion {
     /// The command, for people.
     pub name: &'static str,
     /// How long it takes as svcfs left it.
-    pub as_left: RoundSeries,
+    pub before_gc: RoundSeries,
     /// How long it takes after `git gc`.
-    pub collected: RoundSeries,
+    pub after_gc: RoundSeries,
 }
 
 /// Weighs the repository of a stopped server, and asks it what git is asked every day.
 ///
 /// # Errors
 /// When git fails or finds the repository damaged, or when the run is to end.
-pub fn look_at(run: &BenchRun, repository: &Path, pages: PageTree) -> Result<HistorySizes> {
-    execute(git(repository).args(["fsck", "--strict", "--no-dangling"]))?;
+pub fn measure_history(run: &BenchRun, repository: &Path, pages: PageTree) -> Result<HistorySizes> {
+    execute(git_command(repository).args(["fsck", "--strict", "--no-dangling"]))?;
     let history = repository.join(".git");
-    let copy = run.at("collected");
+    let copy = run.path("collected");
     execute(Command::new("cp").arg("-a").arg(&history).arg(&copy))?;
-    run.check()?;
-    execute(git(&copy).args(["gc", "--quiet"]))?;
-    let page = pages.path(pages.scattered(0));
+    run.check_stop()?;
+    execute(git_command(&copy).args(["gc", "--quiet"]))?;
+    let page = pages.path(pages.scattered_page(0));
     let mut asked = Vec::new();
     for (name, arguments) in [
         ("`git log`", &["log", "--format=%H%x09%an%x09%at%x09%s"][..]),
         ("`git log` of one page", &["log", "--format=%H", "--", &page]),
         ("`git blame` of one page", &["blame", "--line-porcelain", "HEAD", "--", &page]),
     ] {
-        let mut of = GitQuestion { name, as_left: RoundSeries::default(), collected: RoundSeries::default() };
-        of.as_left.add(run.timed(ASKED, |_| execute(git(&history).args(arguments)).map(drop))?);
-        of.collected.add(run.timed(ASKED, |_| execute(git(&copy).args(arguments)).map(drop))?);
+        let mut of = GitQuestion { name, before_gc: RoundSeries::default(), after_gc: RoundSeries::default() };
+        of.before_gc.add(run.measure_round(ASKED, |_| execute(git_command(&history).args(arguments)).map(drop))?);
+        of.after_gc.add(run.measure_round(ASKED, |_| execute(git_command(&copy).args(arguments)).map(drop))?);
         asked.push(of);
     }
     asked.push(GitQuestion {
         name: "`git clone --bare --no-local`",
-        as_left: cloned(run, &history)?,
-        collected: cloned(run, &copy)?,
+        before_gc: cloned(run, &history)?,
+        after_gc: cloned(run, &copy)?,
     });
-    let told = execute(git(&history).args(["count-objects", "-v"]))?;
+    let told = execute(git_command(&history).args(["count-objects", "-v"]))?;
     let count = |what: &str| -> Result<usize> {
         let found = told.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": "));
         Ok(found.with_context(|| format!("`git count-objects` tells no `{what}`"))?.trim().parse()?)
     };
     let left = HistorySizes {
-        commits: commits(repository)?,
+        commits: count_commits(repository)?,
         size: (size_on_disk(&history)?, size_on_disk(&copy)?),
         packs: count("packs")?,
-        loose: count("count")?,
-        asked,
+        loose_objects: count("count")?,
+        queries: asked,
     };
     std::fs::remove_dir_all(copy)?;
     Ok(left)
 }
 
 fn cloned(run: &BenchRun, history: &Path) -> Result<RoundSeries> {
-    let (mut series, to) = (RoundSeries::default(), run.at("cloned"));
+    let (mut series, to) = (RoundSeries::default(), run.path("cloned"));
     let clone = |_| {
         let arguments = ["clone", "--quiet", "--bare", "--no-local", "."];
-        execute(git(history).args(arguments).arg(&to)).map(drop)
+        execute(git_command(history).args(arguments).arg(&to)).map(drop)
     };
-    series.add(run.timed(bound(1, 1), clone)?);
-    let (original, copied) = (commits(history)?, commits(&to)?);
+    series.add(run.measure_round(round_bound(1, 1), clone)?);
+    let (original, copied) = (count_commits(history)?, count_commits(&to)?);
     ensure!(original == copied, "a clone of `{}` has {copied} commits instead of {original}", history.display());
     std::fs::remove_dir_all(to)?;
     Ok(series)

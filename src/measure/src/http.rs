@@ -28,7 +28,7 @@ use crate::server::ServerProcess;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Writers take turns under so many names.
-pub const ACTORS: usize = 8;
+pub const ACTOR_COUNT: usize = 8;
 
 /// One who asks a server, over one kept connection.
 pub struct BenchClient {
@@ -55,7 +55,7 @@ pub struct CrowdResult {
     /// The most memory the server had meanwhile.
     pub memory: ProcessMemory,
     /// What the server spent on the processors.
-    pub processor: Duration,
+    pub cpu_time: Duration,
 }
 
 impl BenchClient {
@@ -99,7 +99,7 @@ impl BenchClient {
     /// # Errors
     /// As [`Client::get`].
     pub fn search(&mut self, q: &str, limit: usize) -> Result<Vec<String>> {
-        let target = format!("/api/svc/search?limit={limit}&q={}", encoded(q));
+        let target = format!("/api/svc/search?limit={limit}&q={}", percent_encode(q));
         let hits: Value = serde_json::from_slice(&self.get(&target)?)?;
         let hits = hits.as_array().context("a search did not answer with a list")?;
         Ok(hits.iter().filter_map(|hit| hit["path"].as_str().map(str::to_owned)).collect())
@@ -130,7 +130,7 @@ impl BenchClient {
 /// When a single write is refused, or when the run is to end.
 pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> Result<CrowdResult> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let spent = machine::processor_time(server.process())?;
+    let spent = machine::processor_time(server.pid())?;
     let most = Arc::new(Mutex::new(server.memory()?));
     let round = runtime.block_on(async {
         let mut connections = Vec::new();
@@ -140,9 +140,9 @@ pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> 
         let next = Arc::new(AtomicUsize::new(0));
         let mut writers = JoinSet::new();
         let started = Instant::now();
-        let watching = tokio::spawn(most_memory(server.process(), Arc::clone(&most)));
+        let watching = tokio::spawn(most_memory(server.pid(), Arc::clone(&most)));
         for connection in connections {
-            writers.spawn(write_until(connection, crowd, Arc::clone(&next), run.stop().clone()));
+            writers.spawn(write_until(connection, crowd, Arc::clone(&next), run.stop_token().clone()));
         }
         let mut latencies = Vec::new();
         while let Some(writer) = writers.join_next().await {
@@ -152,9 +152,9 @@ pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> 
         watching.abort();
         anyhow::Ok(MeasuredRound { latencies, elapsed })
     })?;
-    run.check()?;
+    run.check_stop()?;
     let memory = *most.lock().map_err(|_| anyhow!("the watch over the server's memory failed"))?;
-    Ok(CrowdResult { round, memory, processor: machine::processor_time(server.process())?.saturating_sub(spent) })
+    Ok(CrowdResult { round, memory, cpu_time: machine::processor_time(server.pid())?.saturating_sub(spent) })
 }
 
 async fn most_memory(process: u32, most: Arc<Mutex<ProcessMemory>>) {
@@ -176,7 +176,7 @@ async fn write_until(
     next: Arc<AtomicUsize>,
     stop: StopToken,
 ) -> Result<Vec<Duration>> {
-    let WriterCrowd { clients: _, actors, work: RoundWork { pages, bound, first } } = crowd;
+    let WriterCrowd { clients: _, actors, work: RoundWork { pages, bound, first_write: first } } = crowd;
     let (started, mut latencies) = (Instant::now(), Vec::new());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl HttpConnection {
     }
 
     async fn write(&mut self, path: &str, actor: &str, text: String) -> Result<()> {
-        let target = format!("/api/svc/file?path={}", encoded(path));
+        let target = format!("/api/svc/file?path={}", percent_encode(path));
         let request = self.request("PUT", &target).header("X-Actor", actor).header("Content-Type", "text/markdown");
         self.answered(request.body(Full::new(text.into()))?).await.map(drop)
     }
@@ -242,6 +242,6 @@ impl HttpConnection {
 }
 
 /// A text as it may stand in a query.
-pub fn encoded(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -14,7 +14,7 @@ pub struct ProcessMemory {
     /// The part of it that is not the content of files, which the system can take back.
     pub anonymous: u64,
     /// The most there ever was.
-    pub most: u64,
+    pub peak: u64,
 }
 
 /// The memory of a process.
@@ -28,14 +28,14 @@ pub fn memory(process: u32) -> Result<ProcessMemory> {
         let number = line.split_whitespace().nth(1).context("the kernel does not tell memory")?;
         anyhow::Ok(number.parse::<u64>()? << 10)
     };
-    Ok(ProcessMemory { resident: kibibytes("VmRSS:")?, anonymous: kibibytes("RssAnon:")?, most: kibibytes("VmHWM:")? })
+    Ok(ProcessMemory { resident: kibibytes("VmRSS:")?, anonymous: kibibytes("RssAnon:")?, peak: kibibytes("VmHWM:")? })
 }
 
 /// Whether any thread of a process computes, or waits for the disk.
 ///
 /// # Errors
 /// When it is gone.
-pub fn is_working(process: u32) -> Result<bool> {
+pub fn is_busy(process: u32) -> Result<bool> {
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
         // A thread may end while it is looked at.
         let stat = std::fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
@@ -70,7 +70,7 @@ pub fn is_installed(program: &str) -> bool {
 ///
 /// # Errors
 /// When the disk does not say.
-pub fn free(folder: &Path) -> Result<u64> {
+pub fn free_space(folder: &Path) -> Result<u64> {
     let disk =
         rustix::fs::statvfs(folder).with_context(|| format!("the disk of `{}` tells nothing", folder.display()))?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -97,7 +97,7 @@ pub fn size_on_disk(folder: &Path) -> Result<u64> {
 }
 
 /// What a reader must know of the machine and of the program to make anything of the figures: names and facts.
-pub fn facts(folder: &Path, version: &str) -> Vec<(&'static str, String)> {
+pub fn describe_machine(folder: &Path, version: &str) -> Vec<(&'static str, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let told = |program: &str, arguments: &[&str]| {
         run(Command::new(program).args(arguments)).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())

@@ -8,7 +8,7 @@ use crate::run::BenchRun;
 use crate::series::RoundBound;
 
 /// Pages of a folder, unless a tree says otherwise.
-pub const FOLDER: usize = 100;
+pub const PAGES_PER_FOLDER: usize = 100;
 const LINES: usize = 14;
 
 /// Words of the pages. None of them is [`RARE`].
@@ -19,7 +19,7 @@ const WORDS: [&str; 32] = [
 ];
 
 /// A word of a few pages only.
-pub const RARE: &str = "isthmus";
+pub const RARE_WORD: &str = "isthmus";
 /// One page in so many has [`RARE`].
 const RARE_EVERY: usize = 400;
 
@@ -29,7 +29,7 @@ pub struct PageTree {
     /// How many.
     pub count: usize,
     /// Pages of a folder, and the most folders of a folder.
-    pub folder: usize,
+    pub folder_size: usize,
     /// How often a page says the same: its size, in times of 1.2 KiB.
     pub repeats: usize,
 }
@@ -42,13 +42,13 @@ pub struct RoundWork {
     /// How much.
     pub bound: RoundBound,
     /// How many writes came before: no content is written twice.
-    pub first: usize,
+    pub first_write: usize,
 }
 
 impl PageTree {
     /// A tree in folders of a hundred.
-    pub const fn of(count: usize) -> Self {
-        Self { count, folder: FOLDER, repeats: 1 }
+    pub const fn new(count: usize) -> Self {
+        Self { count, folder_size: PAGES_PER_FOLDER, repeats: 1 }
     }
 
     /// Where a page is; numbers beyond the last begin again.
@@ -59,34 +59,34 @@ impl PageTree {
 
     /// Where a page is that the generated tree does not have, in one of its folders.
     pub fn new_path(self, number: usize) -> String {
-        let folder = number % self.count.div_ceil(self.folder);
-        format!("{}/new-{number:06}.md", self.folder_of(folder * self.folder))
+        let folder = number % self.count.div_ceil(self.folder_size);
+        format!("{}/new-{number:06}.md", self.folder_of(folder * self.folder_size))
     }
 
     /// The folder of a page: below as many others as it takes for none to hold more than its share.
     fn folder_of(self, page: usize) -> String {
-        let (mut at, mut folders) = (page / self.folder, self.count.div_ceil(self.folder));
+        let (mut at, mut folders) = (page / self.folder_size, self.count.div_ceil(self.folder_size));
         let mut path = String::new();
         loop {
-            let name = format!("folder-{:03}", at % self.folder);
+            let name = format!("folder-{:03}", at % self.folder_size);
             path = if path.is_empty() { name } else { format!("{name}/{path}") };
-            if folders <= self.folder {
+            if folders <= self.folder_size {
                 return path;
             }
-            at /= self.folder;
-            folders = folders.div_ceil(self.folder);
+            at /= self.folder_size;
+            folders = folders.div_ceil(self.folder_size);
         }
     }
 
     /// The page to be written next, by the number of writes before: all over the tree, each once before any comes again.
-    pub fn scattered(self, write: usize) -> usize {
+    pub fn scattered_page(self, write: usize) -> usize {
         // Without a factor in common with any round number.
         write.wrapping_mul(7919) % self.count
     }
 
     /// Path and text of a rewrite, by the number of writes before: no content is written twice.
     pub fn rewrite(self, write: usize) -> (String, String) {
-        let page = self.scattered(write);
+        let page = self.scattered_page(write);
         (self.path(page), self.text(page, write + 1))
     }
 
@@ -105,7 +105,7 @@ impl PageTree {
             text.push('\n');
         }
         if page.is_multiple_of(RARE_EVERY) {
-            text.push_str(&format!("\nThe {RARE} is here.\n"));
+            text.push_str(&format!("\nThe {RARE_WORD} is here.\n"));
         }
         text
     }
@@ -114,13 +114,13 @@ impl PageTree {
     ///
     /// # Errors
     /// When a file cannot be written, or when the run is to end.
-    pub fn plant(self, run: &BenchRun, root: &Path) -> Result<()> {
+    pub fn write_tree(self, run: &BenchRun, root: &Path) -> Result<()> {
         for page in 0..self.count {
             let path = root.join(self.path(page));
-            if page % self.folder == 0 {
-                run.check()?;
+            if page % self.folder_size == 0 {
+                run.check_stop()?;
             }
-            if page % self.folder == 0
+            if page % self.folder_size == 0
                 && let Some(folder) = path.parent()
             {
                 std::fs::create_dir_all(folder)?;
@@ -151,14 +151,14 @@ mod tests {
 
     use super::*;
 
-    const PAGES: PageTree = PageTree::of(10_000);
+    const PAGES: PageTree = PageTree::new(10_000);
 
     #[test]
     fn no_folder_of_a_large_tree_holds_more_than_its_share() {
         assert_eq!(PAGES.path(9_999), "folder-099/page-09999.md");
-        assert_eq!(PageTree::of(100_000).path(99_999), "folder-009/folder-099/page-99999.md");
-        assert_eq!(PageTree::of(1_000_000).new_path(10_001), "folder-000/folder-001/new-010001.md");
-        for pages in [PageTree::of(100_000), PageTree { folder: 1_000, ..PageTree::of(100_000) }] {
+        assert_eq!(PageTree::new(100_000).path(99_999), "folder-009/folder-099/page-99999.md");
+        assert_eq!(PageTree::new(1_000_000).new_path(10_001), "folder-000/folder-001/new-010001.md");
+        for pages in [PageTree::new(100_000), PageTree { folder_size: 1_000, ..PageTree::new(100_000) }] {
             let mut held: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
             for page in 0..pages.count {
                 let mut path = pages.path(page);
@@ -167,15 +167,15 @@ mod tests {
                     path = folder.to_owned();
                 }
             }
-            assert_eq!(held.values().map(BTreeSet::len).max(), Some(pages.folder));
+            assert_eq!(held.values().map(BTreeSet::len).max(), Some(pages.folder_size));
         }
     }
 
     #[test]
     fn writes_touch_every_page_once_before_any_again() {
-        let touched: BTreeSet<usize> = (0..PAGES.count).map(|write| PAGES.scattered(write)).collect();
+        let touched: BTreeSet<usize> = (0..PAGES.count).map(|write| PAGES.scattered_page(write)).collect();
         assert_eq!(touched.len(), PAGES.count);
-        assert_eq!(PAGES.scattered(PAGES.count), PAGES.scattered(0));
+        assert_eq!(PAGES.scattered_page(PAGES.count), PAGES.scattered_page(0));
     }
 
     #[test]
@@ -183,6 +183,6 @@ mod tests {
         assert_eq!(PAGES.text(7, 1), PAGES.text(7, 1));
         assert_ne!(PAGES.text(7, 1), PAGES.text(7, 2));
         assert!((1000..1600).contains(&PAGES.text(7, 0).len()), "{}", PAGES.text(7, 0).len());
-        assert!(PAGES.text(RARE_EVERY, 0).contains(RARE) && !PAGES.text(1, 0).contains(RARE));
+        assert!(PAGES.text(RARE_EVERY, 0).contains(RARE_WORD) && !PAGES.text(1, 0).contains(RARE_WORD));
     }
 }

@@ -9,12 +9,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::http::BenchClient;
 use crate::machine::{self, ProcessMemory};
-use crate::pages::RARE;
+use crate::pages::RARE_WORD;
 use crate::plan::RunPlan;
 use crate::run::BenchRun;
 use crate::series::RoundSeries;
 use crate::server::{ServerPlace, ServerProcess};
-use crate::table::{MarkdownTable, TableCell, column, text, times};
+use crate::table::{MarkdownTable, TableCell, column, factor, text};
 
 /// How long a search may take to answer right after a start.
 const INDEXED: Duration = Duration::from_secs(120);
@@ -31,9 +31,9 @@ pub struct ReadingResults {
     /// What was searched, for people.
     pub corpus: String,
     /// Over a folder that svcfs has not seen.
-    pub first: ServerStart,
+    pub first_start: ServerStart,
     /// Over the same folder, unchanged.
-    pub again: ServerStart,
+    pub restart: ServerStart,
     /// One for each question.
     pub questions: Vec<MeasuredQuestion>,
 }
@@ -41,9 +41,9 @@ pub struct ReadingResults {
 /// One start.
 pub struct ServerStart {
     /// From the start of the process until `/readyz` says yes.
-    pub ready: Duration,
+    pub ready_after: Duration,
     /// From the start of the process until a search finds what `grep` finds.
-    pub found: Duration,
+    pub indexed_after: Duration,
     /// Memory at rest after it.
     pub memory: ProcessMemory,
 }
@@ -66,23 +66,23 @@ pub struct BenchQuestion {
     /// What it is an example of.
     pub kind: &'static str,
     /// As it is asked here.
-    pub q: &'static str,
+    pub query: &'static str,
     /// The same for `grep`: pages that have all of these, the later ones sought in what the first finds.
     pub grep: &'static [&'static str],
 }
 
 /// A word in few pages comes first: it tells that the index is whole.
 const OF_TLDR: [BenchQuestion; 4] = [
-    BenchQuestion { kind: "rare word", q: "zpaq", grep: &["zpaq"] },
-    BenchQuestion { kind: "two words", q: "btrfs snapshot", grep: &["btrfs", "snapshot"] },
-    BenchQuestion { kind: "phrase", q: "\"public key\"", grep: &["public key"] },
-    BenchQuestion { kind: "common word", q: "file", grep: &["file"] },
+    BenchQuestion { kind: "rare word", query: "zpaq", grep: &["zpaq"] },
+    BenchQuestion { kind: "two words", query: "btrfs snapshot", grep: &["btrfs", "snapshot"] },
+    BenchQuestion { kind: "phrase", query: "\"public key\"", grep: &["public key"] },
+    BenchQuestion { kind: "common word", query: "file", grep: &["file"] },
 ];
 const OF_GENERATED: [BenchQuestion; 4] = [
-    BenchQuestion { kind: "rare word", q: RARE, grep: &[RARE] },
-    BenchQuestion { kind: "two words", q: "tide copper", grep: &["tide", "copper"] },
-    BenchQuestion { kind: "phrase", q: "\"tide copper\"", grep: &["tide copper"] },
-    BenchQuestion { kind: "common word", q: "tide", grep: &["tide"] },
+    BenchQuestion { kind: "rare word", query: RARE_WORD, grep: &[RARE_WORD] },
+    BenchQuestion { kind: "two words", query: "tide copper", grep: &["tide", "copper"] },
+    BenchQuestion { kind: "phrase", query: "\"tide copper\"", grep: &["tide copper"] },
+    BenchQuestion { kind: "common word", query: "tide", grep: &["tide"] },
 ];
 
 /// Measures everything about starting and searching.
@@ -90,37 +90,37 @@ const OF_GENERATED: [BenchQuestion; 4] = [
 /// # Errors
 /// When the server fails or does not find what `grep` finds, or when the run is to end.
 pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<ReadingResults> {
-    let root = run.at("corpus");
+    let root = run.path("corpus");
     std::fs::create_dir(&root)?;
     let (name, questions) = unpack(run, plan, &root)?;
     let count = machine::run(Command::new("find").arg(&root).args(["-name", "*.md"]))?.lines().count();
     let size = machine::size_on_disk(&root)? as f64 / f64::from(1 << 20);
     let corpus = format!("{name}, {count} pages, {size:.0} MiB on the disk");
-    let place = ServerPlace { root: &root, mountpoint: None, log: &run.at("corpus.log"), rest: plan.rest };
+    let place = ServerPlace { root: &root, mountpoint: None, log: &run.path("corpus.log"), idle_time: plan.idle_time };
     let (rare, expected) = (questions[0], grep(&root, questions[0].grep)?);
     run.flush_disk()?;
-    run.tell(&format!("first start over {corpus}"));
+    run.report(&format!("first start over {corpus}"));
     let (server, first) = start(run, place, rare, &expected)?;
     server.stop()?;
     run.flush_disk()?;
-    run.tell("start again, nothing changed");
+    run.report("start again, nothing changed");
     let (server, again) = start(run, place, rare, &expected)?;
     let mut answered = Vec::new();
     for question in questions {
-        run.tell(&format!("searching: {}", question.kind));
+        run.report(&format!("searching: {}", question.kind));
         let mut client = BenchClient::connect(server.address())?;
         let pages = grep(&root, question.grep)?.len();
         let (mut svcfs, mut grepped) = (RoundSeries::default(), RoundSeries::default());
-        svcfs.add(run.timed(plan.searches, |_| {
-            let found = client.search(question.q, BEST)?;
-            ensure!(!found.is_empty() || pages == 0, "search for `{}` finds nothing", question.q);
+        svcfs.add(run.measure_round(plan.search_round, |_| {
+            let found = client.search(question.query, BEST)?;
+            ensure!(!found.is_empty() || pages == 0, "search for `{}` finds nothing", question.query);
             Ok(())
         })?);
-        grepped.add(run.timed(plan.greps, |_| grep(&root, question.grep).map(drop))?);
+        grepped.add(run.measure_round(plan.grep_round, |_| grep(&root, question.grep).map(drop))?);
         answered.push(MeasuredQuestion { question, pages, svcfs, grep: grepped });
     }
     server.stop()?;
-    Ok(ReadingResults { corpus, first, again, questions: answered })
+    Ok(ReadingResults { corpus, first_start: first, restart: again, questions: answered })
 }
 
 /// Puts the corpus in place; what it is called, and what is asked of it.
@@ -131,7 +131,7 @@ fn unpack(run: &BenchRun, plan: &RunPlan, root: &Path) -> Result<(&'static str, 
             Ok(("tldr-pages", OF_TLDR))
         }
         None => {
-            plan.pages.plant(run, root)?;
+            plan.pages.write_tree(run, root)?;
             Ok(("the generated tree", OF_GENERATED))
         }
     }
@@ -146,15 +146,16 @@ fn start(
     let server = ServerProcess::start(run, place)?;
     let mut client = BenchClient::connect(server.address())?;
     // Asking without a pause would slow down the indexer that is waited for.
-    run.until(&format!("search for `{}` finds what grep finds: {expected:?}", rare.q), INDEXED, || {
-        let found: BTreeSet<PathBuf> = client.search(rare.q, ALL)?.iter().map(|path| place.root.join(path)).collect();
+    run.wait_until(&format!("search for `{}` finds what grep finds: {expected:?}", rare.query), INDEXED, || {
+        let found: BTreeSet<PathBuf> =
+            client.search(rare.query, ALL)?.iter().map(|path| place.root.join(path)).collect();
         Ok(found == *expected)
     })?;
-    let found = server.started.elapsed();
-    server.until_quiet(run)?;
+    let found = server.started_at.elapsed();
+    server.wait_until_idle(run)?;
     let memory = server.memory()?;
     let ready = server.ready_after;
-    Ok((server, ServerStart { ready, found, memory }))
+    Ok((server, ServerStart { ready_after: ready, indexed_after: found, memory }))
 }
 
 impl ReadingResults {
@@ -175,14 +176,14 @@ impl ReadingResults {
         ];
         let mut table = MarkdownTable::new("searching", columns);
         for MeasuredQuestion { question, pages, svcfs, grep } in &self.questions {
-            table.row([
-                text(format!("{}: `{}`", question.kind, question.q)),
+            table.add_row([
+                text(format!("{}: `{}`", question.kind, question.query)),
                 TableCell::Count(*pages),
                 TableCell::Time(svcfs.percentile(0.5)),
                 TableCell::Time(svcfs.percentile(0.95)),
                 TableCell::Time(svcfs.percentile(0.99)),
                 TableCell::Time(grep.percentile(0.5)),
-                times(svcfs.typical_rate(), grep.typical_rate()),
+                factor(svcfs.typical_rate(), grep.typical_rate()),
             ]);
         }
         let asked: Vec<String> = self.questions.iter().map(|answered| answered.svcfs.len().to_string()).collect();
@@ -199,12 +200,12 @@ impl ReadingResults {
             column("most memory", "most_bytes"),
         ];
         let mut table = MarkdownTable::new("starting", columns);
-        for (name, ServerStart { ready, found, memory }) in
-            [("first: adopt, commit and index", &self.first), ("again: nothing changed", &self.again)]
+        for (name, ServerStart { ready_after: ready, indexed_after: found, memory }) in
+            [("first: adopt, commit and index", &self.first_start), ("again: nothing changed", &self.restart)]
         {
             let times = [TableCell::Time(Some(*ready)), TableCell::Time(Some(*found))];
-            let memory = [TableCell::Bytes(memory.resident), TableCell::Bytes(memory.most)];
-            table.row([text(name)].into_iter().chain(times).chain(memory));
+            let memory = [TableCell::Bytes(memory.resident), TableCell::Bytes(memory.peak)];
+            table.add_row([text(name)].into_iter().chain(times).chain(memory));
         }
         table
     }

@@ -38,7 +38,7 @@ impl BenchRun {
     ///
     /// # Errors
     /// When the directory cannot be made, or a left one not be removed.
-    pub fn begin(program: PathBuf, dir: &Path, stop: StopToken, tell: impl Fn(&str) + 'static) -> Result<Self> {
+    pub fn start(program: PathBuf, dir: &Path, stop: StopToken, tell: impl Fn(&str) + 'static) -> Result<Self> {
         // One at a time, so that no directory is looked at that is made and not locked yet.
         let turn = File::open(dir)?;
         turn.lock()?;
@@ -55,7 +55,7 @@ impl BenchRun {
     ///
     /// # Errors
     /// When something cannot be removed, with what and where.
-    pub fn end(self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
         let place = self.scratch.path().to_owned();
         self.scratch.close().with_context(|| format!("`{}` is left behind and cannot be removed", place.display()))
     }
@@ -71,7 +71,7 @@ impl BenchRun {
     }
 
     /// A path in it.
-    pub fn at(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
@@ -81,12 +81,12 @@ impl BenchRun {
     }
 
     /// Says what is going on.
-    pub fn tell(&self, text: &str) {
+    pub fn report(&self, text: &str) {
         (self.tell)(text);
     }
 
     /// What others listen to who end with the run.
-    pub const fn stop(&self) -> &StopToken {
+    pub const fn stop_token(&self) -> &StopToken {
         &self.stop
     }
 
@@ -94,7 +94,7 @@ impl BenchRun {
     ///
     /// # Errors
     /// When the run is to end.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_stop(&self) -> Result<()> {
         ensure!(!self.stop.is_requested(), "ended before everything was measured");
         Ok(())
     }
@@ -103,12 +103,12 @@ impl BenchRun {
     ///
     /// # Errors
     /// When it does not come within a limit, when a look fails, or when the run is to end.
-    pub fn until(&self, what: &str, limit: Duration, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {
+    pub fn wait_until(&self, what: &str, limit: Duration, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {
         let began = Instant::now();
         while !is_true()? {
             ensure!(began.elapsed() < limit, "in vain, for {} s: {what}", limit.as_secs());
             self.stop.wait(LOOK);
-            self.check()?;
+            self.check_stop()?;
         }
         Ok(())
     }
@@ -117,10 +117,10 @@ impl BenchRun {
     ///
     /// # Errors
     /// When it is gone, or never rests.
-    pub fn until_quiet(&self, process: u32, rest: Duration) -> Result<()> {
+    pub fn wait_until_idle(&self, process: u32, rest: Duration) -> Result<()> {
         let mut since = Instant::now();
-        self.until(&format!("process {process} comes to rest"), RESTLESS, || {
-            if machine::is_working(process)? {
+        self.wait_until(&format!("process {process} comes to rest"), RESTLESS, || {
+            if machine::is_busy(process)? {
                 since = Instant::now();
             }
             Ok(since.elapsed() >= rest)
@@ -132,7 +132,7 @@ impl BenchRun {
     /// # Errors
     /// When the disk refuses, or when the run is to end.
     pub fn flush_disk(&self) -> Result<()> {
-        self.check()?;
+        self.check_stop()?;
         Ok(rustix::fs::syncfs(std::fs::File::open(self.scratch())?)?)
     }
 
@@ -140,11 +140,11 @@ impl BenchRun {
     ///
     /// # Errors
     /// That of the work; when the run is to end.
-    pub fn timed(&self, bound: RoundBound, mut work: impl FnMut(usize) -> Result<()>) -> Result<MeasuredRound> {
+    pub fn measure_round(&self, bound: RoundBound, mut work: impl FnMut(usize) -> Result<()>) -> Result<MeasuredRound> {
         let started = Instant::now();
         let mut latencies = Vec::new();
         while latencies.len() < bound.count && started.elapsed() < bound.time {
-            self.check()?;
+            self.check_stop()?;
             let begun = Instant::now();
             work(latencies.len())?;
             latencies.push(begun.elapsed());
@@ -174,7 +174,7 @@ fn sweep(dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// What the operating system refuses.
-pub fn end_by_signal(stop: StopToken) -> Result<()> {
+pub fn stop_on_signal(stop: StopToken) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {
         let _inside = runtime.enter();
@@ -196,17 +196,17 @@ pub fn end_by_signal(stop: StopToken) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::bound;
+    use crate::series::round_bound;
 
     fn run(below: &Path) -> BenchRun {
-        BenchRun::begin(PathBuf::from("svcfs"), below, StopToken::new(), |_| {}).unwrap()
+        BenchRun::start(PathBuf::from("svcfs"), below, StopToken::new(), |_| {}).unwrap()
     }
 
     #[test]
     fn work_ends_at_its_count() {
         let place = tempfile::tempdir().unwrap();
         let mut done = 0;
-        let round = run(place.path()).timed(bound(3, 60), |at| {
+        let round = run(place.path()).measure_round(round_bound(3, 60), |at| {
             assert_eq!(at, done);
             done += 1;
             Ok(())
@@ -233,15 +233,15 @@ mod tests {
     fn a_run_that_is_to_end_does_no_more_work_and_leaves_nothing() {
         let place = tempfile::tempdir().unwrap();
         let run = run(place.path());
-        std::fs::create_dir(run.at("root")).unwrap();
+        std::fs::create_dir(run.path("root")).unwrap();
         let mut done = 0;
-        let round = run.timed(bound(100, 60), |_| {
+        let round = run.measure_round(round_bound(100, 60), |_| {
             done += 1;
-            run.stop().request();
+            run.stop_token().request();
             Ok(())
         });
         assert_eq!((round.unwrap_err().to_string(), done), ("ended before everything was measured".to_owned(), 1));
-        assert!(run.until("never", Duration::from_secs(60), || Ok(false)).is_err());
+        assert!(run.wait_until("never", Duration::from_secs(60), || Ok(false)).is_err());
         drop(run);
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }

@@ -12,7 +12,7 @@ pub struct RoundBound {
 }
 
 /// At most this often, at most for this long.
-pub const fn bound(count: usize, seconds: u64) -> RoundBound {
+pub const fn round_bound(count: usize, seconds: u64) -> RoundBound {
     RoundBound { count, time: Duration::from_secs(seconds) }
 }
 

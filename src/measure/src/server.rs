@@ -34,7 +34,7 @@ pub struct ServerPlace<'a> {
     /// Takes its log.
     pub log: &'a Path,
     /// How long it must have done nothing to count as being at rest.
-    pub rest: Duration,
+    pub idle_time: Duration,
 }
 
 /// A server that is ready.
@@ -44,7 +44,7 @@ pub struct ServerProcess {
     log: PathBuf,
     rest: Duration,
     /// When its process was started.
-    pub started: Instant,
+    pub started_at: Instant,
     /// How long it took until `/readyz` said yes.
     pub ready_after: Duration,
 }
@@ -55,16 +55,16 @@ impl ServerProcess {
     /// # Errors
     /// When it ends instead or is not ready in time, with the end of its log; when the run is to end.
     pub fn start(run: &BenchRun, place: ServerPlace<'_>) -> Result<Self> {
-        Self::start_with(run, place, &[])
+        Self::start_with_args(run, place, &[])
     }
 
     /// The same, with more arguments.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_with(run: &BenchRun, place: ServerPlace<'_>, more: &[&str]) -> Result<Self> {
-        run.check()?;
-        let ServerPlace { root, mountpoint, log, rest } = place;
+    pub fn start_with_args(run: &BenchRun, place: ServerPlace<'_>, more: &[&str]) -> Result<Self> {
+        run.check_stop()?;
+        let ServerPlace { root, mountpoint, log, idle_time: rest } = place;
         let mut command = Command::new(run.program());
         // A signal from the terminal is for this process, which then ends the server in good order.
         command.process_group(0);
@@ -86,7 +86,7 @@ impl ServerProcess {
         let said = child.stdout.take().context("the server has no output")?;
         let address = "127.0.0.1:0".parse()?;
         // From here on a failure ends the process, too.
-        let mut server = Self { child, address, log: log.to_owned(), rest, started, ready_after: START };
+        let mut server = Self { child, address, log: log.to_owned(), rest, started_at: started, ready_after: START };
         server.address = address_told(run, said).with_context(|| server.end_of_log())?;
         BenchClient::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
         server.ready_after = started.elapsed();
@@ -99,7 +99,7 @@ impl ServerProcess {
     }
 
     /// Its process.
-    pub fn process(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -108,15 +108,15 @@ impl ServerProcess {
     /// # Errors
     /// When it is gone.
     pub fn memory(&self) -> Result<ProcessMemory> {
-        machine::memory(self.process())
+        machine::memory(self.pid())
     }
 
     /// Waits until it has nothing left to do: nothing for as long as the place says.
     ///
     /// # Errors
     /// When it is gone, or when the run is to end.
-    pub fn until_quiet(&self, run: &BenchRun) -> Result<()> {
-        run.until_quiet(self.process(), self.rest)
+    pub fn wait_until_idle(&self, run: &BenchRun) -> Result<()> {
+        run.wait_until_idle(self.pid(), self.rest)
     }
 
     /// Takes its process away in the middle of everything.
@@ -186,7 +186,7 @@ fn address_told(run: &BenchRun, said: impl std::io::Read + Send + 'static) -> Re
     };
     std::thread::Builder::new().name("server-output".to_owned()).spawn(read)?;
     let mut told = None;
-    run.until("the server says where it listens", START, || match receiver.try_recv() {
+    run.wait_until("the server says where it listens", START, || match receiver.try_recv() {
         Ok(address) => {
             told = Some(address);
             Ok(true)
@@ -209,7 +209,7 @@ mod tests {
         let said =
             "svcfs serves /x/http://y\n  http    http://127.0.0.1:4711\n  docs    http://127.0.0.1:4711/api/docs\n";
         let place = tempfile::tempdir().unwrap();
-        let run = BenchRun::begin(PathBuf::from("svcfs"), place.path(), StopToken::new(), |_| {}).unwrap();
+        let run = BenchRun::start(PathBuf::from("svcfs"), place.path(), StopToken::new(), |_| {}).unwrap();
         assert_eq!(address_told(&run, said.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
         let error = address_told(&run, "svcfs: no\n".as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the server ended before it listened");

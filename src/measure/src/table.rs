@@ -19,11 +19,11 @@ pub enum TableCell {
     /// How many bytes.
     Bytes(u64),
     /// How many times one is the other; none where one of them was not measured.
-    Times(Option<f64>),
+    Factor(Option<f64>),
     /// A share of a whole.
     Share(Option<f64>),
     /// Whether it is so; none where nobody can tell.
-    Is(Option<bool>),
+    Flag(Option<bool>),
 }
 
 /// What stands above a column.
@@ -59,8 +59,8 @@ pub fn text(text: impl Into<String>) -> TableCell {
 }
 
 /// How many times one is the other.
-pub fn times(one: Option<f64>, other: Option<f64>) -> TableCell {
-    TableCell::Times(quotient(one, other))
+pub fn factor(one: Option<f64>, other: Option<f64>) -> TableCell {
+    TableCell::Factor(quotient(one, other))
 }
 
 /// One divided by the other, where both were measured.
@@ -75,12 +75,12 @@ impl MarkdownTable {
     }
 
     /// Adds a row.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
+    pub fn add_row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// The table in markdown, its columns below each other also for who reads it as it is, with an empty line at its end.
-    pub fn markdown(&self) -> String {
+    pub fn to_markdown(&self) -> String {
         let shown: Vec<Vec<String>> =
             self.rows.iter().map(|row| row.iter().map(ToString::to_string).collect()).collect();
         let width = |at: usize| {
@@ -114,7 +114,7 @@ impl MarkdownTable {
     }
 
     /// The table as an object: `rows`, each an object, and `notes`.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let row = |cells: &Vec<TableCell>| -> Value {
             let members = self.columns.iter().zip(cells).map(|(column, cell)| (column.key.to_owned(), cell.json()));
             Value::Object(members.collect::<Map<_, _>>())
@@ -136,8 +136,8 @@ impl TableCell {
             Self::Rate(rate) => number(rate, 1),
             Self::Time(time) => number(&time.map(|time| time.as_secs_f64() * 1e6), 1),
             Self::Bytes(bytes) => json!(bytes),
-            Self::Times(times) | Self::Share(times) => number(times, 4),
-            Self::Is(is_so) => json!(is_so),
+            Self::Factor(times) | Self::Share(times) => number(times, 4),
+            Self::Flag(is_so) => json!(is_so),
         }
     }
 }
@@ -148,15 +148,15 @@ impl fmt::Display for TableCell {
             Self::Text(text) => formatter.write_str(text),
             Self::Count(count) => write!(formatter, "{count}"),
             Self::Rate(Some(rate)) => write!(formatter, "{rate:.0}"),
-            Self::Time(Some(time)) => formatter.write_str(&shown(*time)),
+            Self::Time(Some(time)) => formatter.write_str(&format_duration(*time)),
             Self::Bytes(bytes) => write!(formatter, "{:.1} MiB", *bytes as f64 / f64::from(1 << 20)),
-            Self::Times(Some(times)) if *times >= 99.5 => write!(formatter, "{times:.0}"),
-            Self::Times(Some(times)) if *times >= 0.1 => write!(formatter, "{times:.2}"),
-            Self::Times(Some(times)) => write!(formatter, "{times:.4}"),
+            Self::Factor(Some(times)) if *times >= 99.5 => write!(formatter, "{times:.0}"),
+            Self::Factor(Some(times)) if *times >= 0.1 => write!(formatter, "{times:.2}"),
+            Self::Factor(Some(times)) => write!(formatter, "{times:.4}"),
             Self::Share(Some(share)) => write!(formatter, "{:.0} %", share * 100.0),
-            Self::Is(Some(true)) => formatter.write_str("yes"),
-            Self::Is(Some(false)) => formatter.write_str("**no**"),
-            Self::Rate(None) | Self::Time(None) | Self::Times(None) | Self::Share(None) | Self::Is(None) => {
+            Self::Flag(Some(true)) => formatter.write_str("yes"),
+            Self::Flag(Some(false)) => formatter.write_str("**no**"),
+            Self::Rate(None) | Self::Time(None) | Self::Factor(None) | Self::Share(None) | Self::Flag(None) => {
                 formatter.write_str("—")
             }
         }
@@ -164,7 +164,7 @@ impl fmt::Display for TableCell {
 }
 
 /// A time with three digits that count.
-pub fn shown(time: Duration) -> String {
+pub fn format_duration(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     let (value, unit) = match micros {
         ..1e3 => (micros, "µs"),
@@ -189,9 +189,9 @@ mod tests {
         }
         assert_eq!(TableCell::Time(None).to_string(), "—");
         for (one, text) in [(250.0, "250"), (2.5, "2.50"), (0.004, "0.0040")] {
-            assert_eq!(times(Some(one), Some(1.0)).to_string(), text);
+            assert_eq!(factor(Some(one), Some(1.0)).to_string(), text);
         }
-        assert_eq!(times(Some(1.0), None).to_string(), "—");
+        assert_eq!(factor(Some(1.0), None).to_string(), "—");
         assert_eq!(TableCell::Share(Some(0.874)).to_string(), "87 %");
         assert_eq!(TableCell::Bytes(3 << 19).to_string(), "1.5 MiB");
     }
@@ -199,13 +199,13 @@ mod tests {
     #[test]
     fn a_table_says_the_same_to_people_and_to_programs() {
         let mut table = MarkdownTable::new("writing", vec![column("pages", "name"), column("p50", "p50_us")]);
-        table.row([text("`PUT`"), TableCell::Time(Some(Duration::from_micros(1_234)))]);
-        table.row([text("bare"), TableCell::Time(None)]);
+        table.add_row([text("`PUT`"), TableCell::Time(Some(Duration::from_micros(1_234)))]);
+        table.add_row([text("bare"), TableCell::Time(None)]);
         table.notes.push("That is all.".to_owned());
         let shown =
             "| pages |     p50 |\n| ----- | ------: |\n| `PUT` | 1.23 ms |\n| bare  |       — |\n\nThat is all.\n\n";
-        assert_eq!(table.markdown(), shown);
+        assert_eq!(table.to_markdown(), shown);
         let rows = json!([{ "name": "PUT", "p50_us": 1234.0 }, { "name": "bare", "p50_us": null }]);
-        assert_eq!(table.json(), json!({ "rows": rows, "notes": ["That is all."] }));
+        assert_eq!(table.to_json(), json!({ "rows": rows, "notes": ["That is all."] }));
     }
 }

@@ -15,7 +15,7 @@ const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// How https is spoken, by everything here that speaks it: with the machine's own certificates.
 #[must_use]
-pub fn tls() -> TlsConfig {
+pub fn tls_config() -> TlsConfig {
     TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .root_certs(RootCerts::PlatformVerifier)
@@ -40,7 +40,7 @@ pub enum NetError {
     },
     /// It is not what was expected.
     #[error("the answer of `{url}` is not what it should be: {source}")]
-    Meaning {
+    Decode {
         /// What was asked for.
         url: String,
         /// Where it is different.
@@ -51,9 +51,9 @@ pub enum NetError {
 impl NetClient {
     /// One that waits at most so long for a whole answer.
     #[must_use]
-    pub fn patient(patience: Duration) -> Self {
+    pub fn with_timeout(patience: Duration) -> Self {
         let agent = Agent::config_builder()
-            .tls_config(tls())
+            .tls_config(tls_config())
             .user_agent(concat!("svcfs/", env!("CARGO_PKG_VERSION")))
             .max_redirects(0)
             .timeout_global(Some(patience))
@@ -66,13 +66,13 @@ impl NetClient {
     ///
     /// # Errors
     /// [`Error`], which names the URL.
-    pub fn json<T: DeserializeOwned>(&self, url: &str) -> Result<T, NetError> {
+    pub fn get_json<T: DeserializeOwned>(&self, url: &str) -> Result<T, NetError> {
         let failed = |source: ureq::Error| NetError::Fetch { url: url.to_owned(), source: Box::new(source) };
         let mut answer = self.0.get(url).header("Accept", "application/json").call().map_err(failed)?;
         if !answer.status().is_success() {
             return Err(failed(ureq::Error::StatusCode(answer.status().as_u16())));
         }
         let body = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(failed)?;
-        serde_json::from_slice(&body).map_err(|source| NetError::Meaning { url: url.to_owned(), source })
+        serde_json::from_slice(&body).map_err(|source| NetError::Decode { url: url.to_owned(), source })
     }
 }

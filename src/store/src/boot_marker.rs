@@ -10,8 +10,8 @@ use crate::StatePaths;
 const SAME: Duration = Duration::from_millis(500);
 
 /// Whether a space was opened whole since the machine was started at this time. Where nobody can say, it was not.
-pub fn was_opened_since(paths: &StatePaths, started: SystemTime) -> bool {
-    let noted = fs::read_to_string(paths.boot()).ok().and_then(|text| text.trim().parse().ok());
+pub fn opened_since_boot(paths: &StatePaths, started: SystemTime) -> bool {
+    let noted = fs::read_to_string(paths.boot_marker()).ok().and_then(|text| text.trim().parse().ok());
     let noted = noted.and_then(|nanoseconds| UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds)));
     noted.is_some_and(|noted| {
         let apart = started.duration_since(noted).or_else(|_| noted.duration_since(started));
@@ -23,12 +23,12 @@ pub fn was_opened_since(paths: &StatePaths, started: SystemTime) -> bool {
 ///
 /// # Errors
 /// What the disk says.
-pub fn opened(paths: &StatePaths, started: SystemTime) -> io::Result<()> {
-    if was_opened_since(paths, started) {
+pub fn write_marker(paths: &StatePaths, started: SystemTime) -> io::Result<()> {
+    if opened_since_boot(paths, started) {
         return Ok(());
     }
     let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    fs::write(paths.boot(), format!("{}\n", since.as_nanos()))
+    fs::write(paths.boot_marker(), format!("{}\n", since.as_nanos()))
 }
 
 #[cfg(test)]
@@ -38,17 +38,17 @@ mod tests {
     #[test]
     fn a_space_was_opened_since_the_machine_was_started_when_that_was_noted_at_the_same_start() {
         let directory = tempfile::tempdir().unwrap();
-        let paths = StatePaths::of(directory.path());
+        let paths = StatePaths::new(directory.path());
         fs::create_dir_all(paths.directory()).unwrap();
         let started = SystemTime::now();
-        assert!(!was_opened_since(&paths, started));
-        opened(&paths, started).unwrap();
-        assert!(was_opened_since(&paths, started + Duration::from_millis(3)));
-        assert!(was_opened_since(&paths, started - Duration::from_millis(3)));
-        assert!(!was_opened_since(&paths, started + Duration::from_secs(1)));
+        assert!(!opened_since_boot(&paths, started));
+        write_marker(&paths, started).unwrap();
+        assert!(opened_since_boot(&paths, started + Duration::from_millis(3)));
+        assert!(opened_since_boot(&paths, started - Duration::from_millis(3)));
+        assert!(!opened_since_boot(&paths, started + Duration::from_secs(1)));
         for torn in ["", "17", "\0\0\0", "99999999999999999999999"] {
-            fs::write(paths.boot(), torn).unwrap();
-            assert!(!was_opened_since(&paths, started), "{torn:?}");
+            fs::write(paths.boot_marker(), torn).unwrap();
+            assert!(!opened_since_boot(&paths, started), "{torn:?}");
         }
     }
 }

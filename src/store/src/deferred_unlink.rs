@@ -41,7 +41,7 @@ pub struct DeferGuard<'d>(&'d Reclaimer);
 impl Drop for DeferGuard<'_> {
     fn drop(&mut self) {
         self.0.hurried.fetch_sub(1, Ordering::Relaxed);
-        self.0.helper.go_on();
+        self.0.helper.kick();
     }
 }
 
@@ -93,9 +93,9 @@ impl Reclaimer {
     /// Gives something to the helper that so many wait for already.
     fn give(&self, waiting: usize, job: impl FnOnce() + Send + 'static) {
         if self.hurried.load(Ordering::Relaxed) > 0 && waiting < FEW {
-            self.helper.leave(job);
+            self.helper.enqueue_lazily(job);
         } else {
-            self.helper.run(job);
+            self.helper.submit(job);
         }
     }
 
@@ -116,7 +116,7 @@ impl Reclaimer {
 
     /// Waits until everything that was given so far is gone.
     pub(crate) fn rest(&self) {
-        self.helper.rest();
+        self.helper.wait_idle();
     }
 
     /// Takes away the name of a file of so many bytes that nobody holds open: the sooner, the more wait already.

@@ -20,7 +20,7 @@ pub enum StoreError {
     },
     /// A part of the path is a link, which is not followed here.
     #[error("a part of `{0}` is a symbolic link")]
-    Linked(TreePath),
+    SymlinkInPath(TreePath),
     /// libgit2 failed.
     #[error("git: {0}")]
     Git(#[from] git2::Error),
@@ -46,7 +46,7 @@ pub enum StoreError {
         "root `{root}` is a work tree of a repository that is served already, as root `{other}` by process {process}; stop it first, or \
          serve a clone of the repository: two servers would take each other's packs for left-overs", root = root.display(), other = other.display()
     )]
-    Served {
+    AlreadyServed {
         /// The root that was to be served.
         root: PathBuf,
         /// The one that is.
@@ -67,9 +67,9 @@ impl StoreError {
     }
 
     /// Something of another kind stands there or on the way: a directory, a file, a link, the mount of another disk.
-    pub fn is_in_the_way(&self) -> bool {
+    pub fn is_type_conflict(&self) -> bool {
         use io::ErrorKind as E;
-        let is_link = matches!(self, Self::Linked(_));
+        let is_link = matches!(self, Self::SymlinkInPath(_));
         is_link
             || matches!(
                 self.of_tree(),
@@ -86,19 +86,19 @@ impl StoreError {
     pub(crate) fn of_tree(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Disk { source, .. } => Some(source.kind()),
-            Self::Linked(_)
+            Self::SymlinkInPath(_)
             | Self::Git(_)
             | Self::Unrecordable { .. }
             | Self::Database(_)
             | Self::State(_)
             | Self::Repository(_)
-            | Self::Served { .. }
+            | Self::AlreadyServed { .. }
             | Self::Damaged(_) => None,
         }
     }
 
     /// Whether somebody's git holds what is to be written; it lets go of it within milliseconds.
-    pub fn is_held(&self) -> bool {
+    pub fn is_locked(&self) -> bool {
         matches!(self, Self::Git(error) if error.code() == git2::ErrorCode::Locked)
     }
 
@@ -112,7 +112,7 @@ impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Disk { path, source } => Self::io(&path, source),
-            StoreError::Linked(path) => {
+            StoreError::SymlinkInPath(path) => {
                 Self::invalid("path", format_args!("a part of `{path}` is a symbolic link; use the path it leads to"))
             }
             StoreError::Unrecordable { path, reason } => {
@@ -120,7 +120,7 @@ impl From<StoreError> for Fault {
             }
             StoreError::State(source) => of_state(source),
             StoreError::Repository(text) => Self::unavailable(text),
-            StoreError::Served { .. } => Self::new(Kind::Conflict, error.to_string()),
+            StoreError::AlreadyServed { .. } => Self::new(Kind::Conflict, error.to_string()),
             StoreError::Database(source) => match source.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => no_space(source),
                 Some(ErrorCode::ReadOnly) => read_only(source),
@@ -161,45 +161,45 @@ fn of_state(source: io::Error) -> Fault {
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
         E::FileTooLarge => {
-            Fault::new(Kind::TooLarge, "no file is as long as that on the server's disk").caused_by(source)
+            Fault::new(Kind::TooLarge, "no file is as long as that on the server's disk").with_source(source)
         }
         _ if source.raw_os_error() == Some(Kind::DiskFailed.errno()) => disk_failed(source),
         E::NotFound => Fault::unavailable(
             "a directory below `.git` or `.svc/state` of the root is gone; put it back, or run `svcfs doctor`",
         )
-        .caused_by(source),
+        .with_source(source),
         _ => Fault::internal(StoreError::State(source)),
     }
 }
 
 fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
-    Fault::new(Kind::NoSpace, "no space left on the server's disk; nothing was written").caused_by(source)
+    Fault::new(Kind::NoSpace, "no space left on the server's disk; nothing was written").with_source(source)
 }
 
 fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
-    Fault::new(Kind::DiskFailed, "the server's disk failed: input/output error; look at the disk").caused_by(source)
+    Fault::new(Kind::DiskFailed, "the server's disk failed: input/output error; look at the disk").with_source(source)
 }
 
 /// SQLite calls it malformed; who writes it right is not the one who can tell why it is not read as it was written.
 fn unreadable_log(source: rusqlite::Error) -> Fault {
     let text =
         "the server's disk does not give its log back as it was written; look at the disk, and run `svcfs doctor`";
-    Fault::new(Kind::DiskFailed, text).caused_by(source)
+    Fault::new(Kind::DiskFailed, text).with_source(source)
 }
 
 fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
-    Fault::new(Kind::ReadOnly, "the server's disk is read-only; nothing was written").caused_by(source)
+    Fault::new(Kind::ReadOnly, "the server's disk is read-only; nothing was written").with_source(source)
 }
 
 fn locked(source: git2::Error) -> Fault {
     let text = "another program holds a lock of git on the branch, or moves it; wait until it ends, and if none is at work, \
                 `svcfs doctor` says which lock is left over";
-    Fault::unavailable(text).caused_by(source)
+    Fault::unavailable(text).with_source(source)
 }
 
 fn unreadable_branch(source: git2::Error) -> Fault {
     let text = "git's `HEAD` or the branch it names cannot be read; put it back, or run `svcfs doctor`";
-    Fault::unavailable(text).caused_by(source)
+    Fault::unavailable(text).with_source(source)
 }
 
 fn lost_object(source: git2::Error) -> Fault {
@@ -207,12 +207,12 @@ fn lost_object(source: git2::Error) -> Fault {
         "git does not have what the branch leads to ({}); put `.git/objects` back, or run `svcfs doctor`, which says what is missing",
         source.message()
     );
-    Fault::unavailable(text).caused_by(source)
+    Fault::unavailable(text).with_source(source)
 }
 
 fn no_permission(source: impl Error + Send + Sync + 'static) -> Fault {
     let text = "permission denied on the server's disk; the server must be allowed to write `.svc/state` and `.git` in its root";
-    Fault::new(Kind::Forbidden, text).caused_by(source)
+    Fault::new(Kind::Forbidden, text).with_source(source)
 }
 
 #[cfg(test)]

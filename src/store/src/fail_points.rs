@@ -13,9 +13,9 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailPointKind {
     /// Between two steps: nothing is asked of the disk.
-    Moment,
+    Marker,
     /// Something is asked of the disk, and a writer waits for it.
-    Call,
+    Syscall,
     /// Something is asked of the disk that no write depends on: it is tried again later, or left.
     Housekeeping,
 }
@@ -32,65 +32,65 @@ macro_rules! fail_points {
             /// Its name: `<step>.<what>`.
             pub const fn name(self) -> &'static str { match self { $(Self::$point => $name),* } }
             /// What it stands for.
-            pub const fn meaning(self) -> &'static str { match self { $(Self::$point => $meaning),* } }
+            pub const fn description(self) -> &'static str { match self { $(Self::$point => $meaning),* } }
             /// What may go wrong there.
-            pub const fn nature(self) -> FailPointKind { match self { $(Self::$point => FailPointKind::$nature),* } }
+            pub const fn kind(self) -> FailPointKind { match self { $(Self::$point => FailPointKind::$nature),* } }
         }
     };
 }
 
 fail_points! {
-    AcceptHeld         "accept.held"          Moment       "2: the paths are held, nothing is looked at"
-    AcceptPlanned      "accept.planned"       Moment       "4: conditions and gates are passed, nothing is queued"
-    AcceptQueued       "accept.queued"        Moment       "5: the set stands in the queue and every reader sees it"
-    StageCommit        "stage.commit"         Call         "6: the objects of a commit are about to be made in memory"
-    LogSpool           "log.spool"            Call         "6: a large content is about to be written beside the log"
-    LogSpoolFlush      "log.spool_flush"      Call         "6: it is written and about to be flushed"
-    LogWrite           "log.write"            Call         "6: a batch is about to be written into the journal"
-    LogFlush           "log.flush"            Call         "6: it is written, and about to be flushed"
-    LogFlushed         "log.flushed"          Moment       "6: the batch is in the log: it will happen"
+    AcceptLocked         "accept.held"          Marker       "2: the paths are held, nothing is looked at"
+    AcceptPlanned      "accept.planned"       Marker       "4: conditions and gates are passed, nothing is queued"
+    AcceptQueued       "accept.queued"        Marker       "5: the set stands in the queue and every reader sees it"
+    StageCommit        "stage.commit"         Syscall         "6: the objects of a commit are about to be made in memory"
+    LogSpool           "log.spool"            Syscall         "6: a large content is about to be written beside the log"
+    LogSpoolFlush      "log.spool_flush"      Syscall         "6: it is written and about to be flushed"
+    LogWrite           "log.write"            Syscall         "6: a batch is about to be written into the journal"
+    LogFlush           "log.flush"            Syscall         "6: it is written, and about to be flushed"
+    LogFlushed         "log.flushed"          Marker       "6: the batch is in the log: it will happen"
     RowsWrite          "rows.write"           Housekeeping "rows: what the journal has is about to be written into the database"
     RowsCommit         "rows.commit"          Housekeeping "rows: it is written, and about to be flushed"
-    RowsMade           "rows.made"            Moment       "rows: the database has it, and the journal still has it, too"
-    TreeParents        "tree.parents"         Call         "7: a directory is about to be made"
-    TreeWrite          "tree.write"           Call         "7: a file is about to be written under a temporary name"
-    TreeRename         "tree.rename"          Call         "7: it is written and about to get its own name"
-    TreeRemove         "tree.remove"          Call         "7: a file is about to be removed"
-    TreeMove           "tree.move"            Call         "7: a directory is about to be renamed"
-    TreeDone           "tree.done"            Moment       "7: the tree has the batch, what remembers it has not"
-    PackWrite          "pack.write"           Call         "8: a file of a pack is about to be written under a temporary name"
-    PackRename         "pack.rename"          Call         "8: it is written and about to get its own name"
-    PackDone           "pack.done"            Moment       "8: the pack is whole, no branch shows it"
-    BranchMove         "branch.move"          Call         "8: the branch is about to move"
-    BranchRename       "branch.rename"        Call         "8: the branch is locked, its new commit is written and about to get its place"
-    BranchMoved        "branch.moved"         Moment       "8: the branch shows the batch, nobody has heard of it"
-    SnapshotWrite      "snapshot.write"       Call         "8: the snapshot of a file is about to be written"
+    RowsApplied           "rows.made"            Marker       "rows: the database has it, and the journal still has it, too"
+    TreeParents        "tree.parents"         Syscall         "7: a directory is about to be made"
+    TreeWrite          "tree.write"           Syscall         "7: a file is about to be written under a temporary name"
+    TreeRename         "tree.rename"          Syscall         "7: it is written and about to get its own name"
+    TreeRemove         "tree.remove"          Syscall         "7: a file is about to be removed"
+    TreeMove           "tree.move"            Syscall         "7: a directory is about to be renamed"
+    TreeDone           "tree.done"            Marker       "7: the tree has the batch, what remembers it has not"
+    PackWrite          "pack.write"           Syscall         "8: a file of a pack is about to be written under a temporary name"
+    PackRename         "pack.rename"          Syscall         "8: it is written and about to get its own name"
+    PackDone           "pack.done"            Marker       "8: the pack is whole, no branch shows it"
+    BranchMove         "branch.move"          Syscall         "8: the branch is about to move"
+    BranchRename       "branch.rename"        Syscall         "8: the branch is locked, its new commit is written and about to get its place"
+    BranchMoved        "branch.moved"         Marker       "8: the branch shows the batch, nobody has heard of it"
+    SnapshotWrite      "snapshot.write"       Syscall         "8: the snapshot of a file is about to be written"
     SnapshotDrop       "snapshot.drop"        Housekeeping "8: a snapshot more than are kept is about to be removed"
     PackMerge          "merge.begin"          Housekeeping "merging: packs are about to become one"
     PackCopy           "merge.copy"           Housekeeping "merging: a stretch of them is about to be copied"
     PackFlush          "merge.flush"          Housekeeping "merging: the new pack is written and about to be flushed; or one that is written anew"
-    PackPlace          "merge.place"          Housekeeping "merging: it is about to get its own name"
-    PackMerged         "merge.done"            Moment       "merging: it is in place, and they are still there beside it"
+    PackInstall          "merge.place"          Housekeeping "merging: it is about to get its own name"
+    PackMerged         "merge.done"            Marker       "merging: it is in place, and they are still there beside it"
     PackDrop           "merge.drop"           Housekeeping "merging: a pack that is in another now is about to be removed"
-    FeedAnswered       "feed.answered"        Moment       "9: followers and writers have heard of the batch"
+    FeedAnswered       "feed.answered"        Marker       "9: followers and writers have heard of the batch"
     CheckpointIndex    "checkpoint.index"     Housekeeping "checkpoint: `.git/index` is about to be written"
     CheckpointFlush    "checkpoint.flush"     Housekeeping "checkpoint: tree and packs are about to be flushed"
-    CheckpointFlushed  "checkpoint.flushed"   Moment       "checkpoint: they are flushed, the log does not know"
-    CheckpointSettle   "checkpoint.settle"    Housekeeping "checkpoint: the log is about to let go of contents"
-    CheckpointSettled  "checkpoint.settled"   Moment       "checkpoint: it need not have them any more, and still has them"
+    CheckpointFlushed  "checkpoint.flushed"   Marker       "checkpoint: they are flushed, the log does not know"
+    CheckpointRelease   "checkpoint.settle"    Housekeeping "checkpoint: the log is about to let go of contents"
+    CheckpointRecorded  "checkpoint.settled"   Marker       "checkpoint: it need not have them any more, and still has them"
     CheckpointSpool    "checkpoint.spool"     Housekeeping "checkpoint: a spool file is about to be removed"
-    AdoptFlush         "adopt.flush"          Call         "adoption: what somebody else committed is about to be flushed"
-    AdoptLooked        "adopt.looked"         Moment       "adoption: what differs is known, nothing is queued"
-    OpenTree           "open.tree"            Call         "opening: the state directories are about to be made"
-    OpenLog            "open.log"             Call         "opening: the log is about to be opened"
-    OpenHistory        "open.history"         Call         "opening: the repository is about to be opened"
-    OpenUnsettled      "open.unsettled"       Call         "opening: what was not settled is about to be read"
-    OpenSweep          "open.sweep"           Call         "opening: what a crash tore is about to be taken away"
-    OpenCommits        "open.commits"         Moment       "opening: the commits are there, the files may not be"
-    OpenRenumber       "open.renumber"        Call         "opening: the log is about to be told the commits"
-    OpenRestore        "open.restore"         Moment       "opening: it is known which files are behind, none of them is changed"
-    OpenFiles          "open.files"           Moment       "opening: the files are there, too"
-    OpenFollowed       "open.followed"        Moment       "opening: log, branch and tree agree again"
+    AdoptFlush         "adopt.flush"          Syscall         "adoption: what somebody else committed is about to be flushed"
+    AdoptCompared        "adopt.looked"         Marker       "adoption: what differs is known, nothing is queued"
+    OpenTree           "open.tree"            Syscall         "opening: the state directories are about to be made"
+    OpenLog            "open.log"             Syscall         "opening: the log is about to be opened"
+    OpenHistory        "open.history"         Syscall         "opening: the repository is about to be opened"
+    OpenPending      "open.unsettled"       Syscall         "opening: what was not settled is about to be read"
+    OpenSweep          "open.sweep"           Syscall         "opening: what a crash tore is about to be taken away"
+    OpenCommits        "open.commits"         Marker       "opening: the commits are there, the files may not be"
+    OpenRenumber       "open.renumber"        Syscall         "opening: the log is about to be told the commits"
+    OpenRestore        "open.restore"         Marker       "opening: it is known which files are behind, none of them is changed"
+    OpenFiles          "open.files"           Marker       "opening: the files are there, too"
+    OpenReconciled       "open.followed"        Marker       "opening: log, branch and tree agree again"
     CloseLog           "close.log"            Housekeeping "closing: everything is in place, the log is about to be closed"
 }
 
@@ -110,7 +110,7 @@ pub struct FailPoints {
 impl FailPoints {
     /// The points of a root.
     #[inline(always)]
-    pub const fn of(_: &Path) -> Self {
+    pub const fn new(_: &Path) -> Self {
         Self {}
     }
 
@@ -119,19 +119,19 @@ impl FailPoints {
     /// # Errors
     /// None.
     #[inline(always)]
-    pub const fn at(&self, _: FailPoint) -> io::Result<()> {
+    pub const fn check(&self, _: FailPoint) -> io::Result<()> {
         Ok(())
     }
 
     /// Passes a point at which nothing is asked of the disk.
     #[inline(always)]
-    pub const fn pass(&self, _: FailPoint) {}
+    pub const fn hit(&self, _: FailPoint) {}
 }
 
 #[cfg(feature = "fail-points")]
 impl FailPoints {
     /// The points of a root.
-    pub fn of(root: &Path) -> Self {
+    pub fn new(root: &Path) -> Self {
         Self { scope: root.to_string_lossy().into() }
     }
 
@@ -139,7 +139,7 @@ impl FailPoints {
     ///
     /// # Errors
     /// What a test wants the disk to say.
-    pub fn at(&self, point: FailPoint) -> io::Result<()> {
+    pub fn check(&self, point: FailPoint) -> io::Result<()> {
         let name = self.name_of(point);
         fail::fail_point!(&name, |number| {
             *REFUSALS.lock().entry(name.clone()).or_default() += 1;
@@ -149,17 +149,17 @@ impl FailPoints {
     }
 
     /// Passes a point at which nothing is asked of the disk.
-    pub fn pass(&self, point: FailPoint) {
+    pub fn hit(&self, point: FailPoint) {
         fail::fail_point!(&self.name_of(point));
     }
 
     /// What the disk says at a point from now on, as the number of an error.
-    pub fn refuse(&self, point: FailPoint, errno: i32) {
+    pub fn inject_error(&self, point: FailPoint, errno: i32) {
         self.set(point, &format!("return({errno})"));
     }
 
     /// How often somebody was refused at a point: what no writer hears of is known to have happened.
-    pub fn refusals(&self, point: FailPoint) -> usize {
+    pub fn injected_errors(&self, point: FailPoint) -> usize {
         REFUSALS.lock().get(&self.name_of(point)).copied().unwrap_or(0)
     }
 
@@ -172,7 +172,7 @@ impl FailPoints {
     ///
     /// # Panics
     /// When `fail` does not take it.
-    pub fn call(&self, point: FailPoint, function: impl Fn() + Send + Sync + 'static) {
+    pub fn set_callback(&self, point: FailPoint, function: impl Fn() + Send + Sync + 'static) {
         if let Err(error) = fail::cfg_callback(self.name_of(point), function) {
             panic!("{}: {error}", point.name());
         }

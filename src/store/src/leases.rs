@@ -25,13 +25,13 @@ pub struct Lease {
     /// Others may have one of this kind beside it.
     pub is_shared: bool,
     /// The door whose clients it is for, and who asks for it there.
-    pub door: Protocol,
+    pub protocol: Protocol,
     /// Who has it, as they are known at that door.
     pub holder: String,
     /// What the door keeps with it.
     pub note: String,
     /// When it ends by itself.
-    pub until: SystemTime,
+    pub expires_at: SystemTime,
 }
 
 /// The file, which is made when there is something to remember.
@@ -72,14 +72,14 @@ impl LeaseFile {
             Some(connection) => connection,
             none => none.insert(connect(&self.file)?),
         };
-        let until = lease.until.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let until = lease.expires_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         connection.prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
             (
                 &lease.token,
                 lease.path.as_str(),
                 lease.is_deep,
                 lease.is_shared,
-                lease.door.name(),
+                lease.protocol.name(),
                 &lease.holder,
                 &lease.note,
                 i64::try_from(until.as_millis()).unwrap_or(i64::MAX),
@@ -132,17 +132,17 @@ fn all(connection: &Connection) -> Result<Vec<Lease>, StoreError> {
     let mut rows = statement.query([])?;
     let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
-        let (path, door, until): (String, String, i64) = (row.get(1)?, row.get(4)?, row.get(7)?);
-        let (Ok(path), Some(door)) = (TreePath::parse(&path), Protocol::parse(&door)) else { continue };
+        let (path, protocol, until): (String, String, i64) = (row.get(1)?, row.get(4)?, row.get(7)?);
+        let (Ok(path), Some(protocol)) = (TreePath::parse(&path), Protocol::parse(&protocol)) else { continue };
         leases.push(Lease {
             token: row.get(0)?,
             path,
             is_deep: row.get(2)?,
             is_shared: row.get(3)?,
-            door,
+            protocol,
             holder: row.get(5)?,
             note: row.get(6)?,
-            until: SystemTime::UNIX_EPOCH + Duration::from_millis(until.max(0).cast_unsigned()),
+            expires_at: SystemTime::UNIX_EPOCH + Duration::from_millis(until.max(0).cast_unsigned()),
         });
     }
     Ok(leases)
@@ -158,10 +158,10 @@ mod tests {
             path: TreePath::parse(path).unwrap(),
             is_deep: true,
             is_shared: false,
-            door: Protocol::WebDav,
+            protocol: Protocol::WebDav,
             holder: "ann".to_owned(),
             note: "<owner/>".to_owned(),
-            until: SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000),
+            expires_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000),
         }
     }
 
@@ -173,12 +173,12 @@ mod tests {
         assert!(known.is_empty() && !file.exists());
         leases.put(&lease("one", "a.md")).unwrap();
         leases.put(&lease("two", "")).unwrap();
-        leases.put(&Lease { until: SystemTime::UNIX_EPOCH, ..lease("one", "a.md") }).unwrap();
+        leases.put(&Lease { expires_at: SystemTime::UNIX_EPOCH, ..lease("one", "a.md") }).unwrap();
         leases.put(&lease("three", "b.md")).unwrap();
         leases.remove("three").unwrap();
         drop(leases);
         let (_, known) = LeaseFile::open(&file).unwrap();
-        assert_eq!(known, [Lease { until: SystemTime::UNIX_EPOCH, ..lease("one", "a.md") }, lease("two", "")]);
+        assert_eq!(known, [Lease { expires_at: SystemTime::UNIX_EPOCH, ..lease("one", "a.md") }, lease("two", "")]);
     }
 
     #[test]

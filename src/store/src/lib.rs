@@ -31,7 +31,7 @@ pub use fail_points::{FailPoint, FailPointKind, FailPoints};
 pub use history::{
     BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
     GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
-    UnknownCommits, as_recorded, mend_head, order_within, unified_diff,
+    UnknownCommits, compare_entries, normalize_message, repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
@@ -43,7 +43,7 @@ pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
 pub use tree::{
     CachedFile, DiskUsage, ExpectedFile, FileInstall, FileStat, InstallResult, LargeFileStaging, OpenFile,
-    SetXattrMode, SpecialFile, SpecialKind, StatKind, WorkTree, XattrProbe, without_privileges,
+    SetXattrMode, SpecialFile, SpecialKind, StatKind, WorkTree, XattrProbe, strip_setid,
 };
 pub use usage::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, UsageCounts, UsageTotals};
 pub use version_store::{

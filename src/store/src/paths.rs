@@ -17,7 +17,7 @@ pub struct StatePaths {
 
 impl StatePaths {
     /// Of a knowledge root.
-    pub fn of(root: &Path) -> Self {
+    pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), directory: root.join(STATE_DIRECTORY) }
     }
     /// The knowledge root.
@@ -41,15 +41,15 @@ impl StatePaths {
         self.directory.join("spool")
     }
     /// Files on their way into the tree.
-    pub fn temporary(&self) -> PathBuf {
+    pub fn temp_directory(&self) -> PathBuf {
         self.directory.join("tmp")
     }
     /// There while a flush has failed and no later one is to be trusted.
-    pub fn unflushed(&self) -> PathBuf {
+    pub fn sync_failed_marker(&self) -> PathBuf {
         self.directory.join("unflushed")
     }
     /// When the machine was started on which the root was opened last.
-    pub fn boot(&self) -> PathBuf {
+    pub fn boot_marker(&self) -> PathBuf {
         self.directory.join("boot")
     }
     /// The search index, which may be deleted at any time.
@@ -61,7 +61,7 @@ impl StatePaths {
         self.directory.join("usage.db")
     }
     /// Numbers of files for NFS handles, and what was promised over NFS of files before they are in the tree.
-    pub fn numbers(&self) -> PathBuf {
+    pub fn inode_table(&self) -> PathBuf {
         self.directory.join("nfs.db")
     }
     /// What clients of one door have for themselves, and until when.

@@ -18,8 +18,8 @@ const REJECTED: &str = ".svc/rejected";
 const SUPERUSER: u32 = 0;
 
 /// Of the root, and what svcfs must be able to change below it, those that this process may not write, and why.
-pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
-    let state = StatePaths::of(root);
+pub fn unwritable_paths(root: &Path) -> Vec<(PathBuf, io::Error)> {
+    let state = StatePaths::new(root);
     let git = root.join(".git");
     let places = [
         root.to_owned(),
@@ -27,7 +27,7 @@ pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
         state.log(),
         state.index(),
         state.spool(),
-        state.temporary(),
+        state.temp_directory(),
         git.join("objects"),
         git.join("objects/pack"),
         git.join("refs/heads"),
@@ -48,7 +48,7 @@ pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
 
 /// Makes a file without a name: a disk that became read-only after an error says so only to whoever writes.
 fn tried(root: &Path) -> io::Result<()> {
-    let state = StatePaths::of(root).temporary();
+    let state = StatePaths::new(root).temp_directory();
     let directory = if state.is_dir() { &state } else { root };
     match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
         // A disk that knows no such files.
@@ -59,13 +59,13 @@ fn tried(root: &Path) -> io::Result<()> {
 
 /// Files of `.git` and of our state that belong to the superuser in a root that does not, because a command was run here with
 /// more rights than it needs: a server of anybody else cannot change them. Other owners are somebody's arrangement.
-pub fn misowned(root: &Path) -> Vec<PathBuf> {
+pub fn misowned_files(root: &Path) -> Vec<PathBuf> {
     let Ok(owner) = fs::metadata(root).map(|stat| stat.uid()) else { return Vec::new() };
     let mut found = Vec::new();
     if owner == SUPERUSER {
         return found;
     }
-    for start in [root.join(".git"), StatePaths::of(root).directory().to_owned()] {
+    for start in [root.join(".git"), StatePaths::new(root).directory().to_owned()] {
         collect(&start, &mut |path, stat| {
             if stat.uid() == SUPERUSER {
                 found.push(path.to_owned());
@@ -79,7 +79,7 @@ pub fn misowned(root: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// What the system said; only the superuser may.
-pub fn give_back(root: &Path, files: &[PathBuf]) -> io::Result<()> {
+pub fn restore_owner(root: &Path, files: &[PathBuf]) -> io::Result<()> {
     let stat = fs::metadata(root)?;
     files.iter().try_for_each(|file| lchown(file, Some(stat.uid()), Some(stat.gid())))
 }
@@ -88,14 +88,14 @@ pub fn give_back(root: &Path, files: &[PathBuf]) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system said.
-pub fn disk(root: &Path) -> io::Result<DiskUsage> {
+pub fn disk_usage(root: &Path) -> io::Result<DiskUsage> {
     Ok(DiskUsage::from(rustix::fs::statvfs(root)?))
 }
 
 /// Files that were on their way into the tree when their server was killed. The log has what matters of them.
-pub fn half_installed(root: &Path) -> Vec<PathBuf> {
+pub fn leftover_temp_files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    collect(&StatePaths::of(root).temporary(), &mut |path, stat| {
+    collect(&StatePaths::new(root).temp_directory(), &mut |path, stat| {
         let is_blank = path.file_name().is_some_and(|name| name.as_bytes().starts_with(BLANK_PREFIX.as_bytes()));
         if !stat.is_dir() && !is_blank {
             found.push(path.to_owned());
@@ -105,7 +105,7 @@ pub fn half_installed(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Texts of refused saves.
-pub fn rejected(root: &Path) -> Vec<PathBuf> {
+pub fn rejected_saves(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(&root.join(REJECTED), &mut |path, stat| {
         if !stat.is_dir() {
@@ -119,7 +119,7 @@ pub fn rejected(root: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// What the system said; one that is gone already is no error.
-pub fn remove(files: &[PathBuf]) -> io::Result<()> {
+pub fn remove_files(files: &[PathBuf]) -> io::Result<()> {
     files.iter().try_for_each(|file| match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),

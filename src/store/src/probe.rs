@@ -68,11 +68,11 @@ pub(crate) fn explained(error: StoreError, directory: &Path, size: usize) -> Sto
                 || source.class() == ErrorClass::Odb && source.code() == git2::ErrorCode::NotFound
         }
         StoreError::Disk { .. }
-        | StoreError::Linked(_)
+        | StoreError::SymlinkInPath(_)
         | StoreError::Unrecordable { .. }
         | StoreError::State(_)
         | StoreError::Repository(_)
-        | StoreError::Served { .. }
+        | StoreError::AlreadyServed { .. }
         | StoreError::Damaged(_) => false,
     };
     if !is_vague {

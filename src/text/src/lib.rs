@@ -9,7 +9,7 @@
 //! The structure of a page comes from pulldown-cmark (CommonMark and the GitHub extensions); wiki links are scanned here,
 //! over the text that pulldown-cmark says is not code.
 
-pub mod computed;
+pub mod computed_block;
 pub mod format;
 pub mod frontmatter;
 pub mod headings;

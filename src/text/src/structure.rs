@@ -199,7 +199,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
             text,
             line: self.lines.index_of(start) + 1,
             range,
-            nested: self.depth > 0,
+            is_nested: self.depth > 0,
         });
     }
 

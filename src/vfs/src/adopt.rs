@@ -30,7 +30,7 @@ impl Vfs {
     /// As [`Vfs::rescan`], for somebody who waits.
     pub(crate) fn rescan_and_tell(&self, reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         self.core.sweep_refused();
-        self.committed()?;
+        self.wait_committed()?;
         reporter.tell(OpenProgress::Comparing);
         let paths = self.core.memory.differences()?;
         let count = self.adopt_and_tell(&paths, reporter)?;
@@ -43,7 +43,7 @@ impl Vfs {
     /// Where a file is as history has it and git says that it differs, `.git/index` is behind: somebody's lock kept it so until
     /// the server ended. What a person staged of other files is left alone.
     fn refresh_git_index(&self, paths: &[TreePath]) {
-        let known = self.core.memory.recorded(&paths.iter().collect::<Vec<_>>());
+        let known = self.core.memory.current_states(&paths.iter().collect::<Vec<_>>());
         let recorded = known.and_then(|known| {
             let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
             self.core.refresh_index(recorded.collect::<Vec<_>>().into_iter()).map(drop)
@@ -64,15 +64,15 @@ impl Vfs {
     fn adopt_and_tell(&self, paths: &[TreePath], reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         if paths.iter().any(|path| self.core.overlay.get(path).is_some()) {
             // An edit over our own write in this moment brings no second event.
-            self.settled()?;
+            self.wait_applied()?;
         }
         let leaves = self.leaves_at(paths)?;
-        let seen = self.core.log.last();
+        let seen = self.core.log.last_seq();
         let uncommitted = self.core.uncommitted.at(&leaves);
         // What is recorded between this look and the submission is left out by the committer.
-        let committed = self.core.memory.recorded(&leaves.iter().collect::<Vec<_>>())?;
+        let committed = self.core.memory.current_states(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
-        self.core.fail.pass(FailPoint::AdoptLooked);
+        self.core.fail.hit(FailPoint::AdoptCompared);
         let mut sets = AdoptionSets::new(&self.core, reporter, (leaves.len(), seen));
         for (path, known) in leaves.iter().zip(recorded) {
             let held = self.core.locks.hold([path.clone()].into());
@@ -94,14 +94,14 @@ impl Vfs {
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
                     self.disk_leaves(path, &mut leaves)?;
-                    leaves.extend(self.core.memory.recorded_below(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
                 Ok(_) => {
                     leaves.insert(path.clone());
                 }
                 Err(_) => {
                     leaves.insert(path.clone());
-                    leaves.extend(self.core.memory.recorded_below(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
             }
         }
@@ -173,7 +173,7 @@ pub(crate) fn adopted(
     QueuedSet {
         message: adoption_message(&actor, &effects),
         actor,
-        door: Protocol::Direct,
+        protocol: Protocol::Direct,
         entrance: None,
         provenance: None,
         announcement: EventAnnouncement::Files,

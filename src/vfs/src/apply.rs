@@ -78,12 +78,12 @@ impl Vfs {
 
     /// Who reads a page through a link writes it through the link, too; doors of file protocols follow links themselves.
     fn through_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
-        if caller.door.is_filesystem() {
+        if caller.protocol.is_filesystem() {
             return Ok(set);
         }
         for change in &mut set.changes {
             if let Change::Put { path, kind: None, .. } = change {
-                *path = self.end_of_links(caller.door, path)?;
+                *path = self.end_of_links(caller.protocol, path)?;
             }
         }
         Ok(set)
@@ -103,7 +103,7 @@ impl Vfs {
                 Change::Put { .. } | Change::MakeDir { .. } => false,
             };
             for path in std::iter::once(change.path()).chain(other) {
-                if takes_away && self.core.places.is_fixed(caller.door, path) {
+                if takes_away && self.core.places.is_fixed(caller.protocol, path) {
                     let told =
                         format_args!("path denied: `{path}` holds what belongs to the server, and stays where it is");
                     return Err(Fault::invalid("path", told));
@@ -114,8 +114,8 @@ impl Vfs {
                         "the knowledge root itself cannot be written, moved or removed",
                     ));
                 }
-                caller.reach.check(path)?;
-                if !self.core.places.is_visible(caller.door, path) {
+                caller.permissions.check_path(path)?;
+                if !self.core.places.is_visible(caller.protocol, path) {
                     return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
                 }
             }
@@ -137,7 +137,7 @@ impl Vfs {
 
     /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<PendingAnswer, Fault> {
-        self.core.fail.pass(FailPoint::AcceptHeld);
+        self.core.fail.hit(FailPoint::AcceptLocked);
         let mut is_awaited = self.core.must_wait(set.durability)?;
         self.core.none_leased(caller, &set.changes)?;
         let (said, message) = match &set.message {
@@ -157,7 +157,7 @@ impl Vfs {
             } // 3, 4
         }
         plan.without_noise();
-        self.core.fail.pass(FailPoint::AcceptPlanned);
+        self.core.fail.hit(FailPoint::AcceptPlanned);
         self.keep_readers(&going);
         let ChangePlan { effects, directs, spent, moves, departures, files, .. } = plan;
         self.core.departures.lock().extend(departures);
@@ -182,14 +182,14 @@ impl Vfs {
         // Once it is logged it must be possible: a set that the tree can never take would hold up all that come after it.
         let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
         for path in effects.iter().map(|effect| &effect.path).chain(removed) {
-            self.core.tree.may_change(path)?;
+            self.core.tree.check_writable(path)?;
         }
         let (sender, receiver) = mpsc::sync_channel(1);
         is_awaited |= !moves.is_empty();
         let prepared = QueuedSet {
             actor: caller.actor(),
-            door: caller.door,
-            entrance: caller.entrance,
+            protocol: caller.protocol,
+            entrance: caller.origin,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
             announcement: set.announcement,
             message,
@@ -211,7 +211,7 @@ impl Vfs {
         if let Some(said) = said {
             self.core.messages.spent(&said);
         }
-        self.core.fail.pass(FailPoint::AcceptQueued);
+        self.core.fail.hit(FailPoint::AcceptQueued);
         let answer = is_awaited.then_some(ApplyReceiver { receiver, written, accepted });
         Ok(PendingAnswer { answer, files, was_needed: true, made })
     }
@@ -241,7 +241,7 @@ impl PendingAnswer {
             if must && self.was_needed {
                 core.wait_settled(MAX_WAIT)?;
             }
-            return Ok(ApplyResult { seq: core.feed.last(), commit: None, files: self.files });
+            return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files });
         };
         vfs.seat.attend(core);
         let outcome = core.answer(&answer.receiver)?;
@@ -258,7 +258,7 @@ impl PendingAnswer {
 impl VfsCore {
     /// Whether a set is to be answered only once it is settled, as things are with the disk.
     fn must_wait(&self, durability: Durability) -> Result<bool, Fault> {
-        let trouble = self.trouble.lock().as_ref().map(Fault::again);
+        let trouble = self.trouble.lock().as_ref().map(Fault::duplicate);
         match trouble {
             Some(fault) if self.stuck.lock().is_some() => Err(fault),
             // The committer is busy completing what is logged, and tells when it is not.
@@ -280,7 +280,7 @@ impl VfsCore {
                 Err(RecvTimeoutError::Disconnected) => return Err(Fault::unavailable("the write path has stopped")),
             }
             let is_stuck = self.stuck.lock().is_some_and(|since| since.elapsed() >= MAX_STUCK);
-            let trouble = self.trouble.lock().as_ref().map(Fault::again);
+            let trouble = self.trouble.lock().as_ref().map(Fault::duplicate);
             match trouble {
                 Some(fault) if is_stuck => return Err(self.recorded_only(&fault)),
                 trouble if left.is_zero() => {
@@ -359,7 +359,7 @@ impl VfsCore {
 
     /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
     pub(crate) fn replace_same(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), Fault> {
-        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::Edited {
+        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::ConflictingEdit {
             self.doubt(vec![path.clone()]);
         }
         Ok(())

@@ -15,7 +15,7 @@ pub struct RequestedChange {
     /// The path it is about; of a move, the old name.
     pub path: TreePath,
     /// Of a move, the new name.
-    pub to: Option<TreePath>,
+    pub destination: Option<TreePath>,
 }
 
 /// Changes that were asked for together, and what became of them.
@@ -26,9 +26,9 @@ pub struct ChangeOutcome<'a> {
     /// In the order asked.
     pub changes: &'a [RequestedChange],
     /// When they were answered.
-    pub at: Timestamp,
+    pub timestamp: Timestamp,
     /// How long that took.
-    pub took: Duration,
+    pub duration: Duration,
     /// Why nothing was changed, when nothing was.
     pub refusal: Option<&'a Fault>,
 }
@@ -80,8 +80,8 @@ impl VfsCore {
         told(&ChangeOutcome {
             caller,
             changes: &changes,
-            at: self.clock.now(),
-            took: begun.elapsed(),
+            timestamp: self.clock.now(),
+            duration: begun.elapsed(),
             refusal: outcome.as_ref().err(),
         });
         outcome
@@ -97,6 +97,6 @@ impl RequestedChange {
             Change::MakeDir { .. } => ("MKCOL", None),
             Change::RemoveDir { .. } => ("RMCOL", None),
         };
-        Self { method, path: change.path().clone(), to }
+        Self { method, path: change.path().clone(), destination: to }
     }
 }

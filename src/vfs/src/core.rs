@@ -91,7 +91,7 @@ pub(crate) type RescanHook = Box<dyn Fn(Vec<TreePath>) + Send>;
 pub(crate) struct PendingRemoval {
     pub(crate) before: StateBefore,
     pub(crate) actor: Actor,
-    pub(crate) door: Protocol,
+    pub(crate) protocol: Protocol,
     pub(crate) due: Instant,
 }
 
@@ -134,7 +134,7 @@ impl VfsCore {
         &self,
         paths: impl Iterator<Item = &'a TreePath>,
     ) -> Result<Vec<TreePath>, StoreError> {
-        self.memory.refresh_index(paths, |path, content| self.log.had(path, content))
+        self.memory.refresh_index(paths, |path, content| self.log.has_content(path, content))
     }
 
     /// Whether a page that was away when `.git/index` was written is back, or has two seconds left for that.
@@ -160,7 +160,7 @@ impl VfsCore {
         }
         match self.tree.stat(path) {
             Ok(stat) if stat.kind == StatKind::Directory => Ok(EffectiveState::Directory),
-            Ok(stat) if let Some(large) = stat.large() => Ok(EffectiveState::Large(large)),
+            Ok(stat) if let Some(large) = stat.large_file() => Ok(EffectiveState::Large(large)),
             Ok(_) => match self.tree.read_leaf(path) {
                 Ok((content, stat)) => {
                     let kind = stat.file_kind().unwrap_or(FileKind::Regular);
@@ -191,7 +191,7 @@ impl VfsCore {
             Err(error) if error.is_missing() => None,
             Err(error) => return Err(error.into()),
         };
-        let mode = replaced.filter(|stat| stat.kind == StatKind::File).map_or(NEW_MODE, |stat| stat.kept_mode());
+        let mode = replaced.filter(|stat| stat.kind == StatKind::File).map_or(NEW_MODE, |stat| stat.preserved_mode());
         let owner = match replaced {
             Some(stat) => Some((stat.uid, stat.gid)),
             None => self.owner_of_new(path)?,
@@ -213,7 +213,7 @@ impl VfsCore {
     pub(crate) fn standing(&self, path: &TreePath) -> Result<Option<OverlayFile>, StoreError> {
         match self.tree.inspect_leaf(path) {
             Ok((content, stat)) => Ok(Some(OverlayFile::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
-            Err(error) if error.is_missing() || error.is_in_the_way() || error.is_too_large() => Ok(None),
+            Err(error) if error.is_missing() || error.is_type_conflict() || error.is_too_large() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -234,7 +234,7 @@ impl VfsCore {
             None => self.install(path, leaf).map(|()| InstallResult::Done),
         };
         match put() {
-            Err(error) if error.is_in_the_way() => match self.tree.remove_directory(path).and_then(|()| put()) {
+            Err(error) if error.is_type_conflict() => match self.tree.remove_directory(path).and_then(|()| put()) {
                 Err(_) => kept_if_in_the_way(path, Err(error)).map(|()| InstallResult::Done),
                 outcome => outcome,
             },
@@ -244,7 +244,7 @@ impl VfsCore {
 
     /// Writes a file that is about to be put in place over one of known content, under a name of our own: its time has not come.
     pub(crate) fn prepare(&self, path: &TreePath, leaf: &OverlayFile) {
-        self.tree.prepare(&installing(path, leaf));
+        self.tree.stage_file(&installing(path, leaf));
     }
 
     /// Puts a file in place, whatever stands there.
@@ -275,7 +275,7 @@ impl VfsCore {
             if self.queue.settle(until, left.min(LOOK)) {
                 return Ok(());
             }
-            let trouble = self.trouble.lock().as_ref().map(Fault::again);
+            let trouble = self.trouble.lock().as_ref().map(Fault::duplicate);
             match trouble {
                 // It may last for hours.
                 Some(fault) if is_of_disk(&fault) => return Err(fault),
@@ -301,27 +301,27 @@ pub(crate) fn is_of_disk(fault: &Fault) -> bool {
 impl VfsCore {
     /// What the writer of a logged change is told that is not in place yet.
     pub(crate) fn recorded_only(&self, fault: &Fault) -> Fault {
-        let text = if self.log.is_there() {
+        let text = if self.log.file_exists() {
             format!("the write is recorded and will be completed, but not at this moment: {fault}")
         } else {
             "`.svc/state` was taken away while the server runs, and the write is not kept: stop the server, put the \
              directory back if you can, and start it again; what was acknowledged before is in the tree"
                 .to_owned()
         };
-        Fault::unavailable(text).inside(format!("{fault:?}"))
+        Fault::unavailable(text).with_context(format!("{fault:?}"))
     }
 }
 
 fn installing<'a>(path: &'a TreePath, leaf: &'a OverlayFile) -> FileInstall<'a> {
     let OverlayFile { content, kind, disk, etag: _ } = leaf;
-    FileInstall { path, content, kind: *kind, disk: *disk }
+    FileInstall { path, content, kind: *kind, attributes: *disk }
 }
 
 /// Somebody put something of another kind where a logged change belongs. History has the change; theirs is an edit on top of it,
 /// which the next look at the tree records.
 pub(crate) fn kept_if_in_the_way(path: &TreePath, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
-        Err(error) if error.is_in_the_way() => {
+        Err(error) if error.is_type_conflict() => {
             warn!(page.path = %path, %error, "something made behind the server is in the way; it is kept");
             Ok(())
         }

@@ -24,9 +24,9 @@ pub struct FeedEvent {
     /// Who.
     pub actor: Actor,
     /// Through which door.
-    pub door: Protocol,
+    pub protocol: Protocol,
     /// Through which entrance of it, where there are several. Not logged: none for events read from the log.
-    pub entrance: Option<OriginId>,
+    pub origin_id: Option<OriginId>,
     /// Message of its commit.
     pub message: String,
     /// How subscribers of the event stream hear of it.
@@ -60,14 +60,14 @@ impl From<LogRecord> for FeedEvent {
             kind: entry.kind,
         };
         // The sets of a commit that tells of several were told of themselves, and commits of another branch by its difference from the old one.
-        let is_told = record.role != RecordKind::Gathered && record.against.is_told();
+        let is_told = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
         let entries = if is_told { record.entries } else { Vec::new() };
         Self {
             seq: record.seq,
             time: record.time,
             actor: record.actor,
-            door: record.door,
-            entrance: None,
+            protocol: record.protocol,
+            origin_id: None,
             message: record.message,
             announcement: record.announcement,
             commit: record.commit,
@@ -99,7 +99,7 @@ impl ChangeFeed {
     }
 
     /// Position of the newest event.
-    pub fn last(&self) -> Seq {
+    pub fn last_seq(&self) -> Seq {
         self.recent.lock().last
     }
 
@@ -107,7 +107,7 @@ impl ChangeFeed {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn after(&self, seq: Seq, max: usize) -> Result<Vec<Arc<FeedEvent>>, Fault> {
+    pub fn events_after(&self, seq: Seq, max: usize) -> Result<Vec<Arc<FeedEvent>>, Fault> {
         {
             let recent = self.recent.lock();
             if recent.last <= seq {
@@ -117,8 +117,8 @@ impl ChangeFeed {
                 return Ok(recent.events.iter().filter(|event| event.seq > seq).take(max).cloned().collect());
             }
         }
-        let last = self.last();
-        let records = self.log.after(seq, max)?;
+        let last = self.last_seq();
+        let records = self.log.records_after(seq, max)?;
         // What is logged but not yet announced is not there for followers.
         Ok(records
             .into_iter()

@@ -11,7 +11,7 @@ pub struct ProposedFile {
     /// Its content; a gate may replace it.
     pub content: Bytes,
     /// The content that stands there now, if any.
-    pub before: Option<Bytes>,
+    pub old_content: Option<Bytes>,
 }
 
 /// A check that may rewrite or refuse a file, and never writes.
@@ -23,5 +23,5 @@ pub trait WriteGate: Send + Sync + 'static {
     ///
     /// # Errors
     /// The refusal, as the writer should read it.
-    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault>;
+    fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault>;
 }

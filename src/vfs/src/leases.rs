@@ -67,7 +67,7 @@ impl LeaseRegistry {
         let at = self.at.read();
         let own = at.get(path).into_iter().flatten();
         let above = path.ancestors().filter_map(|above| at.get(&above)).flatten().filter(|lease| lease.is_deep);
-        own.chain(above).filter(|lease| now < lease.until).cloned().collect()
+        own.chain(above).filter(|lease| now < lease.expires_at).cloned().collect()
     }
 
     /// Those of what lies below a path.
@@ -75,7 +75,7 @@ impl LeaseRegistry {
         let at = self.at.read();
         let below =
             at.iter().filter(|(place, _)| *place != path && place.is_under(path)).flat_map(|(_, leases)| leases);
-        below.filter(|lease| now < lease.until).cloned().collect()
+        below.filter(|lease| now < lease.expires_at).cloned().collect()
     }
 
     fn forget(&self, is_over: impl Fn(&Lease) -> bool) -> Result<(), Fault> {
@@ -146,7 +146,7 @@ impl VfsCore {
 }
 
 fn refuse(path: &TreePath, caller: &Caller, leases: &[Lease]) -> Result<(), Fault> {
-    let Some(lease) = leases.iter().find(|lease| lease.door != caller.door) else { return Ok(()) };
+    let Some(lease) = leases.iter().find(|lease| lease.protocol != caller.protocol) else { return Ok(()) };
     let what = if lease.path == *path {
         format!("`{path}` is locked")
     } else if lease.path.is_root() {
@@ -154,9 +154,9 @@ fn refuse(path: &TreePath, caller: &Caller, leases: &[Lease]) -> Result<(), Faul
     } else {
         format!("`{path}` cannot be changed: `{}` is locked", lease.path)
     };
-    let until = Timestamp::try_from(lease.until).map(|until| format!("{until:.0}")).unwrap_or_default();
-    let (door, holder) = (lease.door.name(), &lease.holder);
-    let told = format!("{what} by `{holder}` over {door} until {until}; try again then, or ask them to unlock it");
+    let until = Timestamp::try_from(lease.expires_at).map(|until| format!("{until:.0}")).unwrap_or_default();
+    let (protocol, holder) = (lease.protocol.name(), &lease.holder);
+    let told = format!("{what} by `{holder}` over {protocol} until {until}; try again then, or ask them to unlock it");
     Err(Fault::new(Kind::Locked, told))
 }
 
@@ -165,7 +165,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `TooLarge` for a note over 4 KiB; `Unavailable` while 4,096 are had; those of the disk.
-    pub fn lease(&self, lease: Lease) -> Result<Result<(), Vec<Lease>>, Fault> {
+    pub fn acquire_lease(&self, lease: Lease) -> Result<Result<(), Vec<Lease>>, Fault> {
         if lease.note.len() > LONGEST_NOTE {
             let told = format!("what a lock says of its owner is {} bytes long; the limit is 4 KiB", lease.note.len());
             return Err(Fault::new(Kind::TooLarge, told));
@@ -189,7 +189,7 @@ impl Vfs {
         };
         let now = self.core.lease_time();
         if leases.count.load(Ordering::Relaxed) > 0 {
-            leases.forget(|lease| lease.until <= now)?;
+            leases.forget(|lease| lease.expires_at <= now)?;
         }
         let mut at = leases.at.write();
         if leases.count.load(Ordering::Relaxed) >= MOST {
@@ -214,7 +214,7 @@ impl Vfs {
 
     /// No lease begins at these paths, above or below them, until what is given here is dropped: a door that looks whether its own clients may write
     /// there does so in the meantime. Waits for no lease that waits.
-    pub fn without_new_leases(&self, paths: &[&TreePath]) -> LeaseBarrier<'_> {
+    pub fn block_new_leases(&self, paths: &[&TreePath]) -> LeaseBarrier<'_> {
         let paths: Vec<TreePath> = paths.iter().copied().cloned().collect();
         self.core.leases.writing.lock().extend(paths.iter().cloned());
         LeaseBarrier { leases: &self.core.leases, paths }
@@ -231,7 +231,7 @@ impl Vfs {
         let mut at = self.core.leases.at.write();
         let known = at.get_mut(&lease.path).and_then(|leases| leases.iter_mut().find(|known| known.token == token));
         let Some(known) = known else { return Ok(None) };
-        lease.until = until;
+        lease.expires_at = until;
         self.core.leases.file.put(&lease)?;
         known.clone_from(&lease);
         Ok(Some(lease))
@@ -264,7 +264,7 @@ impl Vfs {
     }
 
     /// The moment at which a lease of this length ends that begins now.
-    pub fn lease_end(&self, length: std::time::Duration) -> SystemTime {
+    pub fn lease_expiry(&self, length: std::time::Duration) -> SystemTime {
         self.core.lease_time() + length
     }
 }

@@ -37,7 +37,7 @@ pub use leases::LeaseBarrier;
 pub use links::{LinkResolver, RelinkedPage};
 pub use nodes::{
     Allocation, CachedRead, DirtyBytes, DiskSpace, FileContent, FileReader, HandleId, NodeId, OpenMode, OpenedFile,
-    RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, UPLOAD, WriteAt, place_of_refused,
+    RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, UPLOAD_AFFIXES, WriteAt, rejected_path,
 };
 pub use past::{
     BlameLine, ChangeFeedPage, ChangeRecord, NewestVersion, PageVersion, PastName, PastState, PathAction, PathTimeline,
@@ -79,9 +79,9 @@ pub struct VfsOptions {
     /// What remembers earlier states of the tree.
     pub strategy: VersionStrategy,
     /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
-    pub scratch: Vec<String>,
+    pub scratch_patterns: Vec<String>,
     /// When accepted changes become commits.
-    pub commits: CommitPolicy,
+    pub commit_policy: CommitPolicy,
     /// Whether edits made behind the server are looked for while it runs (at opening they always are).
     pub watch: bool,
     /// Who hears how far the opening is; let go when it ends.
@@ -117,14 +117,23 @@ impl Vfs {
         let root = prepare_root(&options.root)?;
         let RootStores { tree, log, is_new_log, lock } = RootStores::open(&options, &root)?;
         let (tree, log) = (Arc::new(tree), Arc::new(log));
-        let VfsOptions { root: _, clock, gates, strategy, scratch, commits, watch, progress } = options;
+        let VfsOptions {
+            root: _,
+            clock,
+            gates,
+            strategy,
+            scratch_patterns: scratch,
+            commit_policy: commits,
+            watch,
+            progress,
+        } = options;
         // There is nothing to be gathered where there are no commits.
-        let commits = if strategy == VersionStrategy::Git { commits } else { CommitPolicy::Each };
+        let commits = if strategy == VersionStrategy::Git { commits } else { CommitPolicy::PerSet };
         let mut reporter = ProgressReporter::new(progress);
         let places = PathClassifier::new(&scratch)?;
         if strategy == VersionStrategy::Git && log.has_commits()? {
             // Another one in its place would stand in the way of whoever puts the lost one back.
-            History::must_be_there(&root)?;
+            History::check_repository(&root)?;
         }
         let (memory, is_new_memory) =
             VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| at_root(&root, error))?;
@@ -133,18 +142,18 @@ impl Vfs {
             // directories that name the log.
             if is_new_log {
                 // Nothing that could have been lost is logged.
-                tree.renewed();
+                tree.mark_rewritten();
             }
-            if !tree.is_doubted() {
-                tree.flush(memory.elsewhere()).map_err(|error| at_root(&root, error))?;
+            if !tree.has_sync_failed() {
+                tree.flush(memory.other_disks()).map_err(|error| at_root(&root, error))?;
             }
         }
-        let feed = ChangeFeed::new(Arc::clone(&log), log.last());
-        let leases = leases::LeaseRegistry::open(&StatePaths::of(&root))?;
+        let feed = ChangeFeed::new(Arc::clone(&log), log.last_seq());
+        let leases = leases::LeaseRegistry::open(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
             leases,
             refusals: nodes::RecentRefusals::of_tree(&tree),
-            fail: FailPoints::of(&root),
+            fail: FailPoints::new(&root),
             root,
             places,
             tree,
@@ -226,7 +235,7 @@ impl Vfs {
             let text = format!(
                 "the log could not be closed; everything acknowledged is in it, and the next start goes on from there: {fault}"
             );
-            Fault::new(fault.kind(), text).caused_by(fault)
+            Fault::new(fault.kind(), text).with_source(fault)
         })
     }
 
@@ -236,13 +245,13 @@ impl Vfs {
         if lost.is_empty() {
             return Ok(());
         }
-        let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
+        let trouble = self.core.trouble.lock().as_ref().map(Fault::duplicate);
         let trouble = trouble.unwrap_or_else(|| Fault::unavailable("the disk refused them"));
         let text = format!(
             "saved without waiting for the disk, and lost as the space was closed: {}: {trouble}",
             lost.join(", ")
         );
-        Err(Fault::new(trouble.kind(), text).caused_by(trouble))
+        Err(Fault::new(trouble.kind(), text).with_source(trouble))
     }
 
     /// The knowledge root on the server's disk.
@@ -264,24 +273,24 @@ impl Vfs {
     ///
     /// # Errors
     /// What the disk says when they cannot be kept.
-    pub fn file_numbers(&self) -> Result<InodeTable, Fault> {
-        Ok(InodeTable::open(&StatePaths::of(&self.core.root).numbers())?)
+    pub fn inode_table(&self) -> Result<InodeTable, Fault> {
+        Ok(InodeTable::open(&StatePaths::new(&self.core.root).inode_table())?)
     }
 
     /// Has `settle` called before each question about history is answered, for doors that hold writes back. It must not ask such a question
     /// itself.
-    pub fn before_history(&self, settle: impl Fn() + Send + Sync + 'static) {
+    pub fn add_write_flusher(&self, settle: impl Fn() + Send + Sync + 'static) {
         self.before_history.lock().push(Arc::new(settle));
     }
 
     /// A new entrance, for a door that has several: its events say which of them a change came through.
-    pub fn entrance(&self) -> OriginId {
+    pub fn new_origin_id(&self) -> OriginId {
         OriginId(self.core.stamp())
     }
 
     /// Position of the newest announced change set. To count accepted ones too, ask [`Vfs::settled`].
     pub fn last_seq(&self) -> Seq {
-        self.core.feed.last()
+        self.core.feed.last_seq()
     }
 
     /// Whether writes can be taken: the fault a writer would get now.
@@ -290,10 +299,10 @@ impl Vfs {
     /// Why not.
     pub fn health(&self) -> Result<(), Fault> {
         if let Some(trouble) = self.core.trouble.lock().as_ref() {
-            return Err(trouble.again());
+            return Err(trouble.duplicate());
         }
         if let Some(trouble) = self.core.unflushed.lock().as_ref() {
-            return Err(trouble.again());
+            return Err(trouble.duplicate());
         }
         self.core.queue.health()?;
         self.core.tree.stat(&svcfs_base::TreePath::root())?;
@@ -325,7 +334,7 @@ impl OfflineRootLock {
     ///
     /// # Errors
     /// As [`Vfs::open`]: `Conflict`, naming the other's process id, when somebody has it.
-    pub fn take(root: &Path) -> Result<Self, Fault> {
+    pub fn acquire(root: &Path) -> Result<Self, Fault> {
         Ok(Self { _lock: take_lock(root)? })
     }
 }
@@ -334,7 +343,7 @@ fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
     let told = |error| refused(root, error);
     fs::create_dir_all(root).map_err(told)?;
     let root = root.canonicalize().map_err(told)?;
-    fs::create_dir_all(StatePaths::of(&root).directory()).map_err(told)?;
+    fs::create_dir_all(StatePaths::new(&root).directory()).map_err(told)?;
     Ok(root)
 }
 
@@ -352,7 +361,7 @@ fn refused(root: &Path, error: std::io::Error) -> Fault {
             Fault::new(Kind::NotDirectory, format!("root `{text}` is a file, not a directory; name a directory"))
         }
         E::InvalidFilename | E::NotFound | E::InvalidInput => Fault::invalid("root", format_args!("`{text}`: {error}")),
-        _ => Fault::internal(error).inside(format!("root `{text}`")),
+        _ => Fault::internal(error).with_context(format!("root `{text}`")),
     }
 }
 
@@ -362,7 +371,7 @@ fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
     if !matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::Forbidden | Kind::DiskFailed) {
         return fault;
     }
-    Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).caused_by(fault)
+    Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).with_source(fault)
 }
 
 /// The lock of a root, given back also when an opening fails.
@@ -376,7 +385,7 @@ impl Drop for RootLock {
 }
 
 fn take_lock(root: &Path) -> Result<RootLock, Fault> {
-    let path = StatePaths::of(root).lock();
+    let path = StatePaths::new(root).lock();
     let mut file = fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -394,7 +403,7 @@ fn take_lock(root: &Path) -> Result<RootLock, Fault> {
                 Kind::Conflict,
                 format!("root `{text}` is served already by process {}; stop it first", other.trim()),
             )
-            .with("pid", other.trim()));
+            .with_detail("pid", other.trim()));
         }
         Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
     }

@@ -20,27 +20,29 @@ pub struct RelinkedPage {
     /// Where it stands once that has its name.
     pub path: TreePath,
     /// The hash of its text now.
-    pub before: ETag,
+    pub old_etag: ETag,
     /// Its text with the links led to the new name.
-    pub after: String,
+    pub new_text: String,
     /// How many links that are.
-    pub links: usize,
+    pub link_count: usize,
 }
 
 impl RelinkedPage {
     /// A rename and these pages, each under the condition that it still is the one that was read; one that moves is at its new place when its
     /// turn comes. Without any the set is a rename and nothing else, which has a subject of its own.
-    pub fn beside(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
-        let links = Self::links_of(&pages);
+    pub fn build_change_set(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
+        let links = Self::count_links(&pages);
         let message = (links > 0).then(|| format!("{subject} (updated {links} links)"));
-        let put = |page: Self| Change::put(page.path, page.after).expecting(Precondition::OneOf(vec![page.before]));
+        let put = |page: Self| {
+            Change::put(page.path, page.new_text).with_precondition(Precondition::OneOf(vec![page.old_etag]))
+        };
         let changes = std::iter::once(rename).chain(pages.into_iter().map(put)).collect();
         ChangeSet { message, ..ChangeSet::new(changes) }
     }
 
     /// How many links of these pages are led to the new name.
-    pub fn links_of(pages: &[Self]) -> usize {
-        pages.iter().map(|page| page.links).sum()
+    pub fn count_links(pages: &[Self]) -> usize {
+        pages.iter().map(|page| page.link_count).sum()
     }
 }
 
@@ -51,18 +53,18 @@ pub trait LinkResolver: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Unavailable` when that takes longer than a few seconds.
-    fn wait(&self) -> Result<(), Fault>;
+    fn catch_up(&self) -> Result<(), Fault>;
 
     /// The pages that link to the first name, as they read once it is the second one.
     ///
     /// # Errors
     /// As [`Linking::wait`], and those of reading.
-    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault>;
+    fn relink_pages(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault>;
 }
 
 impl Vfs {
     /// Has links follow from here on when a page is renamed through a filesystem door; only the first who asks is heard.
-    pub fn follow_links(&self, linking: impl LinkResolver) {
+    pub fn set_link_resolver(&self, linking: impl LinkResolver) {
         let _only_the_first = self.core.linking.set(Box::new(linking));
     }
 
@@ -74,7 +76,7 @@ impl Vfs {
     pub fn await_links(&self, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
         let Some(linking) = self.linking(from, to) else { return Ok(()) };
         self.settle_doors();
-        linking.wait()
+        linking.catch_up()
     }
 
     /// Renames as a filesystem door does: `apply` does it with the links that follow. How many those are; none where links do not follow, and of
@@ -103,21 +105,21 @@ impl Vfs {
     /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
     pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
         let is_page =
-            |path: &TreePath| path.is_page() && !path.is_dotted() && self.core.places.of(path) == PathClass::Content;
+            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.places.of(path) == PathClass::Content;
         self.core.linking.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
     }
 
     fn with_links(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
-        let Change::Move { from, to, expect } = &rename else { return Ok((rename.into(), 0)) };
+        let Change::Move { from, to, precondition: expect } = &rename else { return Ok((rename.into(), 0)) };
         let Some(linking) = self.linking(from, to) else { return Ok((rename.into(), 0)) };
-        let is_refused = match self.stat_any(caller.door, to) {
+        let is_refused = match self.stat_any(caller.protocol, to) {
             Ok(there) => there.kind == EntryKind::Directory || *expect == Precondition::Absent,
             Err(_) => false,
         };
-        if is_refused || self.stat(caller.door, from)?.kind != EntryKind::File {
+        if is_refused || self.stat(caller.protocol, from)?.kind != EntryKind::File {
             return Ok((rename.into(), 0));
         }
-        let mut pages = linking.relinked(caller, (from, to))?;
+        let mut pages = linking.relink_pages(caller, (from, to))?;
         pages.retain(|page| match self.keeps_its_links(caller, page, (from, to)) {
             Some(why) => {
                 tracing::warn!(page.path = %page.path, why, "a page keeps its links to one that is renamed");
@@ -125,11 +127,11 @@ impl Vfs {
             }
             None => true,
         });
-        let links = RelinkedPage::links_of(&pages);
+        let links = RelinkedPage::count_links(&pages);
         let subject = format!("{}: rename {from} → {to}", caller.actor());
         // What its author said of this save is what the commit says.
-        let is_announced = self.announced_save(caller, to).is_some();
-        let set = RelinkedPage::beside(rename, pages, &subject);
+        let is_announced = self.save_message(caller, to).is_some();
+        let set = RelinkedPage::build_change_set(rename, pages, &subject);
         Ok((if is_announced { ChangeSet { message: None, ..set } } else { set }, links))
     }
 
@@ -145,11 +147,12 @@ impl Vfs {
             return Some("somebody is writing it".to_owned());
         }
         if let Some(lease) = self.leases_at(now).first() {
-            return Some(format!("`{}` has it locked over {}", lease.holder, lease.door.name()));
+            return Some(format!("`{}` has it locked over {}", lease.holder, lease.protocol.name()));
         }
-        let before = self.read(caller.door, now).ok().map(|file| file.content);
-        let mut proposal = ProposedFile { path: page.path.clone(), content: Bytes::from(page.after.clone()), before };
-        let refusal = self.gates.iter().find_map(|gate| gate.pass(caller, &mut proposal).err())?;
+        let before = self.read(caller.protocol, now).ok().map(|file| file.content);
+        let mut proposal =
+            ProposedFile { path: page.path.clone(), content: Bytes::from(page.new_text.clone()), old_content: before };
+        let refusal = self.gates.iter().find_map(|gate| gate.check(caller, &mut proposal).err())?;
         Some(refusal.message().to_owned())
     }
 }

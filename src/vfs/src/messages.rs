@@ -51,7 +51,7 @@ impl Vfs {
     /// # Errors
     /// `Invalid` for a message without words, with control characters but tabs and ends of lines, or for a path that is not
     /// versioned; `TooLarge` over 4,096 bytes; `NoSpace` when a thousand wait already.
-    pub fn announce_save(&self, caller: &Caller, path: &TreePath, message: Option<&str>) -> Result<(), Fault> {
+    pub fn set_save_message(&self, caller: &Caller, path: &TreePath, message: Option<&str>) -> Result<(), Fault> {
         let key = (path.clone(), caller.actor());
         let Some(message) = message else {
             self.core.messages.spent(&key);
@@ -79,7 +79,7 @@ impl Vfs {
     }
 
     /// What this caller said of the next save of a path.
-    pub fn announced_save(&self, caller: &Caller, path: &TreePath) -> Option<String> {
+    pub fn save_message(&self, caller: &Caller, path: &TreePath) -> Option<String> {
         self.core.messages.0.lock().get(&(path.clone(), caller.actor())).cloned()
     }
 }
@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn a_message_is_for_the_next_accepted_save_of_its_path_by_its_caller() {
         let space = TestSpace::new();
-        let (ann, bob) = (eve().named(Actor::new("ann")), eve().named(Actor::new("bob")));
-        space.vfs.announce_save(&ann, &at("a.md"), Some("because\n\nof the tide\n")).unwrap();
-        assert_eq!(space.vfs.announced_save(&ann, &at("a.md")).as_deref(), Some("because\n\nof the tide"));
-        assert_eq!(space.vfs.announced_save(&bob, &at("a.md")), None);
+        let (ann, bob) = (eve().with_actor(Actor::new("ann")), eve().with_actor(Actor::new("bob")));
+        space.vfs.set_save_message(&ann, &at("a.md"), Some("because\n\nof the tide\n")).unwrap();
+        assert_eq!(space.vfs.save_message(&ann, &at("a.md")).as_deref(), Some("because\n\nof the tide"));
+        assert_eq!(space.vfs.save_message(&bob, &at("a.md")), None);
         let save = |caller, path: &str, text: &str| space.vfs.apply(caller, Change::put(at(path), text.to_owned()));
         save(&bob, "a.md", "1").unwrap();
         save(&ann, "b.md", "2").unwrap();
@@ -108,20 +108,20 @@ mod tests {
             space.vfs.versions(&at("a.md")).unwrap().into_iter().map(|version| version.message).collect();
         assert_eq!(said, ["ann: a.md", "because\n\nof the tide", "bob: a.md"]);
         // A new file that takes the place of the page.
-        space.vfs.announce_save(&ann, &at("a.md"), Some("renamed over")).unwrap();
+        space.vfs.set_save_message(&ann, &at("a.md"), Some("renamed over")).unwrap();
         save(&ann, "a.md~", "5").unwrap();
         space.vfs.apply(&ann, ChangeSet::from(Change::rename(at("a.md~"), at("a.md")))).unwrap();
         assert_eq!(space.vfs.versions(&at("a.md")).unwrap()[0].message, "renamed over");
-        space.vfs.announce_save(&ann, &at("a.md"), Some("taken back")).unwrap();
-        space.vfs.announce_save(&ann, &at("a.md"), None).unwrap();
-        assert_eq!(space.vfs.announced_save(&ann, &at("a.md")), None);
+        space.vfs.set_save_message(&ann, &at("a.md"), Some("taken back")).unwrap();
+        space.vfs.set_save_message(&ann, &at("a.md"), None).unwrap();
+        assert_eq!(space.vfs.save_message(&ann, &at("a.md")), None);
     }
 
     #[test]
     fn a_message_that_no_commit_can_have_is_refused() {
         let space = TestSpace::new();
         let say = |path: &str, text: &str| {
-            space.vfs.announce_save(&eve(), &at(path), Some(text)).map_err(|fault| fault.kind())
+            space.vfs.set_save_message(&eve(), &at(path), Some(text)).map_err(|fault| fault.kind())
         };
         for (path, text, kind) in [
             ("a.md", "", Kind::Invalid),

@@ -21,7 +21,7 @@ pub(crate) struct OverlayFile {
 
 impl OverlayFile {
     pub(crate) fn new(content: Bytes, kind: FileKind) -> Self {
-        Self { etag: ETag::of(&content), content, kind, disk: DiskAttributes::default() }
+        Self { etag: ETag::from_content(&content), content, kind, disk: DiskAttributes::default() }
     }
 }
 

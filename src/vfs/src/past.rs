@@ -78,7 +78,7 @@ impl Vfs {
     /// # Errors
     /// `Invalid` (`unknown sequence`) when `since` is nothing this log knows.
     pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<ChangeFeedPage, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let ChangePage { changes, is_split } = match since {
             Some(text) => {
                 let (seq, given) = self.position(text)?;
@@ -106,17 +106,18 @@ impl Vfs {
 
     /// The position a `since` names, and how many records of that set were given already, when it names a part of it.
     fn position(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
-        let unknown = || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::plain(since)));
+        let unknown =
+            || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::escape_unprintable(since)));
         let (name, given) = match since.split_once('.') {
             Some((name, given)) => (name, Some(given.parse().map_err(|_| unknown())?)),
             None => (since, None),
         };
-        Ok((self.core.log.position_of(name)?.ok_or_else(unknown)?, given))
+        Ok((self.core.log.find_seq(name)?.ok_or_else(unknown)?, given))
     }
 
     /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
-    pub fn is_visible(&self, door: Protocol, path: &TreePath) -> bool {
-        self.core.places.is_visible(door, path)
+    pub fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
+        self.core.places.is_visible(protocol, path)
     }
 
     /// Whether what is at a path becomes part of history: neither the server's own state nor a scratch name is.
@@ -128,9 +129,9 @@ impl Vfs {
     ///
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
-    pub fn settled(&self) -> Result<Seq, Fault> {
+    pub fn wait_applied(&self) -> Result<Seq, Fault> {
         self.core.wait_settled(MAX_WAIT)?;
-        Ok(self.core.feed.last())
+        Ok(self.core.feed.last_seq())
     }
 
     /// The same, and until history has it: a commit that would have come later ([`Commits::Gathered`](crate::Commits)) is made now.
@@ -138,10 +139,10 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::settled`].
-    pub fn committed(&self) -> Result<Seq, Fault> {
+    pub fn wait_committed(&self) -> Result<Seq, Fault> {
         self.settle_doors();
         self.core.wait_committed(MAX_WAIT)?;
-        Ok(self.core.feed.last())
+        Ok(self.core.feed.last_seq())
     }
 
     /// Has doors that hold writes back save them.
@@ -154,8 +155,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when git or the log cannot be read.
-    pub fn recorded(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
-        let recorded = self.core.memory.recorded(&[path])?.into_iter().flatten().next();
+    pub fn recorded_etag(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
+        let recorded = self.core.memory.current_states(&[path])?.into_iter().flatten().next();
         Ok(recorded.map(|(etag, _)| etag))
     }
 }

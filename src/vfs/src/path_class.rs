@@ -1,7 +1,7 @@
 //! What kind of place a path is, and who may see it (gaps.md D4, D8).
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use svcfs_base::{Fault, Protocol, TreePath, is_any_case};
+use svcfs_base::{Fault, Protocol, TreePath, is_case_insensitive};
 use svcfs_store::SNAPSHOT_DIRECTORY;
 
 /// Refused saves are kept below this directory (gaps.md D6).
@@ -52,7 +52,7 @@ impl PathClassifier {
         let mut set = GlobSetBuilder::new();
         for pattern in scratch {
             let glob = GlobBuilder::new(pattern)
-                .case_insensitive(is_any_case(pattern))
+                .case_insensitive(is_case_insensitive(pattern))
                 .build()
                 .map_err(|error| Fault::invalid("files.scratch", format_args!("`{pattern}`: {error}")))?;
             set.add(glob);
@@ -82,17 +82,17 @@ impl PathClassifier {
 
     /// Whether callers of a door may not move or remove a path: with the directory `.svc`, what no door may see would get a name that every
     /// door sees. What a person did behind the server is done.
-    pub(crate) fn is_fixed(&self, door: Protocol, path: &TreePath) -> bool {
-        path.as_str() == ".svc" && !matches!(door, Protocol::Direct | Protocol::Internal)
+    pub(crate) fn is_fixed(&self, protocol: Protocol, path: &TreePath) -> bool {
+        path.as_str() == ".svc" && !matches!(protocol, Protocol::Direct | Protocol::Internal)
     }
 
     /// Whether callers of a door see a path at all.
-    pub(crate) fn is_visible(&self, door: Protocol, path: &TreePath) -> bool {
+    pub(crate) fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
         // Asked of every entry of a listing: no name is compared with the patterns of scratch names for it.
         if is_hidden(path) {
             return false;
         }
-        match door {
+        match protocol {
             Protocol::Fuse | Protocol::Direct | Protocol::Internal | Protocol::Cli => true,
             Protocol::Http | Protocol::Mcp | Protocol::Nfs | Protocol::WebDav | Protocol::S3 => {
                 // What the server itself is set up with, and which directories it serves.

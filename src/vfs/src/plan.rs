@@ -10,7 +10,7 @@ use svcfs_base::{
     Caller, Change, DiskAttributes, ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Precondition, TreePath,
     WriteResult,
 };
-use svcfs_store::{StatKind, without_privileges};
+use svcfs_store::{StatKind, strip_setid};
 
 use crate::core::{EffectiveState, NEW_MODE, PendingRemoval, VfsCore};
 use crate::gate::{ProposedFile, WriteGate};
@@ -83,7 +83,7 @@ impl<'a> ChangePlan<'a> {
     pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
         self.check_beside_rename(&change)?;
         match change {
-            Change::Put { path, content, expect, kind, disk } => {
+            Change::Put { path, content, precondition: expect, kind, attributes: disk } => {
                 self.check_above(&path)?;
                 self.check_below(&path)?;
                 let is_pending = self.is_pending(&path);
@@ -108,7 +108,7 @@ impl<'a> ChangePlan<'a> {
                     is_pending.then_some(expect),
                 )
             }
-            Change::Remove { path, expect } => {
+            Change::Remove { path, precondition: expect } => {
                 let is_pending = self.is_pending(&path);
                 let present = self.present(&path)?;
                 check(&path, CurrentState::of(&path, &present)?, &expect)?;
@@ -126,7 +126,7 @@ impl<'a> ChangePlan<'a> {
                 self.remove(path, (leaf, seen), is_pending.then_some(premise));
                 Ok(())
             }
-            Change::Move { from, to, expect } => {
+            Change::Move { from, to, precondition: expect } => {
                 let is_pending = self.is_pending(&from);
                 match self.present(&from)? {
                     EffectiveState::Absent => Err(Fault::file_not_found(&from)),
@@ -183,7 +183,7 @@ impl<'a> ChangePlan<'a> {
             Some(_) | None => DiskAttributes::default(),
         };
         Ok(DiskAttributes {
-            mode: asked.mode.or(kept.mode.map(without_privileges)),
+            mode: asked.mode.or(kept.mode.map(strip_setid)),
             owner: asked.owner.or(kept.owner),
             // By its time a file is known for ours after a power cut that left other bytes in it (`opening::files`).
             modified: asked.modified.or_else(|| Some(self.core.file_time())),
@@ -203,7 +203,7 @@ impl<'a> ChangePlan<'a> {
             Some(None) => Ok(EffectiveState::Absent),
             // The directory of this set still has its old name.
             None => match self.moves.first() {
-                Some((from, to)) => match path.moved(to, from) {
+                Some((from, to)) => match path.rebase(to, from) {
                     Some(now) => self.core.present(&now),
                     None if path.is_under(from) => Ok(EffectiveState::Absent),
                     None => self.core.present(path),
@@ -294,9 +294,9 @@ impl<'a> ChangePlan<'a> {
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
-        let mut proposal = ProposedFile { path: path.clone(), content, before };
+        let mut proposal = ProposedFile { path: path.clone(), content, old_content: before };
         for gate in self.gates {
-            gate.pass(self.caller, &mut proposal)?;
+            gate.check(self.caller, &mut proposal)?;
         }
         Ok(proposal.content)
     }
@@ -401,9 +401,9 @@ impl<'a> ChangePlan<'a> {
                 // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
                 self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
                 let before = before_of(leaf.clone(), seen);
-                let (actor, door) = (self.caller.actor(), self.caller.door);
+                let (actor, protocol) = (self.caller.actor(), self.caller.protocol);
                 let due = std::time::Instant::now() + crate::core::DEPARTURE;
-                self.departures.push((from.clone(), PendingRemoval { before, actor, door, due }));
+                self.departures.push((from.clone(), PendingRemoval { before, actor, protocol, due }));
                 self.rename(from, to, leaf);
                 Ok(())
             }
@@ -456,8 +456,8 @@ impl<'a> ChangePlan<'a> {
                 format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead"),
             ));
         }
-        for (path, blob, kind) in self.core.memory.recorded_below(&from)? {
-            let Some(target) = path.moved(&from, &to) else { continue };
+        for (path, blob, kind) in self.core.memory.list_states(&from)? {
+            let Some(target) = path.rebase(&from, &to) else { continue };
             let before = Some(StateBefore { etag: blob, kind, seen: None });
             // A page that left a moment ago under a scratch name is not there to be moved.
             let is_departed = self.end_departure(&path).is_some();

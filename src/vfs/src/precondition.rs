@@ -43,9 +43,9 @@ pub(crate) fn check(path: &TreePath, now: CurrentState, expect: &Precondition) -
             Err(Fault::new(Kind::PreconditionFailed, format!("`{path}` exists already, and was to be created only")))
         }
         (Precondition::Present | Precondition::OneOf(_) | Precondition::Large(_), CurrentState::Nothing) => {
-            Err(Fault::modified(path, None))
+            Err(Fault::edit_conflict(path, None))
         }
-        (_, CurrentState::Content(etag)) => Err(Fault::modified(path, Some(etag))),
+        (_, CurrentState::Content(etag)) => Err(Fault::edit_conflict(path, Some(etag))),
         (_, CurrentState::Large(_) | CurrentState::Special) => {
             let told = format!(
                 "conflict: file was modified since your last read: `{path}` is one that no version has now; look at it, and retry"

@@ -34,9 +34,9 @@ pub enum OpenProgress {
     /// Files that may differ from history are read, and recorded where they do. Both go on at the same time.
     Adopting {
         /// Files that were read, or found missing.
-        looked_at: usize,
+        scanned_files: usize,
         /// Those of them that history has by now as the disk has them; grows by up to 10,000 at once.
-        recorded: usize,
+        recorded_files: usize,
         /// All that may differ.
         total: usize,
     },

@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_millis(50);
 /// A change set that passed every gate.
 pub(crate) struct QueuedSet {
     pub(crate) actor: Actor,
-    pub(crate) door: Protocol,
+    pub(crate) protocol: Protocol,
     pub(crate) entrance: Option<OriginId>,
     pub(crate) provenance: Option<String>,
     pub(crate) announcement: EventAnnouncement,
@@ -178,7 +178,7 @@ impl Default for CommitQueue {
 
 fn no_room() -> Fault {
     let text = "too many writes are waiting for the disk; try again in a few seconds";
-    Fault::unavailable(text).with("retry_after", COME_AGAIN)
+    Fault::unavailable(text).with_detail("retry_after", COME_AGAIN)
 }
 
 /// For how long somebody goes on waiting for room.
@@ -190,8 +190,8 @@ struct AdmissionDeadline {
 }
 
 impl AdmissionDeadline {
-    fn new(door: Protocol, most: Duration, done: u64) -> Self {
-        Self { most, until: Instant::now() + most, done: (door == Protocol::Fuse).then_some(done) }
+    fn new(protocol: Protocol, most: Duration, done: u64) -> Self {
+        Self { most, until: Instant::now() + most, done: (protocol == Protocol::Fuse).then_some(done) }
     }
 
     /// Until when, as things are now. Programs that write to a disk do not try again: they wait for as long as it gets on.
@@ -236,7 +236,7 @@ impl CommitQueue {
         let size = prepared.size();
         let most = if prepared.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
         let mut state = self.state.lock();
-        let mut patience = AdmissionDeadline::new(prepared.door, self.patience, state.done);
+        let mut patience = AdmissionDeadline::new(prepared.protocol, self.patience, state.done);
         while !state.is_closed && (state.waiting.len() >= most || state.bytes >= MAX_QUEUED_BYTES) {
             // Whoever waits for room makes what is queued urgent.
             state.is_urgent = true;

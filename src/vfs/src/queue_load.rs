@@ -18,7 +18,7 @@ pub struct QueueLoad {
     /// Change sets that are accepted and neither in place nor refused, the queued ones included.
     pub pending_sets: u64,
     /// What the log holds until the next checkpoint, in bytes.
-    pub unsettled_bytes: u64,
+    pub uncheckpointed_bytes: u64,
     /// The log's files on the disk, in bytes.
     pub log_bytes: u64,
 }
@@ -49,15 +49,15 @@ pub type OnFlush = Box<dyn Fn(FlushKind, Duration) + Send + Sync>;
 
 impl Vfs {
     /// What waits at this moment.
-    pub fn load(&self) -> QueueLoad {
+    pub fn queue_load(&self) -> QueueLoad {
         let (queued_sets, queued_bytes, pending_sets) = self.core.queue.depth();
-        let paths = StatePaths::of(&self.core.root);
+        let paths = StatePaths::new(&self.core.root);
         let mut ahead = paths.log().into_os_string();
         ahead.push("-wal");
         let files = [paths.log(), ahead.into()];
         let log_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
         let unsettled_bytes = self.core.unsettled_bytes.load(Ordering::Relaxed);
-        QueueLoad { queued_sets, queued_bytes, pending_sets, unsettled_bytes, log_bytes }
+        QueueLoad { queued_sets, queued_bytes, pending_sets, uncheckpointed_bytes: unsettled_bytes, log_bytes }
     }
 
     /// Has somebody told of each flush from here on; only the first who asks is.

@@ -57,7 +57,7 @@ fn the_same_content_again_is_no_new_version() {
 fn a_set_is_one_commit_and_happens_whole_or_not_at_all() {
     let space = TestSpace::new();
     let good = vec![Change::put(at("a.md"), "a"), Change::put(at("b/c.md"), "c")];
-    space.vfs.apply(&eve(), ChangeSet::new(good).message("both")).unwrap();
+    space.vfs.apply(&eve(), ChangeSet::new(good).with_message("both")).unwrap();
     assert_eq!(space.log(), ["eve|both"]);
     let bad = vec![Change::put(at("d.md"), "d"), Change::put(at("e.md"), "refuse")];
     let fault = space.vfs.apply(&eve(), ChangeSet::new(bad)).unwrap_err();
@@ -71,15 +71,15 @@ fn a_gate_may_rewrite_what_is_stored() {
     let space = TestSpace::new();
     let applied = space.put("a.md", "stamp me");
     assert_eq!(space.text("a.md"), "stamped\n");
-    assert_eq!(applied.files[0].etag, Some(ETag::of(b"stamped\n")));
+    assert_eq!(applied.files[0].etag, Some(ETag::from_content(b"stamped\n")));
 }
 
 #[test]
 fn conditions_are_held_against_what_is_there_now() {
     let space = TestSpace::new();
     let etag = space.put("a.md", "one").files[0].etag.unwrap();
-    let put = |path: &str, expect| space.vfs.apply(&eve(), Change::put(at(path), "two").expecting(expect));
-    let stale = ETag::of(b"stale");
+    let put = |path: &str, expect| space.vfs.apply(&eve(), Change::put(at(path), "two").with_precondition(expect));
+    let stale = ETag::from_content(b"stale");
     assert_eq!(put("a.md", Precondition::OneOf(vec![stale])).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(put("missing.md", Precondition::OneOf(vec![etag])).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(put("missing.md", Precondition::Present).unwrap_err().kind(), Kind::Conflict);
@@ -221,11 +221,11 @@ fn a_soon_write_is_seen_at_once_and_committed_shortly_after() {
 fn versions_diff_and_blame_tell_who_wrote_what() {
     let space = TestSpace::new();
     let one = space.put("a.md", "first\nsecond\n").commit.unwrap().to_string();
-    let adam = Caller::new(Protocol::Mcp).named(Actor::new("adam"));
+    let adam = Caller::new(Protocol::Mcp).with_actor(Actor::new("adam"));
     let two = space.vfs.apply(&adam, Change::put(at("a.md"), "first\nchanged\n")).unwrap().commit.unwrap().to_string();
     let versions = space.vfs.versions(&at("a.md")).unwrap();
     assert_eq!(versions.iter().map(|v| v.author.as_str()).collect::<Vec<_>>(), ["adam", "eve"]);
-    assert_eq!(space.vfs.version(&at("a.md"), &one[..7]).unwrap(), "first\nsecond\n");
+    assert_eq!(space.vfs.read_version(&at("a.md"), &one[..7]).unwrap(), "first\nsecond\n");
     let diff = space.vfs.diff(&at("a.md"), &one, &two).unwrap();
     assert!(diff.contains("-second\n+changed\n"), "{diff}");
     let blame = space.vfs.blame(&at("a.md")).unwrap();
@@ -233,7 +233,7 @@ fn versions_diff_and_blame_tell_who_wrote_what() {
         blame.iter().map(|l| (l.content.as_str(), l.author.as_str())).collect::<Vec<_>>(),
         [("first", "eve"), ("changed", "adam")]
     );
-    assert_eq!(space.vfs.version(&at("a.md"), "dead").unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.read_version(&at("a.md"), "dead").unwrap_err().kind(), Kind::NotFound);
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn git_status_is_clean_and_fsck_content_after_a_checkpoint() {
     for n in 0..30 {
         space.put(&format!("d{}/{n}.md", n % 4), &format!("page {n}\n"));
     }
-    space.vfs.apply(&eve(), Change::link(at("link"), "d1/1.md")).unwrap();
+    space.vfs.apply(&eve(), Change::symlink(at("link"), "d1/1.md")).unwrap();
     space.vfs.apply(&eve(), Change::remove(at("d0/0.md"))).unwrap();
     space.put("a.md~", "scratch");
     space.reopen();
@@ -370,16 +370,16 @@ fn links_never_lead_a_reader_or_writer_out_of_the_root() {
 fn a_page_is_read_and_written_through_a_link_under_one_etag() {
     let space = TestSpace::new();
     space.put("real/a.md", "one");
-    space.vfs.apply(&eve(), Change::link(at("link.md"), "real/a.md")).unwrap();
-    space.vfs.apply(&eve(), Change::link(at("loop"), "loop")).unwrap();
+    space.vfs.apply(&eve(), Change::symlink(at("link.md"), "real/a.md")).unwrap();
+    space.vfs.apply(&eve(), Change::symlink(at("loop"), "loop")).unwrap();
     let seen = space.vfs.read(Protocol::Http, &at("link.md")).unwrap().etag;
-    let change = Change::put(at("link.md"), "two").expecting(Precondition::OneOf(vec![seen]));
+    let change = Change::put(at("link.md"), "two").with_precondition(Precondition::OneOf(vec![seen]));
     assert_eq!(space.vfs.apply(&eve(), change).unwrap().files[0].path, at("real/a.md"));
     assert_eq!(space.text("real/a.md"), "two");
     assert_eq!(space.vfs.stat(Protocol::Http, &at("link.md")).unwrap().kind, EntryKind::Symlink);
     assert_eq!(space.vfs.apply(&eve(), Change::put(at("loop"), "x")).unwrap_err().kind(), Kind::Invalid);
     fs::create_dir(space.directory.path().join("d")).unwrap();
-    space.vfs.apply(&eve(), Change::link(at("d/up"), "../real")).unwrap();
+    space.vfs.apply(&eve(), Change::symlink(at("d/up"), "../real")).unwrap();
     assert_eq!(space.text("d/up/a.md"), "two");
     assert_eq!(space.vfs.list(Protocol::Http, &at("d/up")).unwrap()[0].path, at("d/up/a.md"));
 }
@@ -391,7 +391,7 @@ fn concurrent_writers_each_get_their_own_commit() {
         for writer in 0..8 {
             let vfs = &space.vfs;
             scope.spawn(move || {
-                let caller = Caller::new(Protocol::Http).named(Actor::new(&format!("w{writer}")));
+                let caller = Caller::new(Protocol::Http).with_actor(Actor::new(&format!("w{writer}")));
                 for n in 0..20 {
                     vfs.apply(&caller, Change::put(at(&format!("d{writer}/{n}.md")), format!("{writer} {n}"))).unwrap();
                 }
@@ -417,8 +417,8 @@ fn compare_and_swap_loses_no_update() {
                 while done < 25 {
                     let file = space.vfs.read(Protocol::Http, &at("n")).unwrap();
                     let number: u32 = std::str::from_utf8(&file.content).unwrap().parse().unwrap();
-                    let change =
-                        Change::put(at("n"), (number + 1).to_string()).expecting(Precondition::OneOf(vec![file.etag]));
+                    let change = Change::put(at("n"), (number + 1).to_string())
+                        .with_precondition(Precondition::OneOf(vec![file.etag]));
                     done += u32::from(space.vfs.apply(&eve(), change).is_ok());
                 }
             });
@@ -438,10 +438,10 @@ fn edits_behind_a_running_server_are_recorded() {
     fs::create_dir_all(space.directory.path().join("x/y")).unwrap();
     fs::write(space.directory.path().join("x/y/z.md"), "new").unwrap();
     space.wait_until("both are in history", |space| {
-        space.vfs.recorded(&at("a.md")).unwrap() == Some(ETag::of(b"behind"))
-            && space.vfs.recorded(&at("x/y/z.md")).unwrap() == Some(ETag::of(b"new"))
+        space.vfs.recorded_etag(&at("a.md")).unwrap() == Some(ETag::from_content(b"behind"))
+            && space.vfs.recorded_etag(&at("x/y/z.md")).unwrap() == Some(ETag::from_content(b"new"))
     });
     fs::remove_dir_all(space.directory.path().join("x")).unwrap();
-    space.wait_until("the removal is in history", |space| space.vfs.recorded(&at("x/y/z.md")).unwrap().is_none());
+    space.wait_until("the removal is in history", |space| space.vfs.recorded_etag(&at("x/y/z.md")).unwrap().is_none());
     assert!(space.log().iter().all(|line| line.starts_with("eve|") || line.starts_with("fswatch|")));
 }

@@ -51,7 +51,7 @@ pub struct PathAttributes {
 
 impl PathAttributes {
     /// What tells its contents apart, of a file too large for any version.
-    pub fn large(&self) -> Option<LargeFile> {
+    pub fn large_file(&self) -> Option<LargeFile> {
         let is_large = self.kind == EntryKind::File && self.size > MAX_FILE_BYTES as u64;
         is_large.then_some(LargeFile { size: self.size, modified: self.modified })
     }
@@ -121,8 +121,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when nothing is there, or nothing this door may see.
-    pub fn stat(&self, door: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
-        self.see(door, path)?;
+    pub fn stat(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
+        self.see(protocol, path)?;
         match self.core.overlay.get(path) {
             Some(pending) => match pending.leaf {
                 Some(leaf) => self.pending_attributes(path, &leaf, pending.accepted),
@@ -130,7 +130,7 @@ impl Vfs {
             },
             None => match self.core.tree.stat(path) {
                 Ok(stat) => Ok(stat.into()),
-                Err(StoreError::Linked(_)) => self.stat(door, &self.led_to(door, path)?),
+                Err(StoreError::SymlinkInPath(_)) => self.stat(protocol, &self.led_to(protocol, path)?),
                 Err(error) => Err(not_there(path, error)),
             },
         }
@@ -140,8 +140,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
-    pub fn list(&self, door: Protocol, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
-        self.see(door, path)?;
+    pub fn list(&self, protocol: Protocol, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
+        self.see(protocol, path)?;
         // Before the tree: what is installed between the two looks is then seen twice, not missed.
         let pending = self.core.overlay.below(path);
         let found = match self.core.tree.list(path) {
@@ -149,25 +149,25 @@ impl Vfs {
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
                 return Err(Fault::not_directory(path));
             }
-            Err(StoreError::Linked(_)) => {
-                let place = self.led_to(door, path)?;
+            Err(StoreError::SymlinkInPath(_)) => {
+                let place = self.led_to(protocol, path)?;
                 let place = match self.core.tree.read_link(&place) {
                     Ok(target) => self.follow(&place, &target)?,
                     Err(_) => place,
                 };
                 // Under the names the caller knows.
                 let renamed = |entry: DirectoryEntry| {
-                    let path = entry.path.moved(&place, path).unwrap_or(entry.path);
+                    let path = entry.path.rebase(&place, path).unwrap_or(entry.path);
                     DirectoryEntry { path, ..entry }
                 };
-                return Ok(self.list(door, &place)?.into_iter().map(renamed).collect());
+                return Ok(self.list(protocol, &place)?.into_iter().map(renamed).collect());
             }
             Err(error) => return Err(not_there(path, error)),
         };
         let found = found.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
         let shown = |(name, attributes)| {
             let entry = DirectoryEntry { path: path.join(&name), attributes };
-            self.core.places.is_visible(door, &entry.path).then_some(entry)
+            self.core.places.is_visible(protocol, &entry.path).then_some(entry)
         };
         if pending.is_empty() {
             return Ok(found.filter_map(shown).collect());
@@ -194,8 +194,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, or `Invalid` when a link leads out of the root.
-    pub fn read(&self, door: Protocol, path: &TreePath) -> Result<FileView, Fault> {
-        self.taken(path, self.there(door, path)?)
+    pub fn read(&self, protocol: Protocol, path: &TreePath) -> Result<FileView, Fault> {
+        self.taken(path, self.there(protocol, path)?)
     }
 
     /// What was found where a path leads, whole.
@@ -205,17 +205,17 @@ impl Vfs {
             FoundFile::Placed(place, _) => place,
         };
         let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
-        Ok(FileView { etag: ETag::of(&content), content, attributes: stat.into() })
+        Ok(FileView { etag: ETag::from_content(&content), content, attributes: stat.into() })
     }
 
     /// The file that a path leads to, links that stay inside the root followed.
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub(crate) fn there(&self, door: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
+    pub(crate) fn there(&self, protocol: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
-            self.see(door, &place)?;
+            self.see(protocol, &place)?;
             match self.core.overlay.get(&place).map(|pending| (pending.leaf, pending.accepted)) {
                 Some((Some(leaf), accepted)) if leaf.kind != FileKind::Symlink => {
                     let attributes = self.pending_attributes(&place, &leaf, accepted)?;
@@ -229,7 +229,7 @@ impl Vfs {
                     }
                     Ok(stat) if stat.kind == StatKind::Directory => return Err(Fault::is_directory(path)),
                     Ok(stat) => return Ok(FoundFile::Placed(place, stat.size)),
-                    Err(StoreError::Linked(_)) => place = self.led_to(door, &place)?,
+                    Err(StoreError::SymlinkInPath(_)) => place = self.led_to(protocol, &place)?,
                     Err(error) => return Err(not_there(path, error)),
                 },
             }
@@ -239,25 +239,25 @@ impl Vfs {
 
     /// The content of a small file that can be had without waiting for the disk, as [`Vfs::read`] has it, and one of its extended attributes.
     /// None for all else, which `read` then tells of: a door that is async asks here first, where it is, and needs no thread for what is there.
-    pub fn read_now(
+    pub fn try_read_cached(
         &self,
-        door: Protocol,
+        protocol: Protocol,
         path: &TreePath,
         extended: Option<&[u8]>,
     ) -> Option<(FileView, Option<Vec<u8>>)> {
-        self.see(door, path).ok()?;
+        self.see(protocol, path).ok()?;
         if self.core.overlay.get(path).is_some() {
             return None;
         }
-        let CachedFile { content, stat, extended } = self.core.tree.read_at_once(path, extended)?;
-        Some((FileView { etag: ETag::of(&content), content, attributes: stat.into() }, extended))
+        let CachedFile { content, stat, xattr: extended } = self.core.tree.try_read_cached(path, extended)?;
+        Some((FileView { etag: ETag::from_content(&content), content, attributes: stat.into() }, extended))
     }
 
     /// The text of the last save of a path, when it was refused and is still kept (gaps.md D6).
     ///
     /// # Errors
     /// Those of [`Vfs::read`], but `NotFound`.
-    pub fn refused_text(&self, path: &TreePath) -> Result<Option<Bytes>, Fault> {
+    pub fn rejected_text(&self, path: &TreePath) -> Result<Option<Bytes>, Fault> {
         let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return Ok(None) };
         match self.read(Protocol::Internal, &place) {
             Ok(file) => Ok(Some(file.content)),
@@ -270,8 +270,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when nothing is there, `Invalid` when it is no link.
-    pub fn read_link(&self, door: Protocol, path: &TreePath) -> Result<String, Fault> {
-        if self.stat(door, path)?.kind != EntryKind::Symlink {
+    pub fn read_link(&self, protocol: Protocol, path: &TreePath) -> Result<String, Fault> {
+        if self.stat(protocol, path)?.kind != EntryKind::Symlink {
             return Err(Fault::invalid("path", format_args!("`{path}` is not a symbolic link")));
         }
         match self.core.overlay.get(path).and_then(|pending| pending.leaf) {
@@ -284,11 +284,11 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
-    pub fn walk(&self, door: Protocol, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
+    pub fn walk(&self, protocol: Protocol, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
         let mut found = Vec::new();
         let mut open = vec![below.clone()];
         while let Some(directory) = open.pop() {
-            let entries = match self.list(door, &directory) {
+            let entries = match self.list(protocol, &directory) {
                 Ok(entries) => entries,
                 // Removed while we walked.
                 Err(fault) if directory != *below && fault.kind() == svcfs_base::Kind::NotFound => continue,
@@ -309,14 +309,14 @@ impl Vfs {
         Ok(found)
     }
 
-    fn see(&self, door: Protocol, path: &TreePath) -> Result<(), Fault> {
-        if self.core.places.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
+    fn see(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+        if self.core.places.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
     /// Whether callers of a door can neither make nor take away what is at a path, whatever stands there: the root, and what belongs to the server.
-    pub fn is_the_servers(&self, door: Protocol, path: &TreePath) -> bool {
+    pub fn is_protected(&self, protocol: Protocol, path: &TreePath) -> bool {
         let places = &self.core.places;
-        path.is_root() || !places.is_visible(door, path) || places.is_fixed(door, path)
+        path.is_root() || !places.is_visible(protocol, path) || places.is_fixed(protocol, path)
     }
 
     /// Where a path leads in the end, whatever links stand on the way; the path itself when there are none, whether or not there is
@@ -324,9 +324,9 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` for links that lead out of the root or in a circle.
-    pub fn leads_to(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+    pub fn resolve_links(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         // Nearly no path has a link in it, and the disk says so of the whole at once.
-        self.see(door, path)?;
+        self.see(protocol, path)?;
         if self.core.tree.stat(path).is_ok_and(|stat| stat.kind != StatKind::Symlink)
             && self.core.overlay.get(path).is_none()
         {
@@ -334,36 +334,36 @@ impl Vfs {
         }
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
-            place = self.led_to(door, &place)?;
-            if place.is_root() || !self.stat(door, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
+            place = self.led_to(protocol, &place)?;
+            if place.is_root() || !self.stat(protocol, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
                 return Ok(place);
             }
-            place = self.follow(&place, &self.read_link(door, &place)?)?;
+            place = self.follow(&place, &self.read_link(protocol, &place)?)?;
         }
         Err(too_many_links(path))
     }
 
     /// Where the link at a path leads in the end; the path itself when it is none.
-    pub(crate) fn end_of_links(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+    pub(crate) fn end_of_links(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
-            if path.is_root() || !self.stat(door, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
+            if path.is_root() || !self.stat(protocol, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
                 return Ok(place);
             }
-            place = self.follow(&place, &self.read_link(door, &place)?)?;
+            place = self.follow(&place, &self.read_link(protocol, &place)?)?;
         }
         Err(too_many_links(path))
     }
 
     /// Where a path leads whose directories are, in part, links: a path of real directories that this door may see.
-    pub(crate) fn led_to(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+    pub(crate) fn led_to(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = TreePath::root();
         let mut followed = 0;
         let mut ahead: Vec<PathComponent> =
             path.components().rev().map(PathComponent::parse).collect::<Result<_, _>>()?;
         while let Some(name) = ahead.pop() {
             place = place.join(&name);
-            self.see(door, &place)?;
+            self.see(protocol, &place)?;
             if ahead.is_empty() {
                 break;
             }
@@ -421,7 +421,7 @@ impl Vfs {
             }
         };
         let modified = leaf.disk.modified.unwrap_or_else(|| self.core.file_time());
-        let bits = leaf.disk.mode.or(standing.map(|stat| stat.kept_mode())).unwrap_or(0o644);
+        let bits = leaf.disk.mode.or(standing.map(|stat| stat.preserved_mode())).unwrap_or(0o644);
         let (kind, mode) = match leaf.kind {
             FileKind::Symlink => (EntryKind::Symlink, 0o777),
             FileKind::Executable => (EntryKind::File, bits | ((bits & 0o444) >> 2)),

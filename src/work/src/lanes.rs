@@ -92,7 +92,7 @@ impl LaneSlots {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneOccupancy {
     /// Pieces of work at once, at most.
-    pub places: usize,
+    pub capacity: usize,
     /// Pieces of work that run.
     pub busy: usize,
     /// Callers that wait for a place.
@@ -138,7 +138,7 @@ impl Lanes {
     pub fn occupancy(&self, lane: Lane) -> LaneOccupancy {
         let LaneSlots { free, all, waiting } = self.places(lane);
         let busy = all.saturating_sub(free.available_permits());
-        LaneOccupancy { places: *all, busy, waiting: waiting.load(Ordering::Relaxed) }
+        LaneOccupancy { capacity: *all, busy, waiting: waiting.load(Ordering::Relaxed) }
     }
 
     /// Runs blocking `work` once a place is free. Work that has begun runs to its end, and keeps its place, even when the
@@ -157,30 +157,30 @@ impl Lanes {
         // Only there can others of the runtime go on without this thread.
         let has_others = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         if lane == Lane::Slow || !has_others() {
-            return self.watched(lane, work).await;
+            return self.run_spawned(lane, work).await;
         }
         let _held_to_the_end = self.place(lane).await?;
         tokio::task::block_in_place(|| catch_unwind(AssertUnwindSafe(work)))
-            .map_err(|panic| LaneError::of_panic(&*panic))
+            .map_err(|panic| LaneError::from_panic(&*panic))
     }
 
     /// The same, always by another thread: the returned future can be given up while the work runs.
     ///
     /// # Errors
     /// As [`Lanes::run`].
-    pub async fn watched<T, W>(&self, lane: Lane, work: W) -> Result<T, LaneError>
+    pub async fn run_spawned<T, W>(&self, lane: Lane, work: W) -> Result<T, LaneError>
     where
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
-        self.start(lane, work).await?.await
+        self.spawn(lane, work).await?.await
     }
 
     /// The same, without waiting for its end: it runs while the caller does something else, also when the returned handle is dropped.
     ///
     /// # Errors
     /// `Busy` and `Stopped`, as [`Lanes::run`]; the handle has the others.
-    pub async fn start<T, W>(&self, lane: Lane, work: W) -> Result<StartedWork<T>, LaneError>
+    pub async fn spawn<T, W>(&self, lane: Lane, work: W) -> Result<StartedWork<T>, LaneError>
     where
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
@@ -205,7 +205,7 @@ impl Lanes {
     ///
     /// # Errors
     /// [`LaneError`], never `Busy`.
-    pub async fn aside<T, W>(work: W) -> Result<T, LaneError>
+    pub async fn run_unbounded<T, W>(work: W) -> Result<T, LaneError>
     where
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
@@ -223,7 +223,7 @@ impl<T> Future for StartedWork<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context).map_err(|error| match error.try_into_panic() {
-            Ok(panic) => LaneError::of_panic(&*panic),
+            Ok(panic) => LaneError::from_panic(&*panic),
             Err(_) => LaneError::Stopped,
         })
     }
@@ -231,7 +231,7 @@ impl<T> Future for StartedWork<T> {
 
 impl LaneError {
     /// Of what a thread panicked with.
-    pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+    pub fn from_panic(panic: &(dyn std::any::Any + Send)) -> Self {
         Self::Panicked(panic_message(panic))
     }
 }

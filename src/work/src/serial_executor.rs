@@ -32,7 +32,7 @@ impl SerialExecutor {
     }
 
     /// Has something done; here and now, when the system has no thread to give.
-    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+    pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.0.queue.lock();
         queue.jobs.push_back(Box::new(job));
         if std::mem::replace(&mut queue.is_at_work, true) {
@@ -44,12 +44,12 @@ impl SerialExecutor {
 
     /// Has something done after what is given next, or once [`Helper::go_on`] says so: for whoever is in a hurry, since to wake somebody takes
     /// longer than to leave word.
-    pub fn leave(&self, job: impl FnOnce() + Send + 'static) {
+    pub fn enqueue_lazily(&self, job: impl FnOnce() + Send + 'static) {
         self.0.queue.lock().jobs.push_back(Box::new(job));
     }
 
     /// Begins with what was left, if anything was.
-    pub fn go_on(&self) {
+    pub fn kick(&self) {
         let mut queue = self.0.queue.lock();
         if queue.jobs.is_empty() || std::mem::replace(&mut queue.is_at_work, true) {
             return;
@@ -59,8 +59,8 @@ impl SerialExecutor {
     }
 
     /// Waits until everything is done that was given so far.
-    pub fn rest(&self) {
-        self.go_on();
+    pub fn wait_idle(&self) {
+        self.kick();
         let mut queue = self.0.queue.lock();
         while queue.is_at_work {
             self.0.rested.wait(&mut queue);
@@ -70,7 +70,7 @@ impl SerialExecutor {
 
 impl Drop for SerialExecutor {
     fn drop(&mut self) {
-        self.rest();
+        self.wait_idle();
     }
 }
 

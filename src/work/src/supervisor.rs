@@ -43,21 +43,21 @@ pub enum NextStep {
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     /// After the first failure.
-    pub first: Duration,
+    pub initial_delay: Duration,
     /// After many.
-    pub longest: Duration,
+    pub max_delay: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), longest: Duration::from_secs(60) }
+        Self { initial_delay: Duration::from_secs(1), max_delay: Duration::from_secs(60) }
     }
 }
 
 impl Backoff {
     pub(crate) fn pause(self, failures_in_a_row: u32) -> Duration {
         let doublings = failures_in_a_row.saturating_sub(1).min(16);
-        self.first.saturating_mul(1 << doublings).min(self.longest)
+        self.initial_delay.saturating_mul(1 << doublings).min(self.max_delay)
     }
 }
 
@@ -139,7 +139,7 @@ impl Supervisor {
         Self::default()
     }
     /// A supervisor with other pauses.
-    pub fn backing_off(backoff: Backoff) -> Self {
+    pub fn with_backoff(backoff: Backoff) -> Self {
         let mut supervisor = Self::new();
         supervisor.backoff = backoff;
         supervisor

@@ -8,7 +8,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(30);
 
 fn impatient() -> Supervisor {
-    Supervisor::backing_off(Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4) })
+    Supervisor::with_backoff(Backoff { initial_delay: Duration::from_millis(1), max_delay: Duration::from_millis(4) })
 }
 
 struct Scripted<F>(F);
@@ -150,9 +150,9 @@ fn a_watermark_only_rises_and_wakes_those_below_it() {
         let mark = Arc::clone(&mark);
         std::thread::Builder::new().spawn(move || mark.wait(8, LONG)).unwrap()
     };
-    mark.reach(3);
+    mark.advance(3);
     assert_eq!(mark.level(), 5);
-    mark.reach(9);
+    mark.advance(9);
     assert!(waiting.join().unwrap());
 }
 
@@ -213,7 +213,7 @@ async fn work_that_is_watched_can_be_given_up_and_keeps_its_place_to_the_end() {
         blocked.recv_timeout(LONG).unwrap();
     };
     tokio::select! {
-        _ = lanes.watched(Lane::Quick, work) => panic!("it is not over"),
+        _ = lanes.run_spawned(Lane::Quick, work) => panic!("it is not over"),
         begun = running => begun.unwrap(),
     }
     assert_eq!(lanes.occupancy(Lane::Quick).busy, 1);
@@ -247,16 +247,16 @@ fn what_is_left_to_a_helper_is_done_with_what_follows_when_it_is_told_and_before
         let sender = sender.clone();
         move || sender.send(number).unwrap()
     };
-    helper.leave(tell(1));
-    helper.run(tell(2));
+    helper.enqueue_lazily(tell(1));
+    helper.submit(tell(2));
     assert_eq!([1, 2].map(|_| done.recv_timeout(LONG).unwrap()), [1, 2]);
-    helper.rest();
-    helper.leave(tell(3));
-    helper.go_on();
+    helper.wait_idle();
+    helper.enqueue_lazily(tell(3));
+    helper.kick();
     assert_eq!(done.recv_timeout(LONG), Ok(3));
-    helper.rest();
-    helper.leave(tell(4));
-    helper.rest();
+    helper.wait_idle();
+    helper.enqueue_lazily(tell(4));
+    helper.wait_idle();
     assert_eq!(done.try_recv(), Ok(4));
 }
 
@@ -307,12 +307,12 @@ async fn a_lane_tells_how_full_it_is() {
     while lanes.occupancy(Lane::Quick).waiting == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(lanes.occupancy(Lane::Quick), LaneOccupancy { places: 1, busy: 1, waiting: 1 });
-    assert_eq!(lanes.occupancy(Lane::Slow), LaneOccupancy { places: 1, busy: 0, waiting: 0 });
+    assert_eq!(lanes.occupancy(Lane::Quick), LaneOccupancy { capacity: 1, busy: 1, waiting: 1 });
+    assert_eq!(lanes.occupancy(Lane::Slow), LaneOccupancy { capacity: 1, busy: 0, waiting: 0 });
     release.send(()).unwrap();
     busy.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-    assert_eq!(lanes.occupancy(Lane::Quick), LaneOccupancy { places: 1, busy: 0, waiting: 0 });
+    assert_eq!(lanes.occupancy(Lane::Quick), LaneOccupancy { capacity: 1, busy: 0, waiting: 0 });
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_task_that_stops_its_own_supervisor_ends_after_its_step() {
 #[test]
 fn a_task_that_pauses_after_a_failure_ends_when_stopped() {
     let (sender, steps) = mpsc::channel();
-    let supervisor = Supervisor::backing_off(Backoff { first: LONG * 10, longest: LONG * 10 });
+    let supervisor = Supervisor::with_backoff(Backoff { initial_delay: LONG * 10, max_delay: LONG * 10 });
     let task = Scripted(move |_: &StopToken| {
         sender.send(())?;
         Err("no disk".into())
@@ -387,13 +387,13 @@ fn a_helper_does_everything_in_order_and_is_waited_for() {
     let (done, helper) = (Arc::new(parking_lot::Mutex::new(Vec::new())), SerialExecutor::new());
     for number in 0..1000 {
         let done = Arc::clone(&done);
-        helper.run(move || done.lock().push(number));
+        helper.submit(move || done.lock().push(number));
     }
-    helper.rest();
+    helper.wait_idle();
     assert_eq!(*done.lock(), (0..1000).collect::<Vec<_>>());
-    helper.run(|| panic!("a bug in what was given away"));
+    helper.submit(|| panic!("a bug in what was given away"));
     let last = Arc::clone(&done);
-    helper.run(move || last.lock().push(1000));
+    helper.submit(move || last.lock().push(1000));
     drop(helper);
     assert_eq!(done.lock().last(), Some(&1000));
 }
@@ -404,7 +404,7 @@ fn helpers_that_are_all_busy_do_not_keep_each_other_from_work_for_ever() {
     let count = Arc::new(AtomicUsize::new(0));
     for helper in &helpers {
         let count = Arc::clone(&count);
-        helper.run(move || {
+        helper.submit(move || {
             count.fetch_add(1, Ordering::Relaxed);
         });
     }

@@ -21,7 +21,7 @@ impl Watermark {
         *self.level.lock()
     }
     /// Raises the level and wakes whoever waits for it; a lower number changes nothing.
-    pub fn reach(&self, level: u64) {
+    pub fn advance(&self, level: u64) {
         let mut present = self.level.lock();
         if *present < level {
             *present = level;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
-use svcfs_measure::http::{BenchClient, encoded};
+use svcfs_measure::http::{BenchClient, percent_encode};
 use svcfs_measure::machine;
 use svcfs_measure::run::BenchRun;
 use svcfs_measure::series::{MeasuredRound, RoundBound, RoundSeries};
@@ -120,22 +120,22 @@ const QUESTIONS: [Question; 10] = {
 /// # Errors
 /// When the server fails or answers something wrong, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Answers> {
-    let root = run.at("answers");
+    let root = run.path("answers");
     std::fs::create_dir(&root)?;
     let name = plant_corpus(run, extent, &root)?;
     let pages = pages(&root)?;
     let words = words(&pages)?;
     plant(&root)?;
     run.flush_disk()?;
-    let log = run.at("answers.log");
+    let log = run.path("answers.log");
     let count = pages.len() + LINKING + 1;
-    let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
+    let place = ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time };
     let (server, starts) = start(run, place, count)?;
-    server.until_quiet(run)?;
+    server.wait_until_idle(run)?;
     let mut rows = Vec::new();
     for question in QUESTIONS {
-        run.tell(&format!("{}, clients: {}", question.name, question.clients));
-        let asked = Asked { server: &server, words: &words, bound: extent.plan.searches };
+        run.report(&format!("{}, clients: {}", question.name, question.clients));
+        let asked = Asked { server: &server, words: &words, bound: extent.plan.search_round };
         rows.push(Answered { question, series: asked.measured(run, question)? });
     }
     server.stop()?;
@@ -146,7 +146,7 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Answers> {
 /// Puts the corpus into a root, or a generated tree where there is none; what it is called.
 pub fn plant_corpus(run: &BenchRun, extent: &Extent, root: &Path) -> Result<&'static str> {
     let Some(archive) = &extent.plan.corpus else {
-        extent.plan.pages.plant(run, root)?;
+        extent.plan.pages.write_tree(run, root)?;
         return Ok("the generated tree");
     };
     machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(root))?;
@@ -156,7 +156,7 @@ pub fn plant_corpus(run: &BenchRun, extent: &Extent, root: &Path) -> Result<&'st
 /// Waits until search knows every page, and checks that it knows so many.
 pub fn until_complete(run: &BenchRun, server: &ServerProcess, (count, timeout): (usize, Duration)) -> Result<()> {
     let mut client = BenchClient::connect(server.address())?;
-    run.until("search is complete", timeout, || {
+    run.wait_until("search is complete", timeout, || {
         let answer: Value = serde_json::from_slice(&client.get("/readyz")?)?;
         Ok(answer["index"]["complete"] == true)
     })?;
@@ -167,13 +167,13 @@ pub fn until_complete(run: &BenchRun, server: &ServerProcess, (count, timeout): 
 
 /// Starts a server over a tree of so many pages for the first time, and again.
 fn start(run: &BenchRun, place: ServerPlace<'_>, count: usize) -> Result<(ServerProcess, Starts)> {
-    run.tell("first start");
+    run.report("first start");
     let mut server = ServerProcess::start(run, place)?;
     until_complete(run, &server, (count, COMPLETE))?;
-    let (first, complete) = (server.ready_after, server.started.elapsed());
+    let (first, complete) = (server.ready_after, server.started_at.elapsed());
     let mut later = COMPLETE;
     for _ in 0..LATER_STARTS {
-        server.until_quiet(run)?;
+        server.wait_until_idle(run)?;
         server.stop()?;
         run.flush_disk()?;
         server = ServerProcess::start(run, place)?;
@@ -190,7 +190,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn measured(&self, run: &BenchRun, question: Question) -> Result<RoundSeries> {
-        let (is_over, stop) = (AtomicBool::new(false), run.stop());
+        let (is_over, stop) = (AtomicBool::new(false), run.stop_token());
         let round = thread::scope(|scope| {
             let writers: Vec<_> = (0..if question.is_busy { WRITERS } else { 0 })
                 .map(|writer| {
@@ -219,7 +219,7 @@ impl Asked<'_> {
             }
             outcome.map(|()| MeasuredRound { latencies, elapsed })
         })?;
-        run.check()?;
+        run.check_stop()?;
         let mut series = RoundSeries::default();
         series.add(round);
         Ok(series)
@@ -231,7 +231,8 @@ impl Asked<'_> {
         while !is_over.load(Ordering::Relaxed) {
             let word = |at: usize| self.words[(writer * 7 + number * 13 + at) % self.words.len()].as_str();
             let body: Vec<&str> = (0..60).map(word).collect();
-            let path = format!("/api/svc/file?path={}", encoded(&format!("bench/w{writer}/p{}.md", number % 200)));
+            let path =
+                format!("/api/svc/file?path={}", percent_encode(&format!("bench/w{writer}/p{}.md", number % 200)));
             client.put(&path, format!("# Page {number}\n\n{}\n", body.join(" ")))?;
             number += 1;
         }
@@ -253,18 +254,21 @@ impl Asked<'_> {
 
     /// What is asked the so-manieth time; answers that were given before are of little use for most.
     fn target(&self, kind: Kind, number: usize) -> String {
-        let query = |q: &str| format!("/api/svc/query?q={}", encoded(q));
+        let query = |q: &str| format!("/api/svc/query?q={}", percent_encode(q));
         match kind {
             Kind::Search => {
                 let (first, second) =
                     (number % self.words.len(), number / self.words.len() % (self.words.len() - 1) + 1);
                 let second = (first + second) % self.words.len();
-                format!("/api/svc/search?q={}", encoded(&format!("{} {}", self.words[first], self.words[second])))
+                format!(
+                    "/api/svc/search?q={}",
+                    percent_encode(&format!("{} {}", self.words[first], self.words[second]))
+                )
             }
             Kind::WordCount => query(&format!("TABLE title WHERE _word_count > {} LIMIT 20", 30 + number % 20)),
             Kind::Aggregate => "/api/svc/query/aggregate?group=kind-0&calc=count".to_owned(),
             Kind::Field => query(&format!("TABLE title WHERE kind-{} = {}", number % FIELDS, number % 7)),
-            Kind::Backlinks(more) => format!("/api/svc/backlinks?path={}{more}", encoded(HUB)),
+            Kind::Backlinks(more) => format!("/api/svc/backlinks?path={}{more}", percent_encode(HUB)),
         }
     }
 }
@@ -351,7 +355,7 @@ impl Answers {
         ];
         let mut table = MarkdownTable::new("answers", columns);
         for Answered { question, series } in &self.rows {
-            table.row([
+            table.add_row([
                 text(question.name),
                 TableCell::Count(question.clients),
                 TableCell::Time(series.percentile(0.5)),

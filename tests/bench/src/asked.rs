@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use svcfs_measure::run::BenchRun;
-use svcfs_measure::series::{RoundBound, RoundSeries, bound};
+use svcfs_measure::series::{RoundBound, RoundSeries, round_bound};
 use svcfs_measure::table::{MarkdownTable, TableCell, column, text};
 
 /// A question or a deed.
@@ -27,10 +27,10 @@ pub fn measured(
     bound_of: RoundBound,
     work: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Asked> {
-    run.tell(name);
-    let once = run.timed(bound(1, 60), &mut *work)?;
+    run.report(name);
+    let once = run.measure_round(round_bound(1, 60), &mut *work)?;
     let mut later = RoundSeries::default();
-    later.add(run.timed(bound_of, |number| work(number + 1))?);
+    later.add(run.measure_round(bound_of, |number| work(number + 1))?);
     Ok(Asked { name, first: once.elapsed, later })
 }
 
@@ -51,7 +51,7 @@ pub fn table(name: &'static str, heading: &str, trees: &[(usize, &[Asked])]) -> 
             [TableCell::Time(Some(asked.first)), percentile(0.5), percentile(0.99)]
         });
         let name = asked.first().map_or("", |asked| asked.name);
-        table.row([text(name)].into_iter().chain(cells));
+        table.add_row([text(name)].into_iter().chain(cells));
     }
     table
 }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use svcfs_measure::http::BenchClient;
 use svcfs_measure::machine;
-use svcfs_measure::pages::{PageTree, RARE};
+use svcfs_measure::pages::{PageTree, RARE_WORD};
 use svcfs_measure::run::BenchRun;
 use svcfs_measure::series::{MeasuredRound, RoundBound, RoundSeries};
 use svcfs_measure::server::{ServerPlace, ServerProcess};
 use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
-use svcfs_measure::writing::no_mount;
+use svcfs_measure::writing::mount_error;
 
 use crate::passthrough::Passthrough;
 use crate::plan::Extent;
@@ -93,22 +93,25 @@ pub struct Files {
 /// # Errors
 /// When something is refused or read wrongly, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Files> {
-    let mut files = Files { done: Vec::new(), seen: RoundSeries::default(), missing: no_mount().into_iter().collect() };
+    let mut files =
+        Files { done: Vec::new(), seen: RoundSeries::default(), missing: mount_error().into_iter().collect() };
     if !files.missing.is_empty() {
         return Ok(files);
     }
     let pages = extent.plan.pages;
-    let (root, mountpoint, bare) = (run.at("root"), run.at("mnt"), run.at("bare"));
+    let (root, mountpoint, bare) = (run.path("root"), run.path("mnt"), run.path("bare"));
     fs::create_dir(&mountpoint)?;
     for tree in [&root, &bare] {
-        pages.plant(run, tree)?;
+        pages.write_tree(run, tree)?;
         fs::write(tree.join(ASSET_NAME), content(0, ASSET))?;
     }
     let passthrough = Passthrough::start(run, &bare)?;
-    let log = run.at("files.log");
-    let rest = extent.plan.rest;
-    let server =
-        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: Some(&mountpoint), log: &log, rest })?;
+    let log = run.path("files.log");
+    let rest = extent.plan.idle_time;
+    let server = ServerProcess::start(
+        run,
+        ServerPlace { root: &root, mountpoint: Some(&mountpoint), log: &log, idle_time: rest },
+    )?;
     if passthrough.is_none() {
         files.missing.push("`bindfs` is not installed, which passes everything on".to_owned());
     }
@@ -117,7 +120,7 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Files> {
         files.missing.push("only root may empty the system's caches".to_owned());
     }
     for deed in Deed::ALL.into_iter().filter(|deed| can_forget || !deed.is_cold()) {
-        run.tell(deed.name());
+        run.report(deed.name());
         let mut each = Each::default();
         for round in 0..extent.plan.rounds {
             let passed_on = passthrough.as_ref().map(|passthrough| (&*passthrough.mountpoint, &mut each.passed_on));
@@ -125,16 +128,16 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Files> {
                 [(&*mountpoint, &mut each.svcfs), (&*bare, &mut each.bare)].into_iter().chain(passed_on)
             {
                 run.flush_disk()?;
-                server.until_quiet(run)?;
+                server.wait_until_idle(run)?;
                 let at = At { run, tree, pages, round };
-                at.go(deed, extent.plan.searches, series)
+                at.go(deed, extent.plan.search_round, series)
                     .with_context(|| format!("{}: {}", tree.display(), deed.name()))?;
             }
         }
         files.done.push((deed, each));
     }
-    run.tell("reading on the mount what was written over HTTP");
-    files.seen.add(seen(run, &server, &mountpoint, (pages, extent.plan.searches))?);
+    run.report("reading on the mount what was written over HTTP");
+    files.seen.add(seen(run, &server, &mountpoint, (pages, extent.plan.search_round))?);
     drop(passthrough);
     server.stop()?;
     Ok(files)
@@ -175,7 +178,11 @@ impl At<'_> {
             Deed::List => self.twice(bound, series, |path| {
                 let folder = path.parent().context("a page stands in a folder")?;
                 let count = fs::read_dir(folder)?.count();
-                ensure!(count >= self.pages.folder.min(self.pages.count), "`{}` has {count} files", folder.display());
+                ensure!(
+                    count >= self.pages.folder_size.min(self.pages.count),
+                    "`{}` has {count} files",
+                    folder.display()
+                );
                 Ok(())
             })?,
             Deed::Open => self.twice(bound, series, |path| {
@@ -194,7 +201,7 @@ impl At<'_> {
             Deed::Random => {
                 let (file, mut part) = (File::open(self.tree.join(ASSET_NAME))?, [0; BLOCK]);
                 let blocks = ASSET * MIB / BLOCK;
-                let round = self.run.timed(bound, |at| {
+                let round = self.run.measure_round(bound, |at| {
                     // Without a factor in common with any power of two: no block comes twice, and none after its neighbour.
                     let block = at.wrapping_mul(7919) % blocks;
                     Ok(file.read_exact_at(&mut part, (block * BLOCK) as u64)?)
@@ -220,18 +227,19 @@ impl At<'_> {
 
     fn grep(&self) -> Result<()> {
         let mut command = Command::new("grep");
-        command.args(["-rlF", "--include=*.md", RARE]).arg(self.tree).stdin(Stdio::null());
+        command.args(["-rlF", "--include=*.md", RARE_WORD]).arg(self.tree).stdin(Stdio::null());
         ensure!(!machine::run(&mut command)?.is_empty(), "`grep` found nothing");
         Ok(())
     }
 
     /// Does something with page after page, and counts only the second time.
     fn twice(&self, bound: RoundBound, series: &mut RoundSeries, deed: impl Fn(&Path) -> Result<()>) -> Result<()> {
-        let paths: Vec<PathBuf> =
-            (0..self.pages.count).map(|page| self.tree.join(self.pages.path(self.pages.scattered(page)))).collect();
+        let paths: Vec<PathBuf> = (0..self.pages.count)
+            .map(|page| self.tree.join(self.pages.path(self.pages.scattered_page(page))))
+            .collect();
         let paths = &paths[..bound.count.min(paths.len())];
         paths.iter().try_for_each(|path| deed(path))?;
-        series.add(self.run.timed(RoundBound { count: paths.len(), ..bound }, |at| deed(&paths[at]))?);
+        series.add(self.run.measure_round(RoundBound { count: paths.len(), ..bound }, |at| deed(&paths[at]))?);
         Ok(())
     }
 }
@@ -254,7 +262,7 @@ fn seen(
         let acknowledged = Instant::now();
         let is_seen = || Ok(fs::read(&file)? == text.as_bytes());
         if !is_seen()? {
-            run.until("what was acknowledged is read on the mount", Duration::from_secs(10), is_seen)?;
+            run.wait_until("what was acknowledged is read on the mount", Duration::from_secs(10), is_seen)?;
         }
         latencies.push(acknowledged.elapsed());
     }
@@ -364,8 +372,8 @@ impl Files {
         let mut table = MarkdownTable::new("files", columns);
         for (deed, Each { svcfs, passed_on, bare }) in &self.done {
             let [one, other, third] = [svcfs, passed_on, bare].map(|series| TableCell::Time(time(series)));
-            let times = [bare, passed_on].map(|base| TableCell::Times(ratio(svcfs, base)));
-            table.row([text(deed.name()), one, other, third].into_iter().chain(times));
+            let times = [bare, passed_on].map(|base| TableCell::Factor(ratio(svcfs, base)));
+            table.add_row([text(deed.name()), one, other, third].into_iter().chain(times));
         }
         if let (Some(typical), Some(longest)) = (self.seen.percentile(0.5), self.seen.longest()) {
             let [typical, longest] = [typical, longest].map(|time| TableCell::Time(Some(time)));

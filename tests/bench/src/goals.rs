@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use svcfs_measure::git::HistorySizes;
 use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
-use svcfs_measure::writing::{MANY, WritingResults};
+use svcfs_measure::writing::{CROWD_CLIENTS, WritingResults};
 
 use crate::Measured;
 use crate::answers::{Answers, Judged as JudgedAnswer};
 use crate::committer::Committer;
-use crate::doors::{Doors, Judged};
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
+use crate::protocols::{Doors, Judged};
 use crate::questions::Questions;
 use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
@@ -41,7 +41,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         large,
         mounted,
         files,
-        doors,
+        protocols,
         pauses,
         past,
         links,
@@ -56,9 +56,9 @@ pub fn table(measured: &Measured) -> MarkdownTable {
     scale.iter().for_each(|scale| goals.scale(scale));
     large.iter().for_each(|large| goals.large(large));
     mounted.iter().for_each(|mounted| goals.mounted(mounted));
-    writing.iter().filter_map(|writing| writing.left.as_ref()).for_each(|left| goals.left(left));
+    writing.iter().filter_map(|writing| writing.history.as_ref()).for_each(|left| goals.left(left));
     files.iter().for_each(|files| goals.files(files));
-    doors.iter().for_each(|doors| goals.doors(doors));
+    protocols.iter().for_each(|protocols| goals.protocols(protocols));
     pauses.iter().for_each(|pauses| goals.pauses(pauses));
     past.iter().for_each(|past| goals.past(past));
     links.iter().for_each(|links| goals.links(links));
@@ -82,12 +82,12 @@ impl Goals {
         cell: fn(Option<f64>) -> TableCell,
     ) {
         let is_met = measured.map(|measured| measured >= wanted);
-        self.0.row([text(what), text(format!("≥ {told}")), cell(measured), TableCell::Is(is_met)]);
+        self.0.add_row([text(what), text(format!("≥ {told}")), cell(measured), TableCell::Flag(is_met)]);
     }
 
     fn at_most(&mut self, what: &str, (wanted, told): (f64, &str), measured: Option<f64>) {
         let is_met = measured.map(|measured| measured <= wanted);
-        self.0.row([text(what), text(format!("≤ {told}")), TableCell::Times(measured), TableCell::Is(is_met)]);
+        self.0.add_row([text(what), text(format!("≤ {told}")), TableCell::Factor(measured), TableCell::Flag(is_met)]);
     }
 
     fn within(&mut self, what: &str, wanted: Duration, measured: Option<Duration>) {
@@ -97,28 +97,33 @@ impl Goals {
         } else {
             format!("≤ {} ms", wanted.as_millis())
         };
-        self.0.row([text(what), text(told), TableCell::Time(measured), TableCell::Is(is_met)]);
+        self.0.add_row([text(what), text(told), TableCell::Time(measured), TableCell::Flag(is_met)]);
     }
 
     fn writing(&mut self, writing: &WritingResults) {
         let rate = writing.http_many.rate();
-        let what = format!("{MANY} clients, × `git add && git commit`");
-        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git.rate()), TableCell::Times);
-        let what = format!("{MANY} clients, × the same with `core.fsync=all`");
-        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git_flushed.rate()), TableCell::Times);
+        let what = format!("{CROWD_CLIENTS} clients, × `git add && git commit`");
+        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git.rate()), TableCell::Factor);
+        let what = format!("{CROWD_CLIENTS} clients, × the same with `core.fsync=all`");
+        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git_flushed.rate()), TableCell::Factor);
         let flush = writing.bare_append.percentile(0.5);
         let beyond = writing.http_one.percentile(0.5).zip(flush).map(|(write, flush)| write.saturating_sub(flush));
         self.within("1 client, p50 beyond that of one flush", Duration::from_millis(1), beyond);
         let what = format!("bulk of {} pages, one commit, the longest", writing.bulk_pages);
         self.within(&what, Duration::from_millis(300), writing.bulk.longest());
         let what = format!("bulk of {} pages right behind another, p50", writing.bulk_pages);
-        self.within(&what, Duration::from_millis(300), writing.bulk_behind.percentile(0.5));
+        self.within(&what, Duration::from_millis(300), writing.bulk_consecutive.percentile(0.5));
     }
 
     fn committer(&mut self, committer: &Committer) {
         let Committer { driven, taking_turns, alone } = committer;
         let share = quotient(taking_turns.rate(), driven.rate());
-        self.at_least(&format!("{MANY} clients, of the committer by itself"), (0.5, "50 %"), share, TableCell::Share);
+        self.at_least(
+            &format!("{CROWD_CLIENTS} clients, of the committer by itself"),
+            (0.5, "50 %"),
+            share,
+            TableCell::Share,
+        );
         let share = quotient(taking_turns.rate(), alone.rate());
         self.at_least("8 actors taking turns, of one actor", (0.9, "90 %"), share, TableCell::Share);
     }
@@ -127,7 +132,7 @@ impl Goals {
         let (one, many) = scale.growth();
         let sizes = scale.trees.first().zip(scale.trees.get(scale.sizes - 1));
         let sizes = sizes.map(|(smallest, largest)| (smallest.pages.count, largest.pages.count)).unwrap_or_default();
-        for (who, growth) in [("1 client".to_owned(), one), (format!("{MANY} clients"), many)] {
+        for (who, growth) in [("1 client".to_owned(), one), (format!("{CROWD_CLIENTS} clients"), many)] {
             let what = format!("{who}, cost of a write in {} pages × that in {}", sizes.1, sizes.0);
             self.at_most(&what, (1.5, "1.5"), growth);
         }
@@ -136,20 +141,20 @@ impl Goals {
         self.within(&what, Duration::from_secs(1), Some(opening.unchanged));
         let what = format!("opening them after `kill -9` with {} unsettled records", opening.unsettled);
         self.within(&what, Duration::from_secs(3), Some(opening.killed));
-        let what = format!("most memory while {MANY} clients write in {} pages", opening.pages);
+        let what = format!("most memory while {CROWD_CLIENTS} clients write in {} pages", opening.pages);
         let resident = scale.memory.resident;
-        self.0.row([
+        self.0.add_row([
             text(what),
             text("≤ 150 MB"),
             TableCell::Bytes(resident),
-            TableCell::Is(Some(resident as f64 <= MEMORY)),
+            TableCell::Flag(Some(resident as f64 <= MEMORY)),
         ]);
     }
 
     fn large(&mut self, large: &scale::Measured) {
-        let what = format!("{MANY} clients in {} pages, pages/s", large.pages.count);
+        let what = format!("{CROWD_CLIENTS} clients in {} pages, pages/s", large.pages.count);
         let runs = large.many.rate();
-        self.0.row([text(what), text("it runs"), TableCell::Rate(runs), TableCell::Is(Some(runs.is_some()))]);
+        self.0.add_row([text(what), text("it runs"), TableCell::Rate(runs), TableCell::Flag(Some(runs.is_some()))]);
     }
 
     fn mounted(&mut self, mounted: &Mounted) {
@@ -166,33 +171,33 @@ impl Goals {
         let beyond = files.beyond_open();
         let is_met = beyond.map(|beyond| beyond < Duration::from_micros(60));
         let what = "open, read 2 KiB, close: p50 beyond the disk's";
-        self.0.row([text(what), text("< 60 µs"), TableCell::Time(beyond), TableCell::Is(is_met)]);
+        self.0.add_row([text(what), text("< 60 µs"), TableCell::Time(beyond), TableCell::Flag(is_met)]);
         let what = "a write over HTTP until it is read on the mount, the longest";
         self.within(what, Duration::from_millis(10), files.seen_after());
     }
 
-    fn doors(&mut self, doors: &Doors) {
-        for Judged { what, times } in doors.judged() {
-            self.at_least(&what, (1.0, "1"), times, TableCell::Times);
+    fn protocols(&mut self, protocols: &Doors) {
+        for Judged { what, times } in protocols.judged() {
+            self.at_least(&what, (1.0, "1"), times, TableCell::Factor);
         }
     }
 
     fn left(&mut self, left: &HistorySizes) {
-        let HistorySizes { commits, size: (as_left, collected), packs, loose, asked } = left;
+        let HistorySizes { commits, size: (as_left, collected), packs, loose_objects: loose, queries: asked } = left;
         let row = |what: &str, goal: &str, count: usize, most: usize| {
             [
                 text(format!("{what} after {commits} commits")),
                 text(goal),
                 TableCell::Count(count),
-                TableCell::Is(Some(count <= most)),
+                TableCell::Flag(Some(count <= most)),
             ]
         };
-        self.0.row(row("packs", "≤ 50", *packs, 50));
-        self.0.row(row("loose objects", "no sprawl: ≤ 1000", *loose, 1_000));
+        self.0.add_row(row("packs", "≤ 50", *packs, 50));
+        self.0.add_row(row("loose objects", "no sprawl: ≤ 1000", *loose, 1_000));
         let ratio = quotient(Some(*as_left as f64), Some(*collected as f64));
         self.at_most("size of `.git` × that after `git gc`", (2.0, "2"), ratio);
         for asked in asked {
-            let slower = quotient(asked.collected.typical_rate(), asked.as_left.typical_rate());
+            let slower = quotient(asked.after_gc.typical_rate(), asked.before_gc.typical_rate());
             self.at_most(&format!("{}, time × that after `git gc`", asked.name), (2.0, "2, for normal speed"), slower);
         }
     }
@@ -215,9 +220,9 @@ impl Goals {
     fn ranking(&mut self, ranking: &Ranking) {
         const WHAT: &str = "search, MRR × that of plain FTS5 with any of the words";
         let (overall, kinds) = ranking.advantage(Engine::PlainAny);
-        self.at_least(WHAT, (1.1, "1.1"), overall, TableCell::Times);
+        self.at_least(WHAT, (1.1, "1.1"), overall, TableCell::Factor);
         for (kind, times) in kinds {
-            self.at_least(&format!("{WHAT}: {kind}"), (1.0, "1"), times, TableCell::Times);
+            self.at_least(&format!("{WHAT}: {kind}"), (1.0, "1"), times, TableCell::Factor);
         }
     }
 
@@ -240,12 +245,12 @@ impl Goals {
     fn answered(&mut self, JudgedAnswer { what, wanted, measured }: JudgedAnswer) {
         let is_met = measured.map(|measured| measured <= wanted);
         let goal = format!("≤ {} ms", wanted.as_secs_f64() * 1e3);
-        self.0.row([text(what), text(goal), TableCell::Time(measured), TableCell::Is(is_met)]);
+        self.0.add_row([text(what), text(goal), TableCell::Time(measured), TableCell::Flag(is_met)]);
     }
 
     fn memory(&mut self, (what, wanted, bytes): (String, u64, u64)) {
         let goal = format!("≤ {} MiB", wanted >> 20);
-        self.0.row([text(what), text(goal), TableCell::Bytes(bytes), TableCell::Is(Some(bytes <= wanted))]);
+        self.0.add_row([text(what), text(goal), TableCell::Bytes(bytes), TableCell::Flag(Some(bytes <= wanted))]);
     }
 
     fn questions(&mut self, questions: &Questions) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use svcfs_measure::http::{BenchClient, encoded};
+use svcfs_measure::http::{BenchClient, percent_encode};
 use svcfs_measure::pages::PageTree;
 use svcfs_measure::run::BenchRun;
 use svcfs_measure::server::{ServerPlace, ServerProcess};
@@ -53,23 +53,23 @@ pub struct LargeTrees {
 /// # Errors
 /// When the server fails or answers something wrong, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<LargeTrees> {
-    let pages = extent.sizes.last().copied().unwrap_or(PageTree::of(1_000));
+    let pages = extent.sizes.last().copied().unwrap_or(PageTree::new(1_000));
     let times = times(run, extent, pages)?;
     let (corpus, at_rest, most) = memory(run, extent)?;
     Ok(LargeTrees { pages: pages.count, times, corpus, at_rest, most })
 }
 
 fn times(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Vec<Duration>> {
-    run.tell(&format!("answers as long as a tree of {} pages", pages.count));
-    let root = run.at("large-tree");
+    run.report(&format!("answers as long as a tree of {} pages", pages.count));
+    let root = run.path("large-tree");
     links::plant(run, &root, pages)?;
     run.flush_disk()?;
-    let log = run.at("large-tree.log");
+    let log = run.path("large-tree.log");
     let start = || -> Result<ServerProcess> {
-        let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
+        let place = ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time };
         let server = ServerProcess::start(run, place)?;
         answers::until_complete(run, &server, (pages.count + 1, COMPLETE))?;
-        server.until_quiet(run)?;
+        server.wait_until_idle(run)?;
         Ok(server)
     };
     // The first start reads everything in; what is measured is a later one.
@@ -78,7 +78,7 @@ fn times(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Vec<Duratio
     let mut client = BenchClient::connect(server.address())?;
     let mut times = Vec::new();
     for (number, (target, name, ..)) in FIRST.into_iter().enumerate() {
-        run.check()?;
+        run.check_stop()?;
         if name.contains("write") {
             client.write(&pages.path(number), format!("# Written again\n\n[[hub]] {number}\n"))?;
         }
@@ -102,48 +102,50 @@ fn files(nodes: &Value) -> usize {
 
 /// The corpus, and the memory of a server that reads it in and answers questions about it: at rest and at most.
 fn memory(run: &BenchRun, extent: &Extent) -> Result<(String, u64, u64)> {
-    let root = run.at("memory");
+    let root = run.path("memory");
     std::fs::create_dir(&root)?;
     let name = answers::plant_corpus(run, extent, &root)?;
     let pages = answers::pages(&root)?;
     let words = answers::words(&pages)?;
-    run.tell(&format!("memory over {name}"));
-    let log = run.at("memory.log");
-    let server =
-        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
+    run.report(&format!("memory over {name}"));
+    let log = run.path("memory.log");
+    let server = ServerProcess::start(
+        run,
+        ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time },
+    )?;
     answers::until_complete(run, &server, (pages.len(), COMPLETE))?;
     let mut client = BenchClient::connect(server.address())?;
     for target in questions(&root, &pages, &words) {
-        run.check()?;
+        run.check_stop()?;
         let answer = client.get(&target)?;
         ensure!(answer.len() >= 2, "`{target}` has no answer");
     }
     // Memory that is not needed goes back some time after the last question.
-    let rested = run.until("the server gives memory back", RESTED, || Ok(server.memory()?.resident <= AT_REST.0));
-    run.check()?;
+    let rested = run.wait_until("the server gives memory back", RESTED, || Ok(server.memory()?.resident <= AT_REST.0));
+    run.check_stop()?;
     let memory = server.memory()?;
     if rested.is_err() {
-        run.tell(&format!("{} MiB at rest", memory.resident / MIB));
+        run.report(&format!("{} MiB at rest", memory.resident / MIB));
     }
     server.stop()?;
     std::fs::remove_dir_all(&root)?;
-    Ok((format!("{name}, {} pages", pages.len()), memory.resident, memory.most))
+    Ok((format!("{name}, {} pages", pages.len()), memory.resident, memory.peak))
 }
 
 /// A day of questions, one after the other.
 fn questions(root: &Path, pages: &[std::path::PathBuf], words: &[String]) -> Vec<String> {
     let word = |at: usize| &words[at % words.len()];
     let search = |at: usize| {
-        format!("/api/svc/search?q={}", encoded(&format!("{} {}", word(at), word(at / words.len() + at + 1))))
+        format!("/api/svc/search?q={}", percent_encode(&format!("{} {}", word(at), word(at / words.len() + at + 1))))
     };
     let query = |at: usize| {
         let text = format!("TABLE title WHERE _word_count > {} SORT title LIMIT 100", at % 50);
-        format!("/api/svc/query?q={}", encoded(&text))
+        format!("/api/svc/query?q={}", percent_encode(&text))
     };
     let backlinks = |at: usize| {
         let page = &pages[at * 7919 % pages.len()];
         let path = page.strip_prefix(root).unwrap_or(page);
-        format!("/api/svc/backlinks?path={}", encoded(&path.to_string_lossy()))
+        format!("/api/svc/backlinks?path={}", percent_encode(&path.to_string_lossy()))
     };
     let whole = [
         GRAPH,
@@ -184,10 +186,10 @@ impl LargeTrees {
         ];
         let mut table = MarkdownTable::new("large_trees", columns);
         for (Judged { what, measured, .. }, (.., before)) in self.judged().zip(FIRST) {
-            table.row([text(what), TableCell::Time(measured), text(before)]);
+            table.add_row([text(what), TableCell::Time(measured), text(before)]);
         }
         for ((what, _, bytes), (_, before)) in self.judged_memory().into_iter().zip([AT_REST, AT_MOST]) {
-            table.row([text(what), TableCell::Bytes(bytes), text(before)]);
+            table.add_row([text(what), TableCell::Bytes(bytes), text(before)]);
         }
         let note = "The last column was measured on 2026-11-26, on a quiet machine with two processors.";
         table.notes.push(note.to_owned());

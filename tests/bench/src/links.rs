@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use svcfs_measure::http::{BenchClient, encoded};
+use svcfs_measure::http::{BenchClient, percent_encode};
 use svcfs_measure::pages::PageTree;
 use svcfs_measure::run::BenchRun;
-use svcfs_measure::series::{MeasuredRound, RoundSeries, bound};
+use svcfs_measure::series::{MeasuredRound, RoundSeries, round_bound};
 use svcfs_measure::server::{ServerPlace, ServerProcess};
 use svcfs_measure::table::{MarkdownTable, TableCell};
 
@@ -51,14 +51,16 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Links> {
 }
 
 fn measure_in(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Tree> {
-    run.tell(&format!("links of {} pages", pages.count));
-    let root = run.at(&format!("links-{}", pages.count));
+    run.report(&format!("links of {} pages", pages.count));
+    let root = run.path(&format!("links-{}", pages.count));
     let at_hub = plant(run, &root, pages)?;
     run.flush_disk()?;
-    let log = run.at(&format!("links-{}.log", pages.count));
-    let server =
-        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
-    server.until_quiet(run)?;
+    let log = run.path(&format!("links-{}.log", pages.count));
+    let server = ServerProcess::start(
+        run,
+        ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time },
+    )?;
+    server.wait_until_idle(run)?;
     let mut client = BenchClient::connect(server.address())?;
     let before = server.memory()?.resident;
     let mut asked = Vec::new();
@@ -68,13 +70,13 @@ fn measure_in(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Tree> 
             ensure!(is_right(&answer), "{name}: the answer is wrong");
             Ok(())
         };
-        asked.push(measured(run, name, extent.plan.searches, &mut ask)?);
+        asked.push(measured(run, name, extent.plan.search_round, &mut ask)?);
     }
-    let most = server.memory()?.most;
+    let most = server.memory()?.peak;
     let mut write_and_walk = |number: usize| -> Result<()> {
-        let page = pages.scattered(number);
+        let page = pages.scattered_page(number);
         client.write(&pages.path(page), format!("{}\n\nagain: {number}\n", linked(pages, page, at_hub)))?;
-        client.get(&format!("/api/svc/graph/walk?path={}", encoded(&pages.path(page)))).map(drop)
+        client.get(&format!("/api/svc/graph/walk?path={}", percent_encode(&pages.path(page)))).map(drop)
     };
     asked.push(measured(run, "a write, then `/graph/walk`", extent.renames, &mut write_and_walk)?);
     let mut rename = |number: usize| -> Result<()> {
@@ -89,7 +91,7 @@ fn measure_in(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Tree> 
         let names = [&*folder, "moved/folder"];
         let body = json!({ "from": names[number % 2], "to": names[(number + 1) % 2] });
         let answer: Value = serde_json::from_slice(&client.post("/api/svc/rename-dir", &body)?)?;
-        ensure!(answer["renamed"] == pages.folder.min(pages.count), "{} files were renamed", answer["renamed"]);
+        ensure!(answer["renamed"] == pages.folder_size.min(pages.count), "{} files were renamed", answer["renamed"]);
         Ok(())
     };
     asked.push(apart(run, &server, "`/rename-dir` of a folder of 100 pages", &mut rename)?);
@@ -115,7 +117,7 @@ type Question = (&'static str, Box<dyn Fn(usize) -> String>, Box<dyn Fn(&Value) 
 
 fn questions(pages: PageTree, at_hub: usize) -> Vec<Question> {
     let count = pages.count;
-    let some = move |number: usize| encoded(&pages.path(pages.scattered(number)));
+    let some = move |number: usize| percent_encode(&pages.path(pages.scattered_page(number)));
     let listed = |answer: &Value, name: &str| answer[name].as_array().is_some_and(|list| !list.is_empty());
     vec![
         (
@@ -131,8 +133,8 @@ fn questions(pages: PageTree, at_hub: usize) -> Vec<Question> {
         (
             FOLDER,
             Box::new(move |number| {
-                let page = pages.path(pages.scattered(number));
-                format!("/api/svc/tree?path={}", encoded(folder_of(&page)))
+                let page = pages.path(pages.scattered_page(number));
+                format!("/api/svc/tree?path={}", percent_encode(folder_of(&page)))
             }),
             Box::new(|answer| answer.as_array().is_some_and(|list| !list.is_empty())),
         ),
@@ -176,10 +178,10 @@ fn apart(
     name: &'static str,
     work: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Asked> {
-    run.tell(name);
+    run.report(name);
     let mut once = |number: usize| -> Result<MeasuredRound> {
-        server.until_quiet(run)?;
-        run.timed(bound(1, 60), |_| work(number))
+        server.wait_until_idle(run)?;
+        run.measure_round(round_bound(1, 60), |_| work(number))
     };
     let first = once(0)?.elapsed;
     let mut later = RoundSeries::default();
@@ -197,7 +199,7 @@ fn folder_of(page: &str) -> &str {
 /// A page with its links: to pages all over the tree, to the next one so that no page is alone, and some to the hub.
 fn linked(pages: PageTree, page: usize, at_hub: usize) -> String {
     let name = |page: usize| Path::new(&pages.path(page)).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let others = (1..LINKS).map(|nth| pages.scattered(page * LINKS + nth)).chain([(page + 1) % pages.count]);
+    let others = (1..LINKS).map(|nth| pages.scattered_page(page * LINKS + nth)).chain([(page + 1) % pages.count]);
     let links: Vec<String> = others.filter_map(name).map(|name| format!("[[{name}]]")).collect();
     let hub = if page < at_hub { "\n\nAll of it: [[hub]]." } else { "" };
     format!("---\ntitle: Page {page}\n---\n\n# Page {page}\n\nSee {}.{hub}\n", links.join(", "))
@@ -208,8 +210,8 @@ pub fn plant(run: &BenchRun, root: &Path, pages: PageTree) -> Result<usize> {
     let at_hub = pages.count.min(AT_HUB);
     for page in 0..pages.count {
         let path = root.join(pages.path(page));
-        if page % pages.folder == 0 {
-            run.check()?;
+        if page % pages.folder_size == 0 {
+            run.check_stop()?;
             std::fs::create_dir_all(path.parent().context("a page has no folder")?)?;
         }
         std::fs::write(path, linked(pages, page, at_hub))?;

@@ -7,7 +7,6 @@ mod answers;
 mod asked;
 mod committer;
 mod document;
-mod doors;
 mod files;
 mod goals;
 mod large_trees;
@@ -17,6 +16,7 @@ mod passthrough;
 mod past;
 mod pauses;
 mod plan;
+mod protocols;
 mod questions;
 mod ranking;
 mod scale;
@@ -31,14 +31,13 @@ use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use svcfs_measure::machine;
 use svcfs_measure::reading::{self, ReadingResults};
-use svcfs_measure::run::{BenchRun, end_by_signal};
+use svcfs_measure::run::{BenchRun, stop_on_signal};
 use svcfs_measure::table::MarkdownTable;
 use svcfs_measure::writing::{self, WritingResults};
 use svcfs_work::StopToken;
 
 use crate::answers::Answers;
 use crate::committer::Committer;
-use crate::doors::Doors;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
@@ -46,6 +45,7 @@ use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
 use crate::plan::Extent;
+use crate::protocols::Doors;
 use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
@@ -125,7 +125,7 @@ struct Measured {
     large: Option<scale::Measured>,
     mounted: Option<Mounted>,
     files: Option<Files>,
-    doors: Option<Doors>,
+    protocols: Option<Doors>,
     pauses: Option<Pauses>,
     past: Option<Past>,
     links: Option<Links>,
@@ -151,17 +151,17 @@ fn main() -> Result<()> {
     }
     std::fs::create_dir_all(&dir)?;
     let stop = StopToken::new();
-    end_by_signal(stop.clone())?;
+    stop_on_signal(stop.clone())?;
     let version = machine::run(Command::new("git").args(["describe", "--always", "--dirty"]));
     let version = version.map_or_else(|_| "unknown".to_owned(), |commit| format!("commit {}", commit.trim()));
-    let facts = machine::facts(&dir, &version);
+    let facts = machine::describe_machine(&dir, &version);
     let mut measured = Measured::default();
     let mut failed = Vec::new();
     let is_asked = |part: &Part| {
         if *part == Part::Large { extent.large.is_some() } else { only.is_empty() || only.contains(part) }
     };
     for part in Part::value_variants().iter().copied().filter(is_asked) {
-        let begin = || BenchRun::begin(program.clone(), &dir, stop.clone(), tell);
+        let begin = || BenchRun::start(program.clone(), &dir, stop.clone(), tell);
         if let Err(error) = begin().and_then(|run| measured.add(part, run, &extent)) {
             ensure!(!stop.is_requested(), "ended before everything was measured; nothing is left behind");
             // The others are worth their time.
@@ -194,7 +194,7 @@ impl Measured {
             }
             Part::Mounted => self.mounted = Some(mounted::measure(&run, extent)?),
             Part::Files => self.files = Some(files::measure(&run, extent)?),
-            Part::Doors => self.doors = Some(doors::measure(&run, extent)?),
+            Part::Doors => self.protocols = Some(protocols::measure(&run, extent)?),
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
             Part::Links => self.links = Some(links::measure(&run, extent)?),
@@ -204,7 +204,7 @@ impl Measured {
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
         }
-        run.end()?;
+        run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
         Ok(())
     }
@@ -222,7 +222,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         large,
         mounted,
         files,
-        doors,
+        protocols,
         pauses,
         past,
         links,
@@ -242,7 +242,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     }
     tables.extend(mounted.iter().map(Mounted::table));
     tables.extend(files.iter().map(Files::table));
-    tables.extend(doors.iter().map(Doors::table));
+    tables.extend(protocols.iter().map(Doors::table));
     tables.extend(pauses.iter().map(Pauses::table));
     tables.extend(reading.iter().flat_map(ReadingResults::tables));
     tables.extend(past.iter().map(Past::table));
@@ -252,7 +252,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
-    text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::markdown));
+    text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }
 

@@ -6,7 +6,7 @@ use svcfs_measure::run::BenchRun;
 use svcfs_measure::series::RoundSeries;
 use svcfs_measure::server::{ServerPlace, ServerProcess};
 use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
-use svcfs_measure::writing::{expect_commits, no_mount, settle};
+use svcfs_measure::writing::{expect_commits, measure_drain, mount_error};
 use svcfs_measure::{disk, git};
 
 use crate::passthrough::Passthrough;
@@ -36,12 +36,12 @@ pub struct Mounted {
 /// # Errors
 /// When something is refused, when there is not exactly one commit for every page and for every rename, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Mounted> {
-    let mut mounted = Mounted { copied: extent.copied, missing: no_mount(), ..Mounted::default() };
+    let mut mounted = Mounted { copied: extent.copied, missing: mount_error(), ..Mounted::default() };
     if mounted.missing.is_some() {
         return Ok(mounted);
     }
-    let (small, root, mountpoint, bare) = (run.at("small"), run.at("root"), run.at("mnt"), run.at("bare"));
-    PageTree::of(extent.copied).plant(run, &small)?;
+    let (small, root, mountpoint, bare) = (run.path("small"), run.path("root"), run.path("mnt"), run.path("bare"));
+    PageTree::new(extent.copied).write_tree(run, &small)?;
     for folder in [&root, &mountpoint, &bare] {
         std::fs::create_dir(folder)?;
     }
@@ -49,13 +49,15 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Mounted> {
     if passthrough.is_none() {
         mounted.missing = Some("`bindfs` is not installed, which passes everything on".to_owned());
     }
-    let rest = extent.plan.rest;
-    let log = run.at("mounted.log");
-    let server =
-        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: Some(&mountpoint), log: &log, rest })?;
-    server.until_quiet(run)?;
+    let rest = extent.plan.idle_time;
+    let log = run.path("mounted.log");
+    let server = ServerProcess::start(
+        run,
+        ServerPlace { root: &root, mountpoint: Some(&mountpoint), log: &log, idle_time: rest },
+    )?;
+    server.wait_until_idle(run)?;
     for round in 0..extent.plan.rounds {
-        run.tell(&format!("copying {} pages, round {} of {}", extent.copied, round + 1, extent.plan.rounds));
+        run.report(&format!("copying {} pages, round {} of {}", extent.copied, round + 1, extent.plan.rounds));
         let name = format!("copied-{round}");
         run.flush_disk()?;
         mounted.bare.add_counted(extent.copied, disk::copy(&small, &bare.join(format!("bare-{round}")))?);
@@ -64,17 +66,17 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Mounted> {
             mounted.passed_on.add_counted(extent.copied, disk::copy(&small, &mountpoint.join(&name))?);
         }
         run.flush_disk()?;
-        let before = git::commits(&root)?;
+        let before = git::count_commits(&root)?;
         let returned = disk::copy(&small, &mountpoint.join(&name))?;
         mounted.returned.add_counted(extent.copied, returned);
-        mounted.settled.add_counted(extent.copied, returned + settle(&server)?);
+        mounted.settled.add_counted(extent.copied, returned + measure_drain(&server)?);
         expect_commits(run, &root, Some(before + extent.copied + 1))?;
-        server.until_quiet(run)?;
+        server.wait_until_idle(run)?;
     }
-    run.tell("renaming the folder of them");
-    let before = git::commits(&root)?;
+    run.report("renaming the folder of them");
+    let before = git::count_commits(&root)?;
     let name = |at: usize| mountpoint.join(if at == 0 { "copied-0".to_owned() } else { format!("renamed-{at}") });
-    mounted.renamed.add(run.timed(extent.renames, |at| Ok(std::fs::rename(name(at), name(at + 1))?))?);
+    mounted.renamed.add(run.measure_round(extent.renames, |at| Ok(std::fs::rename(name(at), name(at + 1))?))?);
     expect_commits(run, &root, Some(before + mounted.renamed.len()))?;
     server.stop()?;
     Ok(mounted)
@@ -101,7 +103,7 @@ impl Mounted {
             ("bare", &self.bare),
         ] {
             let share = TableCell::Share(quotient(series.rate(), self.passed_on.rate()));
-            table.row([text(name), TableCell::Rate(series.rate()), share]);
+            table.add_row([text(name), TableCell::Rate(series.rate()), share]);
         }
         if let Some(longest) = self.renamed.longest() {
             let (count, longest) = (self.renamed.len(), TableCell::Time(Some(longest)));

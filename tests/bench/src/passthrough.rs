@@ -29,7 +29,7 @@ impl Passthrough {
         if !machine::is_installed("bindfs") {
             return Ok(None);
         }
-        let mountpoint = run.at("passed-on");
+        let mountpoint = run.path("passed-on");
         std::fs::create_dir(&mountpoint)?;
         let mut command = Command::new("bindfs");
         command.args(["-f", "--no-allow-other"]).arg(folder).arg(&mountpoint).process_group(0);
@@ -37,7 +37,7 @@ impl Passthrough {
         // From here on a failure takes the mount away, too.
         let passthrough = Self { child, mountpoint };
         let outside = run.scratch().metadata()?.dev();
-        run.until("bindfs mounts", MOUNTING, || Ok(passthrough.mountpoint.metadata()?.dev() != outside))?;
+        run.wait_until("bindfs mounts", MOUNTING, || Ok(passthrough.mountpoint.metadata()?.dev() != outside))?;
         Ok(Some(passthrough))
     }
 }

@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use svcfs_measure::git;
-use svcfs_measure::http::{ACTORS, BenchClient, encoded};
+use svcfs_measure::http::{ACTOR_COUNT, BenchClient, percent_encode};
 use svcfs_measure::machine;
 use svcfs_measure::pages::PageTree;
 use svcfs_measure::plan::RunPlan;
 use svcfs_measure::run::BenchRun;
-use svcfs_measure::series::{RoundSeries, bound};
+use svcfs_measure::series::{RoundSeries, round_bound};
 use svcfs_measure::server::{ServerPlace, ServerProcess};
-use svcfs_measure::table::{MarkdownTable, TableCell, column, shown, text, times};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, factor, format_duration, text};
 
 use crate::plan::Extent;
 
@@ -64,35 +64,35 @@ pub struct Asked {
 /// # Errors
 /// When git or the server fails, when they disagree, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Past> {
-    let root = run.at("past");
+    let root = run.path("past");
     std::fs::create_dir(&root)?;
     let (plan, commits) = (&extent.plan, extent.commits);
-    run.tell(&format!("a history of {commits} commits"));
+    run.report(&format!("a history of {commits} commits"));
     import(&root, plan.pages, commits)?;
     run.flush_disk()?;
-    run.tell("first start over it");
-    let place = ServerPlace { root: &root, mountpoint: None, log: &run.at("past.log"), rest: plan.rest };
+    run.report("first start over it");
+    let place = ServerPlace { root: &root, mountpoint: None, log: &run.path("past.log"), idle_time: plan.idle_time };
     let server = ServerProcess::start(run, place)?;
     let first_start = server.ready_after;
-    server.until_quiet(run)?;
+    server.wait_until_idle(run)?;
     server.stop()?;
     run.flush_disk()?;
     let server = ServerProcess::start(run, place)?;
     let next_start = server.ready_after;
-    server.until_quiet(run)?;
+    server.wait_until_idle(run)?;
     let page = plan.pages.path(0);
     let mut client = BenchClient::connect(server.address())?;
     let versions = check(&mut client, &root, &page, commits)?;
     // Its first answers were those of the check.
     server.stop()?;
     let server = ServerProcess::start(run, place)?;
-    server.until_quiet(run)?;
+    server.wait_until_idle(run)?;
     let mut client = BenchClient::connect(server.address())?;
     let mut questions = Vec::new();
     for question in questions_about(&root, &page, commits)? {
         questions.push(ask(run, &mut client, (&root, plan), question)?);
     }
-    let memory = server.memory()?.most;
+    let memory = server.memory()?.peak;
     server.stop()?;
     Ok(Past { commits, pages: plan.pages.count, versions, first_start, next_start, questions, memory })
 }
@@ -105,8 +105,9 @@ struct Question {
 }
 
 fn questions_about(root: &Path, page: &str, commits: usize) -> Result<Vec<Question>> {
-    let middle = machine::run(git::git(root).args(["rev-parse", &format!("HEAD~{}", commits / 2)]))?.trim().to_owned();
-    let encoded = encoded(page);
+    let middle =
+        machine::run(git::git_command(root).args(["rev-parse", &format!("HEAD~{}", commits / 2)]))?.trim().to_owned();
+    let encoded = percent_encode(page);
     let question = |name, target: String, git: &str| Question {
         name,
         target: format!("/api/svc/{target}"),
@@ -143,11 +144,11 @@ fn questions_about(root: &Path, page: &str, commits: usize) -> Result<Vec<Questi
 
 fn ask(run: &BenchRun, client: &mut BenchClient, (root, plan): (&Path, &RunPlan), question: Question) -> Result<Asked> {
     let Question { name, target, git } = question;
-    run.tell(&format!("history: {name}"));
-    let once = run.timed(bound(1, 60), |_| client.get(&target).map(drop))?;
+    run.report(&format!("history: {name}"));
+    let once = run.measure_round(round_bound(1, 60), |_| client.get(&target).map(drop))?;
     let (mut svcfs, mut of_git) = (RoundSeries::default(), RoundSeries::default());
-    svcfs.add(run.timed(plan.searches, |_| client.get(&target).map(drop))?);
-    of_git.add(run.timed(plan.greps, |_| machine::run(git::git(root).args(&git)).map(drop))?);
+    svcfs.add(run.measure_round(plan.search_round, |_| client.get(&target).map(drop))?);
+    of_git.add(run.measure_round(plan.grep_round, |_| machine::run(git::git_command(root).args(&git)).map(drop))?);
     Ok(Asked { name, first: once.elapsed, svcfs, command: format!("git {}", git[0]), git: of_git })
 }
 
@@ -178,14 +179,14 @@ impl Past {
         ];
         let mut table = MarkdownTable::new("history", columns);
         for Asked { name, first, svcfs, command, git } in &self.questions {
-            table.row([
+            table.add_row([
                 text(*name),
                 TableCell::Time(Some(*first)),
                 TableCell::Time(svcfs.percentile(0.5)),
                 TableCell::Time(svcfs.percentile(0.99)),
                 text(format!("`{command}`")),
                 TableCell::Time(git.percentile(0.5)),
-                times(svcfs.typical_rate(), git.typical_rate()),
+                factor(svcfs.typical_rate(), git.typical_rate()),
             ]);
         }
         let asked: Vec<String> = self.questions.iter().map(|asked| asked.svcfs.len().to_string()).collect();
@@ -193,8 +194,8 @@ impl Past {
             "Questions per row: {}. Before that, the first start over this history, which a person made with git, took {}, \
              the next {}; the server had at most {}.",
             asked.join(", "),
-            shown(self.first_start),
-            shown(self.next_start),
+            format_duration(self.first_start),
+            format_duration(self.next_start),
             TableCell::Bytes(self.memory),
         ));
         table
@@ -203,17 +204,17 @@ impl Past {
 
 /// Makes sure that svcfs and git tell the same; how many versions the page has.
 fn check(client: &mut BenchClient, root: &Path, page: &str, commits: usize) -> Result<usize> {
-    let encoded = encoded(page);
+    let encoded = percent_encode(page);
     let mut get = |target: &str| -> Result<Value> { Ok(serde_json::from_slice(&client.get(target)?)?) };
     let hashes = |answer: &Value| -> Vec<String> {
         let lines = answer.as_array().into_iter().flatten();
         lines.map(|line| line["hash"].as_str().unwrap_or_default().to_owned()).collect()
     };
     let versions = hashes(&get(&format!("/api/svc/versions?path={encoded}"))?);
-    let told = machine::run(git::git(root).args(["log", "--format=%H", "--", page]))?;
+    let told = machine::run(git::git_command(root).args(["log", "--format=%H", "--", page]))?;
     ensure!(versions == told.lines().collect::<Vec<_>>(), "`/versions` and `git log` tell different versions");
     let blamed = hashes(&get(&format!("/api/svc/blame?path={encoded}"))?);
-    let told = machine::run(git::git(root).args(["blame", "-l", "--root", "HEAD", "--", page]))?;
+    let told = machine::run(git::git_command(root).args(["blame", "-l", "--root", "HEAD", "--", page]))?;
     let of_git: Vec<&str> = told.lines().filter_map(|line| line.get(..40)).collect();
     ensure!(blamed == of_git, "`/blame` and `git blame` tell different commits");
     let total = get("/api/svc/timeline")?["total"].as_u64().context("`/timeline` tells no total")?;
@@ -227,7 +228,7 @@ fn check(client: &mut BenchClient, root: &Path, page: &str, commits: usize) -> R
 /// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTORS`] in turn.
 fn import(root: &Path, pages: PageTree, commits: usize) -> Result<()> {
     git::init(root)?;
-    let mut importer = git::git(root);
+    let mut importer = git::git_command(root);
     let mut importer =
         importer.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().context("cannot run git")?;
     let written = importer.stdin.take().context("`git fast-import` takes nothing").and_then(|input| {
@@ -238,7 +239,7 @@ fn import(root: &Path, pages: PageTree, commits: usize) -> Result<()> {
     let status = importer.wait()?;
     written?;
     ensure!(status.success(), "`git fast-import`: {status}");
-    machine::run(git::git(root).args(["reset", "--quiet", "--hard"])).map(drop)
+    machine::run(git::git_command(root).args(["reset", "--quiet", "--hard"])).map(drop)
 }
 
 fn write_history(input: &mut impl Write, pages: PageTree, commits: usize) -> Result<()> {
@@ -246,7 +247,8 @@ fn write_history(input: &mut impl Write, pages: PageTree, commits: usize) -> Res
     let began = end - DAYS * SECONDS_A_DAY;
     for number in 0..commits {
         let second = began + number * DAYS * SECONDS_A_DAY / commits;
-        let (actor, message) = (format!("agent-{}", number % ACTORS), format!("agent-{}: {number}", number % ACTORS));
+        let (actor, message) =
+            (format!("agent-{}", number % ACTOR_COUNT), format!("agent-{}: {number}", number % ACTOR_COUNT));
         writeln!(input, "commit refs/heads/main\ncommitter {actor} <agent@localhost> {second} +0000")?;
         writeln!(input, "data {}\n{message}", message.len())?;
         let mut put = |page: usize, text: &str| {
@@ -259,7 +261,10 @@ fn write_history(input: &mut impl Write, pages: PageTree, commits: usize) -> Res
         } else if number % BUSY_EVERY == 0 {
             put(0, &busy(pages, number / BUSY_EVERY))?;
         } else {
-            put(1 + pages.scattered(number) % (pages.count - 1), &pages.text(pages.scattered(number), number))?;
+            put(
+                1 + pages.scattered_page(number) % (pages.count - 1),
+                &pages.text(pages.scattered_page(number), number),
+            )?;
         }
     }
     Ok(writeln!(input, "done")?)

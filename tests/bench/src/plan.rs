@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use svcfs_measure::pages::PageTree;
 use svcfs_measure::plan::RunPlan;
-use svcfs_measure::series::{RoundBound, bound};
+use svcfs_measure::series::{RoundBound, round_bound};
 
-use crate::doors::Amount;
+use crate::protocols::Amount;
 
 /// The extent of the long benchmark.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Extent {
     /// A tree of large pages, and how long one client writes them.
     pub heavy: (PageTree, RoundBound),
     /// Files over WebDAV and S3.
-    pub doors: Amount,
+    pub protocols: Amount,
     /// Commits of the history that is asked about.
     pub commits: usize,
     /// Where the corpora are.
@@ -48,30 +48,30 @@ impl Extent {
         let corpus = corpora.join("tldr.tar.xz");
         Self {
             plan: RunPlan {
-                pages: PageTree::of(10_000),
+                pages: PageTree::new(10_000),
                 rounds: 3,
-                short: bound(100_000, 3),
-                creating: bound(1_000, 3),
-                long: bound(1_000_000, 20),
-                commits: 100_000,
-                bulk: 1_000,
-                bulks: bound(5, 5),
-                copied: 1_000,
-                rest: Duration::from_secs(2),
-                searches: bound(2_000, 10),
-                greps: bound(10, 10),
+                short_round: round_bound(100_000, 3),
+                creation_round: round_bound(1_000, 3),
+                long_round: round_bound(1_000_000, 20),
+                min_commits: 100_000,
+                bulk_pages: 1_000,
+                bulk_round: round_bound(5, 5),
+                copy_pages: 1_000,
+                idle_time: Duration::from_secs(2),
+                search_round: round_bound(2_000, 10),
+                grep_round: round_bound(10, 10),
                 corpus: corpus.exists().then_some(corpus),
             },
-            crowd: bound(1_000_000, 5),
-            sizes: vec![PageTree::of(1_000), PageTree::of(10_000), PageTree::of(100_000)],
-            folders: [1_000, 10_000].map(|folder| PageTree { folder, ..PageTree::of(100_000) }).to_vec(),
-            large: is_large.then_some(PageTree::of(1_000_000)),
-            in_each: (bound(1_000, 2), bound(100_000, 3)),
+            crowd: round_bound(1_000_000, 5),
+            sizes: vec![PageTree::new(1_000), PageTree::new(10_000), PageTree::new(100_000)],
+            folders: [1_000, 10_000].map(|folder| PageTree { folder_size: folder, ..PageTree::new(100_000) }).to_vec(),
+            large: is_large.then_some(PageTree::new(1_000_000)),
+            in_each: (round_bound(1_000, 2), round_bound(100_000, 3)),
             unsettled: 10_000,
             copied: 10_000,
-            renames: bound(3, 30),
-            heavy: (heavy(1_000), bound(100_000, 20)),
-            doors: Amount { files: 1_000, reading: bound(1_000_000, 3), large: 256 },
+            renames: round_bound(3, 30),
+            heavy: (heavy(1_000), round_bound(100_000, 20)),
+            protocols: Amount { files: 1_000, reading: round_bound(1_000_000, 3), large: 256 },
             commits: 100_000,
             corpora: corpora.to_owned(),
             questions: 150,
@@ -82,30 +82,30 @@ impl Extent {
     pub fn quick(corpora: &Path) -> Self {
         Self {
             plan: RunPlan {
-                pages: PageTree::of(1_000),
+                pages: PageTree::new(1_000),
                 rounds: 1,
-                short: bound(200, 1),
-                creating: bound(200, 1),
-                long: bound(2_000, 2),
-                commits: 0,
-                bulk: 100,
-                bulks: bound(2, 1),
-                copied: 100,
-                rest: Duration::from_millis(100),
-                searches: bound(100, 1),
-                greps: bound(3, 1),
+                short_round: round_bound(200, 1),
+                creation_round: round_bound(200, 1),
+                long_round: round_bound(2_000, 2),
+                min_commits: 0,
+                bulk_pages: 100,
+                bulk_round: round_bound(2, 1),
+                copy_pages: 100,
+                idle_time: Duration::from_millis(100),
+                search_round: round_bound(100, 1),
+                grep_round: round_bound(3, 1),
                 corpus: None,
             },
-            crowd: bound(1_000, 1),
-            sizes: vec![PageTree::of(100), PageTree::of(1_000), PageTree::of(2_000)],
-            folders: vec![PageTree { folder: 1_000, ..PageTree::of(2_000) }],
+            crowd: round_bound(1_000, 1),
+            sizes: vec![PageTree::new(100), PageTree::new(1_000), PageTree::new(2_000)],
+            folders: vec![PageTree { folder_size: 1_000, ..PageTree::new(2_000) }],
             large: None,
-            in_each: (bound(20, 1), bound(300, 1)),
+            in_each: (round_bound(20, 1), round_bound(300, 1)),
             unsettled: 500,
             copied: 500,
-            renames: bound(2, 5),
-            heavy: (heavy(100), bound(100, 1)),
-            doors: Amount { files: 100, reading: bound(100_000, 1), large: 72 },
+            renames: round_bound(2, 5),
+            heavy: (heavy(100), round_bound(100, 1)),
+            protocols: Amount { files: 100, reading: round_bound(100_000, 1), large: 72 },
             commits: 2_000,
             corpora: corpora.to_owned(),
             questions: 20,
@@ -115,6 +115,6 @@ impl Extent {
 
 /// Pages of some 55 KiB: a few hundred of them fill the log as far as it may be filled.
 const fn heavy(count: usize) -> PageTree {
-    let pages = PageTree::of(count);
+    let pages = PageTree::new(count);
     PageTree { repeats: 50, ..pages }
 }

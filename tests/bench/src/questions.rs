@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use svcfs_measure::http::{BenchClient, encoded};
+use svcfs_measure::http::{BenchClient, percent_encode};
 use svcfs_measure::pages::PageTree;
 use svcfs_measure::run::BenchRun;
-use svcfs_measure::series::{RoundSeries, bound};
+use svcfs_measure::series::{RoundSeries, round_bound};
 use svcfs_measure::server::{ServerPlace, ServerProcess};
 use svcfs_measure::table::MarkdownTable;
 
@@ -48,14 +48,16 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Questions> {
 }
 
 fn measure_in(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Vec<Asked>> {
-    run.tell(&format!("questions in {} pages", pages.count));
-    let root = run.at(&format!("questions-{}", pages.count));
+    run.report(&format!("questions in {} pages", pages.count));
+    let root = run.path(&format!("questions-{}", pages.count));
     plant(run, &root, pages)?;
     run.flush_disk()?;
-    let log = run.at(&format!("questions-{}.log", pages.count));
-    let server =
-        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
-    server.until_quiet(run)?;
+    let log = run.path(&format!("questions-{}.log", pages.count));
+    let server = ServerProcess::start(
+        run,
+        ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time },
+    )?;
+    server.wait_until_idle(run)?;
     let mut client = BenchClient::connect(server.address())?;
     let mut asked = of_fields(run, &mut client, pages, extent)?;
     for (name, target, is_right) in others(pages) {
@@ -64,10 +66,10 @@ fn measure_in(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Vec<As
             ensure!(is_right(&answer), "{name}: the answer is wrong");
             Ok(())
         };
-        asked.push(measured(run, name, extent.plan.searches, &mut ask)?);
+        asked.push(measured(run, name, extent.plan.search_round, &mut ask)?);
     }
     let mut write_and_look = |number: usize| -> Result<()> {
-        let page = pages.scattered(number);
+        let page = pages.scattered_page(number);
         client.write(&pages.path(page), format!("{}\nagain: {number}\n", described(pages, page)))?;
         client.get("/api/svc/janitor").map(drop)
     };
@@ -82,26 +84,26 @@ fn of_fields(run: &BenchRun, client: &mut BenchClient, pages: PageTree, extent: 
     let right = (0..pages.count).filter(|page| page % SHARE == VALUE).count();
     let mut ask = |field: usize| -> Result<()> {
         let q = format!("TABLE title, status WHERE kind-{field} = {VALUE}");
-        let answer: Value = serde_json::from_slice(&client.get(&format!("/api/svc/query?q={}", encoded(&q)))?)?;
+        let answer: Value = serde_json::from_slice(&client.get(&format!("/api/svc/query?q={}", percent_encode(&q)))?)?;
         ensure!(answer["total"] == right, "`{q}` finds {} pages of {right}", answer["total"]);
         Ok(())
     };
-    run.tell(UNINDEXED);
+    run.report(UNINDEXED);
     let (mut before, mut appearing) = (RoundSeries::default(), RoundSeries::default());
     let mut first = Duration::ZERO;
     for field in 0..FIELDS {
-        let round = run.timed(bound(BEFORE_INDEX, 60), |_| ask(field))?;
+        let round = run.measure_round(round_bound(BEFORE_INDEX, 60), |_| ask(field))?;
         if field == 0 {
             first = round.latencies.first().copied().context("nothing was asked")?;
         }
         before.add(round);
-        appearing.add(run.timed(bound(1, 60), |_| ask(field))?);
+        appearing.add(run.measure_round(round_bound(1, 60), |_| ask(field))?);
     }
     let made_first = appearing.longest().unwrap_or_default();
     Ok(vec![
         Asked { name: UNINDEXED, first, later: before },
         Asked { name: "the same, when its index is made", first: made_first, later: appearing },
-        measured(run, INDEXED, extent.plan.searches, &mut |number| ask(number % FIELDS))?,
+        measured(run, INDEXED, extent.plan.search_round, &mut |number| ask(number % FIELDS))?,
     ])
 }
 
@@ -110,7 +112,7 @@ type Question = (&'static str, Box<dyn Fn(usize) -> String>, Box<dyn Fn(&Value) 
 fn others(pages: PageTree) -> Vec<Question> {
     let count = pages.count;
     let query = |q: &str| {
-        let target = format!("/api/svc/query?q={}", encoded(q));
+        let target = format!("/api/svc/query?q={}", percent_encode(q));
         Box::new(move |_: usize| target.clone())
     };
     let is_list = |answer: &Value| answer.as_array().is_some_and(|list| !list.is_empty());
@@ -137,13 +139,13 @@ fn others(pages: PageTree) -> Vec<Question> {
         ),
         (
             "`/meta`, one condition",
-            Box::new(|_| format!("/api/svc/meta?where={}", encoded("$.status=draft"))),
+            Box::new(|_| format!("/api/svc/meta?where={}", percent_encode("$.status=draft"))),
             Box::new(is_list),
         ),
         (
             "`/health-check` of some page",
             Box::new(move |number| {
-                format!("/api/svc/health-check?path={}", encoded(&pages.path(pages.scattered(number))))
+                format!("/api/svc/health-check?path={}", percent_encode(&pages.path(pages.scattered_page(number))))
             }),
             Box::new(|answer| answer.is_object()),
         ),
@@ -186,8 +188,8 @@ fn plant(run: &BenchRun, root: &Path, pages: PageTree) -> Result<()> {
     std::fs::write(root.join(".svc/config.toml"), SETTINGS)?;
     for page in 0..pages.count {
         let path = root.join(pages.path(page));
-        if page % pages.folder == 0 {
-            run.check()?;
+        if page % pages.folder_size == 0 {
+            run.check_stop()?;
             std::fs::create_dir_all(path.parent().context("a page has no folder")?)?;
         }
         std::fs::write(path, described(pages, page))?;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use svcfs_measure::git;
-use svcfs_measure::http::{self, ACTORS, BenchClient, WriterCrowd, encoded};
+use svcfs_measure::http::{self, ACTOR_COUNT, BenchClient, WriterCrowd, percent_encode};
 use svcfs_measure::machine::{self, ProcessMemory};
 use svcfs_measure::pages::{PageTree, RoundWork};
 use svcfs_measure::run::BenchRun;
-use svcfs_measure::series::{RoundBound, RoundSeries, bound};
+use svcfs_measure::series::{RoundBound, RoundSeries, round_bound};
 use svcfs_measure::server::{ServerPlace, ServerProcess};
 use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
-use svcfs_measure::writing::{MANY, expect_commits};
+use svcfs_measure::writing::{CROWD_CLIENTS, expect_commits};
 use svcfs_store::{Log, StatePaths};
 
 use crate::plan::Extent;
@@ -76,13 +76,13 @@ struct Tree {
 /// # Errors
 /// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Scale> {
-    let rest = extent.plan.rest;
+    let rest = extent.plan.idle_time;
     let mut trees = Vec::new();
     for (number, pages) in extent.sizes.iter().chain(&extent.folders).enumerate() {
         trees.push(Tree::begin(run, *pages, number, rest)?);
     }
     for round in 0..extent.plan.rounds {
-        run.tell(&format!("trees of all sizes, round {} of {}", round + 1, extent.plan.rounds));
+        run.report(&format!("trees of all sizes, round {} of {}", round + 1, extent.plan.rounds));
         for tree in &mut trees {
             tree.round(run, extent.in_each)?;
         }
@@ -107,21 +107,22 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Scale> {
 /// # Errors
 /// When the disk has no room for it, and as [`measure`].
 pub fn measure_large(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Measured> {
-    let free = machine::free(run.scratch())?;
+    let free = machine::free_space(run.scratch())?;
     ensure!(free >= ROOM_FOR_LARGE, "it needs {} GiB of disk, {} are free", ROOM_FOR_LARGE >> 30, free >> 30);
-    let mut tree = Tree::begin(run, pages, 0, extent.plan.rest)?;
+    let mut tree = Tree::begin(run, pages, 0, extent.plan.idle_time)?;
     tree.round(run, extent.in_each)?;
     tree.end()
 }
 
 impl Tree {
     fn begin(run: &BenchRun, pages: PageTree, number: usize, rest: Duration) -> Result<Self> {
-        run.tell(&format!("a tree of {} pages in folders of {}", pages.count, pages.folder));
-        let (root, log) = (run.at(&format!("tree-{number}")), run.at(&format!("tree-{number}.log")));
-        pages.plant(run, &root)?;
+        run.report(&format!("a tree of {} pages in folders of {}", pages.count, pages.folder_size));
+        let (root, log) = (run.path(&format!("tree-{number}")), run.path(&format!("tree-{number}.log")));
+        pages.write_tree(run, &root)?;
         run.flush_disk()?;
-        let server = ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest })?;
-        server.until_quiet(run)?;
+        let server =
+            ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: rest })?;
+        server.wait_until_idle(run)?;
         let measured = Measured {
             pages,
             adopted: server.ready_after,
@@ -136,21 +137,21 @@ impl Tree {
     fn round(&mut self, run: &BenchRun, (one, many): (RoundBound, RoundBound)) -> Result<()> {
         let written = self.write(run, 1, one)?;
         self.measured.one.add(written.round);
-        let written = self.write(run, MANY, many)?;
-        self.processor += written.processor;
+        let written = self.write(run, CROWD_CLIENTS, many)?;
+        self.processor += written.cpu_time;
         self.crowded += written.round.latencies.len();
         if written.memory.resident > self.measured.memory.resident {
             self.measured.memory = written.memory;
         }
         self.measured.many.add(written.round);
-        self.server.until_quiet(run)
+        self.server.wait_until_idle(run)
     }
 
     fn write(&mut self, run: &BenchRun, clients: usize, bound: RoundBound) -> Result<http::CrowdResult> {
         run.flush_disk()?;
-        let before = git::commits(&self.root)?;
-        let work = RoundWork { pages: self.measured.pages, bound, first: self.written };
-        let crowded = http::write_all(run, &self.server, WriterCrowd { clients, actors: ACTORS, work })?;
+        let before = git::count_commits(&self.root)?;
+        let work = RoundWork { pages: self.measured.pages, bound, first_write: self.written };
+        let crowded = http::write_all(run, &self.server, WriterCrowd { clients, actors: ACTOR_COUNT, work })?;
         expect_commits(run, &self.root, Some(before + crowded.round.latencies.len()))?;
         // The numbers that a crowd took and did not write are passed over, too.
         self.written += crowded.round.latencies.len() + clients;
@@ -173,25 +174,25 @@ fn reopen(
     (unsettled, rest): (usize, Duration),
 ) -> Result<(Measured, Opening, ProcessMemory)> {
     let (root, log, pages) = (tree.root.clone(), tree.log.clone(), tree.measured.pages);
-    let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest };
+    let place = ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: rest };
     let open = |run: &BenchRun| -> Result<(ServerProcess, Duration)> {
         let server = ServerProcess::start(run, place)?;
-        let target = format!("/api/svc/file?path={}", encoded(&pages.path(0)));
+        let target = format!("/api/svc/file?path={}", percent_encode(&pages.path(0)));
         ensure!(!BenchClient::connect(server.address())?.get(&target)?.is_empty(), "a page is empty after a start");
-        let opened = server.started.elapsed();
+        let opened = server.started_at.elapsed();
         Ok((server, opened))
     };
-    run.tell("opening it again, nothing changed");
+    run.report("opening it again, nothing changed");
     tree.server.stop()?;
     run.flush_disk()?;
     let (server, unchanged) = open(run)?;
-    server.until_quiet(run)?;
-    run.tell("killing its server");
-    let before = git::commits(&root)?;
+    server.wait_until_idle(run)?;
+    run.report("killing its server");
+    let before = git::count_commits(&root)?;
     tree.server = server;
-    let crowded = tree.write(run, MANY, bound(unsettled, 60))?;
+    let crowded = tree.write(run, CROWD_CLIENTS, round_bound(unsettled, 60))?;
     tree.server.kill()?;
-    let unsettled = Log::check(&StatePaths::of(&root))?.context("the killed server left no log")?.unsettled;
+    let unsettled = Log::check(&StatePaths::new(&root))?.context("the killed server left no log")?.pending_records;
     let (server, killed) = open(run)?;
     expect_commits(run, &root, Some(before + crowded.round.latencies.len()))?;
     tree.server = server;
@@ -222,12 +223,14 @@ impl Scale {
         let Opening { pages, unchanged, killed, unsettled } = &self.opening;
         let columns = vec![column(format!("opening {pages} pages"), "when"), column("first page read", "read_us")];
         let mut table = MarkdownTable::new("opening", columns);
-        table.row([text("nothing changed"), TableCell::Time(Some(*unchanged))]);
-        table
-            .row([text(format!("after `kill -9` with {unsettled} unsettled records")), TableCell::Time(Some(*killed))]);
+        table.add_row([text("nothing changed"), TableCell::Time(Some(*unchanged))]);
+        table.add_row([
+            text(format!("after `kill -9` with {unsettled} unsettled records")),
+            TableCell::Time(Some(*killed)),
+        ]);
         let ProcessMemory { resident, anonymous, .. } = self.memory;
         table.notes.push(format!(
-            "Most memory of that server while {MANY} clients wrote: {}, of which {} are its own; the rest are windows into \
+            "Most memory of that server while {CROWD_CLIENTS} clients wrote: {}, of which {} are its own; the rest are windows into \
              packs, which the system can take back.",
             TableCell::Bytes(resident),
             TableCell::Bytes(anonymous)
@@ -242,7 +245,7 @@ pub fn costs(trees: &[&Measured]) -> MarkdownTable {
         column("what a write costs in a tree of", "tree"),
         column("1 client, p50", "one_p50_us"),
         column("× smallest", "one_times_smallest"),
-        column(format!("{MANY} clients, a write each"), "many_each_us"),
+        column(format!("{CROWD_CLIENTS} clients, a write each"), "many_each_us"),
         column("× smallest", "many_times_smallest"),
         column("processor", "processor_us"),
         column("most memory", "resident_bytes"),
@@ -252,13 +255,14 @@ pub fn costs(trees: &[&Measured]) -> MarkdownTable {
     let smallest = trees.first().copied();
     for tree in trees {
         let beside = |rate: fn(&Measured) -> Option<f64>| quotient(smallest.and_then(rate), rate(tree));
-        let Measured { pages: PageTree { count, folder, .. }, adopted, one, many, processor, memory } = *tree;
-        table.row([
+        let Measured { pages: PageTree { count, folder_size: folder, .. }, adopted, one, many, processor, memory } =
+            *tree;
+        table.add_row([
             text(format!("{count} pages in folders of {folder}")),
             TableCell::Time(one.percentile(0.5)),
-            TableCell::Times(beside(|tree| tree.one.typical_rate())),
+            TableCell::Factor(beside(|tree| tree.one.typical_rate())),
             TableCell::Time(many.rate().map(|rate| Duration::from_secs_f64(1.0 / rate))),
-            TableCell::Times(beside(|tree| tree.many.rate())),
+            TableCell::Factor(beside(|tree| tree.many.rate())),
             TableCell::Time(Some(*processor)),
             TableCell::Bytes(memory.resident),
             TableCell::Time(Some(*adopted)),

@@ -8,7 +8,7 @@ use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_index::{AnswerLimit, Index, IndexEntry, SearchQuery};
 use svcfs_measure::pages::PageTree;
 use svcfs_measure::run::BenchRun;
-use svcfs_measure::series::{MeasuredRound, RoundSeries, bound};
+use svcfs_measure::series::{MeasuredRound, RoundSeries, round_bound};
 use svcfs_measure::table::{MarkdownTable, TableCell, column, text};
 
 use crate::plan::Extent;
@@ -73,20 +73,20 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Searching> {
 }
 
 fn size(run: &BenchRun, pages: PageTree) -> Result<Size> {
-    run.tell(&format!("searching in {} pages", pages.count));
-    let file = run.at(&format!("searching-{}.db", pages.count));
+    run.report(&format!("searching in {} pages", pages.count));
+    let file = run.path(&format!("searching-{}.db", pages.count));
     let index = Index::open(&file)?;
     let begun = Instant::now();
     let all: Vec<usize> = (0..pages.count).collect();
     let batches = all.chunks(BATCH).map(|batch| {
-        run.check()?;
+        run.check_stop()?;
         batch.iter().map(|page| entry(pages, *page, 0)).collect::<Result<Vec<IndexEntry>>>()
     });
     index.ingest_all(batches, Seq(1))?;
     let first = begun.elapsed();
     let mut update = RoundSeries::default();
-    update.add(run.timed(bound(500, 3), |write| {
-        Ok(index.ingest(&[entry(pages, pages.scattered(write), write + 1)?], Seq(2))?)
+    update.add(run.measure_round(round_bound(500, 3), |write| {
+        Ok(index.ingest(&[entry(pages, pages.scattered_page(write), write + 1)?], Seq(2))?)
     })?);
     drop(index);
     let begun = Instant::now();
@@ -96,7 +96,7 @@ fn size(run: &BenchRun, pages: PageTree) -> Result<Size> {
     let texts: Vec<(String, String)> =
         (0..pages.count).map(|page| (pages.path(page), worded(pages, page, 0))).collect();
     let plain = Plain::new(&texts)?;
-    let root = run.at(&format!("searching-{}", pages.count));
+    let root = run.path(&format!("searching-{}", pages.count));
     for (path, text) in &texts {
         let path = root.join(path);
         path.parent().map(std::fs::create_dir_all).transpose()?;
@@ -108,9 +108,9 @@ fn size(run: &BenchRun, pages: PageTree) -> Result<Size> {
         let mut one = Asked { question, ..Asked::default() };
         ensure!(!found(&index, question)?.is_empty(), "search for `{question}` finds nothing");
         one.svcfs.add(asked_anew(run, &index, question)?);
-        one.again.add(run.timed(bound(1_000, 1), |_| found(&index, question).map(drop))?);
-        one.plain.add(run.timed(bound(100, 1), |_| plain.shown(question, SHOWN).map(drop))?);
-        one.grep.add(run.timed(bound(3, 2), |_| {
+        one.again.add(run.measure_round(round_bound(1_000, 1), |_| found(&index, question).map(drop))?);
+        one.plain.add(run.measure_round(round_bound(100, 1), |_| plain.shown(question, SHOWN).map(drop))?);
+        one.grep.add(run.measure_round(round_bound(3, 2), |_| {
             let mut command = Command::new("git");
             command.current_dir(&root).args(["grep", "--no-index", "-il", "--all-match"]).stdout(Stdio::null());
             for pattern in patterns {
@@ -129,7 +129,7 @@ fn asked_anew(run: &BenchRun, index: &Index, question: &str) -> Result<MeasuredR
     let begun = Instant::now();
     let mut latencies = Vec::new();
     while latencies.len() < 500 && begun.elapsed() < Duration::from_secs(3) {
-        run.check()?;
+        run.check_stop()?;
         index.ingest(&[], Seq(3))?;
         let asked = Instant::now();
         found(index, question)?;
@@ -156,7 +156,7 @@ fn worded(pages: PageTree, page: usize, revision: usize) -> String {
 
 fn entry(pages: PageTree, page: usize, revision: usize) -> Result<IndexEntry> {
     let text = worded(pages, page, revision);
-    let etag = ETag::of(text.as_bytes());
+    let etag = ETag::from_content(text.as_bytes());
     Ok(IndexEntry::Page { path: TreePath::parse(&pages.path(page))?, etag, text, modified: Timestamp::UNIX_EPOCH })
 }
 
@@ -206,7 +206,7 @@ impl Searching {
         let mut table = MarkdownTable::new("searching_sizes", columns);
         for size in &self.sizes {
             for Asked { question, svcfs, again, plain, grep } in &size.asked {
-                table.row([
+                table.add_row([
                     text(format!("`{question}`")),
                     TableCell::Count(size.pages),
                     TableCell::Time(svcfs.percentile(0.5)),
@@ -232,7 +232,7 @@ impl Searching {
         ];
         let mut table = MarkdownTable::new("index_sizes", columns);
         for Size { pages, first, update, again, .. } in &self.sizes {
-            table.row([
+            table.add_row([
                 text(format!("{pages} pages")),
                 TableCell::Rate(Some(*pages as f64 / first.as_secs_f64())),
                 TableCell::Time(update.percentile(0.5)),

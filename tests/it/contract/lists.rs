@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use schemars::generate::SchemaGenerator;
 use serde_json::{Value, json};
-use svcfs_config::NOT_BUILT;
+use svcfs_config::UNSUPPORTED_KEYS;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::OperationEntry;
 
@@ -82,7 +82,7 @@ fn missing() -> Vec<String> {
             missing.push(format!("limit {} {}", row[0], row[1]));
         }
     }
-    missing.extend(NOT_BUILT.iter().map(|key| format!("key {key}")));
+    missing.extend(UNSUPPORTED_KEYS.iter().map(|key| format!("key {key}")));
     missing
 }
 

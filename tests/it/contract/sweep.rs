@@ -10,7 +10,7 @@ use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{BodyKind, OperationEntry, Route};
 
 use super::{hostile, served};
-use crate::doors::Kind;
+use crate::protocols::Kind;
 use crate::space::client::{Client, PREFIX, Reply, check_result, encoded};
 use crate::space::git::{self, Commit};
 use crate::space::{TestSpace, tree};
@@ -91,30 +91,30 @@ fn ask(client: &Client, entry: &OperationEntry, route: &Route, inputs: &Map<Stri
             path = path.replace(&place, &encoded(&as_text(value)));
             continue;
         }
-        match route.accepts {
+        match route.body {
             BodyKind::Raw(field) if field == name => raw = as_text(value).into_bytes(),
             BodyKind::Object(field) if field == name => raw = value.to_string().into_bytes(),
-            BodyKind::Json if !route.in_query.contains(&name.as_str()) => {
+            BodyKind::Json if !route.query_inputs.contains(&name.as_str()) => {
                 drop(body.insert(name.clone(), value.clone()))
             }
             BodyKind::Form => drop(body.insert(name.clone(), value.clone())),
-            BodyKind::Json | BodyKind::Raw(_) | BodyKind::Object(_) | BodyKind::Nothing => {
+            BodyKind::Json | BodyKind::Raw(_) | BodyKind::Object(_) | BodyKind::Empty => {
                 query.push(format!("{}={}", encoded(name), encoded(&as_text(value))));
             }
         }
     }
     let target = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
-    let body = match route.accepts {
+    let body = match route.body {
         BodyKind::Json | BodyKind::Form => Value::from(body).to_string().into_bytes(),
         BodyKind::Raw(_) | BodyKind::Object(_) => raw,
-        BodyKind::Nothing => Vec::new(),
+        BodyKind::Empty => Vec::new(),
     };
     let mut headers = Vec::new();
     // A bulk write has its condition in each file.
-    if !route.is_reading && entry.name != "bulk_write" {
+    if !route.is_read_only && entry.name != "bulk_write" {
         headers.push(("If-Match", STALE));
     }
-    if route.accepts == BodyKind::Form {
+    if route.body == BodyKind::Form {
         headers.push(("Content-Type", "application/json"));
     }
     client.send(route.method.name(), &target, &headers, body)
@@ -125,7 +125,7 @@ fn ask(client: &Client, entry: &OperationEntry, route: &Route, inputs: &Map<Stri
 fn check(what: &str, route: &Route, reply: &Reply) {
     let said = reply.text();
     if (200..300).contains(&reply.status) {
-        assert!(route.is_reading || ASKS_NOTHING.contains(&route.path), "{what} was accepted: {said}");
+        assert!(route.is_read_only || ASKS_NOTHING.contains(&route.path), "{what} was accepted: {said}");
         return;
     }
     let is_off = reply.status == 501 && OFF.contains(&route.path);
@@ -237,7 +237,7 @@ fn bodies_and_queries_that_cannot_be_read_are_refused_by_every_route() {
     let client = &untouched.client;
     for (entry, route) in routes() {
         let target = route.full_path();
-        if route.accepts == BodyKind::Json {
+        if route.body == BodyKind::Json {
             for body in hostile::bodies() {
                 let what: String =
                     format!("{entry:?} with {:?}", String::from_utf8_lossy(&body)).chars().take(200).collect();
@@ -308,7 +308,7 @@ fn missing_and_hostile_arguments_of_every_tool_are_refused_and_change_nothing() 
         let schemas = inputs(entry);
         let mut all: Map<String, Value> =
             schemas.iter().map(|(name, schema)| (name.clone(), ordinary(name, schema))).collect();
-        if !entry.is_reading() && entry.name != "bulk_write" {
+        if !entry.is_read_only() && entry.name != "bulk_write" {
             all.insert("if_match".to_owned(), STALE.into());
         }
         let mut tries = vec![Map::new(), Map::from_iter([("no_such_input".to_owned(), json!("x"))])];
@@ -332,7 +332,7 @@ fn missing_and_hostile_arguments_of_every_tool_are_refused_and_change_nothing() 
                 check_result(&tool, &answer["result"]);
             }
             let asks_nothing = entry.http.iter().any(|route| ASKS_NOTHING.contains(&route.path));
-            assert!(is_refused || (is_answered && (entry.is_reading() || asks_nothing)), "{what}: {answer}");
+            assert!(is_refused || (is_answered && (entry.is_read_only() || asks_nothing)), "{what}: {answer}");
         }
         untouched.is_untouched(&tool);
     }

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::hostile;
-use crate::doors::Kind;
+use crate::protocols::Kind;
 use crate::space::{TestSpace, tree};
 
 /// Longer than a server waits for the rest of a request.
@@ -46,7 +46,7 @@ impl Beset {
         Self { space, s3, runtime: Some(runtime), stop, beside }
     }
 
-    fn doors(&self) -> [(&'static str, SocketAddr); 3] {
+    fn protocols(&self) -> [(&'static str, SocketAddr); 3] {
         [("HTTP", self.space.http()), ("WebDAV", self.space.webdav()), ("S3", self.s3)]
     }
 
@@ -92,11 +92,11 @@ fn statuses(said: &str) -> Vec<u16> {
 }
 
 /// First lines and headers of requests that take a path there.
-fn questions(door: &str, target: &str) -> Vec<String> {
+fn questions(protocol: &str, target: &str) -> Vec<String> {
     let bare = |methods: &[&str], target: &str| {
         methods.iter().map(|method| format!("{method} {target} HTTP/1.1\r\n")).collect::<Vec<_>>()
     };
-    match door {
+    match protocol {
         "HTTP" => [
             bare(&["GET"], &format!("/raw/{target}")),
             bare(&["GET"], &format!("/api/svc/{target}/tree")),
@@ -126,9 +126,9 @@ fn targets_that_lead_out_of_the_tree_lead_nowhere_through_any_door() {
     let beset = Beset::new();
     let mut asked = 0;
     for target in hostile::targets() {
-        for (door, address) in beset.doors() {
-            for question in questions(door, &target) {
-                let what = format!("{door}: {question:?}");
+        for (protocol, address) in beset.protocols() {
+            for question in questions(protocol, &target) {
+                let what = format!("{protocol}: {question:?}");
                 let said = said(
                     address,
                     format!("{question}Host: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes(),
@@ -160,16 +160,16 @@ fn no_request_hides_another_one_through_any_door() {
     for request in requests {
         let text = |name: &str| request[name].as_str().unwrap().to_owned();
         let refused: Vec<u64> = request["answers"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
-        for (door, address) in beset.doors() {
+        for (protocol, address) in beset.protocols() {
             let (name, said) =
-                (format!("{door}: {}", text("name")), said(address, format!("{}{NEXT}", text("send")).as_bytes()));
+                (format!("{protocol}: {}", text("name")), said(address, format!("{}{NEXT}", text("send")).as_bytes()));
             let statuses = statuses(&said);
             assert!(statuses.iter().all(|status| *status < 500), "{name}: {said}");
             assert!(!said.contains("smuggled"), "{name}: {said}");
             if refused == [400] {
                 // A door may have its answer before it has read as far as what is wrong; it hears nothing more then.
                 let is_refused = matches!(statuses[..], [status] if (400..500).contains(&status));
-                assert!(is_refused && (door != "HTTP" || statuses == [400]), "{name}: {said}");
+                assert!(is_refused && (protocol != "HTTP" || statuses == [400]), "{name}: {said}");
             }
             assert!(statuses.len() <= 2 && statuses.len() >= refused.len().min(1), "{name}: {said}");
         }

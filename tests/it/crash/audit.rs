@@ -55,7 +55,7 @@ pub type Done = (String, String, BTreeMap<String, Option<String>>);
 pub fn history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     let mut expected: BTreeMap<Done, usize> = BTreeMap::new();
     for Deed { author, subject, effects } in ledgers.iter().flat_map(|ledger| &ledger.deeds) {
-        let hash = |content: &String| ETag::of(content.as_bytes()).to_string();
+        let hash = |content: &String| ETag::from_content(content.as_bytes()).to_string();
         let effects = effects.iter().map(|(path, content)| (path.clone(), content.as_ref().map(hash))).collect();
         *expected.entry((author.clone(), subject.clone(), effects)).or_default() += 1;
     }
@@ -76,7 +76,8 @@ pub fn own_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     let mut commits = commits(root, "%s");
     for Deed { author, subject, effects } in ledgers.iter().flat_map(|ledger| &ledger.deeds) {
         let left = effects.iter().filter_map(|(path, content)| Some((path, content.as_ref()?)));
-        let left: Vec<_> = left.map(|(path, content)| (path, Some(ETag::of(content.as_bytes()).to_string()))).collect();
+        let left: Vec<_> =
+            left.map(|(path, content)| (path, Some(ETag::from_content(content.as_bytes()).to_string()))).collect();
         let is_it = |(by, says, done): &Done| {
             by == author && says == subject && left.iter().all(|(path, content)| done.get(*path) == Some(content))
         };
@@ -96,14 +97,15 @@ pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
         let mut reached: BTreeMap<&String, usize> = BTreeMap::new();
         for (number, deed) in ledger.deeds.iter().enumerate() {
             for (path, content) in &deed.effects {
-                let hash = content.as_ref().map(|content| ETag::of(content.as_bytes()).to_string());
+                let hash = content.as_ref().map(|content| ETag::from_content(content.as_bytes()).to_string());
                 let from = reached.get(path).copied().unwrap_or(0);
                 let later = || ledger.deeds[number + 1..].iter().filter_map(|later| later.effects.get(path));
                 let is_it = |(author, message, effects): &Done| {
                     let is_covered = || {
                         let kept = effects.get(path)?;
-                        let mut later = later()
-                            .map(|content| content.as_ref().map(|content| ETag::of(content.as_bytes()).to_string()));
+                        let mut later = later().map(|content| {
+                            content.as_ref().map(|content| ETag::from_content(content.as_bytes()).to_string())
+                        });
                         later.find(|content| content == kept)
                     };
                     let is_said = *author == deed.author && message.lines().any(|line| line == deed.subject);
@@ -120,7 +122,10 @@ pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     }
     let mut known: BTreeMap<&String, Vec<Option<String>>> = BTreeMap::new();
     for (path, content) in ledgers.iter().flat_map(|ledger| &ledger.deeds).flat_map(|deed| &deed.effects) {
-        known.entry(path).or_default().push(content.as_ref().map(|content| ETag::of(content.as_bytes()).to_string()));
+        known
+            .entry(path)
+            .or_default()
+            .push(content.as_ref().map(|content| ETag::from_content(content.as_bytes()).to_string()));
     }
     for (author, message, effects) in &commits {
         let is_known =

@@ -28,7 +28,7 @@ const LOOKS: usize = 20;
 struct Waits(PathBuf);
 
 impl WriteGate for Waits {
-    fn pass(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         while proposal.content.starts_with(b"WAIT") {
             fs::write(&self.0, "").map_err(Fault::internal)?;
             thread::park();
@@ -105,8 +105,8 @@ fn hangs_mounted() {
         root: root.clone(),
         clock: clock.clone(),
         gates,
-        scratch: vec![],
-        commits: svcfs_vfs::CommitPolicy::Each,
+        scratch_patterns: vec![],
+        commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,
@@ -118,7 +118,7 @@ fn hangs_mounted() {
     fs::write(root.join(".svc/state/server.json"), announced.to_string()).unwrap();
     wait::until("somebody locks the folder", || waits.exists());
     let removal =
-        Change::Remove { path: TreePath::parse("notes/old.md").unwrap(), expect: svcfs_base::Precondition::Any };
+        Change::Remove { path: TreePath::parse("notes/old.md").unwrap(), precondition: svcfs_base::Precondition::Any };
     vfs.apply(&Caller::new(Protocol::Http), removal).unwrap();
     thread::park();
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::ledger::{Deed, Ledger};
 use super::random::Random;
-use crate::doors::kernel::save;
+use crate::protocols::kernel::save;
 use crate::space::client::{Client, Failure, endpoint};
 use crate::space::{me, wait};
 

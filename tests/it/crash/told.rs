@@ -86,7 +86,8 @@ pub fn snapshots(what: &str, root: &Path, ledgers: &[&Ledger]) {
 pub fn whole(what: &str, root: &Path, ledgers: &[&Ledger]) {
     leftovers::check_root_without_git(root);
     let pages = ledgers.iter().flat_map(|ledger| ledger.pages());
-    let expected: BTreeMap<_, _> = pages.map(|(path, text)| (path, ETag::of(text.as_bytes()).to_string())).collect();
+    let expected: BTreeMap<_, _> =
+        pages.map(|(path, text)| (path, ETag::from_content(text.as_bytes()).to_string())).collect();
     let mut found = tree::files(root);
     found.retain(|path, _| path != "seed.md" && !path.starts_with(".svc/"));
     assert_eq!(found, expected, "{what}: the tree");

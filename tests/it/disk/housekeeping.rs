@@ -21,7 +21,7 @@ const NEEDED: [FailPoint; 5] = [
     FailPoint::RowsWrite,
     FailPoint::RowsCommit,
     FailPoint::CheckpointFlush,
-    FailPoint::CheckpointSettle,
+    FailPoint::CheckpointRelease,
     FailPoint::CheckpointSpool,
 ];
 /// Packs and snapshots stay as they are, more of them than there need be, and `git status` is behind.
@@ -30,7 +30,7 @@ const SAFE: [FailPoint; 7] = [
     FailPoint::PackMerge,
     FailPoint::PackCopy,
     FailPoint::PackFlush,
-    FailPoint::PackPlace,
+    FailPoint::PackInstall,
     FailPoint::PackDrop,
     FailPoint::CheckpointIndex,
 ];
@@ -46,7 +46,7 @@ const ONE_SNAPSHOT: &str = "versioning = { strategy = \"cow\", max_versions = 1 
 #[test]
 fn every_point_of_housekeeping_is_either_told_when_it_is_refused_or_safe() {
     let known: BTreeSet<_> = NEEDED.into_iter().chain(SAFE).chain([LAST]).collect();
-    let all = FailPoint::ALL.iter().copied().filter(|point| point.nature() == FailPointKind::Housekeeping);
+    let all = FailPoint::ALL.iter().copied().filter(|point| point.kind() == FailPointKind::Housekeeping);
     assert_eq!(
         all.collect::<BTreeSet<_>>(),
         known,
@@ -61,8 +61,8 @@ fn housekeeping_that_writes_depend_on_makes_the_server_unready_with_the_reason_u
 
 fn must_be_told(point: FailPoint) {
     let space = TestSpace::new();
-    let (client, points) = (space.client(), FailPoints::of(&space.root()));
-    points.refuse(point, NO_SPACE);
+    let (client, points) = (space.client(), FailPoints::new(&space.root()));
+    points.inject_error(point, NO_SPACE);
     must_put(&client, "small.md", "# Small\n");
     // Its content lies beside the log.
     must_put(&client, "large.txt", &"large\n".repeat(300_000));
@@ -73,7 +73,7 @@ fn must_be_told(point: FailPoint) {
     });
     let told = told.unwrap();
     assert!(told.contains("safe in the log") && told.contains("no space left"), "`{}`: {told}", point.name());
-    assert!(points.refusals(point) > 0, "`{}` was not refused: {told}", point.name());
+    assert!(points.injected_errors(point) > 0, "`{}` was not refused: {told}", point.name());
     must_put(&client, "meanwhile.md", "# Meanwhile\n");
     assert_eq!(page(&client, "meanwhile.md").as_deref(), Some("# Meanwhile\n"));
     points.clear(point);
@@ -87,9 +87,9 @@ fn housekeeping_that_leaves_everything_whole_holds_up_no_writer_and_leaves_the_s
 
 fn must_be_safe(point: FailPoint) {
     let space = TestSpace::with(if point == FailPoint::SnapshotDrop { ONE_SNAPSHOT } else { "" }, false);
-    let (client, points) = (space.client(), FailPoints::of(&space.root()));
+    let (client, points) = (space.client(), FailPoints::new(&space.root()));
     let must_be_ready = || assert_eq!(trouble(&client), None, "while `{}` is refused", point.name());
-    points.refuse(point, NO_SPACE);
+    points.inject_error(point, NO_SPACE);
     let mut round = 0;
     wait::until(&format!("`{}` is refused", point.name()), || {
         round += 1;
@@ -99,9 +99,9 @@ fn must_be_safe(point: FailPoint) {
         // What is flushed is merged, too, when there is more of it.
         wait::until("a checkpoint begins", || {
             must_be_ready();
-            points.refusals(point) > 0 || unsettled(&client) == Some(0)
+            points.injected_errors(point) > 0 || unsettled(&client) == Some(0)
         });
-        points.refusals(point) > 0
+        points.injected_errors(point) > 0
     });
     // One begins when the one before has ended, and said what it was refused.
     must_put(&client, "meanwhile.md", "# Meanwhile\n");
@@ -147,7 +147,7 @@ fn a_search_index_that_cannot_be_written_is_named_as_sick_with_the_reason_and_th
     let binary = Binary::build();
     let server = binary.serve(&root, None);
     let client = Client::new(server.address());
-    let sick = || client.get("/readyz").json()["sick"].clone();
+    let sick = || client.get("/readyz").json()["problems"].clone();
     must_put(&client, "before.md", "# Before\n\nwalrus\n");
     wait::until("search finds it", || client.found("walrus") == ["before.md"]);
     let writing = Writing::begin(&root.join(".svc/state/index.db"));
@@ -155,7 +155,7 @@ fn a_search_index_that_cannot_be_written_is_named_as_sick_with_the_reason_and_th
     let mut told = Value::Null;
     wait::until("the indexer is named as sick", || {
         told = sick();
-        told[0]["part"] == "task indexer"
+        told[0]["component"] == "task indexer"
     });
     assert!(told[0]["reason"].as_str().is_some_and(|reason| reason.contains("search index")), "{told}");
     assert_eq!(trouble(&client), None);

@@ -98,7 +98,7 @@ impl Trial {
     /// Writes a long text, once; its hash, and whether it was acknowledged.
     fn write_long(&self, number: usize) -> (String, bool) {
         let text = format!("{number}\n{}", "x\n".repeat(LONG / 2 - 1));
-        let hash = ETag::of(text.as_bytes()).to_string();
+        let hash = ETag::from_content(text.as_bytes()).to_string();
         let reply = put(&self.client(), LONG_PAGE, &text);
         if reply.status != 200 && !reply.text().contains(STILL_WAITING) {
             self.check_sent_away(&reply, NO_ROOM);

@@ -31,7 +31,12 @@ pub struct Ledger(Vec<Asked>);
 impl Ledger {
     /// Notes a write, how far the disk was when it was asked for and, unless it was refused, when it was acknowledged.
     pub fn note(&mut self, path: &str, text: &str, since: usize, acknowledged: Option<usize>) {
-        self.0.push(Asked { path: path.to_owned(), hash: ETag::of(text.as_bytes()).to_string(), since, acknowledged });
+        self.0.push(Asked {
+            path: path.to_owned(),
+            hash: ETag::from_content(text.as_bytes()).to_string(),
+            since,
+            acknowledged,
+        });
     }
 
     /// What was asked for of each path until the disk was so far, and whether it had been acknowledged by then.
@@ -176,6 +181,6 @@ impl Drop for Over<'_> {
 
 /// A page of some ten kilobytes that no compression makes small.
 fn text(path: &str, number: usize) -> String {
-    let lines = (0..250).map(|line| ETag::of(format!("{path} {number} {line}").as_bytes()).to_string());
+    let lines = (0..250).map(|line| ETag::from_content(format!("{path} {number} {line}").as_bytes()).to_string());
     format!("# {path}\n\n{}\n", lines.collect::<Vec<_>>().join("\n"))
 }

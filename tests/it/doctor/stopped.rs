@@ -63,7 +63,7 @@ const DAMAGES: &[Damage] = &[
 /// The page's present content, which the tree has too.
 fn lose_an_object(patient: &Patient) {
     patient.unpack();
-    let name = ETag::of(b"# Kept\n\notter\n").to_string();
+    let name = ETag::from_content(b"# Kept\n\notter\n").to_string();
     fs::remove_file(patient.at(".git/objects").join(&name[..2]).join(&name[2..])).unwrap();
 }
 

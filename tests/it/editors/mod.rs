@@ -20,7 +20,7 @@ impl Desk {
             return None;
         }
         let space = TestSpace::mounted()?;
-        let http = crate::doors::Kind::Http.of(&space);
+        let http = crate::protocols::Kind::Http.of(&space);
         for (path, text) in pages {
             http.write(path, text.as_bytes()).unwrap();
         }

@@ -56,7 +56,7 @@ fn is_whole(found: &str) -> bool {
 }
 
 fn etag(text: u64) -> String {
-    svcfs_base::ETag::of(content(text).as_bytes()).to_string()
+    svcfs_base::ETag::from_content(content(text).as_bytes()).to_string()
 }
 
 /// REST with `If-Match` and `If-None-Match`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::doors::{Door, Kind as DoorKind};
+use crate::protocols::{Door, Kind as DoorKind};
 use crate::space::client::{Client, endpoint};
 use crate::space::{TestSpace, can_mount, folder, git, me, wait};
 

@@ -24,7 +24,7 @@ pub fn nothing_is_lost(space: &TestSpace, written: &[Written], by_hand: &[String
     let lost: Vec<_> = written
         .iter()
         .filter(|Written { author, path, content }| {
-            let hash = ETag::of(content.as_bytes()).to_string();
+            let hash = ETag::from_content(content.as_bytes()).to_string();
             // A person's `git commit --all` may take a page along that stands in the tree and is about to be committed.
             ![author.as_str(), NAME].iter().any(|by| kept.contains(&((*by).to_owned(), path.clone(), hash.clone())))
         })
@@ -60,7 +60,7 @@ fn versions(space: &TestSpace) -> BTreeSet<(String, String, String)> {
 
 /// Followers of the feed heard of each of these commits.
 pub fn followers_heard(space: &TestSpace, by_hand: &[String]) {
-    let events = space.space().vfs.feed().after(Seq(0), usize::MAX / 2).unwrap();
+    let events = space.space().vfs.feed().events_after(Seq(0), usize::MAX / 2).unwrap();
     let heard: BTreeSet<_> = events.iter().filter_map(|event| event.commit).map(|commit| commit.to_string()).collect();
     for commit in by_hand {
         assert!(heard.contains(commit), "the person's commit {commit} is in no feed");

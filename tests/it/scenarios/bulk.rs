@@ -31,7 +31,7 @@ fn a_bulk_write_with_one_bad_file_changes_nothing() {
     let put = |path: &str, text: &str| client.send("PUT", &endpoint("/file", &[("path", path)]), &[], text.to_owned());
     put("a.md", "# A\n").success().unwrap();
     let before = space.story();
-    let stale = ETag::of(b"something else").to_string();
+    let stale = ETag::from_content(b"something else").to_string();
     for (bad, status) in [
         (json!({ "path": "a.md", "content": "# Other\n", "if_match": stale }), 409),
         (json!({ "path": "none.md", "content": "# New\n", "if_match": stale }), 409),

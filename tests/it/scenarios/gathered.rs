@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::doors::{ALL, GUEST, Kind};
+use crate::protocols::{ALL, GUEST, Kind};
 use crate::space::client::endpoint;
 use crate::space::{TestSpace, git, me};
 
@@ -10,11 +10,11 @@ use crate::space::{TestSpace, git, me};
 fn what_one_author_does_in_a_window_is_one_commit_through_every_door() {
     for kind in ALL {
         let Some(space) = kind.gathering_space() else { continue };
-        let (door, client) = (kind.of(&space), space.client());
-        door.write("a.md", b"# A\n\none\n").unwrap();
-        door.write("b/c.md", b"# C\n\ntwo\n").unwrap();
-        door.write("a.md", b"# A\n\nthree\n").unwrap();
-        assert_eq!(door.read("a.md").unwrap(), b"# A\n\nthree\n");
+        let (protocol, client) = (kind.of(&space), space.client());
+        protocol.write("a.md", b"# A\n\none\n").unwrap();
+        protocol.write("b/c.md", b"# C\n\ntwo\n").unwrap();
+        protocol.write("a.md", b"# A\n\nthree\n").unwrap();
+        assert_eq!(protocol.read("a.md").unwrap(), b"# A\n\nthree\n");
         assert_eq!(client.found("three"), ["a.md"], "{kind:?}: search sees it at once");
         assert!(!git::has_commits(&space.root()), "{kind:?}: a commit before its time");
         let versions = client.get(&endpoint("/versions", &[("path", "a.md")])).json();
@@ -30,13 +30,13 @@ fn a_commit_has_at_most_as_many_paths_as_the_settings_say_through_every_door() {
     let settings = "versioning = { async_commit = true, batch_window_ms = 60_000, batch_max_size = 2 }";
     for kind in ALL {
         let Some(space) = kind.space_with(settings) else { continue };
-        let door = kind.of(&space);
+        let protocol = kind.of(&space);
         for (page, text) in
             [("a.md", "# 1\n"), ("b.md", "# 2\n"), ("c.md", "# 3\n"), ("a.md", "# 4\n"), ("d.md", "# 5\n")]
         {
-            door.write(page, text.as_bytes()).unwrap();
+            protocol.write(page, text.as_bytes()).unwrap();
         }
-        door.write_as_guest("e.md", b"# 6\n").unwrap();
+        protocol.write_as_guest("e.md", b"# 6\n").unwrap();
         let story = space.story();
         let files =
             |commit: &git::Commit| commit.files.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>().join(" ");
@@ -67,15 +67,15 @@ fn the_etag_of_a_write_does_not_wait_for_its_commit() {
 #[test]
 fn a_bulk_write_is_one_commit_among_others_and_each_author_has_theirs() {
     let space = TestSpace::gathering(false);
-    let (client, door) = (space.client(), Kind::Http.of(&space));
-    door.write("a.md", b"# A\n").unwrap();
-    door.write_as_guest("b.md", b"# B\n").unwrap();
+    let (client, protocol) = (space.client(), Kind::Http.of(&space));
+    protocol.write("a.md", b"# A\n").unwrap();
+    protocol.write_as_guest("b.md", b"# B\n").unwrap();
     let files: Vec<_> =
         (0..60).map(|number| json!({ "path": format!("d/{number}.md"), "content": "# Many\n" })).collect();
     let body = json!({ "files": files, "message": "many" }).to_string();
     client.send("POST", &endpoint("/bulk", &[]), &[("X-Actor", &me())], body).success().unwrap();
-    door.write("c.md", b"# C\n").unwrap();
-    door.write_as_guest("e.md", b"# E\n").unwrap();
+    protocol.write("c.md", b"# C\n").unwrap();
+    protocol.write_as_guest("e.md", b"# E\n").unwrap();
     let changes = client.get(&endpoint("/changes", &[("limit", "100")])).json();
     assert_eq!(changes["changes"].as_array().map(Vec::len), Some(64), "one record for each path");
     let story = space.story();

@@ -3,7 +3,7 @@
 use svcfs_config::VersioningStrategy;
 
 use super::played;
-use crate::doors;
+use crate::protocols;
 use crate::space::client::endpoint;
 use crate::space::{TestSpace, git};
 
@@ -18,12 +18,12 @@ fn versions(space: &TestSpace, path: &str) -> usize {
 
 #[test]
 fn a_rename_keeps_history() {
-    played("rename", |door, space| {
-        door.write("a.md", b"# Page\n\none\ntwo\nthree\nfour\n").unwrap();
-        door.write("a.md", b"# Page\n\none\ntwo\nthree\nfour\nfive\n").unwrap();
-        door.rename("a.md", "b/c.md").unwrap();
-        door.read("a.md").unwrap_err();
-        door.write("b/c.md", b"# Page\n\none\ntwo\nthree\nfour\nfive\nsix\n").unwrap();
+    played("rename", |protocol, space| {
+        protocol.write("a.md", b"# Page\n\none\ntwo\nthree\nfour\n").unwrap();
+        protocol.write("a.md", b"# Page\n\none\ntwo\nthree\nfour\nfive\n").unwrap();
+        protocol.rename("a.md", "b/c.md").unwrap();
+        protocol.read("a.md").unwrap_err();
+        protocol.write("b/c.md", b"# Page\n\none\ntwo\nthree\nfour\nfive\nsix\n").unwrap();
         space.settle();
         match space.strategy() {
             VersioningStrategy::Git => {
@@ -39,33 +39,33 @@ fn a_rename_keeps_history() {
 
 #[test]
 fn a_rename_there_and_back_leaves_the_page_as_it_was() {
-    played("rename_and_back", |door, _| {
-        door.write("a.md", b"# There\n").unwrap();
-        door.rename("a.md", "b.md").unwrap();
-        door.rename("b.md", "a.md").unwrap();
-        assert_eq!(door.read("a.md").unwrap(), b"# There\n");
-        assert_eq!(door.list("").unwrap(), ["a.md"]);
+    played("rename_and_back", |protocol, _| {
+        protocol.write("a.md", b"# There\n").unwrap();
+        protocol.rename("a.md", "b.md").unwrap();
+        protocol.rename("b.md", "a.md").unwrap();
+        assert_eq!(protocol.read("a.md").unwrap(), b"# There\n");
+        assert_eq!(protocol.list("").unwrap(), ["a.md"]);
     });
 }
 
 #[test]
 fn renaming_what_is_not_there_changes_nothing() {
-    played("rename_nothing", |door, _| {
-        door.write("here.md", b"# Here\n").unwrap();
-        door.rename("nowhere.md", "somewhere.md").unwrap_err();
-        assert_eq!(door.list("").unwrap(), ["here.md"]);
+    played("rename_nothing", |protocol, _| {
+        protocol.write("here.md", b"# Here\n").unwrap();
+        protocol.rename("nowhere.md", "somewhere.md").unwrap_err();
+        assert_eq!(protocol.list("").unwrap(), ["here.md"]);
     });
 }
 
 #[test]
 fn of_a_page_as_many_versions_are_kept_as_the_settings_say_whichever_door_wrote_them() {
-    for kind in doors::ALL {
+    for kind in protocols::ALL {
         let Some(space) = kind.space_with("versioning = { strategy = \"cow\", max_versions = 2 }") else { continue };
-        let door = kind.of(&space);
+        let protocol = kind.of(&space);
         for text in ["# One\n", "# Two\n", "# Three\n", "# Four\n"] {
-            door.write("a.md", text.as_bytes()).unwrap();
+            protocol.write("a.md", text.as_bytes()).unwrap();
         }
-        door.write("b.md", b"# Beside\n").unwrap();
+        protocol.write("b.md", b"# Beside\n").unwrap();
         space.settle();
         assert_eq!([versions(&space, "a.md"), versions(&space, "b.md")], [2, 1], "{kind:?}");
         let changes = space.client().get(&endpoint("/changes", &[("limit", "9")])).success().unwrap().json();

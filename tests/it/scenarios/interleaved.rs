@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
 
-use crate::doors::kernel::save;
-use crate::doors::{ALL, Kind};
+use crate::protocols::kernel::save;
+use crate::protocols::{ALL, Kind};
 use crate::space::client::endpoint;
 use crate::space::{TestSpace, git};
 
@@ -39,12 +39,12 @@ fn what_the_mount_writes_http_reads_immediately_and_finds() {
 #[test]
 fn doors_that_take_turns_on_one_page_leave_one_version_for_each_turn() {
     let Some(space) = TestSpace::mounted() else { return };
-    let doors = ALL.map(|kind| kind.of(&space));
+    let protocols = ALL.map(|kind| kind.of(&space));
     for round in 0..40 {
         let text = format!("# Turn {round}\n");
-        doors[round % 4].write("a.md", text.as_bytes()).unwrap();
-        for (reader, door) in doors.iter().enumerate() {
-            assert_eq!(door.read("a.md").unwrap(), text.as_bytes(), "turn {round}, read by {:?}", ALL[reader]);
+        protocols[round % 4].write("a.md", text.as_bytes()).unwrap();
+        for (reader, protocol) in protocols.iter().enumerate() {
+            assert_eq!(protocol.read("a.md").unwrap(), text.as_bytes(), "turn {round}, read by {:?}", ALL[reader]);
         }
     }
     space.settle();
@@ -58,10 +58,10 @@ fn appends_of_all_doors_at_once_are_all_kept() {
     Kind::Http.of(&space).write("log.md", b"# Log\n").unwrap();
     std::thread::scope(|scope| {
         for kind in [Kind::Http, Kind::Mcp] {
-            let door = kind.of(&space);
+            let protocol = kind.of(&space);
             scope.spawn(move || {
                 for number in 0..30 {
-                    door.append("log.md", format!("- {kind:?} {number}\n").as_bytes()).unwrap();
+                    protocol.append("log.md", format!("- {kind:?} {number}\n").as_bytes()).unwrap();
                 }
             });
         }
@@ -86,10 +86,10 @@ fn what_doors_of_three_protocols_write_to_one_page_at_once_is_all_in_history() {
     let start = std::sync::Barrier::new(kinds.len());
     std::thread::scope(|scope| {
         for kind in kinds {
-            let (door, start) = (kind.of(&space), &start);
+            let (protocol, start) = (kind.of(&space), &start);
             scope.spawn(move || {
                 start.wait();
-                (0..ROUNDS).for_each(|round| door.write("a.md", text(kind, round).as_bytes()).unwrap());
+                (0..ROUNDS).for_each(|round| protocol.write("a.md", text(kind, round).as_bytes()).unwrap());
             });
         }
     });

@@ -12,7 +12,7 @@ mod refusals;
 mod scratch;
 mod searching;
 
-use crate::doors::{self, Door, Kind};
+use crate::protocols::{self, Door, Kind};
 use crate::space::story::Story;
 use crate::space::{STRATEGIES, TestSpace};
 
@@ -21,7 +21,7 @@ use crate::space::{STRATEGIES, TestSpace};
 #[track_caller]
 pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
     let expected = played_with_a_commit_each(name, &scenario);
-    for kind in doors::ALL {
+    for kind in protocols::ALL {
         let Some(space) = kind.gathering_space() else { continue };
         // Shown where the scenario fails.
         println!("through {kind:?} where commits are gathered");
@@ -38,7 +38,7 @@ pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
 #[track_caller]
 fn played_with_a_commit_each(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) -> Story {
     let mut expected: Option<Story> = None;
-    for (strategy, kind) in STRATEGIES.into_iter().flat_map(|strategy| doors::ALL.map(|kind| (strategy, kind))) {
+    for (strategy, kind) in STRATEGIES.into_iter().flat_map(|strategy| protocols::ALL.map(|kind| (strategy, kind))) {
         let Some(space) = kind.space(strategy) else { continue };
         println!("through {kind:?} with {strategy:?}");
         scenario(&*kind.of(&space), &space);

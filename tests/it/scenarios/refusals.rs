@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::process::Command;
 
 use super::played;
-use crate::doors::GUEST;
-use crate::doors::kernel::save;
+use crate::protocols::GUEST;
+use crate::protocols::kernel::save;
 use crate::space::TestSpace;
 
 const GOOD: &[u8] = b"# Good\n\ngoodword\n";
@@ -14,17 +14,17 @@ const BAD: [&str; 2] = ["---\ntitle: [never closed\n---\n\nbadword\n", "# Bad\n\
 
 #[test]
 fn a_refused_write_leaves_everything_as_it_was() {
-    played("lint_refusal", |door, space| {
-        door.write("a.md", GOOD).unwrap();
+    played("lint_refusal", |protocol, space| {
+        protocol.write("a.md", GOOD).unwrap();
         for bad in BAD {
-            door.write("a.md", bad.as_bytes()).unwrap_err();
-            door.write("new/b.md", bad.as_bytes()).unwrap_err();
+            protocol.write("a.md", bad.as_bytes()).unwrap_err();
+            protocol.write("new/b.md", bad.as_bytes()).unwrap_err();
             assert_eq!(space.text("a.md").as_bytes(), GOOD, "the last good version stays");
             assert!(space.client().found("badword").is_empty());
         }
         assert_eq!(space.client().found("goodword"), ["a.md"]);
-        door.write("a.md", b"# Good\n\nbetterword\n").unwrap();
-        assert_eq!(door.read("a.md").unwrap(), b"# Good\n\nbetterword\n");
+        protocol.write("a.md", b"# Good\n\nbetterword\n").unwrap();
+        assert_eq!(protocol.read("a.md").unwrap(), b"# Good\n\nbetterword\n");
     });
 }
 

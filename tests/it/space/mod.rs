@@ -119,16 +119,22 @@ impl TestSpace {
         let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
         let clock = Arc::new(SystemClock);
         let root = folder.path().join("root");
-        let opening = SpaceOptions { name: "default".to_owned(), root, clock: clock.clone(), watch, progress: None };
+        let opening = SpaceOptions {
+            name: "default".to_owned(),
+            root,
+            clock: clock.clone(),
+            is_watched: watch,
+            on_progress: None,
+        };
         let space = spaces::open(opening, &settings).unwrap();
         let supervisor = Supervisor::new();
-        spaces::start(&space, &supervisor).unwrap();
+        spaces::start_indexer(&space, &supervisor).unwrap();
         let mount = is_mounted.then(|| {
             let options = svcfs_mount::MountOptions::new(clock.clone(), 8);
             LocalMount::start(Arc::clone(&space.vfs), &folder.path().join("mnt"), &options).unwrap()
         });
         let server = Arc::new(ServerState::new(
-            SpaceCollection::only(space),
+            SpaceCollection::single(space),
             clock,
             AccessControl::new(settings.auth.clone(), None),
         ));
@@ -228,7 +234,7 @@ impl TestSpace {
 
     /// Waits until everything accepted is committed, announced and indexed.
     pub fn settle(&self) {
-        let settled = self.space().vfs.committed().unwrap();
+        let settled = self.space().vfs.wait_committed().unwrap();
         assert!(self.space().wait_for_index(settled, LIMIT), "the indexer does not follow");
     }
 

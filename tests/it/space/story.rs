@@ -10,7 +10,7 @@ use svcfs_vfs::{EventChange, FeedEvent};
 
 use super::git::{self, Commit};
 use super::{TestSpace, me, tree};
-use crate::doors::GUEST;
+use crate::protocols::GUEST;
 
 /// What the message of a commit says that gives a file another name.
 const RENAMED: &str = ": rename ";
@@ -42,8 +42,8 @@ impl TestSpace {
         Story {
             tree: kept(tree::files(&self.root())),
             log: self.log(),
-            pages: fingerprint.by_page.keys().map(row).collect(),
-            index: fingerprint.by_page.iter().map(|(path, hash)| (path.to_string(), hash.to_string())).collect(),
+            pages: fingerprint.page_digests.keys().map(row).collect(),
+            index: fingerprint.page_digests.iter().map(|(path, hash)| (path.to_string(), hash.to_string())).collect(),
         }
     }
 }
@@ -55,7 +55,7 @@ impl TestSpace {
             VersioningStrategy::Git if git::has_commits(&self.root()) => git::log(&self.root()),
             VersioningStrategy::Git => Vec::new(),
             VersioningStrategy::Cow | VersioningStrategy::None => {
-                let events = self.space().vfs.feed().after(Seq(0), usize::MAX).unwrap();
+                let events = self.space().vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
                 events.iter().map(|event| told(event)).collect()
             }
         }

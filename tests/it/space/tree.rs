@@ -26,9 +26,9 @@ fn add(folder: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
             add(&entry.path(), &format!("{path}/"), found);
         } else if kind.is_symlink() {
             let target = fs::read_link(entry.path()).unwrap();
-            found.insert(path, ETag::of(target.as_os_str().as_bytes()).to_string());
+            found.insert(path, ETag::from_content(target.as_os_str().as_bytes()).to_string());
         } else {
-            found.insert(path, ETag::of(&fs::read(entry.path()).unwrap()).to_string());
+            found.insert(path, ETag::from_content(&fs::read(entry.path()).unwrap()).to_string());
         }
     }
 }

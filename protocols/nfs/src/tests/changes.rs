@@ -147,7 +147,7 @@ fn what_waits_to_be_saved_is_counted_by_the_memory_it_takes_not_by_what_was_writ
     const MIB: u64 = 1 << 20;
     let served = Served::new();
     let root = served.root();
-    let export = served.door.exports().open.remove(0);
+    let export = served.protocol.exports().open.remove(0);
     let resized = served.create(&root, "resized.bin");
     served.resize(&resized, MIB).unwrap();
     assert_eq!(export.writers.waiting(), MIB, "nothing was written");
@@ -195,7 +195,7 @@ fn a_save_that_is_refused_while_somebody_asks_about_history_is_not_answered_as_d
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                served.server.primary().vfs.committed().unwrap();
+                served.server.primary().vfs.wait_committed().unwrap();
             }
         });
         let answers = (0..300).map(|number| {
@@ -218,8 +218,8 @@ fn numbers_of_files_that_another_door_removed_are_let_go_of_and_no_others() {
     let fresh = served.create(&root, "fresh.md");
     let vfs = &served.server.primary().vfs;
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
-    let export = served.door.exports().open.remove(0);
-    let rows = || export.numbers.given(0, 100).unwrap().len();
+    let export = served.protocol.exports().open.remove(0);
+    let rows = || export.numbers.list_inodes(0, 100).unwrap().len();
     for name in ["gone.md", "back.md"] {
         vfs.apply(&caller, svcfs_base::Change::remove(super::path(name))).unwrap();
     }

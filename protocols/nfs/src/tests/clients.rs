@@ -124,7 +124,7 @@ fn a_server_that_asks_for_keys_since_it_was_started_denies_all_but_that_it_is_th
     for (settings, is_trusting) in [("", false), (named, true)] {
         let served = Served::configured(tempfile::tempdir().unwrap(), settings);
         let file = served.save(&served.root(), "a.md", "# Before\n");
-        served.server.access().exchange(keyed.clone()).unwrap();
+        served.server.access().reload(keyed.clone()).unwrap();
         let asked = served.message((nfs3::PROGRAM, 1), &GETATTR3args { object: file.clone() });
         let mounting = served.message((mount::PROGRAM, 1), &mount::dirpath(Opaque::borrowed(b"/")));
         if is_trusting {
@@ -139,7 +139,7 @@ fn a_server_that_asks_for_keys_since_it_was_started_denies_all_but_that_it_is_th
         let null = served.send(&served.message((nfs3::PROGRAM, 0), &Void)).unwrap();
         assert!(matches!(head(&null), reply_body::MSG_ACCEPTED(_)));
         assert_eq!(served.text("a.md").as_deref(), Some("# Before\n"));
-        served.server.access().exchange(AuthSettings::None).unwrap();
+        served.server.access().reload(AuthSettings::None).unwrap();
         let _: GETATTR3res = served.ask(1, &GETATTR3args { object: file.clone() });
         assert_eq!(served.set(&file, sattr3::default(), sattrguard3::None), Ok::<(), nfsstat3>(()));
     }

@@ -186,8 +186,8 @@ fn is_as_on_disk(served: &Served, number: usize, steps: &[Step]) -> Result<(), T
     }
     let expected = seen_on_disk(plain.path());
     prop_assert_eq!(seen_through_nfs(served, &root), expected.clone(), "right is a plain disk");
-    served.server.primary().vfs.committed().unwrap();
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_committed().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     let behind = served.folder.path().join("root").join(&name);
     prop_assert_eq!(seen_on_disk(&behind), expected, "right is a plain disk, left the disk behind the server");
     Ok(())

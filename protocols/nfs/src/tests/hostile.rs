@@ -58,7 +58,7 @@ impl Network {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let serving = runtime.spawn(crate::connections::serve(listener, Arc::clone(&served.door), stop.clone()));
+        let serving = runtime.spawn(crate::connections::serve(listener, Arc::clone(&served.protocol), stop.clone()));
         Self { runtime, address, stop, serving: Some(serving) }
     }
 

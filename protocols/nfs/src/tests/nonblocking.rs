@@ -11,8 +11,8 @@ impl Served {
     fn both(&self, procedure: u32, arguments: &impl Pack) -> (Option<Vec<u8>>, Vec<u8>) {
         let message = self.message((nfs3_types::nfs3::PROGRAM, procedure), arguments);
         let client = NfsClient { address: self.address, user: None };
-        let at_once = self.door.at_once(client, &message);
-        (at_once.map(whole), whole(self.door.answer(client, &message).unwrap()))
+        let at_once = self.protocol.at_once(client, &message);
+        (at_once.map(whole), whole(self.protocol.answer(client, &message).unwrap()))
     }
 
     /// The same to what clients ask of a file and its folder all the time.
@@ -34,7 +34,7 @@ fn what_is_asked_all_the_time_is_answered_from_memory_in_the_words_of_every_answ
     let served = Served::new();
     let root = served.root();
     served.put("a/page.md", &"text\n".repeat(100_000));
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     let folder = served.lookup(&root, "a").unwrap();
     let file = served.lookup(&folder, "page.md").unwrap();
     // The first who reads a file changes when it was read last.
@@ -48,8 +48,8 @@ fn what_is_asked_all_the_time_is_answered_from_memory_in_the_words_of_every_answ
     }
     // A file that was saved here: its times are those that were told before the disk knew.
     let saved = served.save(&folder, "saved.md", "text\n");
-    served.door.exports().open.iter().for_each(|export| export.settle_all());
-    served.server.primary().vfs.settled().unwrap();
+    served.protocol.exports().open.iter().for_each(|export| export.settle_all());
+    served.server.primary().vfs.wait_applied().unwrap();
     served.read(&saved, 0, 1).unwrap();
     for (number, (at_once, answer)) in served.asked((&folder, "saved.md"), &saved).into_iter().enumerate() {
         assert!(at_once.is_none_or(|at_once| at_once == answer), "{number}");
@@ -62,7 +62,7 @@ fn what_must_be_waited_for_is_not_answered_at_once() {
     let root = served.root();
     served.put("page.md", "text\n");
     served.put("other.md", "text\n");
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     let (file, other) = (served.lookup(&root, "page.md").unwrap(), served.lookup(&root, "other.md").unwrap());
     let is_at_once = |file: &nfs_fh3| served.both(1, &GETATTR3args { object: file.clone() }).0.is_some();
     // Somebody writes it.
@@ -74,13 +74,13 @@ fn what_must_be_waited_for_is_not_answered_at_once() {
     assert!(!is_at_once(&other) && served.getattr(&other).is_err());
     // Names change.
     served.put("third.md", "text\n");
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     let third = served.lookup(&root, "third.md").unwrap();
-    let exports = served.door.exports();
+    let exports = served.protocol.exports();
     let names = exports.open[0].names.write();
     let client = NfsClient { address: served.address, user: None };
     let message = served.message((nfs3_types::nfs3::PROGRAM, 1), &GETATTR3args { object: third.clone() });
-    assert!(served.door.at_once(client, &message).is_none());
+    assert!(served.protocol.at_once(client, &message).is_none());
     drop(names);
     assert!(served.getattr(&third).is_ok());
     // Nobody was asked yet who that is.

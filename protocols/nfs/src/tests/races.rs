@@ -70,7 +70,7 @@ fn a_file_that_is_made_while_its_name_is_renamed_away_is_another_file() {
         assert_eq!(served.lookup(&root, "log").unwrap(), new);
         old = new;
     }
-    served.door.exports().open.iter().for_each(|export| export.settle_all());
+    served.protocol.exports().open.iter().for_each(|export| export.settle_all());
     for round in 1..=ROUNDS {
         assert_eq!(served.text(&format!("log.{round}")), Some(format!("round {}\n", round - 1)));
     }

@@ -19,7 +19,7 @@ const LONG: &str = "# The old page\n\nwhich is longer than what comes in its pla
 impl Served {
     /// So much later, with nobody writing meanwhile.
     fn after(&self, pause: Duration) {
-        for export in self.door.exports().open {
+        for export in self.protocol.exports().open {
             export.settle_due(Instant::now() + pause);
         }
     }
@@ -142,7 +142,7 @@ fn what_others_write_meanwhile_is_not_mixed_with_what_was_refused() {
     let file = served.save(&served.root(), "a.md", "# Fine\n");
     served.refused_in_a_pause(&file, HALF, UNSTABLE);
     let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::Fuse));
-    let (node, _) = vfs.find(&caller, &path("a.md")).unwrap();
+    let (node, _) = vfs.lookup_path(&caller, &path("a.md")).unwrap();
     let handle = vfs.open_node(&caller, node, OpenMode { write: true, truncate: false }).unwrap();
     vfs.write_node(&caller, handle, WriteAt::End, b"Theirs\n").unwrap();
     let went_on = served.write(&file, HALF.len() as u64, REST.as_bytes(), UNSTABLE);

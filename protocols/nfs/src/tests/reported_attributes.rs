@@ -157,7 +157,7 @@ fn exports_are_listed_and_nobody_is_told_who_has_mounted_them() {
 #[test]
 fn the_port_is_told_to_those_who_ask_the_port_mapper() {
     let served = Served::new();
-    served.door.port.set(20_049).unwrap();
+    served.protocol.port.set(20_049).unwrap();
     let port = |prog: u32, vers: u32, prot: u32| -> u32 {
         served.ask_of((portmap::PROGRAM, 3), &mapping { prog, vers, prot, port: 0 })
     };
@@ -231,7 +231,7 @@ fn a_file_made_with_a_mode_shows_it_with_its_owner_from_the_first_moment_on() {
         served.rename((&root, name), (&root, "other.md")).unwrap();
         served.rename((&root, "other.md"), (&root, name)).unwrap();
         is_shown("renamed");
-        served.server.primary().vfs.settled().unwrap();
+        served.server.primary().vfs.wait_applied().unwrap();
         is_shown("at rest");
     }
 }

@@ -26,21 +26,21 @@ impl Served {
             path: path(place),
             is_deep: false,
             is_shared: false,
-            door: Entry::WebDav,
+            protocol: Entry::WebDav,
             holder: "ann".to_owned(),
             note: String::new(),
-            until: SystemTime::now() + Duration::from_secs(600),
+            expires_at: SystemTime::now() + Duration::from_secs(600),
         };
-        assert!(self.server.primary().vfs.lease(lease).unwrap().is_ok());
+        assert!(self.server.primary().vfs.acquire_lease(lease).unwrap().is_ok());
     }
 
     /// Why a page was not saved. What was promised is done by then, and asked for no more.
     fn told(&self, place: &str) -> Option<String> {
-        let owed = self.door.exports().open.remove(0).numbers.owed().unwrap();
+        let owed = self.protocol.exports().open.remove(0).numbers.pending_inodes().unwrap();
         assert!(owed.is_empty(), "{owed:?}");
         let vfs = &self.server.primary().vfs;
-        let (node, _) = vfs.find(&Caller::new(Entry::Internal), &path(place)).ok()?;
-        let told = vfs.refusal(node);
+        let (node, _) = vfs.lookup_path(&Caller::new(Entry::Internal), &path(place)).ok()?;
+        let told = vfs.rejection_reason(node);
         vfs.forget(node, 1);
         told
     }
@@ -188,19 +188,19 @@ fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
     let file = served.save(&served.root(), "a.md", "one\n");
     served.write_safely(&file, 0, "1");
     let number = served.getattr(&file).unwrap().fileid;
-    let base = Some(ETag::of(b"two\n"));
+    let base = Some(ETag::from_content(b"two\n"));
     let died = served.died();
     died.put("a.md", "two\n");
     died.put("a.md", "three\n");
-    let numbers = died.server.primary().vfs.file_numbers().unwrap();
+    let numbers = died.server.primary().vfs.inode_table().unwrap();
     let later = StableWrite {
-        number,
-        base,
-        act: StableOperation::Written(0, b"2".to_vec()),
+        inode: number,
+        base_etag: base,
+        operation: StableOperation::Write(0, b"2".to_vec()),
         author: None,
-        disk: DiskAttributes::default(),
+        attributes: DiskAttributes::default(),
     };
-    numbers.promise(&later, true).unwrap();
+    numbers.record_write(&later, true).unwrap();
     drop(numbers);
     assert_eq!(died.told("a.md").unwrap().split_once(' ').unwrap().0, "`nfs`");
     assert_eq!(died.text(".svc/rejected/a.md").as_deref(), Some("2wo\n"));
@@ -227,16 +227,25 @@ fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_late
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     let number = served.getattr(&file).unwrap().fileid;
-    let export = served.door.exports().open.remove(0);
-    let (base, act) = (Some(ETag::of(b"one two\n")), StableOperation::Written(0, b"1".to_vec()));
+    let export = served.protocol.exports().open.remove(0);
+    let (base, act) = (Some(ETag::from_content(b"one two\n")), StableOperation::Write(0, b"1".to_vec()));
     export
         .numbers
-        .promise(&StableWrite { number, base, act, author: None, disk: DiskAttributes::default() }, true)
+        .record_write(
+            &StableWrite {
+                inode: number,
+                base_etag: base,
+                operation: act,
+                author: None,
+                attributes: DiskAttributes::default(),
+            },
+            true,
+        )
         .unwrap();
     served.write_safely(&file, 4, "2");
     served.commit(&file).unwrap();
     assert_eq!(served.text("a.md").as_deref(), Some("one 2wo\n"));
-    assert_eq!(export.numbers.promised(number).unwrap().len(), 1);
+    assert_eq!(export.numbers.pending_writes(number).unwrap().len(), 1);
     drop(export);
     let again = served.again();
     assert!(again.told("a.md").unwrap().contains("others saved it since"));
@@ -249,9 +258,9 @@ fn what_a_full_disk_refused_at_the_start_is_saved_at_the_next_one() {
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 4, "2");
     let died = served.died();
-    let points = FailPoints::of(&died.folder.path().join("root"));
-    points.refuse(FailPoint::LogWrite, 28);
-    assert_eq!(died.door.exports().open.remove(0).numbers.owed().unwrap().len(), 1);
+    let points = FailPoints::new(&died.folder.path().join("root"));
+    points.inject_error(FailPoint::LogWrite, 28);
+    assert_eq!(died.protocol.exports().open.remove(0).numbers.pending_inodes().unwrap().len(), 1);
     points.clear(FailPoint::LogWrite);
     once_there_is_room(|| died.write(&file, 0, b"one", stable_how::UNSTABLE));
     let again = died.again();
@@ -275,8 +284,8 @@ fn what_a_full_disk_refused_after_it_was_told_to_be_safe_is_saved_once_there_is_
     let root = served.root();
     let file = served.save(&root, "a.md", "one two\n");
     served.write_safely(&file, 4, "2");
-    let points = FailPoints::of(&served.folder.path().join("root"));
-    points.refuse(FailPoint::LogWrite, 28);
+    let points = FailPoints::new(&served.folder.path().join("root"));
+    points.inject_error(FailPoint::LogWrite, 28);
     let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::Http));
     // A write is refused for as long as it is known that the disk is full.
     let is_refused = || {
@@ -299,10 +308,10 @@ fn what_was_told_to_be_safe_is_not_dropped_because_another_door_renamed_its_file
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 4, "2");
     let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::Fuse));
-    let points = FailPoints::of(&served.folder.path().join("root"));
+    let points = FailPoints::new(&served.folder.path().join("root"));
     vfs.apply(&caller, Change::rename(path("a.md"), path("b.md"))).unwrap();
     vfs.apply(&caller, Change::put(path("a.md"), "another\n")).unwrap();
-    points.refuse(FailPoint::LogWrite, 28);
+    points.inject_error(FailPoint::LogWrite, 28);
     assert_eq!(vfs.apply(&caller, Change::put(path("c.md"), "c\n")).unwrap_err().kind(), Kind::NoSpace);
     assert!(served.write(&file, 0, b"no", stable_how::UNSTABLE).is_err());
     points.clear(FailPoint::LogWrite);

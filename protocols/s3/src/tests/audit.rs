@@ -8,7 +8,7 @@ const EDGES: &str = "[audit]\nenabled = true\n[server.rate_limit]\nrequests_per_
 
 /// What the audit log of the first space has.
 fn kept(served: &Served) -> Vec<Value> {
-    served.server.primary().audit.as_ref().unwrap().write().unwrap();
+    served.server.primary().audit.as_ref().unwrap().flush().unwrap();
     let folder = served.folder.path().join("default/.svc/audit");
     let day = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
     let lines = std::fs::read_to_string(day).unwrap();
@@ -16,7 +16,7 @@ fn kept(served: &Served) -> Vec<Value> {
 }
 
 fn told(entry: &Value) -> Value {
-    json!([entry["door"], entry["method"], entry["operation"], entry["file"], entry["space"], entry["status"]])
+    json!([entry["protocol"], entry["method"], entry["operation"], entry["file"], entry["space"], entry["status"]])
 }
 
 #[test]

@@ -129,14 +129,14 @@ fn an_upload_whose_client_hangs_up_while_it_is_put_together_is_completed_and_not
     let part = names.find(|path| path.extension().is_some_and(|extension| extension == "data")).unwrap();
     std::fs::remove_file(&part).unwrap();
     assert!(Command::new("mkfifo").arg(&part).status().unwrap().success());
-    let door = Arc::new(served.door(100));
+    let protocol = Arc::new(served.protocol(100));
     let parts = vec![CompletedPart { part_number: Some(1), ..CompletedPart::default() }];
     let mut input = CompleteMultipartUploadInput::builder();
     input.set_bucket("default".to_owned());
     input.set_key("a.txt".to_owned());
     input.set_upload_id(id.clone());
     input.set_multipart_upload(Some(CompletedMultipartUpload { parts: Some(parts) }));
-    let (asked, input) = (Arc::clone(&door), input.build().unwrap());
+    let (asked, input) = (Arc::clone(&protocol), input.build().unwrap());
     // With one thread, work is done by others, as that of large uploads always is.
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.spawn(async move { crate::multipart_upload::complete(&asked, request(input, None)).await });
@@ -147,7 +147,7 @@ fn an_upload_whose_client_hangs_up_while_it_is_put_together_is_completed_and_not
     assert!(runtime.block_on(client).unwrap_err().is_cancelled());
     pipe.write_all(b"tide").unwrap();
     drop(pipe);
-    drop(runtime.block_on(door.completing.hold(&id)));
+    drop(runtime.block_on(protocol.completing.hold(&id)));
     assert_eq!(served.text("a.txt").as_deref(), Some("tide"));
     assert_eq!(served.get("/default?uploads").all("UploadId"), [""; 0], "it is pending no more");
     let path = TreePath::parse("a.txt").unwrap();

@@ -16,7 +16,7 @@ use super::*;
 /// A request, by the key whose text this is.
 pub(super) fn request<T>(input: T, key: Option<&str>) -> S3Request<T> {
     let credentials = key.map(|key| Credentials {
-        access_key: svcfs_config::edit::id_of(&KeyDigest::of(key)),
+        access_key: svcfs_config::edit::key_id(&KeyDigest::from_key(key)),
         secret_key: SecretKey::from("checked already"),
     });
     S3Request {
@@ -41,7 +41,7 @@ pub(super) async fn waits<T>(mut asked: Pin<&mut impl Future<Output = T>>) -> bo
 fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
     let key = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"docs\"\nprefix = \"docs\"\n";
     let served = Served::with(key);
-    let door = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
+    let protocol = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
     let vfs = &served.server.primary().vfs;
     let versions = |path: &str| {
         let path = TreePath::parse(path).unwrap();
@@ -58,7 +58,7 @@ fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
             version_id_marker: Some(version.to_owned()),
             ..ListObjectVersionsInput::default()
         };
-        let listed = served.runtime.block_on(crate::versions::list(&door, request(input, Some("docs")))).unwrap();
+        let listed = served.runtime.block_on(crate::versions::list(&protocol, request(input, Some("docs")))).unwrap();
         listed.output.versions.unwrap().into_iter().filter_map(|version| version.version_id).collect::<Vec<_>>()
     };
     assert_eq!(listed("other/secret.md", &others[0]), [""; 0]);
@@ -68,7 +68,7 @@ fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
 #[test]
 fn an_abort_waits_for_the_completion_that_is_in_progress() {
     let served = Served::new();
-    let door = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
+    let protocol = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
     let id = served.send("POST", "/default/a.md?uploads", &[], "").all("UploadId").concat();
     let input = AbortMultipartUploadInput {
         bucket: "default".to_owned(),
@@ -78,8 +78,8 @@ fn an_abort_waits_for_the_completion_that_is_in_progress() {
     };
     let folder = served.folder.path().join("default/.svc/state/s3").join(&id);
     served.runtime.block_on(async {
-        let completing = door.completing.hold(&id).await;
-        let mut aborted = pin!(crate::multipart_upload::abort(&door, request(input, None)));
+        let completing = protocol.completing.hold(&id).await;
+        let mut aborted = pin!(crate::multipart_upload::abort(&protocol, request(input, None)));
         assert!(waits(aborted.as_mut()).await && folder.exists());
         drop(completing);
         aborted.await.unwrap();
@@ -91,7 +91,7 @@ fn an_abort_waits_for_the_completion_that_is_in_progress() {
 fn a_large_copy_takes_no_place_of_what_is_quick() {
     let served = Served::new();
     let lanes = Arc::new(Lanes::new(64, 1, Duration::from_secs(600)));
-    let door = Arc::new(crate::S3Server { lanes, ..crate::S3Server::of(Arc::clone(&served.server)) });
+    let protocol = Arc::new(crate::S3Server { lanes, ..crate::S3Server::of(Arc::clone(&served.server)) });
     assert_eq!(served.send("PUT", "/default/large.bin", &[], vec![b'x'; MAX_FILE_BYTES + 1]).status, 200);
     served.put("small.md", "# Small\n");
     let copy = |from: &str, to: &str| {
@@ -99,15 +99,15 @@ fn a_large_copy_takes_no_place_of_what_is_quick() {
         input.set_bucket("default".to_owned());
         input.set_key(to.to_owned());
         input.set_copy_source(CopySource::parse(&format!("default/{from}")).unwrap());
-        crate::put_object::copy(&door, request(input.build().unwrap(), None))
+        crate::put_object::copy(&protocol, request(input.build().unwrap(), None))
     };
     let (release, released) = std::sync::mpsc::channel();
     served.runtime.block_on(async {
         let other = tokio::spawn({
-            let door = Arc::clone(&door);
-            async move { door.lanes.run(Lane::Slow, move || released.recv()).await }
+            let protocol = Arc::clone(&protocol);
+            async move { protocol.lanes.run(Lane::Slow, move || released.recv()).await }
         });
-        while door.lanes.occupancy(Lane::Slow).busy == 0 {
+        while protocol.lanes.occupancy(Lane::Slow).busy == 0 {
             tokio::task::yield_now().await;
         }
         let mut large = pin!(copy("large.bin", "copy.bin"));

@@ -20,7 +20,7 @@ const MANNER: ListOptions = ListOptions { encoding: KeyEncoding::Plain, owner: N
 
 impl Served {
     /// A door of its own, that remembers so many ETags, also of what was written just now.
-    pub(super) fn door(&self, most: usize) -> crate::S3Server {
+    pub(super) fn protocol(&self, most: usize) -> crate::S3Server {
         crate::S3Server { etags: ETagStore::of(most, Duration::ZERO), ..crate::S3Server::of(Arc::clone(&self.server)) }
     }
 
@@ -37,11 +37,11 @@ impl Served {
     }
 }
 
-pub(super) fn asked(door: crate::S3Server) -> S3RequestContext {
+pub(super) fn asked(protocol: crate::S3Server) -> S3RequestContext {
     let mut input = ListObjectsV2Input::builder();
     input.set_bucket("default".to_owned());
     let request = request(input.build().unwrap(), None);
-    Arc::new(door).asked(&request, "default", (Scope::Read, "ListObjects")).unwrap()
+    Arc::new(protocol).asked(&request, "default", (Scope::Read, "ListObjects")).unwrap()
 }
 
 pub(super) fn listing() -> ListQuery {
@@ -57,14 +57,14 @@ fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
         let told = served.runtime.block_on(list_objects::page(asked, listing(), MANNER)).unwrap();
         told.objects.into_iter().filter_map(|object| Some(object.e_tag?.value().to_owned())).collect::<Vec<_>>()
     };
-    let first = asked(served.door(100));
+    let first = asked(served.protocol(100));
     assert_eq!(served.unread(&first, &keys), 30);
     let etag = etag_of(b"# As long\n");
     assert_eq!(list(&first), [&*etag; 3]);
     assert_eq!(served.unread(&first, &keys), 0);
 
-    let again = asked(served.door(100));
-    again.door.etags.recall(&again.space);
+    let again = asked(served.protocol(100));
+    again.protocol.etags.recall(&again.space);
     assert_eq!(served.unread(&again, &keys), 0);
     // By somebody who takes care that nobody sees it.
     let file = served.folder.path().join("default/d.txt");
@@ -73,7 +73,7 @@ fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
     std::fs::File::open(&file).unwrap().set_modified(modified).unwrap();
     assert_eq!(served.unread(&again, &keys), 10);
     assert_eq!(list(&again), [&*etag, &*etag, &etag_of(b"# Another\n")]);
-    let last = asked(served.door(100));
+    let last = asked(served.protocol(100));
     assert_eq!(list(&last), list(&again), "the newest of a path is kept");
     assert_eq!(served.unread(&last, &keys), 0);
 }
@@ -82,10 +82,10 @@ fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
 fn of_more_than_are_remembered_most_are_remembered_all_the_same() {
     let served = Served::new();
     served.put("a.md", "# A\n");
-    let asked = asked(served.door(100));
+    let asked = asked(served.protocol(100));
     let (_, attributes) = served.look("a.md");
     let paths: Vec<_> = (0..125).map(|number| TreePath::parse(&number.to_string()).unwrap()).collect();
-    let etags = &asked.door.etags;
+    let etags = &asked.protocol.etags;
     let known = |path: &TreePath| etags.known((&asked.space, path), &attributes).is_some();
     let mut found = 0;
     for round in 0..20 {
@@ -103,7 +103,7 @@ fn of_more_than_are_remembered_most_are_remembered_all_the_same() {
 fn a_page_ends_where_too_much_would_be_read_and_goes_on_there() {
     let served = Served::new();
     ["a.txt", "b.txt", "c/d.txt"].iter().for_each(|key| served.put(key, "0123456789"));
-    let asked = asked(served.door(100));
+    let asked = asked(served.protocol(100));
     let page = |after: &str, most_read: u64| {
         let listing = ListQuery { after: after.to_owned(), ..listing() };
         let told = list_objects::told(&asked, listing.page(&asked).unwrap(), (&MANNER, most_read)).unwrap();
@@ -123,8 +123,9 @@ fn a_listing_that_reads_much_takes_no_place_of_what_is_quick() {
     for key in ["a.bin", "b.bin"] {
         assert_eq!(served.send("PUT", &format!("/default/{key}"), &[], half.clone()).status, 200);
     }
-    let door = crate::S3Server { lanes: Arc::new(Lanes::new(64, 1, Duration::from_secs(600))), ..served.door(100) };
-    let asked = asked(door);
+    let protocol =
+        crate::S3Server { lanes: Arc::new(Lanes::new(64, 1, Duration::from_secs(600))), ..served.protocol(100) };
+    let asked = asked(protocol);
     let list = |prefix: &str| {
         let listing = ListQuery { prefix: prefix.to_owned(), ..listing() };
         let asked = asked.clone();
@@ -133,14 +134,14 @@ fn a_listing_that_reads_much_takes_no_place_of_what_is_quick() {
     let (release, released) = std::sync::mpsc::channel();
     served.runtime.block_on(async {
         let other = tokio::spawn({
-            let door = Arc::clone(&asked.door);
-            async move { door.lanes.run(Lane::Slow, move || released.recv()).await }
+            let protocol = Arc::clone(&asked.protocol);
+            async move { protocol.lanes.run(Lane::Slow, move || released.recv()).await }
         });
-        while asked.door.lanes.occupancy(Lane::Slow).busy == 0 {
+        while asked.protocol.lanes.occupancy(Lane::Slow).busy == 0 {
             tokio::task::yield_now().await;
         }
         let mut both = std::pin::pin!(list(""));
-        while asked.door.lanes.occupancy(Lane::Slow).waiting == 0 {
+        while asked.protocol.lanes.occupancy(Lane::Slow).waiting == 0 {
             assert!(waits(both.as_mut()).await, "it is slow work, and waits for its place");
         }
         assert_eq!(list("a").await.unwrap().objects.len(), 1, "one alone is read at once");

@@ -16,7 +16,7 @@ impl Served {
 }
 
 fn blob_of(content: &str) -> String {
-    svcfs_base::ETag::of(content.as_bytes()).to_string()
+    svcfs_base::ETag::from_content(content.as_bytes()).to_string()
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn a_hash_that_a_client_gives_back_as_metadata_is_not_kept() {
         let head = served.send("HEAD", &format!("/default/{key}"), &[], "");
         assert_eq!(head.headers.get_all(BLOB).iter().count(), 1, "{key}");
         let vfs = &served.server.primary().vfs;
-        let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
-        let kept = vfs.extended(node, crate::object_metadata::ATTRIBUTE).unwrap().unwrap_or_default();
+        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
+        let kept = vfs.xattr(node, crate::object_metadata::ATTRIBUTE).unwrap().unwrap_or_default();
         vfs.forget(node, 1);
         assert!(!String::from_utf8_lossy(&kept).contains("of another"), "{key}");
     }

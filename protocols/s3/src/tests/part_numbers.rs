@@ -58,10 +58,10 @@ impl Served {
     /// What is kept of an object beside its file, changed.
     fn rewrite_record(&self, key: &str, change: impl FnOnce(&mut serde_json::Value)) {
         let vfs = &self.server.primary().vfs;
-        let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
-        let mut record = serde_json::from_slice(&vfs.extended(node, ATTRIBUTE).unwrap().unwrap()).unwrap();
+        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
+        let mut record = serde_json::from_slice(&vfs.xattr(node, ATTRIBUTE).unwrap().unwrap()).unwrap();
         change(&mut record);
-        vfs.set_extended(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetXattrMode::Either).unwrap();
+        vfs.set_xattr(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetXattrMode::CreateOrReplace).unwrap();
         vfs.forget(node, 1);
     }
 }

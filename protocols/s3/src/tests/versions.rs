@@ -11,8 +11,8 @@ use crate::versions::page;
 
 /// Versions of a path that are known without reading them.
 fn known(asked: &S3RequestContext, path: &str) -> Vec<(u64, String)> {
-    let kept = asked.space.vfs.kept_versions(&TreePath::parse(path).unwrap()).unwrap();
-    let known = |kept: StoredVersion| asked.door.etags.known_version(&asked.space, &kept.content);
+    let kept = asked.space.vfs.stored_versions(&TreePath::parse(path).unwrap()).unwrap();
+    let known = |kept: StoredVersion| asked.protocol.etags.known_version(&asked.space, &kept.content);
     kept.into_iter().filter_map(known).collect()
 }
 
@@ -21,7 +21,7 @@ fn a_version_is_read_once_for_its_etag_also_by_the_next_server() {
     for strategy in ["git", "cow"] {
         let served = Served::with(&format!("[versioning]\nstrategy = \"{strategy}\"\n"));
         ["1", "22", "333"].iter().for_each(|text| served.put("a.txt", text));
-        let first = asked(served.door(100));
+        let first = asked(served.protocol(100));
         assert_eq!(known(&first, "a.txt"), []);
         let all = |asked: &S3RequestContext| {
             let page = page(asked, &listing(), None, u64::MAX).unwrap();
@@ -29,9 +29,9 @@ fn a_version_is_read_once_for_its_etag_also_by_the_next_server() {
         };
         let expected = ["333", "22", "1"].map(|text| (text.len() as u64, etag_of(text.as_bytes())));
         assert_eq!(all(&first), expected, "{strategy}");
-        first.door.etags.keep(&first.space);
-        let next = asked(served.door(100));
-        next.door.etags.recall(&next.space);
+        first.protocol.etags.keep(&first.space);
+        let next = asked(served.protocol(100));
+        next.protocol.etags.recall(&next.space);
         assert_eq!(known(&next, "a.txt").len(), 3, "{strategy}");
         assert_eq!(all(&next), expected, "{strategy}");
     }
@@ -43,7 +43,7 @@ fn a_page_of_versions_ends_where_too_much_would_be_read_and_goes_on_there() {
     [("a.txt", ["1111", "2222", "3333"]), ("b.txt", ["4444", "5555", "6666"])]
         .iter()
         .for_each(|(key, texts)| texts.iter().for_each(|text| served.put(key, text)));
-    let asked = asked(served.door(100));
+    let asked = asked(served.protocol(100));
     let (mut told, mut behind, mut pages) = (Vec::new(), (String::new(), None::<String>), 0);
     loop {
         let listing = ListQuery { after: behind.0.clone(), ..listing() };

@@ -15,7 +15,7 @@ const ANN: (&str, &str) = ("authorization", "Basic eDpr");
 
 /// What the audit log of the first space has.
 fn kept(served: &Served) -> Vec<Value> {
-    served.server.primary().audit.as_ref().unwrap().write().unwrap();
+    served.server.primary().audit.as_ref().unwrap().flush().unwrap();
     let folder = served.folder.path().join("default/.svc/audit");
     let Ok(mut days) = std::fs::read_dir(folder) else { return Vec::new() };
     let day = days.next().unwrap().unwrap().path();
@@ -37,7 +37,7 @@ fn requests_are_kept_and_counted_as_those_of_every_door() {
 
     let kept = kept(&served);
     let told = |entry: &Value| {
-        json!([entry["door"], entry["method"], entry["path"], entry["file"], entry["status"], entry["actor"]])
+        json!([entry["protocol"], entry["method"], entry["path"], entry["file"], entry["status"], entry["actor"]])
     };
     assert_eq!(told(&kept[0]), json!(["webdav", "PUT", "/docs.md", "docs.md", 201, "ann"]));
     assert_eq!(told(&kept[1]), json!(["webdav", "GET", "/none.md", "none.md", 404, "ann"]));
@@ -66,10 +66,10 @@ fn what_a_client_asks_that_goes_away_is_kept_too() {
         stream
     };
     // So many that the next one waits for its turn.
-    let points = FailPoints::of(served.server.primary().vfs.root());
+    let points = FailPoints::new(served.server.primary().vfs.root());
     let (came, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (here, until) = (Arc::clone(&came), Arc::clone(&is_over));
-    points.call(FailPoint::AcceptHeld, move || {
+    points.set_callback(FailPoint::AcceptLocked, move || {
         here.fetch_add(1, Ordering::Relaxed);
         in_time(|| until.load(Ordering::Relaxed).then_some(()));
     });
@@ -81,7 +81,7 @@ fn what_a_client_asks_that_goes_away_is_kept_too() {
     drop(last);
     let gone = in_time(|| kept(&served).into_iter().find(|entry| entry["path"] == "/last.md"));
     is_over.store(true, Ordering::Relaxed);
-    points.clear(FailPoint::AcceptHeld);
+    points.clear(FailPoint::AcceptLocked);
     drop(held);
     are_there.unwrap();
     let gone = gone.expect("who went away is not kept");

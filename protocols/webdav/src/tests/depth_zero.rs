@@ -14,8 +14,8 @@ impl Served {
 
     /// While the disk refuses something.
     fn refused(&self, point: FailPoint, ask: impl FnOnce() -> Reply) -> Reply {
-        let points = FailPoints::of(self.server.primary().vfs.root());
-        points.refuse(point, NO_SPACE);
+        let points = FailPoints::new(self.server.primary().vfs.root());
+        points.inject_error(point, NO_SPACE);
         let reply = ask();
         points.clear(point);
         reply

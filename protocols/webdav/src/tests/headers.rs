@@ -180,7 +180,7 @@ fn tags_that_are_none_match_nothing_and_end_no_connection() {
     served.refuses("PUT", "/a.md", b"If: (<urn:x>)\r\nIf: (<urn:x>)");
     served.refuses("PUT", "/a.md", b"If: ([\"\xe9\"])");
     assert_eq!(served.text("a.md").as_deref(), Some(GOOD));
-    let tag = ETag::of(GOOD.as_bytes());
+    let tag = ETag::from_content(GOOD.as_bytes());
     // A comma ends no tag; in the longer way of several headers; weak, which is good enough for this one (RFC 9110 13.1.2).
     let with = |headers: &str| served.raw("PUT", "/a.md", headers.as_bytes());
     assert_eq!(with("If-Match: \"a,\", \"b\""), Some(412));
@@ -192,7 +192,7 @@ fn tags_that_are_none_match_nothing_and_end_no_connection() {
         let reply = served.send("GET", "/a.md", &[("range", "bytes=0-1"), ("if-range", odd)], "");
         assert_eq!((reply.status, reply.text().as_str()), (200, "# B\n"), "{odd}");
     }
-    let tag = format!("\"{}\"", ETag::of(b"# B\n"));
+    let tag = format!("\"{}\"", ETag::from_content(b"# B\n"));
     assert_eq!(served.send("GET", "/a.md", &[("range", "bytes=0-1"), ("if-range", &tag)], "").text(), "# ");
 }
 
@@ -201,7 +201,7 @@ fn a_resource_is_meant_by_all_conditions_up_to_the_next() {
     let served = Served::new();
     served.put("/a.md", GOOD);
     served.put("/b.md", "# other\n");
-    let [this, other] = [GOOD, "# other\n"].map(|text| format!("([\"{}\"])", ETag::of(text.as_bytes())));
+    let [this, other] = [GOOD, "# other\n"].map(|text| format!("([\"{}\"])", ETag::from_content(text.as_bytes())));
     let put = |condition: String| served.send("PUT", "/a.md", &[("if", &condition)], GOOD).status;
     assert_eq!(put(format!("</b.md> ([\"x\"]) {this}")), 412);
     assert_eq!(put(format!("</b.md> ([\"x\"]) {other}")), 204);

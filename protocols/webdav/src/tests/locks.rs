@@ -24,7 +24,7 @@ impl Served {
 
     /// What HTTP is told that puts a page.
     fn put_over_http(&self, path: &str) -> Result<(), Kind> {
-        let caller = Caller::new(Protocol::Http).named(Actor::new("eve"));
+        let caller = Caller::new(Protocol::Http).with_actor(Actor::new("eve"));
         let change = Change::put(TreePath::parse(path).unwrap(), "# http\n");
         self.server.primary().vfs.apply(&caller, change).map(drop).map_err(|fault| fault.kind())
     }

@@ -11,7 +11,7 @@ impl Served {
     /// A file of mode 0600 in the root, as a program makes it on a mount; queued.
     fn private(&self, name: &str, text: &str) {
         let vfs = &self.server.primary().vfs;
-        let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
+        let ann = Caller::new(Protocol::Fuse).with_actor(Actor::new("ann"));
         let (node, _, handle) = vfs.create(&ann, NodeId::ROOT, &PathComponent::parse(name).unwrap(), 0o600).unwrap();
         vfs.write_node(&ann, handle, WriteAt::Offset(0), text.as_bytes()).unwrap();
         vfs.release(&ann, handle).unwrap();

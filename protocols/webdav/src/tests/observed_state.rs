@@ -19,8 +19,8 @@ impl Served {
         let request = Request::builder().method(method).uri(target).header("if-match", "\"x\"").body(()).unwrap();
         let content = RequestBody::Here(None);
         let question = RequestDetails::of(&request.into_parts().0, &content, "");
-        let door = Arc::new(crate::WebdavServer::of(Arc::clone(&self.server)));
-        WebdavRequestContext::new(door, Arc::clone(self.server.primary()), Caller::new(Protocol::WebDav), question)
+        let protocol = Arc::new(crate::WebdavServer::of(Arc::clone(&self.server)));
+        WebdavRequestContext::new(protocol, Arc::clone(self.server.primary()), Caller::new(Protocol::WebDav), question)
     }
 
     /// What the tree tells of a path: the hash that a condition is judged by, between quotation marks.

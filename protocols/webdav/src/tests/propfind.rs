@@ -253,7 +253,8 @@ fn a_listing_begins_before_all_files_of_the_folder_are_read() {
     while let Some(part) = next() {
         text += &String::from_utf8_lossy(&part);
     }
-    let (early, late) = (ETag::of(b"early\n").to_string(), ETag::of(b"written in between\n").to_string());
+    let (early, late) =
+        (ETag::from_content(b"early\n").to_string(), ETag::from_content(b"written in between\n").to_string());
     assert_eq!((text.matches(&early).count(), text.matches(&late).count()), (199, 1));
     // What is told of it is of one moment.
     assert_eq!(text.matches("<D:getcontentlength>19<").count(), 1, "{text}");

@@ -213,7 +213,7 @@ fn what_is_being_written_through_a_mount_goes_with_its_folder_and_is_removed_wit
     let vfs = &served.server.primary().vfs;
     let mount = Caller::new(Protocol::Fuse);
     let begun = |folder: &str| {
-        let (node, _) = vfs.find(&mount, &TreePath::parse(folder).unwrap()).unwrap();
+        let (node, _) = vfs.lookup_path(&mount, &TreePath::parse(folder).unwrap()).unwrap();
         let (_, _, handle) = vfs.create(&mount, node, &PathComponent::parse("new.md").unwrap(), 0o644).unwrap();
         vfs.write_node(&mount, handle, WriteAt::Offset(0), b"# New\n").unwrap();
         handle

@@ -15,7 +15,7 @@ use crate::resolved::ResolvedResource;
 
 /// Where the steps of a request begin and end: before anything of one is done, logged, in the tree, in history.
 const MOMENTS: [FailPoint; 4] =
-    [FailPoint::AcceptHeld, FailPoint::LogFlushed, FailPoint::TreeDone, FailPoint::BranchMoved];
+    [FailPoint::AcceptLocked, FailPoint::LogFlushed, FailPoint::TreeDone, FailPoint::BranchMoved];
 
 /// What a disk says (errno(3)).
 const NO_SPACE: i32 = 28;
@@ -54,18 +54,18 @@ impl Served {
     /// What a kill would leave at each moment of a request, which succeeds.
     fn images_of(&self, (method, from, to): (&str, &str, &str), headers: &[(&str, &str)]) -> Vec<TempDir> {
         let root = self.folder.path().join("default");
-        let points = FailPoints::of(self.server.primary().vfs.root());
+        let points = FailPoints::new(self.server.primary().vfs.root());
         let images = Arc::new(Mutex::new(Vec::new()));
         for moment in MOMENTS {
             let (root, images) = (root.clone(), Arc::clone(&images));
-            points.call(moment, move || {
+            points.set_callback(moment, move || {
                 let mut images = images.lock();
                 images.push(copied(&root));
             });
         }
         let headers = [&[("destination", to)], headers].concat();
         let done = self.send(method, from, &headers, "");
-        self.server.primary().vfs.committed().unwrap();
+        self.server.primary().vfs.wait_committed().unwrap();
         MOMENTS.into_iter().for_each(|moment| points.clear(moment));
         assert_eq!(done.status, 204, "{method}: {}", done.text());
         std::mem::take(&mut *images.lock())
@@ -74,7 +74,7 @@ impl Served {
     /// What the next server of this root finds, once it has ended what this one left.
     fn finished(self) -> Self {
         let served = self.again();
-        crate::finish(&served.server, served.server.primary());
+        crate::recover_replacements(&served.server, served.server.primary());
         served
     }
 
@@ -116,7 +116,7 @@ fn whenever_a_server_is_killed_what_was_replaced_is_there_or_what_takes_its_plac
         for image in served.images_of((method, "/from", "/to"), &[("depth", depth)]) {
             let again = Served::of(Arc::new(image), "");
             let was_begun = !again.leftovers().is_empty();
-            crate::finish(&again.server, again.server.primary());
+            crate::recover_replacements(&again.server, again.server.primary());
             let root = again.folder.path().join("default");
             let stands = if root.join("to").is_dir() {
                 again.below("to")
@@ -155,7 +155,7 @@ fn killed(method: &str, work: impl FnOnce(&Served)) -> Served {
     drop(there);
     drop(asked);
     // The rename is in the tree by then.
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     assert_eq!(served.leftovers().len(), 2);
     served
 }
@@ -201,9 +201,9 @@ fn what_others_put_where_a_killed_server_replaced_something_stays_and_so_does_wh
 fn what_could_not_be_ended_when_the_space_was_opened_takes_nothing_away_of_what_people_did_since() {
     let served = killed("COPY", |served| apply(served, vec![Change::put(at("to/a.md"), "# A\n")]));
     let served = served.again();
-    let points = FailPoints::of(served.server.primary().vfs.root());
-    points.refuse(FailPoint::LogWrite, NO_SPACE);
-    crate::finish(&served.server, served.server.primary());
+    let points = FailPoints::new(served.server.primary().vfs.root());
+    points.inject_error(FailPoint::LogWrite, NO_SPACE);
+    crate::recover_replacements(&served.server, served.server.primary());
     points.clear(FailPoint::LogWrite);
     assert_eq!(served.send("COPY", "/from", &[("destination", "/to"), ("overwrite", "T")], "").status, 204);
     let served = served.finished();
@@ -245,6 +245,6 @@ fn what_takes_the_place_by_a_move_is_there_when_it_is_not_where_it_was() {
     // One that is half written is of what had not begun.
     let note = served.folder.path().join("default/.svc/state/webdav/odd.new");
     std::fs::File::create(&note).unwrap();
-    crate::finish(&served.server, served.server.primary());
+    crate::recover_replacements(&served.server, served.server.primary());
     assert!(!note.exists() && served.below("to").len() == 2);
 }

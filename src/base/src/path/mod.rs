@@ -111,7 +111,7 @@ impl TreePath {
             || self.0.strip_prefix(&*directory.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
     /// The same place below `to` that this path has below `from`; none when it does not lie there.
-    pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
+    pub fn rebase(&self, from: &Self, to: &Self) -> Option<Self> {
         if !self.is_under(from) {
             return None;
         }
@@ -127,7 +127,7 @@ impl TreePath {
         self.extension().is_some_and(|extension| extension == "md")
     }
     /// True when a component is a hidden name: stored and versioned, but left out of search, graph and export (D4).
-    pub fn is_dotted(&self) -> bool {
+    pub fn is_hidden(&self) -> bool {
         self.components().any(is_hidden_name)
     }
 }
@@ -145,7 +145,9 @@ pub fn is_hidden_name(name: &str) -> bool {
 }
 
 fn check_name(name: &str) -> Result<(), Fault> {
-    let denied = |why: &str| Err(Fault::new(Kind::Invalid, format!("path denied: {why} in `{}`", crate::plain(name))));
+    let denied = |why: &str| {
+        Err(Fault::new(Kind::Invalid, format!("path denied: {why} in `{}`", crate::escape_unprintable(name))))
+    };
     if name.is_empty() || name == "." {
         return denied("an empty name");
     }

@@ -43,9 +43,9 @@ fn parents_names_and_moves_follow_the_components() {
     assert_eq!((path.name(), path.stem(), path.extension().as_deref()), ("c.tar.gz", "c.tar", Some("gz")));
     assert_eq!(path.ancestors().map(|p| p.to_string()).collect::<Vec<_>>(), ["a/b", "a", ""]);
     let from = TreePath::parse("a").unwrap();
-    assert_eq!(path.moved(&from, &TreePath::parse("x/y").unwrap()).unwrap().as_str(), "x/y/b/c.tar.gz");
-    assert_eq!(path.moved(&from, &TreePath::root()).unwrap().as_str(), "b/c.tar.gz");
-    assert!(TreePath::parse("ab/c").unwrap().moved(&from, &TreePath::root()).is_none());
+    assert_eq!(path.rebase(&from, &TreePath::parse("x/y").unwrap()).unwrap().as_str(), "x/y/b/c.tar.gz");
+    assert_eq!(path.rebase(&from, &TreePath::root()).unwrap().as_str(), "b/c.tar.gz");
+    assert!(TreePath::parse("ab/c").unwrap().rebase(&from, &TreePath::root()).is_none());
     assert!(TreePath::root().parent().is_none());
 }
 
@@ -72,8 +72,8 @@ fn a_page_named_by_dots_alone_is_no_hidden_name() {
         (".é", true),
     ] {
         assert_eq!(is_hidden_name(name), is_hidden, "{name}");
-        assert_eq!(TreePath::parse(&format!("d/{name}")).unwrap().is_dotted(), is_hidden, "{name}");
+        assert_eq!(TreePath::parse(&format!("d/{name}")).unwrap().is_hidden(), is_hidden, "{name}");
     }
     assert!(TreePath::parse("d/..md").unwrap().is_page());
-    assert!(TreePath::parse(".../a.md").unwrap().is_dotted());
+    assert!(TreePath::parse(".../a.md").unwrap().is_hidden());
 }

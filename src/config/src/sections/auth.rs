@@ -143,7 +143,7 @@ pub struct KeySettings {
     /// Whose it is.
     pub actor: Option<Actor>,
     /// What it allows there.
-    pub reach: Permissions,
+    pub permissions: Permissions,
 }
 
 /// The SHA-256 of a key.
@@ -153,12 +153,12 @@ pub struct KeyDigest([u8; 32]);
 impl KeyDigest {
     /// Of a key in clear.
     #[must_use]
-    pub fn of(key: &str) -> Self {
+    pub fn from_key(key: &str) -> Self {
         Self(Sha256::digest(key.as_bytes()).into())
     }
     /// The first `bytes` of it in hexadecimal: enough to tell keys apart in a log, not to find one.
     #[must_use]
-    pub fn short(&self, bytes: usize) -> String {
+    pub fn short_hex(&self, bytes: usize) -> String {
         self.0.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
     }
     /// The first 64 bits of it: enough to tell the requests of one key from those of another.
@@ -168,15 +168,19 @@ impl KeyDigest {
     }
     /// As settings are written: `sha256:` and 64 hexadecimal digits.
     #[must_use]
-    pub fn written(&self) -> String {
-        format!("{DIGEST}{}", self.short(self.0.len()))
+    pub fn encode(&self) -> String {
+        format!("{DIGEST}{}", self.short_hex(self.0.len()))
     }
     /// What settings say: a digest, or a key in clear.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let Some(hex) = text.strip_prefix(DIGEST) else {
             // A header carries nothing else (RFC 6750 2.1, as widely as clients go).
             let is_sendable = text.chars().all(|c| c.is_ascii_graphic());
-            return if is_sendable { Ok(Self::of(text)) } else { Err("has characters that no HTTP header can carry") };
+            return if is_sendable {
+                Ok(Self::from_key(text))
+            } else {
+                Err("has characters that no HTTP header can carry")
+            };
         };
         let byte = |at: usize| u8::from_str_radix(hex.get(at * 2..at * 2 + 2)?, 16).ok();
         let is_hex = hex.len() == 64 && hex.chars().all(|c| c.is_ascii_hexdigit());
@@ -199,7 +203,7 @@ impl Eq for KeyDigest {}
 
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{DIGEST}{}…", self.short(4))
+        write!(formatter, "{DIGEST}{}…", self.short_hex(4))
     }
 }
 
@@ -317,7 +321,7 @@ fn resolve_keys(keys: Vec<ApiKey>, complain: &mut dyn FnMut(&str, &str)) -> Opti
         };
         let space = space.filter(|space| !space.is_empty());
         let actor = actor.filter(|actor| !actor.is_empty()).map(|actor| Actor::new(&actor));
-        resolved.push(KeySettings { digest, space, actor, reach: Permissions { scope, folder } });
+        resolved.push(KeySettings { digest, space, actor, permissions: Permissions { scope, folder } });
     }
     (resolved.len() == count).then_some(resolved)
 }

@@ -82,7 +82,7 @@ pub struct CorsSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedOrigins {
     /// Those of these origins, as browsers write them; none when empty.
-    These(Vec<String>),
+    List(Vec<String>),
     /// All.
     All,
 }
@@ -91,7 +91,7 @@ impl Default for CorsSettings {
     fn default() -> Self {
         let CorsConfig { allowed_origins: _, allowed_methods: methods, allow_credentials, max_age } =
             CorsConfig::default();
-        Self { origins: AllowedOrigins::These(Vec::new()), methods, allow_credentials, max_age }
+        Self { origins: AllowedOrigins::List(Vec::new()), methods, allow_credentials, max_age }
     }
 }
 
@@ -138,7 +138,7 @@ impl CorsConfig {
                     ),
                 }
             }
-            AllowedOrigins::These(origins)
+            AllowedOrigins::List(origins)
         };
         CorsSettings { origins, methods: allowed_methods, allow_credentials, max_age }
     }

@@ -111,7 +111,7 @@ impl Default for FilesConfig {
 
 /// Matches names as the write path does.
 pub(crate) fn matcher(glob: &str) -> Result<globset::GlobMatcher, globset::Error> {
-    let glob = globset::GlobBuilder::new(glob).case_insensitive(svcfs_base::is_any_case(glob)).build()?;
+    let glob = globset::GlobBuilder::new(glob).case_insensitive(svcfs_base::is_case_insensitive(glob)).build()?;
     Ok(glob.compile_matcher())
 }
 

@@ -18,13 +18,13 @@ pub struct LinksConfig {
 
 impl LinksConfig {
     /// Keys of the frontmatter that name the pages which must be finished before a task.
-    pub const BEFORE: [&str; 2] = ["depends_on", "blocked_by"];
+    pub const DEPENDENCY_FIELDS: [&str; 2] = ["depends_on", "blocked_by"];
 
     /// Every key whose values are links: those that were said to be, and those that are so by what they mean.
     #[must_use]
-    pub fn naming_pages(&self) -> Vec<String> {
+    pub fn link_fields(&self) -> Vec<String> {
         let mut keys = self.typed_fields.clone();
-        let others = Self::BEFORE.iter().filter(|key| !self.typed_fields.iter().any(|named| named == *key));
+        let others = Self::DEPENDENCY_FIELDS.iter().filter(|key| !self.typed_fields.iter().any(|named| named == *key));
         keys.extend(others.map(|key| (*key).to_owned()));
         keys
     }

@@ -14,12 +14,16 @@ pub(crate) struct LintConfig {
     pub reject_errors: bool,
     /// Doors whose writes are tidied while `auto_format` is on. All others keep the bytes as they were written, because
     /// their clients compare what they stored.
-    pub format_doors: Vec<FormatDoor>,
+    pub format_protocols: Vec<FormatProtocol>,
 }
 
 impl Default for LintConfig {
     fn default() -> Self {
-        Self { auto_format: true, reject_errors: true, format_doors: vec![FormatDoor::Http, FormatDoor::Mcp] }
+        Self {
+            auto_format: true,
+            reject_errors: true,
+            format_protocols: vec![FormatProtocol::Http, FormatProtocol::Mcp],
+        }
     }
 }
 
@@ -28,7 +32,7 @@ impl Default for LintConfig {
 /// A list of its own beside [`Door`]: only what can have an effect may be written into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum FormatDoor {
+pub(crate) enum FormatProtocol {
     /// The REST interface, and the command line, which speaks the same operations.
     Http,
     /// The agent tools.
@@ -49,30 +53,30 @@ pub struct LintSettings {
     /// Refuse a write whose page has a lint error, through every door. Warnings never refuse.
     pub reject_errors: bool,
     /// Empty while `auto_format` is off.
-    format_doors: Vec<FormatDoor>,
+    format_protocols: Vec<FormatProtocol>,
 }
 
 impl LintSettings {
     /// Whether a page written through `door` is tidied (gaps.md D5).
     #[must_use]
-    pub fn formats(&self, door: Protocol) -> bool {
-        let written_as = match door {
-            Protocol::Http | Protocol::Cli => FormatDoor::Http,
-            Protocol::Mcp => FormatDoor::Mcp,
-            Protocol::Fuse => FormatDoor::Fuse,
-            Protocol::Nfs => FormatDoor::Nfs,
-            Protocol::WebDav => FormatDoor::WebDav,
-            Protocol::S3 => FormatDoor::S3,
+    pub fn should_format(&self, protocol: Protocol) -> bool {
+        let written_as = match protocol {
+            Protocol::Http | Protocol::Cli => FormatProtocol::Http,
+            Protocol::Mcp => FormatProtocol::Mcp,
+            Protocol::Fuse => FormatProtocol::Fuse,
+            Protocol::Nfs => FormatProtocol::Nfs,
+            Protocol::WebDav => FormatProtocol::WebDav,
+            Protocol::S3 => FormatProtocol::S3,
             // Already on disk, or made by svcfs itself in the form it wants.
             Protocol::Direct | Protocol::Internal => return false,
         };
-        self.format_doors.contains(&written_as)
+        self.format_protocols.contains(&written_as)
     }
 }
 
 impl From<LintConfig> for LintSettings {
     fn from(written: LintConfig) -> Self {
-        let LintConfig { auto_format, reject_errors, format_doors } = written;
-        Self { reject_errors, format_doors: if auto_format { format_doors } else { Vec::new() } }
+        let LintConfig { auto_format, reject_errors, format_protocols } = written;
+        Self { reject_errors, format_protocols: if auto_format { format_protocols } else { Vec::new() } }
     }
 }

@@ -36,7 +36,7 @@ pub struct NfsSettings {
     /// Who is served.
     allow: Vec<IpNet>,
     /// The settings name who is served: they may without keys, also where others need them.
-    pub is_trusting: bool,
+    pub has_allow_list: bool,
     /// Names of those who change something.
     pub actors: NfsActors,
 }
@@ -127,7 +127,7 @@ impl NfsConfig {
         }
         let is_trusting = !texts.is_empty();
         let allow = if is_trusting { allow } else { this_machine() };
-        Some(NfsSettings { port: flags.port.unwrap_or(port), allow, is_trusting, actors })
+        Some(NfsSettings { port: flags.port.unwrap_or(port), allow, has_allow_list: is_trusting, actors })
     }
 }
 

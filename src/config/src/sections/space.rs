@@ -70,7 +70,7 @@ impl OtherSpace {
     /// What holds, or the field that is wrong and why.
     pub(crate) fn resolve(self) -> Result<SpaceSettings, (&'static str, &'static str)> {
         let Self { name, root, visibility } = self;
-        if let Some(told) = name_fault(&name) {
+        if let Some(told) = space_name_error(&name) {
             return Err(("name", told));
         }
         let root = PathBuf::from(root);
@@ -83,7 +83,7 @@ impl OtherSpace {
 
 /// What is wrong with a space's name, if anything is: it stands in URLs, in a header and in logs.
 #[must_use]
-pub fn name_fault(name: &str) -> Option<&'static str> {
+pub fn space_name_error(name: &str) -> Option<&'static str> {
     let is_sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > 64 {
         return Some("must have 1 to 64 characters");

@@ -55,7 +55,7 @@ pub enum VersioningStrategy {
 impl VersioningConfig {
     /// How many snapshots of each file are kept; none when all of them are.
     #[must_use]
-    pub fn snapshots_kept(&self) -> Option<NonZeroUsize> {
+    pub fn max_snapshots(&self) -> Option<NonZeroUsize> {
         match usize::try_from(self.max_versions) {
             Ok(number) => Some(NonZeroUsize::new(number).unwrap_or(SNAPSHOTS)),
             Err(_) => None,

@@ -7,7 +7,7 @@ use crate::manual;
 fn read_search(pairs: &[&str]) -> Result<Value, CommandFailure> {
     let pairs: Vec<String> = pairs.iter().map(|pair| (*pair).to_owned()).collect();
     let given = Map::from_iter([("q".to_owned(), json!("given"))]);
-    read(&OperationInputs::of(manual::find("search").unwrap()), given, &pairs).map(Value::from)
+    read(&OperationInputs::from_entry(manual::find("search").unwrap()), given, &pairs).map(Value::from)
 }
 
 #[test]

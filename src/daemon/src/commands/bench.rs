@@ -9,8 +9,8 @@ use clap::builder::RangedU64ValueParser;
 use serde_json::{Map, Value};
 use svcfs_measure::pages::PageTree;
 use svcfs_measure::plan::RunPlan;
-use svcfs_measure::run::{BenchRun, end_by_signal};
-use svcfs_measure::series::bound;
+use svcfs_measure::run::{BenchRun, stop_on_signal};
+use svcfs_measure::series::round_bound;
 use svcfs_measure::table::MarkdownTable;
 use svcfs_measure::{machine, reading, writing};
 use svcfs_work::StopToken;
@@ -75,15 +75,15 @@ impl BenchArgs {
         let directory = outside(&self.dir)?;
         self.must_have_room(&directory)?;
         let stop = StopToken::new();
-        end_by_signal(stop.clone())?;
+        stop_on_signal(stop.clone())?;
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let spinner = progress::spinner("measuring");
         let drawn = spinner.clone();
-        let run = BenchRun::begin(program, &directory, stop.clone(), move |text| drawn.set_message(text.to_owned()))?;
-        let facts = machine::facts(run.scratch(), env!("CARGO_PKG_VERSION"));
+        let run = BenchRun::start(program, &directory, stop.clone(), move |text| drawn.set_message(text.to_owned()))?;
+        let facts = machine::describe_machine(run.scratch(), env!("CARGO_PKG_VERSION"));
         let measured = measure(&run, &self.plan());
         spinner.set_message("removing what was made");
-        let removed = run.end();
+        let removed = run.finish();
         spinner.finish_and_clear();
         removed?;
         let tables = match measured {
@@ -98,19 +98,19 @@ impl BenchArgs {
 
     fn plan(&self) -> RunPlan {
         RunPlan {
-            pages: PageTree::of(self.search_files),
+            pages: PageTree::new(self.search_files),
             rounds: self.rounds,
-            short: bound(self.files, 3),
-            creating: bound(self.files, 3),
-            long: bound(self.files * writing::MANY, 10),
-            commits: 0,
-            bulk: self.bulk,
-            bulks: bound(3, 3),
-            copied: self.files.min(MOST_COPIED),
+            short_round: round_bound(self.files, 3),
+            creation_round: round_bound(self.files, 3),
+            long_round: round_bound(self.files * writing::CROWD_CLIENTS, 10),
+            min_commits: 0,
+            bulk_pages: self.bulk,
+            bulk_round: round_bound(3, 3),
+            copy_pages: self.files.min(MOST_COPIED),
             // Long enough for what the server puts off until a second after the last write; few writes leave little of that.
-            rest: Duration::from_millis(24 * self.files as u64).clamp(SHORTEST_REST, LONGEST_REST),
-            searches: bound(self.search_queries, 10),
-            greps: bound(10, 3),
+            idle_time: Duration::from_millis(24 * self.files as u64).clamp(SHORTEST_REST, LONGEST_REST),
+            search_round: round_bound(self.search_queries, 10),
+            grep_round: round_bound(10, 3),
             corpus: None,
         }
     }
@@ -119,9 +119,9 @@ impl BenchArgs {
     fn must_have_room(&self, directory: &Path) -> Result<(), CommandFailure> {
         const A_PAGE: usize = 48 << 10;
         const ALWAYS: usize = 256 << 20;
-        let written = self.rounds * (self.bulk * 12 + self.files * (writing::MANY + 8));
+        let written = self.rounds * (self.bulk * 12 + self.files * (writing::CROWD_CLIENTS + 8));
         let needed = (ALWAYS + A_PAGE * (self.search_files + written.min(MOST_WRITTEN))) as u64;
-        let free = machine::free(directory)?;
+        let free = machine::free_space(directory)?;
         if free < needed {
             let (free, needed) = (free >> 20, needed >> 20);
             let told = format!(
@@ -175,13 +175,13 @@ fn measure(run: &BenchRun, plan: &RunPlan) -> anyhow::Result<Vec<MarkdownTable>>
 
 fn as_text(facts: &[(&str, String)], tables: &[MarkdownTable]) -> String {
     let facts: String = facts.iter().map(|(name, fact)| format!("- {name}: {fact}\n")).collect();
-    let tables: String = tables.iter().map(MarkdownTable::markdown).collect();
+    let tables: String = tables.iter().map(MarkdownTable::to_markdown).collect();
     format!("{facts}\n{}\n", tables.trim_end())
 }
 
 fn as_json(facts: &[(&str, String)], tables: &[MarkdownTable]) -> Value {
     let machine = facts.iter().map(|(name, fact)| (name.to_lowercase().replace(' ', "_"), fact.clone().into()));
     let mut answer = Map::from_iter([("machine".to_owned(), Value::Object(machine.collect()))]);
-    answer.extend(tables.iter().map(|table| (table.name.to_owned(), table.json())));
+    answer.extend(tables.iter().map(|table| (table.name.to_owned(), table.to_json())));
     answer.into()
 }

@@ -78,15 +78,15 @@ impl CallArgs {
         if self.help {
             return output::say(&manual::of(entry));
         }
-        let inputs = OperationInputs::of(entry);
+        let inputs = OperationInputs::from_entry(entry);
         let given = self.input.as_deref().map(input).transpose()?.unwrap_or_default();
         let arguments = arguments::read(&inputs, given, &self.arguments)?;
-        if let Some(missing) = inputs.missing(&arguments) {
+        if let Some(missing) = inputs.first_missing(&arguments) {
             let (missing, name) = (&missing.name, entry.name);
             let told = format!("`{missing}` is required; `svcfs call {name} --help` tells what the operation takes");
             return Err(CommandFailure::saying(ExitStatus::Usage, told));
         }
-        if self.if_match.is_some() && entry.is_reading() {
+        if self.if_match.is_some() && entry.is_read_only() {
             let told = format!("--if-match has no meaning: `{}` changes nothing", entry.name);
             return Err(CommandFailure::saying(ExitStatus::Usage, told));
         }
@@ -108,7 +108,7 @@ impl CallArgs {
         let Self { whom, actor, if_match, .. } = self;
         let caller = whoever(actor.as_deref());
         let expect = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
-        whom.ask(entry, arguments, Caller { expect, ..caller }, if_match)
+        whom.ask(entry, arguments, Caller { precondition: expect, ..caller }, if_match)
     }
 }
 
@@ -138,7 +138,7 @@ fn show(entry: &OperationEntry, answer: &Value, json: bool) -> Result<(), Comman
     if json {
         return output::json(answer);
     }
-    let text = entry.http.iter().find_map(|route| answer.get(route.answers?.0));
+    let text = entry.http.iter().find_map(|route| answer.get(route.text_field?.0));
     if let Some(content) = text {
         return output::written(&client::bytes_of(content)?);
     }

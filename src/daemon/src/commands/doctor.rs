@@ -106,7 +106,7 @@ fn url_of(holder: &presence::RootHolder) -> Option<&str> {
 
 fn refuse_beside_a_server(root: &std::path::Path, found: &RootExamination) -> Result<(), CommandFailure> {
     let Some(holder) = &found.holder else { return Ok(()) };
-    let fault = Fault::new(svcfs_base::Kind::Conflict, "the root is served").with("pid", holder.pid.clone());
+    let fault = Fault::new(svcfs_base::Kind::Conflict, "the root is served").with_detail("pid", holder.pid.clone());
     Err(presence::taken(root, fault, "stop it first; without --fix, what can be seen beside it is looked at"))
 }
 

@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::{OpenRoot, is_new, settings, whoever};
 use crate::{logging, output, presence};
-use svcfs_knowledge::spaces::{InstalledTemplate, plant};
+use svcfs_knowledge::spaces::{InstalledTemplate, write_template};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +66,7 @@ impl InitArgs {
         })?;
         let advice = "it is initialised already";
         let root = OpenRoot::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
-        let planted = plant(root.space(), template, &whoever(actor.as_deref()));
+        let planted = write_template(root.space(), template, &whoever(actor.as_deref()));
         let absolute = root.space().vfs.root().to_owned();
         root.close()?;
         tell(&path, &absolute, template, &planted?, json)

@@ -94,7 +94,7 @@ impl MountArgs {
             return output::say(&background::mount(&path, &mountpoint, config.as_deref(), &manner)?);
         }
         // Before there is any other thread.
-        let outside = MountNamespace::of(&path, &mountpoint)?;
+        let outside = MountNamespace::for_mount(&path, &mountpoint)?;
         let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;

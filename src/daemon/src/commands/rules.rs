@@ -182,7 +182,7 @@ fn edit(whom: &RootTarget, actor: Option<&str>) -> Result<(), CommandFailure> {
     if after != before {
         let content = Map::from_iter([("content".to_owned(), json!(after))]);
         // What was not there has no ETag to have changed.
-        let if_match = (!before.is_empty()).then(|| ETag::of(before.as_bytes()).to_string());
+        let if_match = (!before.is_empty()).then(|| ETag::from_content(before.as_bytes()).to_string());
         let written = whom.clone().ask(manual::find("set_rules")?, content, whoever(actor), if_match);
         if let Err(failure) = written {
             let why = failure.told(false);

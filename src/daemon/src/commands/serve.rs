@@ -151,8 +151,9 @@ impl ServeArgs {
         // A process that covers its root stands elsewhere.
         let mountpoint = mountpoint.map(std::path::absolute).transpose().context("the current directory is gone")?;
         // Before there is any other thread.
-        let outside =
-            mountpoint.as_ref().map_or_else(|| Ok(MountNamespace::default()), |at| MountNamespace::of(&root, at))?;
+        let outside = mountpoint
+            .as_ref()
+            .map_or_else(|| Ok(MountNamespace::default()), |at| MountNamespace::for_mount(&root, at))?;
         let inherited = socket::inherited()?;
         let s3 = ProtocolFlags { enabled: s3, port: s3_port };
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
@@ -174,19 +175,19 @@ impl ServeArgs {
         if settings.auth == AuthSettings::None {
             warn_when_open(&settings.server);
         }
-        let doors = ServeContext { socket, protocols, mountpoint, manner, left, begins: is_new(&root) };
+        let protocols = ServeContext { socket, protocols, mountpoint, manner, left, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = OpenRoot::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         // Nobody could be let in (gaps.md D12).
-        opened.server().access().prepare()?;
-        let url = socket::url(&opened.server().settings().server, &doors.socket)?;
+        opened.server().access().fetch_issuer_keys()?;
+        let url = socket::url(&opened.server().settings().server, &protocols.socket)?;
         opened.open_others(&url, spaces)?;
         let mut running = RunningServer::with(opened, outside);
         let (server, end) = (Arc::clone(running.root.server()), listening.end.clone());
         let reloading = Arc::new(SettingsReloader::new(server, (root, config), overrides, end));
-        let outcome = doors.open(&mut running, &reloading, &listening);
+        let outcome = protocols.open(&mut running, &reloading, &listening);
         let outcome = outcome.map(|http| wait(&http, (&running.mounts, &reloading), &listening));
         stop::after(outcome, running, listening)
     }
@@ -229,7 +230,7 @@ fn wait(
 /// What `--space` takes.
 fn other_space(text: &str) -> Result<(String, PathBuf), String> {
     let (name, root) = text.split_once('=').ok_or("write it like `team=/srv/team`")?;
-    if let Some(told) = svcfs_config::name_fault(name) {
+    if let Some(told) = svcfs_config::space_name_error(name) {
         return Err(format!("the name `{name}` {told}"));
     }
     let root = std::path::absolute(root).map_err(|error| error.to_string())?;
@@ -271,7 +272,7 @@ impl ServeContext {
         let Self { socket, protocols, mountpoint, manner, left, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
-            let planted = spaces::plant(&space, template, &whoever(None))?;
+            let planted = spaces::write_template(&space, template, &whoever(None))?;
             let files = planted.written.len();
             tracing::info!(template = template.id, files, "the root is new; it begins with a template");
         }

@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   svcfs status --root notes                       how the server of ./notes is doing
   svcfs status --url http://kb:3333 --token-file ~/.svcfs-token
-  svcfs status --root notes --json | jq '.sick'   what is not as it should be
+  svcfs status --root notes --json | jq '.problems'   components with problems
 
 Exit codes: 0 when the server takes work, 1 when it does not or cannot be asked, 3 when nobody serves
 the root. What is told as sick without being in the way of work does not change the exit code.";
@@ -109,15 +109,15 @@ fn text(url: &str, report: &ReadinessReport) -> String {
     if index.behind > 0 {
         text.push_str(&format!("  search is not complete: {} changes are not indexed yet\n", index.behind));
     }
-    let Some(ReadinessDetails { version, pid, uptime_seconds, process, spaces, mounts, sick }) = details else {
+    let Some(ReadinessDetails { version, pid, uptime_seconds, process, spaces, mounts, problems }) = details else {
         text.push_str("  more is told to whoever has a key for all of it (--token-file)\n");
         return text;
     };
     text.push_str(&format!("  svcfs {version}, process {pid}, up {}", lasted(*uptime_seconds)));
     if let Some(process) = process {
-        let (memory, most) = (ByteSize(process.memory_bytes), ByteSize(process.most_memory_bytes));
+        let (memory, most) = (ByteSize(process.memory_bytes), ByteSize(process.peak_memory_bytes));
         text.push_str(&format!(
-            "\n  memory {memory} (at most {most}), {} threads, {} open files",
+            "\n  memory {memory} (peak {most}), {} threads, {} open files",
             process.threads, process.open_files
         ));
     }
@@ -140,11 +140,11 @@ fn text(url: &str, report: &ReadinessReport) -> String {
         let port = protocol.port.map(|port| format!(" on port {port}")).unwrap_or_default();
         text.push_str(&format!("\nprotocol  {name}{port}: {state}"));
     }
-    for part in sick {
+    for part in problems {
         let of = part.space.as_ref().map(|space| format!(" of `{space}`")).unwrap_or_default();
-        text.push_str(&format!("\nSICK      {}{of}: {}", part.part, one_line(&part.reason)));
+        text.push_str(&format!("\nPROBLEM   {}{of}: {}", part.component, one_line(&part.reason)));
     }
-    text.push_str(if sick.is_empty() { "\nnothing is sick\n" } else { "\n" });
+    text.push_str(if problems.is_empty() { "\nall components healthy\n" } else { "\n" });
     text
 }
 

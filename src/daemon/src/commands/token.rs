@@ -161,11 +161,11 @@ impl CreateArgs {
             TreePath::parse(prefix).map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?;
         }
         let key = credentials::fresh(lead(scope))?;
-        let digest = KeyDigest::of(&key);
+        let digest = KeyDigest::from_key(&key);
         let actor = actor.unwrap_or_else(|| format!("{scope}-token"));
         let new = NewKey { digest, space: space.as_deref(), actor: &actor, scope, prefix: prefix.as_deref() };
         change(&root, |text| edit::add_key(text, &new).map(|text| (text, ())))?;
-        let id = edit::id_of(&digest);
+        let id = edit::key_id(&digest);
         let told = tell_server(&root, &[&id], true);
         let secret = if s3 { Some(secret(&root, &id)?) } else { None };
         if json {
@@ -192,14 +192,14 @@ impl S3Args {
     fn run(self) -> Result<(), CommandFailure> {
         let Self { of: KeySelector { root, json }, id } = self;
         must_be_initialised(&root)?;
-        let id = match edit::keys(&read(&root)?).map_err(refused)?.into_iter().find(|key| key.id == id) {
+        let id = match edit::list_keys(&read(&root)?).map_err(refused)?.into_iter().find(|key| key.id == id) {
             Some(key) => key.id,
             None if id.len() == ID_DIGITS => {
                 let told = format!("no key has the id `{id}`; `svcfs token list` shows them");
                 return Err(CommandFailure::saying(ExitStatus::Refused, told));
             }
             // The one key of `auth.type = "apikey"` is in no list.
-            None => edit::id_of(&KeyDigest::of(&id)),
+            None => edit::key_id(&KeyDigest::from_key(&id)),
         };
         let secret = secret(&root, &id)?;
         if json { output::json(&signing(&id, &secret)) } else { output::say(&lines(&id, &secret)) }
@@ -208,19 +208,19 @@ impl S3Args {
 
 /// What `--space` takes.
 fn space_name(text: &str) -> Result<String, String> {
-    svcfs_config::name_fault(text).map_or_else(|| Ok(text.to_owned()), |told| Err(told.to_owned()))
+    svcfs_config::space_name_error(text).map_or_else(|| Ok(text.to_owned()), |told| Err(told.to_owned()))
 }
 
 /// Whether the server of a root has a space of this name, as far as its settings and its list say.
 fn has_space(root: &Path, name: &str) -> bool {
     let settings = root::understood(root, None, CliOverrides::default());
-    let made = spaces::made_at_run_time(root).unwrap_or_default();
+    let made = spaces::runtime_spaces(root).unwrap_or_default();
     settings.is_ok_and(|settings| root::is_space(name, &settings, &made))
 }
 
 /// The secret of a key, for clients that sign.
 fn secret(root: &Path, id: &str) -> Result<String, CommandFailure> {
-    Ok(SigningKey::of(root)?.secret(id))
+    Ok(SigningKey::load_or_create(root)?.derive_secret(id))
 }
 
 /// As clients of S3 call them.
@@ -237,7 +237,7 @@ impl ListArgs {
     fn run(self) -> Result<(), CommandFailure> {
         let KeySelector { root, json } = self.of;
         must_be_initialised(&root)?;
-        let keys = edit::keys(&read(&root)?).map_err(refused)?;
+        let keys = edit::list_keys(&read(&root)?).map_err(refused)?;
         if json {
             return output::json(&keys);
         }
@@ -260,7 +260,7 @@ impl RevokeArgs {
         let Self { of: KeySelector { root, json }, id } = self;
         must_be_initialised(&root)?;
         let is_key = id.starts_with("svc_");
-        let id = if is_key { edit::id_of(&KeyDigest::of(&id)) } else { id.to_ascii_lowercase() };
+        let id = if is_key { edit::key_id(&KeyDigest::from_key(&id)) } else { id.to_ascii_lowercase() };
         if id.len() < FEWEST_DIGITS {
             let told = format!("`{id}` is too short: give at least {FEWEST_DIGITS} digits of the id");
             return Err(CommandFailure::saying(ExitStatus::Usage, told));

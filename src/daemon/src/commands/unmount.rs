@@ -41,9 +41,9 @@ impl UnmountArgs {
             | MountError::NeedsRoot(_)
             | MountError::AlreadyMounted(_)
             | MountError::DeadMount(_)
-            | MountError::Silent(_)
+            | MountError::Unresponsive(_)
             | MountError::Mount { .. }
-            | MountError::NotForEverybody(_)
+            | MountError::AllowOtherDenied(_)
             | MountError::Unmount { .. }
             | MountError::StillOpen { .. }
             | MountError::Unreadable { .. } => error.into(),

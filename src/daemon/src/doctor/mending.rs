@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use svcfs_base::TreePath;
 use svcfs_knowledge::search::reindex;
-use svcfs_store::{History, Log, StatePaths, mend_head, preflight};
+use svcfs_store::{History, Log, StatePaths, preflight, repair_head};
 
 use super::{DoctorProgress, RootExamination, counted};
 use crate::failure::CommandFailure;
@@ -45,9 +45,9 @@ fn mend_mount(root: &Path, done: &mut Vec<String>) -> Result<(), CommandFailure>
 }
 
 fn mend_owner(root: &Path, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    let files = preflight::misowned(root);
+    let files = preflight::misowned_files(root);
     if !files.is_empty() && nix::unistd::geteuid().is_root() {
-        preflight::give_back(root, &files).context("files could not be given to the owner of the root")?;
+        preflight::restore_owner(root, &files).context("files could not be given to the owner of the root")?;
         done.push(format!("gave {} to the owner of the root", counted(files.len(), "file")));
     }
     Ok(())
@@ -57,8 +57,8 @@ fn mend_repository(found: &RootExamination, done: &mut Vec<String>) -> Result<()
     if !found.keeps_git() {
         return Ok(());
     }
-    let settled = found.log.as_ref().and_then(|log| log.settled_commit);
-    if let Some(branch) = mend_head(&found.root, settled).context("`HEAD` could not be mended")? {
+    let settled = found.log.as_ref().and_then(|log| log.checkpoint_commit);
+    if let Some(branch) = repair_head(&found.root, settled).context("`HEAD` could not be mended")? {
         done.push(format!("made `HEAD` name `{branch}` again"));
     }
     let Some(repository) = found.repository()? else { return Ok(()) };
@@ -69,7 +69,7 @@ fn mend_repository(found: &RootExamination, done: &mut Vec<String>) -> Result<()
     // Opened again: it has seen what it has.
     let Some(repository) = found.repository()? else { return Ok(()) };
     if let Some(settled) = settled
-        && repository.mend_branch(settled).context("the branch could not be mended")?
+        && repository.repair_branch(settled).context("the branch could not be mended")?
     {
         done.push(format!("put the branch back to {settled}, the newest commit that the log knows to be safe"));
     }
@@ -77,7 +77,8 @@ fn mend_repository(found: &RootExamination, done: &mut Vec<String>) -> Result<()
         repository.remove_lock(lock).context("a lock could not be removed")?;
         done.push(format!("removed `{}`, {} s old, whose process is gone", lock.path.display(), lock.age.as_secs()));
     }
-    let restored = repository.restore(&found.bad_objects).context("lost objects of git could not be written")?;
+    let restored =
+        repository.restore_objects(&found.bad_objects).context("lost objects of git could not be written")?;
     if restored > 0 {
         done.push(format!("wrote {} of git again from the tree", counted(restored, "lost object")));
     }
@@ -86,7 +87,8 @@ fn mend_repository(found: &RootExamination, done: &mut Vec<String>) -> Result<()
 
 fn mend_log(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     if found.log.as_ref().is_some_and(|log| !log.damage.is_empty()) {
-        let aside = Log::set_aside(&StatePaths::of(&found.root)).context("the damaged log could not be moved aside")?;
+        let aside =
+            Log::quarantine(&StatePaths::new(&found.root)).context("the damaged log could not be moved aside")?;
         let source = if found.keeps_git() { "git" } else { "the files as they are" };
         done.push(format!("moved the damaged log to `{}` and made another from {source}", aside.display()));
     }
@@ -98,7 +100,7 @@ fn can_open(found: &RootExamination) -> bool {
     if !found.keeps_git() {
         return true;
     }
-    let is_settled = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    let is_settled = found.log.as_ref().is_some_and(|log| log.checkpoint_commit.is_some());
     let is_known = found.log.as_ref().is_some_and(|log| log.has_commits);
     match found.repository() {
         Ok(Some(repository)) => matches!(repository.head(), Ok(head) if head.is_some() || !is_settled),
@@ -108,12 +110,12 @@ fn can_open(found: &RootExamination) -> bool {
 }
 
 fn sweep(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    let mut files = preflight::half_installed(&found.root);
+    let mut files = preflight::leftover_temp_files(&found.root);
     files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
     if let Some(repository) = found.repository()? {
-        files.extend(repository.unfinished());
+        files.extend(repository.partial_files());
     }
-    preflight::remove(&files).context("unfinished files could not be removed")?;
+    preflight::remove_files(&files).context("unfinished files could not be removed")?;
     if !files.is_empty() {
         done.push(format!("removed {}", counted(files.len(), "unfinished file")));
     }
@@ -128,7 +130,8 @@ fn open(found: RootExamination, watch: &dyn DoctorProgress, done: &mut Vec<Strin
     watch.begin("bringing log, git and tree together");
     let root = OpenRoot::open(&path, settings, false)?;
     let mended = root.index_to_cursor(PATIENCE, || {}).map_err(CommandFailure::from).and_then(|()| {
-        let paths: Vec<TreePath> = tree.iter().flat_map(|tree| tree.edited.iter().chain(&tree.new)).cloned().collect();
+        let paths: Vec<TreePath> =
+            tree.iter().flat_map(|tree| tree.modified.iter().chain(&tree.untracked)).cloned().collect();
         // Also those whose size and time are as before, which the opening does not look into.
         root.space().vfs.adopt(&paths)?;
         root.index_to_cursor(PATIENCE, || {})?;
@@ -141,16 +144,16 @@ fn open(found: RootExamination, watch: &dyn DoctorProgress, done: &mut Vec<Strin
     });
     root.close()?;
     mended?;
-    if let Some(log) = log.filter(|log| log.unsettled > 0) {
-        done.push(format!("completed {} that were accepted and not finished", counted(log.unsettled, "change")));
+    if let Some(log) = log.filter(|log| log.pending_records > 0) {
+        done.push(format!("completed {} that were accepted and not finished", counted(log.pending_records, "change")));
     }
     let Some(tree) = tree else { return Ok(()) };
-    let differing = tree.edited.len() + tree.new.len();
+    let differing = tree.modified.len() + tree.untracked.len();
     if differing > 0 {
         done.push(format!("recorded {} that differed from {recorded}", counted(differing, "file")));
     }
-    if tree.index_damage.is_some() || !tree.index_behind.is_empty() {
-        let every: Vec<_> = tree.files.iter().map(|(path, _)| path).chain(&tree.index_behind).collect();
+    if tree.index_error.is_some() || !tree.stale_index.is_empty() {
+        let every: Vec<_> = tree.files.iter().map(|(path, _)| path).chain(&tree.stale_index).collect();
         let (history, _) = History::open(&path, &[]).context("git")?;
         history.refresh_index(every.into_iter(), |_, _| Ok(true)).context("`.git/index` could not be written")?;
         done.push("brought `.git/index` up to date".to_owned());

@@ -147,7 +147,7 @@ pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExaminatio
         tree: None,
         is_index_wrong: false,
     };
-    let _held = match OfflineRootLock::take(root) {
+    let _held = match OfflineRootLock::acquire(root) {
         Ok(held) => Some(held),
         // Whatever else keeps the lock from being taken is told by the checks.
         Err(fault) => {

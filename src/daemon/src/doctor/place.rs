@@ -32,7 +32,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
         found.push(CheckFinding::problem("root", format!("`{}` cannot be read: {error}", root.display())));
         return found;
     }
-    let unwritable = preflight::unwritable(root);
+    let unwritable = preflight::unwritable_paths(root);
     found.push(match unwritable.first() {
         None => CheckFinding::ok("root", format!("`{}` can be read and written", root.display())),
         Some((_, error)) => {
@@ -40,7 +40,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
             CheckFinding::problem("root", told).at(unwritable.iter().map(|(path, _)| path.display()))
         }
     });
-    let misowned = preflight::misowned(root);
+    let misowned = preflight::misowned_files(root);
     found.push(if misowned.is_empty() {
         CheckFinding::ok("owner", "nothing below `.git` and `.svc/state` belongs to the superuser alone")
     } else {
@@ -56,7 +56,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
 }
 
 pub(super) fn disk(root: &Path) -> CheckFinding {
-    let disk = match preflight::disk(root) {
+    let disk = match preflight::disk_usage(root) {
         Ok(disk) => disk,
         Err(error) => return CheckFinding::problem("disk", format!("its free space cannot be asked for: {error}")),
     };
@@ -76,10 +76,10 @@ pub(super) fn leftovers(found: &RootExamination) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let mut files = Vec::new();
     if found.holder.is_none() {
-        files.extend(preflight::half_installed(&found.root));
+        files.extend(preflight::leftover_temp_files(&found.root));
         files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
         if let Ok(Some(repository)) = found.repository() {
-            files.extend(repository.unfinished());
+            files.extend(repository.partial_files());
         }
     }
     findings.push(if files.is_empty() {
@@ -92,7 +92,7 @@ pub(super) fn leftovers(found: &RootExamination) -> Vec<CheckFinding> {
         .at(files.iter().map(|path| path.display()))
         .mended_by("removes them; what matters of them is in the log")
     });
-    let rejected = preflight::rejected(&found.root);
+    let rejected = preflight::rejected_saves(&found.root);
     if !rejected.is_empty() {
         let told = format!(
             "{} of refused saves are kept in `.svc/rejected`; they are their writers', remove them when nobody needs them",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use svcfs_base::{CommitId, FileKind, Seq};
-use svcfs_knowledge::search::{IndexState, compare};
+use svcfs_knowledge::search::{IndexState, compare_index};
 use svcfs_store::{GitLock, Log, LogCheck, ReachableObjects, RepoInspection, StatePaths, TreeState};
 
 use super::{CheckFinding, DoctorProgress, RootExamination, counted};
@@ -23,7 +23,7 @@ pub(super) fn log(found: &mut RootExamination, watch: &dyn DoctorProgress) {
             "moves it aside and makes another from the files as they are; who changed what before is in the one moved aside",
         )
     };
-    let finding = match Log::check(&StatePaths::of(&found.root)) {
+    let finding = match Log::check(&StatePaths::new(&found.root)) {
         Err(error) => CheckFinding::problem("log", error.to_string()),
         Ok(None) => CheckFinding::warning("log", "`.svc/state/log.db` is not there").mended_by(anew),
         Ok(Some(log)) => {
@@ -34,13 +34,13 @@ pub(super) fn log(found: &mut RootExamination, watch: &dyn DoctorProgress) {
                 let told = "contents of accepted changes are gone from `.svc/state/spool`: those versions are lost, unless \
                             the tree or git has them";
                 CheckFinding::problem("log", told).at(&log.missing_spool)
-            } else if log.unsettled > 0 && found.holder.is_none() {
-                let told = format!("{} were accepted and not finished", counted(log.unsettled, "change"));
+            } else if log.pending_records > 0 && found.holder.is_none() {
+                let told = format!("{} were accepted and not finished", counted(log.pending_records, "change"));
                 CheckFinding::warning("log", told).mended_by("completes them, as the next start does")
             } else {
                 CheckFinding::ok(
                     "log",
-                    format!("`.svc/state/log.db` is whole, {}", counted(records(log.last), "record")),
+                    format!("`.svc/state/log.db` is whole, {}", counted(records(log.last_seq), "record")),
                 )
             };
             found.log = Some(log);
@@ -77,7 +77,7 @@ pub(super) fn history(found: &mut RootExamination, watch: &dyn DoctorProgress) {
             return found.add([CheckFinding::problem("repository", told).mended_by(fix), locks]);
         }
     };
-    let is_lost = head.is_none() && found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    let is_lost = head.is_none() && found.log.as_ref().is_some_and(|log| log.checkpoint_commit.is_some());
     let told = match head {
         Some(head) => CheckFinding::ok("repository", format!("git opens `.git`; the newest commit is {head}")),
         None if is_lost => CheckFinding::problem(
@@ -88,7 +88,7 @@ pub(super) fn history(found: &mut RootExamination, watch: &dyn DoctorProgress) {
         None => CheckFinding::ok("repository", "git opens `.git`; there is no commit yet"),
     };
     found.add([told, locks]);
-    match repository.objects(|read| watch.reach(read, 0)) {
+    match repository.check_objects(|read| watch.reach(read, 0)) {
         Ok(objects) => objects_of(found, &repository, objects),
         Err(error) => found.add([CheckFinding::problem("objects", format!("git's objects cannot be read: {error}"))]),
     }
@@ -134,7 +134,7 @@ fn locks(locks: &[GitLock]) -> CheckFinding {
 }
 
 fn objects_of(found: &mut RootExamination, repository: &RepoInspection, objects: ReachableObjects) {
-    let ReachableObjects { read, bad } = objects;
+    let ReachableObjects { read_count: read, bad } = objects;
     let torn = repository.torn_packs().unwrap_or_default();
     if !torn.is_empty() {
         let told = "packs of git that were cut short or changed; a backup or a clone has them whole";
@@ -165,7 +165,7 @@ fn objects_of(found: &mut RootExamination, repository: &RepoInspection, objects:
 /// Whether git has every commit that the log names.
 fn versions(found: &RootExamination, repository: &RepoInspection) -> Option<CheckFinding> {
     let log = found.log.as_ref().filter(|log| log.damage.is_empty())?;
-    Some(match repository.missing(&log.commits) {
+    Some(match repository.missing_commits(&log.commits) {
         Err(error) => CheckFinding::problem("versions", format!("git's objects cannot be looked through: {error}")),
         Ok(missing) if missing.is_empty() => {
             CheckFinding::ok("versions", format!("git has {} that the log names", counted(log.commits.len(), "commit")))
@@ -183,25 +183,25 @@ fn versions(found: &RootExamination, repository: &RepoInspection) -> Option<Chec
 
 /// Commits of git's that the log does not know. Not asked while changes wait for theirs, or somebody has the root.
 fn unknown(found: &RootExamination, repository: &RepoInspection, head: CommitId) -> Vec<CheckFinding> {
-    let is_at_rest = |log: &&LogCheck| log.damage.is_empty() && log.unsettled == 0 && found.holder.is_none();
+    let is_at_rest = |log: &&LogCheck| log.damage.is_empty() && log.pending_records == 0 && found.holder.is_none();
     let Some(log) = found.log.as_ref().filter(is_at_rest) else { return Vec::new() };
     let known = log.commits.iter().copied().collect();
     // Where one on the way is missing, the objects say so.
-    let Ok(unknown) = repository.unknown(head, log.settled_commit, &known) else { return Vec::new() };
+    let Ok(unknown) = repository.unknown_commits(head, log.checkpoint_commit, &known) else { return Vec::new() };
     let mut findings = Vec::new();
     if !unknown.newer.is_empty() {
         let told = format!("the log does not know {} yet", counted(unknown.newer.len(), "newer commit"));
         let fix = "records them, as the next start does";
         findings.push(CheckFinding::warning("versions", told).at(unknown.newer).mended_by(fix));
     }
-    if !unknown.left_out.is_empty() {
+    if !unknown.older.is_empty() {
         let told = format!(
             "the log does not know {} of git's, so that `/versions` and `/changes` do not tell of them; if they are wanted, move \
              `.svc/state/log.db` away while no server runs: the next start makes it anew from git, without what the log alone \
              has (the order of the change feed, the doors, and versions that share a commit)",
-            counted(unknown.left_out.len(), "older commit")
+            counted(unknown.older.len(), "older commit")
         );
-        findings.push(CheckFinding::warning("versions", told).at(unknown.left_out));
+        findings.push(CheckFinding::warning("versions", told).at(unknown.older));
     }
     findings
 }
@@ -216,14 +216,14 @@ pub(super) fn tree(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     let reach = |done, total| watch.reach(done, total);
     let state = if keeps_git {
         match RepoInspection::open(&found.root) {
-            Ok(Some(repository)) => repository.tree(reach),
+            Ok(Some(repository)) => repository.compare_tree(reach),
             Ok(None) => return found.add([CheckFinding::skipped("tree", "not compared: there is no repository")]),
             Err(error) => Err(error),
         }
     } else if found.log.is_none() {
         return found.add([CheckFinding::skipped("tree", "not compared: there is no log")]);
     } else {
-        Log::tree(&StatePaths::of(&found.root), reach)
+        Log::compare_tree(&StatePaths::new(&found.root), reach)
     };
     match state {
         Ok(state) => {
@@ -243,12 +243,12 @@ pub(super) fn tree(found: &mut RootExamination, watch: &dyn DoctorProgress) {
 
 /// What differs from what somebody `has`.
 fn files(state: &TreeState, has: &str) -> CheckFinding {
-    let differing = state.edited.len() + state.new.len();
+    let differing = state.modified.len() + state.untracked.len();
     if differing == 0 {
         return CheckFinding::ok("tree", format!("{} as {has} them", counted(state.files.len(), "file")));
     }
-    let gone_or_edited = state.edited.iter().map(|path| format!("{path} (edited or removed)"));
-    let new = state.new.iter().map(|path| format!("{path} (new)"));
+    let gone_or_edited = state.modified.iter().map(|path| format!("{path} (edited or removed)"));
+    let new = state.untracked.iter().map(|path| format!("{path} (new)"));
     CheckFinding::warning("tree", format!("{} not as {has} them", counted(differing, "file")))
         .at(gone_or_edited.chain(new))
         .mended_by("records them as edits made behind the server, as the next start does")
@@ -256,29 +256,29 @@ fn files(state: &TreeState, has: &str) -> CheckFinding {
 
 fn git_index(state: &TreeState) -> CheckFinding {
     let fix = "brings it up to date";
-    if let Some(damage) = &state.index_damage {
+    if let Some(damage) = &state.index_error {
         return CheckFinding::problem("git-index", format!("`.git/index` cannot be read: {damage}")).mended_by(fix);
     }
-    if let Some(unknown) = &state.index_unknown {
+    if let Some(unknown) = &state.index_unsupported {
         return CheckFinding::warning("git-index", unknown.clone());
     }
-    if state.index_behind.is_empty() {
+    if state.stale_index.is_empty() {
         return CheckFinding::ok("git-index", "`.git/index` is up to date");
     }
     let told = format!(
         "`.git/index` is behind for {}: `git status` shows changes that are none",
-        counted(state.index_behind.len(), "file")
+        counted(state.stale_index.len(), "file")
     );
-    CheckFinding::warning("git-index", told).at(&state.index_behind).mended_by(fix)
+    CheckFinding::warning("git-index", told).at(&state.stale_index).mended_by(fix)
 }
 
 pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     const CHECK: &str = "search-index";
-    let is_settled = found.log.as_ref().is_some_and(|log| log.damage.is_empty() && log.unsettled == 0);
+    let is_settled = found.log.as_ref().is_some_and(|log| log.damage.is_empty() && log.pending_records == 0);
     let state = match (&found.tree, &found.log) {
-        (Some(tree), Some(log)) if is_settled && tree.edited.is_empty() && tree.new.is_empty() => {
+        (Some(tree), Some(log)) if is_settled && tree.modified.is_empty() && tree.untracked.is_empty() => {
             watch.begin("making the search index anew, to compare");
-            compared(&found.root, (tree, log.last), watch)
+            compared(&found.root, (tree, log.last_seq), watch)
         }
         (Some(_) | None, Some(_) | None) => {
             let why = "not compared: what is recorded and the tree do not agree yet; the next start, or --fix, brings them together";
@@ -294,7 +294,7 @@ pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgre
         Ok(IndexState::Equal(pages)) => {
             (false, CheckFinding::ok(CHECK, format!("equal to one made anew, {}", counted(pages, "page"))))
         }
-        Ok(IndexState::Elsewhere(cursor)) => {
+        Ok(IndexState::OtherSeq(cursor)) => {
             let told = format!("it has read the log up to {cursor}");
             (false, CheckFinding::warning(CHECK, told).mended_by("lets it read the rest, as the next start does"))
         }
@@ -307,7 +307,7 @@ pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgre
         Ok(IndexState::Damaged(what)) => {
             (true, CheckFinding::problem(CHECK, format!("`.svc/state/index.db` is damaged: {what}")).mended_by(fix))
         }
-        Ok(IndexState::Differs(pages)) => {
+        Ok(IndexState::Different(pages)) => {
             let told = match pages.len() {
                 0 => "search finds other words than the pages have".to_owned(),
                 count => format!("it is wrong about {}", counted(count, "page")),
@@ -326,11 +326,11 @@ fn compared(
 ) -> Result<IndexState, CommandFailure> {
     let scratch = tempfile::tempdir().context("no place for temporary files")?;
     let pages = tree.files.iter().filter(|(_, kind)| *kind != FileKind::Symlink).map(|(path, _)| path.clone());
-    let files = (&*StatePaths::of(root).index(), scratch.path());
-    let state = compare(
+    let files = (&*StatePaths::new(root).index(), scratch.path());
+    let state = compare_index(
         files,
         (pages.collect(), last),
-        |path| TreeState::content(root, path),
+        |path| TreeState::read_content(root, path),
         |done, total| watch.reach(done, total),
     );
     Ok(state.context("the search index")?)

@@ -35,7 +35,7 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding
     found.extend(secrets(&file));
     found.extend(at.into_iter().flat_map(of_root));
     found.push(port(&settings.server, at));
-    let (made, unreadable) = match at.map_or_else(|| Ok(BTreeMap::new()), spaces::made_at_run_time) {
+    let (made, unreadable) = match at.map_or_else(|| Ok(BTreeMap::new()), spaces::runtime_spaces) {
         Ok(made) => (made, None),
         Err(fault) => (BTreeMap::new(), Some(fault)),
     };
@@ -57,7 +57,7 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding
 fn complaints(file: &Path, error: ConfigError) -> Vec<CheckFinding> {
     let shown = file.display();
     match error {
-        ConfigError::Refused { path: _, complaints } => complaints
+        ConfigError::Invalid { path: _, problems: complaints } => complaints
             .iter()
             .map(|complaint| CheckFinding::problem("settings", format!("`{shown}`: {complaint}")))
             .collect(),

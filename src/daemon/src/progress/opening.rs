@@ -141,7 +141,9 @@ const fn amount(progress: OpenProgress) -> Option<(usize, usize)> {
         OpenProgress::Replaying { records, total } => Some((records, total)),
         OpenProgress::Restoring { files, total } => Some((files, total)),
         OpenProgress::ReadingHistory | OpenProgress::Comparing => None,
-        OpenProgress::Adopting { looked_at, recorded, total } => Some((looked_at + recorded, 2 * total)),
+        OpenProgress::Adopting { scanned_files: looked_at, recorded_files: recorded, total } => {
+            Some((looked_at + recorded, 2 * total))
+        }
     }
 }
 
@@ -152,7 +154,7 @@ fn told(progress: OpenProgress) -> String {
         OpenProgress::Restoring { files, total } => format!("{files} of {total} files of unfinished changes checked"),
         OpenProgress::ReadingHistory => "reading the history that is there".to_owned(),
         OpenProgress::Comparing => "comparing the tree with history".to_owned(),
-        OpenProgress::Adopting { looked_at, recorded, total } => {
+        OpenProgress::Adopting { scanned_files: looked_at, recorded_files: recorded, total } => {
             format!("{looked_at} of {total} files read, {recorded} recorded")
         }
     }
@@ -165,7 +167,7 @@ fn log(progress: OpenProgress) {
             tracing::info!(done, total, "opening the root: {what}");
         }
         OpenProgress::ReadingHistory | OpenProgress::Comparing => tracing::info!("opening the root: {what}"),
-        OpenProgress::Adopting { looked_at, recorded, total } => {
+        OpenProgress::Adopting { scanned_files: looked_at, recorded_files: recorded, total } => {
             tracing::info!(looked_at, recorded, total, "opening the root: {what}");
         }
     }

@@ -66,8 +66,8 @@ fn many_slow_clients_of_a_long_file_need_little_memory() {
     let place = Place::with_root();
     let ports = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0"];
     let server = Running::serve(&place.at("kb"), &ports);
-    let door = |name: &str| server.greeting.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap().trim();
-    let (s3, webdav) = (door("s3").to_owned(), door("webdav").to_owned());
+    let protocol = |name: &str| server.greeting.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap().trim();
+    let (s3, webdav) = (protocol("s3").to_owned(), protocol("webdav").to_owned());
     assert_eq!(request(&s3, "PUT", "/default/long.txt", &"x".repeat(LONG)).0, 200);
     let memory = || {
         let told = request(server.url(), "GET", "/readyz", "").1;

@@ -18,14 +18,14 @@ impl Served {
     fn new() -> Self {
         let place = Place::with_root();
         std::fs::create_dir(place.path("mnt")).unwrap();
-        let doors = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0", "--nfs", "--nfs-port", "0"];
-        let server = Running::serve(&place.at("kb"), &[&doors[..], &["--mount", &place.at("mnt")]].concat());
+        let protocols = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0", "--nfs", "--nfs-port", "0"];
+        let server = Running::serve(&place.at("kb"), &[&protocols[..], &["--mount", &place.at("mnt")]].concat());
         Self { place, server }
     }
 
     /// Where a door is.
-    fn at(&self, door: &str) -> String {
-        let told = self.server.greeting.lines().find_map(|line| line.trim().strip_prefix(door));
+    fn at(&self, protocol: &str) -> String {
+        let told = self.server.greeting.lines().find_map(|line| line.trim().strip_prefix(protocol));
         told.unwrap_or_else(|| panic!("{}", self.server.greeting)).trim().to_owned()
     }
 

@@ -78,12 +78,12 @@ fn a_file_that_was_copied_over_nfs_is_seen_over_http_and_comes_back() {
 fn pages_are_tidied_at_the_doors_that_are_named_and_stay_as_they_were_sent_at_others() {
     const SENT: &str = "# Page\n\n* one \n* two";
     let place = Place::with_root();
-    place.write("kb/.svc/config.toml", "[lint]\nformat_doors = [\"webdav\", \"nfs\"]\n");
+    place.write("kb/.svc/config.toml", "[lint]\nformat_protocols = [\"webdav\", \"nfs\"]\n");
     place.write("sent.md", SENT);
-    let doors = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0", "--nfs", "--nfs-port", "0"];
-    let server = Running::serve(&place.at("kb"), &doors);
-    let at = |door: &str| {
-        let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix(door));
+    let protocols = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0", "--nfs", "--nfs-port", "0"];
+    let server = Running::serve(&place.at("kb"), &protocols);
+    let at = |protocol: &str| {
+        let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix(protocol));
         told.unwrap_or_else(|| panic!("{}", server.greeting)).trim().to_owned()
     };
     let (status, head, _) = exchange(&at("webdav"), "PUT", "/webdav.md", ("", SENT));
@@ -92,14 +92,14 @@ fn pages_are_tidied_at_the_doors_that_are_named_and_stay_as_they_were_sent_at_ot
     let port = at("nfs ").rsplit(':').next().unwrap().to_owned();
     libnfs("nfs-cp", &port, |at| vec![place.at("sent.md"), at("nfs.md")]);
     let ready = request(server.url(), "GET", "/readyz", "").1;
-    for door in ["webdav", "s3", "nfs"] {
-        assert!(ready.contains(&format!(r#""{door}":{{"enabled":true,"healthy":true"#)), "{door}: {ready}");
+    for protocol in ["webdav", "s3", "nfs"] {
+        assert!(ready.contains(&format!(r#""{protocol}":{{"enabled":true,"healthy":true"#)), "{protocol}: {ready}");
     }
     // What was answered is the hash of what is there.
     let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().trim_matches('"').to_owned();
     server.stop();
     let tidy = "# Page\n\n- one\n- two\n";
-    assert_eq!(["webdav", "nfs", "s3"].map(|door| place.read(&format!("kb/{door}.md"))), [tidy, tidy, SENT]);
+    assert_eq!(["webdav", "nfs", "s3"].map(|protocol| place.read(&format!("kb/{protocol}.md"))), [tidy, tidy, SENT]);
     assert_eq!(place.git("kb", &["rev-parse", "HEAD:webdav.md"]), etag);
 }
 

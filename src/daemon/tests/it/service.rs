@@ -27,7 +27,7 @@ fn status_tells_how_the_server_of_a_root_is_doing() {
     assert!(none.contains("nobody serves"), "{none}");
     let server = Running::serve(&root, &[]);
     let text = told(&["status", "--root", &root]);
-    for part in [server.url(), "is ready", "memory", "default", "nothing is sick"] {
+    for part in [server.url(), "is ready", "memory", "default", "all components healthy"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let report = json_of(&["status", "--root", &root, "--json"]);
@@ -48,7 +48,7 @@ fn status_fails_with_the_reason_when_no_writes_are_taken() {
     eventually("the server sees it", || request(server.url(), "GET", "/readyz", "").0 == 503);
     let output = svcfs(&["status", "--root", &root]).assert().code(1).get_output().clone();
     let (text, why) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(text.contains("NOT READY") && text.contains("SICK      storage of `default`"), "{text}");
+    assert!(text.contains("NOT READY") && text.contains("PROBLEM   storage of `default`"), "{text}");
     assert!(why.contains("takes no work: "), "{why}");
     std::fs::rename(place.path("away"), place.path("kb/.git")).unwrap();
     eventually("it mends", || request(server.url(), "GET", "/readyz", "").0 == 200);

@@ -42,14 +42,14 @@ impl<'c> LinkedPages<'c> {
     /// The other pages that link to a page, in path order, each once.
     pub(crate) fn sources(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
-        let sources = self.graph()?.sources(&path).filter(|source| is_seen(source, below));
+        let sources = self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below));
         Ok(sources.map(ToString::to_string).collect())
     }
 
     /// How many other pages link to a page.
     pub(crate) fn count_sources(&mut self, path: &str) -> Result<usize, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
-        Ok(self.graph()?.sources(&path).filter(|source| is_seen(source, below)).count())
+        Ok(self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below)).count())
     }
 
     fn graph(&mut self) -> Result<&LinkGraph, IndexError> {

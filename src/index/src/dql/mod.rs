@@ -68,7 +68,7 @@ impl CustomFields {
     /// # Errors
     /// The name of the first field that would be of no use, and why: its expression cannot be read or names the field itself, or the
     /// server has a field of that name.
-    pub fn read<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<Self, (String, String)> {
+    pub fn parse<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<Self, (String, String)> {
         let read = |(name, text): (&str, &str)| {
             let node = grammar::lone_expression(text).map_err(|why| (name.to_owned(), why))?;
             if node.has_aggregate() {
@@ -111,17 +111,17 @@ pub struct QueryLimits<'a> {
     /// The present moment, for `now()`.
     pub now: Timestamp,
     /// Pages that may be looked at one by one (`dataview.max_scan_rows`).
-    pub scan_rows: usize,
+    pub max_scan_rows: usize,
     /// Time it may take (`dataview.query_timeout`).
     pub timeout: Duration,
     /// Fields that may have an index of their own (`dataview.max_auto_indexes`).
-    pub auto_indexes: usize,
+    pub max_auto_indexes: usize,
     /// Whether `_word_count` and its like are known (`dataview.computed_fields`).
     pub computed_fields: bool,
     /// `dataview.custom_fields`.
     pub custom_fields: &'a CustomFields,
     /// Below which directory pages lie that the answer may tell of or depend on, whichever way links lead; none for the whole tree.
-    pub below: Option<&'a TreePath>,
+    pub folder: Option<&'a TreePath>,
     /// Rows of the answer; beats the query's LIMIT.
     pub limit: Option<usize>,
     /// Rows to leave out; beats the query's OFFSET when above 0.
@@ -140,7 +140,7 @@ pub struct QueryAnswer {
     /// Rows there are in all; with `looked_at`, among the pages that were looked at.
     pub total: usize,
     /// How many pages, items or tasks were looked at, when there were more than may be: the answer is what was found there.
-    pub looked_at: Option<usize>,
+    pub scanned_rows: Option<usize>,
     /// Whether rows follow behind these.
     pub has_more: bool,
     /// The number that COUNT counts.
@@ -191,7 +191,7 @@ impl DqlQuery {
 
     /// What the path of every page begins with that can change the answer; none when any page can.
     #[must_use]
-    pub fn prefix(&self) -> Option<&str> {
+    pub fn path_prefix(&self) -> Option<&str> {
         checks::prefix(&self.parsed)
     }
 
@@ -220,7 +220,7 @@ impl Index {
     /// [`IndexError::Invalid`] on `q` when it takes longer than allowed, or asks for a computed field
     /// while those are off; [`IndexError::Database`].
     pub fn query(&self, query: &DqlQuery, asking: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
-        match asking.below.filter(|below| !below.is_root()) {
+        match asking.folder.filter(|below| !below.is_root()) {
             Some(below) => run::answer(self, &query.below(below).parsed, asking),
             None => run::answer(self, &query.parsed, asking),
         }

@@ -74,7 +74,7 @@ pub(crate) fn found(input: &LexerInput<'_>) -> String {
 
 /// A piece of a query, short enough for a message, without control characters.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = svcfs_base::plain(&text.chars().take(SHOWN).collect::<String>());
+    let mut shown: String = svcfs_base::escape_unprintable(&text.chars().take(SHOWN).collect::<String>());
     if text.chars().nth(SHOWN).is_some() {
         shown.push('…');
     }

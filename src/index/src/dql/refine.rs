@@ -63,9 +63,9 @@ pub enum ColumnSummary {
     /// Of cells with a value.
     Count,
     /// The least.
-    Least,
+    Min,
     /// The greatest.
-    Greatest,
+    Max,
 }
 
 impl ColumnSummary {
@@ -74,8 +74,8 @@ impl ColumnSummary {
             Self::Sum => Function::Sum,
             Self::Average => Function::Average,
             Self::Count => Function::Count,
-            Self::Least => Function::Min,
-            Self::Greatest => Function::Max,
+            Self::Min => Function::Min,
+            Self::Max => Function::Max,
         }
     }
 }
@@ -85,7 +85,7 @@ impl DqlQuery {
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `columns`, `filters`, `sort` or `group_by`, naming the place in it.
-    pub fn refined(self, refinement: &QueryRefinement<'_>) -> Result<Self, IndexError> {
+    pub fn refine(self, refinement: &QueryRefinement<'_>) -> Result<Self, IndexError> {
         let mut parsed = self.parsed;
         let counts = [
             ("columns", refinement.columns.len()),

@@ -55,11 +55,11 @@ pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'
     index.heat.used(fields.used);
     let mut is_warmed = false;
     for field in fields.wanted {
-        if answer.looked_at.is_some() || index.heat.rises(&field) {
-            is_warmed |= index.warm(&field, asking.auto_indexes)?;
+        if answer.scanned_rows.is_some() || index.heat.rises(&field) {
+            is_warmed |= index.warm(&field, asking.max_auto_indexes)?;
         }
     }
-    if is_warmed && answer.looked_at.is_some() { Ok(attempt(index, parsed, asking)?.answer) } else { Ok(answer) }
+    if is_warmed && answer.scanned_rows.is_some() { Ok(attempt(index, parsed, asking)?.answer) } else { Ok(answer) }
 }
 
 /// How SQLite finds the pages that a query looks at.
@@ -69,7 +69,7 @@ pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>
     index.readers.read(|connection| {
         let RequiredParts { keys, facts, deciding } = needs;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, asking.below), QueryDeadline::begin(asking.timeout)),
+            (LinkedPages::new(index, connection, asking.folder), QueryDeadline::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,
@@ -88,7 +88,7 @@ fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Res
     index.readers.answer_within(asking.timeout, "q", |connection| {
         let RequiredParts { keys, facts, deciding } = needs;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, asking.below), QueryDeadline::begin(asking.timeout)),
+            (LinkedPages::new(index, connection, asking.folder), QueryDeadline::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,
@@ -105,7 +105,10 @@ fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Res
         }
         // What was not looked at may follow.
         let has_more = answer.has_more || is_cut && answer.count.is_none();
-        Ok(QueryOutcome { answer: QueryAnswer { looked_at: is_cut.then_some(looked_at), has_more, ..answer }, fields })
+        Ok(QueryOutcome {
+            answer: QueryAnswer { scanned_rows: is_cut.then_some(looked_at), has_more, ..answer },
+            fields,
+        })
     })
 }
 
@@ -209,7 +212,8 @@ impl QueryRun<'_> {
         let known = fields::hot(connection)?;
         // Rows found one by one cost more than pages read in a row: the shortest list is used, if it is short.
         let pages = greatest_id(connection)?;
-        let mut least = if pages > self.asking.scan_rows { self.asking.scan_rows + 1 } else { (pages / 10).max(100) };
+        let mut least =
+            if pages > self.asking.max_scan_rows { self.asking.max_scan_rows + 1 } else { (pages / 10).max(100) };
         let mut best = None;
         if let Some(source) = &self.parsed.source {
             let mut below = NarrowingSql::default();
@@ -252,13 +256,13 @@ impl QueryRun<'_> {
     ) -> Result<ScannedRows, IndexError> {
         let mut scanned =
             ScannedRows { rows: Vec::new(), looked_at: 0, absent: 0, is_cut: false, fields: FieldIndexUse::default() };
-        let mut items_left = self.asking.scan_rows;
+        let mut items_left = self.asking.max_scan_rows;
         let mut prepared = connection.prepare_cached(&statement.text)?;
         let mut found = prepared.query(params_from_iter(&statement.values))?;
         let mut task_list = connection.prepare_cached("SELECT tasks FROM pages WHERE id = ?1")?;
         let kept = &mut scanned.rows;
         while let Some(one) = found.next()? {
-            if scanned.looked_at == self.asking.scan_rows || items_left == 0 {
+            if scanned.looked_at == self.asking.max_scan_rows || items_left == 0 {
                 scanned.is_cut = true;
                 break;
             }
@@ -349,7 +353,7 @@ impl QueryRun<'_> {
                     Value::List(values) => values,
                     value => vec![value],
                 };
-                let left = self.asking.scan_rows - items.len();
+                let left = self.asking.max_scan_rows - items.len();
                 is_cut |= values.len() > left;
                 for value in values.into_iter().take(left) {
                     let mut item = row.clone();

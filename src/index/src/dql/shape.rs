@@ -64,7 +64,7 @@ impl ResultFrame {
             headers: self.headers.clone(),
             rows,
             total,
-            looked_at: None,
+            scanned_rows: None,
             has_more,
             count: None,
             groups: None,

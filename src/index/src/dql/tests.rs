@@ -47,7 +47,7 @@ fn now() -> Timestamp {
 }
 
 fn custom() -> CustomFields {
-    CustomFields::read([
+    CustomFields::parse([
         ("double", "default(score, 1) * 2"),
         ("shout", "upper(title) + \"!\""),
         ("nick", "lower(title)"),
@@ -58,12 +58,12 @@ fn custom() -> CustomFields {
 pub(crate) fn asking(custom_fields: &CustomFields) -> QueryLimits<'_> {
     QueryLimits {
         now: now(),
-        scan_rows: 10_000,
+        max_scan_rows: 10_000,
         timeout: Duration::from_secs(30),
-        auto_indexes: 20,
+        max_auto_indexes: 20,
         computed_fields: true,
         custom_fields,
-        below: None,
+        folder: None,
         limit: None,
         offset: 0,
     }
@@ -78,11 +78,11 @@ fn cells(space: &Space, query: &str) -> Value {
 }
 
 fn told(outcome: Result<QueryAnswer, IndexError>) -> String {
-    let QueryAnswer { mode, headers, rows, total, has_more, count, groups, summaries: _, looked_at: _ } = match outcome
-    {
-        Ok(answer) => answer,
-        Err(error) => return format!("! {error}\n"),
-    };
+    let QueryAnswer { mode, headers, rows, total, has_more, count, groups, summaries: _, scanned_rows: _ } =
+        match outcome {
+            Ok(answer) => answer,
+            Err(error) => return format!("! {error}\n"),
+        };
     let more = if has_more { ", more follow" } else { "" };
     let count = count.map(|count| format!(", count {count}")).unwrap_or_default();
     let mut text = format!("= {}, {} of {total}{count}{more}\n{}\n", mode.name(), rows.len(), json!(headers));
@@ -210,11 +210,11 @@ fn every_function_has_a_row_and_stands_in_a_query_of_the_data_files() {
 fn a_query_that_reaches_the_bound_answers_with_what_it_found() {
     let (space, custom) = (vault(), CustomFields::default());
     let bounded = |query: &str, scan_rows| {
-        let asking = QueryLimits { scan_rows, auto_indexes: 0, ..asking(&custom) };
+        let asking = QueryLimits { max_scan_rows: scan_rows, max_auto_indexes: 0, ..asking(&custom) };
         space
             .index
             .query(&DqlQuery::parse(query).unwrap(), &asking)
-            .map(|answer| (answer.total, answer.looked_at, answer.has_more))
+            .map(|answer| (answer.total, answer.scanned_rows, answer.has_more))
             .unwrap()
     };
     assert_eq!(bounded("LIST WHERE hours > 0", 12), (3, None, false));
@@ -309,8 +309,8 @@ fn what_the_index_counts_is_what_a_scan_finds() {
 fn pages_without_the_fields_of_a_sum_are_counted_and_not_read() {
     let space = mixed();
     let custom = CustomFields::default();
-    let asking = QueryLimits { scan_rows: 250, auto_indexes: 0, ..asking(&custom) };
-    let all = QueryLimits { scan_rows: 10_000, ..asking.clone() };
+    let asking = QueryLimits { max_scan_rows: 250, max_auto_indexes: 0, ..asking(&custom) };
+    let all = QueryLimits { max_scan_rows: 10_000, ..asking.clone() };
     for (group, calculations) in [
         ("status", &["count"][..]),
         ("status", &["count", "avg:priority", "sum:priority", "min:priority", "max:priority", "count:priority"]),
@@ -333,9 +333,9 @@ fn pages_without_the_fields_of_a_sum_are_counted_and_not_read() {
     }
     // Where every page has one of the fields, the bound holds.
     let query = DqlQuery::aggregate("_folder", &["count".to_owned()], None, None).unwrap();
-    assert_eq!(space.index.query(&query, &asking).unwrap().looked_at, Some(250));
+    assert_eq!(space.index.query(&query, &asking).unwrap().scanned_rows, Some(250));
     let grouped = space.index.query(&DqlQuery::parse("COUNT GROUP BY status").unwrap(), &asking).unwrap();
-    assert_eq!((grouped.count, grouped.looked_at), (Some(300), None));
+    assert_eq!((grouped.count, grouped.scanned_rows), (Some(300), None));
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn computed_fields_can_be_switched_off() {
 
 #[test]
 fn a_computed_field_that_cannot_be_read_is_named() {
-    let refused = |text| CustomFields::read([("good", "1"), ("bad", text)]).unwrap_err();
+    let refused = |text| CustomFields::parse([("good", "1"), ("bad", text)]).unwrap_err();
     assert_eq!(
         refused("1 +"),
         (
@@ -381,10 +381,10 @@ fn a_computed_field_that_cannot_be_read_is_named() {
     );
     assert!(refused("sum(hours)").1.contains("one value of many pages"));
     for circle in [vec![("a", "b + 1"), ("b", "c"), ("c", "default(a, 1)")], vec![("a", "a + 1")]] {
-        let (name, why) = CustomFields::read(circle).unwrap_err();
+        let (name, why) = CustomFields::parse(circle).unwrap_err();
         assert!(name == "a" && why.contains("made of itself"), "{name}: {why}");
     }
-    let (name, why) = CustomFields::read([("_path", "1")]).unwrap_err();
+    let (name, why) = CustomFields::parse([("_path", "1")]).unwrap_err();
     assert!(name == "_path" && why.contains("every page has already"), "{name}: {why}");
 }
 
@@ -618,6 +618,6 @@ fn a_query_tells_which_pages_can_change_its_answer() {
         ("LIST FROM \"tasks/\" WHERE _backlink_count > 2", None),
         ("LIST FROM \"tasks/\" SORT _backlink_count", None),
     ] {
-        assert_eq!(DqlQuery::parse(query).unwrap().prefix(), prefix, "{query}");
+        assert_eq!(DqlQuery::parse(query).unwrap().path_prefix(), prefix, "{query}");
     }
 }

@@ -28,7 +28,7 @@ fn hot(space: &Space) -> Vec<String> {
 
 /// How many pages are looked at when there are more than may be.
 fn looked_at(space: &Space, query: &str, asking: &QueryLimits<'_>) -> Option<usize> {
-    space.index.query(&DqlQuery::parse(query).unwrap(), asking).unwrap().looked_at
+    space.index.query(&DqlQuery::parse(query).unwrap(), asking).unwrap().scanned_rows
 }
 
 fn total(space: &Space, query: &str, asking: &QueryLimits<'_>) -> Result<usize, IndexError> {
@@ -68,7 +68,7 @@ fn a_field_that_is_asked_for_again_and_again_gets_an_index_and_sqlite_uses_it() 
 #[test]
 fn a_query_that_would_look_at_too_many_pages_gets_its_index_at_once() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = QueryLimits { scan_rows: 100, ..asking(&custom) };
+    let asking = QueryLimits { max_scan_rows: 100, ..asking(&custom) };
     for (query, found) in [
         ("COUNT WHERE status = \"rare\"", 11),
         ("COUNT WHERE number < 50", 50),
@@ -96,18 +96,18 @@ fn a_query_that_would_look_at_too_many_pages_gets_its_index_at_once() {
 #[test]
 fn no_more_fields_are_indexed_than_may_be() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = QueryLimits { scan_rows: 100, auto_indexes: 1, ..asking(&custom) };
+    let asking = QueryLimits { max_scan_rows: 100, max_auto_indexes: 1, ..asking(&custom) };
     assert_eq!(total(&space, "COUNT WHERE status = \"rare\"", &asking).unwrap(), 11);
     assert_eq!(looked_at(&space, "COUNT WHERE number < 50", &asking), Some(100));
     assert_eq!(hot(&space), [r#"["status"]"#]);
-    let none = QueryLimits { auto_indexes: 0, scan_rows: 100, ..asking };
+    let none = QueryLimits { max_auto_indexes: 0, max_scan_rows: 100, ..asking };
     assert_eq!(looked_at(&space, "COUNT WHERE day = 2026-01-05", &none), Some(100));
 }
 
 #[test]
 fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = QueryLimits { scan_rows: 100, ..asking(&custom) };
+    let asking = QueryLimits { max_scan_rows: 100, ..asking(&custom) };
     let rare = |space: &Space| total(space, "COUNT WHERE status = \"rare\"", &asking).unwrap();
     assert_eq!(rare(&space), 11);
     space.put(&[("p0001.md", &text(100)), ("new.md", &text(200)), ("p0000.md", &text(1))]);
@@ -156,7 +156,7 @@ fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
 #[test]
 fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = QueryLimits { auto_indexes: 2, scan_rows: 1_000, ..asking(&custom) };
+    let asking = QueryLimits { max_auto_indexes: 2, max_scan_rows: 1_000, ..asking(&custom) };
     for misspelt in ["statis", "nunber", "dya"] {
         assert_eq!(total(&space, &format!("LIST WHERE {misspelt} = 1"), &asking).unwrap(), 0);
     }
@@ -183,7 +183,7 @@ fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() 
 #[test]
 fn a_field_has_an_index_from_its_first_page_on() {
     let custom = CustomFields::default();
-    let asking = QueryLimits { scan_rows: 100, ..asking(&custom) };
+    let asking = QueryLimits { max_scan_rows: 100, ..asking(&custom) };
     let space = Space::new().with_auto_indexes(3);
     let prose = "word ".repeat(30);
     space.put(&[("long.md", &format!("---\nsummary: {prose}\nnested: {{ a: 1 }}\nStatus: x\n---\n"))]);
@@ -196,7 +196,7 @@ fn a_field_has_an_index_from_its_first_page_on() {
     assert_eq!(hot(&space), [r#"["Status"]"#, r#"["number"]"#, r#"["day"]"#]);
     for (query, found) in [("COUNT WHERE number < 50", 50), ("LIST WHERE day = 2026-01-05", 40)] {
         let answer = space.index.query(&DqlQuery::parse(query).unwrap(), &asking).unwrap();
-        assert_eq!((answer.total, answer.looked_at), (found, None), "{query}");
+        assert_eq!((answer.total, answer.scanned_rows), (found, None), "{query}");
     }
     // One that pages have already gets none with a page: only a scan of all of them could.
     let space = space.reopen().with_auto_indexes(10);

@@ -118,7 +118,7 @@ fn joined(last: &LinkGraph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Link
         NodeOrigin::Read(read) => Arc::clone(&read.page),
     };
     let pages: Vec<Arc<GraphPage>> = origins.iter().map(page).collect();
-    let mut links_out = Neighbours::with_capacity(pages.len(), last.links());
+    let mut links_out = Neighbours::with_capacity(pages.len(), last.link_count());
     let mut others = Vec::new();
     for origin in &origins {
         match origin {

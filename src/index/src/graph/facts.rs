@@ -13,15 +13,15 @@ use svcfs_base::TreePath;
 use svcfs_text::links::LinkKey;
 
 use crate::IndexError;
-use crate::moments::day_of;
+use crate::moments::parse_day;
 
 /// What the text of a page and its links say of its condition.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PageFacts {
     /// How many links it has, each counted as often as it is written.
-    pub links: u32,
+    pub link_count: u32,
     /// Those of them that lead to no page, in order.
-    pub unresolved: Vec<UnresolvedLink>,
+    pub unresolved_links: Vec<UnresolvedLink>,
     /// A hash of its title in lower case: two pages with different hashes have different titles.
     pub title_hash: u64,
     /// Whether its body has a word.
@@ -40,7 +40,7 @@ pub struct UnresolvedLink {
     /// What it leads to, as written, without heading and label.
     pub target: Box<str>,
     /// The file it would lead to; none outside the tree.
-    pub address: Option<TreePath>,
+    pub expected_path: Option<TreePath>,
     /// Is it written with double brackets, and so meant by name?
     pub is_wiki: bool,
 }
@@ -63,7 +63,7 @@ impl ReviewDay {
 
     /// The day that frontmatter names; none when it names no day, and for a page that is reviewed no more.
     #[must_use]
-    pub fn of(metadata: &Map<String, Value>) -> Option<Self> {
+    pub fn from_metadata(metadata: &Map<String, Value>) -> Option<Self> {
         Self::read(metadata.get("status"), Self::KEYS.map(|key| metadata.get(key)))
     }
 
@@ -73,7 +73,7 @@ impl ReviewDay {
         if PUT_AWAY.iter().any(|away| status.eq_ignore_ascii_case(away)) {
             return None;
         }
-        let day = |values: [Option<&Value>; 2]| values.into_iter().find_map(|value| day_of(value?.as_str()?.trim()));
+        let day = |values: [Option<&Value>; 2]| values.into_iter().find_map(|value| parse_day(value?.as_str()?.trim()));
         day([due, next]).map(Self::Due).or_else(|| day([reviewed, last]).map(Self::Reviewed))
     }
 }
@@ -111,8 +111,8 @@ impl GraphFields {
     pub(super) fn facts(&self, json: &str, title: &str, words: i64) -> PageFacts {
         let days = [&self.review_by, &self.next_review, &self.reviewed, &self.last_reviewed].map(Option::as_ref);
         PageFacts {
-            links: 0,
-            unresolved: Vec::new(),
+            link_count: 0,
+            unresolved_links: Vec::new(),
             title_hash: title_hash(title),
             has_words: words > 0,
             has_frontmatter: json != NO_FIELDS,
@@ -125,14 +125,14 @@ impl GraphFields {
 impl PageFacts {
     /// Counts a link that leads to a page.
     pub(super) fn add_link(&mut self) {
-        self.links = self.links.saturating_add(1);
+        self.link_count = self.link_count.saturating_add(1);
     }
 
     /// Adds a link that leads to no page; `wanted` are the names it may mean.
     pub(super) fn add_unresolved(&mut self, is_wiki: bool, target: &str, wanted: &[LinkKey]) {
         self.add_link();
         let address = wanted.first().and_then(|key| TreePath::parse(&key.text).ok());
-        self.unresolved.push(UnresolvedLink { target: target.into(), address, is_wiki });
+        self.unresolved_links.push(UnresolvedLink { target: target.into(), expected_path: address, is_wiki });
     }
 }
 

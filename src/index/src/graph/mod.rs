@@ -66,7 +66,7 @@ impl LinkGraph {
         self.pages.is_empty()
     }
     /// How many pairs of pages there are of which the first links to the second.
-    pub fn links(&self) -> usize {
+    pub fn link_count(&self) -> usize {
         self.links_out.nodes.len()
     }
     /// Every node, in the order of paths.
@@ -82,15 +82,15 @@ impl LinkGraph {
         self.pages.binary_search_by(|page| page.path.cmp(path)).ok().map(node_of)
     }
     /// The pages below a directory, however deep.
-    pub fn below(&self, directory: &TreePath) -> Range<GraphNode> {
+    pub fn nodes_below(&self, directory: &TreePath) -> Range<GraphNode> {
         let (from, to) = range_below(directory);
         let first = |end: &str| node_of(self.pages.partition_point(|page| page.path.as_str() < end));
         first(&from)..first(&to)
     }
     /// The graph of the pages below a directory and of the links between them, as if there were no others.
     #[must_use]
-    pub fn part(&self, directory: &TreePath) -> Self {
-        let there = self.below(directory);
+    pub fn subgraph(&self, directory: &TreePath) -> Self {
+        let there = self.nodes_below(directory);
         let (first, end) = (there.start as usize, there.end as usize);
         let most = self.links_out.starts[end] - self.links_out.starts[first];
         let mut links_out = Neighbours::with_capacity(there.len(), most as usize);
@@ -103,7 +103,7 @@ impl LinkGraph {
         Self::new(self.pages[first..end].to_vec(), links_out)
     }
     /// Bytes of memory that its links take; its pages are shared with the graphs before and after it.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let of = |neighbours: &Neighbours| (neighbours.starts.len() + neighbours.nodes.len()) * size_of::<GraphNode>();
         self.pages.len() * size_of::<Arc<GraphPage>>() + of(&self.links_out) + of(&self.links_in)
     }
@@ -117,7 +117,7 @@ impl LinkGraph {
     }
 
     /// The other pages that link to a page, in path order; none when there is no such page.
-    pub fn sources(&self, path: &TreePath) -> impl ExactSizeIterator<Item = &TreePath> {
+    pub fn linking_pages(&self, path: &TreePath) -> impl ExactSizeIterator<Item = &TreePath> {
         let sources = self.node(path).map_or(&[][..], |node| self.links_in(node));
         sources.iter().map(|source| &self.page(*source).path)
     }

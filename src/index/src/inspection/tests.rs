@@ -10,7 +10,7 @@ fn an_index_is_told_as_what_it_is_and_left_as_it_is() {
     let space = Space::of(&[("a.md", "# Alpha\n\nfox\n"), ("b.md", "# Beta\n\n[[a]]\n")]);
     let open = space.index.fingerprint().unwrap();
     match Index::inspect(&space.file).unwrap() {
-        IndexInspection::Whole(cursor, found) => assert_eq!((cursor, *found), (Seq(1), open)),
+        IndexInspection::Intact(cursor, found) => assert_eq!((cursor, *found), (Seq(1), open)),
         other => panic!("{other:?}"),
     }
     let absent = space.file.with_file_name("absent.db");

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 use rusqlite::{Connection, Row};
 use svcfs_base::TreePath;
-use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
 
 use super::names::{FEW, Namesakes, add_name, near};
 use crate::IndexError;
@@ -226,6 +226,6 @@ impl AllNames {
                 Some(KnownName { kind: name.kind, text: name.written.of(&self.text), path })
             }));
         }
-        choose(from, wanted, known).and_then(|path| pages.place_of_path(path))
+        choose_target(from, wanted, known).and_then(|path| pages.place_of_path(path))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use svcfs_base::TreePath;
 use svcfs_text::Link;
-use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkKind, candidates, keys_of};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkKind, candidates, page_keys};
 
 use super::names::kind_of_name;
 use super::{NameLookup, SOURCES};
@@ -33,7 +33,7 @@ impl Index {
     ///
     /// # Errors
     /// What `ask` fails with; [`IndexError::Database`].
-    pub fn following<T>(
+    pub fn with_link_follower<T>(
         &self,
         gone: &TreePath,
         ask: impl FnOnce(&mut LinkFollower<'_>) -> Result<T, IndexError>,
@@ -49,7 +49,7 @@ impl LinkFollower<'_> {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn page_of(&mut self, from: &TreePath, link: &Link) -> Result<Option<TreePath>, IndexError> {
+    pub fn resolve(&mut self, from: &TreePath, link: &Link) -> Result<Option<TreePath>, IndexError> {
         let wanted = candidates(from.as_str(), link.kind, &link.target);
         self.now.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()
     }
@@ -58,7 +58,7 @@ impl LinkFollower<'_> {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn page_without<'n>(
+    pub fn resolve_excluding<'n>(
         &'n mut self,
         from: &TreePath,
         target: &str,
@@ -72,7 +72,7 @@ impl LinkFollower<'_> {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn names_of_text(&self, below: &TreePath) -> Result<Vec<(TreePath, LinkKey)>, IndexError> {
+    pub fn titles_and_aliases(&self, below: &TreePath) -> Result<Vec<(TreePath, LinkKey)>, IndexError> {
         let (from, to) = range_below(below);
         let first = KeyKind::Alias as u8;
         let mut statement = self.now.connection().prepare_cached(NAMES_OF_TEXT)?;
@@ -92,10 +92,10 @@ impl LinkFollower<'_> {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn concerned(&self, below: &TreePath, files: &[TreePath]) -> Result<BTreeSet<TreePath>, IndexError> {
+    pub fn affected_pages(&self, below: &TreePath, files: &[TreePath]) -> Result<BTreeSet<TreePath>, IndexError> {
         let connection = self.now.connection();
-        let of_path = files.iter().flat_map(|file| keys_of(file.as_str(), None, &[]));
-        let of_text = self.names_of_text(below)?.into_iter().map(|(_, key)| key);
+        let of_path = files.iter().flat_map(|file| page_keys(file.as_str(), None, &[]));
+        let of_text = self.titles_and_aliases(below)?.into_iter().map(|(_, key)| key);
         let names: BTreeSet<String> = of_path.chain(of_text).map(|key| key.folded).collect();
         let mut pages = BTreeSet::new();
         let mut statement = connection.prepare_cached(SOURCES)?;

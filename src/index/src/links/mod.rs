@@ -45,7 +45,7 @@ pub struct OutLink {
     /// The heading after `#`, if any.
     pub heading: Option<String>,
     /// The page it leads to; none for a broken link and for files that are no pages.
-    pub resolved: Option<TreePath>,
+    pub resolved_path: Option<TreePath>,
 }
 
 /// Where a link leads.
@@ -150,9 +150,9 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn sources(&self, path: &TreePath) -> Result<Vec<TreePath>, IndexError> {
+    pub fn linking_pages(&self, path: &TreePath) -> Result<Vec<TreePath>, IndexError> {
         if let Some(graph) = self.graph.current() {
-            return Ok(graph.sources(path).cloned().collect());
+            return Ok(graph.linking_pages(path).cloned().collect());
         }
         self.readers.read(|connection| {
             let mut found = Vec::new();
@@ -202,7 +202,12 @@ pub(crate) fn links_of(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Ve
     let mut found = Vec::new();
     each_link(names, path.as_str(), |row, resolved| {
         let resolved = resolved.map(tree_path).transpose()?;
-        found.push(OutLink { is_wiki: row.get(0)?, target: row.get(1)?, heading: row.get(2)?, resolved });
+        found.push(OutLink {
+            is_wiki: row.get(0)?,
+            target: row.get(1)?,
+            heading: row.get(2)?,
+            resolved_path: resolved,
+        });
         Ok(())
     })?;
     Ok(found)

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 
 use rusqlite::Connection;
 use svcfs_base::TreePath;
-use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
 
 use crate::IndexError;
 
@@ -77,7 +77,7 @@ impl<'c> NameLookup<'c> {
         folded.sort_unstable();
         folded.dedup();
         let nearest = folded.iter().filter_map(|folded| self.known.get(*folded)).flat_map(|names| near(names, from));
-        Ok(choose(from, wanted, nearest.chain(more)))
+        Ok(choose_target(from, wanted, nearest.chain(more)))
     }
 
     fn read(&self, folded: &str) -> Result<Vec<Namesakes>, IndexError> {
@@ -187,7 +187,7 @@ fn folders_above(path: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use svcfs_text::links::{LinkKind, candidates, keys_of};
+    use svcfs_text::links::{LinkKind, candidates, page_keys};
 
     use super::*;
     use crate::tests::Space;
@@ -209,11 +209,11 @@ mod tests {
             let pages: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "# X\n")).collect();
             let space = Space::of(&pages);
             let wanted = candidates(&from, LinkKind::Wiki, &target);
-            let keys: Vec<_> = paths.iter().map(|path| (path, keys_of(path, Some("X"), &[]))).collect();
+            let keys: Vec<_> = paths.iter().map(|path| (path, page_keys(path, Some("X"), &[]))).collect();
             let known = keys.iter().flat_map(|(path, keys)| {
                 keys.iter().map(|key| KnownName { kind: key.kind, text: &key.text, path })
             });
-            let chosen = choose(&from, &wanted, known);
+            let chosen = choose_target(&from, &wanted, known);
             let found = space
                 .index
                 .readers

@@ -71,9 +71,10 @@ fn the_nearest_of_several_namesakes_is_meant() {
 fn who_comes_second_is_known_before_the_first_is_gone() {
     let space = Space::of(&[("a/x.md", ""), ("b/x.md", ""), ("c.md", "---\naliases: [x]\n---\n")]);
     let second = |gone: &str, target: &str| {
-        let ask =
-            |links: &mut super::LinkFollower<'_>| links.page_without(&at("a/source.md"), target, std::iter::empty());
-        space.index.following(&at(gone), ask).unwrap().map(|page| page.to_string())
+        let ask = |links: &mut super::LinkFollower<'_>| {
+            links.resolve_excluding(&at("a/source.md"), target, std::iter::empty())
+        };
+        space.index.with_link_follower(&at(gone), ask).unwrap().map(|page| page.to_string())
     };
     assert_eq!(resolved(&space, "a/source.md", "x").as_deref(), Some("a/x.md"));
     assert_eq!(second("a/x.md", "x").as_deref(), Some("b/x.md"));
@@ -121,7 +122,7 @@ fn a_page_that_comes_or_goes_changes_where_the_links_of_others_lead() {
     space.put(&[("y.md", "---\naliases: [X]\n---\n")]);
     assert_eq!(backlinks(&space, "y.md"), ["a/source.md"]);
     let links = space.index.links_out(&at("a/source.md")).unwrap();
-    assert_eq!((links[0].target.as_str(), links[0].resolved.clone()), ("x", Some(at("y.md"))));
+    assert_eq!((links[0].target.as_str(), links[0].resolved_path.clone()), ("x", Some(at("y.md"))));
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn the_links_of_a_page_are_listed_in_order_with_their_headings() {
         .links_out(&at("d/a.md"))
         .unwrap()
         .into_iter()
-        .map(|link| (link.target, link.heading, link.resolved.map(|path| path.to_string())))
+        .map(|link| (link.target, link.heading, link.resolved_path.map(|path| path.to_string())))
         .collect();
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -166,8 +167,8 @@ fn sources_are_all_pages_that_may_mean_a_path() {
         ("b/6.md", "[[page]]"),
     ]);
     let sources = |path| -> Vec<String> {
-        let ask = |links: &mut super::LinkFollower<'_>| links.concerned(&at(path), &[at(path)]);
-        space.index.following(&at(path), ask).unwrap().iter().map(ToString::to_string).collect()
+        let ask = |links: &mut super::LinkFollower<'_>| links.affected_pages(&at(path), &[at(path)]);
+        space.index.with_link_follower(&at(path), ask).unwrap().iter().map(ToString::to_string).collect()
     };
     assert_eq!(sources("a/page.md"), ["1.md", "2.md", "3.md", "4.md", "b/6.md"]);
     space.remove("a/page.md");
@@ -208,7 +209,7 @@ fn what_links_to_a_page_is_the_same_from_its_rows_and_from_the_graph() {
         ("far/hub.md", ""),
         ("far/c.md", "[[hub]] is the near one"),
     ]);
-    let sources = |path: &str| space.index.sources(&at(path)).unwrap();
+    let sources = |path: &str| space.index.linking_pages(&at(path)).unwrap();
     let rows = sources("near/hub.md");
     assert_eq!(rows, [at("near/a.md"), at("near/b.md")]);
     space.index.graph().unwrap();

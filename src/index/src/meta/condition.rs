@@ -216,7 +216,7 @@ fn number(value: &str) -> Option<MetaLiteral> {
 
 /// A piece of a condition, short enough for a message.
 fn shown(text: &str) -> String {
-    svcfs_base::plain(&text.chars().take(40).collect::<String>())
+    svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>())
 }
 
 fn refuse(condition: &str, why: &str) -> IndexError {

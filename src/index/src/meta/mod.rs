@@ -39,7 +39,7 @@ impl SortKey {
     /// # Errors
     /// [`IndexError::Invalid`] on `sort`.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
-        let named = || svcfs_base::plain(&text.chars().take(40).collect::<String>());
+        let named = || svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>());
         match JsonField::parse(text) {
             Ok(field) if field.paths.len() == 1 => Ok(Self(field)),
             Ok(_) => Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", named()))),
@@ -54,9 +54,9 @@ pub struct MetaQuery {
     /// All of these must be true.
     pub conditions: Vec<MetaCondition>,
     /// And one of these, when there are any.
-    pub any: Vec<MetaCondition>,
+    pub any_of: Vec<MetaCondition>,
     /// Only pages below this directory.
-    pub below: Option<TreePath>,
+    pub folder: Option<TreePath>,
     /// What to sort by before the path; pages without it come last, whichever way the list runs.
     pub sort: Option<SortKey>,
     /// Which way `sort` runs.
@@ -92,8 +92,8 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s; [`IndexError::Database`].
-    pub fn meta(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
-        let asked = query.conditions.len() + query.any.len();
+    pub fn query_metadata(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
+        let asked = query.conditions.len() + query.any_of.len();
         if asked > MAX_CONDITIONS {
             let why = format!("{asked} conditions are too many; at most {MAX_CONDITIONS} are read, `or` included");
             return Err(IndexError::invalid("where", why));
@@ -114,11 +114,11 @@ impl Index {
 fn compile(query: &MetaQuery) -> MetaSql {
     let mut statement = MetaSql::default();
     let mut tests: Vec<String> = query.conditions.iter().map(|condition| statement.condition(condition)).collect();
-    let any: Vec<String> = query.any.iter().map(|condition| statement.condition(condition)).collect();
+    let any: Vec<String> = query.any_of.iter().map(|condition| statement.condition(condition)).collect();
     if !any.is_empty() {
         tests.push(format!("({})", any.join(" OR ")));
     }
-    if let Some(below) = query.below.as_ref().filter(|below| !below.is_root()) {
+    if let Some(below) = query.folder.as_ref().filter(|below| !below.is_root()) {
         let (from, to) = range_below(below);
         tests.push(format!("path > {} AND path < {}", statement.bind(from), statement.bind(to)));
     }

@@ -19,7 +19,7 @@ fn matching(space: &Space, condition: &str) -> String {
 }
 
 fn letters(space: &Space, query: &MetaQuery) -> String {
-    space.index.meta(query).unwrap().iter().map(|row| row.path.stem().to_owned()).collect()
+    space.index.query_metadata(query).unwrap().iter().map(|row| row.path.stem().to_owned()).collect()
 }
 
 #[test]
@@ -118,13 +118,13 @@ fn conditions_are_joined_by_and_and_alternatives_by_or() {
     let read = |texts: &[&str]| texts.iter().map(|text| MetaCondition::parse(text).unwrap()).collect::<Vec<_>>();
     let query = MetaQuery {
         conditions: read(&["$.priority>2", "$.status!=null"]),
-        any: read(&["$.status=open", "$.priority=10", "$.missing=1"]),
+        any_of: read(&["$.status=open", "$.priority=10", "$.missing=1"]),
         ..MetaQuery::default()
     };
     assert_eq!(letters(&space, &query), "ab");
     assert_eq!(letters(&space, &MetaQuery::default()), "abcde");
-    let many = MetaQuery { any: read(&["$.a=1"; 33]), ..MetaQuery::default() };
-    assert!(space.index.meta(&many).unwrap_err().to_string().starts_with("`where`: 33 conditions"));
+    let many = MetaQuery { any_of: read(&["$.a=1"; 33]), ..MetaQuery::default() };
+    assert!(space.index.query_metadata(&many).unwrap_err().to_string().starts_with("`where`: 33 conditions"));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_list_is_sorted_by_value_and_pages_without_one_come_last() {
 fn a_list_is_cut_into_pages_and_keeps_the_author_s_order_of_keys() {
     let space = space();
     let query = MetaQuery { limit: serde_json::from_value(2.into()).unwrap(), offset: 3, ..MetaQuery::default() };
-    let rows = space.index.meta(&query).unwrap();
+    let rows = space.index.query_metadata(&query).unwrap();
     assert_eq!(rows.iter().map(|row| row.path.as_str()).collect::<Vec<_>>(), ["d.md", "e.md"]);
     assert_eq!(rows[0].title, "T");
     let keys: Vec<&String> = rows[0].metadata.as_object().unwrap().keys().collect();
@@ -177,7 +177,7 @@ fn frontmatter_with_hostile_keys_does_not_stop_a_query() {
     )]);
     for condition in ["$.list[*].id=1", "$.list[*][*].id=1", "$.list[*]=null", "$.list[*]=\"{\"", "$.a[*][*][*].b=1"] {
         let query = MetaQuery { conditions: vec![MetaCondition::parse(condition).unwrap()], ..MetaQuery::default() };
-        assert!(space.index.meta(&query).is_ok(), "{condition}");
+        assert!(space.index.query_metadata(&query).is_ok(), "{condition}");
     }
     assert_eq!(matching(&space, "$.list[*][*].id=1"), "a");
     assert_eq!(matching(&space, "$.list[*].id=1"), "");

@@ -106,7 +106,7 @@ pub(super) fn gather(
         }
     }
     let words = question.words.len();
-    if query.or_some && question.is_plain && words > 1 {
+    if query.allow_partial && question.is_plain && words > 1 {
         if found.ids.is_empty() {
             found.has_some_only = true;
             some(connection, query, &question.words, &mut found)?;
@@ -218,7 +218,7 @@ fn matching(
     let most = SqlValue::from(i64::try_from(most).unwrap_or(i64::MAX));
     let mut values = vec![SqlValue::from(expression.to_owned()), most];
     let mut conditions = String::new();
-    if let Some(below) = query.below.as_ref().filter(|below| !below.is_root()) {
+    if let Some(below) = query.folder.as_ref().filter(|below| !below.is_root()) {
         if table == "texts" {
             // Every page has the folders above it among its words, so that the index itself leaves out the others.
             let folder = field_words::token(field_words::PATH, &field_words::whole(below.as_str()));
@@ -250,7 +250,7 @@ fn admitted(connection: &Connection, query: &SearchQuery, mut ids: Vec<i64>) -> 
     for id in ids {
         let (path, modified): (String, i64) = statement.query_row([id], |row| row.try_into())?;
         let path = tree_path(&path)?;
-        if query.below.as_ref().is_none_or(|below| path.is_under(below))
+        if query.folder.as_ref().is_none_or(|below| path.is_under(below))
             && query.modified_after.is_none_or(|after| modified > after.as_microsecond())
         {
             admitted.push(id);

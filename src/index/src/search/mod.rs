@@ -46,13 +46,13 @@ pub struct SearchQuery {
     /// How many of the best to leave out.
     pub offset: u32,
     /// Only pages at or below this place.
-    pub below: Option<TreePath>,
+    pub folder: Option<TreePath>,
     /// Only pages changed after this moment.
     pub modified_after: Option<Timestamp>,
     /// How much a page's standing counts beside its words.
     pub trust: TrustBoost,
     /// Whether pages that have some of the words are an answer when none has all of them.
-    pub or_some: bool,
+    pub allow_partial: bool,
 }
 
 impl SearchQuery {

@@ -28,11 +28,11 @@ pub struct SpellingSuggestion {
     /// The word asked for.
     pub word: String,
     /// A word that pages do have: lower case, without diacritics.
-    pub instead: String,
+    pub suggestion: String,
     /// How much alike they are, 0 to 1: 1 less the slips (a letter added, lost, changed, or two swapped) per letter.
     pub similarity: f64,
     /// How many pages have it, in any form; counted up to 1,000.
-    pub pages: usize,
+    pub page_count: usize,
 }
 
 impl Index {
@@ -43,7 +43,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Invalid`] for a threshold outside 0 to 1 or a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
-    pub fn suggest(&self, q: &str, threshold: Option<f64>) -> Result<Vec<SpellingSuggestion>, IndexError> {
+    pub fn suggest_spellings(&self, q: &str, threshold: Option<f64>) -> Result<Vec<SpellingSuggestion>, IndexError> {
         let threshold = threshold.unwrap_or(DEFAULT_THRESHOLD);
         if !(0.0..=1.0).contains(&threshold) {
             let why = format!("{threshold} is out of range; 0 to 1 is allowed");
@@ -103,11 +103,19 @@ fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Resul
             // A word may have left its last page since it was noted.
             match pages_with(connection, &instead, MOST_PAGES)? {
                 0 => {}
-                pages => offers.push(SpellingSuggestion { word: word.clone(), instead, similarity, pages }),
+                pages => offers.push(SpellingSuggestion {
+                    word: word.clone(),
+                    suggestion: instead,
+                    similarity,
+                    page_count: pages,
+                }),
             }
         }
         offers.sort_by(|a, b| {
-            b.similarity.total_cmp(&a.similarity).then(b.pages.cmp(&a.pages)).then_with(|| a.instead.cmp(&b.instead))
+            b.similarity
+                .total_cmp(&a.similarity)
+                .then(b.page_count.cmp(&a.page_count))
+                .then_with(|| a.suggestion.cmp(&b.suggestion))
         });
         all.extend(offers.into_iter().take(OFFERED));
     }

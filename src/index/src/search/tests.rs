@@ -147,7 +147,8 @@ fn fields_and_folders_are_asked_for_by_name() {
 #[test]
 fn pages_with_some_of_the_words_are_found_when_none_has_all_and_say_so() {
     let space = Space::of(&[("a.md", "common rare"), ("b.md", "common"), ("c.md", "common other")]);
-    let ask = |q: &str, or_some| space.index.search(&SearchQuery { or_some, ..SearchQuery::new(q) }).unwrap();
+    let ask =
+        |q: &str, or_some| space.index.search(&SearchQuery { allow_partial: or_some, ..SearchQuery::new(q) }).unwrap();
     assert_eq!(ask("rare absent", false).hits, []);
     let answer = ask("rare common absent", true);
     assert_eq!(answer.hits[0].path, at("a.md"));
@@ -168,7 +169,7 @@ fn a_lone_page_with_all_of_many_words_does_not_hide_those_with_most_of_them() {
         ("tides.md", "# Tide harbour boats\n\nboats wait in the harbour"),
         ("sea.md", "the sea"),
     ]);
-    let ask = |q: &str| space.index.search(&SearchQuery { or_some: true, ..SearchQuery::new(q) }).unwrap();
+    let ask = |q: &str| space.index.search(&SearchQuery { allow_partial: true, ..SearchQuery::new(q) }).unwrap();
     let paths = |found: &crate::SearchAnswer| found.hits.iter().map(|hit| hit.path.to_string()).collect::<Vec<_>>();
     let note = Some("few pages have all of the words; the others have some of them");
     // Two words are both meant.
@@ -264,7 +265,7 @@ fn an_expression_with_a_mistake_is_taken_as_words() {
 #[test]
 fn a_distance_that_no_page_has_makes_near_plain_words_and_says_so() {
     let space = Space::of(&[("a.md", "foo and much later bar"), ("b.md", "foo")]);
-    let ask = |q: &str| space.index.search(&SearchQuery { or_some: true, ..SearchQuery::new(q) }).unwrap();
+    let ask = |q: &str| space.index.search(&SearchQuery { allow_partial: true, ..SearchQuery::new(q) }).unwrap();
     for far in ["65536", "99999999999", &"9".repeat(60)] {
         let found = ask(&format!("NEAR(foo bar, {far})"));
         assert_eq!(found.hits[0].path, at("a.md"), "{far}");
@@ -316,7 +317,7 @@ proptest! {
     fn no_query_fails(q in "[\"()*^:+\\-{},a-c \\x00-\\x1fANDORTE]{0,40}") {
         let space = SHARED.with(std::rc::Rc::clone);
         prop_assert!(space.index.search(&SearchQuery::new(&q)).is_ok(), "{q:?}");
-        prop_assert!(space.index.suggest(&q, None).is_ok(), "{q:?}");
+        prop_assert!(space.index.suggest_spellings(&q, None).is_ok(), "{q:?}");
     }
 }
 
@@ -417,7 +418,7 @@ fn pages_of_answers_join_without_gap_or_overlap() {
 #[test]
 fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
     let space = Space::of(&[("a/x.md", "word"), ("a-b/x.md", "word"), ("a/b/y.md", "word"), ("a.md", "word")]);
-    let mut query = SearchQuery { below: Some(at("a")), ..SearchQuery::new("word") };
+    let mut query = SearchQuery { folder: Some(at("a")), ..SearchQuery::new("word") };
     let paths = |query: &SearchQuery| -> Vec<String> {
         space.index.search(query).unwrap().hits.iter().map(|hit| hit.path.to_string()).collect()
     };
@@ -427,7 +428,7 @@ fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
     space.index.ingest(&[crate::IndexEntry::Page { path, etag, text, modified: late }], svcfs_base::Seq(9)).unwrap();
     query.modified_after = Some(Timestamp::from_second(1_790_000_000).unwrap());
     assert_eq!(paths(&query), ["a/new.md"]);
-    query.below = None;
+    query.folder = None;
     assert_eq!(paths(&query), ["a/new.md"]);
 }
 
@@ -435,8 +436,8 @@ fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
 fn a_misspelt_word_is_answered_with_known_ones() {
     let space = Space::of(&[("a.md", "Kubernetes database"), ("b.md", "databases database"), ("c.md", "date")]);
     let offered = |q: &str, threshold| -> Vec<(String, String, usize)> {
-        let offers = space.index.suggest(q, threshold).unwrap();
-        offers.into_iter().map(|offer| (offer.word, offer.instead, offer.pages)).collect()
+        let offers = space.index.suggest_spellings(q, threshold).unwrap();
+        offers.into_iter().map(|offer| (offer.word, offer.suggestion, offer.page_count)).collect()
     };
     let offer = |word: &str, instead: &str, pages| (word.to_owned(), instead.to_owned(), pages);
     assert_eq!(offered("Kubernets date", None), [offer("kubernets", "kubernetes", 1)]);
@@ -445,7 +446,7 @@ fn a_misspelt_word_is_answered_with_known_ones() {
     assert_eq!(offered("databse", Some(1.0)), []);
     assert_eq!(offered("zzzzzz \"date\" AND x", None), []);
     for threshold in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-        let error = space.index.suggest("x", Some(threshold)).unwrap_err().to_string();
+        let error = space.index.suggest_spellings("x", Some(threshold)).unwrap_err().to_string();
         assert!(error.starts_with("`suggest_threshold`: "), "{error}");
     }
 }
@@ -460,7 +461,7 @@ fn the_beginning_of_a_word_finds_it_as_it_is_written() {
     assert_eq!(hits[0].snippet, "<mark>running</mark>");
     space.remove("c.md");
     assert_eq!(space.found("walk*"), [""; 0]);
-    assert_eq!(space.index.suggest("walkin", None).unwrap(), []);
+    assert_eq!(space.index.suggest_spellings("walkin", None).unwrap(), []);
 }
 
 #[test]

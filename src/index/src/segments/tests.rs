@@ -25,7 +25,7 @@ fn parts(space: &Space, table: &'static str) -> usize {
 }
 
 fn joined(space: &Space) -> MergeStep {
-    space.index.join_parts(|| false).unwrap()
+    space.index.merge_segments(|| false).unwrap()
 }
 
 fn step(space: &Space, pages: usize) -> MergeStep {
@@ -40,7 +40,7 @@ fn an_index_that_has_rested_has_one_part_and_answers_the_same() {
     let before = (space.index.fingerprint().unwrap(), answers());
     assert!(parts(&space, "texts") > 1);
     let mut steps = 0;
-    while joined(&space) == MergeStep::Some {
+    while joined(&space) == MergeStep::Partial {
         steps += 1;
     }
     assert!(steps > 1);
@@ -52,23 +52,23 @@ fn an_index_that_has_rested_has_one_part_and_answers_the_same() {
 #[test]
 fn what_is_joined_is_not_joined_again_while_nothing_changes() {
     let space = written(40);
-    while joined(&space) == MergeStep::Some {}
+    while joined(&space) == MergeStep::Partial {}
     let changes = || space.index.writer.lock().connection.total_changes();
     let before = (changes(), TABLES.map(|table| spread(&space, table)));
-    assert_eq!(joined(&space), MergeStep::All);
+    assert_eq!(joined(&space), MergeStep::Complete);
     assert_eq!((changes(), TABLES.map(|table| spread(&space, table))), before);
     let space = space.reopen();
-    assert_eq!(joined(&space), MergeStep::All);
-    assert_eq!(joined(&Space::new()), MergeStep::All);
+    assert_eq!(joined(&space), MergeStep::Complete);
+    assert_eq!(joined(&Space::new()), MergeStep::Complete);
 }
 
 #[test]
 fn a_small_change_beside_a_large_part_is_left_alone() {
     let space = written(300);
-    while joined(&space) == MergeStep::Some {}
+    while joined(&space) == MergeStep::Partial {}
     space.put(&[("p7.md", "few words")]);
     // The names of so few pages take no more room than the change does.
-    while joined(&space) == MergeStep::Some {}
+    while joined(&space) == MergeStep::Partial {}
     assert_eq!((parts(&space, "texts"), parts(&space, "names")), (2, 1));
 }
 
@@ -85,7 +85,7 @@ fn a_writer_does_not_wait_for_the_joining() {
     assert_eq!(given_up, None);
     space.put(&[("late.md", "belated")]);
     assert_eq!(space.found("belated"), ["late.md"]);
-    while joined(&space) == MergeStep::Some {}
+    while joined(&space) == MergeStep::Partial {}
     assert_eq!((parts(&space, "texts"), space.found("belated")), (1, vec!["late.md".to_owned()]));
 }
 
@@ -93,10 +93,10 @@ fn a_writer_does_not_wait_for_the_joining() {
 fn joining_gives_way_to_whoever_writes_and_to_a_rebuild() {
     let space = written(40);
     let writer = space.index.writer.lock();
-    assert_eq!(joined(&space), MergeStep::GaveWay);
+    assert_eq!(joined(&space), MergeStep::Preempted);
     drop(writer);
     let pages = [()].into_iter().map(|()| {
-        assert_eq!(joined(&space), MergeStep::GaveWay);
+        assert_eq!(joined(&space), MergeStep::Preempted);
         Ok::<_, std::convert::Infallible>(crate::tests::page("a.md", "apples"))
     });
     space.index.rebuild(pages, svcfs_base::Seq(41), |_| {}).unwrap();
@@ -108,14 +108,14 @@ fn pages_written_and_removed_between_the_steps_are_as_if_nothing_had_been_joined
     let (one, other) = (written(150), written(150));
     let mut began = 0;
     for round in 0..60 {
-        began += usize::from(step(&one, 3) == MergeStep::Some);
+        began += usize::from(step(&one, 3) == MergeStep::Partial);
         for space in [&one, &other] {
             space.put(&[(&format!("p{}.md", round * 2), &text(1_000 + round))]);
             space.remove(&format!("p{}.md", 149 - round));
         }
     }
     assert!(began > 10);
-    while joined(&one) == MergeStep::Some {}
+    while joined(&one) == MergeStep::Partial {}
     assert_eq!(one.index.fingerprint().unwrap(), other.index.fingerprint().unwrap());
     assert_eq!(one.found("\"w131 w262\""), other.found("\"w131 w262\""));
 }
@@ -123,7 +123,7 @@ fn pages_written_and_removed_between_the_steps_are_as_if_nothing_had_been_joined
 #[test]
 fn joining_goes_on_where_it_was_and_not_from_the_beginning_behind_a_small_change() {
     let space = written(300);
-    assert_eq!((0..4).map(|_| step(&space, 8)).collect::<Vec<_>>(), [MergeStep::Some; 4]);
+    assert_eq!((0..4).map(|_| step(&space, 8)).collect::<Vec<_>>(), [MergeStep::Partial; 4]);
     let before = spread(&space, "texts").being_joined();
     assert!(before > 0);
     space.put(&[("late.md", "belated")]);

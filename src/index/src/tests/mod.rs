@@ -38,7 +38,7 @@ impl Space {
         self.index.ingest(&entries, self.index.cursor().unwrap().next()).unwrap();
     }
     pub(crate) fn remove(&self, path: &str) {
-        self.index.ingest(&[IndexEntry::Gone(at(path))], self.index.cursor().unwrap().next()).unwrap();
+        self.index.ingest(&[IndexEntry::Deleted(at(path))], self.index.cursor().unwrap().next()).unwrap();
     }
     /// The paths that a search finds, best first.
     pub(crate) fn found(&self, q: &str) -> Vec<String> {
@@ -63,7 +63,7 @@ pub(crate) fn at(path: &str) -> TreePath {
 pub(crate) fn page(path: &str, text: &str) -> IndexEntry {
     IndexEntry::Page {
         path: at(path),
-        etag: ETag::of(text.as_bytes()),
+        etag: ETag::from_content(text.as_bytes()),
         text: text.to_owned(),
         modified: Timestamp::from_second(1_767_225_600).unwrap(),
     }
@@ -73,7 +73,7 @@ pub(crate) fn page(path: &str, text: &str) -> IndexEntry {
 fn a_new_index_is_empty_and_at_the_beginning_of_the_log() {
     let space = Space::new();
     assert_eq!(space.index.cursor().unwrap(), Seq(0));
-    assert_eq!(space.index.count().unwrap(), 0);
+    assert_eq!(space.index.page_count().unwrap(), 0);
     assert_eq!(space.found("anything"), [""; 0]);
 }
 
@@ -108,7 +108,7 @@ fn a_file_of_another_version_gives_way_to_a_new_one() {
     connection.pragma_update(None, "user_version", 999).unwrap();
     drop(connection);
     let space = space.reopen();
-    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
+    assert_eq!((space.index.cursor().unwrap(), space.index.page_count().unwrap()), (Seq(0), 0));
     space.put(&[("b.md", "pears")]);
     assert_eq!(space.found("pears"), ["b.md"]);
 }
@@ -136,10 +136,10 @@ fn an_index_that_was_not_filled_to_its_end_gives_way_to_a_new_one() {
     filled.unwrap();
     assert_eq!(version(), whole);
     let left = Index::open(&file.with_extension("left")).unwrap();
-    assert_eq!((left.cursor().unwrap(), left.count().unwrap()), (Seq(0), 0));
+    assert_eq!((left.cursor().unwrap(), left.page_count().unwrap()), (Seq(0), 0));
     drop(index);
     let again = Index::open(&file).unwrap();
-    assert_eq!((again.cursor().unwrap(), again.count().unwrap()), (Seq(3), 2));
+    assert_eq!((again.cursor().unwrap(), again.page_count().unwrap()), (Seq(3), 2));
 }
 
 /// What a question does that meets damage.
@@ -163,7 +163,7 @@ fn an_index_condemned_while_it_was_filled_stays_condemned() {
     );
     filled.unwrap();
     let space = space.reopen();
-    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
+    assert_eq!((space.index.cursor().unwrap(), space.index.page_count().unwrap()), (Seq(0), 0));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn an_index_condemned_before_it_is_filled_stays_condemned() {
     space.index.ingest_all(pages.into_iter(), Seq(3)).unwrap();
     assert_eq!(space.found("apples"), ["a.md"]);
     let space = space.reopen();
-    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
+    assert_eq!((space.index.cursor().unwrap(), space.index.page_count().unwrap()), (Seq(0), 0));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_file_that_is_no_database_gives_way_to_a_new_one() {
         drop(index);
         std::fs::write(&file, damage).unwrap();
         let index = Index::open(&file).unwrap();
-        assert_eq!((index.cursor().unwrap(), index.count().unwrap()), (Seq(0), 0));
+        assert_eq!((index.cursor().unwrap(), index.page_count().unwrap()), (Seq(0), 0));
     }
 }
 
@@ -209,7 +209,7 @@ fn a_file_damaged_in_its_middle_gives_way_to_a_new_one() {
     bytes[4096..].fill(0xA5);
     std::fs::write(&file, bytes).unwrap();
     let index = Index::open(&file).unwrap();
-    assert_eq!((index.cursor().unwrap(), index.count().unwrap()), (Seq(0), 0));
+    assert_eq!((index.cursor().unwrap(), index.page_count().unwrap()), (Seq(0), 0));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_page_is_kept_with_what_was_read_from_it() {
     assert_eq!((row.title.as_str(), row.excerpt.as_str()), ("Héading One", "First words."));
     assert_eq!(serde_json::to_string(&row.frontmatter).unwrap(), r#"{"zeta":1,"alpha":["x",{"y":2}]}"#);
     assert_eq!(row.headings.iter().map(|heading| heading.level).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(row.etag, ETag::of(text.as_bytes()));
+    assert_eq!(row.etag, ETag::from_content(text.as_bytes()));
     assert_eq!(row.modified.to_string(), "2026-01-01T00:00:00Z");
     assert_eq!(space.index.page(&at("none.md")).unwrap(), None);
 }
@@ -274,7 +274,7 @@ fn words_that_an_update_removes_are_gone_from_every_answer() {
     for word in ["zirconium", "xylophone", "quokka", "xylo*", "title:xylophone"] {
         assert_eq!(space.found(word), [""; 0], "{word}");
     }
-    assert!(space.index.suggest("quoka", None).unwrap().is_empty());
+    assert!(space.index.suggest_spellings("quoka", None).unwrap().is_empty());
     assert!(space.index.links_out(&at("a.md")).unwrap().is_empty());
     assert_eq!(
         space.index.fingerprint().unwrap(),
@@ -293,20 +293,25 @@ fn a_removed_page_leaves_nothing_behind() {
 
 #[test]
 fn ingesting_again_changes_nothing() {
-    let entries = [page("a.md", "one [[b]]"), page("b.md", "two"), IndexEntry::Gone(at("c.md"))];
+    let entries = [page("a.md", "one [[b]]"), page("b.md", "two"), IndexEntry::Deleted(at("c.md"))];
     let space = Space::new();
     space.index.ingest(&entries, Seq(3)).unwrap();
     let once = space.index.fingerprint().unwrap();
     space.index.ingest(&entries, Seq(3)).unwrap();
     assert_eq!(space.index.fingerprint().unwrap(), once);
-    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(3), 2));
+    assert_eq!((space.index.cursor().unwrap(), space.index.page_count().unwrap()), (Seq(3), 2));
 }
 
 #[test]
 fn a_page_written_and_removed_in_one_batch_is_gone() {
     let space = Space::new();
-    let entries =
-        [page("a.md", "one"), page("a.md", "two"), IndexEntry::Gone(at("a.md")), page("b.md", "x"), page("b.md", "y")];
+    let entries = [
+        page("a.md", "one"),
+        page("a.md", "two"),
+        IndexEntry::Deleted(at("a.md")),
+        page("b.md", "x"),
+        page("b.md", "y"),
+    ];
     space.index.ingest(&entries, Seq(9)).unwrap();
     assert_eq!((space.found("one"), space.found("two"), space.found("y")), (vec![], vec![], vec!["b.md".to_owned()]));
 }
@@ -348,7 +353,7 @@ fn hostile_pages_are_indexed_without_a_complaint() {
         ("keys.md", "---\n\"a\\\"b\": 1\n\"\": 2\n\"\\u0000\": 3\n---\n"),
         ("'; DROP TABLE pages; --.md", "robert"),
     ]);
-    assert_eq!(space.index.count().unwrap(), 9);
+    assert_eq!(space.index.page_count().unwrap(), 9);
     assert_eq!(space.found("after"), ["nul.md"]);
     assert_eq!(space.found("robert"), ["'; DROP TABLE pages; --.md"]);
     let snippet = space.index.search(&SearchQuery::new("fake")).unwrap().hits.remove(0).snippet;
@@ -375,7 +380,7 @@ fn damage_met_by_a_question_is_healed_at_the_next_start() {
     let fault = Fault::from(space.index.backlinks(&at("b.md"), &TreePath::root(), 9).unwrap_err());
     assert_eq!((fault.kind(), fault.message()), (Kind::Unavailable, "search index not available"));
     let space = space.reopen();
-    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
+    assert_eq!((space.index.cursor().unwrap(), space.index.page_count().unwrap()), (Seq(0), 0));
 }
 
 #[test]
@@ -390,7 +395,7 @@ fn pages_that_have_a_key_are_found_however_much_else_their_frontmatter_has() {
         ("tagged.md", "---\ntags: x\n\"odd key!\": 1\n---\n"),
     ]);
     let having = |keys: &[&str]| -> Vec<String> {
-        space.index.having(keys).unwrap().into_iter().map(|page| page.path.to_string()).collect()
+        space.index.pages_with_keys(keys).unwrap().into_iter().map(|page| page.path.to_string()).collect()
     };
     assert_eq!(having(&["contradicts"]), ["all.md", "null.md"]);
     assert_eq!(having(&["contradicts", "k7"]), ["all.md", "null.md"]);

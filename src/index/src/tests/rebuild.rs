@@ -61,12 +61,12 @@ fn an_index_without_words_to_suggest_is_not_as_good_as_a_fresh_one_and_with_old_
     let space = Space::of(&[("a.md", "apples pears"), ("b.md", "plums")]);
     let whole = space.index.fingerprint().unwrap();
     let fresh = Space::of(&[("a.md", "apples pears")]).index.fingerprint().unwrap();
-    assert!(whole.is_as_good_as(&whole) && !whole.is_as_good_as(&fresh), "another page");
+    assert!(whole.is_equivalent_to(&whole) && !whole.is_equivalent_to(&fresh), "another page");
     let connection = rusqlite::Connection::open(&space.file).unwrap();
     connection.execute("INSERT INTO spellings VALUES ('zebras')", []).unwrap();
-    assert!(space.index.fingerprint().unwrap().is_as_good_as(&whole), "what left its last page is not offered");
+    assert!(space.index.fingerprint().unwrap().is_equivalent_to(&whole), "what left its last page is not offered");
     connection.execute("DELETE FROM spellings WHERE word LIKE 'pear%'", []).unwrap();
-    assert!(!space.index.fingerprint().unwrap().is_as_good_as(&whole));
+    assert!(!space.index.fingerprint().unwrap().is_equivalent_to(&whole));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn what_is_ingested_during_a_rebuild_is_found_during_it_and_after() {
     space.index.rebuild(handed, Seq(1), |_| {}).unwrap();
     assert_eq!((space.found("fresh"), space.found("pears")), (vec!["late.md".to_owned()], vec!["new.md".to_owned()]));
     assert_eq!((space.found("stale"), space.found("ghost")), (vec![], vec![]));
-    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(3), 3));
+    assert_eq!((space.index.cursor().unwrap(), space.index.page_count().unwrap()), (Seq(3), 3));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn questions_are_answered_throughout_a_rebuild() {
             let mut asked = 0;
             while !done.load(Ordering::Acquire) {
                 let hits = space.index.search(&SearchQuery::new("common word")).unwrap().hits;
-                assert_eq!((hits.len(), space.index.count().unwrap()), (50, 2_000));
+                assert_eq!((hits.len(), space.index.page_count().unwrap()), (50, 2_000));
                 assert_eq!(space.index.backlinks(&at("d3/p3.md"), &TreePath::root(), 9).unwrap().1, 2);
                 asked += 1;
             }

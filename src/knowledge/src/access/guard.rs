@@ -8,7 +8,7 @@ pub enum RequestGuard {
     /// Nothing: it tells nothing of any page.
     Open,
     /// Credentials of this scope, where there is authentication.
-    Needs(Scope),
+    RequiresScope(Scope),
 }
 
 impl RequestGuard {
@@ -16,7 +16,7 @@ impl RequestGuard {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "none",
-            Self::Needs(scope) => scope.name(),
+            Self::RequiresScope(scope) => scope.name(),
         }
     }
 }

@@ -73,7 +73,7 @@ struct TokenClaims {
 
 impl IdentityProvider {
     pub(super) fn new(settings: OidcSettings) -> Self {
-        let client = NetClient::patient(PATIENCE);
+        let client = NetClient::with_timeout(PATIENCE);
         Self { settings, client, known: RwLock::default(), asked: Mutex::default(), pause: PAUSE }
     }
 
@@ -128,7 +128,7 @@ impl IdentityProvider {
     fn fetch(&self) -> Result<JwkSet, String> {
         let issuer = &self.settings.issuer;
         let place = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let described: ProviderMetadata = self.client.json(&place).map_err(|error| error.to_string())?;
+        let described: ProviderMetadata = self.client.get_json(&place).map_err(|error| error.to_string())?;
         if described.issuer != *issuer {
             return Err(format!("it calls itself `{}`, and not `{issuer}`", described.issuer.escape_default()));
         }
@@ -136,7 +136,7 @@ impl IdentityProvider {
         if issuer.starts_with("https://") && !described.jwks_uri.starts_with("https://") {
             return Err(format!("its keys are not at an https address: `{}`", described.jwks_uri.escape_default()));
         }
-        self.client.json(&described.jwks_uri).map_err(|error| error.to_string())
+        self.client.get_json(&described.jwks_uri).map_err(|error| error.to_string())
     }
 
     /// Whose token it is.
@@ -149,7 +149,7 @@ impl IdentityProvider {
             .as_ref()
             .filter(|known| known.fetched.elapsed() < USABLE)
             .ok_or_else(|| Fault::unavailable("the keys of the identity provider are not known; the log says why"))?;
-        let invalid = |why: &dyn std::fmt::Display| refused("invalid token").inside(why.to_string());
+        let invalid = |why: &dyn std::fmt::Display| refused("invalid token").with_context(why.to_string());
         let header = jsonwebtoken::decode_header(token).map_err(|error| invalid(&error))?;
         if !ALGORITHMS.contains(&header.alg) {
             return Err(invalid(&format_args!("signatures by {:?} are not taken", header.alg)));

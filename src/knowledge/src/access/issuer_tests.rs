@@ -45,7 +45,7 @@ impl Provider {
     }
 
     fn access(&self) -> AccessControl {
-        AccessControl::new(AuthSettings::Oidc(self.settings()), Some(KeyDigest::of("local")))
+        AccessControl::new(AuthSettings::Oidc(self.settings()), Some(KeyDigest::from_key("local")))
     }
 
     /// A token as good as any, with these claims in place of its own; null takes one away.
@@ -112,11 +112,11 @@ impl Key {
 
 /// Who this token makes of its bearer; the kind of the refusal otherwise, with what only the log is told.
 fn asked(access: &AccessControl, token: &str) -> Result<String, (Kind, String)> {
-    if access.must_prepare(token) {
-        access.prepare().map_err(|fault| (fault.kind(), fault.message().to_owned()))?;
+    if access.needs_issuer_keys(token) {
+        access.fetch_issuer_keys().map_err(|fault| (fault.kind(), fault.message().to_owned()))?;
     }
     let identity = access.identify(Some(token)).map_err(|fault| (fault.kind(), format!("{fault:?}")))?;
-    assert_eq!(identity.reach, Permissions::FULL);
+    assert_eq!(identity.permissions, Permissions::FULL);
     Ok(identity.actor.unwrap().as_str().to_owned())
 }
 
@@ -140,7 +140,11 @@ fn who_has_a_token_of_the_provider_is_let_in_under_the_name_it_gives() {
     assert_eq!(asked(&access, &unproved).unwrap(), "7", "an address that nobody proved names nobody");
     let several = provider.token(&elliptic, json!({ "aud": ["other", "svcfs"] }));
     assert_eq!(asked(&access, &several).unwrap(), "ann@example.org");
-    assert_eq!(access.identify(Some("local")).unwrap().reach, Permissions::FULL, "the machine's own key works on");
+    assert_eq!(
+        access.identify(Some("local")).unwrap().permissions,
+        Permissions::FULL,
+        "the machine's own key works on"
+    );
 }
 
 #[test]
@@ -235,8 +239,8 @@ fn invented_keys_do_not_become_requests_to_the_provider() {
     let (provider, key, invented) = (Provider::new(), Key::new("e"), Key::new("invented"));
     provider.shows(&[&key]);
     let access = provider.access();
-    access.prepare().unwrap();
-    assert!(!access.must_prepare(&provider.token(&invented, json!({}))), "it was asked a moment ago");
+    access.fetch_issuer_keys().unwrap();
+    assert!(!access.needs_issuer_keys(&provider.token(&invented, json!({}))), "it was asked a moment ago");
     refused_for(&access, &provider.token(&invented, json!({})));
 }
 
@@ -250,8 +254,8 @@ fn while_the_provider_is_away_nobody_is_let_in_and_settings_that_need_it_are_not
     assert!(told.contains("auth.oidc.issuer") && told.contains(&closed.to_string()), "{told}");
     assert_eq!(access.identify(Some("a.b.c")).unwrap_err().kind(), Kind::Unavailable);
 
-    let before = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("before")), None);
-    assert_eq!(before.exchange(AuthSettings::Oidc(settings)).unwrap_err().kind(), Kind::Unavailable);
+    let before = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("before")), None);
+    assert_eq!(before.reload(AuthSettings::Oidc(settings)).unwrap_err().kind(), Kind::Unavailable);
     assert!(before.identify(Some("before")).is_ok(), "what held before holds on");
 }
 
@@ -261,6 +265,6 @@ fn a_provider_that_calls_itself_otherwise_is_not_believed() {
     let other = provider.address.replace("127.0.0.1", "localhost");
     let access =
         AccessControl::new(AuthSettings::Oidc(OidcSettings { issuer: other, client_id: "svcfs".to_owned() }), None);
-    let fault = access.prepare().unwrap_err();
+    let fault = access.fetch_issuer_keys().unwrap_err();
     assert!(fault.message().contains("calls itself"), "{}", fault.message());
 }

@@ -11,11 +11,11 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
-use svcfs_base::{Fault, Kind, network};
+use svcfs_base::{Fault, Kind, network_prefix};
 use svcfs_config::{KeyDigest, RateLimitSettings};
 
 /// The member of a fault's detail with the seconds after which a caller may ask again.
-pub const RETRY: &str = "retry_after";
+pub const RETRY_AFTER_KEY: &str = "retry_after";
 /// What a caller is told to wait, in seconds (contract 7).
 const WAIT: u64 = 60;
 /// How often callers whose bucket is full again are forgotten.
@@ -38,8 +38,8 @@ pub enum RateLimitKey {
 
 impl RateLimitKey {
     /// Who asks with this token, if it is good, from there.
-    pub fn of(token: Option<&KeyDigest>, address: IpAddr) -> Self {
-        token.map_or_else(|| Self::Address(network(address)), |token| Self::Token(token.short(TOKEN_BYTES)))
+    pub fn new(token: Option<&KeyDigest>, address: IpAddr) -> Self {
+        token.map_or_else(|| Self::Address(network_prefix(address)), |token| Self::Token(token.short_hex(TOKEN_BYTES)))
     }
 }
 
@@ -71,8 +71,8 @@ impl<C: Clock + Clone> RequestLimiter<C> {
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.sweep();
-        let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with(RETRY, WAIT);
-        self.buckets.check_key(&RateLimitKey::of(token, address)).map_err(refused)
+        let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with_detail(RETRY_AFTER_KEY, WAIT);
+        self.buckets.check_key(&RateLimitKey::new(token, address)).map_err(refused)
     }
 
     /// Forgets callers whose bucket is full again: it would be full for a new caller, too.
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn callers_are_counted_by_their_token_else_by_address_and_each_for_itself() {
         let (limiter, _) = limiter(1, 1);
-        let (one, other) = (KeyDigest::of("one"), KeyDigest::of("other"));
+        let (one, other) = (KeyDigest::from_key("one"), KeyDigest::from_key("other"));
         assert!(limiter.admit(Some(&one), address("10.0.0.1")).is_ok());
         assert!(limiter.admit(Some(&one), address("10.0.0.2")).is_err(), "a key is one caller wherever it comes from");
         assert!(limiter.admit(Some(&other), address("10.0.0.1")).is_ok());

@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use svcfs_base::{Actor, Caller, Client, Fault, Kind, Permissions};
-use svcfs_config::edit::id_of;
+use svcfs_config::edit::key_id;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, SpaceVisibility};
 
 pub use guard::RequestGuard;
-pub use limiter::{RETRY, RateLimitKey, RequestLimiter};
+pub use limiter::{RETRY_AFTER_KEY, RateLimitKey, RequestLimiter};
 pub use signing::SigningKey;
 
 use crate::kernel::{HttpMethod, OperationEntry};
@@ -75,17 +75,17 @@ pub struct CallerIdentity {
     /// The only space they open.
     pub space: Option<String>,
     /// What they allow.
-    pub reach: Permissions,
+    pub permissions: Permissions,
     /// Which credentials they were; none where none were looked at.
     pub token: Option<KeyDigest>,
 }
 
 impl CallerIdentity {
     /// Everybody, where there is no authentication, and whoever talks to this process on its standard input.
-    pub const ANYBODY: Self = Self { actor: None, space: None, reach: Permissions::FULL, token: None };
+    pub const UNRESTRICTED: Self = Self { actor: None, space: None, permissions: Permissions::FULL, token: None };
 
     /// Who comes without credentials to a space that lets strangers ask this of it by this method; none when it does not.
-    pub fn stranger(visibility: SpaceVisibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
+    pub fn anonymous(visibility: SpaceVisibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
         // What others read and looked for is no page of the space.
         let is_of_readers = usage::AREA.operations.iter().any(|other| other.name == entry.name);
         let is_reading = method == HttpMethod::Get && !entry.is_admin && !is_of_readers;
@@ -94,14 +94,14 @@ impl CallerIdentity {
             SpaceVisibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
             SpaceVisibility::Private => false,
         };
-        may.then_some(Self { reach: Permissions::READING, ..Self::ANYBODY })
+        may.then_some(Self { permissions: Permissions::READ_ONLY, ..Self::UNRESTRICTED })
     }
 
     /// Checks that the server's own affairs may be looked after: not with what opens one space only.
     ///
     /// # Errors
     /// `Forbidden`.
-    pub fn administer(&self) -> Result<(), Fault> {
+    pub fn check_server_admin(&self) -> Result<(), Fault> {
         match &self.space {
             Some(space) => {
                 let told = format!("spaces are administered with a key without a space, and this one is for `{space}`");
@@ -115,7 +115,7 @@ impl CallerIdentity {
     ///
     /// # Errors
     /// `Unauthenticated`: what opens other doors is no credential here.
-    pub fn enter(&self, space: &str) -> Result<(), Fault> {
+    pub fn check_space(&self, space: &str) -> Result<(), Fault> {
         match &self.space {
             Some(only) if only != space => Err(refused("this API key is for another space")),
             Some(_) | None => Ok(()),
@@ -124,11 +124,11 @@ impl CallerIdentity {
 
     /// The same caller, with the name and the limits that the credentials give.
     #[must_use]
-    pub fn vouch(&self, caller: Caller) -> Caller {
+    pub fn apply_to(&self, caller: Caller) -> Caller {
         let key = self.token.as_ref().map(KeyDigest::short_number).or(caller.client.key);
         Caller {
             actor: self.actor.clone().or(caller.actor),
-            reach: self.reach.clone(),
+            permissions: self.permissions.clone(),
             client: Client { key, ..caller.client },
             ..caller
         }
@@ -151,7 +151,7 @@ impl AccessControl {
     ///
     /// # Errors
     /// `Unavailable` when the new settings need what cannot be had; those before hold on.
-    pub fn exchange(&self, settings: AuthSettings) -> Result<(), Fault> {
+    pub fn reload(&self, settings: AuthSettings) -> Result<(), Fault> {
         let gate = AuthMode::of(settings);
         gate.prepare()?;
         *self.gate.write() = Arc::new(gate);
@@ -162,17 +162,17 @@ impl AccessControl {
     ///
     /// # Errors
     /// `Unavailable` when it cannot be had: nobody could be let in.
-    pub fn prepare(&self) -> Result<(), Fault> {
+    pub fn fetch_issuer_keys(&self) -> Result<(), Fault> {
         let gate = Arc::clone(&self.gate.read());
         gate.prepare()
     }
 
     /// Whether this token cannot be judged before [`prepare`](Self::prepare) was called again.
-    pub fn must_prepare(&self, bearer: &str) -> bool {
+    pub fn needs_issuer_keys(&self, bearer: &str) -> bool {
         let gate = Arc::clone(&self.gate.read());
         match &*gate {
             AuthMode::Open | AuthMode::ApiKey(_) | AuthMode::PerSpace(_) => false,
-            AuthMode::Oidc(issuer) => !self.is_local(KeyDigest::of(bearer)) && issuer.must_be_asked(bearer),
+            AuthMode::Oidc(issuer) => !self.is_local(KeyDigest::from_key(bearer)) && issuer.must_be_asked(bearer),
         }
     }
 
@@ -183,11 +183,11 @@ impl AccessControl {
     pub fn identify(&self, bearer: Option<&str>) -> Result<CallerIdentity, Fault> {
         let gate = Arc::clone(&self.gate.read());
         if matches!(*gate, AuthMode::Open) {
-            return Ok(CallerIdentity::ANYBODY);
+            return Ok(CallerIdentity::UNRESTRICTED);
         }
         let bearer = bearer.ok_or_else(|| refused("missing bearer token"))?;
-        let token = KeyDigest::of(bearer);
-        let known = CallerIdentity { token: Some(token), ..CallerIdentity::ANYBODY };
+        let token = KeyDigest::from_key(bearer);
+        let known = CallerIdentity { token: Some(token), ..CallerIdentity::UNRESTRICTED };
         if self.is_local(token) {
             return Ok(known);
         }
@@ -196,8 +196,9 @@ impl AccessControl {
             AuthMode::PerSpace(keys) => {
                 // Every key is looked at, so that the time taken tells nothing of which one it was.
                 let found = keys.iter().fold(None, |found, key| if key.digest == token { Some(key) } else { found });
-                let KeySettings { actor, space, reach, digest: _ } = found.ok_or_else(|| refused("invalid API key"))?;
-                Ok(CallerIdentity { actor: actor.clone(), space: space.clone(), reach: reach.clone(), ..known })
+                let KeySettings { actor, space, permissions: reach, digest: _ } =
+                    found.ok_or_else(|| refused("invalid API key"))?;
+                Ok(CallerIdentity { actor: actor.clone(), space: space.clone(), permissions: reach.clone(), ..known })
             }
             AuthMode::Oidc(issuer) => Ok(CallerIdentity { actor: Some(issuer.identify(bearer)?), ..known }),
             AuthMode::ApiKey(_) | AuthMode::Open => Err(refused("invalid API key")),
@@ -209,18 +210,18 @@ impl AccessControl {
     ///
     /// # Errors
     /// `Unauthenticated` where no key is called so.
-    pub fn named(&self, id: &str) -> Result<CallerIdentity, Fault> {
+    pub fn identify_by_key_id(&self, id: &str) -> Result<CallerIdentity, Fault> {
         let gate = Arc::clone(&self.gate.read());
         let unknown = || refused("no key has this name");
         match &*gate {
-            AuthMode::Open => Ok(CallerIdentity::ANYBODY),
-            AuthMode::ApiKey(key) if id_of(key) == id => {
-                Ok(CallerIdentity { token: Some(*key), ..CallerIdentity::ANYBODY })
+            AuthMode::Open => Ok(CallerIdentity::UNRESTRICTED),
+            AuthMode::ApiKey(key) if key_id(key) == id => {
+                Ok(CallerIdentity { token: Some(*key), ..CallerIdentity::UNRESTRICTED })
             }
             AuthMode::PerSpace(keys) => {
-                let found = keys.iter().find(|key| id_of(&key.digest) == id).ok_or_else(unknown)?;
-                let KeySettings { actor, space, reach, digest } = found.clone();
-                Ok(CallerIdentity { actor, space, reach, token: Some(digest) })
+                let found = keys.iter().find(|key| key_id(&key.digest) == id).ok_or_else(unknown)?;
+                let KeySettings { actor, space, permissions: reach, digest } = found.clone();
+                Ok(CallerIdentity { actor, space, permissions: reach, token: Some(digest) })
             }
             AuthMode::ApiKey(_) | AuthMode::Oidc(_) => Err(unknown()),
         }

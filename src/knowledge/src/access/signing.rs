@@ -33,7 +33,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// Those of the disk; `Internal` for a file that is not what it should be.
-    pub fn of(root: &Path) -> Result<Self, Fault> {
+    pub fn load_or_create(root: &Path) -> Result<Self, Fault> {
         let path = root.join(FILE);
         let read = || match std::fs::read(&path) {
             Ok(bytes) => <[u8; LENGTH]>::try_from(bytes).map(|key| Some(Self(key))).map_err(|_| {
@@ -41,17 +41,18 @@ impl SigningKey {
                 Fault::internal(told)
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Fault::internal(error).inside(format!("cannot read `{}`", path.display()))),
+            Err(error) => Err(Fault::internal(error).with_context(format!("cannot read `{}`", path.display()))),
         };
         if let Some(there) = read()? {
             return Ok(there);
         }
-        make(&path).map_err(|error| Fault::internal(error).inside(format!("cannot write `{}`", path.display())))?;
+        make(&path)
+            .map_err(|error| Fault::internal(error).with_context(format!("cannot write `{}`", path.display())))?;
         read()?.ok_or_else(|| Fault::internal(format!("`{}` is gone again", path.display())))
     }
 
     /// The secret of the key with this name.
-    pub fn secret(&self, id: &str) -> String {
+    pub fn derive_secret(&self, id: &str) -> String {
         // Keys of any length are good for HMAC (RFC 2104 2): there is nothing that could fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
         mac.update(b"svcfs s3 ");
@@ -89,11 +90,15 @@ mod tests {
     #[test]
     fn a_secret_hangs_on_the_root_and_on_the_key_and_on_nothing_else() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let secret = SigningKey::of(one.path()).unwrap().secret("3f9a1c000000");
+        let secret = SigningKey::load_or_create(one.path()).unwrap().derive_secret("3f9a1c000000");
         assert_eq!(secret.len(), 40);
-        assert_eq!(SigningKey::of(one.path()).unwrap().secret("3f9a1c000000"), secret, "it outlives the server");
-        assert_ne!(SigningKey::of(one.path()).unwrap().secret("3f9a1c000001"), secret);
-        assert_ne!(SigningKey::of(other.path()).unwrap().secret("3f9a1c000000"), secret);
+        assert_eq!(
+            SigningKey::load_or_create(one.path()).unwrap().derive_secret("3f9a1c000000"),
+            secret,
+            "it outlives the server"
+        );
+        assert_ne!(SigningKey::load_or_create(one.path()).unwrap().derive_secret("3f9a1c000001"), secret);
+        assert_ne!(SigningKey::load_or_create(other.path()).unwrap().derive_secret("3f9a1c000000"), secret);
         let mode = std::fs::metadata(one.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -101,8 +106,8 @@ mod tests {
     #[test]
     fn a_damaged_file_is_told_and_not_taken() {
         let root = tempfile::tempdir().unwrap();
-        SigningKey::of(root.path()).unwrap();
+        SigningKey::load_or_create(root.path()).unwrap();
         File::options().append(true).open(root.path().join(FILE)).unwrap().write_all(b"x").unwrap();
-        assert!(SigningKey::of(root.path()).is_err());
+        assert!(SigningKey::load_or_create(root.path()).is_err());
     }
 }

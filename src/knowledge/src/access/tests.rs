@@ -10,10 +10,10 @@ use crate::spaces::test_space::{TestSpace, path, told};
 
 fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
     KeySettings {
-        digest: KeyDigest::of(text),
+        digest: KeyDigest::from_key(text),
         space: space.map(str::to_owned),
         actor: Some(Actor::new(text)),
-        reach: Permissions { scope, folder: None },
+        permissions: Permissions { scope, folder: None },
     }
 }
 
@@ -27,14 +27,14 @@ fn refusal(access: &AccessControl, bearer: Option<&str>) -> String {
 fn without_authentication_everybody_is_let_in() {
     let access = AccessControl::new(AuthSettings::None, None);
     for bearer in [None, Some("whatever")] {
-        assert_eq!(access.identify(bearer).unwrap(), CallerIdentity::ANYBODY);
+        assert_eq!(access.identify(bearer).unwrap(), CallerIdentity::UNRESTRICTED);
     }
 }
 
 #[test]
 fn the_one_key_opens_everything_and_nothing_else_does() {
-    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
-    assert_eq!(access.identify(Some("right")).unwrap().reach, Permissions::FULL);
+    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), None);
+    assert_eq!(access.identify(Some("right")).unwrap().permissions, Permissions::FULL);
     assert_eq!(refusal(&access, None), "missing bearer token");
     for wrong in ["wrong", "", "right ", "RIGHT", "righ"] {
         assert_eq!(refusal(&access, Some(wrong)), "invalid API key", "{wrong:?}");
@@ -46,25 +46,26 @@ fn each_key_opens_its_space_under_its_name() {
     let keys = vec![key("ann", Some("team"), Scope::Write), key("root", None, Scope::Admin)];
     let access = AccessControl::new(AuthSettings::PerSpace(keys), None);
     let ann = access.identify(Some("ann")).unwrap();
-    assert!(ann.enter("team").is_ok());
-    assert_eq!(ann.enter("other").unwrap_err().kind(), Kind::Unauthenticated);
-    let caller = ann.vouch(Caller::new(Protocol::Http).named(Actor::new("somebody else")));
+    assert!(ann.check_space("team").is_ok());
+    assert_eq!(ann.check_space("other").unwrap_err().kind(), Kind::Unauthenticated);
+    let caller = ann.apply_to(Caller::new(Protocol::Http).with_actor(Actor::new("somebody else")));
     assert_eq!(caller.actor().as_str(), "ann", "the key tells who it is, not the caller");
-    assert!(access.identify(Some("root")).unwrap().enter("other").is_ok());
+    assert!(access.identify(Some("root")).unwrap().check_space("other").is_ok());
     assert_eq!(refusal(&access, Some("eve")), "invalid API key");
 }
 
 #[test]
 fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key() {
-    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), Some(KeyDigest::of("local")));
-    assert_eq!(access.identify(Some("local")).unwrap().reach, Permissions::FULL);
+    let access =
+        AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), Some(KeyDigest::from_key("local")));
+    assert_eq!(access.identify(Some("local")).unwrap().permissions, Permissions::FULL);
     assert_eq!(refusal(&access, Some("")), "invalid API key");
 }
 
 #[test]
 fn exchanged_settings_hold_from_then_on() {
-    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("old")), None);
-    access.exchange(AuthSettings::ApiKey(KeyDigest::of("new"))).unwrap();
+    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("old")), None);
+    access.reload(AuthSettings::ApiKey(KeyDigest::from_key("new"))).unwrap();
     assert!(access.identify(Some("new")).is_ok());
     assert_eq!(refusal(&access, Some("old")), "invalid API key");
 }
@@ -82,7 +83,7 @@ fn two_halves() -> (TestSpace, Caller) {
     );
     space.settle();
     let reach = Permissions { scope: Scope::Write, folder: Some(path("docs")) };
-    (space, Caller { reach, ..Caller::new(Protocol::Http) })
+    (space, Caller { permissions: reach, ..Caller::new(Protocol::Http) })
 }
 
 /// Inputs that an operation accepts, with this path wherever one is asked for, and those that are not asked for only where `all`.
@@ -274,7 +275,7 @@ fn no_operation_takes_a_path_that_lies_elsewhere_from_a_key_of_one_folder() {
         let asked = inputs(entry, "secret/hidden.md", true);
         if !asked.to_string().contains("secret/hidden.md") {
             assert!(
-                matches!(entry.within, FolderScope::Tree | FolderScope::Rows | FolderScope::Own),
+                matches!(entry.folder_scope, FolderScope::WholeTree | FolderScope::Rows | FolderScope::CallerFolder),
                 "`{}` has no path to keep to",
                 entry.name
             );
@@ -317,8 +318,9 @@ fn a_rename_by_the_key_of_a_folder_leaves_links_from_elsewhere_and_does_not_tell
 #[test]
 fn a_reading_key_changes_nothing_through_any_operation() {
     let (space, _) = two_halves();
-    let caller = Caller { reach: Permissions::READING, ..Caller::new(Protocol::Mcp) };
-    for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.needs() > Scope::Read) {
+    let caller = Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Mcp) };
+    for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.required_scope() > Scope::Read)
+    {
         let (status, said) = told(space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", true)));
         assert_eq!(status, 403, "`{}`", entry.name);
         assert!(said.starts_with("read-only token cannot perform"), "`{}` said {said}", entry.name);
@@ -328,13 +330,13 @@ fn a_reading_key_changes_nothing_through_any_operation() {
 #[test]
 fn who_signs_is_whoever_has_the_key_of_that_name() {
     let ann = key("ann", Some("team"), Scope::Write);
-    let id = svcfs_config::edit::id_of(&ann.digest);
-    let access = AccessControl::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::of("local")));
-    assert_eq!(access.named(&id).unwrap(), access.identify(Some("ann")).unwrap());
-    for wrong in ["", "ann", &id[..6], &svcfs_config::edit::id_of(&KeyDigest::of("local"))] {
-        assert_eq!(access.named(wrong).unwrap_err().kind(), Kind::Unauthenticated, "{wrong:?}");
+    let id = svcfs_config::edit::key_id(&ann.digest);
+    let access = AccessControl::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::from_key("local")));
+    assert_eq!(access.identify_by_key_id(&id).unwrap(), access.identify(Some("ann")).unwrap());
+    for wrong in ["", "ann", &id[..6], &svcfs_config::edit::key_id(&KeyDigest::from_key("local"))] {
+        assert_eq!(access.identify_by_key_id(wrong).unwrap_err().kind(), Kind::Unauthenticated, "{wrong:?}");
     }
-    let one = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
-    assert!(one.named(&svcfs_config::edit::id_of(&KeyDigest::of("right"))).is_ok());
-    assert!(one.named(&id).is_err());
+    let one = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), None);
+    assert!(one.identify_by_key_id(&svcfs_config::edit::key_id(&KeyDigest::from_key("right"))).is_ok());
+    assert!(one.identify_by_key_id(&id).is_err());
 }

@@ -64,7 +64,7 @@ pub struct FeedAuthor {
 /// # Errors
 /// `Internal` when the log cannot be read.
 pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> {
-    let selection = ChangeFilter { below: cx.caller.reach.folder.clone(), ..ChangeFilter::default() };
+    let selection = ChangeFilter { below: cx.caller.permissions.folder.clone(), ..ChangeFilter::default() };
     let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
     Ok(JsonFeed {
         version: "https://jsonfeed.org/version/1.1",
@@ -86,7 +86,7 @@ fn entry(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
         id: format!("urn:svc:{id}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),
         url,
         title: format!("{verb}: {path}"),
-        content_text: cx.caller.reach.of_message(message),
+        content_text: cx.caller.permissions.redact_message(message),
         date_published: time,
         authors: vec![FeedAuthor { name: actor }],
     }

@@ -12,9 +12,9 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 pub const AREA: OperationArea = OperationArea {
     title: "Activity",
     operations: &[
-        OperationEntry::of::<ListEvents>(),
-        OperationEntry::of::<ReadJsonFeed>(),
-        OperationEntry::of::<ReadAtomFeed>(),
+        OperationEntry::new::<ListEvents>(),
+        OperationEntry::new::<ReadJsonFeed>(),
+        OperationEntry::new::<ReadAtomFeed>(),
     ],
 };
 
@@ -82,7 +82,7 @@ impl From<TimelineEvent> for ActivityEvent {
 
 impl Operation for ListEvents {
     const NAME: &'static str = "timeline";
-    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/timeline")];
     const TOOL: bool = true;
     type Output = EventList;
@@ -93,10 +93,10 @@ impl Operation for ListEvents {
         });
         let selection = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
         let timeline = cx.space.vfs.timeline(&selection, self.offset as usize, self.limit.get())?;
-        let reach = &cx.caller.reach;
+        let reach = &cx.caller.permissions;
         let told = |event| {
             let event = ActivityEvent::from(event);
-            ActivityEvent { message: reach.of_message(event.message), ..event }
+            ActivityEvent { message: reach.redact_message(event.message), ..event }
         };
         Ok(EventList { events: timeline.events.into_iter().map(told).collect(), total: timeline.total })
     }
@@ -112,12 +112,12 @@ pub struct ReadJsonFeed {
 
 impl Operation for ReadJsonFeed {
     const NAME: &'static str = "feed";
-    const WITHIN: FolderScope = FolderScope::Own;
-    const HTTP: &'static [Route] = &[Route::get("/feed.json").json_as("application/feed+json; charset=utf-8")];
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
+    const HTTP: &'static [Route] = &[Route::get("/feed.json").json_media_type("application/feed+json; charset=utf-8")];
     const TOOL: bool = true;
     type Output = feeds::JsonFeed;
     fn run(self, cx: &OperationContext<'_>) -> Result<feeds::JsonFeed, Fault> {
-        let by_default = if cx.caller.door == Protocol::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
+        let by_default = if cx.caller.protocol == Protocol::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
         feeds::recent(cx, self.limit.map_or(by_default, Limit::get))
     }
 }
@@ -135,7 +135,7 @@ pub struct AtomDocument {
 
 impl Operation for ReadAtomFeed {
     const NAME: &'static str = "feed_xml";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/feed.xml").text("xml", "application/atom+xml; charset=utf-8")];
     type Output = AtomDocument;
     fn run(self, cx: &OperationContext<'_>) -> Result<AtomDocument, Fault> {

@@ -13,7 +13,7 @@ use svcfs_base::{Actor, ApplyResult, Caller, Change, ChangeSet, Fault, Kind, Tre
 use crate::files;
 use crate::kernel::OperationContext;
 pub use operations::AREA;
-pub use rules::{RulesFormat, wrapped};
+pub use rules::{RulesFormat, format_rules};
 
 /// Where the theme lies.
 const THEME: &str = ".svc/theme.json";
@@ -74,7 +74,7 @@ fn set_rules(cx: &OperationContext<'_>, text: String) -> Result<ApplyResult, Fau
 }
 
 fn text(cx: &OperationContext<'_>, place: &str) -> Result<Option<String>, Fault> {
-    match files::file(cx, &TreePath::parse(place)?) {
+    match files::read_file(cx, &TreePath::parse(place)?) {
         Ok(file) => Ok(Some(String::from_utf8_lossy(&file.content).into_owned())),
         Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
         Err(fault) => Err(fault),
@@ -85,7 +85,7 @@ fn text(cx: &OperationContext<'_>, place: &str) -> Result<Option<String>, Fault>
 fn write(cx: &OperationContext<'_>, place: &str, text: String, message: &str) -> Result<ApplyResult, Fault> {
     let actor = cx.caller.actor.clone().unwrap_or_else(|| Actor::new("svc"));
     let caller = Caller { actor: Some(actor), ..cx.caller.clone() };
-    let change = Change::put(TreePath::parse(place)?, text).expecting(cx.caller.expect.clone());
-    let set = ChangeSet::from(change).message(message);
+    let change = Change::put(TreePath::parse(place)?, text).with_precondition(cx.caller.precondition.clone());
+    let set = ChangeSet::from(change).with_message(message);
     cx.space.vfs.apply(&caller, set)
 }

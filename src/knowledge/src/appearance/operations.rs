@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Fault, TreePath};
 
-use super::rules::{FormattedRules, RulesFormat, wrapped};
+use super::rules::{FormattedRules, RulesFormat, format_rules};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
     title: "Appearance and rules",
     operations: &[
-        OperationEntry::of::<GetTheme>(),
-        OperationEntry::of::<SetTheme>(),
-        OperationEntry::of::<GetUiConfig>(),
-        OperationEntry::of::<GetRules>(),
-        OperationEntry::of::<SetRules>(),
+        OperationEntry::new::<GetTheme>(),
+        OperationEntry::new::<SetTheme>(),
+        OperationEntry::new::<GetUiConfig>(),
+        OperationEntry::new::<GetRules>(),
+        OperationEntry::new::<SetRules>(),
     ],
 };
 
@@ -29,7 +29,7 @@ pub struct GetTheme {}
 impl Operation for GetTheme {
     const NAME: &'static str = "get_theme";
     const HTTP: &'static [Route] = &[Route::get("/theme")];
-    const WITHIN: FolderScope = FolderScope::Rows;
+    const FOLDER_SCOPE: FolderScope = FolderScope::Rows;
     type Output = Map<String, Value>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         super::theme(cx)
@@ -71,7 +71,7 @@ pub struct UiOptions {
 impl Operation for GetUiConfig {
     const NAME: &'static str = "ui_config";
     const HTTP: &'static [Route] = &[Route::get("/ui-config")];
-    const WITHIN: FolderScope = FolderScope::Rows;
+    const FOLDER_SCOPE: FolderScope = FolderScope::Rows;
     type Output = UiOptions;
     fn run(self, cx: &OperationContext<'_>) -> Result<UiOptions, Fault> {
         Ok(UiOptions { theme_locked: cx.settings().ui.theme_locked })
@@ -102,13 +102,13 @@ pub struct AgentRules {
 impl Operation for GetRules {
     const NAME: &'static str = "get_rules";
     const HTTP: &'static [Route] =
-        &[Route::get("/rules").text("content", "text/markdown; charset=utf-8").or_json("settings")];
+        &[Route::get("/rules").text("content", "text/markdown; charset=utf-8").json_fallback("settings")];
     type Output = AgentRules;
     fn run(self, cx: &OperationContext<'_>) -> Result<AgentRules, Fault> {
         let text = super::rules(cx)?;
         let shown = match self.format {
             None => FormattedRules::Text(text),
-            Some(format) => wrapped(format, &cx.space.name, &text),
+            Some(format) => format_rules(format, &cx.space.name, &text),
         };
         Ok(match shown {
             FormattedRules::Text(text) => AgentRules { content: Some(text), settings: None },

@@ -40,7 +40,7 @@ const NONE: &str = "(no rules defined)";
 
 /// The rules of a space of this name, as `format` wants them.
 #[must_use]
-pub fn wrapped(format: RulesFormat, name: &str, rules: &str) -> FormattedRules {
+pub fn format_rules(format: RulesFormat, name: &str, rules: &str) -> FormattedRules {
     let rules = if rules.trim().is_empty() { NONE } else { rules.trim_end() };
     let tools: String = TOOLS.iter().map(|(tool, what)| format!("- `svc_{tool}`: {what}\n")).collect();
     let intro = format!(

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use svcfs_base::{Caller, ETag, Precondition, Protocol};
 
-use super::rules::{FormattedRules, RulesFormat, wrapped};
+use super::rules::{FormattedRules, RulesFormat, format_rules};
 use crate::spaces::test_space::{TestSpace, told};
 
 #[test]
@@ -32,7 +32,8 @@ fn what_is_no_theme_or_too_much_of_one_is_refused() {
 #[test]
 fn a_theme_and_rules_that_are_not_what_the_caller_knows_stay() {
     let space = TestSpace::new();
-    let caller = Caller { expect: Precondition::OneOf(vec![ETag::of(b"other")]), ..Caller::new(Protocol::Http) };
+    let caller =
+        Caller { precondition: Precondition::OneOf(vec![ETag::from_content(b"other")]), ..Caller::new(Protocol::Http) };
     for (name, asked) in [("set_theme", json!({ "theme": {} })), ("set_rules", json!({ "content": "# Rules\n" }))] {
         assert_eq!(told(space.ask_as(&caller, name, asked)).0, 409, "{name}");
     }
@@ -67,7 +68,7 @@ fn rules_are_a_page_of_their_own_with_versions() {
 
 #[test]
 fn rules_are_wrapped_as_each_program_reads_them() {
-    let text = |format, rules| match wrapped(format, "team", rules) {
+    let text = |format, rules| match format_rules(format, "team", rules) {
         FormattedRules::Text(text) => text,
         FormattedRules::Settings(settings) => panic!("{settings}"),
     };
@@ -80,7 +81,7 @@ fn rules_are_wrapped_as_each_program_reads_them() {
     assert!(text(RulesFormat::Claude, "a").starts_with("## team Knowledge Base\n"));
     assert!(text(RulesFormat::Claude, " \n").ends_with("### Rules\n\n(no rules defined)\n"));
     assert!(text(RulesFormat::Agents, "a").ends_with("### Agent Rules\n\na\n"));
-    let FormattedRules::Settings(settings) = wrapped(RulesFormat::Openclaw, "team", "a") else {
+    let FormattedRules::Settings(settings) = format_rules(RulesFormat::Openclaw, "team", "a") else {
         panic!("settings are wanted")
     };
     let expected: Value = json!({ "svcfs": {

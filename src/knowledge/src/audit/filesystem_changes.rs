@@ -18,15 +18,15 @@ pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<AuditRecorder>, space: &str) {
     let (recorder, space) = (Arc::clone(recorder), space.to_owned());
     vfs.on_change(Box::new(move |done| {
         // A save that lost a race is tried again, and told of then.
-        if is_folder(done.caller.door) && done.refusal.is_none_or(|fault| fault.kind() != Kind::Stale) {
+        if is_folder(done.caller.protocol) && done.refusal.is_none_or(|fault| fault.kind() != Kind::Stale) {
             done.changes.iter().for_each(|change| recorder.record(entry(done, change, &space)));
         }
     }));
 }
 
 /// Whether what comes through a door are calls on a folder.
-const fn is_folder(door: Protocol) -> bool {
-    match door {
+const fn is_folder(protocol: Protocol) -> bool {
+    match protocol {
         Protocol::Fuse | Protocol::Nfs => true,
         Protocol::Http
         | Protocol::Mcp
@@ -40,11 +40,11 @@ const fn is_folder(door: Protocol) -> bool {
 
 /// One change, in the words of requests.
 fn entry(done: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> AuditEntry {
-    let ChangeOutcome { caller, at, took, refusal, changes: _ } = done;
-    let RequestedChange { method, path, to } = change;
+    let ChangeOutcome { caller, timestamp: at, duration: took, refusal, changes: _ } = done;
+    let RequestedChange { method, path, destination: to } = change;
     AuditEntry {
         ts: *at,
-        door: caller.door,
+        protocol: caller.protocol,
         method: (*method).to_owned(),
         path: path.to_string(),
         query: to.as_ref().map(|to| format!("to={to}")),

@@ -61,18 +61,18 @@ struct PendingEntries {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecorderStatus {
     /// Entries that wait for the disk.
-    pub waiting: usize,
+    pub pending: usize,
     /// Entries that were given up since the start.
-    pub lost: u64,
+    pub dropped: u64,
     /// Why the last write failed, until one succeeds.
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
 }
 
 impl AuditRecorder {
     /// The recorder of a root.
-    pub fn of(root: &Path, settings: &AuditSettings) -> Self {
+    pub fn new(root: &Path, settings: &AuditSettings) -> Self {
         let AuditSettings { keep_days, max_bytes } = *settings;
-        let trail = AuditLog::of(root, RetentionLimits { days: keep_days, bytes: max_bytes });
+        let trail = AuditLog::new(root, RetentionLimits { days: keep_days, bytes: max_bytes });
         Self { trail, waiting: Mutex::default(), writing: Mutex::default(), wake: Signal::new() }
     }
 
@@ -99,7 +99,7 @@ impl AuditRecorder {
     ///
     /// # Errors
     /// What the disk said; what was not written waits on.
-    pub fn write(&self) -> Result<(), Fault> {
+    pub fn flush(&self) -> Result<(), Fault> {
         let _in_order = self.writing.lock();
         loop {
             let batch = self.next_batch();
@@ -117,7 +117,7 @@ impl AuditRecorder {
                     batch.into_iter().rev().for_each(|entry| waiting.entries.push_front(entry));
                     waiting.trouble = Some(error.to_string());
                     let told = "the audit log cannot be written";
-                    return Err(Fault::new(Kind::Unavailable, told).caused_by(error));
+                    return Err(Fault::new(Kind::Unavailable, told).with_source(error));
                 }
             }
         }
@@ -132,10 +132,10 @@ impl AuditRecorder {
     }
 
     /// How the keeping goes.
-    pub fn keeping(&self) -> RecorderStatus {
+    pub fn status(&self) -> RecorderStatus {
         let waiting = self.waiting.lock();
         let PendingEntries { entries, lost: _, lost_ever, trouble } = &*waiting;
-        RecorderStatus { waiting: entries.len(), lost: *lost_ever, trouble: trouble.clone() }
+        RecorderStatus { pending: entries.len(), dropped: *lost_ever, last_error: trouble.clone() }
     }
 
     /// Entries from a moment on, oldest first: the first of them, or the `newest`.
@@ -144,7 +144,7 @@ impl AuditRecorder {
     /// What the disk said.
     fn entries(&self, since: Timestamp, limit: usize, newest: bool) -> Result<Vec<AuditEntry>, Fault> {
         // What somebody asked a moment ago is among the answers.
-        self.write()?;
+        self.flush()?;
         let mut found: VecDeque<AuditEntry> = VecDeque::new();
         self.trail.read(day(since), |line| {
             // What a crash tore is no entry.
@@ -171,7 +171,7 @@ pub struct AuditWriter(Arc<Space>);
 
 impl AuditWriter {
     /// The scribe of a space, and what wakes it; none where nothing is kept.
-    pub fn of(space: &Arc<Space>) -> Option<(Self, Signal)> {
+    pub fn for_space(space: &Arc<Space>) -> Option<(Self, Signal)> {
         let wake = space.audit.as_ref()?.wake.clone();
         Some((Self(Arc::clone(space)), wake))
     }
@@ -181,7 +181,7 @@ impl Task for AuditWriter {
     const NAME: &'static str = "audit";
     fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         if let Some(audit) = &self.0.audit {
-            audit.write()?;
+            audit.flush()?;
         }
         // Others that come meanwhile are written together.
         stop.wait(PAUSE);

@@ -8,7 +8,7 @@ use svcfs_work::Lane;
 use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: OperationArea = OperationArea { title: "Audit", operations: &[OperationEntry::of::<ReadAuditLog>()] };
+pub const AREA: OperationArea = OperationArea { title: "Audit", operations: &[OperationEntry::new::<ReadAuditLog>()] };
 
 /// How far back one looks who does not say.
 const USUAL: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);

@@ -30,7 +30,7 @@ const TOKEN_BYTES: usize = 4;
 #[derive(Debug, Clone)]
 pub struct RequestHead {
     /// The door.
-    pub door: Protocol,
+    pub protocol: Protocol,
     /// What is to be done, in the protocol's word.
     pub method: String,
     /// To what, in the protocol's writing.
@@ -62,7 +62,7 @@ impl std::fmt::Debug for TrackedRequest {
 
 impl Drop for TrackedRequest {
     fn drop(&mut self) {
-        self.end(GONE);
+        self.finish(GONE);
     }
 }
 
@@ -91,32 +91,32 @@ impl std::fmt::Debug for RequestFacts {
 
 impl RequestNotes {
     /// It is for this space.
-    pub fn enters(&self, space: &Arc<Space>) {
+    pub fn set_space(&self, space: &Arc<Space>) {
         self.0.lock().space = Some(Arc::clone(space));
     }
     /// It is this caller's.
-    pub fn is_of(&self, actor: Actor) {
+    pub fn set_actor(&self, actor: Actor) {
         self.0.lock().actor = Some(actor);
     }
     /// It leads to this operation.
-    pub fn leads_to(&self, operation: &str) {
+    pub fn set_operation(&self, operation: &str) {
         self.0.lock().operation = Some(operation.to_owned());
     }
     /// It is about this file.
-    pub fn is_about(&self, file: &str) {
+    pub fn set_file(&self, file: &str) {
         self.0.lock().file = Some(kept(file));
     }
     /// These are the inputs of its operation.
-    pub fn asks(&self, arguments: &Map<String, Value>) {
+    pub fn set_arguments(&self, arguments: &Map<String, Value>) {
         let file = ["path", "from"].iter().find_map(|name| arguments.get(*name)?.as_str());
-        file.iter().for_each(|file| self.is_about(file));
+        file.iter().for_each(|file| self.set_file(file));
     }
     /// It is answered so, whatever the protocol above says.
-    pub fn is_answered(&self, status: u16) {
+    pub fn set_status(&self, status: u16) {
         self.0.lock().status = Some(status);
     }
     /// It says of itself that it is for this space, and comes from there.
-    pub fn says(&self, x_space: Option<&str>, provenance: Option<&str>) {
+    pub fn set_claims(&self, x_space: Option<&str>, provenance: Option<&str>) {
         let mut known = self.0.lock();
         known.x_space = x_space.map(kept);
         known.provenance = provenance.map(kept);
@@ -130,13 +130,13 @@ fn kept(text: &str) -> String {
 
 impl TrackedRequest {
     /// A request that has just come in.
-    pub fn begin(server: &Arc<ServerState>, head: RequestHead) -> Self {
+    pub fn start(server: &Arc<ServerState>, head: RequestHead) -> Self {
         let (notes, is_counted, is_over) = Default::default();
         Self { server: Arc::clone(server), head, notes, is_counted, is_over, begun: Instant::now() }
     }
 
     /// It is told of nowhere.
-    pub fn goes_untold(&self) {
+    pub fn suppress_log(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
@@ -152,15 +152,15 @@ impl TrackedRequest {
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, identity: Option<&CallerIdentity>, sent: Option<&str>) -> Result<(), Fault> {
         let good = identity.and_then(|identity| identity.token);
-        let token = good.or_else(|| sent.map(KeyDigest::of));
+        let token = good.or_else(|| sent.map(KeyDigest::from_key));
         let mut known = self.notes.0.lock();
-        known.token = token.map(|token| token.short(TOKEN_BYTES));
+        known.token = token.map(|token| token.short_hex(TOKEN_BYTES));
         if let Some(actor) = identity.and_then(|identity| identity.actor.clone()) {
             known.actor = Some(actor);
         }
         drop(known);
         self.is_counted.store(true, Ordering::Relaxed);
-        self.head.peer.map_or(Ok(()), |peer| self.server.count(good.as_ref(), peer))
+        self.head.peer.map_or(Ok(()), |peer| self.server.check_rate_limit(good.as_ref(), peer))
     }
 
     /// Whether it was looked at who sent it.
@@ -169,19 +169,19 @@ impl TrackedRequest {
     }
 
     /// Tells of it, now that it is answered: in the log and, where there is one, in the audit log of its space. Once.
-    pub fn end(&self, status: u16) {
+    pub fn finish(&self, status: u16) {
         if self.is_over.swap(true, Ordering::Relaxed) {
             return;
         }
         let server = &*self.server;
-        let RequestHead { door, method, path, query, peer, id } = self.head.clone();
+        let RequestHead { protocol: protocol, method, path, query, peer, id } = self.head.clone();
         let known = std::mem::take(&mut *self.notes.0.lock());
         let RequestFacts { space, actor, operation, file, status: own, token, x_space, provenance } = known;
         let status = own.unwrap_or(status);
-        if matches!(door, Protocol::WebDav | Protocol::S3) {
+        if matches!(protocol, Protocol::WebDav | Protocol::S3) {
             // What comes over HTTP and MCP is counted where operations are.
             let named = (operation.as_deref(), method.as_str());
-            server.vitals().measures.requested(door, named, status, self.begun.elapsed());
+            server.metrics().requests.requested(protocol, named, status, self.begun.elapsed());
         }
         let duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let actor = actor.as_ref().map_or(NOBODY, Actor::as_str);
@@ -190,7 +190,7 @@ impl TrackedRequest {
             target: ACCESS,
             tracing::Level::DEBUG,
             request.id = id,
-            door = door.name(),
+            protocol = protocol.name(),
             method,
             path = %escaped,
             status,
@@ -205,7 +205,7 @@ impl TrackedRequest {
         let Some(audit) = &keeper.audit else { return };
         audit.record(AuditEntry {
             ts: server.now(),
-            door,
+            protocol,
             method: kept(&method),
             path: kept(&path),
             query: (!query.is_empty()).then(|| kept(&query)),

@@ -11,7 +11,7 @@ const ON: &str = "[audit]\nenabled = true\n";
 fn entry(path: &str, second: i64) -> AuditEntry {
     AuditEntry {
         ts: Timestamp::from_second(second).unwrap(),
-        door: Protocol::Http,
+        protocol: Protocol::Http,
         method: "GET".to_owned(),
         path: path.to_owned(),
         query: None,
@@ -88,41 +88,44 @@ fn no_door_shows_the_log_and_no_version_holds_it() {
 fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
     let root = tempfile::tempdir().unwrap();
     let settings = svcfs_config::AuditSettings { keep_days: 9, max_bytes: 1 << 30 };
-    let recorder = AuditRecorder::of(root.path(), &settings);
+    let recorder = AuditRecorder::new(root.path(), &settings);
     let directory = root.path().join(".svc/audit");
     std::fs::create_dir(root.path().join(".svc")).unwrap();
     std::fs::write(&directory, "in the way").unwrap();
     for second in 0..MAX_WAITING + 5 {
         recorder.record(entry("/a", EARLIER + i64::try_from(second % 60).unwrap()));
     }
-    assert!(recorder.write().is_err());
-    let keeping = recorder.keeping();
-    assert_eq!((keeping.waiting, keeping.lost), (MAX_WAITING, 5));
-    assert!(keeping.trouble.is_some());
+    assert!(recorder.flush().is_err());
+    let keeping = recorder.status();
+    assert_eq!((keeping.pending, keeping.dropped), (MAX_WAITING, 5));
+    assert!(keeping.last_error.is_some());
     std::fs::remove_file(&directory).unwrap();
-    recorder.write().unwrap();
+    recorder.flush().unwrap();
     recorder.record(entry("/after", EARLIER + 60));
     let kept = recorder.entries(Timestamp::UNIX_EPOCH, MAX_WAITING * 2, false).unwrap();
     assert_eq!(kept.len(), MAX_WAITING + 1);
     let last = kept.last().unwrap();
     assert_eq!((last.path.as_str(), last.lost_before), ("/after", 5));
-    assert_eq!((recorder.keeping().waiting, recorder.keeping().trouble), (0, None));
+    assert_eq!((recorder.status().pending, recorder.status().last_error), (0, None));
 }
 
 #[test]
 fn what_is_changed_through_a_folder_is_kept_and_other_doors_tell_of_their_requests() {
     let space = TestSpace::with(ON, &[]);
     let vfs = &space.space().vfs;
-    let ann = |door| Caller { address: Some([10, 0, 0, 7].into()), ..Caller::new(door).named(Actor::new("ann")) };
+    let ann = |protocol| Caller {
+        address: Some([10, 0, 0, 7].into()),
+        ..Caller::new(protocol).with_actor(Actor::new("ann"))
+    };
     vfs.apply(&ann(Protocol::Nfs), Change::put(path("a.md"), "# A\n")).unwrap();
     vfs.apply(&ann(Protocol::Fuse), Change::rename(path("a.md"), path("b.md"))).unwrap();
     vfs.apply(&ann(Protocol::Fuse), Change::remove(path(".git/config"))).unwrap_err();
-    for door in [Protocol::Http, Protocol::WebDav, Protocol::S3, Protocol::Internal] {
-        vfs.apply(&ann(door), Change::put(path("c.md"), format!("# {door:?}\n"))).unwrap();
+    for protocol in [Protocol::Http, Protocol::WebDav, Protocol::S3, Protocol::Internal] {
+        vfs.apply(&ann(protocol), Change::put(path("c.md"), format!("# {protocol:?}\n"))).unwrap();
     }
     let kept = space.get("audit", json!({}));
     let told = |entry: &Value| {
-        json!([entry["door"], entry["method"], entry["path"], entry["query"], entry["actor"], entry["status"]])
+        json!([entry["protocol"], entry["method"], entry["path"], entry["query"], entry["actor"], entry["status"]])
     };
     let told: Vec<Value> = kept.as_array().unwrap().iter().map(told).collect();
     assert_eq!(

@@ -30,8 +30,8 @@ const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"]
 ///
 /// # Errors
 /// Those of the index.
-pub fn disputes(index: &Index, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
-    of_rows(index, index.having(&KEYS)?, reach)
+pub fn find_disputes(index: &Index, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
+    of_rows(index, index.pages_with_keys(&KEYS)?, reach)
 }
 
 /// The disputes of pages that are known to have one of the keys.
@@ -65,7 +65,7 @@ fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<PageDispute>, Fault> {
     let mut pairs: BTreeMap<BTreeSet<TreePath>, String> = BTreeMap::new();
     for page in pages {
         for written in frontmatter(page).texts("contradicts") {
-            let Some(link) = svcfs_text::links::link_of(&written) else {
+            let Some(link) = svcfs_text::links::parse_link(&written) else {
                 continue;
             };
             if let Some(other) = index.resolve(&page.path, &link.target)?

@@ -36,10 +36,10 @@ impl Task for JanitorTask {
         if std::mem::take(&mut self.has_just_started) {
             return Ok(next);
         }
-        if !self.space.indexed.wait(self.space.vfs.feed().last().0, Duration::ZERO) {
+        if !self.space.index_watermark.wait(self.space.vfs.feed().last_seq().0, Duration::ZERO) {
             return Ok(NextStep::After(RETRY_INTERVAL));
         }
-        let found = self.space.health.anew(&self.space, self.clock.now(), self.settings.stale_days)?;
+        let found = self.space.survey_cache.rebuild_survey(&self.space, self.clock.now(), self.settings.stale_days)?;
         tracing::info!(
             space = self.space.name,
             pages = found.scanned,

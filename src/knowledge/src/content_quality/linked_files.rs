@@ -28,7 +28,7 @@ pub struct LinkedFiles {
 impl LinkedFiles {
     /// Nothing is known yet.
     pub fn new(vfs: &Vfs) -> Self {
-        Self { at: vfs.feed().last(), known: HashMap::new() }
+        Self { at: vfs.feed().last_seq(), known: HashMap::new() }
     }
 
     /// Forgets what changes since then are about.
@@ -36,7 +36,7 @@ impl LinkedFiles {
     /// # Errors
     /// When the log cannot be read.
     pub fn catch_up(&mut self, vfs: &Vfs) -> Result<(), Fault> {
-        let last = vfs.feed().last();
+        let last = vfs.feed().last_seq();
         if last == self.at {
             return Ok(());
         }
@@ -44,7 +44,7 @@ impl LinkedFiles {
             *self = Self { at: last, known: HashMap::new() };
             return Ok(());
         }
-        for event in vfs.feed().after(self.at, MAX_EVENTS)? {
+        for event in vfs.feed().events_after(self.at, MAX_EVENTS)? {
             for change in &event.changes {
                 let mut at_or_above = Some(change.path.clone());
                 while let Some(path) = at_or_above {

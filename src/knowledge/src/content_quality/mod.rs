@@ -14,12 +14,12 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use disputes::{PageDispute, disputes};
+pub use disputes::{PageDispute, find_disputes};
 pub use findings::{FindingKind, FindingSeverity, PageFinding};
 pub use janitor::JanitorTask;
 pub use operations::AREA;
-pub use page::{PageHealth, page_health};
-pub use review::{OverduePage, ReviewPolicy, overdue};
+pub use page::{PageHealth, check_page};
+pub use review::{OverduePage, ReviewPolicy, list_overdue};
 pub use survey::{SurveyCache, TreeSurvey};
 
 /// Findings that one answer lists at most.

@@ -17,11 +17,11 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 pub const AREA: OperationArea = OperationArea {
     title: "Health",
     operations: &[
-        OperationEntry::of::<AnalyzeTree>(),
-        OperationEntry::of::<CheckPage>(),
-        OperationEntry::of::<ListStalePages>(),
-        OperationEntry::of::<ListContradictions>(),
-        OperationEntry::of::<RunJanitor>(),
+        OperationEntry::new::<AnalyzeTree>(),
+        OperationEntry::new::<CheckPage>(),
+        OperationEntry::new::<ListStalePages>(),
+        OperationEntry::new::<ListContradictions>(),
+        OperationEntry::new::<RunJanitor>(),
     ],
 };
 
@@ -51,13 +51,13 @@ pub struct CheckPage {
 
 impl Operation for CheckPage {
     const NAME: &'static str = "health_check";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/health-check")];
     const TOOL: bool = true;
     type Output = PageHealth;
     fn run(self, cx: &OperationContext<'_>) -> Result<PageHealth, Fault> {
         given("path", &self.path)?;
-        super::page_health(cx, self.path)
+        super::check_page(cx, self.path)
     }
 }
 
@@ -75,12 +75,12 @@ pub struct ListStalePages {
 
 impl Operation for ListStalePages {
     const NAME: &'static str = "stale";
-    const WITHIN: FolderScope = FolderScope::Rows;
+    const FOLDER_SCOPE: FolderScope = FolderScope::Rows;
     const HTTP: &'static [Route] = &[Route::get("/stale")];
     type Output = Vec<OverduePage>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<OverduePage>, Fault> {
         let days = stale_days(cx, "days", self.days)?;
-        super::overdue(cx.index(), &ReviewPolicy::at(cx.now(), days))
+        super::list_overdue(cx.index(), &ReviewPolicy::new(cx.now(), days))
     }
 }
 
@@ -97,11 +97,11 @@ pub struct ListContradictions {
 
 impl Operation for ListContradictions {
     const NAME: &'static str = "contradictions";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/contradictions")];
     type Output = Vec<PageDispute>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<PageDispute>, Fault> {
-        let mut found = super::disputes(cx.index(), &cx.caller.reach)?;
+        let mut found = super::find_disputes(cx.index(), &cx.caller.permissions)?;
         if let Some(path) = self.path {
             found.retain(|dispute| dispute.pages.contains(&path));
         }
@@ -176,7 +176,7 @@ impl Operation for RunJanitor {
             recommendations,
             scanned: found.scanned,
             healthy: found.healthy,
-            timestamp: found.made,
+            timestamp: found.created_at,
             issues: found.issues.iter().take(self.limit.get()).cloned().collect(),
         })
     }
@@ -185,7 +185,7 @@ impl Operation for RunJanitor {
 /// The tree, looked through as the caller's own writes left it.
 fn looked(cx: &OperationContext<'_>, stale_days: u32) -> Result<std::sync::Arc<TreeSurvey>, Fault> {
     cx.index();
-    cx.space.health.now(cx.space, cx.now(), stale_days)
+    cx.space.survey_cache.current_survey(cx.space, cx.now(), stale_days)
 }
 
 /// See how the whole tree is doing, in numbers
@@ -236,7 +236,7 @@ impl Operation for AnalyzeTree {
     type Output = TreeStatistics;
     fn run(self, cx: &OperationContext<'_>) -> Result<TreeStatistics, Fault> {
         let found = looked(cx, cx.settings().janitor.stale_days)?;
-        let newest = cx.space.index.newest(self.limit.get())?;
+        let newest = cx.space.index.recent_pages(self.limit.get())?;
         Ok(TreeStatistics {
             total_pages: found.scanned,
             stale_pages: found.count(FindingKind::Stale),

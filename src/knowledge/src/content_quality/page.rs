@@ -7,7 +7,7 @@ use svcfs_index::{OutLink, PageRow, ReviewDay};
 use svcfs_text::links::{LinkKind, candidates};
 
 use super::findings::{FindingKind, PageFinding};
-use super::{ReviewPolicy, disputes, linked_files, messages, survey};
+use super::{ReviewPolicy, find_disputes, linked_files, messages, survey};
 use crate::kernel::OperationContext;
 
 /// How one page is doing.
@@ -41,18 +41,18 @@ pub struct PageIssue {
 ///
 /// # Errors
 /// `NotFound` when there is no such page; those of the index.
-pub fn page_health(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealth, Fault> {
+pub fn check_page(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealth, Fault> {
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
     let links = index.links_out(&path)?;
-    let reach = &cx.caller.reach;
-    let backlinks = index.sources(&path)?.iter().filter(|source| reach.covers(source)).count();
-    let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
+    let reach = &cx.caller.permissions;
+    let backlinks = index.linking_pages(&path)?.iter().filter(|source| reach.covers(source)).count();
+    let review = ReviewPolicy::new(cx.now(), cx.settings().janitor.stale_days);
     let mut findings = findings(cx, &review, (&path, &page), &links)?;
     if backlinks == 0 && !survey::is_entrance(&path) {
         findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
     }
-    for dispute in disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
+    for dispute in find_disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
         findings.push(PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details));
     }
     findings.sort_by_key(|finding| finding.kind);
@@ -74,14 +74,14 @@ pub(super) fn findings(
     (path, page): (&TreePath, &PageRow),
     links: &[OutLink],
 ) -> Result<Vec<PageFinding>, Fault> {
-    let reach = &cx.caller.reach;
+    let reach = &cx.caller.permissions;
     let mut findings = Vec::new();
     let mut find = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
-    if let Some((due, days)) = ReviewDay::of(&page.frontmatter).and_then(|day| review.overdue(day)) {
+    if let Some((due, days)) = ReviewDay::from_metadata(&page.frontmatter).and_then(|day| review.check_overdue(day)) {
         find(FindingKind::Stale, messages::stale(due, days));
     }
     for link in links {
-        let leads_to_page = link.resolved.as_ref().is_some_and(|target| reach.covers(target));
+        let leads_to_page = link.resolved_path.as_ref().is_some_and(|target| reach.covers(target));
         if !leads_to_page && !leads_to_file(cx, path, link)? {
             find(FindingKind::BrokenLink, messages::broken_link(&link.target));
         }
@@ -100,6 +100,6 @@ fn leads_to_file(cx: &OperationContext<'_>, from: &TreePath, link: &OutLink) -> 
     let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
     let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
     let path = address.and_then(|address| TreePath::parse(&address.text).ok());
-    path.filter(|path| cx.caller.reach.covers(path))
+    path.filter(|path| cx.caller.permissions.covers(path))
         .map_or(Ok(false), |path| linked_files::leads_to_file(&cx.space.vfs, &path, link.is_wiki))
 }

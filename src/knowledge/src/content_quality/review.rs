@@ -32,12 +32,12 @@ pub struct OverduePage {
 
 impl ReviewPolicy {
     /// Judges at a moment; days are those of UTC.
-    pub fn at(now: Timestamp, stale_days: u32) -> Self {
+    pub fn new(now: Timestamp, stale_days: u32) -> Self {
         Self { today: now.to_zoned(TimeZone::UTC).date(), stale_days }
     }
 
     /// The day a page was to be looked at again and the days since, when that day is past.
-    pub fn overdue(&self, day: ReviewDay) -> Option<(Date, i32)> {
+    pub fn check_overdue(&self, day: ReviewDay) -> Option<(Date, i32)> {
         let due = match day {
             ReviewDay::Due(due) => due,
             ReviewDay::Reviewed(reviewed) => reviewed.checked_add(i64::from(self.stale_days).days()).ok()?,
@@ -51,13 +51,13 @@ impl ReviewPolicy {
 ///
 /// # Errors
 /// Those of the index.
-pub fn overdue(index: &Index, review: &ReviewPolicy) -> Result<Vec<OverduePage>, Fault> {
-    let pages = index.having(&ReviewDay::KEYS)?;
+pub fn list_overdue(index: &Index, review: &ReviewPolicy) -> Result<Vec<OverduePage>, Fault> {
+    let pages = index.pages_with_keys(&ReviewDay::KEYS)?;
     let mut found: Vec<OverduePage> = pages
         .into_iter()
         .filter_map(|page| {
-            let day = ReviewDay::of(page.metadata.as_object()?)?;
-            let (due, days_overdue) = review.overdue(day)?;
+            let day = ReviewDay::from_metadata(page.metadata.as_object()?)?;
+            let (due, days_overdue) = review.check_overdue(day)?;
             Some(OverduePage { path: page.path, title: page.title, review_by: due.to_string(), days_overdue })
         })
         .collect();

@@ -28,7 +28,7 @@ pub struct TreeSurvey {
     /// The position of the feed up to which files were looked at.
     at: Seq,
     /// When it was made.
-    pub made: Timestamp,
+    pub created_at: Timestamp,
     /// How reviews were judged: after how many days a page that was `reviewed` is due again.
     pub stale_days: u32,
     /// Pages looked at.
@@ -68,7 +68,7 @@ pub struct SurveyCache {
 
 impl SurveyCache {
     /// The number of findings of the last look; none before the first.
-    pub fn findings(&self) -> Option<usize> {
+    pub fn finding_count(&self) -> Option<usize> {
         self.last.lock().as_ref().map(|survey| survey.findings)
     }
 
@@ -76,13 +76,13 @@ impl SurveyCache {
     ///
     /// # Errors
     /// Those of the index and of the tree.
-    pub fn now(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
+    pub fn current_survey(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         let mut files = self.files.lock();
         let files = files.get_or_insert_with(|| LinkedFiles::new(&space.vfs));
         let day = |moment: Timestamp| moment.as_second().div_euclid(86_400);
-        let (at, graph) = (space.vfs.feed().last(), space.index.graph()?);
+        let (at, graph) = (space.vfs.feed().last_seq(), space.index.graph()?);
         let is_good = |known: &Arc<TreeSurvey>| {
-            known.is_of(&graph) && known.at == at && known.stale_days == stale_days && day(known.made) == day(now)
+            known.is_of(&graph) && known.at == at && known.stale_days == stale_days && day(known.created_at) == day(now)
         };
         if let Some(known) = self.last.lock().as_ref().filter(|known| is_good(known)) {
             return Ok(Arc::clone(known));
@@ -97,10 +97,10 @@ impl SurveyCache {
     ///
     /// # Errors
     /// Those of the index and of the tree.
-    pub fn anew(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
+    pub fn rebuild_survey(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         *self.files.lock() = None;
         *self.last.lock() = None;
-        self.now(space, now, stale_days)
+        self.current_survey(space, now, stale_days)
     }
 }
 
@@ -138,20 +138,21 @@ fn survey(
     files: &mut LinkedFiles,
     (now, stale_days): (Timestamp, u32),
 ) -> Result<TreeSurvey, Fault> {
-    let review = ReviewPolicy::at(now, stale_days);
+    let review = ReviewPolicy::new(now, stale_days);
     let groups = IssueGroups::of(space, graph)?;
     let mut of_groups = groups.by_page(graph).into_iter().peekable();
     let mut counted = SurveyCounts::default();
     let mut issues: Vec<SurveyIssue<'_>> = Vec::new();
     for node in graph.nodes() {
         let facts = &graph.page(node).facts;
-        issues
-            .extend(facts.review.and_then(|day| review.overdue(day)).map(|(due, days)| SurveyIssue::Stale(due, days)));
+        issues.extend(
+            facts.review.and_then(|day| review.check_overdue(day)).map(|(due, days)| SurveyIssue::Stale(due, days)),
+        );
         if is_orphan(graph, node) {
             issues.push(SurveyIssue::Orphan);
         }
-        for link in &facts.unresolved {
-            let address = link.address.as_ref();
+        for link in &facts.unresolved_links {
+            let address = link.expected_path.as_ref();
             if !address.map_or(Ok(false), |address| files.has(&space.vfs, address, link.is_wiki))? {
                 issues.push(SurveyIssue::BrokenLink(link));
             }
@@ -163,14 +164,26 @@ fn survey(
             issues.push(SurveyIssue::MissingFrontmatter);
         }
         issues.extend(std::iter::from_fn(|| of_groups.next_if(|(of, _)| *of == node).map(|(_, issue)| issue)));
-        counted.links += facts.links as usize;
+        counted.links += facts.link_count as usize;
         counted.add(node, &mut issues);
     }
     let SurveyCounts { links, broken_links, findings, pages, healthy, worst } = counted;
     let finding = |(node, issue)| groups.finding(graph, node, issue);
     let issues = worst.into_iter().rev().flatten().take(MAX_ISSUES).map(finding).collect();
     let (graph, scanned) = (Arc::downgrade(graph), graph.len());
-    Ok(TreeSurvey { graph, at, made: now, stale_days, scanned, healthy, links, broken_links, findings, pages, issues })
+    Ok(TreeSurvey {
+        graph,
+        at,
+        created_at: now,
+        stale_days,
+        scanned,
+        healthy,
+        links,
+        broken_links,
+        findings,
+        pages,
+        issues,
+    })
 }
 
 /// True for a page to which no other page links, unless readers begin there.

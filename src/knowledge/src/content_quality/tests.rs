@@ -189,13 +189,13 @@ fn a_page_is_told_everything_about_itself() {
 fn the_janitor_looks_when_the_server_starts_if_it_is_told_to() {
     let space = TestSpace::with("[janitor]\nstartup_scan = true\n", &[("a.md", "[[nowhere]]\n")]);
     let begun = std::time::Instant::now();
-    while space.space().health.findings().is_none() {
+    while space.space().survey_cache.finding_count().is_none() {
         assert!(begun.elapsed().as_secs() < 20, "the janitor does not look");
         std::thread::yield_now();
     }
     // Broken link, no frontmatter, nobody's link.
-    assert_eq!(space.space().health.findings(), Some(3));
-    assert_eq!(TestSpace::new().space().health.findings(), None);
+    assert_eq!(space.space().survey_cache.finding_count(), Some(3));
+    assert_eq!(TestSpace::new().space().survey_cache.finding_count(), None);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn the_janitor_waits_for_the_index_and_then_for_its_interval() {
     }
     let usual = shared.settings.janitor.interval.map_or(NextStep::WhenSignalled, NextStep::After);
     assert_eq!(step(), usual);
-    assert_eq!(shared.health.findings(), Some(3));
+    assert_eq!(shared.survey_cache.finding_count(), Some(3));
     space.stop_indexing();
     space.put("b.md", "Text.\n");
     assert_ne!(step(), usual, "the index is behind");

@@ -42,7 +42,8 @@ pub fn take_in(
     let assets = &cx.settings().assets;
     let called = given.rsplit(['/', '\\']).next().unwrap_or_default().trim();
     if called.is_empty() || called.starts_with('.') {
-        let why = format!("`{}` is no name of a file; give one such as `picture.png`", svcfs_base::plain(given));
+        let why =
+            format!("`{}` is no name of a file; give one such as `picture.png`", svcfs_base::escape_unprintable(given));
         return Err(Fault::invalid("name", why));
     }
     if content.len() > assets.max_file_size {
@@ -52,21 +53,23 @@ pub fn take_in(
     if !assets.allowed_types.contains(guessed.essence_str()) {
         let why = format!(
             "`{}` is of type {guessed}, which is not taken here; see `assets.allowed_types` of the settings",
-            svcfs_base::plain(called)
+            svcfs_base::escape_unprintable(called)
         );
         return Err(Fault::new(Kind::UnsupportedType, why));
     }
     let folder = folder.map_or_else(|| TreePath::parse(FOLDER), Ok)?;
-    let etag = ETag::of(&content);
+    let etag = ETag::from_content(&content);
     let (stem, extension) = called.rsplit_once('.').unwrap_or((called, ""));
     for number in 1..=MAX_NAMES {
         let name = if number == 1 { called.to_owned() } else { format!("{stem}-{number}.{extension}") };
         let path = folder.join(&PathComponent::parse(&name)?);
-        match cx.apply(Change::put(path.clone(), content.clone()).expecting(Precondition::Absent)) {
-            Err(fault) if fault.kind() == Kind::PreconditionFailed => match cx.space.vfs.read(cx.caller.door, &path) {
-                Ok(there) if there.etag == etag => {}
-                _ => continue,
-            },
+        match cx.apply(Change::put(path.clone(), content.clone()).with_precondition(Precondition::Absent)) {
+            Err(fault) if fault.kind() == Kind::PreconditionFailed => {
+                match cx.space.vfs.read(cx.caller.protocol, &path) {
+                    Ok(there) if there.etag == etag => {}
+                    _ => continue,
+                }
+            }
             outcome => drop(outcome?),
         }
         let address: Vec<String> =

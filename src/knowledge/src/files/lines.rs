@@ -48,7 +48,7 @@ impl fmt::Display for LineRange {
 ///
 /// # Errors
 /// `Invalid` when the bytes are not text.
-pub fn part_of(
+pub fn select_lines(
     content: Bytes,
     offset: Option<usize>,
     limit: Option<NonZeroUsize>,
@@ -79,7 +79,7 @@ mod tests {
 
     fn part(text: &'static str, offset: usize, limit: usize) -> (String, String) {
         let (bytes, lines) =
-            part_of(Bytes::from_static(text.as_bytes()), Some(offset), NonZeroUsize::new(limit)).unwrap();
+            select_lines(Bytes::from_static(text.as_bytes()), Some(offset), NonZeroUsize::new(limit)).unwrap();
         (String::from_utf8(bytes.to_vec()).unwrap(), lines.unwrap().to_string())
     }
 
@@ -92,8 +92,8 @@ mod tests {
         assert_eq!(part("a\nb\n", usize::MAX, usize::MAX), part_and_range("", "no lines: the text has 2"));
         assert_eq!(part("", 0, 1), part_and_range("", "no lines: the text has 0"));
         assert_eq!(part("a", 0, usize::MAX), part_and_range("a", "lines 1-1 of 1"));
-        assert_eq!(part_of(Bytes::from_static(b"\xff"), None, None).unwrap().1, None);
-        assert!(part_of(Bytes::from_static(b"\xff"), None, NonZeroUsize::new(1)).is_err());
+        assert_eq!(select_lines(Bytes::from_static(b"\xff"), None, None).unwrap().1, None);
+        assert!(select_lines(Bytes::from_static(b"\xff"), None, NonZeroUsize::new(1)).is_err());
     }
 
     #[test]

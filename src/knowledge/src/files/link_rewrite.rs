@@ -38,11 +38,11 @@ impl SpaceLinkResolver {
 }
 
 impl LinkResolver for SpaceLinkResolver {
-    fn wait(&self) -> Result<(), Fault> {
+    fn catch_up(&self) -> Result<(), Fault> {
         self.space()?.index_within(DOOR_PATIENCE).map(drop)
     }
 
-    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
+    fn relink_pages(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
         let space = self.space()?;
         let from = names.0;
         let asked = (&*space, caller);
@@ -76,7 +76,7 @@ impl LinkRewrite {
     ) -> Result<Self, Fault> {
         let rewriting = Self::within(INDEX_PATIENCE, (cx.space, cx.caller), names, files, other)?;
         for page in &rewriting.without_text {
-            cx.note(format!("the page `{page}` is not UTF-8, so that its links stay as they are"));
+            cx.add_note(format!("the page `{page}` is not UTF-8, so that its links stay as they are"));
         }
         Ok(rewriting)
     }
@@ -89,21 +89,21 @@ impl LinkRewrite {
         other: Option<&TreePath>,
     ) -> Result<Self, Fault> {
         let index = space.index_within(patience)?;
-        index.following(from, |links| {
-            let moved = MovedFiles::new((from, to), files, links.names_of_text(from)?);
-            let mut pages = links.concerned(from, files)?;
+        index.with_link_follower(from, |links| {
+            let moved = MovedFiles::new((from, to), files, links.titles_and_aliases(from)?);
+            let mut pages = links.affected_pages(from, files)?;
             // What the index leaves out.
-            pages.extend(files.iter().filter(|file| file.is_dotted() && file.is_page()).chain(other).cloned());
+            pages.extend(files.iter().filter(|file| file.is_hidden() && file.is_page()).chain(other).cloned());
             // What is there gives way.
             pages.remove(to);
             // To whoever is limited to a folder nothing links there from elsewhere, and which page does is none of their business.
-            pages.retain(|page| caller.reach.covers(page));
+            pages.retain(|page| caller.permissions.covers(page));
             let mut rewriting = Self::default();
             let add = |page: &TreePath, file: FileView| {
                 let view = PageLinkContext::new((space, caller), &moved, links, page);
                 rewriting.add(view, page, file)
             };
-            Ok(each_read((&space.vfs, caller.door), &pages, add).map(|()| rewriting))
+            Ok(each_read((&space.vfs, caller.protocol), &pages, add).map(|()| rewriting))
         })?
     }
 
@@ -113,40 +113,45 @@ impl LinkRewrite {
             return Ok(());
         };
         if let Some((after, links)) = view.rewritten(old)? {
-            self.pages.push(RelinkedPage { path: view.into_place(), before: file.etag, after, links });
+            self.pages.push(RelinkedPage {
+                path: view.into_place(),
+                old_etag: file.etag,
+                new_text: after,
+                link_count: links,
+            });
         }
         Ok(())
     }
 
     /// How many links are led elsewhere.
     pub(super) fn links(&self) -> usize {
-        RelinkedPage::links_of(&self.pages)
+        RelinkedPage::count_links(&self.pages)
     }
 
     /// The rename, and the pages beside it.
     pub(super) fn into_set(self, rename: Change, subject: &str) -> ChangeSet {
-        RelinkedPage::beside(rename, self.pages, subject)
+        RelinkedPage::build_change_set(rename, self.pages, subject)
     }
 }
 
 /// Hands over what stands at each of these paths, as far as it is a file. The next ones are read by another thread meanwhile, when they
 /// are many: reading ten thousand takes as long as rewriting them.
 fn each_read(
-    (vfs, door): (&Vfs, Protocol),
+    (vfs, protocol): (&Vfs, Protocol),
     pages: &BTreeSet<TreePath>,
     mut work: impl FnMut(&TreePath, FileView) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let mut take =
         |page: &TreePath, read: Result<Option<FileView>, Fault>| read?.map_or(Ok(()), |file| work(page, file));
     if pages.len() <= READ_AT_ONCE {
-        return pages.iter().try_for_each(|page| take(page, read(vfs, door, page)));
+        return pages.iter().try_for_each(|page| take(page, read(vfs, protocol, page)));
     }
     let all: Vec<&TreePath> = pages.iter().collect();
     thread::scope(|scope| {
         let (hand_over, handed) = sync_channel(1);
         scope.spawn(move || {
             for some in all.chunks(READ_AT_ONCE) {
-                let files: Vec<_> = some.iter().map(|page| (*page, read(vfs, door, page))).collect();
+                let files: Vec<_> = some.iter().map(|page| (*page, read(vfs, protocol, page))).collect();
                 if hand_over.send(files).is_err() {
                     // One of those before was refused, which is told below.
                     return;
@@ -158,9 +163,9 @@ fn each_read(
 }
 
 /// The file at a path; none when something else stands there.
-fn read(vfs: &Vfs, door: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
-    let read = vfs.stat(door, page).and_then(|there| match there.kind {
-        EntryKind::File => vfs.read(door, page).map(Some),
+fn read(vfs: &Vfs, protocol: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
+    let read = vfs.stat(protocol, page).and_then(|there| match there.kind {
+        EntryKind::File => vfs.read(protocol, page).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
     });
     match read {

@@ -10,7 +10,7 @@ use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_index::{Index, LinkFollower};
 use svcfs_text::Link;
 use svcfs_text::links::{
-    KeyKind, KnownName, LinkKey, LinkKind, PageMove, RetargetContext, candidates, choose, keys_of, retarget,
+    KeyKind, KnownName, LinkKey, LinkKind, PageMove, RetargetContext, candidates, choose_target, page_keys, retarget,
     retarget_fields,
 };
 use svcfs_vfs::EntryKind;
@@ -21,7 +21,7 @@ use crate::kernel::{OperationContext, Space};
 ///
 /// # Errors
 /// Those of the index and of the tree.
-pub fn target_of(
+pub fn resolve_target(
     cx: &OperationContext<'_>,
     index: &Index,
     from: &TreePath,
@@ -43,7 +43,7 @@ fn file_of((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> 
     let Some(path) = wanted.first().and_then(|address| TreePath::parse(&address.text).ok()) else {
         return Ok(None);
     };
-    match space.vfs.stat(caller.door, &path) {
+    match space.vfs.stat(caller.protocol, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => Ok(None),
         Ok(_) => Ok(Some(path)),
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),
@@ -91,21 +91,21 @@ impl<'a> MovedFiles<'a> {
     ) -> Self {
         let (mut before, mut after, mut meant_by) = (FileNames::default(), FileNames::default(), HashSet::new());
         for file in files {
-            for key in keys_of(file.as_str(), None, &[]) {
+            for key in page_keys(file.as_str(), None, &[]) {
                 meant_by.insert(key.folded.clone());
                 if !file.is_page() {
                     before.add(key, file.clone());
                 }
             }
-            if let Some(path) = file.moved(from, to) {
-                for key in keys_of(path.as_str(), None, &[]) {
+            if let Some(path) = file.rebase(from, to) {
+                for key in page_keys(path.as_str(), None, &[]) {
                     after.add(key, path.clone());
                 }
             }
         }
         for (file, key) in of_text {
             meant_by.insert(key.folded.clone());
-            if let Some(path) = file.moved(from, to) {
+            if let Some(path) = file.rebase(from, to) {
                 after.add(key, path);
             }
         }
@@ -120,8 +120,8 @@ impl<'a> MovedFiles<'a> {
 
     /// Whether a moved file, given by its path now, answered to one of these names by its path before.
     fn was_by_path(&self, path: &str, wanted: &[LinkKey]) -> bool {
-        let before = TreePath::parse(path).ok().and_then(|path| path.moved(self.to, self.from));
-        let names = before.map(|before| keys_of(before.as_str(), None, &[])).unwrap_or_default();
+        let before = TreePath::parse(path).ok().and_then(|path| path.rebase(self.to, self.from));
+        let names = before.map(|before| page_keys(before.as_str(), None, &[])).unwrap_or_default();
         names.iter().any(|name| wanted.iter().any(|key| key.kind == name.kind && key.folded == name.folded))
     }
 }
@@ -155,7 +155,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         links: &'f mut LinkFollower<'c>,
         page: &'a TreePath,
     ) -> Self {
-        let after = page.moved(moved.from, moved.to).unwrap_or_else(|| page.clone());
+        let after = page.rebase(moved.from, moved.to).unwrap_or_else(|| page.clone());
         Self { asked, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
     }
 
@@ -164,10 +164,10 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
     /// # Errors
     /// Those of the index and of the tree.
     pub(super) fn rewritten(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
-        let place = PageMove { before: self.before.as_str(), after: self.after.as_str() };
+        let place = PageMove { old_path: self.before.as_str(), new_path: self.after.as_str() };
         let of_text = retarget(text, place, self);
         let (text, count) = of_text.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
-        let of_fields = retarget_fields(text, &self.asked.0.settings.links.naming_pages(), place, self);
+        let of_fields = retarget_fields(text, &self.asked.0.settings.links.link_fields(), place, self);
         let outcome = of_fields.map(|(text, more)| (text, count + more)).or(of_text);
         self.fault.take().map_or(Ok(outcome), Err)
     }
@@ -192,10 +192,10 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         if *self.before == self.after && !wanted.iter().any(|key| self.moved.meant_by.contains(&key.folded)) {
             return Ok(None);
         }
-        if let Some(page) = self.links.borrow_mut().page_of(self.before, link)? {
+        if let Some(page) = self.links.borrow_mut().resolve(self.before, link)? {
             return Ok(Some(page.as_str().to_owned()));
         }
-        if let Some(file) = choose(self.before.as_str(), &wanted, self.moved.before.of(&wanted)) {
+        if let Some(file) = choose_target(self.before.as_str(), &wanted, self.moved.before.of(&wanted)) {
             return Ok(Some(file.to_owned()));
         }
         // Addresses of other files only change when the page itself moves.
@@ -214,11 +214,11 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         let mut links = self.links.borrow_mut();
         let has_moved = |path: &str| TreePath::parse(path).is_ok_and(|path| path.is_under(self.moved.to));
         if *self.before != self.after && has_moved(path) {
-            let found = links.page_without(&self.after, target, self.moved.known_after(&wanted))?;
+            let found = links.resolve_excluding(&self.after, target, self.moved.known_after(&wanted))?;
             return Ok(found.is_some_and(|found| found.as_str() == path));
         }
-        let moved = choose(self.after.as_str(), &wanted, self.moved.known_after(&wanted));
-        let other = links.page_without(&self.after, target, std::iter::empty())?;
+        let moved = choose_target(self.after.as_str(), &wanted, self.moved.known_after(&wanted));
+        let other = links.resolve_excluding(&self.after, target, std::iter::empty())?;
         Ok(match (moved, other) {
             (Some(moved), None) => moved == path,
             (None, Some(other)) => other.as_str() == path,
@@ -228,14 +228,14 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
 }
 
 impl RetargetContext for PageLinkContext<'_, '_, '_> {
-    fn led_to(&self, link: &Link) -> Option<String> {
+    fn old_target(&self, link: &Link) -> Option<String> {
         self.answer(self.target_before(link))
     }
-    fn moved(&self, path: &str) -> Option<String> {
-        let moved = TreePath::parse(path).ok()?.moved(self.moved.from, self.moved.to)?;
+    fn new_path(&self, path: &str) -> Option<String> {
+        let moved = TreePath::parse(path).ok()?.rebase(self.moved.from, self.moved.to)?;
         Some(moved.as_str().to_owned())
     }
-    fn leads_to(&self, target: &str, path: &str) -> bool {
+    fn resolves_to(&self, target: &str, path: &str) -> bool {
         self.answer(self.will_lead(target, path).map(Some)).unwrap_or_default()
     }
 }

@@ -23,12 +23,12 @@ use svcfs_base::{Fault, TreePath};
 use crate::kernel::given;
 
 pub use content::TextOrBytes;
-pub use lines::{LineRange, part_of};
+pub use lines::{LineRange, select_lines};
 pub(crate) use link_rewrite::SpaceLinkResolver;
-pub use link_targets::target_of;
+pub use link_targets::resolve_target;
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
-pub use read::{file, moment, permalink, stems};
+pub use read::{list_stems, permalink, read_file, to_timestamp};
 
 /// The path of a file that is to be changed: any but the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {

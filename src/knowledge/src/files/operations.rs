@@ -26,16 +26,16 @@ const IF_MATCH: &str = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#;
 pub const AREA: OperationArea = OperationArea {
     title: "Files",
     operations: &[
-        OperationEntry::of::<ListTree>(),
-        OperationEntry::of::<ReadFile>(),
-        OperationEntry::of::<ReadSymlink>(),
-        OperationEntry::of::<WriteFile>(),
-        OperationEntry::of::<DeleteFile>(),
-        OperationEntry::of::<BulkWriteFiles>(),
-        OperationEntry::of::<AppendToFile>(),
-        OperationEntry::of::<UploadAsset>(),
-        OperationEntry::of::<RenameFile>(),
-        OperationEntry::of::<RenameDirectory>(),
+        OperationEntry::new::<ListTree>(),
+        OperationEntry::new::<ReadFile>(),
+        OperationEntry::new::<ReadSymlink>(),
+        OperationEntry::new::<WriteFile>(),
+        OperationEntry::new::<DeleteFile>(),
+        OperationEntry::new::<BulkWriteFiles>(),
+        OperationEntry::new::<AppendToFile>(),
+        OperationEntry::new::<UploadAsset>(),
+        OperationEntry::new::<RenameFile>(),
+        OperationEntry::new::<RenameDirectory>(),
     ],
 };
 
@@ -64,7 +64,7 @@ fn root() -> &'static str {
 
 impl Operation for ListTree {
     const NAME: &'static str = "tree";
-    const WITHIN: FolderScope = FolderScope::Folder("path");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path");
     const HTTP: &'static [Route] = &[Route::get("/tree")];
     const TOOL: bool = true;
     // gaps.md 4.21
@@ -74,11 +74,11 @@ impl Operation for ListTree {
         let shown = self.shown();
         tree::nodes(cx, tree::first(cx, &self.path, shown)?, shown)
     }
-    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+    fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         let shown = self.shown();
-        JsonText::pieces(TreeText::of(cx, tree::first(cx, &self.path, shown)?, shown))
+        JsonText::from_pieces(TreeText::of(cx, tree::first(cx, &self.path, shown)?, shown))
     }
-    fn words(nodes: &Vec<FileTreeNode>) -> Option<String> {
+    fn render_text(nodes: &Vec<FileTreeNode>) -> Option<String> {
         Some(tree::listing(nodes))
     }
 }
@@ -156,21 +156,21 @@ pub enum FileType {
 
 impl Operation for ReadFile {
     const NAME: &'static str = "read";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/file")
-        .text_of_path("content")
-        .or_json("frontmatter")
+        .text_from_path("content")
+        .json_fallback("frontmatter")
         .headers(&[("permalink", "X-Permalink"), ("type", "X-File-Type")])
         .etag()];
     const TOOL: bool = true;
-    const ANSWERS_TEXT: bool = true;
+    const TEXT_ONLY: bool = true;
     type Output = FileResponse;
     fn run(self, cx: &OperationContext<'_>) -> Result<FileResponse, Fault> {
-        let file = read::file(cx, &self.path)?;
-        usage::viewed(cx, &self.path);
+        let file = read::read_file(cx, &self.path)?;
+        usage::record_view(cx, &self.path);
         let mut page = FileResponse {
             etag: file.etag,
-            modified: read::moment(file.attributes.modified),
+            modified: read::to_timestamp(file.attributes.modified),
             size: file.content.len() as u64,
             kind: symlink::is_link(cx, &self.path).then_some(FileType::Symlink),
             permalink: read::permalink(cx.public_url(), &self.path),
@@ -190,12 +190,12 @@ impl Operation for ReadFile {
                 true => read::with_addresses(cx, &page.path, file.content)?,
                 false => file.content,
             };
-            let (content, lines) = lines::part_of(content, self.offset, self.limit)?;
+            let (content, lines) = lines::select_lines(content, self.offset, self.limit)?;
             (page.content, page.lines) = (Some(TextOrBytes(content)), lines);
         }
         Ok(page)
     }
-    fn words(page: &FileResponse) -> Option<String> {
+    fn render_text(page: &FileResponse) -> Option<String> {
         if page.not_modified {
             return Some(format!("not modified (etag: {})", page.etag));
         }
@@ -228,11 +228,11 @@ pub struct SymlinkTarget {
 
 impl Operation for ReadSymlink {
     const NAME: &'static str = "readlink";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/readlink").text("target", "text/plain; charset=utf-8")];
     type Output = SymlinkTarget;
     fn run(self, cx: &OperationContext<'_>) -> Result<SymlinkTarget, Fault> {
-        let target = cx.space.vfs.read_link(cx.caller.door, &self.path)?;
+        let target = cx.space.vfs.read_link(cx.caller.protocol, &self.path)?;
         Ok(SymlinkTarget { path: self.path, target })
     }
 }
@@ -281,9 +281,9 @@ impl TryFrom<WriteResult> for WrittenFile {
 
 impl Operation for WriteFile {
     const NAME: &'static str = "write";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] =
-        &[Route::put("/file").raw("content").marked_by("application/x-symlink", "symlink").etag()];
+        &[Route::put("/file").raw("content").media_flag("application/x-symlink", "symlink").etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
     type Output = WrittenFile;
@@ -295,7 +295,7 @@ impl Operation for WriteFile {
         let written: WrittenFile = symlink::make(cx, path, &self.content.0)?.try_into()?;
         Ok(WrittenFile { kind: Some(FileType::Symlink), ..written })
     }
-    fn words(written: &WrittenFile) -> Option<String> {
+    fn render_text(written: &WrittenFile) -> Option<String> {
         Some(format!("Written {} (ETag: {})", written.path, written.etag))
     }
 }
@@ -318,7 +318,7 @@ pub struct DeletedFile {
 
 impl Operation for DeleteFile {
     const NAME: &'static str = "delete";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::delete("/file")];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
@@ -326,7 +326,7 @@ impl Operation for DeleteFile {
     fn run(self, cx: &OperationContext<'_>) -> Result<DeletedFile, Fault> {
         write::remove(cx, super::named(self.path)?).map(|deleted| DeletedFile { deleted })
     }
-    fn words(gone: &DeletedFile) -> Option<String> {
+    fn render_text(gone: &DeletedFile) -> Option<String> {
         Some(format!("Deleted {}", gone.deleted))
     }
 }
@@ -373,7 +373,7 @@ pub struct BulkWriteResult {
 
 impl Operation for BulkWriteFiles {
     const NAME: &'static str = "bulk_write";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/bulk")];
     const TOOL: bool = true;
     type Output = BulkWriteResult;
@@ -385,7 +385,7 @@ impl Operation for BulkWriteFiles {
         let files: Vec<WrittenFile> = applied.files.into_iter().map(WrittenFile::try_from).collect::<Result<_, _>>()?;
         Ok(BulkWriteResult { count: files.len(), files })
     }
-    fn words(written: &BulkWriteResult) -> Option<String> {
+    fn render_text(written: &BulkWriteResult) -> Option<String> {
         let files = written.files.iter().map(|file| format!("\n- {} (ETag: {})", file.path, file.etag));
         Some(format!("Written {} files{}", written.count, files.collect::<String>()))
     }
@@ -424,7 +424,7 @@ fn newline() -> String {
 
 impl Operation for AppendToFile {
     const NAME: &'static str = "append";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
@@ -432,7 +432,7 @@ impl Operation for AppendToFile {
     fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
         write::append(cx, &super::named(self.path)?, &self.separator, &self.content.0)?.try_into()
     }
-    fn words(written: &WrittenFile) -> Option<String> {
+    fn render_text(written: &WrittenFile) -> Option<String> {
         Some(format!("Appended to {} (ETag: {})", written.path, written.etag))
     }
 }
@@ -471,7 +471,7 @@ pub struct UploadedAsset {
 
 impl Operation for UploadAsset {
     const NAME: &'static str = "upload_asset";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/assets").form()];
     const LANE: Lane = Lane::Slow;
     type Output = UploadedAsset;

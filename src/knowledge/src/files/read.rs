@@ -19,11 +19,11 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 ///
 /// # Errors
 /// `Invalid` for the root; `NotFound` when nothing or a directory is there (contract 7, gaps.md 4.3).
-pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
+pub fn read_file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
     given("path", path)?;
     cx.space
         .vfs
-        .read(cx.caller.door, path)
+        .read(cx.caller.protocol, path)
         .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(path) } else { fault })
 }
 
@@ -31,8 +31,8 @@ pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Faul
 ///
 /// # Errors
 /// `Internal` when the folder cannot be read.
-pub fn stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
-    let entries = match cx.space.vfs.list(cx.caller.door, folder) {
+pub fn list_stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
+    let entries = match cx.space.vfs.list(cx.caller.protocol, folder) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
         entries => entries?,
     };
@@ -44,7 +44,7 @@ pub fn stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Resu
 }
 
 /// A moment of the disk as it is written in answers; one outside the years that RFC 3339 knows becomes 1970.
-pub fn moment(time: SystemTime) -> Timestamp {
+pub fn to_timestamp(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
@@ -73,11 +73,11 @@ pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes
             continue;
         };
         let target = index.resolve(path, &link.target)?;
-        let Some(target) = target.filter(|target| cx.caller.reach.covers(&target.path)) else {
+        let Some(target) = target.filter(|target| cx.caller.permissions.covers(&target.path)) else {
             continue;
         };
         written.push_str(&text[from..start]);
-        let label = link.label.as_deref().unwrap_or(&text[link.range.clone()]);
+        let label = link.label.as_deref().unwrap_or(&text[link.target_range.clone()]);
         written.push_str(&format!("[{label}]({})", address(site.as_str(), &target.path, link.heading.as_deref())));
         from = end;
     }
@@ -87,8 +87,8 @@ pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes
 
 /// Where the brackets of a wiki link begin and end.
 fn brackets(text: &str, link: &Link) -> Option<(usize, usize)> {
-    let start = text.get(..link.range.start)?.rfind("[[")?;
-    let end = link.range.end + text.get(link.range.end..)?.find("]]")? + 2;
+    let start = text.get(..link.target_range.start)?.rfind("[[")?;
+    let end = link.target_range.end + text.get(link.target_range.end..)?.find("]]")? + 2;
     Some((start, end))
 }
 

@@ -63,7 +63,7 @@ pub fn rename(
         if from == to {
             return Ok(Ok(RenamedFile { etag: source.etag, from: from.clone(), to: to.clone(), updated_links: 0 }));
         }
-        let rename = Change::rename(from.clone(), to.clone()).expecting(expect.clone());
+        let rename = Change::rename(from.clone(), to.clone()).with_precondition(expect.clone());
         let applied = match following {
             LinkUpdatePolicy::Always => {
                 let page = source.is_page.then_some(&from);
@@ -103,19 +103,19 @@ pub struct RenamedDirectory {
 /// would be rewritten has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
     check_named(&from, &to)?;
-    let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
     settled(|| {
-        let there = vfs.stat(door, &from).map_err(|fault| missing(fault, "source directory not found", &from))?;
+        let there = vfs.stat(protocol, &from).map_err(|fault| missing(fault, "source directory not found", &from))?;
         if there.kind != EntryKind::Directory {
             return Err(Fault::not_directory(&from));
         }
-        let files: Vec<TreePath> = vfs.walk(door, &from)?.into_iter().map(|file| file.path).collect();
+        let files: Vec<TreePath> = vfs.walk(protocol, &from)?.into_iter().map(|file| file.path).collect();
         if from != to {
-            if vfs.stat(door, &to).is_ok() {
+            if vfs.stat(protocol, &to).is_ok() {
                 return Err(Fault::exists(&to));
             }
             let rewriting = LinkRewrite::of(cx, (&from, &to), &files, None)?;
-            let first = Change::rename(from.clone(), to.clone()).expecting(Precondition::Absent);
+            let first = Change::rename(from.clone(), to.clone()).with_precondition(Precondition::Absent);
             let message = format!("{}: rename dir {from} → {to}", cx.caller.actor());
             if let Err(fault) = cx.apply(rewriting.into_set(first, &message)) {
                 return Ok(Err(fault));
@@ -148,7 +148,7 @@ fn check_named(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
 
 /// A fault that says in the contract's words what is missing.
 fn missing(fault: Fault, said: &str, path: &TreePath) -> Fault {
-    if fault.kind() == Kind::NotFound { Fault::not_found(said).with("path", path.as_str()) } else { fault }
+    if fault.kind() == Kind::NotFound { Fault::not_found(said).with_detail("path", path.as_str()) } else { fault }
 }
 
 /// What is to be renamed.
@@ -161,11 +161,11 @@ struct RenameSource {
 impl RenameSource {
     fn read(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
         let source = Self::at(cx, from).map_err(|fault| missing(fault, "source file not found", from))?;
-        match &cx.caller.expect {
+        match &cx.caller.precondition {
             Precondition::OneOf(etags) if !etags.contains(&source.etag) => {
-                Err(Fault::modified(from, Some(source.etag)))
+                Err(Fault::edit_conflict(from, Some(source.etag)))
             }
-            Precondition::Large(_) => Err(Fault::modified(from, Some(source.etag))),
+            Precondition::Large(_) => Err(Fault::edit_conflict(from, Some(source.etag))),
             Precondition::Any | Precondition::Present | Precondition::OneOf(_) => Ok(source),
             Precondition::Absent => {
                 let why = "a rename needs the file it renames; `If-None-Match: *` cannot hold";
@@ -175,12 +175,14 @@ impl RenameSource {
     }
 
     fn at(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
-        let (vfs, door) = (&cx.space.vfs, cx.caller.door);
-        match vfs.stat(door, from)?.kind {
+        let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
+        match vfs.stat(protocol, from)?.kind {
             EntryKind::Directory => Err(Fault::is_directory(from)),
             EntryKind::Special(_) => Err(Fault::file_not_found(from)),
-            EntryKind::Symlink => Ok(Self { etag: ETag::of(vfs.read_link(door, from)?.as_bytes()), is_page: false }),
-            EntryKind::File => Ok(Self { etag: vfs.read(door, from)?.etag, is_page: from.is_page() }),
+            EntryKind::Symlink => {
+                Ok(Self { etag: ETag::from_content(vfs.read_link(protocol, from)?.as_bytes()), is_page: false })
+            }
+            EntryKind::File => Ok(Self { etag: vfs.read(protocol, from)?.etag, is_page: from.is_page() }),
         }
     }
 }
@@ -197,7 +199,7 @@ fn explained(fault: Fault, to: &TreePath) -> Fault {
                 None => why,
             };
             let members = fault.detail().iter();
-            members.fold(Fault::rejected(named), |named, (key, value)| named.with(key, value.clone()))
+            members.fold(Fault::rejected(named), |named, (key, value)| named.with_detail(key, value.clone()))
         }
         _ => fault,
     }

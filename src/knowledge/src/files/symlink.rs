@@ -11,7 +11,7 @@ const MAX_TARGET_BYTES: usize = 4095;
 
 /// True when a symbolic link is at the path.
 pub fn is_link(cx: &OperationContext<'_>, path: &TreePath) -> bool {
-    cx.space.vfs.stat(cx.caller.door, path).is_ok_and(|there| there.kind == EntryKind::Symlink)
+    cx.space.vfs.stat(cx.caller.protocol, path).is_ok_and(|there| there.kind == EntryKind::Symlink)
 }
 
 /// Makes a symbolic link, in place of the file that is there. Nothing needs to be at the target yet. A line break at the end of
@@ -24,10 +24,10 @@ pub fn make(cx: &OperationContext<'_>, path: TreePath, target: &Bytes) -> Result
     let target =
         std::str::from_utf8(target).map_err(|_| denied("it is not UTF-8 text"))?.trim_end_matches(['\n', '\r']);
     let place = place(&path, target)?;
-    if !cx.space.vfs.is_visible(cx.caller.door, &place) {
+    if !cx.space.vfs.is_visible(cx.caller.protocol, &place) {
         return Err(denied(format_args!("`{place}` belongs to the server")));
     }
-    cx.apply(Change::link(path, target).expecting(cx.caller.expect.clone()))?.single()
+    cx.apply(Change::symlink(path, target).with_precondition(cx.caller.precondition.clone()))?.single()
 }
 
 /// The place in the tree that the target of a link at `path` names.

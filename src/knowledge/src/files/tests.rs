@@ -32,8 +32,8 @@ fn an_agent_is_shown_three_levels_unless_it_asks_for_more() {
     let space = TestSpace::with("", &[("a/b/c/d.md", "# d\n")]);
     let agent = Caller::new(Protocol::Mcp);
     let told = |arguments| {
-        let entry = OperationEntry::of::<super::operations::ListTree>();
-        (entry.tell)(arguments, &space.cx(&agent)).unwrap().words.unwrap()
+        let entry = OperationEntry::new::<super::operations::ListTree>();
+        (entry.call_for_agent)(arguments, &space.cx(&agent)).unwrap().text.unwrap()
     };
     assert_eq!(told(json!({})), "a/\n  b/\n    c/\n");
     assert_eq!(told(json!({ "depth": 4 })), "a/\n  b/\n    c/\n      d.md (4 bytes)\n");
@@ -57,7 +57,7 @@ fn an_etag_is_no_condition_for_a_directory() {
     let space = TestSpace::new();
     space.put("d/a.md", "a\n");
     space.get("delete", json!({ "path": "d/a.md" }));
-    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"x")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"x")]));
     let (status, message) = told(space.ask_as(&stale, "delete", json!({ "path": "d" })));
     assert_eq!((status, message.as_str()), (400, "`If-Match`: `d` is a directory, which has no ETag"));
     assert!(space.ask_as(&expecting(Precondition::Present), "delete", json!({ "path": "d" })).is_ok());
@@ -111,7 +111,7 @@ fn the_tree_with_details_shows_what_a_file_system_shows() {
 fn a_page_is_read_with_its_etag() {
     let space = TestSpace::new();
     let etag = space.put("a.md", "---\ntitle: A\n---\n\n# A\n");
-    assert_eq!(etag, ETag::of(b"---\ntitle: A\n---\n\n# A\n"));
+    assert_eq!(etag, ETag::from_content(b"---\ntitle: A\n---\n\n# A\n"));
     let page = space.get("read", json!({ "path": "//a.md" }));
     assert_eq!((&page["path"], &page["etag"], &page["size"]), (&json!("a.md"), &json!(etag), &json!(22)));
     assert_eq!(page["content"], "---\ntitle: A\n---\n\n# A\n");
@@ -167,7 +167,7 @@ fn pages_are_tidied_and_other_files_left_alone() {
     let space = TestSpace::new();
     let etag = space.put("a.md", "* one\r\n* two   \n\n\n\n\nend");
     assert_eq!(space.text("a.md"), "- one\n- two  \n\n\nend\n");
-    assert_eq!(etag, ETag::of(space.text("a.md").as_bytes()));
+    assert_eq!(etag, ETag::from_content(space.text("a.md").as_bytes()));
     space.put("a.txt", "* one  \r\n");
     assert_eq!(space.text("a.txt"), "* one  \r\n");
     space.get("write", json!({ "path": "b.md", "content": "* one", "exact": true }));
@@ -253,7 +253,7 @@ fn a_removed_file_is_gone_and_its_directory_can_follow() {
     let etag = space.put("d/a.md", "a\n");
     assert_eq!(space.refusal("delete", json!({ "path": "d/b.md" })), (404, "file not found: d/b.md".to_owned()));
     assert_eq!(space.refusal("delete", json!({ "path": "d" })).0, 409);
-    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"other")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"other")]));
     assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/a.md" }))).0, 409);
     assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/b.md" }))).0, 409);
     let right = expecting(Precondition::OneOf(vec![etag]));
@@ -269,7 +269,7 @@ fn a_removed_file_is_gone_and_its_directory_can_follow() {
 fn a_link_s_target_is_read_and_not_followed() {
     let space = TestSpace::new();
     space.put("a.md", "a\n");
-    let link = svcfs_base::Change::link(path("l.md"), "a.md");
+    let link = svcfs_base::Change::symlink(path("l.md"), "a.md");
     space.space().vfs.apply(&crate::spaces::test_space::caller(), link).unwrap();
     assert_eq!(space.get("readlink", json!({ "path": "l.md" })), json!({ "path": "l.md", "target": "a.md" }));
     assert_eq!(space.refusal("readlink", json!({ "path": "a.md" })).0, 400);
@@ -284,7 +284,7 @@ fn a_link_is_no_way_into_what_is_hidden() {
     let vfs = &space.space().vfs;
     let owner = svcfs_base::Caller::new(svcfs_base::Protocol::Internal);
     for (link, target) in [("file.md", ".svc/config.toml"), ("out.md", "/etc/passwd"), ("up.md", "../x")] {
-        vfs.apply(&owner, svcfs_base::Change::link(path(link), target)).unwrap();
+        vfs.apply(&owner, svcfs_base::Change::symlink(path(link), target)).unwrap();
         for operation in ["read", "toc", "peek"] {
             let outcome = space.ask(operation, json!({ "path": link }));
             assert!(outcome.is_err(), "`{operation}` of `{link}` answered {outcome:?}");
@@ -296,7 +296,7 @@ fn a_link_is_no_way_into_what_is_hidden() {
 fn a_link_is_renamed_and_not_appended_to() {
     let space = TestSpace::new();
     space.put("a.md", "a\n");
-    let link = svcfs_base::Change::link(path("l.md"), "a.md");
+    let link = svcfs_base::Change::symlink(path("l.md"), "a.md");
     space.space().vfs.apply(&crate::spaces::test_space::caller(), link).unwrap();
     let (status, message) = space.refusal("append", json!({ "path": "l.md", "content": "x" }));
     assert_eq!(
@@ -313,7 +313,7 @@ fn a_linked_directory_is_no_way_into_what_is_hidden() {
     let space = TestSpace::with("", &[(".svc/config.toml", "# secret\n"), ("a.md", "a\n")]);
     let owner = svcfs_base::Caller::new(svcfs_base::Protocol::Internal);
     for (link, target) in [("dir", ".svc"), ("git", ".git")] {
-        space.space().vfs.apply(&owner, svcfs_base::Change::link(path(link), target)).unwrap();
+        space.space().vfs.apply(&owner, svcfs_base::Change::symlink(path(link), target)).unwrap();
     }
     for hidden in ["dir/config.toml", "dir/state/log.db", "git/HEAD"] {
         for operation in ["read", "toc", "peek"] {

@@ -79,15 +79,15 @@ pub struct ListingOptions {
 /// `NotFound`, with `path not found: <path>` where nothing is there. Reading conflicts with nothing: of a file it is the same kind,
 /// because there is no directory of this name.
 pub fn first(cx: &OperationContext<'_>, path: &TreePath, shown: ListingOptions) -> Result<Vec<DirectoryEntry>, Fault> {
-    let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
     if shown.is_detailed
         && !path.is_root()
-        && let Ok(attributes) = vfs.stat(door, path)
+        && let Ok(attributes) = vfs.stat(protocol, path)
         && attributes.kind != EntryKind::Directory
     {
         return Ok(vec![DirectoryEntry { path: path.clone(), attributes }]);
     }
-    entries(vfs, door, path, shown).map_err(|fault| match fault.kind() {
+    entries(vfs, protocol, path, shown).map_err(|fault| match fault.kind() {
         Kind::NotFound => Fault::not_found(format!("path not found: {path}")),
         Kind::NotDirectory => Fault::not_found(fault.message().to_owned()),
         _ => fault,
@@ -96,11 +96,11 @@ pub fn first(cx: &OperationContext<'_>, path: &TreePath, shown: ListingOptions) 
 
 fn entries(
     vfs: &Vfs,
-    door: Protocol,
+    protocol: Protocol,
     directory: &TreePath,
     shown: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
-    let mut entries = vfs.list(door, directory)?;
+    let mut entries = vfs.list(protocol, directory)?;
     entries.retain(|entry| shown.is_detailed || !is_hidden_name(entry.path.name()));
     Ok(entries)
 }
@@ -111,11 +111,11 @@ fn entries(
 /// What the disk says.
 pub fn inside(
     vfs: &Vfs,
-    door: Protocol,
+    protocol: Protocol,
     directory: &TreePath,
     shown: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
-    match entries(vfs, door, directory, shown) {
+    match entries(vfs, protocol, directory, shown) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(Vec::new()),
         outcome => outcome,
     }
@@ -136,13 +136,13 @@ pub fn nodes(
 fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, shown: ListingOptions) -> Result<FileTreeNode, Fault> {
     let DirectoryEntry { path, attributes } = entry;
     let name = path.name().to_owned();
-    let modified = shown.is_detailed.then(|| read::moment(attributes.modified));
+    let modified = shown.is_detailed.then(|| read::to_timestamp(attributes.modified));
     let kind = shown.is_detailed.then(|| NodeType::of(&attributes));
     match attributes.kind {
         EntryKind::Directory => {
             let below = ListingOptions { depth: shown.depth.saturating_sub(1), ..shown };
             let is_listed = below.depth > 0;
-            let entries = if is_listed { inside(&cx.space.vfs, cx.caller.door, &path, below)? } else { Vec::new() };
+            let entries = if is_listed { inside(&cx.space.vfs, cx.caller.protocol, &path, below)? } else { Vec::new() };
             let children = Some(nodes(cx, entries, below)?);
             Ok(FileTreeNode { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }

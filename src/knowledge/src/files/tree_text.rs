@@ -17,7 +17,7 @@ use crate::kernel::{JsonPieces, ListSeparator, OperationContext, PIECE_BYTES, wr
 /// A list of nodes that is written piece by piece.
 pub struct TreeText {
     vfs: Arc<Vfs>,
-    door: Protocol,
+    protocol: Protocol,
     site: Option<PublicUrl>,
     shown: ListingOptions,
     has_begun: bool,
@@ -44,7 +44,7 @@ impl TreeText {
     pub fn of(cx: &OperationContext<'_>, entries: Vec<DirectoryEntry>, shown: ListingOptions) -> Self {
         Self {
             vfs: Arc::clone(&cx.space.vfs),
-            door: cx.caller.door,
+            protocol: cx.caller.protocol,
             site: cx.public_url().cloned(),
             shown,
             has_begun: false,
@@ -62,7 +62,8 @@ impl TreeText {
         if attributes.kind == EntryKind::Directory {
             text.extend_from_slice(br#","isDir":true,"size":0,"children":["#);
             let is_listed = self.shown.depth > self.open.len();
-            let inside = if is_listed { tree::inside(&self.vfs, self.door, &path, self.shown)? } else { Vec::new() };
+            let inside =
+                if is_listed { tree::inside(&self.vfs, self.protocol, &path, self.shown)? } else { Vec::new() };
             let mut end = b"]".to_vec();
             self.write_details(&attributes, &mut end)?;
             self.open.push(OpenList::of(inside, end));
@@ -82,7 +83,7 @@ impl TreeText {
     fn write_details(&self, attributes: &svcfs_vfs::PathAttributes, text: &mut Vec<u8>) -> Result<(), Fault> {
         if self.shown.is_detailed {
             text.extend_from_slice(br#","modified":"#);
-            write_json(text, read::moment(attributes.modified))?;
+            write_json(text, read::to_timestamp(attributes.modified))?;
             text.extend_from_slice(br#","type":"#);
             write_json(text, NodeType::of(attributes))?;
         }
@@ -115,7 +116,7 @@ impl JsonPieces for TreeText {
         Ok(false)
     }
 
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let entries: usize = self.open.iter().map(|list| list.entries.len()).sum();
         entries * (size_of::<DirectoryEntry>() + MEAN_PATH)
     }

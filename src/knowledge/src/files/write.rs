@@ -34,7 +34,7 @@ pub struct BulkEntry {
 /// `TooLarge`, `Invalid` for text or frontmatter that cannot be used, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn write(cx: &OperationContext<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<WriteResult, Fault> {
     let content = prepare(cx, cx.caller, (&path, is_exact), content)?;
-    cx.apply(Change::put(path, content).expecting(cx.caller.expect.clone()))?.single()
+    cx.apply(Change::put(path, content).with_precondition(cx.caller.precondition.clone()))?.single()
 }
 
 /// Writes many files in one commit, all or none. The actor is that of `caller`.
@@ -63,10 +63,10 @@ pub fn bulk(
             return Err(Fault::invalid(&format!("files[{index}].path"), why));
         }
         let content = prepare(cx, caller, (&path, false), content).map_err(|fault| about(&fault, index, &path))?;
-        changes.push(Change::put(path, content).expecting(expect));
+        changes.push(Change::put(path, content).with_precondition(expect));
     }
     let message = message.unwrap_or_else(|| format!("{}: bulk write — {count} files", caller.actor()));
-    let set = ChangeSet::new(changes).message(message).announced(EventAnnouncement::Bulk);
+    let set = ChangeSet::new(changes).with_message(message).with_announcement(EventAnnouncement::Bulk);
     cx.space.vfs.apply(caller, set).map_err(|fault| {
         let path = fault.detail().get("path").and_then(|path| TreePath::parse(path.as_str()?).ok());
         match path.and_then(|path| Some((*places.get(&path)?, path))) {
@@ -81,15 +81,15 @@ pub fn bulk(
 /// # Errors
 /// `NotFound` when nothing is there and no condition was given; `Invalid` for a directory and an ETag; those of [`svcfs_vfs::Vfs::apply`].
 pub fn remove(cx: &OperationContext<'_>, path: TreePath) -> Result<TreePath, Fault> {
-    let change = match cx.space.vfs.stat(cx.caller.door, &path) {
-        Ok(attributes) if attributes.kind == EntryKind::Directory => match &cx.caller.expect {
+    let change = match cx.space.vfs.stat(cx.caller.protocol, &path) {
+        Ok(attributes) if attributes.kind == EntryKind::Directory => match &cx.caller.precondition {
             Precondition::Any | Precondition::Present => Change::RemoveDir { path: path.clone() },
             Precondition::Absent | Precondition::OneOf(_) | Precondition::Large(_) => {
                 return Err(Fault::invalid("If-Match", format_args!("`{path}` is a directory, which has no ETag")));
             }
         },
-        Err(fault) if cx.caller.expect == Precondition::Any => return Err(fault),
-        Ok(_) | Err(_) => Change::remove(path.clone()).expecting(cx.caller.expect.clone()),
+        Err(fault) if cx.caller.precondition == Precondition::Any => return Err(fault),
+        Ok(_) | Err(_) => Change::remove(path.clone()).with_precondition(cx.caller.precondition.clone()),
     };
     cx.apply(change)?;
     Ok(path)
@@ -116,8 +116,8 @@ pub fn append(
     loop {
         let etag = before.as_ref().map(|file| file.etag);
         let content = joined(before.as_ref(), separator, addition)?;
-        let expect = narrowed(&cx.caller.expect, etag);
-        let fault = match cx.apply(Change::put(path.clone(), content).expecting(expect)) {
+        let expect = narrowed(&cx.caller.precondition, etag);
+        let fault = match cx.apply(Change::put(path.clone(), content).with_precondition(expect)) {
             Ok(applied) => return applied.single(),
             Err(fault) => fault,
         };
@@ -161,14 +161,14 @@ fn joined(before: Option<&FileView>, separator: &str, addition: &Bytes) -> Resul
 
 /// The regular file at a path, if there is one.
 fn present(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<FileView>, Fault> {
-    let (vfs, door) = (&cx.space.vfs, cx.caller.door);
-    let read = || match vfs.stat(door, path)?.kind {
+    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
+    let read = || match vfs.stat(protocol, path)?.kind {
         EntryKind::Symlink => {
-            let target = vfs.read_link(door, path)?;
+            let target = vfs.read_link(protocol, path)?;
             let why = format!("`{path}` is a symbolic link to `{target}`; append to the file it leads to");
             Err(Fault::new(Kind::Invalid, why))
         }
-        EntryKind::File | EntryKind::Directory | EntryKind::Special(_) => vfs.read(door, path),
+        EntryKind::File | EntryKind::Directory | EntryKind::Special(_) => vfs.read(protocol, path),
     };
     match read() {
         Ok(file) => Ok(Some(file)),
@@ -199,8 +199,8 @@ fn prepare(
     };
     let origin_noted = noted.as_deref().unwrap_or(text);
     if !is_exact
-        && cx.settings().lint.formats(caller.door)
-        && let Cow::Owned(tidy) = lint::tidied(origin_noted)
+        && cx.settings().lint.should_format(caller.protocol)
+        && let Cow::Owned(tidy) = lint::format_text(origin_noted)
     {
         return Ok(tidy.into());
     }
@@ -225,5 +225,5 @@ fn note_origin(cx: &OperationContext<'_>, caller: &Caller, text: &str, origin: &
 /// The same refusal, naming the entry of a bulk write it is about.
 fn about(fault: &Fault, index: usize, path: &TreePath) -> Fault {
     let named = Fault::new(fault.kind(), format!("files[{index}] ({path}): {}", fault.message()));
-    fault.detail().iter().fold(named, |named, (key, value)| named.with(key, value.clone()))
+    fault.detail().iter().fold(named, |named, (key, value)| named.with_detail(key, value.clone()))
 }

@@ -17,7 +17,7 @@ pub struct BetweennessScores {
     /// The pages with the highest values above 0, highest first, as many as can be asked for.
     pub highest: Vec<GraphNode>,
     /// From how many pages ways were looked for, when that was not every page.
-    pub sampled: Option<usize>,
+    pub sample_size: Option<usize>,
 }
 
 /// The betweenness of each node, along the direction of links.
@@ -28,7 +28,7 @@ pub(super) fn of(graph: &LinkGraph) -> BetweennessScores {
 /// The same within a number of steps.
 pub(super) fn of_at_most(graph: &LinkGraph, steps: usize) -> BetweennessScores {
     let sources: Vec<GraphNode> = graph.nodes().filter(|node| !graph.links_out(*node).is_empty()).collect();
-    let most = (steps / (graph.len() + graph.links()).max(1)).max(1);
+    let most = (steps / (graph.len() + graph.link_count()).max(1)).max(1);
     let taken = sources.len().min(most);
     let mut search = ShortestPathSearch::new(graph);
     for nth in 0..taken {
@@ -42,7 +42,7 @@ pub(super) fn of_at_most(graph: &LinkGraph, steps: usize) -> BetweennessScores {
     let mut highest: Vec<GraphNode> = graph.nodes().filter(|node| values[*node as usize] > 0.0).collect();
     highest.sort_by(|one, other| values[*other as usize].total_cmp(&values[*one as usize]));
     highest.truncate(MOST_LISTED);
-    BetweennessScores { values, highest, sampled: (taken < sources.len()).then_some(taken) }
+    BetweennessScores { values, highest, sample_size: (taken < sources.len()).then_some(taken) }
 }
 
 struct ShortestPathSearch<'g> {

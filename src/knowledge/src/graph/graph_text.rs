@@ -150,9 +150,12 @@ impl JsonPieces for GraphText {
         Ok(has_more)
     }
 
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let shown = self.shown.nodes.as_ref().map_or(0, Vec::len);
-        self.paths.text.len() + self.paths.ends.len() * size_of::<usize>() + shown + self.shown.analysis.graph().bytes()
+        self.paths.text.len()
+            + self.paths.ends.len() * size_of::<usize>()
+            + shown
+            + self.shown.analysis.graph().memory_bytes()
     }
 }
 

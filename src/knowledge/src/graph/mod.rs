@@ -148,7 +148,7 @@ impl AnalysisCache {
     ///
     /// # Errors
     /// Those of [`Index::graph`].
-    pub fn of(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<GraphAnalysis>, Fault> {
+    pub fn analysis(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<GraphAnalysis>, Fault> {
         let graph = index.graph()?;
         let mut newest = self.0.lock();
         let is_newest = newest.as_ref().is_some_and(|analyses| Arc::ptr_eq(&analyses.whole.graph, &graph));
@@ -160,7 +160,7 @@ impl AnalysisCache {
         let Some(folder) = folder else { return Ok(Arc::clone(whole)) };
         let part = match parts.iter().position(|(known, _)| known == folder) {
             Some(at) => parts.remove(at).1,
-            None => Arc::new(GraphAnalysis::of(Arc::new(whole.graph.part(folder)))),
+            None => Arc::new(GraphAnalysis::of(Arc::new(whole.graph.subgraph(folder)))),
         };
         if parts.len() >= MOST_PARTS {
             parts.remove(0);

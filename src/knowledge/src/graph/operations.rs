@@ -28,13 +28,13 @@ const MOST_KEPT: usize = 8 << 20;
 pub const AREA: OperationArea = OperationArea {
     title: "Graph",
     operations: &[
-        OperationEntry::of::<ListBacklinks>(),
-        OperationEntry::of::<GetGraph>(),
-        OperationEntry::of::<AnalyzeGraph>(),
-        OperationEntry::of::<ListCentrality>(),
-        OperationEntry::of::<ListCommunities>(),
-        OperationEntry::of::<FindPath>(),
-        OperationEntry::of::<ListNeighbors>(),
+        OperationEntry::new::<ListBacklinks>(),
+        OperationEntry::new::<GetGraph>(),
+        OperationEntry::new::<AnalyzeGraph>(),
+        OperationEntry::new::<ListCentrality>(),
+        OperationEntry::new::<ListCommunities>(),
+        OperationEntry::new::<FindPath>(),
+        OperationEntry::new::<ListNeighbors>(),
     ],
 };
 
@@ -67,15 +67,15 @@ pub struct LinkingPage {
 
 impl Operation for ListBacklinks {
     const NAME: &'static str = "backlinks";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/backlinks")];
     const TOOL: bool = true;
     type Output = Vec<LinkingPage>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<LinkingPage>, Fault> {
         given("path", &self.path)?;
-        let (index, below) = (cx.index_at_least(self.at_least)?, cx.caller.reach.top());
+        let (index, below) = (cx.index_at_seq(self.at_least)?, cx.caller.permissions.visible_root());
         let (found, total) = index.backlinks(&self.path, &below, self.limit.get())?;
-        cx.has_in_all(total, found.len());
+        cx.set_total(total, found.len());
         let shown = |svcfs_index::Backlink { path, title, context }| LinkingPage { path, title, context };
         Ok(found.into_iter().map(shown).collect())
     }
@@ -123,15 +123,15 @@ pub struct LinkEdge {
 
 impl Operation for GetGraph {
     const NAME: &'static str = "graph";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/graph")];
     const LANE: Lane = Lane::Slow;
     type Output = PageGraph;
     fn run(self, cx: &OperationContext<'_>) -> Result<PageGraph, Fault> {
         Ok(self.shown(cx)?.drawing())
     }
-    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
-        JsonText::pieces(GraphText::of(self.shown(cx)?)?)
+    fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+        JsonText::from_pieces(GraphText::of(self.shown(cx)?)?)
     }
 }
 
@@ -214,7 +214,7 @@ pub struct BridgePage {
 
 impl Operation for AnalyzeGraph {
     const NAME: &'static str = "graph_analytics";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/graph/analytics")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -235,7 +235,7 @@ impl Operation for AnalyzeGraph {
         };
         Ok(GraphStatistics {
             total_nodes: graph.len(),
-            total_edges: graph.links(),
+            total_edges: graph.link_count(),
             components: analysis.components().count,
             largest_component_size: analysis.components().largest,
             orphans: graph
@@ -246,7 +246,7 @@ impl Operation for AnalyzeGraph {
             top_pages: analysis.by_rank().iter().take(limit).map(ranked).collect(),
             clusters: analysis.clusters().iter().take(limit).cloned().collect(),
             bridges: betweenness.highest.iter().take(limit).map(bridge).collect(),
-            betweenness_sample: betweenness.sampled,
+            betweenness_sample: betweenness.sample_size,
         })
     }
 }
@@ -287,7 +287,7 @@ pub struct PageCentrality {
 
 impl Operation for ListCentrality {
     const NAME: &'static str = "graph_centrality";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/graph/centrality")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -304,7 +304,7 @@ impl Operation for ListCentrality {
         };
         let limit = self.limit.map_or(usize::MAX, NonZeroUsize::get);
         let pages = analysis.by_rank().iter().take(limit).map(central).collect();
-        Ok(CentralityReport { pages, betweenness_sample: betweenness.sampled })
+        Ok(CentralityReport { pages, betweenness_sample: betweenness.sample_size })
     }
 }
 
@@ -332,7 +332,7 @@ pub struct PageCommunity {
 
 impl Operation for ListCommunities {
     const NAME: &'static str = "graph_communities";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/graph/communities")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -371,7 +371,7 @@ pub struct LinkPath {
 
 impl Operation for FindPath {
     const NAME: &'static str = "graph_path";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/graph/path")];
     const TOOL: bool = true;
     type Output = LinkPath;
@@ -423,7 +423,7 @@ pub struct PageNeighborhood {
 
 impl Operation for ListNeighbors {
     const NAME: &'static str = "graph_walk";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/graph/walk")];
     const TOOL: bool = true;
     type Output = PageNeighborhood;
@@ -451,7 +451,7 @@ impl Operation for ListNeighbors {
 
 /// What the links between the pages that the caller may see say: to a key of a folder there are no others.
 fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
-    cx.space.graph.of(cx.index(), cx.caller.reach.folder.as_ref())
+    cx.space.graph.analysis(cx.index(), cx.caller.permissions.folder.as_ref())
 }
 
 /// The node of a page that the caller named.

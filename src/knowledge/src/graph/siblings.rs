@@ -36,7 +36,7 @@ pub(super) fn in_directory<'g>(graph: &'g LinkGraph, node: GraphNode) -> impl It
     let start = if directory.is_root() { 0 } else { directory.as_str().len() + 1 };
     // Those of deeper directories stand among them.
     let is_beside = move |other: &GraphNode| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
-    graph.below(&directory).filter(is_beside).map(|other| SiblingPage {
+    graph.nodes_below(&directory).filter(is_beside).map(|other| SiblingPage {
         path: graph.page(other).path.clone(),
         relation: SiblingRelation::SiblingDir,
         shared_tag: None,

@@ -15,7 +15,7 @@ fn graph(count: usize, links: &[(usize, usize)]) -> GraphAnalysis {
     let page = |number: usize| {
         let own = links.iter().filter(|(from, _)| *from == number);
         let text: String = own.map(|(_, to)| format!("[[p{to:03}]] ")).collect();
-        let etag = ETag::of(text.as_bytes());
+        let etag = ETag::from_content(text.as_bytes());
         IndexEntry::Page { path: path(&format!("p{number:03}.md")), etag, text, modified: Timestamp::UNIX_EPOCH }
     };
     index.ingest(&(0..count).map(page).collect::<Vec<_>>(), Seq(1)).unwrap();
@@ -143,7 +143,7 @@ fn a_bridge_has_the_ways_between_both_sides() {
     let karate = graph(34, &mutual(KARATE));
     assert_near(&[karate.betweenness().values[0], karate.betweenness().values[33]], &[0.437_635_28, 0.304_074_97]);
     assert_eq!(karate.betweenness().highest[..2], [0, 33]);
-    assert_eq!(karate.betweenness().sampled, None);
+    assert_eq!(karate.betweenness().sample_size, None);
     assert!(graph(2, &[(0, 1)]).betweenness().highest.is_empty());
 }
 
@@ -153,7 +153,7 @@ fn a_sample_estimates_betweenness_and_says_so() {
     let circle = graph(100, &circle);
     let all = super::betweenness::of_at_most(circle.graph(), 100 * 200);
     let some = super::betweenness::of_at_most(circle.graph(), 25 * 200);
-    assert_eq!((all.sampled, some.sampled), (None, Some(25)));
+    assert_eq!((all.sample_size, some.sample_size), (None, Some(25)));
     let sum = |values: &[f64]| values.iter().sum::<f64>();
     assert!((sum(&all.values) - sum(&some.values)).abs() < 1e-6, "every source of a circle is worth the same");
 }
@@ -251,7 +251,7 @@ proptest! {
         let analysis = graph(count, &links);
         let graph = analysis.graph();
         let expected: BTreeSet<(usize, usize)> = links.iter().copied().filter(|(from, to)| from != to).collect();
-        prop_assert_eq!(graph.links(), expected.len());
+        prop_assert_eq!(graph.link_count(), expected.len());
         prop_assert!((analysis.ranks().iter().sum::<f64>() - 1.0).abs() < 1e-9);
 
         for from in graph.nodes() {
@@ -282,7 +282,7 @@ proptest! {
         prop_assert_eq!(pages, graph.nodes().collect::<Vec<_>>(), "every page is in one group");
         let alone: Vec<Vec<GraphNode>> = graph.nodes().map(|node| vec![node]).collect();
         let found = communities(&analysis);
-        prop_assert!(graph.links() == 0 || modularity(&analysis, &found) >= modularity(&analysis, &alone));
+        prop_assert!(graph.link_count() == 0 || modularity(&analysis, &found) >= modularity(&analysis, &alone));
     }
 }
 
@@ -484,7 +484,7 @@ fn backlinks_come_with_the_line_they_stand_in() {
         let entry = entries.find(|entry| entry.name == "backlinks").unwrap();
         (entry.call)(json!({ "path": "b.md", "limit": limit }), &cx).unwrap();
         assert_eq!(
-            (cx.remarks().total, cx.remarks().lines().collect::<Vec<_>>()),
+            (cx.response_meta().total, cx.response_meta().lines().collect::<Vec<_>>()),
             (Some(total), lines.iter().map(ToString::to_string).collect()),
             "{limit}"
         );

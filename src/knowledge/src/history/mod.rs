@@ -14,9 +14,9 @@ pub use operations::AREA;
 use crate::kernel::given;
 
 /// Refuses the root, which has no versions of its own, and hidden paths as if they did not exist.
-fn admit(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<(), Fault> {
+fn admit(vfs: &Vfs, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
     given("path", path)?;
-    if vfs.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
+    if vfs.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
 }
 
 /// The versions of a path, newest first; of a removed page those before its removal, too.
@@ -25,15 +25,15 @@ fn admit(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<(), Fault> {
 ///
 /// # Errors
 /// `NotFound` for a path that neither exists nor ever existed.
-pub fn versions(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
-    admit(vfs, door, path)?;
+pub fn list_versions(vfs: &Vfs, protocol: Protocol, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
+    admit(vfs, protocol, path)?;
     let versions = match vfs.versions(path) {
         Ok(versions) => versions,
         Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),
         Err(fault) => return Err(fault),
     };
     if versions.is_empty() {
-        vfs.stat(door, path)?;
+        vfs.stat(protocol, path)?;
     }
     Ok(versions)
 }

@@ -14,11 +14,11 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 pub const AREA: OperationArea = OperationArea {
     title: "History",
     operations: &[
-        OperationEntry::of::<ListVersions>(),
-        OperationEntry::of::<ReadVersion>(),
-        OperationEntry::of::<DiffVersions>(),
-        OperationEntry::of::<BlamePage>(),
-        OperationEntry::of::<ListChanges>(),
+        OperationEntry::new::<ListVersions>(),
+        OperationEntry::new::<ReadVersion>(),
+        OperationEntry::new::<DiffVersions>(),
+        OperationEntry::new::<BlamePage>(),
+        OperationEntry::new::<ListChanges>(),
     ],
 };
 
@@ -36,14 +36,14 @@ pub struct ListVersions {
 
 impl Operation for ListVersions {
     const NAME: &'static str = "versions";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/versions")];
     const TOOL: bool = true;
     type Output = Vec<svcfs_vfs::PageVersion>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
-        let mut versions = super::versions(&cx.space.vfs, cx.caller.door, &self.path)?;
+        let mut versions = super::list_versions(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         for version in &mut versions {
-            version.message = cx.caller.reach.of_message(std::mem::take(&mut version.message));
+            version.message = cx.caller.permissions.redact_message(std::mem::take(&mut version.message));
         }
         Ok(versions)
     }
@@ -83,18 +83,18 @@ pub struct VersionContent {
 
 impl Operation for ReadVersion {
     const NAME: &'static str = "version";
-    const WITHIN: FolderScope = FolderScope::Paths;
-    const HTTP: &'static [Route] = &[Route::get("/version").text_of_path("content")];
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
+    const HTTP: &'static [Route] = &[Route::get("/version").text_from_path("content")];
     const TOOL: bool = true;
-    const ANSWERS_TEXT: bool = true;
+    const TEXT_ONLY: bool = true;
     type Output = VersionContent;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionContent, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
-        let content = cx.space.vfs.version(&self.path, &self.version)?;
-        let (content, lines) = files::part_of(content, self.offset, self.limit)?;
+        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
+        let content = cx.space.vfs.read_version(&self.path, &self.version)?;
+        let (content, lines) = files::select_lines(content, self.offset, self.limit)?;
         Ok(VersionContent { path: self.path, version: self.version, content: TextOrBytes(content), lines })
     }
-    fn words(page: &VersionContent) -> Option<String> {
+    fn render_text(page: &VersionContent) -> Option<String> {
         let lines = page.lines.as_ref().map(|lines| format!("\n[{lines}]")).unwrap_or_default();
         page.content.text().map(|text| format!("[version: {}]{lines}\n\n{text}", page.version))
     }
@@ -124,17 +124,17 @@ pub struct VersionDiff {
 
 impl Operation for DiffVersions {
     const NAME: &'static str = "diff";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/diff").text("diff", PLAIN)];
     const TOOL: bool = true;
-    const ANSWERS_TEXT: bool = true;
+    const TEXT_ONLY: bool = true;
     type Output = VersionDiff;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionDiff, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
         Ok(VersionDiff { path: self.path, diff })
     }
-    fn words(difference: &VersionDiff) -> Option<String> {
+    fn render_text(difference: &VersionDiff) -> Option<String> {
         let VersionDiff { path, diff } = difference;
         Some(if diff.is_empty() { format!("No differences: both versions of {path} are equal") } else { diff.clone() })
     }
@@ -158,26 +158,31 @@ pub struct BlamePage {
 
 impl Operation for BlamePage {
     const NAME: &'static str = "blame";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/blame")];
     const TOOL: bool = true;
-    const ANSWERS_TEXT: bool = true;
+    const TEXT_ONLY: bool = true;
     type Output = Vec<BlameLine>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<BlameLine>, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let mut lines = cx.space.vfs.blame(&self.path)?;
         let total = lines.len();
         let (_, selected) = LineRange::select(total, self.offset, self.limit);
         lines.truncate(selected.end);
         lines.drain(..selected.start);
-        cx.has_in_all(total, lines.len());
+        cx.set_total(total, lines.len());
         Ok(lines)
     }
-    fn words(lines: &Vec<BlameLine>) -> Option<String> {
+    fn render_text(lines: &Vec<BlameLine>) -> Option<String> {
         let row = |line: &BlameLine| {
             let (hash, day) = (line.hash.to_string(), line.timestamp.to_string());
             let (hash, day) = (hash.get(..12).unwrap_or(&hash), day.get(..10).unwrap_or(&day));
-            format!("{hash} {day} {} {}: {}\n", svcfs_base::plain(line.author.as_str()), line.line, line.content)
+            format!(
+                "{hash} {day} {} {}: {}\n",
+                svcfs_base::escape_unprintable(line.author.as_str()),
+                line.line,
+                line.content
+            )
         };
         let header = "commit, date, author, line number: line\n\n";
         Some(lines.iter().fold(header.to_owned(), |text, line| text + &row(line)))
@@ -198,7 +203,7 @@ pub struct ListChanges {
 
 impl Operation for ListChanges {
     const NAME: &'static str = "changes";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/changes")];
     const TOOL: bool = true;
     type Output = svcfs_vfs::ChangeFeedPage;
@@ -206,11 +211,11 @@ impl Operation for ListChanges {
         // `last_seq` of a history without commits is empty, and comes back as it was told.
         let since = self.since.filter(|since| !since.is_empty());
         let mut page = cx.space.vfs.changes(since.as_deref(), self.limit.get())?;
-        let reach = &cx.caller.reach;
+        let reach = &cx.caller.permissions;
         // A page may be empty then; `last_seq` leads on all the same.
         page.changes.retain(|record| {
             let path = &record.path;
-            cx.space.vfs.is_visible(cx.caller.door, path) && reach.covers(path)
+            cx.space.vfs.is_visible(cx.caller.protocol, path) && reach.covers(path)
         });
         Ok(page)
     }

@@ -40,13 +40,13 @@ pub struct TreeVelocity {
 ///
 /// # Errors
 /// `Internal` when the log cannot be read.
-pub fn velocity(
+pub fn measure_velocity(
     vfs: &Vfs,
     (period, now): (&TimePeriod, Timestamp),
     below: Option<&TreePath>,
     max: usize,
 ) -> Result<TreeVelocity, Fault> {
-    let activity = vfs.activity(period.before(now), below)?;
+    let activity = vfs.activity(period.start_before(now), below)?;
     let usual = activity.changes as f64 / f64::from(period.days());
     let is_burst = |day: &DayActivity| day.changes >= LEAST_BURST && f64::from(day.changes) > UNUSUAL * usual;
     let mut bursts: Vec<DayActivity> = activity.days.into_iter().filter(is_burst).collect();

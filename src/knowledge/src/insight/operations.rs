@@ -9,7 +9,7 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 
 /// The operations of this area.
 pub const AREA: OperationArea =
-    OperationArea { title: "Insight", operations: &[OperationEntry::of::<MeasureVelocity>()] };
+    OperationArea { title: "Insight", operations: &[OperationEntry::new::<MeasureVelocity>()] };
 
 /// See where the tree changes fast and where it lies still
 ///
@@ -78,13 +78,14 @@ pub struct ActivityBurst {
 
 impl Operation for MeasureVelocity {
     const NAME: &'static str = "velocity";
-    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/velocity")];
     const TOOL: bool = true;
     type Output = VelocityReport;
     fn run(self, cx: &OperationContext<'_>) -> Result<VelocityReport, Fault> {
         let now = cx.now();
-        let found = super::velocity(&cx.space.vfs, (&self.period, now), self.path_prefix.as_ref(), self.limit.get())?;
+        let found =
+            super::measure_velocity(&cx.space.vfs, (&self.period, now), self.path_prefix.as_ref(), self.limit.get())?;
         Ok(VelocityReport {
             period: self.period.as_str().to_owned(),
             total_changes: found.total,

@@ -32,7 +32,7 @@ impl TimePeriod {
         let wrong = || {
             format!(
                 "`{}` is no period; write days, weeks or months, such as `30d`, `2w` or `6m`",
-                svcfs_base::plain(text)
+                svcfs_base::escape_unprintable(text)
             )
         };
         let unit = text.chars().next_back().ok_or_else(wrong)?;
@@ -64,7 +64,7 @@ impl TimePeriod {
     }
 
     /// When it began, if it ends at `now`.
-    pub fn before(&self, now: Timestamp) -> Timestamp {
+    pub fn start_before(&self, now: Timestamp) -> Timestamp {
         let second = now.as_second().saturating_sub(i64::from(self.days) * SECONDS_A_DAY);
         Timestamp::from_second(second).unwrap_or(Timestamp::MIN)
     }

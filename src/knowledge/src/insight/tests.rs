@@ -68,7 +68,7 @@ fn a_period_is_a_number_of_days_weeks_or_months() {
     for (text, days) in [("30d", 30), ("1d", 1), ("2w", 14), ("6m", 180), ("007d", 7), ("36500d", 36_500)] {
         let period = TimePeriod::parse(text).unwrap();
         assert_eq!((period.days(), period.as_str()), (days, text));
-        assert_eq!(now.as_second() - period.before(now).as_second(), i64::from(days) * 86_400);
+        assert_eq!(now.as_second() - period.start_before(now).as_second(), i64::from(days) * 86_400);
     }
     assert_eq!(TimePeriod::default(), TimePeriod::parse("30d").unwrap());
     let space = TestSpace::new();

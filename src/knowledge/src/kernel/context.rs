@@ -55,15 +55,15 @@ pub struct Space {
     /// What is derived from the tree; ask through [`Cx::index`], which waits for the caller's own writes.
     pub index: Arc<Index>,
     /// The change feed's position up to which the index has read; the indexer raises it after each step.
-    pub indexed: Watermark,
+    pub index_watermark: Watermark,
     /// How fresh answers of the index must be.
     pub freshness: Arc<IndexFreshness>,
     /// What the index read while it was not as recorded.
-    pub doubts: RecheckQueue,
+    pub recheck_queue: RecheckQueue,
     /// What readers asked for; ask through [`Cx::usage`].
     pub usage: UsageCounts,
     /// The last look at how the tree is doing.
-    pub health: content_quality::SurveyCache,
+    pub survey_cache: content_quality::SurveyCache,
     /// What was worked out about the links between pages.
     pub graph: AnalysisCache,
     /// Who asked for what; none where that is not kept.
@@ -71,7 +71,7 @@ pub struct Space {
     /// Its settings.
     pub settings: Settings,
     /// How long its disk takes.
-    pub flushes: FlushTimes,
+    pub flush_times: FlushTimes,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -85,21 +85,21 @@ impl Space {
         usage: UsageCounts,
         settings: Settings,
     ) -> Self {
-        let audit = settings.audit.as_ref().map(|audit| Arc::new(AuditRecorder::of(vfs.root(), audit)));
+        let audit = settings.audit.as_ref().map(|audit| Arc::new(AuditRecorder::new(vfs.root(), audit)));
         let name = name.into();
         audit.iter().for_each(|audit| audit::follow(&vfs, audit, &name));
         Self {
             name,
-            flushes: FlushTimes::of(&vfs),
+            flush_times: FlushTimes::new(&vfs),
             freshness: IndexFreshness::follow(&vfs),
             tasks: OnceLock::new(),
             audit,
             vfs,
             index,
-            indexed: Watermark::new(indexed.0),
-            doubts: RecheckQueue::default(),
+            index_watermark: Watermark::new(indexed.0),
+            recheck_queue: RecheckQueue::default(),
             usage,
-            health: content_quality::SurveyCache::default(),
+            survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
             visibility: RwLock::new(settings.visibility),
             settings,
@@ -120,12 +120,12 @@ impl Space {
     /// As there.
     pub(crate) fn index_within(&self, patience: Duration) -> Result<&Index, Fault> {
         match self.wait_for_everything(patience) {
-            Ok(()) if self.doubts.wait_for_look(patience) => Ok(&self.index),
+            Ok(()) if self.recheck_queue.wait_for_look(patience) => Ok(&self.index),
             Ok(()) => Err(Fault::unavailable(
                 "the search index has pages that are not as recorded, and did not look at them again; try again in a moment",
             )),
             Err(accepted) => {
-                let behind = accepted.0.saturating_sub(self.indexed.level());
+                let behind = accepted.0.saturating_sub(self.index_watermark.level());
                 Err(Fault::unavailable(format!(
                     "the search index is behind (changes to read: {behind}); try again in a moment"
                 )))
@@ -134,21 +134,21 @@ impl Space {
     }
     /// Waits until the index has read the changes up to a position, which it does without delay; false when that takes longer.
     pub fn wait_for_index(&self, position: Seq, timeout: Duration) -> bool {
-        if self.indexed.level() >= position.0 {
+        if self.index_watermark.level() >= position.0 {
             return true;
         }
         self.freshness.demand(position);
-        self.indexed.wait(position.0, timeout)
+        self.index_watermark.wait(position.0, timeout)
     }
     /// Waits until the index has read everything accepted so far; else up to where that is.
     fn wait_for_everything(&self, timeout: Duration) -> Result<(), Seq> {
         // A save through the mount is accepted before it is announced; a question asked after it must still see it.
-        let accepted = self.vfs.settled().unwrap_or_else(|_| self.vfs.last_seq());
+        let accepted = self.vfs.wait_applied().unwrap_or_else(|_| self.vfs.last_seq());
         if self.wait_for_index(accepted, timeout) { Ok(()) } else { Err(accepted) }
     }
     /// Waits until the index is as fresh as a question of this caller must have it; else the position that it has not read.
     fn wait_for_fresh_index(&self, caller: &Caller, timeout: Duration) -> Result<(), Seq> {
-        let (required, queued) = self.freshness.required(caller, (self.indexed.level(), Instant::now()));
+        let (required, queued) = self.freshness.required(caller, (self.index_watermark.level(), Instant::now()));
         match required {
             RequiredFreshness::Everything => {
                 let outcome = self.wait_for_everything(timeout);
@@ -169,7 +169,7 @@ impl Space {
         if !self.settings.search.async_index {
             return self.wait_for_index(self.freshness.own(caller), INDEX_PATIENCE);
         }
-        if let Some(delay) = self.freshness.delay(caller, (self.indexed.level(), Instant::now())) {
+        if let Some(delay) = self.freshness.delay(caller, (self.index_watermark.level(), Instant::now())) {
             self.wait_for_index(delay.position, MAX_WRITE_DELAY);
         }
         true
@@ -180,35 +180,35 @@ impl Space {
     }
     /// The same of the changes up to a position.
     fn index_lag_at(&self, last: Seq) -> Option<String> {
-        let read = self.indexed.level();
+        let read = self.index_watermark.level();
         response_meta::lag(read, last.0, self.freshness.age(read, Instant::now()))
     }
     /// How far its index has come.
     pub fn index_progress(&self) -> IndexProgress {
-        let behind = self.vfs.last_seq().0.saturating_sub(self.indexed.level());
+        let behind = self.vfs.last_seq().0.saturating_sub(self.index_watermark.level());
         IndexProgress { complete: behind == 0, behind }
     }
     /// Whether its disk takes what is written: pages, and who asked for what.
     ///
     /// # Errors
     /// What the disk said.
-    pub fn storage(&self) -> Result<(), Fault> {
+    pub fn check_storage(&self) -> Result<(), Fault> {
         self.vfs.health()?;
-        match self.audit.as_ref().and_then(|audit| audit.keeping().trouble) {
+        match self.audit.as_ref().and_then(|audit| audit.status().last_error) {
             Some(trouble) => Err(Fault::unavailable(format!("the audit log cannot be written: {trouble}"))),
             None => Ok(()),
         }
     }
     /// Writes what waits to be kept of who asked for what, at the end.
-    pub fn finish_audit(&self) {
+    pub fn flush_audit(&self) {
         let Some(audit) = &self.audit else { return };
-        if let Err(fault) = audit.write() {
-            let lost = audit.keeping().waiting;
+        if let Err(fault) = audit.flush() {
+            let lost = audit.status().pending;
             tracing::error!(space = self.name, lost, error = ?fault, "the end of the audit log could not be written");
         }
     }
     /// Lets others read it without credentials, or no longer.
-    pub fn see(&self, visibility: SpaceVisibility) {
+    pub fn set_visibility(&self, visibility: SpaceVisibility) {
         *self.visibility.write() = visibility;
     }
 }
@@ -250,11 +250,11 @@ impl ServerState {
     ///
     /// # Errors
     /// `RateLimited`, with the seconds to wait.
-    pub fn count(&self, key: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
+    pub fn check_rate_limit(&self, key: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.admit(key, address))
     }
     /// How it is doing.
-    pub fn vitals(&self) -> &ServerMetrics {
+    pub fn metrics(&self) -> &ServerMetrics {
         &self.vitals
     }
     /// The present moment.
@@ -262,7 +262,7 @@ impl ServerState {
         self.clock.now()
     }
     /// When the server started.
-    pub fn started(&self) -> Timestamp {
+    pub fn started_at(&self) -> Timestamp {
         self.started
     }
 }
@@ -283,15 +283,15 @@ impl<'a> OperationContext<'a> {
         Self { space, caller, server, remarks: MetaCollector::default() }
     }
     /// Has the caller told, beside the answer.
-    pub fn note(&self, note: impl Into<String>) {
+    pub fn add_note(&self, note: impl Into<String>) {
         self.remarks.note(note.into());
     }
     /// Has the caller told how many entries there are in all, of a list that has so many of them.
-    pub fn has_in_all(&self, total: usize, shown: usize) {
+    pub fn set_total(&self, total: usize, shown: usize) {
         self.remarks.total(total, shown);
     }
     /// What is told beside the answer.
-    pub fn remarks(&self) -> ResponseMeta {
+    pub fn response_meta(&self) -> ResponseMeta {
         self.remarks.all()
     }
     /// Changes the tree: all of the set or none.
@@ -310,14 +310,14 @@ impl<'a> OperationContext<'a> {
         if let Err(required) = self.space.wait_for_fresh_index(self.caller, INDEX_PATIENCE) {
             tracing::warn!(
                 space = self.space.name,
-                index.seq = self.space.indexed.level(),
+                index.seq = self.space.index_watermark.level(),
                 feed.seq = required.0,
                 "the index is behind; answering from what it has"
             );
             let lag = self.space.index_lag();
-            self.note(lag.unwrap_or_else(|| "the search index was behind a moment ago".to_owned()));
+            self.add_note(lag.unwrap_or_else(|| "the search index was behind a moment ago".to_owned()));
         } else if let Some(lag) = self.space.index_lag_at(last) {
-            self.note(lag);
+            self.add_note(lag);
         }
         &self.space.index
     }
@@ -326,7 +326,7 @@ impl<'a> OperationContext<'a> {
     ///
     /// # Errors
     /// `Unavailable` when it has not read everything accepted so far within this time.
-    pub fn index_within(&self, patience: Duration) -> Result<&Index, Fault> {
+    pub fn up_to_date_index(&self, patience: Duration) -> Result<&Index, Fault> {
         self.space.index_within(patience)
     }
     /// What readers asked for, up to this moment.
@@ -334,7 +334,7 @@ impl<'a> OperationContext<'a> {
     /// # Errors
     /// When the counts cannot be written.
     pub fn usage(&self) -> Result<&UsageCounts, Fault> {
-        self.space.usage.write(self.now())?;
+        self.space.usage.flush(self.now())?;
         Ok(&self.space.usage)
     }
     /// The index, once it has read the change at this position of the log; without one, as [`Cx::index`].
@@ -342,21 +342,21 @@ impl<'a> OperationContext<'a> {
     /// # Errors
     /// [`Kind::Invalid`] for a position the log has not reached; [`Kind::Unavailable`], with the seconds after which to ask again, when
     /// the index has not read that far within 10 s.
-    pub fn index_at_least(&self, position: MinSeq) -> Result<&Index, Fault> {
+    pub fn index_at_seq(&self, position: MinSeq) -> Result<&Index, Fault> {
         self.index_having_read(position.0, AT_LEAST_PATIENCE)
     }
     /// As [`Cx::index_at_least`], waiting no longer than that.
     pub(crate) fn index_having_read(&self, position: Option<u64>, patience: Duration) -> Result<&Index, Fault> {
         let Some(position) = position else { return Ok(self.index()) };
-        let last = self.space.vfs.settled().unwrap_or_else(|_| self.space.vfs.last_seq()).0;
+        let last = self.space.vfs.wait_applied().unwrap_or_else(|_| self.space.vfs.last_seq()).0;
         if position > last {
             let why = format!("{position} lies ahead; the newest change of this space is {last}");
             return Err(Fault::invalid("at_least", why));
         }
         if !self.space.wait_for_index(Seq(position), patience) {
-            let read = self.space.indexed.level();
+            let read = self.space.index_watermark.level();
             let why = format!("the search index has read the changes up to {read}, not yet {position}; ask again");
-            return Err(Fault::unavailable(why).with("retry_after", AT_LEAST_RETRY.as_secs()));
+            return Err(Fault::unavailable(why).with_detail("retry_after", AT_LEAST_RETRY.as_secs()));
         }
         Ok(&self.space.index)
     }
@@ -365,8 +365,8 @@ impl<'a> OperationContext<'a> {
         self.server.now()
     }
     /// How the server is doing.
-    pub fn vitals(&self) -> &'a ServerMetrics {
-        self.server.vitals()
+    pub fn metrics(&self) -> &'a ServerMetrics {
+        self.server.metrics()
     }
     /// The settings of the space.
     pub fn settings(&self) -> &'a Settings {

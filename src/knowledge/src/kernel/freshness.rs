@@ -310,7 +310,7 @@ impl FreshnessState {
 
 /// The connection of a caller.
 fn place(caller: &Caller) -> ClientKey {
-    caller.client.connection.map_or(ClientKey::Door(caller.door), ClientKey::Connection)
+    caller.client.connection.map_or(ClientKey::Door(caller.protocol), ClientKey::Connection)
 }
 
 fn keys(caller: &Caller) -> Vec<ClientKey> {

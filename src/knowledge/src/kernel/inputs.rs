@@ -30,11 +30,11 @@ pub struct InputField {
     /// Whether it must be given.
     pub is_required: bool,
     /// Whether it may be `{"base64": …}` instead of a text.
-    pub takes_bytes: bool,
+    pub accepts_bytes: bool,
     /// Whether it may be a list, so that texts may give it more than once.
-    pub takes_list: bool,
+    pub accepts_list: bool,
     /// What a text is read as.
-    pub shape: InputKind,
+    pub kind: InputKind,
     /// Its schema as declared: description and default stand here.
     pub schema: Value,
     /// The schema of its type, behind references and the null of an optional one: limits and choices stand here.
@@ -60,7 +60,7 @@ pub enum InputKind {
 
 impl OperationInputs {
     /// Reads an operation's schema.
-    pub fn of(entry: &OperationEntry) -> Self {
+    pub fn from_entry(entry: &OperationEntry) -> Self {
         let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
         let schema = (entry.input)(&mut generator);
         let definitions = SchemaDefinitions(generator.take_definitions(true));
@@ -68,9 +68,9 @@ impl OperationInputs {
         let field = |(name, schema): (&String, &Value)| InputField {
             name: name.clone(),
             is_required: required.is_some_and(|required| required.iter().any(|one| one == name)),
-            takes_bytes: choices(schema).any(|choice| choice.pointer("/properties/base64").is_some()),
-            takes_list: definitions.may_be_list(schema),
-            shape: definitions.shape(schema),
+            accepts_bytes: choices(schema).any(|choice| choice.pointer("/properties/base64").is_some()),
+            accepts_list: definitions.may_be_list(schema),
+            kind: definitions.shape(schema),
             schema: schema.clone(),
             type_schema: definitions.resolved(schema).clone(),
         };
@@ -86,7 +86,7 @@ impl OperationInputs {
     ///
     /// # Errors
     /// `Invalid`, with the nearest known name.
-    pub fn named(&self, given: &str) -> Result<&InputField, Fault> {
+    pub fn find_parameter(&self, given: &str) -> Result<&InputField, Fault> {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
         let meant = plain(given);
         let names = self.fields.iter().map(|field| field.name.as_str());
@@ -103,7 +103,7 @@ impl OperationInputs {
     }
 
     /// The first input that must be given and is not, under any of its names.
-    pub fn missing(&self, members: &Map<String, Value>) -> Option<&InputField> {
+    pub fn first_missing(&self, members: &Map<String, Value>) -> Option<&InputField> {
         let is_given = |field: &InputField| {
             let others = self.aliases.iter().filter(|(_, own)| *own == field.name).map(|(other, _)| *other);
             others.chain([field.name.as_str()]).any(|name| members.contains_key(name))
@@ -137,7 +137,7 @@ impl OperationInputs {
                 format!("known are {}", names.join(", "))
             }
         };
-        let given = svcfs_base::plain(given);
+        let given = svcfs_base::escape_unprintable(given);
         Fault::new(Kind::Invalid, format!("there is no parameter `{given}`; {hint}"))
     }
 }
@@ -147,13 +147,13 @@ impl InputField {
     ///
     /// # Errors
     /// `Invalid`, naming the input, when the text is not of its type or a second one that is no list.
-    pub fn add(&self, object: &mut Map<String, Value>, text: &str) -> Result<(), Fault> {
-        let value = self.shape.read(text).map_err(|wanted| {
-            let text = svcfs_base::plain(text);
+    pub fn parse_into(&self, object: &mut Map<String, Value>, text: &str) -> Result<(), Fault> {
+        let value = self.kind.read(text).map_err(|wanted| {
+            let text = svcfs_base::escape_unprintable(text);
             Fault::invalid(&self.name, format_args!("`{text}` is not {wanted}"))
         })?;
         match object.get_mut(&self.name) {
-            Some(before) if self.takes_list => *before = joined(before.take(), value),
+            Some(before) if self.accepts_list => *before = joined(before.take(), value),
             Some(_) => return Err(Fault::invalid(&self.name, "is given twice")),
             None => drop(object.insert(self.name.clone(), value)),
         }

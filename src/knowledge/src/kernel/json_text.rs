@@ -18,7 +18,7 @@ pub trait JsonPieces: Send + Sync {
     fn write_next(&mut self, text: &mut Vec<u8>) -> Result<bool, Fault>;
 
     /// Bytes of memory that it holds until the text is complete.
-    fn held_bytes(&self) -> usize;
+    fn memory_bytes(&self) -> usize;
 }
 
 /// The JSON text of an answer.
@@ -34,7 +34,7 @@ impl JsonText {
     ///
     /// # Errors
     /// `Internal` when it cannot be.
-    pub fn whole(output: &impl Serialize) -> Result<Self, Fault> {
+    pub fn from_value(output: &impl Serialize) -> Result<Self, Fault> {
         let first = serde_json::to_vec(output).map_err(Fault::internal)?;
         Ok(Self { first, rest: None })
     }
@@ -43,7 +43,7 @@ impl JsonText {
     ///
     /// # Errors
     /// Those of the first piece.
-    pub fn pieces(mut pieces: impl JsonPieces + 'static) -> Result<Self, Fault> {
+    pub fn from_pieces(mut pieces: impl JsonPieces + 'static) -> Result<Self, Fault> {
         let mut first = Vec::new();
         let has_more = pieces.write_next(&mut first)?;
         Ok(Self { first, rest: has_more.then(|| Box::new(pieces) as Box<dyn JsonPieces>) })

@@ -28,7 +28,7 @@ pub(crate) use json_text::{ListSeparator, write_json};
 pub use min_seq::MinSeq;
 pub use operation::{Operation, OperationAnswer, OperationArea, OperationEntry, OperationHandler};
 pub use response_meta::ResponseMeta;
-pub use route::{BodyKind, HttpMethod, PREFIX, ResponseMedia, Route};
+pub use route::{API_PREFIX, BodyKind, HttpMethod, ResponseMedia, Route};
 pub use scope::FolderScope;
 
 /// What [`Space::vfs`] answers doors with.

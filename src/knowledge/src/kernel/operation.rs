@@ -31,13 +31,13 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Whether it changes the server and not its pages; needs the scope `admin`.
     const ADMIN: bool = false;
     /// How it keeps to the folder that a caller's key is limited to.
-    const WITHIN: FolderScope = FolderScope::Tree;
+    const FOLDER_SCOPE: FolderScope = FolderScope::WholeTree;
     /// Other names of inputs, each with the input it means. Every door takes both; agents are shown the other name, because
     /// that is the one they know (gaps.md 4.21).
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
     /// Whether agents get its words alone, because its answer is a text: beside the same text in a structure, some clients drop the
     /// text, and all of them pay for it twice. Without words (bytes that are no text) they get the content in a form of its own.
-    const ANSWERS_TEXT: bool = false;
+    const TEXT_ONLY: bool = false;
     /// Defaults for agents, whose memory is short, where they differ from those of everybody else: own names of inputs.
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[];
     /// What it answers.
@@ -52,13 +52,13 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     ///
     /// # Errors
     /// Those of [`Operation::run`].
-    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
-        JsonText::whole(&self.run(cx)?)
+    fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+        JsonText::from_value(&self.run(cx)?)
     }
     /// Takes out of an output what agents have no use for, such as marks for browsers.
     fn adapt_for_agents(_output: &mut Self::Output) {}
     /// An output in words, for a reader who takes text (gaps.md 4.21); none when its JSON says it best.
-    fn words(_output: &Self::Output) -> Option<String> {
+    fn render_text(_output: &Self::Output) -> Option<String> {
         None
     }
 }
@@ -69,7 +69,7 @@ pub struct OperationAnswer {
     /// The output as JSON.
     pub output: Value,
     /// The output in words, see [`Operation::words`].
-    pub words: Option<String>,
+    pub text: Option<String>,
 }
 
 /// A way to ask for an operation: reads the inputs from a JSON object and runs it.
@@ -91,9 +91,9 @@ pub struct OperationEntry {
     /// [`Operation::ADMIN`]
     pub is_admin: bool,
     /// [`Operation::WITHIN`]
-    pub within: FolderScope,
+    pub folder_scope: FolderScope,
     /// [`Operation::ANSWERS_TEXT`]
-    pub answers_text: bool,
+    pub is_text_only: bool,
     /// [`Operation::AGENT_DEFAULTS`]
     pub agent_defaults: &'static [(&'static str, u32)],
     /// [`Operation::ALIASES`]
@@ -105,14 +105,14 @@ pub struct OperationEntry {
     /// Reads the inputs from a JSON object, runs the operation and writes its output as JSON.
     pub call: OperationHandler<Value>,
     /// The same as text: for doors that look at nothing in the output, which may be as long as the tree.
-    pub write: OperationHandler<JsonText>,
+    pub call_json: OperationHandler<JsonText>,
     /// The same as [`Entry::call`] for an agent: with its defaults, and with the output in words beside it.
-    pub tell: OperationHandler<OperationAnswer>,
+    pub call_for_agent: OperationHandler<OperationAnswer>,
 }
 
 impl OperationEntry {
     /// The entry of an operation.
-    pub const fn of<O: Operation>() -> Self {
+    pub const fn new<O: Operation>() -> Self {
         Self {
             name: O::NAME,
             http: O::HTTP,
@@ -120,24 +120,24 @@ impl OperationEntry {
             lane: O::LANE,
             is_conditional: O::CONDITIONAL,
             is_admin: O::ADMIN,
-            within: O::WITHIN,
-            answers_text: O::ANSWERS_TEXT,
+            folder_scope: O::FOLDER_SCOPE,
+            is_text_only: O::TEXT_ONLY,
             agent_defaults: O::AGENT_DEFAULTS,
             aliases: O::ALIASES,
             input: O::json_schema,
             output: output::<O>,
             call: call::<O>,
-            write: write::<O>,
-            tell: tell::<O>,
+            call_json: call_json::<O>,
+            call_for_agent: tell::<O>,
         }
     }
     /// Whether it changes nothing; a tool without a route is taken to write.
-    pub fn is_reading(&self) -> bool {
-        self.http.first().is_some_and(|route| route.is_reading)
+    pub fn is_read_only(&self) -> bool {
+        self.http.first().is_some_and(|route| route.is_read_only)
     }
     /// The scope its callers need.
-    pub fn needs(&self) -> Scope {
-        match (self.is_admin, self.is_reading()) {
+    pub fn required_scope(&self) -> Scope {
+        match (self.is_admin, self.is_read_only()) {
             (true, _) => Scope::Admin,
             (false, true) => Scope::Read,
             (false, false) => Scope::Write,
@@ -148,8 +148,8 @@ impl OperationEntry {
     ///
     /// # Errors
     /// `Forbidden`.
-    pub fn allow(&self, reach: &Permissions) -> Result<(), Fault> {
-        reach.allow(self.needs(), self.name)?;
+    pub fn check_permissions(&self, reach: &Permissions) -> Result<(), Fault> {
+        reach.check_scope(self.required_scope(), self.name)?;
         scope::allow(self, reach)
     }
     /// The method of its first route; `POST` for a tool without one.
@@ -172,11 +172,11 @@ fn call<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Val
     told::<O>(&run(arguments, cx, O::run)?, cx)
 }
 
-fn write<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
-    match cx.caller.reach.folder {
-        None => run(arguments, cx, O::write),
-        Some(_) if O::WITHIN != FolderScope::Rows => run(arguments, cx, O::write),
-        Some(_) => JsonText::whole(&call::<O>(arguments, cx)?),
+fn call_json<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+    match cx.caller.permissions.folder {
+        None => run(arguments, cx, O::run_to_json),
+        Some(_) if O::FOLDER_SCOPE != FolderScope::Rows => run(arguments, cx, O::run_to_json),
+        Some(_) => JsonText::from_value(&call::<O>(arguments, cx)?),
     }
 }
 
@@ -190,14 +190,14 @@ fn tell<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Ope
     let mut output = run(arguments, cx, O::run)?;
     O::adapt_for_agents(&mut output);
     // Words may tell of the rows that are left out of the output.
-    let is_whole = cx.caller.reach.folder.is_none() || O::WITHIN != FolderScope::Rows;
-    let words = if is_whole { O::words(&output) } else { None };
-    Ok(OperationAnswer { output: told::<O>(&output, cx)?, words })
+    let is_whole = cx.caller.permissions.folder.is_none() || O::FOLDER_SCOPE != FolderScope::Rows;
+    let words = if is_whole { O::render_text(&output) } else { None };
+    Ok(OperationAnswer { output: told::<O>(&output, cx)?, text: words })
 }
 
 fn told<O: Operation>(output: &O::Output, cx: &OperationContext<'_>) -> Result<Value, Fault> {
     let output = serde_json::to_value(output).map_err(Fault::internal)?;
-    Ok(scope::leave_out(&OperationEntry::of::<O>(), output, &cx.caller.reach))
+    Ok(scope::leave_out(&OperationEntry::new::<O>(), output, &cx.caller.permissions))
 }
 
 /// Runs an operation by one of its methods, and counts it.
@@ -208,7 +208,7 @@ fn run<O: Operation, T>(
 ) -> Result<T, Fault> {
     let begun = Instant::now();
     let outcome = admitted(arguments, cx, act);
-    cx.vitals().measures.asked(cx.caller.door, O::NAME, &outcome, begun.elapsed());
+    cx.metrics().requests.record_operation(cx.caller.protocol, O::NAME, &outcome, begun.elapsed());
     outcome
 }
 
@@ -217,11 +217,11 @@ fn admitted<O: Operation, T>(
     cx: &OperationContext<'_>,
     act: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let entry = OperationEntry::of::<O>();
-    entry.allow(&cx.caller.reach)?;
+    let entry = OperationEntry::new::<O>();
+    entry.check_permissions(&cx.caller.permissions)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
     let operation: O = arguments::read(scope::admit(&entry, arguments, cx)?)?;
-    if !O::CONDITIONAL && !entry.is_reading() && cx.caller.expect != Precondition::Any {
+    if !O::CONDITIONAL && !entry.is_read_only() && cx.caller.precondition != Precondition::Any {
         let why = format!(
             "`{}` does not change one single file, so no condition can be held against it; where it takes several files, \
              each of them takes an `if_match` of its own",
@@ -230,8 +230,8 @@ fn admitted<O: Operation, T>(
         return Err(Fault::invalid("If-Match", why));
     }
     let output = act(operation, cx)?;
-    if !entry.is_reading() && !cx.space.wait_for_indexed_writes(cx.caller) {
-        cx.note("the change is stored, but the search index has not read it yet");
+    if !entry.is_read_only() && !cx.space.wait_for_indexed_writes(cx.caller) {
+        cx.add_note("the change is stored, but the search index has not read it yet");
     }
     Ok(output)
 }

@@ -17,13 +17,13 @@ pub struct ResponseMeta {
     /// How many entries there are in all, of a list that may have some of them only.
     pub total: Option<usize>,
     /// Whether it has some of them only.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 impl ResponseMeta {
     /// All of it as sentences.
     pub fn lines(&self) -> impl Iterator<Item = String> {
-        let total = self.total.filter(|_| self.is_cut).map(|total| format!("there are {total} in all"));
+        let total = self.total.filter(|_| self.is_truncated).map(|total| format!("there are {total} in all"));
         self.notes.iter().cloned().chain(total)
     }
 }
@@ -41,7 +41,7 @@ impl MetaCollector {
     }
     pub(super) fn total(&self, total: usize, shown: usize) {
         let mut remarks = self.0.lock();
-        (remarks.total, remarks.is_cut) = (Some(total), shown < total);
+        (remarks.total, remarks.is_truncated) = (Some(total), shown < total);
     }
     pub(super) fn all(&self) -> ResponseMeta {
         self.0.lock().clone()

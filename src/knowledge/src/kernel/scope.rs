@@ -16,15 +16,15 @@ const PATH: &str = "tree-path";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FolderScope {
     /// Not at all: it looks at the whole tree, or tells of it. Such a caller is refused.
-    Tree,
+    WholeTree,
     /// It touches, and tells of, nothing but the paths it is given.
-    Paths,
+    GivenPaths,
     /// It keeps to the folder this input names, which is the caller's own when the input is absent.
     Folder(&'static str),
     /// Beside the paths it is given it tells of pages in a list of objects with a `path`; those elsewhere are left out of it.
     Rows,
     /// Beside the paths it is given it looks at the caller's folder alone, by itself.
-    Own,
+    CallerFolder,
 }
 
 /// Checks that an operation keeps to a folder, for a caller who is limited to one.
@@ -33,7 +33,7 @@ pub enum FolderScope {
 /// `Forbidden`.
 pub(super) fn allow(entry: &OperationEntry, reach: &Permissions) -> Result<(), Fault> {
     match &reach.folder {
-        Some(folder) if entry.within == FolderScope::Tree => {
+        Some(folder) if entry.folder_scope == FolderScope::WholeTree => {
             let told = format!(
                 "path outside key scope: `{}` looks at the whole tree, and this key is limited to `{folder}`; \
                  docs/access.md lists what such a key may ask, a key without a folder may ask everything of its scope",
@@ -50,9 +50,9 @@ pub(super) fn allow(entry: &OperationEntry, reach: &Permissions) -> Result<(), F
 /// # Errors
 /// `Forbidden` for whatever lies elsewhere; `Invalid` for a path that is none.
 pub(super) fn admit(entry: &OperationEntry, mut arguments: Value, cx: &OperationContext<'_>) -> Result<Value, Fault> {
-    let reach = &cx.caller.reach;
+    let reach = &cx.caller.permissions;
     let Some(folder) = &reach.folder else { return Ok(arguments) };
-    if let FolderScope::Folder(input) = entry.within
+    if let FolderScope::Folder(input) = entry.folder_scope
         && let Some(members) = arguments.as_object_mut()
     {
         let given = members.get(input).is_some_and(|value| !value.is_null());
@@ -66,7 +66,7 @@ pub(super) fn admit(entry: &OperationEntry, mut arguments: Value, cx: &Operation
     let mut paths = Vec::new();
     collect(&schema, &definitions, &arguments, &mut paths);
     for text in paths {
-        cx.space.check_reach(reach, cx.caller.door, &TreePath::parse(text)?)?;
+        cx.space.check_path_access(reach, cx.caller.protocol, &TreePath::parse(text)?)?;
     }
     Ok(arguments)
 }
@@ -77,9 +77,9 @@ impl Space {
     ///
     /// # Errors
     /// `Forbidden`; `Invalid` for links that lead out of the root or in a circle.
-    pub fn check_reach(&self, reach: &Permissions, door: Protocol, path: &TreePath) -> Result<(), Fault> {
-        reach.check(path)?;
-        if reach.folder.is_none() || reach.covers(&self.vfs.leads_to(door, path)?) {
+    pub fn check_path_access(&self, reach: &Permissions, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+        reach.check_path(path)?;
+        if reach.folder.is_none() || reach.covers(&self.vfs.resolve_links(protocol, path)?) {
             return Ok(());
         }
         Err(Fault::new(Kind::Forbidden, format!("path outside key scope: `{path}` is a link that leads out of it")))
@@ -118,7 +118,7 @@ fn collect<'v>(schema: &Value, definitions: &Value, value: &'v Value, paths: &mu
 /// Leaves out of an answer what lies elsewhere.
 pub(super) fn leave_out(entry: &OperationEntry, mut output: Value, reach: &Permissions) -> Value {
     if reach.folder.is_some()
-        && entry.within == FolderScope::Rows
+        && entry.folder_scope == FolderScope::Rows
         && let Some(rows) = output.as_array_mut()
     {
         let covers = |row: &Value| {

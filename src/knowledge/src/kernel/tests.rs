@@ -44,12 +44,12 @@ impl Operation for Greet {
         let text = format!("hello {} and {names:?}{mark}", self.path).repeat(self.times.max(1));
         Ok(Greeting { text })
     }
-    fn words(greeting: &Greeting) -> Option<String> {
+    fn render_text(greeting: &Greeting) -> Option<String> {
         Some(greeting.text.to_uppercase())
     }
 }
 
-const TABLE: &[OperationEntry] = &[OperationEntry::of::<Greet>()];
+const TABLE: &[OperationEntry] = &[OperationEntry::new::<Greet>()];
 
 fn read(arguments: serde_json::Value) -> Result<Greet, Fault> {
     arguments::under_own_names(arguments, Greet::ALIASES).and_then(arguments::read)
@@ -63,7 +63,7 @@ fn refusal(arguments: serde_json::Value) -> Fault {
 fn an_erased_operation_keeps_its_declaration() {
     let entry = TABLE[0];
     assert_eq!((entry.name, entry.tool), ("greet", true));
-    assert_eq!((entry.method(), entry.http[1].success), (HttpMethod::Get, 201));
+    assert_eq!((entry.method(), entry.http[1].success_status), (HttpMethod::Get, 201));
     let mut generator = SchemaGenerator::default();
     let input = (entry.input)(&mut generator);
     assert_eq!(input.get("description"), Some(&json!("Greet a page")));
@@ -119,10 +119,10 @@ impl Operation for Several {
 fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
     let space = TestSpace::new();
     let ask = |entry: &OperationEntry, expect: Precondition| {
-        let caller = Caller { expect, ..Caller::new(Protocol::Http) };
+        let caller = Caller { precondition: expect, ..Caller::new(Protocol::Http) };
         (entry.call)(json!({"path": "a.md"}), &space.cx(&caller))
     };
-    let several = OperationEntry::of::<Several>();
+    let several = OperationEntry::new::<Several>();
     let fault = ask(&several, Precondition::Present).unwrap_err();
     assert!(fault.kind() == Kind::Invalid && fault.message().starts_with("`If-Match`: `several` "), "{fault}");
     assert_eq!(ask(&several, Precondition::Any).unwrap(), json!({"text": "done"}));
@@ -133,9 +133,9 @@ fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
 fn an_output_is_told_in_words_beside_its_json() {
     let space = TestSpace::new();
     let caller = Caller::new(Protocol::Mcp);
-    let told = (TABLE[0].tell)(json!({"path": "a"}), &space.cx(&caller)).unwrap();
-    assert_eq!((told.output, told.words.unwrap()), (json!({"text": "hello a and []."}), "HELLO A AND [].".to_owned()));
-    assert_eq!((OperationEntry::of::<Several>().tell)(json!({}), &space.cx(&caller)).unwrap().words, None);
+    let told = (TABLE[0].call_for_agent)(json!({"path": "a"}), &space.cx(&caller)).unwrap();
+    assert_eq!((told.output, told.text.unwrap()), (json!({"text": "hello a and []."}), "HELLO A AND [].".to_owned()));
+    assert_eq!((OperationEntry::new::<Several>().call_for_agent)(json!({}), &space.cx(&caller)).unwrap().text, None);
 }
 
 fn entries() -> impl Iterator<Item = &'static OperationEntry> {
@@ -189,16 +189,16 @@ fn what_a_route_names_exists_in_the_schemas() {
             for parameter in route.path.split(['{', '}']).skip(1).step_by(2) {
                 assert!(has_input(parameter), "{entry:?}: no input for `{{{parameter}}}`");
             }
-            for name in route.in_query {
+            for name in route.query_inputs {
                 assert!(has_input(name), "{entry:?}: no input `{name}` for the query");
             }
-            if let BodyKind::Raw(field) = route.accepts {
+            if let BodyKind::Raw(field) = route.body {
                 assert!(has_input(field), "{entry:?}: no input `{field}` for the body");
             }
-            if let Some((mime, input)) = route.marked_by {
+            if let Some((mime, input)) = route.media_flag {
                 assert!(has_input(input), "{entry:?}: no input `{input}` for {mime}");
             }
-            let answers = route.answers.map(|(field, _)| field).into_iter().chain(route.or_json);
+            let answers = route.text_field.map(|(field, _)| field).into_iter().chain(route.json_fallback);
             for field in answers.chain(route.headers.iter().map(|(field, _)| *field)) {
                 assert!(has_output(field), "{entry:?}: no output `{field}` for the answer");
             }

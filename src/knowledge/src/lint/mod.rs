@@ -33,7 +33,7 @@ impl LintGate {
 }
 
 impl WriteGate for LintGate {
-    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         if !proposal.path.is_page() {
             return Ok(());
         }
@@ -41,9 +41,9 @@ impl WriteGate for LintGate {
         let Ok(text) = std::str::from_utf8(&proposal.content) else {
             return Ok(());
         };
-        if caller.door.is_filesystem()
-            && self.settings.formats(caller.door)
-            && let Cow::Owned(tidy) = tidied(text)
+        if caller.protocol.is_filesystem()
+            && self.settings.should_format(caller.protocol)
+            && let Cow::Owned(tidy) = format_text(text)
         {
             proposal.content = Bytes::from(tidy);
         }
@@ -51,17 +51,18 @@ impl WriteGate for LintGate {
             return Ok(());
         }
         let text = std::str::from_utf8(&proposal.content).unwrap_or_default();
-        refusal(&svcfs_text::lint::lint(text)).map_or(Ok(()), |fault| Err(fault.with("path", proposal.path.as_str())))
+        refusal(&svcfs_text::lint::lint(text))
+            .map_or(Ok(()), |fault| Err(fault.with_detail("path", proposal.path.as_str())))
     }
 }
 
 /// The text of a page, tidied; borrowed when it is tidy.
-pub fn tidied(text: &str) -> Cow<'_, str> {
+pub fn format_text(text: &str) -> Cow<'_, str> {
     svcfs_text::format::format(text)
 }
 
 /// Why a page with these issues is refused: its first error, with all issues beside it. None when it has no error.
 fn refusal(issues: &[LintIssue]) -> Option<Fault> {
     let fault = Fault::rejected(reject_message(first_error(issues)?));
-    Some(fault.with("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))
+    Some(fault.with_detail("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))
 }

@@ -11,9 +11,9 @@ fn gate(config: &str) -> LintGate {
     LintGate::new(Settings::resolve(config, CliOverrides::default()).unwrap().lint)
 }
 
-fn pass(gate: &LintGate, door: Protocol, name: &str, content: &[u8]) -> Result<Bytes, Fault> {
-    let mut proposal = ProposedFile { path: path(name), content: Bytes::copy_from_slice(content), before: None };
-    gate.pass(&Caller::new(door), &mut proposal).map(|()| proposal.content)
+fn pass(gate: &LintGate, protocol: Protocol, name: &str, content: &[u8]) -> Result<Bytes, Fault> {
+    let mut proposal = ProposedFile { path: path(name), content: Bytes::copy_from_slice(content), old_content: None };
+    gate.check(&Caller::new(protocol), &mut proposal).map(|()| proposal.content)
 }
 
 const BROKEN: &[u8] = b"# a\n\n```mermaid\n```\n";
@@ -21,15 +21,15 @@ const BROKEN: &[u8] = b"# a\n\n```mermaid\n```\n";
 #[test]
 fn an_error_is_refused_through_every_door() {
     let gate = gate("");
-    for door in Protocol::ALL {
-        let fault = pass(&gate, *door, "a.md", BROKEN).unwrap_err();
+    for protocol in Protocol::ALL {
+        let fault = pass(&gate, *protocol, "a.md", BROKEN).unwrap_err();
         assert_eq!(fault.kind().http(), 422);
         assert!(fault.message().starts_with("fence-mermaid-invalid (line 3): "), "{fault}");
         assert_eq!(fault.detail()["path"], "a.md");
         assert_eq!(fault.detail()["issues"].as_array().unwrap().len(), 2, "the warning is told too");
-        assert!(pass(&gate, *door, "a.txt", BROKEN).is_ok());
-        assert!(pass(&gate, *door, "b.md", b"![x]()\n").is_ok(), "warnings never refuse");
-        assert!(pass(&gate, *door, "c.md", b"\xff\xfe").is_ok(), "what is no text has no rules");
+        assert!(pass(&gate, *protocol, "a.txt", BROKEN).is_ok());
+        assert!(pass(&gate, *protocol, "b.md", b"![x]()\n").is_ok(), "warnings never refuse");
+        assert!(pass(&gate, *protocol, "c.md", b"\xff\xfe").is_ok(), "what is no text has no rules");
     }
     assert!(pass(&self::gate("[lint]\nreject_errors = false\n"), Protocol::Http, "a.md", BROKEN).is_ok());
 }
@@ -39,18 +39,22 @@ fn only_filesystem_doors_that_are_named_are_tidied_here() {
     let untidy = b"* a \n* b";
     let gate = gate("[lint]\nformat_doors = [\"http\", \"mcp\", \"fuse\"]\n");
     assert_eq!(pass(&gate, Protocol::Fuse, "a.md", untidy).unwrap(), "- a\n- b\n");
-    for (door, name) in
+    for (protocol, name) in
         [(Protocol::Http, "a.md"), (Protocol::Mcp, "a.md"), (Protocol::Fuse, "a.txt"), (Protocol::S3, "a.md")]
     {
-        assert_eq!(pass(&gate, door, name, untidy).unwrap(), &untidy[..], "{door:?} {name}");
+        assert_eq!(pass(&gate, protocol, name, untidy).unwrap(), &untidy[..], "{protocol:?} {name}");
     }
     assert_eq!(pass(&self::gate(""), Protocol::Fuse, "a.md", untidy).unwrap(), &untidy[..]);
-    let doors = [Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::WebDav];
-    for named in doors {
+    let protocols = [Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::WebDav];
+    for named in protocols {
         let gate = self::gate(&format!("[lint]\nformat_doors = [\"{}\"]\n", named.name()));
-        for door in doors {
-            let expected = if door == named { &b"- a\n- b\n"[..] } else { untidy };
-            assert_eq!(pass(&gate, door, "a.md", untidy).unwrap(), expected, "{door:?}, where {named:?} is named");
+        for protocol in protocols {
+            let expected = if protocol == named { &b"- a\n- b\n"[..] } else { untidy };
+            assert_eq!(
+                pass(&gate, protocol, "a.md", untidy).unwrap(),
+                expected,
+                "{protocol:?}, where {named:?} is named"
+            );
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct AgentContext {
 ///
 /// # Errors
 /// Those of reading a file that is there.
-pub fn context(cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
+pub fn read_context(cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
     Ok(AgentContext {
         playbook: page(cx, "playbook.md")?,
         schema: page(cx, "SCHEMA.md")?,
@@ -35,7 +35,7 @@ pub fn context(cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
 ///
 /// # Errors
 /// `Invalid` for a name that is none.
-pub fn places(reach: &Permissions, name: &str) -> Result<Vec<TreePath>, Fault> {
+pub fn candidate_paths(reach: &Permissions, name: &str) -> Result<Vec<TreePath>, Fault> {
     match &reach.folder {
         Some(folder) => Ok(vec![TreePath::parse(&format!("{folder}/{name}"))?]),
         None => Ok(vec![TreePath::parse(&format!(".svc/{name}"))?, TreePath::parse(name)?]),
@@ -43,10 +43,10 @@ pub fn places(reach: &Permissions, name: &str) -> Result<Vec<TreePath>, Fault> {
 }
 
 fn page(cx: &OperationContext<'_>, name: &str) -> Result<String, Fault> {
-    let reach = &cx.caller.reach;
-    for place in places(reach, name)? {
-        cx.space.check_reach(reach, cx.caller.door, &place)?;
-        match files::file(cx, &place) {
+    let reach = &cx.caller.permissions;
+    for place in candidate_paths(reach, name)? {
+        cx.space.check_path_access(reach, cx.caller.protocol, &place)?;
+        match files::read_file(cx, &place) {
             Err(fault) if fault.kind() == Kind::NotFound => {}
             file => return Ok(String::from_utf8_lossy(&file?.content).into_owned()),
         }

@@ -10,7 +10,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use context::{AgentContext, context, places};
+pub use context::{AgentContext, candidate_paths, read_context};
 pub use operations::AREA;
-pub use overview::overview;
-pub use report::{EpisodeReport, MemoryEpisode, report};
+pub use overview::describe_tree;
+pub use report::{EpisodeReport, MemoryEpisode, report_episodes};

@@ -11,7 +11,7 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
     title: "Memory",
-    operations: &[OperationEntry::of::<GetContext>(), OperationEntry::of::<GetMemoryReport>()],
+    operations: &[OperationEntry::new::<GetContext>(), OperationEntry::new::<GetMemoryReport>()],
 };
 
 /// Read what an agent should know before it works here
@@ -23,15 +23,15 @@ pub struct GetContext {}
 
 impl Operation for GetContext {
     const NAME: &'static str = "context";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/context")];
     const TOOL: bool = true;
-    const ANSWERS_TEXT: bool = true;
+    const TEXT_ONLY: bool = true;
     type Output = Pages;
     fn run(self, cx: &OperationContext<'_>) -> Result<Pages, Fault> {
-        super::context(cx)
+        super::read_context(cx)
     }
-    fn words(pages: &Pages) -> Option<String> {
+    fn render_text(pages: &Pages) -> Option<String> {
         // The titles are those of gaps.md 4.21.
         let pages = [("SCHEMA", &pages.schema), ("PLAYBOOK", &pages.playbook), ("CURRENT INDEX", &pages.index)];
         let present = pages.iter().filter(|(_, text)| !text.trim().is_empty());
@@ -58,7 +58,7 @@ pub struct GetMemoryReport {
 
 impl Operation for GetMemoryReport {
     const NAME: &'static str = "memory_report";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/memory/report")];
     const TOOL: bool = true;
     type Output = EpisodeReport;
@@ -67,6 +67,6 @@ impl Operation for GetMemoryReport {
         if prefix.is_root() {
             return Err(Fault::invalid("episodes_prefix", "names the whole tree; name a folder such as `episodes`"));
         }
-        super::report(cx.index(), &prefix, &cx.caller.reach)
+        super::report_episodes(cx.index(), &prefix, &cx.caller.permissions)
     }
 }

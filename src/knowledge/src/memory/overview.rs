@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use svcfs_base::{Fault, Permissions, TreePath, plain};
+use svcfs_base::{Fault, Permissions, TreePath, escape_unprintable};
 use svcfs_index::TopCounts;
 
 use crate::kernel::Space;
@@ -33,7 +33,7 @@ const HOW_TO_WRITE: &str = "\
 ///
 /// # Errors
 /// Those of the index.
-pub fn overview(space: &Space, reach: &Permissions) -> Result<String, Fault> {
+pub fn describe_tree(space: &Space, reach: &Permissions) -> Result<String, Fault> {
     let folder = reach.folder.clone().unwrap_or_else(TreePath::root);
     // Behind or not: the overview says what the index does not know yet.
     let _lag = space.index_within(INDEX_TIMEOUT);
@@ -76,8 +76,8 @@ fn list(text: &mut String, (title, about): (&str, &str), counts: &TopCounts) {
     for (name, pages) in &counts.top {
         let _infallible = writeln!(text, "- {} ({pages})", short(name));
     }
-    if counts.more > 0 {
-        let _infallible = writeln!(text, "- and {} more", counts.more);
+    if counts.other_count > 0 {
+        let _infallible = writeln!(text, "- and {} more", counts.other_count);
     }
 }
 
@@ -87,5 +87,5 @@ fn short(name: &str) -> String {
     if cut.len() < name.len() {
         cut.push('…');
     }
-    plain(&cut)
+    escape_unprintable(&cut)
 }

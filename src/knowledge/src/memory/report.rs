@@ -45,8 +45,8 @@ pub struct MemoryEpisode {
 ///
 /// # Errors
 /// Those of the index.
-pub fn report(index: &Index, prefix: &TreePath, reach: &Permissions) -> Result<EpisodeReport, Fault> {
-    let mut told = index.having(&["memory_kind", "episode_id", "id", "merged-from"])?;
+pub fn report_episodes(index: &Index, prefix: &TreePath, reach: &Permissions) -> Result<EpisodeReport, Fault> {
+    let mut told = index.pages_with_keys(&["memory_kind", "episode_id", "id", "merged-from"])?;
     told.retain(|page| reach.covers(&page.path));
     let mut merged = MergedEpisodes::default();
     for page in &told {

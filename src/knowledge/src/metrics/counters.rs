@@ -58,49 +58,61 @@ fn times() -> Histogram {
 
 impl RequestMetrics {
     /// An operation was asked through a door, and answered or refused.
-    pub fn asked<T>(&self, door: Protocol, operation: &'static str, outcome: &Result<T, Fault>, took: Duration) {
+    pub fn record_operation<T>(
+        &self,
+        protocol: Protocol,
+        operation: &'static str,
+        outcome: &Result<T, Fault>,
+        took: Duration,
+    ) {
         let outcome = outcome.as_ref().map_or_else(|fault| fault.kind().name(), |_| OK);
-        self.served(door, operation, Cow::Borrowed(outcome), took);
+        self.served(protocol, operation, Cow::Borrowed(outcome), took);
     }
 
     /// An operation of a protocol, by the protocol's names for it and for what became of it (none when it was done).
-    pub fn spoken(&self, door: Protocol, operation: &'static str, refusal: Option<String>, took: Duration) {
-        self.served(door, operation, refusal.map_or(Cow::Borrowed(OK), Cow::Owned), took);
+    pub fn record_protocol_call(
+        &self,
+        protocol: Protocol,
+        operation: &'static str,
+        refusal: Option<String>,
+        took: Duration,
+    ) {
+        self.served(protocol, operation, refusal.map_or(Cow::Borrowed(OK), Cow::Owned), took);
     }
 
     /// A request of a protocol over HTTP was answered, as far as the head of its answer; `operation` is the protocol's name for it, where it has
     /// one beside the method.
     pub(crate) fn requested(
         &self,
-        door: Protocol,
+        protocol: Protocol,
         (operation, method): (Option<&str>, &str),
         status: u16,
         took: Duration,
     ) {
         let mut methods = METHODS.into_iter().chain(METHODS_OF_WEBDAV);
-        let operation = match (door, operation) {
+        let operation = match (protocol, operation) {
             (Protocol::S3, Some(operation)) => Cow::Owned(operation.to_owned()),
             (Protocol::S3, None) => Cow::Borrowed(OTHER),
             _ => Cow::Borrowed(methods.find(|known| *known == method).unwrap_or(OTHER)),
         };
         let outcome = if status < 400 { Cow::Borrowed(OK) } else { Cow::Owned(status.to_string()) };
-        self.served(door, operation, outcome, took);
+        self.served(protocol, operation, outcome, took);
     }
 
     fn served(
         &self,
-        door: Protocol,
+        protocol: Protocol,
         operation: impl Into<Cow<'static, str>>,
         outcome: Cow<'static, str>,
         took: Duration,
     ) {
-        let (door, operation) = (("door", Cow::Borrowed(door.name())), ("operation", operation.into()));
-        self.operations.get_or_create(&[door.clone(), operation.clone(), ("outcome", outcome)]).inc();
-        self.operation_times.get_or_create(&[door, operation]).observe(took.as_secs_f64());
+        let (protocol, operation) = (("protocol", Cow::Borrowed(protocol.name())), ("operation", operation.into()));
+        self.operations.get_or_create(&[protocol.clone(), operation.clone(), ("outcome", outcome)]).inc();
+        self.operation_times.get_or_create(&[protocol, operation]).observe(took.as_secs_f64());
     }
 
     /// An HTTP request was answered, as far as the head of its answer.
-    pub fn replied(&self, method: &str, status: u16, took: Duration) {
+    pub fn record_http_response(&self, method: &str, status: u16, took: Duration) {
         let method = METHODS.into_iter().find(|known| *known == method).unwrap_or(OTHER);
         let labels = [("method", method.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
@@ -108,7 +120,7 @@ impl RequestMetrics {
     }
 
     /// A request of the kernel for a mount was answered; `outcome` is `ok`, or what it was refused with.
-    pub fn mounted(&self, operation: &'static str, outcome: &'static str, took: Duration) {
+    pub fn record_mount_request(&self, operation: &'static str, outcome: &'static str, took: Duration) {
         let operation = ("operation", operation);
         self.mount_requests.get_or_create(&[operation, ("outcome", outcome)]).inc();
         self.mount_times.get_or_create(&[operation]).observe(took.as_secs_f64());
@@ -138,7 +150,7 @@ pub struct FlushTimes([(FlushKind, Histogram); 2]);
 
 impl FlushTimes {
     /// Those of a tree, from here on.
-    pub fn of(vfs: &Vfs) -> Self {
+    pub fn new(vfs: &Vfs) -> Self {
         let flushes = Self(FlushKind::ALL.map(|flush| (flush, times())));
         let counted = flushes.clone();
         vfs.on_flush(Box::new(move |flush, took| {

@@ -22,15 +22,15 @@ pub use process::ProcessUsage;
 pub use protocols::{ProtocolEndpoint, ProtocolReport, ProtocolServer};
 pub use readiness::{
     ComponentProblem, QueueReport, ReadinessDetails, ReadinessReport, ServerReadiness, SpaceReport, TaskReport,
-    index_progress, report,
+    index_progress, readiness_report,
 };
-pub use registry::{MetricsAudience, labelled, registry};
+pub use registry::{MetricsAudience, build_registry, metric_family};
 
 /// What is known of a server beside its spaces.
 #[derive(Default)]
 pub struct ServerMetrics {
     /// What its doors count.
-    pub measures: RequestMetrics,
+    pub requests: RequestMetrics,
     protocols: RwLock<Vec<ProtocolServer>>,
     mounts: OnceLock<MountLister>,
 }
@@ -49,14 +49,14 @@ pub struct MountReport {
 
 impl ServerMetrics {
     /// Tells of a protocol server from here on; one that is not enabled is told of, too. A later one of the same name takes its place.
-    pub fn serves(&self, protocol: ProtocolServer) {
+    pub fn add_protocol(&self, protocol: ProtocolServer) {
         let mut protocols = self.protocols.write();
         protocols.retain(|known| known.name != protocol.name);
         protocols.push(protocol);
     }
 
     /// Has mounts asked of whoever makes them; only the first who says is asked.
-    pub fn mounts_are_known_by(&self, mounts: impl Fn() -> Vec<MountReport> + Send + Sync + 'static) {
+    pub fn set_mount_source(&self, mounts: impl Fn() -> Vec<MountReport> + Send + Sync + 'static) {
         let _only_the_first = self.mounts.set(Box::new(mounts));
     }
 

@@ -16,7 +16,7 @@ pub struct ProtocolServer {
     /// Its name, `nfs`, `s3` or `webdav`: the key in `/readyz`.
     pub name: &'static str,
     /// How it is served; none when the settings leave it off.
-    pub served: Option<ProtocolEndpoint>,
+    pub endpoint: Option<ProtocolEndpoint>,
 }
 
 /// A protocol server that is meant to answer.
@@ -24,7 +24,7 @@ pub struct ProtocolEndpoint {
     /// The port it listens on.
     pub port: u16,
     /// What clients are told to connect to; none when the port says it.
-    pub endpoint: Option<String>,
+    pub client_address: Option<String>,
     /// Whether it answers; else why not.
     pub probe: HealthProbe,
 }
@@ -33,12 +33,12 @@ type HealthProbe = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl ProtocolEndpoint {
     /// A server that is found to be well when it takes a connection at this address.
-    pub fn at(address: SocketAddr) -> Self {
+    pub fn from_address(address: SocketAddr) -> Self {
         let dial = move || match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!("{address} takes no connection: {error}")),
         };
-        Self { port: address.port(), endpoint: None, probe: Box::new(dial) }
+        Self { port: address.port(), client_address: None, probe: Box::new(dial) }
     }
 }
 
@@ -63,13 +63,13 @@ pub struct ProtocolReport {
 
 impl ServerMetrics {
     /// Asks every protocol server how it is doing, by name; each takes 200 ms at most.
-    pub fn protocols(&self) -> BTreeMap<String, ProtocolReport> {
+    pub fn protocol_reports(&self) -> BTreeMap<String, ProtocolReport> {
         self.protocols.read().iter().map(|protocol| (protocol.name.to_owned(), asked(protocol))).collect()
     }
 }
 
 fn asked(protocol: &ProtocolServer) -> ProtocolReport {
-    let Some(ProtocolEndpoint { port, endpoint, probe }) = &protocol.served else {
+    let Some(ProtocolEndpoint { port, client_address: endpoint, probe }) = &protocol.endpoint else {
         return ProtocolReport { enabled: false, healthy: None, port: None, endpoint: None, error: None };
     };
     let error = probe().err();

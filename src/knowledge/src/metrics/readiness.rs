@@ -60,14 +60,14 @@ pub struct ReadinessDetails {
     /// Where the first space is mounted.
     pub mounts: Vec<MountReport>,
     /// What is not as it should be; empty when all is well.
-    pub sick: Vec<ComponentProblem>,
+    pub problems: Vec<ComponentProblem>,
 }
 
 /// A part that is sick.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentProblem {
     /// Which part: `space`, `storage`, `task NAME` or `protocol NAME`.
-    pub part: String,
+    pub component: String,
     /// Of which space; none when it is the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
@@ -128,22 +128,22 @@ pub struct TaskReport {
 }
 
 /// How the server is doing, asked about one of its spaces. Waits for the disk, and for protocol servers 200 ms each at most.
-pub fn report(server: &ServerState, space: &Space, audience: MetricsAudience) -> ReadinessReport {
-    let storage = space.storage();
-    let protocols = server.vitals().protocols();
+pub fn readiness_report(server: &ServerState, space: &Space, audience: MetricsAudience) -> ReadinessReport {
+    let storage = space.check_storage();
+    let protocols = server.metrics().protocol_reports();
     let unhealthy = protocols.iter().find_map(|(name, protocol)| Some((name, protocol.error.as_ref()?)));
     let (status, error) = match (&storage, unhealthy) {
         (Err(fault), _) => (ServerReadiness::StorageUnreachable, Some(fault.message().to_owned())),
         (Ok(()), Some((name, error))) => (ServerReadiness::ProtocolUnhealthy, Some(format!("{name}: {error}"))),
         (Ok(()), None) => (ServerReadiness::Ready, None),
     };
-    let details = (audience == MetricsAudience::Operators).then(|| details(server, &protocols));
+    let details = (audience == MetricsAudience::Operator).then(|| details(server, &protocols));
     ReadinessReport { status, error, index: space.index_progress(), protocols, details }
 }
 
 /// How far the search indexes of all open spaces have come together.
 pub fn index_progress(server: &ServerState) -> IndexProgress {
-    let spaces = server.spaces().all();
+    let spaces = server.spaces().list_all();
     let behind = spaces.iter().map(|known| match known {
         SpaceStatus::Open(space) => space.index_progress().behind,
         SpaceStatus::Failed(..) => 0,
@@ -153,29 +153,34 @@ pub fn index_progress(server: &ServerState) -> IndexProgress {
 }
 
 fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -> ReadinessDetails {
-    let mut sick = Vec::new();
-    let spaces = server.spaces().all().into_iter().map(|known| of_space(known, &mut sick)).collect();
+    let mut problems = Vec::new();
+    let spaces = server.spaces().list_all().into_iter().map(|known| of_space(known, &mut problems)).collect();
     for (name, protocol) in protocols {
         if let Some(reason) = &protocol.error {
-            sick.push(ComponentProblem { part: format!("protocol {name}"), space: None, reason: reason.clone() });
+            problems.push(ComponentProblem {
+                component: format!("protocol {name}"),
+                space: None,
+                reason: reason.clone(),
+            });
         }
     }
-    let uptime = server.now().duration_since(server.started()).as_secs();
+    let uptime = server.now().duration_since(server.started_at()).as_secs();
     ReadinessDetails {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: u64::try_from(uptime).unwrap_or_default(),
-        process: ProcessUsage::now(),
+        process: ProcessUsage::current(),
         spaces,
-        mounts: server.vitals().mounts(),
-        sick,
+        mounts: server.metrics().mounts(),
+        problems,
     }
 }
 
-fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport {
+fn of_space(known: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> SpaceReport {
     let name = known.name().to_owned();
-    let mut complain =
-        |part: String, reason: String| sick.push(ComponentProblem { part, space: Some(name.clone()), reason });
+    let mut complain = |component: String, reason: String| {
+        problems.push(ComponentProblem { component, space: Some(name.clone()), reason })
+    };
     let space = match known {
         SpaceStatus::Open(space) => space,
         SpaceStatus::Failed(name, root, why) => {
@@ -194,23 +199,23 @@ fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport
             };
         }
     };
-    let health = space.storage();
+    let health = space.check_storage();
     if let Err(fault) = &health {
         complain("storage".to_owned(), fault.message().to_owned());
     }
     let pages =
-        space.index.count().map_err(|error| complain("index".to_owned(), Fault::from(error).message().to_owned()));
+        space.index.page_count().map_err(|error| complain("index".to_owned(), Fault::from(error).message().to_owned()));
     let tasks: Vec<TaskReport> = space.tasks().into_iter().map(of_task).collect();
     for task in &tasks {
         if let Some(error) = &task.error {
             complain(format!("task {}", task.name), error.clone());
         }
     }
-    let load = space.vfs.load();
+    let load = space.vfs.queue_load();
     let queue = QueueReport {
         sets: load.queued_sets as u64,
         bytes: load.queued_bytes as u64,
-        unsettled_bytes: load.unsettled_bytes,
+        unsettled_bytes: load.uncheckpointed_bytes,
         log_bytes: load.log_bytes,
     };
     SpaceReport {

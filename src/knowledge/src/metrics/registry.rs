@@ -15,27 +15,28 @@ use crate::spaces::SpaceStatus;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsAudience {
     /// Somebody unknown, who is told of the server as a whole: not which spaces it has.
-    Strangers,
+    Public,
     /// Somebody with credentials for all of it.
-    Operators,
+    Operator,
 }
 
 /// What is measured, without what only a door knows.
-pub fn registry(server: &ServerState, audience: MetricsAudience) -> Registry {
+pub fn build_registry(server: &ServerState, audience: MetricsAudience) -> Registry {
     let mut registry = Registry::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    let build = labelled([(version, ConstGauge::new(1_i64))]);
+    let build = metric_family([(version, ConstGauge::new(1_i64))]);
     registry.register("svc_build_info", "The running version, always 1", build);
-    let uptime = u64::try_from(server.now().duration_since(server.started()).as_secs()).unwrap_or_default();
+    let uptime = u64::try_from(server.now().duration_since(server.started_at()).as_secs()).unwrap_or_default();
     registry.register("svc_uptime_seconds", "Seconds since the server started", ConstGauge::new(uptime));
     of_process(&mut registry, server);
-    let looks: Vec<usize> = server.spaces().open().iter().filter_map(|space| space.health.findings()).collect();
+    let looks: Vec<usize> =
+        server.spaces().list_open().iter().filter_map(|space| space.survey_cache.finding_count()).collect();
     if !looks.is_empty() {
         let told = "What the last look through the trees found; absent before the first one";
         registry.register("svc_janitor_issues", told, ConstGauge::new(looks.iter().sum::<usize>()));
     }
-    server.vitals().measures.show(&mut registry);
-    if audience == MetricsAudience::Operators {
+    server.metrics().requests.show(&mut registry);
+    if audience == MetricsAudience::Operator {
         of_spaces(&mut registry, server);
         of_parts(&mut registry, server);
     }
@@ -44,10 +45,10 @@ pub fn registry(server: &ServerState, audience: MetricsAudience) -> Registry {
 
 /// The names are those of Prometheus's own client libraries.
 fn of_process(registry: &mut Registry, server: &ServerState) {
-    let started = ConstGauge::new(server.started().as_second());
+    let started = ConstGauge::new(server.started_at().as_second());
     registry.register("process_start_time_seconds", "When the server started, in seconds since 1970", started);
-    let Some(ProcessUsage { memory_bytes, most_memory_bytes: _, threads, open_files, cpu_seconds }) =
-        ProcessUsage::now()
+    let Some(ProcessUsage { memory_bytes, peak_memory_bytes: _, threads, open_files, cpu_seconds }) =
+        ProcessUsage::current()
     else {
         return;
     };
@@ -63,56 +64,58 @@ type SpaceGauge = (&'static str, &'static str, fn(&Space) -> u64);
 
 const OF_SPACES: [SpaceGauge; 8] = [
     ("svc_space_writable", "Whether a space takes writes: 1 or 0", |space| u64::from(space.vfs.health().is_ok())),
-    ("svc_space_pages", "Pages that the search index has", |space| space.index.count().map_or(0, |count| count as u64)),
-    ("svc_queue_sets", "Change sets that wait for the committer", |space| space.vfs.load().queued_sets as u64),
-    ("svc_queue_bytes", "What they bring, in bytes", |space| space.vfs.load().queued_bytes as u64),
+    ("svc_space_pages", "Pages that the search index has", |space| {
+        space.index.page_count().map_or(0, |count| count as u64)
+    }),
+    ("svc_queue_sets", "Change sets that wait for the committer", |space| space.vfs.queue_load().queued_sets as u64),
+    ("svc_queue_bytes", "What they bring, in bytes", |space| space.vfs.queue_load().queued_bytes as u64),
     ("svc_pending_sets", "Change sets accepted and not settled, queued or in work", |space| {
-        space.vfs.load().pending_sets
+        space.vfs.queue_load().pending_sets
     }),
     ("svc_log_unsettled_bytes", "What the log holds until the next checkpoint", |space| {
-        space.vfs.load().unsettled_bytes
+        space.vfs.queue_load().uncheckpointed_bytes
     }),
-    ("svc_log_bytes", "The log's files on the disk", |space| space.vfs.load().log_bytes),
+    ("svc_log_bytes", "The log's files on the disk", |space| space.vfs.queue_load().log_bytes),
     ("svc_index_behind_changes", "Changes that the search index has not read yet", behind),
 ];
 
 /// How many changes the search index of a space has not read.
 pub(super) fn behind(space: &Space) -> u64 {
-    space.vfs.last_seq().0.saturating_sub(space.indexed.level())
+    space.vfs.last_seq().0.saturating_sub(space.index_watermark.level())
 }
 
 fn of_spaces(registry: &mut Registry, server: &ServerState) {
-    let open = server.spaces().open();
+    let open = server.spaces().list_open();
     let name = |space: &Space| [("space", space.name.clone())];
-    let is_open = server.spaces().all().into_iter().map(|known| {
+    let is_open = server.spaces().list_all().into_iter().map(|known| {
         let label = [("space", known.name().to_owned())];
         (label, ConstGauge::new(u64::from(matches!(known, SpaceStatus::Open(_)))))
     });
-    registry.register("svc_space_open", "Whether a space could be opened: 1 or 0", labelled(is_open));
+    registry.register("svc_space_open", "Whether a space could be opened: 1 or 0", metric_family(is_open));
     for (metric, told, number) in OF_SPACES {
         let numbers = open.iter().map(|space| (name(space), ConstGauge::new(number(space))));
-        registry.register(metric, told, labelled(numbers));
+        registry.register(metric, told, metric_family(numbers));
     }
     let positions = open.iter().map(|space| (name(space), ConstCounter::new(space.vfs.last_seq().0)));
     registry.register(
         "svc_changes",
         "Change sets ever announced: the newest position of the feed",
-        labelled(positions),
+        metric_family(positions),
     );
     let flushes = open.iter().flat_map(|space| {
         let of = |(flush, times): (svcfs_vfs::FlushKind, _)| {
             ([("space", space.name.clone()), ("what", flush.name().to_owned())], times)
         };
-        space.flushes.each().map(of).collect::<Vec<_>>()
+        space.flush_times.each().map(of).collect::<Vec<_>>()
     });
     let told = "Time the disk took, in seconds, for a transaction of the log and for a checkpoint";
-    registry.register("svc_flush_seconds", told, labelled(flushes));
+    registry.register("svc_flush_seconds", told, metric_family(flushes));
 }
 
 fn of_parts(registry: &mut Registry, server: &ServerState) {
     let tasks: Vec<_> = server
         .spaces()
-        .open()
+        .list_open()
         .iter()
         .flat_map(|space| {
             space
@@ -125,20 +128,20 @@ fn of_parts(registry: &mut Registry, server: &ServerState) {
         tasks.iter().map(move |(labels, task)| (labels.clone(), number(task)))
     };
     let failing = of(|task| u64::from(task.state == TaskState::BackingOff));
-    let failing = labelled(failing.map(|(labels, number)| (labels, ConstGauge::new(number))));
+    let failing = metric_family(failing.map(|(labels, number)| (labels, ConstGauge::new(number))));
     registry.register("svc_task_failing", "Whether a background task pauses after a failure: 1 or 0", failing);
     let failures = of(|task| task.errors + task.panics);
-    let failures = labelled(failures.map(|(labels, number)| (labels, ConstCounter::new(number))));
+    let failures = metric_family(failures.map(|(labels, number)| (labels, ConstCounter::new(number))));
     registry.register("svc_task_failures", "Steps of background tasks that failed", failures);
-    let mounts: Vec<MountReport> = server.vitals().mounts();
+    let mounts: Vec<MountReport> = server.metrics().mounts();
     registry.register("svc_mounts", "Places where the first space is mounted", ConstGauge::new(mounts.len()));
-    let mut protocols = server.vitals().protocols();
+    let mut protocols = server.metrics().protocol_reports();
     protocols.retain(|_, protocol| protocol.enabled);
     if !protocols.is_empty() {
         let healthy = protocols
             .into_iter()
             .map(|(name, protocol)| ([("protocol", name)], ConstGauge::new(u64::from(protocol.healthy == Some(true)))));
-        registry.register("svc_protocol_healthy", "Whether a protocol server answers: 1 or 0", labelled(healthy));
+        registry.register("svc_protocol_healthy", "Whether a protocol server answers: 1 or 0", metric_family(healthy));
     }
 }
 
@@ -147,7 +150,7 @@ fn of_parts(registry: &mut Registry, server: &ServerState) {
 struct LabelledMetric<L, M>(Vec<(L, M)>, MetricType);
 
 /// Several values of one metric, made at the moment of asking.
-pub fn labelled<L, M>(values: impl IntoIterator<Item = (L, M)>) -> impl Metric
+pub fn metric_family<L, M>(values: impl IntoIterator<Item = (L, M)>) -> impl Metric
 where
     L: EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
     M: Metric + prometheus_client::metrics::TypedMetric,

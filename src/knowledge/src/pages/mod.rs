@@ -25,5 +25,5 @@ fn text(file: &FileView) -> Cow<'_, str> {
 
 /// A file, read as contract 7 wants it.
 fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
-    files::file(cx, path)
+    files::read_file(cx, path)
 }

@@ -18,13 +18,13 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 pub const AREA: OperationArea = OperationArea {
     title: "Pages",
     operations: &[
-        OperationEntry::of::<ListHeadings>(),
-        OperationEntry::of::<ListTemplates>(),
-        OperationEntry::of::<ReadTemplate>(),
-        OperationEntry::of::<ResolveLinks>(),
-        OperationEntry::of::<PeekPage>(),
-        OperationEntry::of::<ReadSection>(),
-        OperationEntry::of::<LintPage>(),
+        OperationEntry::new::<ListHeadings>(),
+        OperationEntry::new::<ListTemplates>(),
+        OperationEntry::new::<ReadTemplate>(),
+        OperationEntry::new::<ResolveLinks>(),
+        OperationEntry::new::<PeekPage>(),
+        OperationEntry::new::<ReadSection>(),
+        OperationEntry::new::<LintPage>(),
     ],
 };
 
@@ -43,7 +43,7 @@ pub struct ListHeadings {
 
 impl Operation for ListHeadings {
     const NAME: &'static str = "toc";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/toc")];
     type Output = Vec<Heading>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<Heading>, Fault> {
@@ -150,16 +150,16 @@ pub struct LinkDestination {
 
 impl Operation for ResolveLinks {
     const NAME: &'static str = "resolve_links";
-    const WITHIN: FolderScope = FolderScope::Own;
-    const HTTP: &'static [Route] = &[Route::post("/resolve-links").reading()];
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
+    const HTTP: &'static [Route] = &[Route::post("/resolve-links").read_only()];
     type Output = ResolvedLinks;
     fn run(self, cx: &OperationContext<'_>) -> Result<ResolvedLinks, Fault> {
         if self.links.len() > MAX_LINKS {
             let why = format!("{} are too many; at most {MAX_LINKS} are resolved at once", self.links.len());
             return Err(Fault::invalid("links", why));
         }
-        let reach = &cx.caller.reach;
-        let from = self.from.unwrap_or_else(|| reach.top());
+        let reach = &cx.caller.permissions;
+        let from = self.from.unwrap_or_else(|| reach.visible_root());
         let index = cx.index();
         let mut answer = ResolvedLinks { resolved: BTreeMap::new(), unresolved: Vec::new() };
         let mut seen = HashSet::with_capacity(self.links.len());
@@ -167,7 +167,7 @@ impl Operation for ResolveLinks {
             if !seen.insert(written.clone()) {
                 continue;
             }
-            let found = match svcfs_text::links::link_of(&written) {
+            let found = match svcfs_text::links::parse_link(&written) {
                 Some(link) => index.resolve(&from, &link.target)?,
                 None => None,
             };
@@ -194,7 +194,7 @@ pub struct PeekPage {
 
 impl Operation for PeekPage {
     const NAME: &'static str = "peek";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/peek")];
     const TOOL: bool = true;
     type Output = PageSummary;
@@ -238,10 +238,10 @@ pub struct SectionText {
 
 impl Operation for ReadSection {
     const NAME: &'static str = "section";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::get("/section")];
     const TOOL: bool = true;
-    const ANSWERS_TEXT: bool = true;
+    const TEXT_ONLY: bool = true;
     type Output = SectionText;
     fn run(self, cx: &OperationContext<'_>) -> Result<SectionText, Fault> {
         let select = match (&self.heading, self.index) {
@@ -270,7 +270,7 @@ impl Operation for ReadSection {
             line_end: found.line_end,
         })
     }
-    fn words(section: &SectionText) -> Option<String> {
+    fn render_text(section: &SectionText) -> Option<String> {
         let SectionText { path, heading, level, content, line_start, line_end } = section;
         let marks = "#".repeat(usize::from(*level));
         Some(format!("[{path}, lines {line_start}-{line_end}]\n\n{marks} {heading}\n\n{content}"))
@@ -300,8 +300,8 @@ pub struct LintReport {
 
 impl Operation for LintPage {
     const NAME: &'static str = "lint";
-    const WITHIN: FolderScope = FolderScope::Paths;
-    const HTTP: &'static [Route] = &[Route::post("/lint").reading().either(&["path", "content"])];
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
+    const HTTP: &'static [Route] = &[Route::post("/lint").read_only().required_one_of(&["path", "content"])];
     const TOOL: bool = true;
     type Output = LintReport;
     fn run(self, cx: &OperationContext<'_>) -> Result<LintReport, Fault> {
@@ -313,7 +313,7 @@ impl Operation for LintPage {
         };
         Ok(LintReport { issues })
     }
-    fn words(found: &LintReport) -> Option<String> {
+    fn render_text(found: &LintReport) -> Option<String> {
         found.issues.is_empty().then(|| "No issues found".to_owned())
     }
 }

@@ -47,20 +47,21 @@ pub struct PageSummary {
 pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, Fault> {
     let file = super::file(cx, &path)?;
     let text = super::text(&file);
-    let page = Page::read(path.as_str(), &text);
+    let page = Page::parse(path.as_str(), &text);
     let index = cx.index();
     let (mut links_out, mut links_broken) = (Vec::new(), Vec::new());
     let (mut paths, mut targets) = (BTreeSet::new(), BTreeSet::new());
     for link in page.links {
         // To a key of a folder what leads elsewhere leads nowhere: that something is there is not told either.
-        let target = files::target_of(cx, index, &path, &link)?.filter(|target| cx.caller.reach.covers(target));
+        let target =
+            files::resolve_target(cx, index, &path, &link)?.filter(|target| cx.caller.permissions.covers(target));
         match target {
             Some(target) if target.is_page() && paths.insert(target.clone()) => links_out.push(target),
             None if targets.insert(link.target.clone()) => links_broken.push(link.target),
             Some(_) | None => {}
         }
     }
-    let links_in = index.sources(&path)?.into_iter().filter(|path| cx.caller.reach.covers(path)).collect();
+    let links_in = index.linking_pages(&path)?.into_iter().filter(|path| cx.caller.permissions.covers(path)).collect();
     Ok(PageSummary {
         title: page.title,
         snippet: page.excerpt,
@@ -72,7 +73,7 @@ pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, 
         word_count: page.word_count,
         etag: file.etag,
         size: file.content.len() as u64,
-        modified: files::moment(file.attributes.modified),
+        modified: files::to_timestamp(file.attributes.modified),
         path,
     })
 }

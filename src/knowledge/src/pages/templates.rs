@@ -14,7 +14,7 @@ const FOLDER: &str = ".svc/templates";
 /// # Errors
 /// `Internal` when the folder cannot be read; a missing one holds none.
 pub fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
-    let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".md")?;
+    let mut names = files::list_stems(cx, &TreePath::parse(FOLDER)?, ".md")?;
     names.retain(|name| !name.starts_with('.'));
     Ok(names)
 }
@@ -28,7 +28,7 @@ pub fn template(cx: &OperationContext<'_>, name: &str) -> Result<TemplateText, F
     if stem.is_empty() || stem.starts_with('.') || stem.contains(['/', '\\']) {
         return Err(Fault::invalid(
             "name",
-            format_args!("`{}` is no template's name; use one such as `meeting`", svcfs_base::plain(name)),
+            format_args!("`{}` is no template's name; use one such as `meeting`", svcfs_base::escape_unprintable(name)),
         ));
     }
     let path = TreePath::parse(&format!("{FOLDER}/{stem}.md"))?;

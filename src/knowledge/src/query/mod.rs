@@ -14,7 +14,7 @@ use svcfs_index::{CustomFields, DqlQuery, Index, QueryAnswer, QueryLimits};
 use crate::kernel::OperationContext;
 
 pub use operations::{AREA, QueryResult};
-pub use render::{MarkdownStyle, RenderTarget, rendered};
+pub use render::{MarkdownStyle, RenderTarget, render_markdown};
 
 /// The fields that the configuration gives every page.
 ///
@@ -22,7 +22,7 @@ pub use render::{MarkdownStyle, RenderTarget, rendered};
 /// `Invalid`, naming the setting, when an expression cannot be read.
 pub fn custom_fields(settings: &DataviewSettings) -> Result<CustomFields, Fault> {
     let fields = settings.custom_fields.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    CustomFields::read(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
+    CustomFields::parse(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
 }
 
 /// How much of an answer is wanted.
@@ -38,7 +38,7 @@ pub struct RowWindow {
 ///
 /// # Errors
 /// As [`answer_below`].
-pub fn answer(cx: &OperationContext<'_>, query: &DqlQuery, window: RowWindow) -> Result<QueryAnswer, Fault> {
+pub fn run_query(cx: &OperationContext<'_>, query: &DqlQuery, window: RowWindow) -> Result<QueryAnswer, Fault> {
     answer_from(cx, cx.index(), query, window)
 }
 
@@ -52,15 +52,15 @@ fn answer_from(
     query: &DqlQuery,
     window: RowWindow,
 ) -> Result<QueryAnswer, Fault> {
-    let below = cx.caller.reach.folder.as_ref();
-    let answer = answer_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
-    truncation_note(&answer).into_iter().for_each(|note| cx.note(note));
+    let below = cx.caller.permissions.folder.as_ref();
+    let answer = run_query_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
+    truncation_note(&answer).into_iter().for_each(|note| cx.add_note(note));
     Ok(answer)
 }
 
 /// What a reader of an answer must know when not all pages were looked at.
 fn truncation_note(answer: &QueryAnswer) -> Option<String> {
-    let looked_at = answer.looked_at?;
+    let looked_at = answer.scanned_rows?;
     Some(format!(
         "only the first {looked_at} pages, items or tasks were looked at (`dataview.max_scan_rows`), and the answer is of those; narrow the \
          query with FROM, or raise the setting"
@@ -71,7 +71,7 @@ fn truncation_note(answer: &QueryAnswer) -> Option<String> {
 ///
 /// # Errors
 /// `Invalid` when it takes longer than it may; those of the index.
-pub fn answer_below(
+pub fn run_query_below(
     index: &Index,
     query: &DqlQuery,
     (settings, now, below): (&DataviewSettings, Timestamp, Option<&TreePath>),
@@ -80,12 +80,12 @@ pub fn answer_below(
     let custom_fields = custom_fields(settings)?;
     let asking = QueryLimits {
         now,
-        scan_rows: settings.max_scan_rows,
+        max_scan_rows: settings.max_scan_rows,
         timeout: settings.query_timeout,
-        auto_indexes: settings.max_auto_indexes,
+        max_auto_indexes: settings.max_auto_indexes,
         computed_fields: settings.computed_fields,
         custom_fields: &custom_fields,
-        below,
+        folder: below,
         limit: window.limit,
         offset: window.offset,
     };

@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind, Protocol, TreePath};
 use svcfs_index::{AnswerLimit, QueryAnswer};
 
-use super::render::{MarkdownStyle, RenderTarget, rendered};
-use super::{RowWindow, answer, answer_from};
+use super::render::{MarkdownStyle, RenderTarget, render_markdown};
+use super::{RowWindow, answer_from, run_query};
 use crate::kernel::{FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
     title: "Queries",
-    operations: &[OperationEntry::of::<RunQuery>(), OperationEntry::of::<AggregatePages>()],
+    operations: &[OperationEntry::new::<RunQuery>(), OperationEntry::new::<AggregatePages>()],
 };
 
 /// List pages by what their frontmatter says
@@ -121,9 +121,10 @@ pub struct ResultGroup {
 
 impl QueryResult {
     /// The wire shape of an answer.
-    pub fn of(answer: QueryAnswer, style: Option<MarkdownStyle>) -> Self {
-        let text = style.map(|style| rendered(&answer, style, RenderTarget::Alone));
-        let QueryAnswer { mode, headers, rows, total, looked_at, has_more, count, groups, summaries } = answer;
+    pub fn new(answer: QueryAnswer, style: Option<MarkdownStyle>) -> Self {
+        let text = style.map(|style| render_markdown(&answer, style, RenderTarget::Response));
+        let QueryAnswer { mode, headers, rows, total, scanned_rows: looked_at, has_more, count, groups, summaries } =
+            answer;
         let group = |svcfs_index::RowGroup { key, count, rows }| ResultGroup { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
         Self {
@@ -143,7 +144,7 @@ impl QueryResult {
 
 impl Operation for RunQuery {
     const NAME: &'static str = "query";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/query").text("text", "text/plain; charset=utf-8")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
@@ -154,10 +155,10 @@ impl Operation for RunQuery {
         }
         let query = svcfs_index::DqlQuery::parse(&self.q)?;
         let window = RowWindow { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
-        let answer = answer_from(cx, cx.index_at_least(self.at_least)?, &query, window)?;
-        Ok(QueryResult::of(answer, self.format.style()))
+        let answer = answer_from(cx, cx.index_at_seq(self.at_least)?, &query, window)?;
+        Ok(QueryResult::new(answer, self.format.style()))
     }
-    fn words(output: &QueryResult) -> Option<String> {
+    fn render_text(output: &QueryResult) -> Option<String> {
         output.text.clone()
     }
 }
@@ -222,18 +223,18 @@ impl JsonSchema for CalculationList {
 
 impl Operation for AggregatePages {
     const NAME: &'static str = "aggregate";
-    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/query/aggregate")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("group_by", "group"), ("calculate", "calc")];
     type Output = Vec<Map<String, Value>>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
-        let by_default = || (cx.caller.door == Protocol::Mcp).then(CalculationList::count);
+        let by_default = || (cx.caller.protocol == Protocol::Mcp).then(CalculationList::count);
         let asked = self.calc.or_else(by_default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
         let query =
             svcfs_index::DqlQuery::aggregate(&self.group, &asked.each(), self.condition.as_deref(), prefix.as_deref())?;
-        let answer = answer(cx, &query, RowWindow::default())?;
+        let answer = run_query(cx, &query, RowWindow::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())
     }

@@ -20,7 +20,7 @@ pub enum MarkdownStyle {
 
 impl MarkdownStyle {
     /// The form that goes with a mode.
-    pub const fn of(mode: QueryMode) -> Self {
+    pub const fn from_mode(mode: QueryMode) -> Self {
         match mode {
             QueryMode::Table | QueryMode::Calendar | QueryMode::Json => Self::Table,
             QueryMode::List => Self::List,
@@ -35,18 +35,18 @@ impl MarkdownStyle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenderTarget {
     /// In an answer: links are paths.
-    Alone,
+    Response,
     /// In a page, wherever that is: links begin at the knowledge root.
-    InPage,
+    Page,
 }
 
 /// An answer as markdown; ends with a line break.
-pub fn rendered(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
+pub fn render_markdown(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
     // Tasks can only be made of the rows of a TASK query.
     let style =
         if style == MarkdownStyle::Task && answer.mode != QueryMode::Task { MarkdownStyle::Table } else { style };
     let mut text = complete(answer, style, standing);
-    if let Some(looked_at) = answer.looked_at {
+    if let Some(looked_at) = answer.scanned_rows {
         text.push_str(&format!("\n*Only the first {looked_at} pages, items or tasks were looked at*\n"));
     }
     text
@@ -167,7 +167,7 @@ fn plain(value: &Value) -> String {
 
 /// `2026-01-31` and moments of that day as `Jan 31, 2026`.
 fn dated(text: &str) -> Option<String> {
-    svcfs_index::day_of(text).map(|day| day.strftime("%b %d, %Y").to_string())
+    svcfs_index::parse_day(text).map(|day| day.strftime("%b %d, %Y").to_string())
 }
 
 /// What would end a cell or a line is taken out of its meaning.
@@ -178,8 +178,8 @@ fn escaped(text: &str) -> String {
 /// A path inside `(…)` of a link.
 fn linked(path: &str, standing: RenderTarget) -> String {
     let root = match standing {
-        RenderTarget::Alone => "",
-        RenderTarget::InPage => "/",
+        RenderTarget::Response => "",
+        RenderTarget::Page => "/",
     };
     let path = format!("{root}{path}");
     if path.contains(['(', ')', ' ', '<', '>']) { format!("<{}>", path.replace(['<', '>'], "")) } else { path }

@@ -171,7 +171,7 @@ fn an_answer_that_reached_the_bound_says_so_everywhere() {
         let cx = space.cx(&caller);
         let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
         let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();
-        (answer, cx.remarks().notes)
+        (answer, cx.response_meta().notes)
     };
     let query = json!({ "q": "LIST WHERE length(status) > 0", "format": "list" });
     let (answer, notes) = ask("query", query);

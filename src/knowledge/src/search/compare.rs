@@ -19,9 +19,9 @@ pub enum IndexState {
     /// It is of another version of svcfs.
     Outdated,
     /// It reflects the tree up to this position of the log, which is another than the newest.
-    Elsewhere(Seq),
+    OtherSeq(Seq),
     /// It is not what the pages make; the pages for which it is not, none when only its word lists are wrong.
-    Differs(Vec<PageDifference>),
+    Different(Vec<PageDifference>),
     /// It is what the pages make: so many.
     Equal(usize),
 }
@@ -32,7 +32,7 @@ pub enum IndexState {
 ///
 /// # Errors
 /// [`IndexError`] when one of them cannot be read or made.
-pub fn compare(
+pub fn compare_index(
     (file, scratch): (&Path, &Path),
     (pages, last): (Vec<TreePath>, Seq),
     read: impl Fn(&TreePath) -> Option<Vec<u8>>,
@@ -42,8 +42,8 @@ pub fn compare(
         IndexInspection::Absent => return Ok(IndexState::Absent),
         IndexInspection::Damaged(what) => return Ok(IndexState::Damaged(what)),
         IndexInspection::Outdated => return Ok(IndexState::Outdated),
-        IndexInspection::Whole(cursor, _) if cursor != last => return Ok(IndexState::Elsewhere(cursor)),
-        IndexInspection::Whole(_, old) => old,
+        IndexInspection::Intact(cursor, _) if cursor != last => return Ok(IndexState::OtherSeq(cursor)),
+        IndexInspection::Intact(_, old) => old,
     };
     if let Some(damage) = old.damage {
         return Ok(IndexState::Damaged(damage));
@@ -54,10 +54,10 @@ pub fn compare(
         Ok::<_, IndexError>(batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect())
     });
     let fresh = made_anew(scratch, &old, batches, last)?;
-    Ok(if old.is_as_good_as(&fresh) {
+    Ok(if old.is_equivalent_to(&fresh) {
         IndexState::Equal(fresh.pages)
     } else {
-        IndexState::Differs(old.differences(&fresh))
+        IndexState::Different(old.differences(&fresh))
     })
 }
 
@@ -83,9 +83,9 @@ fn with_ignored(
     old: &IndexFingerprint,
     read: impl Fn(&TreePath) -> Option<Vec<u8>>,
 ) -> Vec<TreePath> {
-    pages.retain(|path| path.is_page() && !path.is_dotted());
+    pages.retain(|path| path.is_page() && !path.is_hidden());
     pages.sort();
-    let ignored = old.by_page.keys().filter(|path| pages.binary_search(path).is_err() && read(path).is_some());
+    let ignored = old.page_digests.keys().filter(|path| pages.binary_search(path).is_err() && read(path).is_some());
     let ignored: Vec<_> = ignored.cloned().collect();
     pages.extend(ignored);
     pages
@@ -94,7 +94,7 @@ fn with_ignored(
 fn entry(path: &TreePath, content: &[u8]) -> IndexEntry {
     IndexEntry::Page {
         path: path.clone(),
-        etag: ETag::of(content),
+        etag: ETag::from_content(content),
         text: String::from_utf8_lossy(content).into_owned(),
         // No part of what is compared.
         modified: Timestamp::UNIX_EPOCH,

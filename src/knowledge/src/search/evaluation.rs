@@ -87,8 +87,8 @@ pub fn evaluate(
         let query = SearchQuery {
             q: question.clone(),
             limit: AnswerLimit::default(),
-            below: below.cloned(),
-            or_some: true,
+            folder: below.cloned(),
+            allow_partial: true,
             ..SearchQuery::default()
         };
         let found: Vec<TreePath> = index.search(&query)?.hits.into_iter().map(|hit| hit.path).collect();

@@ -91,8 +91,8 @@ fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result
     let mut passed = 0;
     for file in files {
         let path = file.path;
-        let is_new = pattern.modified_after.is_none_or(|after| files::moment(file.attributes.modified) > after);
-        if file.attributes.kind != EntryKind::File || !path.is_page() || path.is_dotted() || !is_new {
+        let is_new = pattern.modified_after.is_none_or(|after| files::to_timestamp(file.attributes.modified) > after);
+        if file.attributes.kind != EntryKind::File || !path.is_page() || path.is_hidden() || !is_new {
             continue;
         }
         if begun.elapsed() > patience {
@@ -117,8 +117,8 @@ fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result
         }
         let marks: Vec<Range<usize>> = wanted.find_iter(first).map(|found| found.range()).collect();
         found.pages.push(GrepMatch {
-            title: Page::read(path.as_str(), &text).title,
-            snippet: snippet::of_line(first, &marks),
+            title: Page::parse(path.as_str(), &text).title,
+            snippet: snippet::highlight_line(first, &marks),
             lines: 1 + lines.count(),
             path,
         });

@@ -69,7 +69,7 @@ impl Indexer {
     /// many costs little more than one of one. The first one after a pause is taken in at once.
     fn wait(&self, cursor: Seq) -> Option<Duration> {
         let last_pass = self.last_pass?;
-        let newest = self.space.vfs.feed().last();
+        let newest = self.space.vfs.feed().last_seq();
         let search = &self.space.settings.search;
         let waiting = newest.0.saturating_sub(cursor.0);
         if waiting == 0 || !search.async_index || self.space.freshness.is_demanded_beyond(cursor) {
@@ -88,7 +88,7 @@ impl Indexer {
     fn read_everything(&self, stop: &StopToken) -> Result<(), Fault> {
         let Space { vfs, index, .. } = &*self.space;
         // Read before the walk: what is written meanwhile is looked at twice, never missed.
-        let start = vfs.feed().last();
+        let start = vfs.feed().last_seq();
         let kept = index.cursor()?;
         let mut gone: BTreeSet<TreePath> = index.paths(&TreePath::root())?.into_iter().collect();
         let pages = pages(vfs)?;
@@ -101,7 +101,7 @@ impl Indexer {
             return Ok(());
         }
         index.ingest(&[], start)?;
-        self.space.indexed.reach(start.0);
+        self.space.index_watermark.advance(start.0);
         Ok(())
     }
 
@@ -110,14 +110,14 @@ impl Indexer {
     fn rest(&self) -> NextStep {
         let begun = Instant::now();
         let vfs = Arc::clone(&self.space.vfs);
-        let last = vfs.feed().last();
-        match self.space.index.join_parts(move || vfs.feed().last() != last) {
-            Ok(MergeStep::Some) => return NextStep::After(begun.elapsed()),
-            Ok(MergeStep::All | MergeStep::GaveWay) => {}
+        let last = vfs.feed().last_seq();
+        match self.space.index.merge_segments(move || vfs.feed().last_seq() != last) {
+            Ok(MergeStep::Partial) => return NextStep::After(begun.elapsed()),
+            Ok(MergeStep::Complete | MergeStep::Preempted) => {}
             // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
         }
-        if self.space.index.rest() {
+        if self.space.index.release_memory() {
             self.space.graph.rest();
         }
         NextStep::After(RELEASE_INTERVAL)
@@ -128,7 +128,7 @@ impl Task for Indexer {
     const NAME: &'static str = "indexer";
     fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         let cursor = self.space.index.cursor().map_err(Fault::from)?;
-        if !self.is_caught_up && (cursor == Seq(0) || cursor > self.space.vfs.feed().last()) {
+        if !self.is_caught_up && (cursor == Seq(0) || cursor > self.space.vfs.feed().last_seq()) {
             self.read_everything(stop)?;
             self.is_caught_up = !stop.is_requested();
             return Ok(NextStep::Now);
@@ -137,19 +137,19 @@ impl Task for Indexer {
         if let Some(wait) = self.wait(cursor) {
             return Ok(NextStep::After(wait));
         }
-        let (begun, last) = (Instant::now(), self.space.vfs.feed().last());
+        let (begun, last) = (Instant::now(), self.space.vfs.feed().last_seq());
         Ok(match follow(&self.space, cursor, 2 * self.space.settings.search.index_batch_max)? {
             0 => {
                 doubt(&self.space, cursor)?;
                 let rest = if std::mem::take(&mut self.is_warm) { NextStep::After(RESTED) } else { self.rest() };
-                match (rest, self.space.doubts.wait()) {
+                match (rest, self.space.recheck_queue.wait()) {
                     (NextStep::After(rest), Some(wait)) => NextStep::After(rest.min(wait)),
                     (rest, _) => rest,
                 }
             }
             _ => {
                 self.is_warm = true;
-                let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last() != last);
+                let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last_seq() != last);
                 self.last_pass = Some(IndexPass { ended, took: begun.elapsed(), is_followed });
                 NextStep::Now
             }
@@ -160,19 +160,19 @@ impl Task for Indexer {
 /// Takes in the next changes; how many there were.
 fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault> {
     let Space { vfs, index, .. } = space;
-    let events = vfs.feed().after(cursor, max_events)?;
+    let events = vfs.feed().events_after(cursor, max_events)?;
     let Some(last) = events.last().map(|event| event.seq) else {
         return Ok(0);
     };
     let changes = events.iter().flat_map(|event| &event.changes);
-    let pages = changes.filter(|change| change.path.is_page() && !change.path.is_dotted());
+    let pages = changes.filter(|change| change.path.is_page() && !change.path.is_hidden());
     let text = |change: &EventChange| change.new.filter(|_| change.kind != FileKind::Symlink);
     let told: BTreeMap<TreePath, Option<ETag>> = pages.map(|change| (change.path.clone(), text(change))).collect();
     look(space, &told, cursor, last)?;
     if told.is_empty() {
         index.ingest(&[], last)?;
     }
-    space.indexed.reach(last.0);
+    space.index_watermark.advance(last.0);
     Ok(events.len())
 }
 
@@ -184,7 +184,7 @@ fn look(space: &Space, told: &BTreeMap<TreePath, Option<ETag>>, cursor: Seq, las
         let batch = batch?;
         space.index.ingest(&batch, if batches.is_over() { last } else { cursor })?;
         for read in &batch {
-            space.doubts.weigh(read, told.get(read.path()).copied().flatten());
+            space.recheck_queue.weigh(read, told.get(read.path()).copied().flatten());
         }
     }
     Ok(())
@@ -192,10 +192,10 @@ fn look(space: &Space, told: &BTreeMap<TreePath, Option<ETag>>, cursor: Seq, las
 
 /// Looks again at what was not as its event told, when it is time.
 fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
-    let told = space.doubts.due();
+    let told = space.recheck_queue.due();
     if !told.is_empty() {
         look(space, &told, cursor, cursor)?;
-        space.doubts.looked();
+        space.recheck_queue.looked();
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
 /// The pages of a tree that belong into its index.
 fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
     let files = vfs.walk(Protocol::Internal, &TreePath::root())?.into_iter();
-    let pages = files.filter(|file| file.path.is_page() && !file.path.is_dotted());
+    let pages = files.filter(|file| file.path.is_page() && !file.path.is_hidden());
     Ok(pages.map(|file| file.path).collect())
 }
 
@@ -230,11 +230,11 @@ impl<'v> PathBatches<'v> {
             let entry = entry(self.vfs, path)?;
             bytes += match &entry {
                 IndexEntry::Page { text, .. } => text.len(),
-                IndexEntry::Gone(_) => 0,
+                IndexEntry::Deleted(_) => 0,
             };
             batch.push(entry);
         }
-        self.vfs.settled()?;
+        self.vfs.wait_applied()?;
         Ok(batch)
     }
 }
@@ -257,14 +257,14 @@ fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
             path: path.clone(),
             etag: file.etag,
             text: String::from_utf8_lossy(&file.content).into_owned(),
-            modified: files::moment(file.attributes.modified),
+            modified: files::to_timestamp(file.attributes.modified),
         }),
-        Ok(None) => Ok(IndexEntry::Gone(path.clone())),
+        Ok(None) => Ok(IndexEntry::Deleted(path.clone())),
         Err(fault) if is_about_the_file(fault.kind()) => {
             if fault.kind() != Kind::NotFound {
                 tracing::warn!(page.path = %path, error = ?fault, "page cannot be read; it is left out of the index");
             }
-            Ok(IndexEntry::Gone(path.clone()))
+            Ok(IndexEntry::Deleted(path.clone()))
         }
         Err(fault) => Err(fault),
     }
@@ -330,7 +330,7 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;
-    let start = vfs.feed().last();
+    let start = vfs.feed().last_seq();
     let pages = pages(vfs)?;
     let total = pages.len();
     index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;
@@ -344,7 +344,11 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
 ///
 /// # Errors
 /// Those of the tree and of the indexes.
-pub fn check(space: &Space, scratch: &Path, mut progress: impl FnMut(usize, usize)) -> Result<ReindexReport, Fault> {
+pub fn check_index(
+    space: &Space,
+    scratch: &Path,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<ReindexReport, Fault> {
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;

@@ -13,7 +13,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 
-pub use compare::{IndexState, compare};
-pub use indexer::{Indexer, ReindexReport, check, reindex};
+pub use compare::{IndexState, compare_index};
+pub use indexer::{Indexer, ReindexReport, check_index, reindex};
 pub use operations::AREA;
 pub use stale_reads::RecheckQueue;

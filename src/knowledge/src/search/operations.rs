@@ -17,10 +17,10 @@ use crate::usage;
 pub const AREA: OperationArea = OperationArea {
     title: "Search",
     operations: &[
-        OperationEntry::of::<SearchPages>(),
-        OperationEntry::of::<SearchVerifiedPages>(),
-        OperationEntry::of::<EvaluateSearch>(),
-        OperationEntry::of::<QueryMetadata>(),
+        OperationEntry::new::<SearchPages>(),
+        OperationEntry::new::<SearchVerifiedPages>(),
+        OperationEntry::new::<EvaluateSearch>(),
+        OperationEntry::new::<QueryMetadata>(),
     ],
 };
 
@@ -97,7 +97,7 @@ pub struct SearchResult {
 
 impl Operation for SearchPages {
     const NAME: &'static str = "search";
-    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/search")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
@@ -113,16 +113,16 @@ impl Operation for SearchPages {
             q: question(self.q)?,
             limit: self.limit,
             offset: self.offset,
-            below: self.path_prefix,
+            folder: self.path_prefix,
             modified_after: self.modified_after,
             trust: match self.boost {
                 BoostMode::Trust => svcfs_index::TrustBoost::Soft,
                 BoostMode::None => svcfs_index::TrustBoost::Off,
             },
-            or_some: true,
+            allow_partial: true,
         };
         let suggest::SuggestedAnswer { hits, instead, note, is_partial } =
-            suggest::search(cx.index_at_least(self.at_least)?, query, threshold)?;
+            suggest::search(cx.index_at_seq(self.at_least)?, query, threshold)?;
         let note = with_remarks(cx, note, hits.is_empty());
         let is_answered = !hits.is_empty() && instead.is_none() && !is_partial;
         count(cx, (&asked, "search"), is_answered, is_whole);
@@ -139,7 +139,7 @@ impl Operation for SearchPages {
     fn adapt_for_agents(found: &mut Vec<SearchResult>) {
         found.iter_mut().for_each(|page| page.snippet = result_text::plain(&page.snippet));
     }
-    fn words(found: &Vec<SearchResult>) -> Option<String> {
+    fn render_text(found: &Vec<SearchResult>) -> Option<String> {
         Some(result_text::words(found))
     }
 }
@@ -232,7 +232,7 @@ pub struct TrustSignals {
 
 impl Operation for SearchVerifiedPages {
     const NAME: &'static str = "search_verified";
-    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/search/verified")];
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<VerifiedResult>;
@@ -244,12 +244,12 @@ impl Operation for SearchVerifiedPages {
             q: question(self.q)?,
             limit: self.limit,
             offset: self.offset,
-            below: self.path_prefix,
+            folder: self.path_prefix,
             modified_after: None,
             trust: svcfs_index::TrustBoost::Hard,
-            or_some: true,
+            allow_partial: true,
         };
-        let svcfs_index::SearchAnswer { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
+        let svcfs_index::SearchAnswer { hits, note, is_partial } = cx.index_at_seq(self.at_least)?.search(&query)?;
         let note = with_remarks(cx, note, hits.is_empty());
         let found = |hit: SearchHit| VerifiedResult {
             path: hit.path,
@@ -259,7 +259,7 @@ impl Operation for SearchVerifiedPages {
             trust: TrustSignals { status: hit.status, source_of_truth: hit.source_of_truth },
             note: note.clone(),
         };
-        let is_whole = query.below.is_none() && query.offset == 0;
+        let is_whole = query.folder.is_none() && query.offset == 0;
         count(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_whole);
         Ok(hits.into_iter().map(found).collect())
     }
@@ -269,10 +269,10 @@ impl Operation for SearchVerifiedPages {
 /// found, that a question was not read as it was meant may be why, and is said beside the answer, too.
 fn with_remarks(cx: &OperationContext<'_>, note: Option<String>, is_nothing_found: bool) -> Option<String> {
     if is_nothing_found {
-        note.into_iter().for_each(|note| cx.note(note));
+        note.into_iter().for_each(|note| cx.add_note(note));
         return None;
     }
-    let notes: Vec<String> = note.into_iter().chain(cx.remarks().notes).collect();
+    let notes: Vec<String> = note.into_iter().chain(cx.response_meta().notes).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
@@ -280,7 +280,7 @@ fn with_remarks(cx: &OperationContext<'_>, note: Option<String>, is_nothing_foun
 fn count(cx: &OperationContext<'_>, (asked, kind): (&str, &'static str), is_answered: bool, is_whole: bool) {
     let has_words = asked.contains(char::is_alphanumeric);
     if is_answered || is_whole && has_words {
-        usage::searched(cx, asked, kind, is_answered);
+        usage::record_search(cx, asked, kind, is_answered);
     }
 }
 
@@ -323,8 +323,8 @@ impl ExpectedAnswer {
 
 impl Operation for EvaluateSearch {
     const NAME: &'static str = "eval";
-    const WITHIN: FolderScope = FolderScope::Own;
-    const HTTP: &'static [Route] = &[Route::post("/eval").reading()];
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
+    const HTTP: &'static [Route] = &[Route::post("/eval").read_only()];
     const TOOL: bool = true;
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     type Output = evaluation::SearchEvaluation;
@@ -332,7 +332,7 @@ impl Operation for EvaluateSearch {
         if cx.settings().search.engine == SearchEngine::Grep {
             return Err(needs_index("an evaluation"));
         }
-        evaluation::evaluate(cx.index(), &self.queries, cx.caller.reach.folder.as_ref())
+        evaluation::evaluate(cx.index(), &self.queries, cx.caller.permissions.folder.as_ref())
     }
 }
 
@@ -424,7 +424,7 @@ pub struct MetadataResult {
 
 impl Operation for QueryMetadata {
     const NAME: &'static str = "query_meta";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/meta")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("filters", "where")];
@@ -432,8 +432,8 @@ impl Operation for QueryMetadata {
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<MetadataResult>, Fault> {
         let query = MetaQuery {
             conditions: self.conditions.conditions()?,
-            any: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
-            below: cx.caller.reach.folder.clone(),
+            any_of: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
+            folder: cx.caller.permissions.folder.clone(),
             sort: self.sort.as_deref().map(SortKey::parse).transpose()?,
             order: match self.order {
                 SortDirection::Asc => svcfs_index::SortOrder::Ascending,
@@ -443,6 +443,6 @@ impl Operation for QueryMetadata {
             offset: self.offset,
         };
         let shown = |MetaRow { path, title, metadata }| MetadataResult { path, title, metadata };
-        Ok(cx.index_at_least(self.at_least)?.meta(&query)?.into_iter().map(shown).collect())
+        Ok(cx.index_at_seq(self.at_least)?.query_metadata(&query)?.into_iter().map(shown).collect())
     }
 }

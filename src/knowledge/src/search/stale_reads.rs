@@ -38,7 +38,7 @@ impl RecheckQueue {
         let doubted = &mut *self.doubted.lock();
         let (path, found) = match read {
             IndexEntry::Page { path, etag, .. } => (path, Some(*etag)),
-            IndexEntry::Gone(path) => (path, None),
+            IndexEntry::Deleted(path) => (path, None),
         };
         if found == told {
             doubted.told.remove(path);

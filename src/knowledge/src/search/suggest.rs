@@ -41,10 +41,12 @@ pub fn threshold(asked: Option<f64>) -> Result<Option<f64>, Fault> {
 /// # Errors
 /// Those of [`Index::search`] and [`Index::suggest`].
 pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> Result<SuggestedAnswer, Fault> {
-    query.or_some = threshold.is_none();
+    query.allow_partial = threshold.is_none();
     let found = index.search(&query)?;
     let suggestions = match threshold {
-        Some(threshold) if found.hits.is_empty() && query.offset == 0 => index.suggest(&query.q, Some(threshold))?,
+        Some(threshold) if found.hits.is_empty() && query.offset == 0 => {
+            index.suggest_spellings(&query.q, Some(threshold))?
+        }
         Some(_) | None => return Ok(SuggestedAnswer::of(found, None)),
     };
     let corrected = corrected(&query.q, &suggestions);
@@ -56,7 +58,7 @@ pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> 
         }
         query.q = asked;
     }
-    query.or_some = true;
+    query.allow_partial = true;
     let found = index.search(&query)?;
     Ok(SuggestedAnswer::of(found, None))
 }
@@ -69,7 +71,7 @@ fn corrected(q: &str, suggestions: &[SpellingSuggestion]) -> String {
         let (word, rest) = part.split_at(end);
         let folded = word.to_lowercase();
         let offer = suggestions.iter().find(|offer| offer.word == folded);
-        text.push_str(offer.map_or(word, |offer| &offer.instead));
+        text.push_str(offer.map_or(word, |offer| &offer.suggestion));
         text.push_str(rest);
     }
     text
@@ -83,9 +85,9 @@ mod tests {
     fn only_unknown_words_are_replaced() {
         let offer = |word: &str, instead: &str| SpellingSuggestion {
             word: word.to_owned(),
-            instead: instead.to_owned(),
+            suggestion: instead.to_owned(),
             similarity: 0.9,
-            pages: 1,
+            page_count: 1,
         };
         let offers = [offer("autentication", "authentication"), offer("tokn", "token"), offer("tokn", "took")];
         assert_eq!(

@@ -7,7 +7,7 @@ use svcfs_index::{Index, IndexEntry, MergeStep};
 use svcfs_store::UsageCounts;
 use svcfs_work::{NextStep, StopToken, Task};
 
-use super::{Indexer, check, reindex};
+use super::{Indexer, check_index, reindex};
 use crate::kernel::Space;
 use crate::spaces::test_space::{TestSpace, path};
 
@@ -79,8 +79,8 @@ fn what_was_found_is_told_as_a_numbered_list() {
     space.put("d/a.md", "---\ntitle: The fox\n---\n\nA quick fox.\n");
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Mcp);
     let told = |arguments| {
-        let entry = crate::kernel::OperationEntry::of::<super::operations::SearchPages>();
-        (entry.tell)(arguments, &space.cx(&caller)).unwrap().words.unwrap()
+        let entry = crate::kernel::OperationEntry::new::<super::operations::SearchPages>();
+        (entry.call_for_agent)(arguments, &space.cx(&caller)).unwrap().text.unwrap()
     };
     let text = told(json!({ "query": "fox" }));
     let lines: Vec<&str> = text.lines().collect();
@@ -128,7 +128,7 @@ fn told(space: &TestSpace, name: &str, arguments: Value) -> (Value, crate::kerne
     let cx = space.cx(&caller);
     let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
     let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();
-    (answer, cx.remarks())
+    (answer, cx.response_meta())
 }
 
 #[test]
@@ -202,14 +202,14 @@ fn with_async_index_off_a_write_is_answered_once_it_is_found() {
     let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
     let entry = entries.find(|entry| entry.name == "write").unwrap();
     (entry.call)(json!({ "path": "late.md", "content": "late" }), &cx).unwrap();
-    assert_eq!(cx.remarks().notes, ["the change is stored, but the search index has not read it yet"]);
+    assert_eq!(cx.response_meta().notes, ["the change is stored, but the search index has not read it yet"]);
 }
 
 #[test]
 fn changes_that_keep_coming_are_taken_in_together() {
     let config = "[search]\nindex_window_ms = 60000\nindex_batch_max = 5\n";
     let space = TestSpace::with(config, &[]);
-    let read = || space.space().indexed.level();
+    let read = || space.space().index_watermark.level();
     space.put("first.md", "first\n");
     space.settle();
     let last = space.space().vfs.last_seq();
@@ -220,7 +220,7 @@ fn changes_that_keep_coming_are_taken_in_together() {
     assert_eq!(read(), last.0);
     space.ask_as(&client(1), "write", json!({ "path": "fifth.md", "content": "more" })).unwrap();
     let full = space.space().vfs.last_seq();
-    assert!(space.space().indexed.wait(full.0, Duration::from_secs(20)), "a full batch is taken in");
+    assert!(space.space().index_watermark.wait(full.0, Duration::from_secs(20)), "a full batch is taken in");
     // A search of the client that wrote does not wait for the window.
     space.ask_as(&client(1), "write", json!({ "path": "sixth.md", "content": "sixth" })).unwrap();
     assert_eq!(paths(&space.ask_as(&client(1), "search", json!({ "q": "sixth" })).unwrap()), ["sixth.md"]);
@@ -402,7 +402,7 @@ fn a_new_index_takes_in_the_whole_tree() {
     ]);
     let space = TestSpace::with("", &files);
     space.settle();
-    assert_eq!(space.space().index.count().unwrap(), 251);
+    assert_eq!(space.space().index.page_count().unwrap(), 251);
     assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["UPPER.MD", "d0/p7.md"]);
 }
 
@@ -414,7 +414,7 @@ fn a_bulk_larger_than_a_batch_is_indexed_whole() {
     space.get("bulk_write", json!({ "files": files }));
     assert_eq!(paths(&space.get("search", json!({ "q": "word0 OR word229" }))).len(), 2);
     space.settle();
-    assert_eq!(space.space().index.count().unwrap(), 230);
+    assert_eq!(space.space().index.page_count().unwrap(), 230);
 }
 
 #[test]
@@ -434,9 +434,9 @@ fn links_to_pages_are_not_pages() {
     let space = TestSpace::new();
     space.put("a.md", "needle\n");
     let caller = crate::spaces::test_space::caller();
-    space.space().vfs.apply(&caller, svcfs_base::Change::link(path("b.md"), "a.md")).unwrap();
+    space.space().vfs.apply(&caller, svcfs_base::Change::symlink(path("b.md"), "a.md")).unwrap();
     assert_eq!(paths(&space.get("search", json!({ "q": "needle" }))), ["a.md"]);
-    space.space().vfs.apply(&caller, svcfs_base::Change::link(path("a.md"), "b.md")).unwrap();
+    space.space().vfs.apply(&caller, svcfs_base::Change::symlink(path("a.md"), "b.md")).unwrap();
     assert_eq!(space.get("search", json!({ "q": "needle" })), json!([]));
 }
 
@@ -467,7 +467,7 @@ fn an_indexer_that_rests_joins_the_parts_of_its_index_and_then_sleeps() {
         rests.push(indexer.step(&StopToken::new()).unwrap());
     }
     assert!(rests.len() > 2, "{rests:?}");
-    assert_eq!(beside.index.join_parts(|| false).unwrap(), MergeStep::All);
+    assert_eq!(beside.index.merge_segments(|| false).unwrap(), MergeStep::Complete);
     assert_eq!(indexer.step(&StopToken::new()).unwrap(), NextStep::After(long));
 }
 
@@ -500,7 +500,7 @@ fn what_git_took_away_for_a_moment_and_put_back_is_found_again() {
             StopToken::new().wait(wait.min(Duration::from_secs(2)));
         }
     }
-    panic!("indexed are {:?}, and the next look is in {:?}", indexed(), beside.doubts.wait());
+    panic!("indexed are {:?}, and the next look is in {:?}", indexed(), beside.recheck_queue.wait());
 }
 
 #[test]
@@ -512,7 +512,7 @@ fn an_index_of_another_life_is_put_right() {
     let index = Index::open(&folder.path().join("index.db")).unwrap();
     let stranger = IndexEntry::Page {
         path: path("stranger.md"),
-        etag: svcfs_base::ETag::of(b"x"),
+        etag: svcfs_base::ETag::from_content(b"x"),
         text: "x".to_owned(),
         modified: svcfs_base::Timestamp::UNIX_EPOCH,
     };
@@ -521,7 +521,7 @@ fn an_index_of_another_life_is_put_right() {
     run(&beside);
     assert_eq!(beside.index.paths(&path("")).unwrap(), [path("a.md"), path("b.md")]);
     assert_eq!(beside.index.cursor().unwrap(), space.space().vfs.last_seq());
-    assert_eq!(beside.indexed.level(), space.space().vfs.last_seq().0);
+    assert_eq!(beside.index_watermark.level(), space.space().vfs.last_seq().0);
 }
 
 #[test]
@@ -533,9 +533,9 @@ fn an_indexer_that_is_stopped_in_the_middle_starts_again() {
     let stop = StopToken::new();
     stop.request();
     Indexer::new(Arc::clone(&beside)).step(&stop).unwrap();
-    assert_eq!((beside.index.cursor().unwrap(), beside.index.count().unwrap()), (Seq(0), 0));
+    assert_eq!((beside.index.cursor().unwrap(), beside.index.page_count().unwrap()), (Seq(0), 0));
     run(&beside);
-    assert_eq!(beside.index.count().unwrap(), 1);
+    assert_eq!(beside.index.page_count().unwrap(), 1);
 }
 
 #[test]
@@ -551,7 +551,7 @@ fn a_rebuild_equals_what_grew_and_repairs_what_did_not() {
     assert_eq!((report.before.digest, report.differences.len()), (report.after.digest, 0));
     assert_eq!((report.pages, told.last()), (19, Some(&(19, 19))));
     let index = &space.space().index;
-    index.ingest(&[IndexEntry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    index.ingest(&[IndexEntry::Deleted(path("p7.md"))], index.cursor().unwrap()).unwrap();
     let report = reindex(space.space(), |_, _| ()).unwrap();
     assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
     assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["p7.md"]);
@@ -563,11 +563,11 @@ fn a_check_tells_what_differs_and_replaces_nothing() {
     for n in 0..20 {
         space.put(&format!("p{n}.md"), &format!("[[p{}]] word{n}\n", n + 1));
     }
-    let look = || check(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
+    let look = || check_index(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
     let right = look();
     assert!(right.before == right.after && right.pages == 20 && right.differences.is_empty(), "{right:?}");
     let index = &space.space().index;
-    index.ingest(&[IndexEntry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    index.ingest(&[IndexEntry::Deleted(path("p7.md"))], index.cursor().unwrap()).unwrap();
     for report in [look(), look()] {
         assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
     }

@@ -34,7 +34,7 @@ pub struct RunningSpace {
     /// Its background tasks.
     pub supervisor: Supervisor,
     /// What is to be let go of with the space.
-    pub kept: Option<Box<dyn Any + Send + Sync>>,
+    pub resource_guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// How a space is opened, by name and root; the server's program knows.
@@ -64,7 +64,7 @@ impl SpaceSlot {
     fn known(&self) -> SpaceStatus {
         match self {
             Self::Open(live) => SpaceStatus::Open(Arc::clone(&live.space)),
-            Self::Failed { name, root, why } => SpaceStatus::Failed(name.clone(), root.clone(), why.again()),
+            Self::Failed { name, root, why } => SpaceStatus::Failed(name.clone(), root.clone(), why.duplicate()),
         }
     }
 }
@@ -92,14 +92,14 @@ pub struct SpaceCollection {
 
 impl SpaceCollection {
     /// Only this one, and no way to open more.
-    pub fn only(first: Arc<Space>) -> Self {
+    pub fn single(first: Arc<Space>) -> Self {
         let (others, changing, parents, unpublished) = Default::default();
-        first.vfs.shares_memory(&unpublished);
+        first.vfs.share_dirty_bytes(&unpublished);
         Self { first, others, changing, opener: None, parents, unpublished }
     }
     /// The same, with a way to open more; below these directories when callers ask for it.
     #[must_use]
-    pub fn opened_by(mut self, opener: SpaceOpener, parents: Vec<PathBuf>) -> Self {
+    pub fn with_opener(mut self, opener: SpaceOpener, parents: Vec<PathBuf>) -> Self {
         self.opener = Some(opener);
         self.parents = parents;
         self
@@ -110,7 +110,7 @@ impl SpaceCollection {
     }
     /// A space that is one of these from now on.
     fn joined(&self, live: RunningSpace) -> SpaceSlot {
-        live.space.vfs.shares_memory(&self.unpublished);
+        live.space.vfs.share_dirty_bytes(&self.unpublished);
         SpaceSlot::Open(live)
     }
     /// The one that answers when none is named.
@@ -118,7 +118,7 @@ impl SpaceCollection {
         &self.first
     }
     /// Those that answer, the first one first.
-    pub fn open(&self) -> Vec<Arc<Space>> {
+    pub fn list_open(&self) -> Vec<Arc<Space>> {
         let others = self.others.read();
         let open = others.iter().filter_map(|place| match place {
             SpaceSlot::Open(live) => Some(Arc::clone(&live.space)),
@@ -127,7 +127,7 @@ impl SpaceCollection {
         std::iter::once(Arc::clone(&self.first)).chain(open).collect()
     }
     /// All of them, the first one first.
-    pub fn all(&self) -> Vec<SpaceStatus> {
+    pub fn list_all(&self) -> Vec<SpaceStatus> {
         let others = self.others.read();
         std::iter::once(SpaceStatus::Open(Arc::clone(&self.first))).chain(others.iter().map(SpaceSlot::known)).collect()
     }
@@ -135,7 +135,7 @@ impl SpaceCollection {
     ///
     /// # Errors
     /// `NotFound` when there is none.
-    pub fn known(&self, name: &str) -> Result<SpaceStatus, Fault> {
+    pub fn status(&self, name: &str) -> Result<SpaceStatus, Fault> {
         if self.first.name == name {
             return Ok(SpaceStatus::Open(Arc::clone(&self.first)));
         }
@@ -147,7 +147,7 @@ impl SpaceCollection {
     /// # Errors
     /// `NotFound` when there is none, `Unavailable` with the reason when it could not be opened.
     pub fn find(&self, name: &str) -> Result<Arc<Space>, Fault> {
-        match self.known(name)? {
+        match self.status(name)? {
             SpaceStatus::Open(space) => Ok(space),
             SpaceStatus::Failed(_, _, why) => {
                 Err(Fault::unavailable(format!("the space `{name}` could not be opened: {why}")))
@@ -160,7 +160,7 @@ impl SpaceCollection {
     ///
     /// # Errors
     /// `Invalid` and `Exists` for a name or root in `listed` that cannot be one, or is there already.
-    pub fn open_listed(&self, listed: Vec<(String, PathBuf)>) -> Result<(), Fault> {
+    pub fn open_configured(&self, listed: Vec<(String, PathBuf)>) -> Result<(), Fault> {
         let _changing = self.changing.lock();
         for (name, root) in listed {
             self.check_name(&name)?;
@@ -258,7 +258,7 @@ impl SpaceCollection {
     ///
     /// # Errors
     /// Those of closing the log.
-    pub fn close_others(&self) -> Result<(), Fault> {
+    pub fn close_secondary(&self) -> Result<(), Fault> {
         let others = std::mem::take(&mut *self.others.write());
         let closed: Vec<Result<(), Fault>> = others
             .into_iter()
@@ -309,7 +309,7 @@ impl SpaceCollection {
     /// Checks that a name can be one, and that no space has it.
     fn check_name(&self, name: &str) -> Result<(), Fault> {
         super::check_name(name)?;
-        match self.known(name) {
+        match self.status(name) {
             Ok(_) => Err(Fault::new(Kind::Exists, format!("there is a space `{name}` already"))),
             Err(_) => Ok(()),
         }
@@ -360,7 +360,7 @@ impl SpaceStatus {
 ///
 /// # Errors
 /// Those of reading the list; `Invalid` when it cannot be understood.
-pub fn made_at_run_time(root: &Path) -> Result<BTreeMap<String, PathBuf>, Fault> {
+pub fn runtime_spaces(root: &Path) -> Result<BTreeMap<String, PathBuf>, Fault> {
     match fs::read(root.join(FILE)) {
         Ok(list) => understood(&list),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -385,16 +385,16 @@ fn missing(root: &Path) -> Fault {
 }
 
 fn not_found(name: &str) -> Fault {
-    Fault::not_found(format!("space not found: {}", svcfs_base::plain(name)))
+    Fault::not_found(format!("space not found: {}", svcfs_base::escape_unprintable(name)))
 }
 
 fn close(live: RunningSpace) -> Result<(), Fault> {
-    let RunningSpace { space, supervisor, kept } = live;
+    let RunningSpace { space, supervisor, resource_guard: kept } = live;
     // Who lingers is named in the log by the supervisor.
     supervisor.stop(TASK_PATIENCE);
     // What is still open is saved now, by somebody.
     let closed = space.vfs.close();
-    space.finish_audit();
+    space.flush_audit();
     drop(kept);
     closed
 }

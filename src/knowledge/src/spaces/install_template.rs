@@ -19,16 +19,17 @@ pub struct InstalledTemplate {
 ///
 /// # Errors
 /// Those of the write path; nothing is written then.
-pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
+pub fn write_template(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
     let mut planted = InstalledTemplate { written: Vec::new(), kept: Vec::new() };
     let mut changes = Vec::new();
     for file in template.files() {
         let path = TreePath::parse(file.path)?;
-        match space.vfs.stat(caller.door, &path) {
+        match space.vfs.stat(caller.protocol, &path) {
             Ok(_) => planted.kept.push(path),
             Err(fault) if fault.kind() == Kind::NotFound => {
                 // Should somebody write it in this moment, theirs stays.
-                changes.push(Change::put(path.clone(), file.content.as_bytes()).expecting(Precondition::Absent));
+                changes
+                    .push(Change::put(path.clone(), file.content.as_bytes()).with_precondition(Precondition::Absent));
                 planted.written.push(path);
             }
             Err(fault) => return Err(fault),
@@ -36,7 +37,9 @@ pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<Inst
     }
     if !changes.is_empty() {
         let message = format!("{}: begin with the template `{}`", caller.actor(), template.id);
-        space.vfs.apply(caller, ChangeSet::new(changes).message(message).announced(EventAnnouncement::Bulk))?;
+        space
+            .vfs
+            .apply(caller, ChangeSet::new(changes).with_message(message).with_announcement(EventAnnouncement::Bulk))?;
     }
     Ok(planted)
 }

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use svcfs_base::{Caller, Change, Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::edit::EditError;
-use svcfs_config::{Settings, VersioningConfig, name_fault, templates};
+use svcfs_config::{Settings, VersioningConfig, space_name_error, templates};
 use svcfs_index::Index;
 use svcfs_store::{StatePaths, UsageCounts};
 use svcfs_vfs::{CommitPolicy, VersionStrategy, Vfs, VfsOptions};
 pub use svcfs_vfs::{OnProgress, OpenProgress};
 use svcfs_work::{Signal, Supervisor};
 
-pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, made_at_run_time};
-pub use install_template::{InstalledTemplate, plant};
+pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, runtime_spaces};
+pub use install_template::{InstalledTemplate, write_template};
 pub use operations::AREA;
 
 use crate::audit::AuditWriter;
@@ -43,9 +43,9 @@ pub struct SpaceOptions {
     /// Where the present moment comes from.
     pub clock: Arc<dyn Clock>,
     /// Whether edits made behind the server are looked for.
-    pub watch: bool,
+    pub is_watched: bool,
     /// Who hears how far the opening is.
-    pub progress: Option<OnProgress>,
+    pub on_progress: Option<OnProgress>,
 }
 
 /// Opens a space: its tree (which replays and adopts what has to be), then its index. Nothing runs in the background yet; see
@@ -54,10 +54,10 @@ pub struct SpaceOptions {
 /// # Errors
 /// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made; `Invalid` for a `dataview.custom_fields` that is no expression.
 pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fault> {
-    let SpaceOptions { name, root, clock, watch, progress } = opening;
+    let SpaceOptions { name, root, clock, is_watched: watch, on_progress: progress } = opening;
     // Settings that no query could be answered under are refused here, not at the first query.
     crate::query::custom_fields(&settings.dataview)?;
-    let paths = StatePaths::of(&root);
+    let paths = StatePaths::new(&root);
     let index_file = paths.index();
     if index_file.exists() && !paths.log().exists() {
         // The log will be made again from git, with positions of its own: those of the old one mean nothing any more. Said before
@@ -69,21 +69,21 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         clock,
         gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
         strategy: strategy(&settings.versioning),
-        scratch: settings.scratch.clone(),
-        commits: commits(&settings.versioning),
+        scratch_patterns: settings.scratch.clone(),
+        commit_policy: commits(&settings.versioning),
         watch,
         progress,
     })?;
     let index = Index::open(&index_file)?
-        .with_typed_links(settings.links.naming_pages())?
+        .with_typed_links(settings.links.link_fields())?
         .with_auto_indexes(settings.dataview.max_auto_indexes);
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
     let known = index.cursor()?;
-    let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
+    let indexed = if known > vfs.feed().last_seq() { Seq(0) } else { known };
     let usage = UsageCounts::open(&paths.usage())?;
     let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
     if settings.links.update_on_rename {
-        space.vfs.follow_links(SpaceLinkResolver::of(&space));
+        space.vfs.set_link_resolver(SpaceLinkResolver::of(&space));
     }
     Ok(space)
 }
@@ -92,9 +92,9 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
 const fn commits(versioning: &VersioningConfig) -> CommitPolicy {
     let VersioningConfig { async_commit, batch_window_ms, batch_max_size, .. } = versioning;
     if !*async_commit {
-        return CommitPolicy::Each;
+        return CommitPolicy::PerSet;
     }
-    CommitPolicy::Gathered { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
+    CommitPolicy::Coalesced { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
 }
 
 /// What settings call a strategy of versioning, as the tree knows it.
@@ -102,8 +102,8 @@ fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
     use svcfs_config::VersioningStrategy as Named;
     match versioning.strategy {
         Named::Git => VersionStrategy::Git,
-        Named::Cow => VersionStrategy::Snapshots { at_most: versioning.snapshots_kept() },
-        Named::None => VersionStrategy::Nothing,
+        Named::Cow => VersionStrategy::Snapshots { max_snapshots: versioning.max_snapshots() },
+        Named::None => VersionStrategy::LogOnly,
     }
 }
 
@@ -111,13 +111,13 @@ fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
 ///
 /// # Errors
 /// `Internal` when the operating system has no thread left.
-pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
+pub fn start_indexer(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
     space.attended(supervisor.reports());
     let signal = changed(space);
     space.freshness.woken_by(signal.clone());
     supervisor
         .start(Indexer::new(Arc::clone(space)), signal)
-        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
+        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").with_source(error))
 }
 
 /// A signal that every change of a space raises.
@@ -136,7 +136,7 @@ fn changed(space: &Space) -> Signal {
 ///
 /// # Errors
 /// As [`start`].
-pub fn attend(
+pub fn start_service_tasks(
     space: &Arc<Space>,
     clock: Arc<dyn Clock>,
     settings: &Settings,
@@ -147,8 +147,8 @@ pub fn attend(
         .start(JanitorTask::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
         .and_then(|()| supervisor.start(refresher, changed(space)))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
-        .and_then(|()| AuditWriter::of(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
-    begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").caused_by(error))
+        .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
+    begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").with_source(error))
 }
 
 /// First parts of paths below `/api/svc` that are endpoints, of this version or of the contract: a space of such a name could not be reached by
@@ -227,8 +227,8 @@ const RESERVED: &[&str] = &[
 /// # Errors
 /// `Invalid` for a name that no URL carries, `Exists` for an endpoint's.
 pub fn check_name(name: &str) -> Result<(), Fault> {
-    if let Some(told) = name_fault(name) {
-        return Err(Fault::invalid("name", format_args!("`{}` {told}", svcfs_base::plain(name))));
+    if let Some(told) = space_name_error(name) {
+        return Err(Fault::invalid("name", format_args!("`{}` {told}", svcfs_base::escape_unprintable(name))));
     }
     if RESERVED.contains(&name) {
         let told = format!("`{name}` is an endpoint's name: the space could not be reached by its path");
@@ -246,7 +246,7 @@ fn change_settings(
     cx: &OperationContext<'_>,
     edit: impl FnOnce(&str) -> Result<String, EditError>,
 ) -> Result<(), Fault> {
-    if let Some(file) = &cx.space.settings.elsewhere {
+    if let Some(file) = &cx.space.settings.config_file {
         let told = format!(
             "the settings are in `{}`, which this server was started with and does not write; change them there, and start it again",
             file.display()
@@ -261,6 +261,6 @@ fn change_settings(
         Err(fault) => return Err(fault),
     };
     let new = edit(&old).map_err(|error| Fault::new(Kind::Conflict, error.to_string()))?;
-    let caller = Caller { door: Protocol::Internal, ..cx.caller.clone() };
+    let caller = Caller { protocol: Protocol::Internal, ..cx.caller.clone() };
     vfs.apply(&caller, Change::put(path, new)).map(drop)
 }

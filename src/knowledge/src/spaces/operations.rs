@@ -7,21 +7,21 @@ use svcfs_config::templates::{TEMPLATES, Template};
 use svcfs_config::{SpaceVisibility, edit};
 use svcfs_vfs::EntryKind;
 
-use super::{SpaceStatus, plant};
-use crate::files::moment;
+use super::{SpaceStatus, write_template};
+use crate::files::to_timestamp;
 use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route, Space};
 
 /// What callers may do with spaces.
 pub const AREA: OperationArea = OperationArea {
     title: "Spaces",
     operations: &[
-        OperationEntry::of::<ListSpaces>(),
-        OperationEntry::of::<GetSpace>(),
-        OperationEntry::of::<ListInitTemplates>(),
-        OperationEntry::of::<CreateSpace>(),
-        OperationEntry::of::<DeleteSpace>(),
-        OperationEntry::of::<GetSpaceInfo>(),
-        OperationEntry::of::<SetSpaceVisibility>(),
+        OperationEntry::new::<ListSpaces>(),
+        OperationEntry::new::<GetSpace>(),
+        OperationEntry::new::<ListInitTemplates>(),
+        OperationEntry::new::<CreateSpace>(),
+        OperationEntry::new::<DeleteSpace>(),
+        OperationEntry::new::<GetSpaceInfo>(),
+        OperationEntry::new::<SetSpaceVisibility>(),
     ],
 };
 
@@ -61,8 +61,8 @@ impl SpaceRecord {
     }
 
     fn of_open(space: &Space, caller: &Caller) -> Result<Self, Fault> {
-        let files = space.vfs.walk(caller.door, &svcfs_base::TreePath::root())?;
-        let counted = files.iter().filter(|file| !file.path.is_dotted() && file.attributes.kind == EntryKind::File);
+        let files = space.vfs.walk(caller.protocol, &svcfs_base::TreePath::root())?;
+        let counted = files.iter().filter(|file| !file.path.is_hidden() && file.attributes.kind == EntryKind::File);
         let (mut file_count, mut size_bytes, mut newest) = (0, 0, None);
         for file in counted {
             file_count += 1;
@@ -74,7 +74,7 @@ impl SpaceRecord {
             root: space.vfs.root().display().to_string(),
             file_count,
             size_bytes,
-            last_modified: newest.map(moment),
+            last_modified: newest.map(to_timestamp),
             error: None,
         })
     }
@@ -100,7 +100,7 @@ impl Operation for ListSpaces {
     const ADMIN: bool = true;
     type Output = SpaceList;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceList, Fault> {
-        let spaces = cx.spaces().all().iter().map(|known| SpaceRecord::of(known, cx)).collect::<Result<_, _>>()?;
+        let spaces = cx.spaces().list_all().iter().map(|known| SpaceRecord::of(known, cx)).collect::<Result<_, _>>()?;
         Ok(SpaceList { spaces })
     }
 }
@@ -119,7 +119,7 @@ impl Operation for GetSpace {
     const ADMIN: bool = true;
     type Output = SpaceRecord;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceRecord, Fault> {
-        SpaceRecord::of(&cx.spaces().known(&self.name)?, cx)
+        SpaceRecord::of(&cx.spaces().status(&self.name)?, cx)
     }
 }
 
@@ -188,11 +188,11 @@ impl Operation for CreateSpace {
         if let Some(template) = template {
             // Settings are the server's own affair, not the caller's.
             let caller = Caller {
-                door: svcfs_base::Protocol::Internal,
-                reach: svcfs_base::Permissions::FULL,
+                protocol: svcfs_base::Protocol::Internal,
+                permissions: svcfs_base::Permissions::FULL,
                 ..cx.caller.clone()
             };
-            plant(&space, template, &caller)?;
+            write_template(&space, template, &caller)?;
         }
         SpaceRecord::of_open(&space, cx.caller)
     }
@@ -246,7 +246,7 @@ impl Operation for GetSpaceInfo {
     type Output = SpaceDetails;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceDetails, Fault> {
         let root = || cx.space.vfs.root().display().to_string();
-        let may_know = cx.caller.reach.scope >= Scope::Admin;
+        let may_know = cx.caller.permissions.scope >= Scope::Admin;
         Ok(SpaceDetails { visibility: cx.space.visibility(), root: may_know.then(root) })
     }
 }
@@ -280,7 +280,7 @@ impl Operation for SetSpaceVisibility {
             return Err(Fault::new(Kind::Conflict, told));
         }
         super::change_settings(cx, |text| edit::set_visibility(text, visibility))?;
-        cx.space.see(visibility);
+        cx.space.set_visibility(visibility);
         Ok(VisibilityResponse { visibility })
     }
 }

@@ -13,7 +13,7 @@ use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 
-use super::{RunningSpace, SpaceCollection, SpaceOptions, attend, open, start};
+use super::{RunningSpace, SpaceCollection, SpaceOptions, open, start_indexer, start_service_tasks};
 use crate::CATALOGUE;
 use crate::access::AccessControl;
 use crate::kernel::{JsonText, OperationContext, ServerState, Space};
@@ -113,23 +113,24 @@ impl TestSpace {
 
     fn beside(root: Arc<TempDir>, parent: Arc<TempDir>, config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
-        let clock = Arc::new(FrozenClock::at(START));
+        let clock = Arc::new(FrozenClock::starting_at(START));
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
-        let opening = SpaceOptions { name, root: root_path, clock: clock.clone(), watch: false, progress: None };
+        let opening =
+            SpaceOptions { name, root: root_path, clock: clock.clone(), is_watched: false, on_progress: None };
         let space = open(opening, &settings).unwrap();
         let (supervisor, attending) = (Supervisor::new(), Supervisor::new());
-        start(&space, &supervisor).unwrap();
-        attend(&space, clock.clone(), &settings, &attending).unwrap();
+        start_indexer(&space, &supervisor).unwrap();
+        start_service_tasks(&space, clock.clone(), &settings, &attending).unwrap();
         let opener = Box::new(move |name: &str, root: &Path| {
-            let clock = Arc::new(FrozenClock::at(START));
+            let clock = Arc::new(FrozenClock::starting_at(START));
             let (name, root) = (name.to_owned(), root.to_owned());
             let settings = Settings::resolve(Config::default(), CliOverrides::default()).unwrap();
-            let space = open(SpaceOptions { name, root, clock, watch: false, progress: None }, &settings)?;
+            let space = open(SpaceOptions { name, root, clock, is_watched: false, on_progress: None }, &settings)?;
             let supervisor = Supervisor::new();
-            start(&space, &supervisor)?;
-            Ok(RunningSpace { space, supervisor, kept: None })
+            start_indexer(&space, &supervisor)?;
+            Ok(RunningSpace { space, supervisor, resource_guard: None })
         });
-        let spaces = SpaceCollection::only(space).opened_by(opener, vec![parent.path().to_owned()]);
+        let spaces = SpaceCollection::single(space).with_opener(opener, vec![parent.path().to_owned()]);
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
         Self { server: ServerState::new(spaces, clock, access), supervisor, attending, root, parent }
     }
@@ -191,7 +192,7 @@ impl TestSpace {
         let entry = entry.unwrap_or_else(|| panic!("no operation is named `{name}`"));
         let answer = (entry.call)(arguments.clone(), &self.cx(caller));
         if matches!(name, "tree" | "graph") {
-            let text = (entry.write)(arguments, &self.cx(caller)).and_then(JsonText::collect);
+            let text = (entry.call_json)(arguments, &self.cx(caller)).and_then(JsonText::collect);
             let text = text.map(|text| String::from_utf8(text).unwrap());
             assert_eq!(
                 text.map_err(status_and_message),
@@ -255,19 +256,19 @@ pub(crate) fn told(outcome: Result<Value, Fault>) -> (u16, String) {
 
 /// A caller over HTTP with a condition.
 pub(crate) fn expecting(expect: Precondition) -> Caller {
-    Caller { expect, ..caller() }
+    Caller { precondition: expect, ..caller() }
 }
 
 /// A caller over HTTP with a name and an origin.
 pub(crate) fn from_run(name: &str, origin: &str) -> Caller {
-    Caller { provenance: Provenance::parse(origin), ..caller().named(Actor::new(name)) }
+    Caller { provenance: Provenance::parse(origin), ..caller().with_actor(Actor::new(name)) }
 }
 
 impl Drop for TestSpace {
     fn drop(&mut self) {
         let mut lingering = self.attending.stop(Duration::from_secs(10));
         lingering.extend(self.supervisor.stop(Duration::from_secs(10)));
-        let others = self.spaces().close_others();
+        let others = self.spaces().close_secondary();
         let closed = self.space().vfs.close().and(others);
         if !std::thread::panicking() {
             assert!(lingering.is_empty(), "still running: {lingering:?}");

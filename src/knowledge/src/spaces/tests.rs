@@ -9,7 +9,7 @@ use crate::CATALOGUE;
 fn a_space_keeps_its_state_out_of_its_history() {
     let space = TestSpace::new();
     space.put("a.md", "a\n");
-    assert!(svcfs_store::StatePaths::of(space.root()).index().is_file());
+    assert!(svcfs_store::StatePaths::new(space.root()).index().is_file());
     let changes = space.get("changes", json!({}));
     assert!(!changes.to_string().contains("index.db"), "{changes}");
 }
@@ -76,7 +76,7 @@ fn a_space_is_made_with_its_own_tree_and_is_there_after_a_restart() {
 
     let again = space.again();
     assert_eq!(again.refusal("get_space", json!({ "name": "team" })).0, 404, "nobody opened the list");
-    again.spaces().open_listed(Vec::new()).unwrap();
+    again.spaces().open_configured(Vec::new()).unwrap();
     assert_eq!(again.get("get_space", json!({ "name": "team" }))["fileCount"], made["fileCount"]);
     let listed = again.get("spaces", json!({}));
     let names: Vec<&str> =
@@ -85,7 +85,7 @@ fn a_space_is_made_with_its_own_tree_and_is_there_after_a_restart() {
     assert_eq!(again.get("delete_space", json!({ "name": "team" })), json!({ "deleted": "team" }));
     assert_eq!(again.refusal("get_space", json!({ "name": "team" })).0, 404);
     assert!(root.join("index.md").is_file(), "the files of a space that is gone stay");
-    assert!(again.again().spaces().open_listed(Vec::new()).is_ok());
+    assert!(again.again().spaces().open_configured(Vec::new()).is_ok());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_space_that_cannot_be_opened_says_why_and_the_others_are_served() {
     let (bad, good) = (space.parent().join("bad"), space.parent().join("good"));
     std::fs::File::create(&bad).unwrap();
     std::fs::create_dir(&good).unwrap();
-    space.spaces().open_listed(vec![("bad".to_owned(), bad), ("good".to_owned(), good)]).unwrap();
+    space.spaces().open_configured(vec![("bad".to_owned(), bad), ("good".to_owned(), good)]).unwrap();
     assert!(space.spaces().find("good").is_ok());
     let fault = space.spaces().find("bad").map(|space| space.name.clone()).unwrap_err();
     assert_eq!(fault.kind(), Kind::Unavailable);
@@ -139,7 +139,7 @@ fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
     let away = made.with_extension("away");
     std::fs::rename(&made, &away).unwrap();
     std::fs::create_dir(&made).unwrap();
-    again.spaces().open_listed(vec![("listed".to_owned(), listed.clone())]).unwrap();
+    again.spaces().open_configured(vec![("listed".to_owned(), listed.clone())]).unwrap();
     for name in ["made", "listed"] {
         let fault = again.spaces().find(name).map(|space| space.name.clone()).unwrap_err();
         assert_eq!(fault.kind(), Kind::Unavailable, "{name}");
@@ -150,7 +150,7 @@ fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
     std::fs::remove_dir(&made).unwrap();
     std::fs::rename(&away, &made).unwrap();
     std::fs::create_dir(&listed).unwrap();
-    again.spaces().open_listed(vec![("listed".to_owned(), listed)]).unwrap();
+    again.spaces().open_configured(vec![("listed".to_owned(), listed)]).unwrap();
     assert!(["made", "listed"].iter().all(|name| again.spaces().find(name).is_ok()), "it is mounted again");
 }
 
@@ -158,7 +158,7 @@ fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
 fn where_a_space_lies_on_the_disk_is_told_to_those_who_administer_it() {
     let space = TestSpace::new();
     let ask = |scope| {
-        let caller = Caller { reach: Permissions { scope, folder: None }, ..Caller::new(Protocol::Http) };
+        let caller = Caller { permissions: Permissions { scope, folder: None }, ..Caller::new(Protocol::Http) };
         space.ask_as(&caller, "space_info", json!({})).unwrap()
     };
     assert_eq!(ask(Scope::Admin)["root"], space.root().to_str().unwrap());

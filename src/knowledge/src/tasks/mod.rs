@@ -43,8 +43,8 @@ const USUAL: f64 = 3.0;
 ///
 /// # Errors
 /// Those of the index.
-pub fn eligible(index: &Index, below: &TreePath, limit: usize) -> Result<Vec<MetaRow>, Fault> {
-    let mut tasks = index.with_status(AVAILABLE, below)?;
+pub fn list_eligible(index: &Index, below: &TreePath, limit: usize) -> Result<Vec<MetaRow>, Fault> {
+    let mut tasks = index.pages_with_status(AVAILABLE, below)?;
     tasks.sort_by(|one, other| {
         let (one, other) = (urgency(&one.metadata), urgency(&other.metadata));
         one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1))
@@ -78,7 +78,7 @@ fn urgency(metadata: &Value) -> (f64, (bool, &str)) {
 
 /// Whether a page that must be finished before is not. A name that leads to no page holds nothing up: nobody could ever finish it.
 fn is_blocked(index: &Index, task: &MetaRow) -> Result<bool, Fault> {
-    for name in LinksConfig::BEFORE.iter().filter_map(|field| task.metadata.get(*field)).flat_map(names) {
+    for name in LinksConfig::DEPENDENCY_FIELDS.iter().filter_map(|field| task.metadata.get(*field)).flat_map(names) {
         if let Some(page) = named(index, &task.path, &name)?
             && let Some(page) = index.page(&page)?
             && !is_finished(&Value::Object(page.frontmatter))

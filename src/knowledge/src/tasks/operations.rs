@@ -9,7 +9,7 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 
 /// The operations of this area.
 pub const AREA: OperationArea =
-    OperationArea { title: "Tasks", operations: &[OperationEntry::of::<ListEligibleTasks>()] };
+    OperationArea { title: "Tasks", operations: &[OperationEntry::new::<ListEligibleTasks>()] };
 
 /// List tasks that can be taken up now, the most urgent first
 ///
@@ -48,13 +48,13 @@ pub struct EligibleTask {
 
 impl Operation for ListEligibleTasks {
     const NAME: &'static str = "eligible";
-    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/eligible")];
     const TOOL: bool = true;
     type Output = EligibleTasks;
     fn run(self, cx: &OperationContext<'_>) -> Result<EligibleTasks, Fault> {
         let below = self.path_prefix.unwrap_or_else(TreePath::root);
-        let found = super::eligible(cx.index(), &below, self.limit.get())?;
+        let found = super::list_eligible(cx.index(), &below, self.limit.get())?;
         let task = |mut row: svcfs_index::MetaRow| {
             let mut field = |name: &str| row.metadata.get_mut(name).map(Value::take).unwrap_or_default();
             let (status, priority) = (field("status"), field("priority"));

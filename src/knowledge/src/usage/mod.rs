@@ -20,15 +20,15 @@ pub use operations::AREA;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Counts a page that was read.
-pub fn viewed(cx: &OperationContext<'_>, path: &TreePath) {
-    if path.is_page() && !path.is_dotted() {
-        cx.space.usage.viewed(path, cx.caller.door.name(), cx.now());
+pub fn record_view(cx: &OperationContext<'_>, path: &TreePath) {
+    if path.is_page() && !path.is_hidden() {
+        cx.space.usage.record_view(path, cx.caller.protocol.name(), cx.now());
     }
 }
 
 /// Counts a search of a kind (`search`, `verified`) and whether it found anything.
-pub fn searched(cx: &OperationContext<'_>, query: &str, kind: &'static str, has_results: bool) {
-    cx.space.usage.searched(query, kind, has_results, cx.now());
+pub fn record_search(cx: &OperationContext<'_>, query: &str, kind: &'static str, has_results: bool) {
+    cx.space.usage.record_search(query, kind, has_results, cx.now());
 }
 
 /// The task that writes the counts of one space.
@@ -47,7 +47,7 @@ impl UsageWriter {
 impl Task for UsageWriter {
     const NAME: &'static str = "usage";
     fn step(&mut self, _stop: &StopToken) -> Result<NextStep, TaskFailure> {
-        self.space.usage.write(self.clock.now())?;
+        self.space.usage.flush(self.clock.now())?;
         Ok(NextStep::After(PAUSE))
     }
 }

@@ -15,15 +15,15 @@ use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, 
 pub const AREA: OperationArea = OperationArea {
     title: "Usage",
     operations: &[
-        OperationEntry::of::<GetUsageOverview>(),
-        OperationEntry::of::<ListTopPages>(),
-        OperationEntry::of::<GetViewsOverTime>(),
-        OperationEntry::of::<GetSearchStatistics>(),
-        OperationEntry::of::<ListFailedSearches>(),
-        OperationEntry::of::<GetViewTrends>(),
-        OperationEntry::of::<ListContentGaps>(),
-        OperationEntry::of::<CountSources>(),
-        OperationEntry::of::<DismissContentGap>(),
+        OperationEntry::new::<GetUsageOverview>(),
+        OperationEntry::new::<ListTopPages>(),
+        OperationEntry::new::<GetViewsOverTime>(),
+        OperationEntry::new::<GetSearchStatistics>(),
+        OperationEntry::new::<ListFailedSearches>(),
+        OperationEntry::new::<GetViewTrends>(),
+        OperationEntry::new::<ListContentGaps>(),
+        OperationEntry::new::<CountSources>(),
+        OperationEntry::new::<DismissContentGap>(),
     ],
 };
 
@@ -33,7 +33,7 @@ const HOURLY: i64 = 7 * 24;
 const COMPARED: u32 = u32::MAX;
 
 fn span(cx: &OperationContext<'_>, period: &TimePeriod) -> HourRange {
-    HourRange::between(period.before(cx.now()), cx.now())
+    HourRange::new(period.start_before(cx.now()), cx.now())
 }
 
 fn bucket(span: HourRange) -> BucketSize {
@@ -101,7 +101,7 @@ impl Operation for GetUsageOverview {
     type Output = UsageOverview;
     fn run(self, cx: &OperationContext<'_>) -> Result<UsageOverview, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
-        let (now, before) = (usage.totals(span)?, usage.totals(span.before())?);
+        let (now, before) = (usage.totals(span)?, usage.totals(span.previous())?);
         let rate = percent(now.successes, now.searches);
         Ok(UsageOverview {
             period: self.period.as_str().to_owned(),
@@ -161,7 +161,7 @@ impl Operation for ListTopPages {
     const HTTP: &'static [Route] = &[Route::get("/analytics/views")];
     type Output = TopPages;
     fn run(self, cx: &OperationContext<'_>) -> Result<TopPages, Fault> {
-        let pages = cx.usage()?.pages(span(cx, &self.period), (None, None), most(self.limit.get()))?;
+        let pages = cx.usage()?.top_pages(span(cx, &self.period), (None, None), most(self.limit.get()))?;
         Ok(TopPages {
             period: self.period.as_str().to_owned(),
             pages: pages.into_iter().map(PageViewCount::from).collect(),
@@ -224,7 +224,7 @@ impl Operation for GetViewsOverTime {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let of = (self.path.as_ref(), self.source.as_deref());
         let series = usage.view_series(span, of, bucket(span))?;
-        let pages = usage.pages(span, of, 20)?;
+        let pages = usage.top_pages(span, of, 20)?;
         Ok(ViewsOverTime {
             time_series: series.into_iter().map(TimeSeriesPoint::from).collect(),
             top_pages: pages.into_iter().map(PageViewCount::from).collect(),
@@ -287,7 +287,7 @@ impl Operation for GetSearchStatistics {
         Ok(SearchStatistics {
             search_success_rate: percent(totals.successes, totals.searches),
             time_series: usage.search_series(span, bucket(span))?.into_iter().map(TimeSeriesPoint::from).collect(),
-            top_failed: usage.failures(span, 20)?.into_iter().map(FailedSearch::from).collect(),
+            top_failed: usage.failed_searches(span, 20)?.into_iter().map(FailedSearch::from).collect(),
             period: self.period.as_str().to_owned(),
         })
     }
@@ -316,8 +316,8 @@ impl Operation for ListFailedSearches {
     const HTTP: &'static [Route] = &[Route::get("/analytics/failed-searches")];
     type Output = FailedSearchList;
     fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
-        let span = HourRange::between(self.since.unwrap_or(Timestamp::UNIX_EPOCH), cx.now());
-        let found = cx.usage()?.failures(span, most(self.top.get()))?;
+        let span = HourRange::new(self.since.unwrap_or(Timestamp::UNIX_EPOCH), cx.now());
+        let found = cx.usage()?.failed_searches(span, most(self.top.get()))?;
         Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
     }
 }
@@ -360,10 +360,10 @@ impl Operation for GetViewTrends {
     fn run(self, cx: &OperationContext<'_>) -> Result<ViewTrends, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let mut counts: HashMap<String, (i64, i64)> = HashMap::new();
-        for page in usage.pages(span, (None, None), COMPARED)? {
+        for page in usage.top_pages(span, (None, None), COMPARED)? {
             counts.entry(page.path).or_default().0 = page.count;
         }
-        for page in usage.pages(span.before(), (None, None), COMPARED)? {
+        for page in usage.top_pages(span.previous(), (None, None), COMPARED)? {
             counts.entry(page.path).or_default().1 = page.count;
         }
         let trend = |(path, (current_views, previous_views))| PageTrend {
@@ -398,8 +398,8 @@ impl Operation for ListContentGaps {
     const HTTP: &'static [Route] = &[Route::get("/analytics/content-gaps")];
     type Output = FailedSearchList;
     fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
-        let span = HourRange::between(Timestamp::UNIX_EPOCH, cx.now());
-        let found = cx.usage()?.gaps(span, most(self.limit.get()))?;
+        let span = HourRange::new(Timestamp::UNIX_EPOCH, cx.now());
+        let found = cx.usage()?.content_gaps(span, most(self.limit.get()))?;
         Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
     }
 }
@@ -431,7 +431,7 @@ impl Operation for CountSources {
     type Output = SourceCounts;
     fn run(self, cx: &OperationContext<'_>) -> Result<SourceCounts, Fault> {
         let mut sources = BTreeMap::new();
-        for page in cx.index().having(&["_source"])? {
+        for page in cx.index().pages_with_keys(&["_source"])? {
             if let Some(source) = page.metadata.get("_source").and_then(Value::as_str) {
                 *sources.entry(source.to_owned()).or_default() += 1;
             }

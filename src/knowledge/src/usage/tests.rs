@@ -63,11 +63,11 @@ fn trends_are_of_all_pages_however_many_are_read() {
     let before = now - std::time::Duration::from_secs(40 * 24 * 3600);
     let busy = (0..1_001).map(|number| crate::spaces::test_space::path(&format!("p{number:04}.md")));
     for page in busy.flat_map(|page| [page.clone(), page]) {
-        usage.viewed(&page, "http", now);
-        usage.viewed(&page, "http", before);
+        usage.record_view(&page, "http", now);
+        usage.record_view(&page, "http", before);
     }
     let rare = crate::spaces::test_space::path("rare.md");
-    usage.viewed(&rare, "http", now);
+    usage.record_view(&rare, "http", now);
     let trends = space.get("analytics_trends", json!({}));
     assert_eq!(trends["declining"], json!([]));
     assert_eq!(trends["trending"][0]["path"], "rare.md", "{trends}");

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Fault, Kind, Precondition, Protocol, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{DqlQuery, Index};
-use svcfs_text::computed::{self, BEGIN, ComputedAnswer, END};
+use svcfs_text::computed_block::{self, ComputedAnswer, END_MARKER, START_MARKER};
 use svcfs_text::frontmatter::{FrontmatterBlock, split};
 
 use crate::kernel::Space;
 use crate::lint;
-use crate::query::{MarkdownStyle, QueryResult, RenderTarget, RowWindow, answer_below, rendered};
+use crate::query::{MarkdownStyle, QueryResult, RenderTarget, RowWindow, render_markdown, run_query_below};
 
 /// The key that makes a page a computed one when it is `true`.
 pub(super) const FLAG: &str = "svc-view";
@@ -72,7 +72,7 @@ impl ComputedQuery {
         })?;
         let query = DqlQuery::parse(text).map_err(|error| of_page(path, error.into()))?;
         let form = match frontmatter.get(FORM) {
-            None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::of(query.mode())),
+            None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::from_mode(query.mode())),
             Some(named) => form(named.as_str().unwrap_or_default()).ok_or_else(|| {
                 let why = format!(
                     "`{FORM}` of `{path}` is {named}; `table`, `list`, `count`, `distinct`, `task` and `json` are known"
@@ -87,16 +87,16 @@ impl ComputedQuery {
     fn answered(&self, index: &Index, asking: (&DataviewSettings, Timestamp)) -> Result<String, Fault> {
         let (settings, now) = asking;
         // For whom the page may be answered was looked at when its query was written (`gate`).
-        let answer = answer_below(index, &self.query, (settings, now, None), RowWindow::default())?;
+        let answer = run_query_below(index, &self.query, (settings, now, None), RowWindow::default())?;
         let text = match self.form {
-            ComputedFormat::Markdown(style) => rendered(&answer, style, RenderTarget::InPage),
+            ComputedFormat::Markdown(style) => render_markdown(&answer, style, RenderTarget::Page),
             ComputedFormat::Json => {
-                let text = serde_json::to_string_pretty(&QueryResult::of(answer, None)).map_err(Fault::internal)?;
+                let text = serde_json::to_string_pretty(&QueryResult::new(answer, None)).map_err(Fault::internal)?;
                 format!("```json\n{text}\n```\n")
             }
         };
         // Whoever writes the page through an operation has it formatted: that is then no other answer.
-        Ok(lint::tidied(&text).into_owned())
+        Ok(lint::format_text(&text).into_owned())
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) fn refresh(
 /// Those of reading and writing the page.
 pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Fault> {
     let caller = Caller::new(Protocol::Internal);
-    let file = space.vfs.read(caller.door, path)?;
+    let file = space.vfs.read(caller.protocol, path)?;
     let Ok(text) = std::str::from_utf8(&file.content) else { return Ok(()) };
     let frontmatter = svcfs_text::frontmatter::parse(text).map;
     let Err(fault) = ComputedQuery::read(path, &frontmatter) else { return Ok(()) };
@@ -161,11 +161,11 @@ pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Faul
     // In a block of code nothing of the query is a link.
     let why = fault.message().replace("```", "~~~");
     let told = format!("> This page is not computed:\n\n```text\n{why}\n```\n");
-    let Ok(written) = with_answer(text, &lint::tidied(&told)) else { return Ok(()) };
+    let Ok(written) = with_answer(text, &lint::format_text(&told)) else { return Ok(()) };
     if written != text {
-        let change = Change::put(path.clone(), written).expecting(Precondition::OneOf(vec![file.etag]));
+        let change = Change::put(path.clone(), written).with_precondition(Precondition::OneOf(vec![file.etag]));
         let message = format!("{}: the query of {path} cannot be read", caller.actor());
-        space.vfs.apply(&caller, ChangeSet::from(change).message(message))?;
+        space.vfs.apply(&caller, ChangeSet::from(change).with_message(message))?;
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ fn attempt(
     asking: (&DataviewSettings, Timestamp),
     path: &TreePath,
 ) -> Result<RefreshOutcome, Fault> {
-    let file = space.vfs.read(caller.door, path).map_err(|fault| {
+    let file = space.vfs.read(caller.protocol, path).map_err(|fault| {
         let is_missing = matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory | Kind::NotDirectory);
         if is_missing { Fault::invalid("path", format_args!("there is no page at `{path}`")) } else { fault }
     })?;
@@ -188,9 +188,9 @@ fn attempt(
     if written == text {
         return Ok(RefreshOutcome::Unchanged);
     }
-    let change = Change::put(path.clone(), written).expecting(Precondition::OneOf(vec![file.etag]));
+    let change = Change::put(path.clone(), written).with_precondition(Precondition::OneOf(vec![file.etag]));
     let message = format!("{}: refresh {path}", caller.actor());
-    space.vfs.apply(caller, ChangeSet::from(change).message(message))?;
+    space.vfs.apply(caller, ChangeSet::from(change).with_message(message))?;
     Ok(RefreshOutcome::Regenerated)
 }
 
@@ -200,15 +200,15 @@ fn with_answer(text: &str, answer: &str) -> Result<String, String> {
     if page.block != FrontmatterBlock::Present {
         return Err("has no frontmatter that can be read".to_owned());
     }
-    let block = format!("{BEGIN}\n\n{answer}\n{END}\n");
-    match computed::answer(page.body) {
-        ComputedAnswer::There(range) => {
+    let block = format!("{START_MARKER}\n\n{answer}\n{END_MARKER}\n");
+    match computed_block::find_answer(page.body) {
+        ComputedAnswer::Present(range) => {
             let [begin, end] = [range.start, range.end].map(|offset| page.body_offset + offset);
             Ok([&text[..begin], &block, &text[end..]].concat())
         }
-        ComputedAnswer::Open(_) => {
-            Err(format!("has a line `{BEGIN}` and no line `{END}` behind it; what stands between is replaced"))
-        }
+        ComputedAnswer::Unterminated(_) => Err(format!(
+            "has a line `{START_MARKER}` and no line `{END_MARKER}` behind it; what stands between is replaced"
+        )),
         ComputedAnswer::Absent => {
             let head = &text[..page.body_offset];
             let (ending, gap) =

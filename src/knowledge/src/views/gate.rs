@@ -14,8 +14,8 @@ use super::computed_pages;
 pub struct ViewGate;
 
 impl WriteGate for ViewGate {
-    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
-        let Some(folder) = caller.reach.folder.as_ref().filter(|_| proposal.path.is_page()) else {
+    fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+        let Some(folder) = caller.permissions.folder.as_ref().filter(|_| proposal.path.is_page()) else {
             return Ok(());
         };
         let asked_by = |content: &[u8]| {
@@ -24,13 +24,13 @@ impl WriteGate for ViewGate {
         };
         let Some(asked) = asked_by(&proposal.content) else { return Ok(()) };
         // What somebody else had answered there may stay.
-        if proposal.before.as_deref().and_then(asked_by).is_some_and(|before| before == asked) {
+        if proposal.old_content.as_deref().and_then(asked_by).is_some_and(|before| before == asked) {
             return Ok(());
         }
         // What is no query is never answered.
         let query = asked.as_ref().and_then(|query| svcfs_index::DqlQuery::parse(query.as_str()?).ok());
         let own = format!("{folder}/");
-        if query.is_none_or(|query| query.prefix().is_some_and(|prefix| prefix.starts_with(&own))) {
+        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(&own))) {
             return Ok(());
         }
         let told = format!(

@@ -41,7 +41,7 @@ fn place(name: &str) -> Result<TreePath, Fault> {
         && name.len() <= MAX_NAME
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-'));
     if !is_good {
-        let shown: String = svcfs_base::plain(&name.chars().take(40).collect::<String>());
+        let shown: String = svcfs_base::escape_unprintable(&name.chars().take(40).collect::<String>());
         let why = format!("`{shown}` is no view's name; use letters, digits, blanks, `_` and `-`, at most {MAX_NAME}");
         return Err(Fault::invalid("name", why));
     }
@@ -50,14 +50,14 @@ fn place(name: &str) -> Result<TreePath, Fault> {
 
 /// The names of the views, in order.
 fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
-    let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".json")?;
+    let mut names = files::list_stems(cx, &TreePath::parse(FOLDER)?, ".json")?;
     names.retain(|name| place(name).is_ok());
     Ok(names)
 }
 
 /// The view of a name.
 fn view(cx: &OperationContext<'_>, name: &str) -> Result<SavedView, Fault> {
-    let file = match cx.space.vfs.read(cx.caller.door, &place(name)?) {
+    let file = match cx.space.vfs.read(cx.caller.protocol, &place(name)?) {
         Err(fault) if fault.kind() == Kind::NotFound => {
             return Err(Fault::not_found(format!("view not found: {name}")));
         }
@@ -98,19 +98,21 @@ const fn is_of_page(kind: Kind) -> bool {
 /// Writes the answer of a computed page anew, or of all, in the name of whoever asks.
 fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshResult, Fault> {
     let begun = Instant::now();
-    let index = cx.index_within(INDEX_PATIENCE)?;
+    let index = cx.up_to_date_index(INDEX_PATIENCE)?;
     let (author, asking) = (cx.caller.actor(), (&cx.settings().dataview, cx.now()));
     let mut answer = RefreshResult { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
     if let Some(path) = path {
         // Who may not see a file has no page there.
-        if !path.is_page() || path.is_dotted() {
+        if !path.is_page() || path.is_hidden() {
             return Err(Fault::invalid("path", format_args!("there is no page at `{path}`")));
         }
         answer.status = Some(computed_pages::refresh(cx.space, Some(&author), asking, &path)?);
         (answer.path, answer.refreshed) = (Some(path), 1);
     } else {
-        let pages =
-            index.having(&[computed_pages::FLAG])?.into_iter().filter(|page| cx.caller.reach.covers(&page.path));
+        let pages = index
+            .pages_with_keys(&[computed_pages::FLAG])?
+            .into_iter()
+            .filter(|page| cx.caller.permissions.covers(&page.path));
         for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed_pages::is_computed)) {
             match computed_pages::refresh(cx.space, Some(&author), asking, &page.path) {
                 Ok(_) => answer.refreshed += 1,
@@ -145,7 +147,7 @@ fn query(view: &SavedView) -> Result<DqlQuery, Fault> {
         sort: view.sort.iter().map(|sort| (sort.field.as_str(), sort.order.is_descending())).collect(),
         group: view.group_by.as_deref().filter(|field| !field.is_empty()),
     };
-    Ok(DqlQuery::parse(&view.query)?.refined(&refinement)?)
+    Ok(DqlQuery::parse(&view.query)?.refine(&refinement)?)
 }
 
 fn filter(condition: &ViewCondition) -> RowFilter<'_> {
@@ -158,7 +160,7 @@ const fn made(summary: SummaryFunction) -> Made {
         SummaryFunction::Sum => Made::Sum,
         SummaryFunction::Avg => Made::Average,
         SummaryFunction::Count => Made::Count,
-        SummaryFunction::Min => Made::Least,
-        SummaryFunction::Max => Made::Greatest,
+        SummaryFunction::Min => Made::Min,
+        SummaryFunction::Max => Made::Max,
     }
 }

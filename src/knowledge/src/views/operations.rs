@@ -9,18 +9,18 @@ use svcfs_work::Lane;
 
 use super::computed_pages::RefreshOutcome;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
-use crate::query::{QueryResult, RowWindow, answer};
+use crate::query::{QueryResult, RowWindow, run_query};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
     title: "Views",
     operations: &[
-        OperationEntry::of::<ListViews>(),
-        OperationEntry::of::<GetView>(),
-        OperationEntry::of::<SaveView>(),
-        OperationEntry::of::<DeleteView>(),
-        OperationEntry::of::<ExecuteView>(),
-        OperationEntry::of::<RefreshViews>(),
+        OperationEntry::new::<ListViews>(),
+        OperationEntry::new::<GetView>(),
+        OperationEntry::new::<SaveView>(),
+        OperationEntry::new::<DeleteView>(),
+        OperationEntry::new::<ExecuteView>(),
+        OperationEntry::new::<RefreshViews>(),
     ],
 };
 
@@ -281,8 +281,8 @@ impl Operation for ExecuteView {
     fn run(self, cx: &OperationContext<'_>) -> Result<QueryResult, Fault> {
         let query = super::query(&super::view(cx, &self.name)?)?;
         let window = RowWindow { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
-        let answer = answer(cx, &query, window)?;
-        Ok(QueryResult::of(answer, None))
+        let answer = run_query(cx, &query, window)?;
+        Ok(QueryResult::new(answer, None))
     }
 }
 
@@ -329,7 +329,7 @@ pub struct FailedRefresh {
 
 impl Operation for RefreshViews {
     const NAME: &'static str = "view_refresh";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::post("/view/refresh").query(&["path"])];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -337,7 +337,7 @@ impl Operation for RefreshViews {
     fn run(self, cx: &OperationContext<'_>) -> Result<RefreshResult, Fault> {
         super::refresh(cx, self.path)
     }
-    fn words(output: &RefreshResult) -> Option<String> {
+    fn render_text(output: &RefreshResult) -> Option<String> {
         match (&output.path, output.status) {
             (Some(path), Some(RefreshOutcome::Regenerated)) => Some(format!("Refreshed {path}")),
             (Some(path), Some(RefreshOutcome::Unchanged)) => Some(format!("{path} is up to date")),

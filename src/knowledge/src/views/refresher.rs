@@ -53,16 +53,16 @@ impl ViewRefresher {
             return self.begin();
         };
         loop {
-            let events = self.space.vfs.feed().after(self.read.unwrap_or(read), BATCH)?;
+            let events = self.space.vfs.feed().events_after(self.read.unwrap_or(read), BATCH)?;
             let Some(last) = events.last().map(|event| event.seq) else {
                 return Ok(true);
             };
-            if !self.space.indexed.wait(last.0, PATIENCE) {
+            if !self.space.index_watermark.wait(last.0, PATIENCE) {
                 return Ok(false);
             }
-            let others = events.iter().filter(|event| event.door != Protocol::Internal);
+            let others = events.iter().filter(|event| event.protocol != Protocol::Internal);
             let paths = others.flat_map(|event| &event.changes).map(|change| &change.path);
-            let paths: BTreeSet<&TreePath> = paths.filter(|path| path.is_page() && !path.is_dotted()).collect();
+            let paths: BTreeSet<&TreePath> = paths.filter(|path| path.is_page() && !path.is_hidden()).collect();
             for path in paths {
                 self.written(path)?;
             }
@@ -72,11 +72,11 @@ impl ViewRefresher {
 
     /// Finds the computed pages. What was written while nobody followed may have changed the answer of each.
     fn begin(&mut self) -> Result<bool, Fault> {
-        let start = self.space.vfs.feed().last();
-        if !self.space.indexed.wait(start.0, PATIENCE) {
+        let start = self.space.vfs.feed().last_seq();
+        if !self.space.index_watermark.wait(start.0, PATIENCE) {
             return Ok(false);
         }
-        for page in self.space.index.having(&[computed_pages::FLAG])? {
+        for page in self.space.index.pages_with_keys(&[computed_pages::FLAG])? {
             self.written(&page.path)?;
         }
         self.read = Some(start);
@@ -90,7 +90,7 @@ impl ViewRefresher {
         match page.map(|page| ComputedQuery::read(path, &page.frontmatter)) {
             Some(Ok(asked)) => {
                 // Fields of the configuration may look at anything.
-                let prefix = asked.query.prefix().filter(|_| self.settings.custom_fields.is_empty());
+                let prefix = asked.query.path_prefix().filter(|_| self.settings.custom_fields.is_empty());
                 self.pages.insert(path.clone(), prefix.map(str::to_owned));
                 self.stale.insert(path.clone());
             }

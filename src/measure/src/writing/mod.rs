@@ -5,7 +5,7 @@
 
 mod tables;
 
-pub use tables::{waited, waits};
+pub use tables::{wait_row, wait_table};
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,16 +14,16 @@ use anyhow::{Context, Result, ensure};
 
 use crate::disk::{self, CloseMode};
 use crate::git::{self, GitFlush, HistorySizes};
-use crate::http::{self, ACTORS, BenchClient, WriterCrowd};
+use crate::http::{self, ACTOR_COUNT, BenchClient, WriterCrowd};
 use crate::machine;
 use crate::pages::{PageTree, RoundWork};
 use crate::plan::RunPlan;
 use crate::run::BenchRun;
-use crate::series::{MeasuredRound, RoundBound, RoundSeries, bound};
+use crate::series::{MeasuredRound, RoundBound, RoundSeries, round_bound};
 use crate::server::{ServerPlace, ServerProcess};
 
 /// Clients of the crowded row.
-pub const MANY: usize = 64;
+pub const CROWD_CLIENTS: usize = 64;
 /// How long the crowd may take to write what the rounds left to be written.
 const REST_OF_COMMITS: u64 = 120;
 
@@ -41,7 +41,7 @@ pub struct WritingResults {
     /// `cp -r` into the mount.
     pub mount_copy: RoundSeries,
     /// Why there are no figures of the mount.
-    pub no_mount: Option<String>,
+    pub mount_error: Option<String>,
     /// `git add` and `git commit`.
     pub git: RoundSeries,
     /// The same with everything flushed.
@@ -59,7 +59,7 @@ pub struct WritingResults {
     /// Many pages in one request, one commit.
     pub bulk: RoundSeries,
     /// The same, one right behind the other: search is still at work on the one before.
-    pub bulk_behind: RoundSeries,
+    pub bulk_consecutive: RoundSeries,
     /// The same pages with `git add --all` and one `git commit`.
     pub git_bulk: RoundSeries,
     /// The same with everything flushed.
@@ -67,17 +67,17 @@ pub struct WritingResults {
     /// Pages of a bulk write.
     pub bulk_pages: usize,
     /// Pages of `cp -r`.
-    pub copied: usize,
+    pub copy_pages: usize,
     /// From the acknowledgement of a write right after the crowd's last until search finds it; the longest.
-    pub found_after: Duration,
+    pub search_delay: Duration,
     /// The server's memory at rest before the first write, in bytes.
-    pub memory_before: u64,
+    pub idle_memory: u64,
     /// The most while [`MANY`] wrote.
-    pub memory_writing: u64,
+    pub peak_memory: u64,
     /// How long the server took to stop.
-    pub stop: Duration,
+    pub stop_time: Duration,
     /// What is left of it all; none without git.
-    pub left: Option<HistorySizes>,
+    pub history: Option<HistorySizes>,
 }
 
 /// Where everything happens.
@@ -100,56 +100,58 @@ pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<WritingResults> {
     let field = BenchField {
         run,
         plan,
-        root: run.at("root"),
-        mountpoint: run.at("mnt"),
-        git: run.at("git"),
-        bare: run.at("bare"),
-        small: run.at("small"),
+        root: run.path("root"),
+        mountpoint: run.path("mnt"),
+        git: run.path("git"),
+        bare: run.path("bare"),
+        small: run.path("small"),
     };
-    run.tell("planting the trees");
+    run.report("planting the trees");
     for tree in [&field.root, &field.bare] {
-        plan.pages.plant(run, tree)?;
+        plan.pages.write_tree(run, tree)?;
     }
-    PageTree::of(plan.copied).plant(run, &field.small)?;
+    PageTree::new(plan.copy_pages).write_tree(run, &field.small)?;
     std::fs::create_dir(&field.mountpoint)?;
     if run.has_git() {
-        plan.pages.plant(run, &field.git)?;
-        git::begin(&field.git)?;
+        plan.pages.write_tree(run, &field.git)?;
+        git::import_tree(&field.git)?;
     }
     let mut writing = WritingResults {
-        no_mount: no_mount(),
-        bulk_pages: plan.bulk,
-        copied: plan.copied,
+        mount_error: mount_error(),
+        bulk_pages: plan.bulk_pages,
+        copy_pages: plan.copy_pages,
         ..WritingResults::default()
     };
-    let mountpoint = writing.no_mount.is_none().then_some(&*field.mountpoint);
-    let log = run.at("server.log");
-    let server = ServerProcess::start(run, ServerPlace { root: &field.root, mountpoint, log: &log, rest: plan.rest })?;
-    server.until_quiet(run)?;
-    writing.memory_before = server.memory()?.resident;
+    let mountpoint = writing.mount_error.is_none().then_some(&*field.mountpoint);
+    let log = run.path("server.log");
+    let server =
+        ServerProcess::start(run, ServerPlace { root: &field.root, mountpoint, log: &log, idle_time: plan.idle_time })?;
+    server.wait_until_idle(run)?;
+    writing.idle_memory = server.memory()?.resident;
     for round in 0..plan.rounds {
-        run.tell(&format!("writing, round {} of {}", round + 1, plan.rounds));
+        run.report(&format!("writing, round {} of {}", round + 1, plan.rounds));
         field.round(&mut writing, &server, round).with_context(|| format!("in round {}", round + 1))?;
     }
     if run.has_git() {
-        let missing = plan.commits.saturating_sub(git::commits(&field.root)?);
+        let missing = plan.min_commits.saturating_sub(git::count_commits(&field.root)?);
         if missing > 0 {
             let first = WriteNumbers::of(plan.rounds).take();
-            let work = RoundWork { pages: plan.pages, bound: bound(missing, REST_OF_COMMITS), first };
-            http::write_all(run, &server, WriterCrowd { clients: MANY, actors: ACTORS, work })?;
+            let work =
+                RoundWork { pages: plan.pages, bound: round_bound(missing, REST_OF_COMMITS), first_write: first };
+            http::write_all(run, &server, WriterCrowd { clients: CROWD_CLIENTS, actors: ACTOR_COUNT, work })?;
         }
     }
-    writing.stop = server.stop()?;
+    writing.stop_time = server.stop()?;
     if run.has_git() {
-        run.tell("git gc on a copy of what svcfs left");
+        run.report("git gc on a copy of what svcfs left");
         git::check_authors(&field.root)?;
-        writing.left = Some(git::look_at(run, &field.root, plan.pages)?);
+        writing.history = Some(git::measure_history(run, &field.root, plan.pages)?);
     }
     Ok(writing)
 }
 
 /// Why nothing can be mounted here, if so.
-pub fn no_mount() -> Option<String> {
+pub fn mount_error() -> Option<String> {
     if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return Some(format!("/dev/fuse cannot be opened: {error}"));
     }
@@ -162,48 +164,48 @@ impl BenchField<'_> {
         let Self { run, plan, .. } = *self;
         let pages = plan.pages;
         let mut next = WriteNumbers::of(round);
-        let mut work = |bound: RoundBound| RoundWork { pages, bound, first: next.take() };
+        let mut work = |bound: RoundBound| RoundWork { pages, bound, first_write: next.take() };
 
         run.flush_disk()?;
-        writing.bare_append.add(disk::append(run, plan.short, |at| pages.text(at, at + 1))?);
-        writing.http_one.add(self.http(server, 1, work(plan.short))?.0);
+        writing.bare_append.add(disk::append(run, plan.short_round, |at| pages.text(at, at + 1))?);
+        writing.http_one.add(self.http(server, 1, work(plan.short_round))?.0);
         run.flush_disk()?;
-        writing.bare_replace.add(disk::replace(run, &self.bare, work(plan.short))?);
+        writing.bare_replace.add(disk::replace(run, &self.bare, work(plan.short_round))?);
         run.flush_disk()?;
-        self.git(&mut writing.git, |tree| git::commit_each(run, tree, work(plan.short), GitFlush::AsGitComes))?;
-        let (many, memory) = self.http(server, MANY, work(plan.long))?;
+        self.git(&mut writing.git, |tree| git::commit_each(run, tree, work(plan.short_round), GitFlush::Default))?;
+        let (many, memory) = self.http(server, CROWD_CLIENTS, work(plan.long_round))?;
         writing.http_many.add(many);
-        writing.memory_writing = writing.memory_writing.max(memory);
-        writing.found_after = writing.found_after.max(found_after(server, round)?);
-        server.until_quiet(run)?;
+        writing.peak_memory = writing.peak_memory.max(memory);
+        writing.search_delay = writing.search_delay.max(found_after(server, round)?);
+        server.wait_until_idle(run)?;
         run.flush_disk()?;
-        self.git(&mut writing.git_flushed, |tree| git::commit_each(run, tree, work(plan.short), GitFlush::Everything))?;
-        writing.bulk.add(self.bulk(server, work(plan.bulks), BulkLoad::Rested)?);
-        writing.bulk_behind.add(self.bulk(server, work(plan.bulks), BulkLoad::AtWork)?);
+        self.git(&mut writing.git_flushed, |tree| git::commit_each(run, tree, work(plan.short_round), GitFlush::All))?;
+        writing.bulk.add(self.bulk(server, work(plan.bulk_round), BulkLoad::Rested)?);
+        writing.bulk_consecutive.add(self.bulk(server, work(plan.bulk_round), BulkLoad::AtWork)?);
         run.flush_disk()?;
-        let many = (work(plan.bulks), plan.bulk);
-        self.git(&mut writing.git_bulk, |tree| git::commit_many(run, tree, many, GitFlush::AsGitComes))?;
-        let many = (work(plan.bulks), plan.bulk);
-        self.git(&mut writing.git_bulk_flushed, |tree| git::commit_many(run, tree, many, GitFlush::Everything))?;
-        writing.bare_close.add(disk::create(run, &self.bare, work(plan.creating), CloseMode::Plain)?);
+        let many = (work(plan.bulk_round), plan.bulk_pages);
+        self.git(&mut writing.git_bulk, |tree| git::commit_many(run, tree, many, GitFlush::Default))?;
+        let many = (work(plan.bulk_round), plan.bulk_pages);
+        self.git(&mut writing.git_bulk_flushed, |tree| git::commit_many(run, tree, many, GitFlush::All))?;
+        writing.bare_close.add(disk::create(run, &self.bare, work(plan.creation_round), CloseMode::NoFsync)?);
         run.flush_disk()?;
-        writing.bare_fsync.add(disk::create(run, &self.bare, work(plan.creating), CloseMode::Flushed)?);
+        writing.bare_fsync.add(disk::create(run, &self.bare, work(plan.creation_round), CloseMode::Fsync)?);
         run.flush_disk()?;
         let name = format!("copied-{round}");
-        writing.bare_copy.add_counted(plan.copied, disk::copy(&self.small, &self.bare.join(&name))?);
-        if writing.no_mount.is_some() {
+        writing.bare_copy.add_counted(plan.copy_pages, disk::copy(&self.small, &self.bare.join(&name))?);
+        if writing.mount_error.is_some() {
             return Ok(());
         }
         run.flush_disk()?;
-        writing.mount_close.add(self.mount(server, work(plan.creating), CloseMode::Plain)?);
+        writing.mount_close.add(self.mount(server, work(plan.creation_round), CloseMode::NoFsync)?);
         run.flush_disk()?;
-        writing.mount_fsync.add(self.mount(server, work(plan.creating), CloseMode::Flushed)?);
+        writing.mount_fsync.add(self.mount(server, work(plan.creation_round), CloseMode::Fsync)?);
         run.flush_disk()?;
-        let before = commits(run, &self.root)?;
+        let before = count_commits(run, &self.root)?;
         let copied = disk::copy(&self.small, &self.mountpoint.join(&name))?;
-        writing.mount_copy.add_counted(plan.copied, copied + settle(server)?);
-        self.expect(before, plan.copied + 1)?;
-        server.until_quiet(run)
+        writing.mount_copy.add_counted(plan.copy_pages, copied + measure_drain(server)?);
+        self.expect(before, plan.copy_pages + 1)?;
+        server.wait_until_idle(run)
     }
 
     /// What git does instead, where it is installed.
@@ -217,11 +219,11 @@ impl BenchField<'_> {
 
     /// Durable writes, each its own request and commit.
     fn http(&self, server: &ServerProcess, clients: usize, work: RoundWork) -> Result<(MeasuredRound, u64)> {
-        let before = commits(self.run, &self.root)?;
-        let crowded = http::write_all(self.run, server, WriterCrowd { clients, actors: ACTORS, work })?;
+        let before = count_commits(self.run, &self.root)?;
+        let crowded = http::write_all(self.run, server, WriterCrowd { clients, actors: ACTOR_COUNT, work })?;
         self.expect(before, crowded.round.latencies.len())?;
         if clients == 1 {
-            server.until_quiet(self.run)?;
+            server.wait_until_idle(self.run)?;
         }
         self.run.flush_disk()?;
         Ok((crowded.round, crowded.memory.resident))
@@ -229,32 +231,32 @@ impl BenchField<'_> {
 
     /// Many pages in one request, one commit each time.
     fn bulk(&self, server: &ServerProcess, work: RoundWork, meanwhile: BulkLoad) -> Result<MeasuredRound> {
-        let before = commits(self.run, &self.root)?;
-        let (RoundWork { pages, bound, first }, count) = (work, self.plan.bulk);
+        let before = count_commits(self.run, &self.root)?;
+        let (RoundWork { pages, bound, first_write: first }, count) = (work, self.plan.bulk_pages);
         let mut client = BenchClient::connect(server.address())?;
         let files = |at: usize| (first + at * count..).take(count).map(move |write| pages.rewrite(write));
         let mut round = MeasuredRound { latencies: Vec::new(), elapsed: Duration::ZERO };
         while round.latencies.len() < bound.count && round.elapsed < bound.time {
             if meanwhile == BulkLoad::Rested {
-                server.until_quiet(self.run)?;
+                server.wait_until_idle(self.run)?;
             }
             let at = round.latencies.len();
-            let one = self.run.timed(RoundBound { count: 1, ..bound }, |_| client.write_many(files(at)))?;
+            let one = self.run.measure_round(RoundBound { count: 1, ..bound }, |_| client.write_many(files(at)))?;
             round.latencies.extend(one.latencies);
             round.elapsed += one.elapsed;
         }
         self.expect(before, round.latencies.len())?;
-        server.until_quiet(self.run)?;
+        server.wait_until_idle(self.run)?;
         Ok(round)
     }
 
     /// New pages on the mount. What was only closed is not measured before it is committed, too.
     fn mount(&self, server: &ServerProcess, work: RoundWork, close: CloseMode) -> Result<MeasuredRound> {
-        let before = commits(self.run, &self.root)?;
+        let before = count_commits(self.run, &self.root)?;
         let MeasuredRound { latencies, elapsed } = disk::create(self.run, &self.mountpoint, work, close)?;
-        let elapsed = elapsed + settle(server)?;
+        let elapsed = elapsed + measure_drain(server)?;
         self.expect(before, latencies.len() + 1)?;
-        server.until_quiet(self.run)?;
+        server.wait_until_idle(self.run)?;
         Ok(MeasuredRound { latencies, elapsed })
     }
 
@@ -268,8 +270,8 @@ impl BenchField<'_> {
 ///
 /// # Errors
 /// When git fails.
-pub fn commits(run: &BenchRun, root: &Path) -> Result<Option<usize>> {
-    run.has_git().then(|| git::commits(root)).transpose()
+pub fn count_commits(run: &BenchRun, root: &Path) -> Result<Option<usize>> {
+    run.has_git().then(|| git::count_commits(root)).transpose()
 }
 
 /// Makes sure that there is exactly one commit for every write.
@@ -277,7 +279,7 @@ pub fn commits(run: &BenchRun, root: &Path) -> Result<Option<usize>> {
 /// # Errors
 /// When there are more or fewer.
 pub fn expect_commits(run: &BenchRun, root: &Path, expected: Option<usize>) -> Result<()> {
-    let counted = commits(run, root)?;
+    let counted = count_commits(run, root)?;
     if let (Some(counted), Some(expected)) = (counted, expected) {
         ensure!(counted == expected, "{counted} commits in history instead of {expected}: not one for every write");
     }
@@ -289,7 +291,7 @@ pub fn expect_commits(run: &BenchRun, root: &Path, expected: Option<usize>) -> R
 ///
 /// # Errors
 /// When it is refused.
-pub fn settle(server: &ServerProcess) -> Result<Duration> {
+pub fn measure_drain(server: &ServerProcess) -> Result<Duration> {
     let mut client = BenchClient::connect(server.address())?;
     let begun = Instant::now();
     client.write("settled.md", format!("# Settled\n\n{begun:?}\n"))?;

@@ -1,15 +1,15 @@
 //! What was measured of writing, as tables.
 
-use super::{MANY, WritingResults};
+use super::{CROWD_CLIENTS, WritingResults};
 use crate::git::{GitQuestion, HistorySizes};
 use crate::series::RoundSeries;
-use crate::table::{MarkdownTable, TableCell, column, quotient, shown, text, times};
+use crate::table::{MarkdownTable, TableCell, column, factor, format_duration, quotient, text};
 
 impl WritingResults {
     /// Single pages; many at once; how long a writer waits at worst; what is left.
     pub fn tables(&self) -> Vec<MarkdownTable> {
         let mut tables = vec![self.single(), self.bulks(), self.waits(), self.remains()];
-        tables.extend(self.left.iter().flat_map(HistorySizes::tables));
+        tables.extend(self.history.iter().flat_map(HistorySizes::tables));
         tables
     }
 
@@ -25,10 +25,10 @@ impl WritingResults {
             column("× one flush", "times_one_flush"),
         ];
         let mut table = MarkdownTable::new("writing", columns);
-        let copied = self.copied;
+        let copied = self.copy_pages;
         let rows: [(String, &RoundSeries, &str); 12] = [
             ("svcfs, HTTP `PUT`, 1 client".to_owned(), &self.http_one, "yes"),
-            (format!("svcfs, HTTP `PUT`, {MANY} clients"), &self.http_many, "yes"),
+            (format!("svcfs, HTTP `PUT`, {CROWD_CLIENTS} clients"), &self.http_many, "yes"),
             ("svcfs, mount: create, write, close".to_owned(), &self.mount_close, "≤ 50 ms later"),
             ("svcfs, mount: create, write, `fsync`, close".to_owned(), &self.mount_fsync, "yes"),
             (format!("svcfs, mount: `cp -r` of {copied} pages"), &self.mount_copy, "≤ 50 ms later"),
@@ -42,8 +42,8 @@ impl WritingResults {
         ];
         for (name, series, is_flushed) in rows {
             let rate = series.rate();
-            let beside = |other: &RoundSeries| times(rate, other.rate());
-            table.row([
+            let beside = |other: &RoundSeries| factor(rate, other.rate());
+            table.add_row([
                 text(name),
                 text(is_flushed),
                 TableCell::Rate(rate),
@@ -54,17 +54,17 @@ impl WritingResults {
                 beside(&self.bare_append),
             ]);
         }
-        if let Some(reason) = &self.no_mount {
+        if let Some(reason) = &self.mount_error {
             table.notes.push(format!("The mount was not measured: {reason}."));
         }
-        if self.left.is_none() {
+        if self.history.is_none() {
             table
                 .notes
                 .push("git is not installed: nothing stands beside svcfs, and its history was not counted.".to_owned());
         }
         table.notes.push(format!(
-            "Search found a page written right behind the {MANY} clients {} after its acknowledgement, at worst.",
-            shown(self.found_after)
+            "Search found a page written right behind the {CROWD_CLIENTS} clients {} after its acknowledgement, at worst.",
+            format_duration(self.search_delay)
         ));
         table
     }
@@ -81,12 +81,12 @@ impl WritingResults {
         let mut table = MarkdownTable::new("bulk", columns);
         for (name, series, is_flushed) in [
             ("svcfs, HTTP `POST /bulk`", &self.bulk, "yes"),
-            ("svcfs, one right behind the other", &self.bulk_behind, "yes"),
+            ("svcfs, one right behind the other", &self.bulk_consecutive, "yes"),
             ("write, `git add --all && git commit`", &self.git_bulk, "no"),
             ("the same, `core.fsync=all`", &self.git_bulk_flushed, "yes"),
         ] {
-            let beside = |other: &RoundSeries| times(series.typical_rate(), other.typical_rate());
-            table.row([
+            let beside = |other: &RoundSeries| factor(series.typical_rate(), other.typical_rate());
+            table.add_row([
                 text(name),
                 text(is_flushed),
                 TableCell::Time(series.percentile(0.5)),
@@ -99,13 +99,13 @@ impl WritingResults {
     }
 
     fn waits(&self) -> MarkdownTable {
-        let mut table = waits("pages of 1.2 KiB");
+        let mut table = wait_table("pages of 1.2 KiB");
         for (name, series) in [
             ("svcfs, HTTP `PUT`, 1 client".to_owned(), &self.http_one),
-            (format!("svcfs, HTTP `PUT`, {MANY} clients"), &self.http_many),
+            (format!("svcfs, HTTP `PUT`, {CROWD_CLIENTS} clients"), &self.http_many),
             ("bare: one flush".to_owned(), &self.bare_append),
         ] {
-            table.row(waited(&name, series));
+            table.add_row(wait_row(&name, series));
         }
         table
     }
@@ -114,18 +114,18 @@ impl WritingResults {
         let columns = vec![
             column("the server meanwhile", "who"),
             column("memory before the first write", "before_bytes"),
-            column(format!("most while {MANY} clients wrote"), "writing_bytes"),
+            column(format!("most while {CROWD_CLIENTS} clients wrote"), "writing_bytes"),
             column("stopping", "stop_us"),
         ];
         let mut table = MarkdownTable::new("server", columns);
-        let memory = [TableCell::Bytes(self.memory_before), TableCell::Bytes(self.memory_writing)];
-        table.row([text("`svcfs serve`")].into_iter().chain(memory).chain([TableCell::Time(Some(self.stop))]));
+        let memory = [TableCell::Bytes(self.idle_memory), TableCell::Bytes(self.peak_memory)];
+        table.add_row([text("`svcfs serve`")].into_iter().chain(memory).chain([TableCell::Time(Some(self.stop_time))]));
         table
     }
 }
 
 /// The table of how long a writer waits at worst, in work of a kind; without rows.
-pub fn waits(of: &str) -> MarkdownTable {
+pub fn wait_table(of: &str) -> MarkdownTable {
     let columns = vec![
         column(format!("how long a writer waits, {of}"), "way"),
         column("writes", "writes"),
@@ -138,7 +138,7 @@ pub fn waits(of: &str) -> MarkdownTable {
 }
 
 /// A row of it.
-pub fn waited(name: &str, series: &RoundSeries) -> [TableCell; 6] {
+pub fn wait_row(name: &str, series: &RoundSeries) -> [TableCell; 6] {
     let percentile = |share| TableCell::Time(series.percentile(share));
     let longest = TableCell::Time(series.longest());
     [text(name), TableCell::Count(series.len()), percentile(0.5), percentile(0.99), percentile(0.999), longest]
@@ -146,7 +146,7 @@ pub fn waited(name: &str, series: &RoundSeries) -> [TableCell; 6] {
 
 impl HistorySizes {
     fn tables(&self) -> [MarkdownTable; 2] {
-        let Self { commits, size: (as_left, collected), packs, loose, asked } = self;
+        let Self { commits, size: (as_left, collected), packs, loose_objects: loose, queries: asked } = self;
         let columns = vec![
             column(format!("history of {commits} commits"), "what"),
             column("on the disk", "bytes"),
@@ -156,10 +156,10 @@ impl HistorySizes {
             column("loose objects", "loose"),
         ];
         let mut size = MarkdownTable::new("history_size", columns);
-        let ratio = TableCell::Times(quotient(Some(*as_left as f64), Some(*collected as f64)));
+        let ratio = TableCell::Factor(quotient(Some(*as_left as f64), Some(*collected as f64)));
         let sizes = [TableCell::Bytes(*as_left), TableCell::Bytes(*collected), ratio];
         let counts = [TableCell::Count(*packs), TableCell::Count(*loose)];
-        size.row([text("`.git` as svcfs leaves it")].into_iter().chain(sizes).chain(counts));
+        size.add_row([text("`.git` as svcfs leaves it")].into_iter().chain(sizes).chain(counts));
         let columns = vec![
             column("stock git in this history", "command"),
             column("as svcfs leaves it", "p50_us"),
@@ -167,10 +167,10 @@ impl HistorySizes {
             column("×", "times_collected"),
         ];
         let mut speed = MarkdownTable::new("history_speed", columns);
-        for GitQuestion { name, as_left, collected } in asked {
+        for GitQuestion { name, before_gc: as_left, after_gc: collected } in asked {
             let latencies = [as_left, collected].map(|series| TableCell::Time(series.percentile(0.5)));
-            let ratio = times(collected.typical_rate(), as_left.typical_rate());
-            speed.row([text(*name)].into_iter().chain(latencies).chain([ratio]));
+            let ratio = factor(collected.typical_rate(), as_left.typical_rate());
+            speed.add_row([text(*name)].into_iter().chain(latencies).chain([ratio]));
         }
         [size, speed]
     }

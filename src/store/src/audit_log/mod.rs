@@ -55,7 +55,7 @@ type PartOrder = (Date, u32);
 
 impl AuditLog {
     /// The trail of a root.
-    pub fn of(root: &Path, keep: RetentionLimits) -> Self {
+    pub fn new(root: &Path, keep: RetentionLimits) -> Self {
         Self { root: root.to_owned(), directory: root.join(AUDIT_DIRECTORY), keep, open: Mutex::new(None) }
     }
 

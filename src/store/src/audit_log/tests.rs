@@ -20,7 +20,7 @@ fn names(root: &Path) -> Vec<String> {
 #[test]
 fn a_day_is_a_file_for_the_server_alone_and_is_read_from_where_one_asks() {
     let root = tempfile::tempdir().unwrap();
-    let trail = AuditLog::of(root.path(), KEEP);
+    let trail = AuditLog::new(root.path(), KEEP);
     assert_eq!(lines(&trail, Date::MIN), [""; 0], "nothing is made before the first line");
     trail.append(date(2026, 1, 1), "{\"a\":1}\n{\"a\":2}\n").unwrap();
     trail.append(date(2026, 1, 2), "{\"a\":3}\n").unwrap();
@@ -35,8 +35,8 @@ fn a_day_is_a_file_for_the_server_alone_and_is_read_from_where_one_asks() {
 fn a_line_that_a_crash_tore_stays_alone() {
     let root = tempfile::tempdir().unwrap();
     let day = date(2026, 1, 1);
-    AuditLog::of(root.path(), KEEP).append(day, "{\"a\":1}\n{\"a\":").unwrap();
-    let trail = AuditLog::of(root.path(), KEEP);
+    AuditLog::new(root.path(), KEEP).append(day, "{\"a\":1}\n{\"a\":").unwrap();
+    let trail = AuditLog::new(root.path(), KEEP);
     trail.append(day, "{\"a\":2}\n").unwrap();
     trail.append(day, "{\"a\":3}\n").unwrap();
     assert_eq!(lines(&trail, day), ["{\"a\":1}", "{\"a\":", "{\"a\":2}", "{\"a\":3}"]);
@@ -45,7 +45,7 @@ fn a_line_that_a_crash_tore_stays_alone() {
 #[test]
 fn days_that_are_over_and_what_is_too_much_go_oldest_first() {
     let root = tempfile::tempdir().unwrap();
-    let trail = AuditLog::of(root.path(), KEEP);
+    let trail = AuditLog::new(root.path(), KEEP);
     for day in 1..=5 {
         trail.append(date(2026, 1, day), "{}\n").unwrap();
     }
@@ -71,7 +71,7 @@ fn what_the_disk_refuses_is_told_and_the_trail_goes_on_afterwards() {
     let directory = root.path().join(AUDIT_DIRECTORY);
     fs::create_dir_all(directory.parent().unwrap()).unwrap();
     fs::write(&directory, "in the way").unwrap();
-    let trail = AuditLog::of(root.path(), KEEP);
+    let trail = AuditLog::new(root.path(), KEEP);
     assert!(trail.append(date(2026, 1, 1), "{}\n").is_err());
     fs::remove_file(&directory).unwrap();
     trail.append(date(2026, 1, 1), "{}\n").unwrap();

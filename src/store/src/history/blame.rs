@@ -133,7 +133,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when one of them is missing.
-    pub fn are_alike(&self, one: ETag, other: ETag) -> HistoryResult<bool> {
+    pub fn are_similar(&self, one: ETag, other: ETag) -> HistoryResult<bool> {
         self.reader(|repository| {
             let (one, other) = (blob(repository, one)?, blob(repository, other)?);
             let total = count_lines(one.content()).max(count_lines(other.content()));

@@ -40,7 +40,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when that log cannot be read.
-    pub fn moves_of_others(&self) -> HistoryResult<Vec<(CommitId, CommitId)>> {
+    pub fn external_reflog_moves(&self) -> HistoryResult<Vec<(CommitId, CommitId)>> {
         let others = last_moves(&self.folder.join("logs/HEAD"))?.into_iter().filter(|step| !step.is_ours);
         Ok(others.map(|step| (step.from, step.to)).collect())
     }
@@ -49,7 +49,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when there is no branch, `State` when that log cannot be read.
-    pub fn stood_at(&self) -> HistoryResult<Vec<CommitId>> {
+    pub fn reflog_targets(&self) -> HistoryResult<Vec<CommitId>> {
         let log = {
             let writer = self.writer.lock();
             log_of(&writer.repository, &current_reference(&writer.repository)?)
@@ -134,7 +134,7 @@ pub(super) fn moved(
         let entry = format!("{from} {to} {MOVER} <{EMAIL}> {seconds} +0000\t{MOVER}\n");
         note(&log_of(repository, name), &entry)?;
         note(&log_of(repository, "HEAD"), &entry)?;
-        history.fail.at(FailPoint::BranchRename)?;
+        history.fail.check(FailPoint::BranchRename)?;
         replace(history, lock, &file)?;
         Ok(true)
     })();

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use git2::Repository;
-use svcfs_base::in_both_cases;
+use svcfs_base::expand_case;
 
 use super::{HistoryResult, owner};
 use crate::{AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, STATE_DIRECTORY};
@@ -52,7 +52,7 @@ fn with_ours(present: &[u8], names: &[String]) -> Vec<u8> {
     for name in names {
         // A leading `#` or `!` means something else in this file.
         let escape = if name.starts_with(['#', '!']) { "\\" } else { "" };
-        wanted.extend_from_slice(format!("{escape}{}\n", in_both_cases(name)).as_bytes());
+        wanted.extend_from_slice(format!("{escape}{}\n", expand_case(name)).as_bytes());
     }
     wanted.extend_from_slice(END);
     wanted.extend_from_slice(after);

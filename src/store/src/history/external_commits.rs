@@ -24,7 +24,7 @@ pub struct ForeignCommit {
     /// When it was authored.
     pub time: Timestamp,
     /// What the entries are the difference from.
-    pub against: DiffBase,
+    pub diff_base: DiffBase,
     /// What it changed, removals first, in path order.
     pub entries: Vec<ForeignEntry>,
 }
@@ -46,20 +46,20 @@ pub struct ForeignEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadMove {
     /// By these commits, oldest first.
-    Commits(Vec<CommitId>),
+    FastForward(Vec<CommitId>),
     /// The old head, given here, is no ancestor of the new one: a rebase, another branch.
-    Jump(CommitId),
+    Diverged(CommitId),
 }
 
 /// How a head became another one that it is no ancestor of.
 #[derive(Debug, Clone)]
 pub struct DivergedMove {
     /// The whole difference between the two, under the name of the second.
-    pub whole: ForeignCommit,
+    pub diff: ForeignCommit,
     /// Commits that the first has and the second has not.
-    pub left: Vec<CommitId>,
+    pub dropped: Vec<CommitId>,
     /// Those that the second has and the first has not, oldest first.
-    pub come: Vec<CommitId>,
+    pub added: Vec<CommitId>,
 }
 
 impl History {
@@ -67,21 +67,21 @@ impl History {
     ///
     /// # Errors
     /// `Git` when a commit is missing.
-    pub fn way(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<HeadMove> {
+    pub fn head_move(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<HeadMove> {
         if let Some(from) = from
-            && !self.has(from)?
+            && !self.has_commit(from)?
         {
-            return Ok(HeadMove::Jump(from));
+            return Ok(HeadMove::Diverged(from));
         }
         self.reader(|repository| {
             let target = oid(to)?;
             if let Some(from) = from {
                 let base = oid(from)?;
                 if !(base == target || repository.graph_descendant_of(target, base)?) {
-                    return Ok(HeadMove::Jump(from));
+                    return Ok(HeadMove::Diverged(from));
                 }
             }
-            between(repository, from, to).map(HeadMove::Commits)
+            between(repository, from, to).map(HeadMove::FastForward)
         })
     }
 
@@ -89,7 +89,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when one of them is missing.
-    pub fn foreign(&self, commits: &[CommitId]) -> HistoryResult<Vec<ForeignCommit>> {
+    pub fn external_commits(&self, commits: &[CommitId]) -> HistoryResult<Vec<ForeignCommit>> {
         self.reader(|repository| {
             let told = |commit: &CommitId| {
                 let found = repository.find_commit(oid(*commit)?)?;
@@ -105,15 +105,16 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the second is missing.
-    pub fn jump(&self, from: CommitId, to: CommitId) -> HistoryResult<DivergedMove> {
+    pub fn diverged_move(&self, from: CommitId, to: CommitId) -> HistoryResult<DivergedMove> {
         self.reader(|repository| {
             let now = repository.find_commit(oid(to)?)?;
-            let whole = ForeignCommit { against: DiffBase::OtherBranch, ..difference(repository, Some(from), &now)? };
+            let whole =
+                ForeignCommit { diff_base: DiffBase::PreviousHead, ..difference(repository, Some(from), &now)? };
             if if_there(repository.find_commit(oid(from)?).map_err(Into::into))?.is_none() {
-                return Ok(DivergedMove { whole, left: Vec::new(), come: vec![to] });
+                return Ok(DivergedMove { diff: whole, dropped: Vec::new(), added: vec![to] });
             }
             let [left, come] = [(to, from), (from, to)].map(|(one, other)| between(repository, Some(one), other));
-            Ok(DivergedMove { whole, left: left?, come: come? })
+            Ok(DivergedMove { diff: whole, dropped: left?, added: come? })
         })
     }
 
@@ -123,9 +124,9 @@ impl History {
     ///
     /// # Errors
     /// `Git` when an object is there and cannot be read.
-    pub fn is_whole(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<bool> {
+    pub fn has_all_objects(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<bool> {
         if let Some(from) = from
-            && !self.has(from)?
+            && !self.has_commit(from)?
         {
             return Ok(true);
         }
@@ -150,7 +151,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when it is there and cannot be read.
-    pub fn has(&self, commit: CommitId) -> HistoryResult<bool> {
+    pub fn has_commit(&self, commit: CommitId) -> HistoryResult<bool> {
         Ok(if_there(self.reader(|repository| Ok(repository.find_commit(oid(commit)?)?.id())))?.is_some())
     }
 
@@ -174,7 +175,8 @@ impl History {
         (above, commit): (Option<CommitId>, CommitId),
         wanted: &HashSet<CommitId>,
     ) -> HistoryResult<HashSet<CommitId>> {
-        let above = above.map(|above| Ok::<_, StoreError>(self.has(above)?.then_some(above))).transpose()?.flatten();
+        let above =
+            above.map(|above| Ok::<_, StoreError>(self.has_commit(above)?.then_some(above))).transpose()?.flatten();
         self.reader(|repository| {
             let mut walk = repository.revwalk()?;
             walk.push(oid(commit)?)?;
@@ -214,14 +216,14 @@ fn difference(repository: &Repository, from: Option<CommitId>, commit: &Commit<'
     };
     let mut entries = Vec::new();
     compare(repository, (before.as_ref(), Some(&commit.tree()?)), "", &mut entries)?;
-    entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
+    entries.sort_by(|one, other| compare_entries((one.new, &one.path), (other.new, &other.path)));
     let (author, read) = (commit.author(), |bytes| decoded(commit, bytes));
     Ok(ForeignCommit {
         commit: commit_id(commit.id()),
         actor: Actor::new(&read(author.name_bytes())),
-        message: as_recorded(&read(commit.message_raw_bytes())),
+        message: normalize_message(&read(commit.message_raw_bytes())),
         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
-        against: if commit.parent_count() > 1 { DiffBase::FirstParent } else { DiffBase::Parent },
+        diff_base: if commit.parent_count() > 1 { DiffBase::FirstParent } else { DiffBase::Parent },
         entries,
     })
 }
@@ -250,7 +252,7 @@ fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<Foreig
         let touched = touched(repository, &between(repository, Some(first), other)?)?;
         entries.extend(differing.into_iter().filter(|entry| touched.contains(&entry.path)));
     }
-    entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
+    entries.sort_by(|one, other| compare_entries((one.new, &one.path), (other.new, &other.path)));
     Ok(())
 }
 
@@ -307,7 +309,7 @@ fn compare(
         }
         // Neither are submodules, which have no kind of file.
         let leaf = |entry: &Option<TreeEntry<'_>>| {
-            entry.as_ref().and_then(|entry| Some((etag(entry.id()), FileKind::of_git_mode(entry.filemode())?)))
+            entry.as_ref().and_then(|entry| Some((etag(entry.id()), FileKind::from_git_mode(entry.filemode())?)))
         };
         let (before, after) = (leaf(&before), leaf(&after));
         if let (Some((_, kind)), Ok(path)) = (after.or(before), TreePath::parse(&path)) {
@@ -325,13 +327,13 @@ fn in_tree<'e>(entry: &'e TreeEntry<'_>) -> impl Iterator<Item = &'e u8> {
 
 /// The order of a commit's files in the log, by content after and path: removals first, so that a rename reads as `delete` and
 /// `write`. git keeps none, so that it must not depend on the order in which a writer named them.
-pub fn order_within(one: (Option<ETag>, &TreePath), other: (Option<ETag>, &TreePath)) -> Ordering {
+pub fn compare_entries(one: (Option<ETag>, &TreePath), other: (Option<ETag>, &TreePath)) -> Ordering {
     (one.0.is_some(), one.1).cmp(&(other.0.is_some(), other.1))
 }
 
 /// A message as it is recorded and told: what git itself would keep of it, so that a log that is made again from git tells the
 /// same.
-pub fn as_recorded(message: &str) -> String {
+pub fn normalize_message(message: &str) -> String {
     message.replace('\0', "").trim().to_owned()
 }
 

@@ -31,7 +31,7 @@ pub struct ExternalGit {
 impl ExternalGit {
     /// Together with what was passed before.
     #[must_use]
-    pub fn and(mut self, before: Option<Self>) -> Self {
+    pub fn merge(mut self, before: Option<Self>) -> Self {
         self.processes.extend(before.into_iter().flat_map(|before| before.processes));
         self
     }
@@ -61,19 +61,19 @@ impl History {
     /// A git command that is in the middle of something: it holds `.git/index.lock`, or it wrote `.git/index` less than `grace` ago
     /// and may be about to move the branch, which is the last thing `git checkout` and `git merge` do. What was `passed` is not
     /// waited for any more.
-    pub fn other_at_work(&self, grace: Duration, passed: Option<&ExternalGit>) -> Option<ExternalGit> {
+    pub fn detect_external_git(&self, grace: Duration, passed: Option<&ExternalGit>) -> Option<ExternalGit> {
         let trace = self.trace(grace).filter(|trace| passed.is_none_or(|passed| passed.trace != *trace))?;
         let known = |number: &u32| passed.is_some_and(|passed| passed.processes.contains(number));
         Some(ExternalGit { trace, processes: self.gits_in_the_root().filter(|number| !known(number)).collect() })
     }
 
     /// Whether a git command is still at work; whoever runs one after the other is no reason to wait for all of them.
-    pub fn is_at_work(&self, other: &ExternalGit, grace: Duration) -> bool {
+    pub fn is_git_running(&self, other: &ExternalGit, grace: Duration) -> bool {
         self.trace(grace) == Some(other.trace) || other.processes.iter().any(|number| self.is_git_in_the_root(*number))
     }
 
     /// The mark that a git command of somebody else left last; another one is a sign of life.
-    pub fn mark_of_others(&self) -> Option<impl Eq + use<>> {
+    pub fn index_stamp(&self) -> Option<impl Eq + use<>> {
         self.trace(Duration::MAX)
     }
 
@@ -90,7 +90,7 @@ impl History {
     }
 
     /// Whether somebody wrote `.git/index` since we looked at it last.
-    pub fn is_index_of_others(&self) -> bool {
+    pub fn is_index_modified(&self) -> bool {
         *self.own_index.lock() != written_at(&self.folder.join("index"))
     }
 
@@ -115,7 +115,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn keep(&self, left: CommitId, to: CommitId) -> HistoryResult<bool> {
+    pub fn pin_commits(&self, left: CommitId, to: CommitId) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let (left, to) = (oid(left)?, oid(to)?);

@@ -17,7 +17,7 @@ const FEW: usize = 100;
 
 impl History {
     /// Folders of the repository that lie on other disks than the root.
-    pub fn elsewhere(&self) -> &[File] {
+    pub fn other_disks(&self) -> &[File] {
         &self.elsewhere
     }
 
@@ -30,7 +30,7 @@ impl History {
         if commits.iter().map(|commit| 1 + commit.entries.len()).sum::<usize>() > FEW {
             return self.flush_all();
         }
-        self.fail.at(FailPoint::AdoptFlush)?;
+        self.fail.check(FailPoint::AdoptFlush)?;
         let (mut files, packs) = self.reader(|repository| {
             let objects =
                 commits.iter().map(|commit| objects_of(repository, commit)).collect::<HistoryResult<Vec<_>>>()?;
@@ -51,7 +51,7 @@ impl History {
     /// # Errors
     /// `State` with what the disk said.
     pub fn flush_all(&self) -> HistoryResult<()> {
-        self.fail.at(FailPoint::AdoptFlush)?;
+        self.fail.check(FailPoint::AdoptFlush)?;
         let root = File::open(&self.root)?;
         let mut disks = self.elsewhere.iter().chain([&root]);
         Ok(disks.try_for_each(rustix::fs::syncfs).map_err(io::Error::from)?)

@@ -31,7 +31,7 @@ impl History {
         let repository = Repository::open(&self.root)?;
         let draft = match IndexUpdate::of(&repository) {
             // What is found is only not noted: somebody's git is at work, or a killed process left its lock.
-            Err(error) if error.is_held() => None,
+            Err(error) if error.is_locked() => None,
             Err(_) if repository.index().is_err() => None,
             outcome => Some(outcome?.0),
         };
@@ -51,7 +51,7 @@ impl History {
         let statuses = repository.statuses(Some(&mut options))?;
         if let Some(draft) = draft {
             self.put_in_place(&repository, &draft)
-                .or_else(|error| if error.is_held() { Ok(()) } else { Err(error) })?;
+                .or_else(|error| if error.is_locked() { Ok(()) } else { Err(error) })?;
         }
         let (index, is_sparse) = (repository.index()?, is_without_index && is_sparse(&repository));
         // Their commits have them still.
@@ -138,7 +138,7 @@ impl History {
                 }
             }
         }
-        self.fail.at(FailPoint::CheckpointIndex)?;
+        self.fail.check(FailPoint::CheckpointIndex)?;
         if is_changed {
             index.write()?;
         }
@@ -160,7 +160,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` where there is no repository.
-    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> HistoryResult<HashSet<&'p TreePath>> {
+    pub fn unmodified_paths<'p>(&self, paths: &[&'p TreePath]) -> HistoryResult<HashSet<&'p TreePath>> {
         let _indexing = self.indexing.lock();
         let repository = Repository::open(&self.root)?;
         let Ok(index) = repository.index() else { return Ok(HashSet::new()) };
@@ -192,7 +192,7 @@ impl History {
         let Ok(stat) = std::fs::symlink_metadata(&file) else {
             return Ok(None);
         };
-        let content = match FileKind::of_git_mode(mode) {
+        let content = match FileKind::from_git_mode(mode) {
             Some(FileKind::Symlink) => {
                 std::fs::read_link(&file).map(|target| target.into_os_string().into_encoded_bytes())
             }
@@ -200,7 +200,7 @@ impl History {
             Some(FileKind::Regular | FileKind::Executable) | None => return Ok(None),
         };
         // Edited or gone in this moment: adoption will see it, and so will `git status`.
-        if content.is_ok_and(|content| ETag::of(&content) == etag(blob)) {
+        if content.is_ok_and(|content| ETag::from_content(&content) == etag(blob)) {
             Ok(Some(to_entry(path, blob, mode, &stat)))
         } else {
             Ok(None)

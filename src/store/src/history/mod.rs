@@ -32,11 +32,11 @@ use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
-pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, as_recorded, order_within};
+pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, compare_entries, normalize_message};
 pub use external_git::ExternalGit;
 pub(crate) use inspection::set_aside;
 pub use inspection::{
-    BadObject, GitLock, LockHolder, ReachableObjects, RepoInspection, TreeState, UnknownCommits, mend_head,
+    BadObject, GitLock, LockHolder, ReachableObjects, RepoInspection, TreeState, UnknownCommits, repair_head,
 };
 pub(crate) use owner::{give_as_its_directory, give_below};
 pub use past_tree::PastEntry;
@@ -78,7 +78,7 @@ pub enum FileEdit<'a> {
         content: &'a [u8],
     },
     /// Content git has already, such as that of a renamed file.
-    Place {
+    Reuse {
         /// Where.
         path: &'a TreePath,
         /// What kind of file.
@@ -97,7 +97,7 @@ impl FileEdit<'_> {
     /// Which file.
     pub(crate) const fn path(&self) -> &TreePath {
         match self {
-            FileEdit::Write { path, .. } | FileEdit::Place { path, .. } | FileEdit::Remove { path } => path,
+            FileEdit::Write { path, .. } | FileEdit::Reuse { path, .. } | FileEdit::Remove { path } => path,
         }
     }
 }
@@ -156,7 +156,7 @@ impl History {
         match repo_lock::RepoLock::take(&repository, root) {
             Ok(alone) => alone.sweep(&repository),
             // What looks left over is at work.
-            Err(StoreError::Served { .. }) => {}
+            Err(StoreError::AlreadyServed { .. }) => {}
             Err(error) => warn!(%error, "what a crash left in `.git` cannot be looked for"),
         }
         Ok((Self::of(repository, root, unversioned)?, is_new))
@@ -166,7 +166,7 @@ impl History {
     ///
     /// # Errors
     /// As [`History::open`]; `Served` when the server of another of its work trees has it.
-    pub fn open_alone(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
+    pub fn open_locked(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
         let (repository, is_new) = found_or_made(root)?;
         let alone = repo_lock::RepoLock::take(&repository, root)?;
         alone.sweep(&repository);
@@ -176,7 +176,7 @@ impl History {
     }
 
     fn of(repository: Repository, root: &Path, unversioned: &[String]) -> HistoryResult<Self> {
-        let fail = FailPoints::of(root);
+        let fail = FailPoints::new(root);
         exclude::exclude(&repository, unversioned)?;
         let folder = repository.path().to_owned();
         if let Err(error) = index_update::sweep(&folder) {
@@ -209,7 +209,7 @@ impl History {
     ///
     /// # Errors
     /// `Repository`, with what to do, when it has none, or one that git does not take for one.
-    pub fn must_be_there(root: &Path) -> HistoryResult<()> {
+    pub fn check_repository(root: &Path) -> HistoryResult<()> {
         trust_the_root();
         let at = root.display();
         match Repository::open(root) {
@@ -252,7 +252,7 @@ impl History {
     ///
     /// # Errors
     /// As [`History::stage`].
-    pub fn stage_shown(
+    pub fn restage(
         &self,
         parent: Option<CommitId>,
         edits: &[FileEdit<'_>],
@@ -267,7 +267,7 @@ impl History {
         (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
         is_shown: bool,
     ) -> HistoryResult<StagedCommit> {
-        self.fail.at(FailPoint::StageCommit)?;
+        self.fail.check(FailPoint::StageCommit)?;
         let mut writer = self.writer.lock();
         let PackWriter { repository, objects, .. } = &mut *writer;
         objects.is_shown = is_shown;
@@ -306,7 +306,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the commit or a tree of it cannot be read.
-    pub fn in_the_way(&self, commit: Option<CommitId>, path: &TreePath) -> HistoryResult<Vec<TreePath>> {
+    pub fn type_conflicts(&self, commit: Option<CommitId>, path: &TreePath) -> HistoryResult<Vec<TreePath>> {
         let Some(commit) = commit else { return Ok(Vec::new()) };
         let mut writer = self.writer.lock();
         let PackWriter { repository, objects, .. } = &mut *writer;
@@ -335,7 +335,7 @@ impl History {
     /// `Git` with code `Modified` or `Locked` when somebody else moved or holds it.
     pub fn advance(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<()> {
         self.publish()?;
-        self.fail.at(FailPoint::BranchMove)?;
+        self.fail.check(FailPoint::BranchMove)?;
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let name = current_reference(repository)?;
@@ -354,7 +354,7 @@ impl History {
                 warn!(%error, "files of the branch could not be given to the owner of the repository");
             }
         }
-        self.fail.pass(FailPoint::BranchMoved);
+        self.fail.hit(FailPoint::BranchMoved);
         Ok(())
     }
 
@@ -386,7 +386,7 @@ impl History {
 
 /// The repository of a root, and whether it was made now.
 fn found_or_made(root: &Path) -> HistoryResult<(Repository, bool)> {
-    FailPoints::of(root).at(FailPoint::OpenHistory)?;
+    FailPoints::new(root).check(FailPoint::OpenHistory)?;
     trust_the_root();
     match Repository::open(root) {
         Ok(repository) => Ok((repository, false)),
@@ -406,7 +406,7 @@ fn staged(
     for edit in edits {
         let blob = match edit {
             FileEdit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
-            FileEdit::Place { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
+            FileEdit::Reuse { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
             FileEdit::Remove { .. } => None,
         };
         branch.set(edit.path(), blob);

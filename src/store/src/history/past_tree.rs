@@ -24,7 +24,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn directory(&self, commit: CommitId, path: &TreePath) -> HistoryResult<Option<Vec<PastEntry>>> {
+    pub fn read_directory(&self, commit: CommitId, path: &TreePath) -> HistoryResult<Option<Vec<PastEntry>>> {
         self.reader(|repository| {
             let root = repository.find_commit(oid(commit)?)?.tree()?;
             let tree = if path.is_root() {
@@ -42,7 +42,7 @@ impl History {
                 let Some(name) = entry.name().ok().and_then(|name| PathComponent::parse(name).ok()) else { continue };
                 if entry.kind() == Some(ObjectType::Tree) {
                     entries.push(PastEntry { name, leaf: None });
-                } else if let Some(kind) = FileKind::of_git_mode(entry.filemode()) {
+                } else if let Some(kind) = FileKind::from_git_mode(entry.filemode()) {
                     entries.push(PastEntry { name, leaf: Some((etag(entry.id()), kind)) });
                 }
             }
@@ -65,7 +65,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn named(&self, name: &str) -> HistoryResult<Option<CommitId>> {
+    pub fn resolve_ref(&self, name: &str) -> HistoryResult<Option<CommitId>> {
         self.reader(|repository| {
             for namespace in ["refs/heads", "refs/tags"] {
                 match repository.find_reference(&format!("{namespace}/{name}")) {
@@ -82,7 +82,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when there is no such commit.
-    pub fn time_of(&self, commit: CommitId) -> HistoryResult<Timestamp> {
+    pub fn commit_time(&self, commit: CommitId) -> HistoryResult<Timestamp> {
         self.reader(|repository| Ok(time(&repository.find_commit(oid(commit)?)?)))
     }
 
@@ -91,7 +91,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn as_of(&self, second: i64, later: Option<CommitId>) -> HistoryResult<Option<CommitId>> {
+    pub fn commit_at(&self, second: i64, later: Option<CommitId>) -> HistoryResult<Option<CommitId>> {
         self.reader(|repository| {
             let mut next = match later.map(|later| parent_of(repository, later)).transpose()? {
                 Some(ParentCommit::Known(parent)) => parent,

@@ -35,7 +35,7 @@ impl History {
         let Some(commit) = commit else { return Ok(vec![None; paths.len()]) };
         self.reader(|repository| {
             let mut finder = TreeFinder::new(repository, repository.find_commit(oid(commit)?)?.tree()?);
-            let leaf = |(id, mode)| Some((etag(id), FileKind::of_git_mode(mode)?));
+            let leaf = |(id, mode)| Some((etag(id), FileKind::from_git_mode(mode)?));
             paths.iter().map(|path| Ok(finder.entry(path)?.and_then(leaf))).collect()
         })
     }
@@ -74,7 +74,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when it is there but cannot be read.
-    pub fn blob(&self, blob: ETag) -> HistoryResult<Option<Bytes>> {
+    pub fn read_blob(&self, blob: ETag) -> HistoryResult<Option<Bytes>> {
         let id = Oid::from_bytes(blob.as_bytes())?;
         if_there(self.reader(|repository| Ok(Bytes::copy_from_slice(repository.find_blob(id)?.content()))))
     }
@@ -83,7 +83,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn find(&self, hash: &str) -> HistoryResult<Option<CommitId>> {
+    pub fn find_commit(&self, hash: &str) -> HistoryResult<Option<CommitId>> {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }
@@ -147,7 +147,7 @@ pub(super) fn leaves_in(
         if entry.kind() == Some(ObjectType::Tree) {
             leaves_in(repository, &repository.find_tree(entry.id())?, &format!("{prefix}{name}/"), found)?;
         } else if let (Some(kind), Ok(path)) =
-            (FileKind::of_git_mode(entry.filemode()), TreePath::parse(&format!("{prefix}{name}")))
+            (FileKind::from_git_mode(entry.filemode()), TreePath::parse(&format!("{prefix}{name}")))
         {
             found.push((path, etag(entry.id()), kind));
         }
@@ -158,7 +158,7 @@ pub(super) fn leaves_in(
 fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> HistoryResult<Option<(Oid, FileKind)>> {
     let tree = repository.find_commit(oid(commit)?)?.tree()?;
     match tree.get_path(Path::new(path.as_str())) {
-        Ok(entry) => Ok(FileKind::of_git_mode(entry.filemode()).map(|kind| (entry.id(), kind))),
+        Ok(entry) => Ok(FileKind::from_git_mode(entry.filemode()).map(|kind| (entry.id(), kind))),
         Err(error) if is_no_entry(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -29,7 +29,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the branch cannot be read for another reason, `State` when a lock cannot be removed.
-    pub fn mend_branch(&self, settled: Option<CommitId>) -> HistoryResult<bool> {
+    pub fn repair_branch(&self, settled: Option<CommitId>) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let name = current_reference(repository)?;
@@ -52,7 +52,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` as [`History::advance`]; when the log of the branch cannot be written.
-    pub fn take_back(&self, lost: CommitId, to: CommitId) -> HistoryResult<()> {
+    pub fn rollback_branch(&self, lost: CommitId, to: CommitId) -> HistoryResult<()> {
         let (lost_id, to_id) = (oid(lost)?, oid(to)?);
         let is_lost = |step: &ReflogEntry<'_>| step.id_new() == lost_id;
         let since = |log: &Reflog| log.iter().position(|step| step.id_new() == to_id);
@@ -67,13 +67,13 @@ impl History {
     ///
     /// # Errors
     /// `Git` when a log cannot be read or written, `State` as well.
-    pub fn mend_logs(&self, settled: Option<CommitId>) -> HistoryResult<()> {
+    pub fn repair_reflogs(&self, settled: Option<CommitId>) -> HistoryResult<()> {
         let Some(head) = self.head()? else { return Ok(()) };
         let lately = self.stood_since(settled)?;
         let whole = self.ancestors_among((None, head), &lately)?;
         let mut lost = HashSet::new();
         for commit in lately.difference(&whole) {
-            if !self.has(*commit)? || !self.is_whole(Some(head), *commit)? {
+            if !self.has_commit(*commit)? || !self.has_all_objects(Some(head), *commit)? {
                 lost.insert(oid(*commit)?);
             }
         }

@@ -44,7 +44,7 @@ impl RepoLock {
                 file.read_to_string(&mut told)?;
                 let (process, other) = told.trim_end().split_once(' ').unwrap_or_default();
                 let (root, other, process) = (root.to_owned(), PathBuf::from(other), process.to_owned());
-                return Err(StoreError::Served { root, other, process });
+                return Err(StoreError::AlreadyServed { root, other, process });
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }

@@ -31,7 +31,7 @@ impl Fixture {
     pub(super) fn commit(&self, parent: Option<CommitId>, edits: &[FileEdit<'_>]) -> CommitId {
         let staged = self.history.stage(parent, edits, &author(&Actor::new("eve"))).unwrap();
         self.history.advance(parent, staged.commit).unwrap();
-        self.history.release();
+        self.history.unpin_packs();
         staged.commit
     }
 }
@@ -161,8 +161,8 @@ fn what_is_staged_is_seen_by_the_next_set_and_by_nobody_else_until_published() {
     let second = fixture.history.stage(Some(first), &[write(&two, "2")], &author(&Actor::new("eve"))).unwrap().commit;
     let (none, directory, root, below) = (at("a/none.md"), at("a"), TreePath::root(), at("a/one.md/x"));
     let asked = [&two, &none, &root, &one, &below, &directory, &one];
-    let leaf = Some((svcfs_base::ETag::of(b"1"), FileKind::Regular));
-    let other = Some((svcfs_base::ETag::of(b"2"), FileKind::Regular));
+    let leaf = Some((svcfs_base::ETag::from_content(b"1"), FileKind::Regular));
+    let other = Some((svcfs_base::ETag::from_content(b"2"), FileKind::Regular));
     let found = fixture.history.staged_leaves(Some(second), &asked).unwrap();
     assert_eq!(found, [other, None, None, leaf, None, None, leaf]);
     assert!(fixture.history.leaf(second, &one).is_err());
@@ -205,7 +205,7 @@ fn a_pack_without_all_its_bytes_is_taken_away_and_a_whole_one_stays() {
     let bytes = std::fs::read(&torn).unwrap();
     std::fs::remove_file(&torn).unwrap();
     std::fs::write(&torn, &bytes[..bytes.len() - 9]).unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs(Some(Timestamp::now())).unwrap(), 1);
+    assert_eq!(fixture.history.remove_torn_packs(Some(Timestamp::now())).unwrap(), 1);
     assert_eq!(packs(), whole);
     fixture.git(&["fsck", "--strict"]);
 }
@@ -221,12 +221,12 @@ fn commits_of_others_are_told_with_what_they_changed() {
     fixture.git(&["add", "b.md"]);
     fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "by hand"]);
     let theirs = fixture.history.head().unwrap().unwrap();
-    assert_eq!(fixture.history.way(Some(ours), theirs).unwrap(), HeadMove::Commits(vec![theirs]));
-    let between = fixture.history.foreign(&[theirs]).unwrap();
+    assert_eq!(fixture.history.head_move(Some(ours), theirs).unwrap(), HeadMove::FastForward(vec![theirs]));
+    let between = fixture.history.external_commits(&[theirs]).unwrap();
     assert_eq!((between[0].actor.as_str(), between[0].message.as_str()), ("Ann", "by hand"));
     let changed: Vec<_> = between[0].entries.iter().map(|entry| (entry.path.as_str(), entry.new.is_some())).collect();
     assert_eq!(changed, [("a.md", false), ("b.md", true)]);
-    assert_eq!(fixture.history.way(None, theirs).unwrap(), HeadMove::Commits(vec![ours, theirs]));
+    assert_eq!(fixture.history.head_move(None, theirs).unwrap(), HeadMove::FastForward(vec![ours, theirs]));
 }
 
 #[test]
@@ -237,10 +237,10 @@ fn a_head_that_was_rewritten_is_told_as_one_difference() {
     fixture.git(&["reset", "-q", "--hard"]);
     let other = fixture.history.stage(None, &[write(&two, "2")], &author(&Actor::new("ann"))).unwrap().commit;
     fixture.history.publish().unwrap();
-    assert_eq!(fixture.history.way(Some(ours), other).unwrap(), HeadMove::Jump(ours));
-    let jump = fixture.history.jump(ours, other).unwrap();
-    let DivergedMove { whole, left, come } = jump;
-    assert_eq!((whole.against, whole.commit, whole.entries.len()), (DiffBase::OtherBranch, other, 2));
+    assert_eq!(fixture.history.head_move(Some(ours), other).unwrap(), HeadMove::Diverged(ours));
+    let jump = fixture.history.diverged_move(ours, other).unwrap();
+    let DivergedMove { diff: whole, dropped: left, added: come } = jump;
+    assert_eq!((whole.diff_base, whole.commit, whole.entries.len()), (DiffBase::PreviousHead, other, 2));
     assert_eq!((left, come), (vec![ours], vec![other]));
 }
 
@@ -250,11 +250,11 @@ fn an_abbreviated_hash_finds_its_commit_and_nonsense_finds_none() {
     let path = at("a.md");
     let commit = fixture.commit(None, &[write(&path, "1")]);
     let hash = commit.to_string();
-    assert_eq!(fixture.history.find(&hash).unwrap(), Some(commit));
-    assert_eq!(fixture.history.find(&hash[..6]).unwrap(), Some(commit));
-    let blob = svcfs_base::ETag::of(b"1").to_string();
+    assert_eq!(fixture.history.find_commit(&hash).unwrap(), Some(commit));
+    assert_eq!(fixture.history.find_commit(&hash[..6]).unwrap(), Some(commit));
+    let blob = svcfs_base::ETag::from_content(b"1").to_string();
     for nonsense in ["", "abc", "zzzz", "HEAD", "../..", &"f".repeat(40), &"f".repeat(41), &blob] {
-        assert_eq!(fixture.history.find(nonsense).unwrap(), None, "{nonsense}");
+        assert_eq!(fixture.history.find_commit(nonsense).unwrap(), None, "{nonsense}");
     }
 }
 
@@ -266,9 +266,9 @@ fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younge
     let lock = fixture.directory.path().join(".git/index.lock");
     std::fs::write(&lock, "").unwrap();
     let made = std::fs::metadata(&lock).unwrap().modified().unwrap();
-    fixture.history.mend_index(made).unwrap();
+    fixture.history.repair_index(made).unwrap();
     assert!(lock.exists(), "a person's git may hold it");
-    fixture.history.mend_index(made + std::time::Duration::from_secs(1)).unwrap();
+    fixture.history.repair_index(made + std::time::Duration::from_secs(1)).unwrap();
     assert!(!lock.exists());
 }
 
@@ -278,10 +278,10 @@ fn a_lock_on_the_branch_that_a_process_holds_is_left_to_it_and_one_of_nobody_is_
     let commit = fixture.commit(None, &[write(&at("page.md"), "1")]);
     let lock = fixture.directory.path().join(".git/refs/heads/main.lock");
     let held = std::fs::File::create(&lock).unwrap();
-    fixture.history.mend_branch(Some(commit)).unwrap();
+    fixture.history.repair_branch(Some(commit)).unwrap();
     assert!(lock.exists());
     drop(held);
-    fixture.history.mend_branch(Some(commit)).unwrap();
+    fixture.history.repair_branch(Some(commit)).unwrap();
     assert!(!lock.exists());
 }
 
@@ -300,15 +300,15 @@ fn a_file_is_untouched_until_somebody_writes_to_it_or_puts_another_in_its_place(
     let (unknown, gone) = (at("unknown.md"), at("gone.md"));
     let asked: Vec<_> = pages.iter().chain([&unknown, &gone]).collect();
     // It is what a person put into the index.
-    assert!(fixture.history.untouched(&asked).unwrap().is_empty());
+    assert!(fixture.history.unmodified_paths(&asked).unwrap().is_empty());
     let repository = Repository::open(root).unwrap();
     let mut index = repository.index().unwrap();
     let noted = index.get_path(std::path::Path::new("same.md"), 0).unwrap();
     index.add(&git2::IndexEntry { id: repository.blob(b"2").unwrap(), ..noted }).unwrap();
     index.write().unwrap();
-    assert_eq!(fixture.history.untouched(&asked).unwrap(), std::collections::HashSet::from([&pages[0]]));
+    assert_eq!(fixture.history.unmodified_paths(&asked).unwrap(), std::collections::HashSet::from([&pages[0]]));
     std::fs::remove_file(root.join(".git/index")).unwrap();
-    assert!(fixture.history.untouched(&asked).unwrap().is_empty());
+    assert!(fixture.history.unmodified_paths(&asked).unwrap().is_empty());
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
     let fixture = fixture();
     let path = at("d/a.md");
     let commit = fixture.commit(None, &[write(&path, "1")]);
-    let etag = svcfs_base::ETag::of(b"1");
+    let etag = svcfs_base::ETag::from_content(b"1");
     let elsewhere = tempfile::tempdir().unwrap();
     // As readers that have looked at the packs in the moment in which they were merged: one sees nothing, one the commit and its tree.
     let place = |repository| *fixture.history.readers.lock() = vec![repository];
@@ -348,20 +348,20 @@ fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
         place(repository);
     };
     blind();
-    assert_eq!(fixture.history.find(&commit.to_string()).unwrap(), Some(commit));
+    assert_eq!(fixture.history.find_commit(&commit.to_string()).unwrap(), Some(commit));
     blind();
-    assert_eq!(fixture.history.find(&commit.to_string()[..8]).unwrap(), Some(commit));
-    assert_eq!(fixture.history.find("0123456789abcdef").unwrap(), None);
+    assert_eq!(fixture.history.find_commit(&commit.to_string()[..8]).unwrap(), Some(commit));
+    assert_eq!(fixture.history.find_commit("0123456789abcdef").unwrap(), None);
     blind();
-    assert_eq!(fixture.history.way(Some(commit), commit).unwrap(), HeadMove::Commits(Vec::new()));
+    assert_eq!(fixture.history.head_move(Some(commit), commit).unwrap(), HeadMove::FastForward(Vec::new()));
     stale();
     assert_eq!(fixture.history.leaf(commit, &path).unwrap(), Some((etag, FileKind::Regular)));
     stale();
     assert_eq!(fixture.history.leaves(commit, &at("d")).unwrap().len(), 1);
     stale();
-    assert_eq!(fixture.history.directory(commit, &at("d")).unwrap().map(|entries| entries.len()), Some(1));
+    assert_eq!(fixture.history.read_directory(commit, &at("d")).unwrap().map(|entries| entries.len()), Some(1));
     stale();
-    assert_eq!(fixture.history.blob(etag).unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(fixture.history.read_blob(etag).unwrap().as_deref(), Some(&b"1"[..]));
     stale();
     assert_eq!(fixture.history.blob_size(etag).unwrap(), Some(1));
     let (none, below) = (at("d/none.md"), at("d/a.md/none.md"));
@@ -378,8 +378,8 @@ fn of_a_repository_on_another_disk_than_its_root_that_disk_is_flushed_too() {
     assert!(init.unwrap().success());
     let (history, _) = History::open(root.path(), &[]).unwrap();
     let disk = |path: &Path| std::fs::metadata(path).unwrap().dev();
-    let flushed: Vec<_> = history.elsewhere().iter().map(|folder| folder.metadata().unwrap().dev()).collect();
+    let flushed: Vec<_> = history.other_disks().iter().map(|folder| folder.metadata().unwrap().dev()).collect();
     assert_eq!(flushed, [disk(&folder)]);
     assert_ne!(disk(&folder), disk(root.path()));
-    assert!(fixture().history.elsewhere().is_empty());
+    assert!(fixture().history.other_disks().is_empty());
 }

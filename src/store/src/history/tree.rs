@@ -142,7 +142,7 @@ impl TreeLookup<'_> {
             let TreeEntry { mode, id, .. } = entries[at];
             let (here, deeper) = same.split_at(same.partition_point(|wanted| wanted.names.len() == depth + 1));
             for wanted in here {
-                let kind = i32::try_from(mode).ok().and_then(FileKind::of_git_mode);
+                let kind = i32::try_from(mode).ok().and_then(FileKind::from_git_mode);
                 self.found[wanted.at] = kind.map(|kind| (id, kind));
             }
             if mode == TREE_MODE && !deeper.is_empty() {

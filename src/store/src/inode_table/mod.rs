@@ -29,24 +29,24 @@ const SMALLEST: u64 = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StableWrite {
     /// The file.
-    pub number: u64,
+    pub inode: u64,
     /// What stood there when the first of these was made: none when the file was new.
-    pub base: Option<ETag>,
+    pub base_etag: Option<ETag>,
     /// What was done.
-    pub act: StableOperation,
+    pub operation: StableOperation,
     /// Who did it; none where an earlier program noted it.
     pub author: Option<Actor>,
     /// Permission bits and owner of a file that is not in the tree yet.
-    pub disk: DiskAttributes,
+    pub attributes: DiskAttributes,
 }
 
 /// What was done to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StableOperation {
     /// It got this length in bytes; a file that was not there was made.
-    Resized(u64),
+    Resize(u64),
     /// These bytes were written at this offset.
-    Written(u64, Vec<u8>),
+    Write(u64, Vec<u8>),
 }
 
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl InodeTable {
     /// The number of the root.
     pub const ROOT: u64 = 3;
     /// All that is promised of a file.
-    pub const ALL: RangeInclusive<i64> = 0..=i64::MAX;
+    pub const ALL_POSITIONS: RangeInclusive<i64> = 0..=i64::MAX;
 
     /// Opens the file, or makes a new one when it is absent, damaged or of another version: handles given before are stale then, and the old one is
     /// left beside it for a person, because of what is promised in it.
@@ -107,7 +107,7 @@ impl InodeTable {
     }
 
     /// The number of the space itself, the same for as long as the file lives.
-    pub const fn space(&self) -> u64 {
+    pub const fn space_id(&self) -> u64 {
         self.space
     }
 
@@ -115,7 +115,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn number(&self, path: &TreePath) -> Result<u64, StoreError> {
+    pub fn inode(&self, path: &TreePath) -> Result<u64, StoreError> {
         let mut inner = self.inner.lock();
         path.components().try_fold(Self::ROOT, |parent, name| inner.number(parent, name))
     }
@@ -124,7 +124,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn numbers(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, StoreError> {
+    pub fn inodes(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, StoreError> {
         let mut inner = self.inner.lock();
         inner.connection.execute_batch("BEGIN")?;
         let found = names.iter().map(|name| inner.number(directory, name)).collect::<Result<Vec<_>, _>>();
@@ -141,13 +141,13 @@ impl InodeTable {
     }
 
     /// The path of a number, if nothing must be waited for: neither the disk nor whoever writes to it.
-    pub fn path_at_once(&self, number: u64) -> Option<TreePath> {
+    pub fn try_path(&self, number: u64) -> Option<TreePath> {
         let inner = self.inner.try_lock()?;
         path_of(number, |number| Ok::<_, ()>(inner.known.names.get(&number).cloned())).ok()?
     }
 
     /// The number that a name in a directory has, as far as that can be told in the same way.
-    pub fn number_at_once(&self, directory: u64, name: &str) -> Option<u64> {
+    pub fn try_inode(&self, directory: u64, name: &str) -> Option<u64> {
         self.inner.try_lock()?.known.numbers.get(&(directory, name.into())).copied()
     }
 
@@ -155,8 +155,8 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn renamed(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
-        let (number, parent) = (self.number(from)?, self.number(&to.parent().unwrap_or_else(TreePath::root))?);
+    pub fn rename(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
+        let (number, parent) = (self.inode(from)?, self.inode(&to.parent().unwrap_or_else(TreePath::root))?);
         let mut inner = self.inner.lock();
         inner.known.clear();
         let parent = parent.cast_signed();
@@ -171,8 +171,8 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn removed(&self, path: &TreePath) -> Result<(), StoreError> {
-        let number = self.number(path)?.cast_signed();
+    pub fn remove(&self, path: &TreePath) -> Result<(), StoreError> {
+        let number = self.inode(path)?.cast_signed();
         let mut inner = self.inner.lock();
         inner.known.clear();
         let transaction = inner.connection.transaction()?;
@@ -185,7 +185,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn given(&self, after: u64, most: usize) -> Result<Vec<u64>, StoreError> {
+    pub fn list_inodes(&self, after: u64, most: usize) -> Result<Vec<u64>, StoreError> {
         let inner = self.inner.lock();
         let tail = "SELECT number FROM files WHERE number > ?1 ORDER BY number LIMIT ?2";
         let mut statement = inner.connection.prepare_cached(tail)?;
@@ -200,7 +200,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn forget(&self, numbers: &[u64], is_gone: impl Fn(&TreePath) -> bool) -> Result<usize, StoreError> {
+    pub fn remove_inodes(&self, numbers: &[u64], is_gone: impl Fn(&TreePath) -> bool) -> Result<usize, StoreError> {
         let mut inner = self.inner.lock();
         let mut gone = Vec::new();
         for number in numbers {
@@ -227,7 +227,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn created_by(&self, number: u64, verifier: [u8; 8]) -> Result<(), StoreError> {
+    pub fn set_verifier(&self, number: u64, verifier: [u8; 8]) -> Result<(), StoreError> {
         let inner = self.inner.lock();
         let tail = "UPDATE files SET verifier = ?2 WHERE number = ?1";
         inner.connection.execute(tail, params![number.cast_signed(), &verifier[..]])?;
@@ -238,7 +238,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn is_created_by(&self, number: u64, verifier: [u8; 8]) -> Result<bool, StoreError> {
+    pub fn has_verifier(&self, number: u64, verifier: [u8; 8]) -> Result<bool, StoreError> {
         let inner = self.inner.lock();
         let tail = "SELECT verifier = ?2 FROM files WHERE number = ?1";
         let found = inner.connection.query_row(tail, params![number.cast_signed(), &verifier[..]], |row| {
@@ -252,11 +252,11 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database; nothing is promised then.
-    pub fn promise(&self, promise: &StableWrite, is_flushed: bool) -> Result<i64, StoreError> {
-        let StableWrite { number, base, act, author, disk } = promise;
+    pub fn record_write(&self, promise: &StableWrite, is_flushed: bool) -> Result<i64, StoreError> {
+        let StableWrite { inode: number, base_etag: base, operation: act, author, attributes: disk } = promise;
         let (place, data) = match act {
-            StableOperation::Resized(size) => (size, None),
-            StableOperation::Written(offset, data) => (offset, Some(data)),
+            StableOperation::Resize(size) => (size, None),
+            StableOperation::Write(offset, data) => (offset, Some(data)),
         };
         let mut inner = self.inner.lock();
         inner.flushing(is_flushed, |connection| {
@@ -284,7 +284,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn kept(&self, files: &[(u64, RangeInclusive<i64>)], is_flushed: bool) -> Result<(), StoreError> {
+    pub fn discard_writes(&self, files: &[(u64, RangeInclusive<i64>)], is_flushed: bool) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
         inner.flushing(is_flushed, |connection| {
             let transaction = connection.transaction()?;
@@ -303,7 +303,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn owed(&self) -> Result<Vec<u64>, StoreError> {
+    pub fn pending_inodes(&self) -> Result<Vec<u64>, StoreError> {
         let inner = self.inner.lock();
         let mut statement =
             inner.connection.prepare("SELECT number FROM promises GROUP BY number ORDER BY min(position)")?;
@@ -315,7 +315,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// [`StoreError`] of the database, `Damaged` for a hash that is none.
-    pub fn promised(&self, number: u64) -> Result<Vec<StableWrite>, StoreError> {
+    pub fn pending_writes(&self, number: u64) -> Result<Vec<StableWrite>, StoreError> {
         let inner = self.inner.lock();
         let tail = "SELECT base, place, data, author, mode, uid, gid FROM promises WHERE number = ?1 ORDER BY position";
         let mut statement = inner.connection.prepare(tail)?;
@@ -330,8 +330,8 @@ impl InodeTable {
             let (base, (place, data), author, disk) = row?;
             let base = base.map(|base| ETag::parse("base", &base)).transpose();
             let base = base.map_err(|_| StoreError::Damaged("nfs.db: a hash that is none".to_owned()))?;
-            let act = data.map_or(StableOperation::Resized(place), |data| StableOperation::Written(place, data));
-            Ok(StableWrite { number, base, act, author, disk })
+            let act = data.map_or(StableOperation::Resize(place), |data| StableOperation::Write(place, data));
+            Ok(StableWrite { inode: number, base_etag: base, operation: act, author, attributes: disk })
         })
         .collect()
     }

@@ -13,10 +13,10 @@ fn place() -> (tempfile::TempDir, InodeTable) {
 #[test]
 fn a_number_is_the_same_after_a_restart() {
     let (folder, numbers) = place();
-    let (space, page) = (numbers.space(), numbers.number(&path("a/b.md")).unwrap());
+    let (space, page) = (numbers.space_id(), numbers.inode(&path("a/b.md")).unwrap());
     drop(numbers);
     let again = InodeTable::open(&folder.path().join("nfs.db")).unwrap();
-    assert_eq!((again.space(), again.number(&path("a/b.md")).unwrap()), (space, page));
+    assert_eq!((again.space_id(), again.inode(&path("a/b.md")).unwrap()), (space, page));
     assert_eq!(again.path(page).unwrap(), Some(path("a/b.md")));
     assert_eq!(again.path(InodeTable::ROOT).unwrap(), Some(TreePath::root()));
     assert_eq!(again.path(17).unwrap(), None);
@@ -25,58 +25,64 @@ fn a_number_is_the_same_after_a_restart() {
 #[test]
 fn what_lies_below_a_renamed_directory_keeps_its_number() {
     let (_folder, numbers) = place();
-    let page = numbers.number(&path("old/deep/a.md")).unwrap();
-    let replaced = numbers.number(&path("new")).unwrap();
-    numbers.renamed(&path("old"), &path("new")).unwrap();
+    let page = numbers.inode(&path("old/deep/a.md")).unwrap();
+    let replaced = numbers.inode(&path("new")).unwrap();
+    numbers.rename(&path("old"), &path("new")).unwrap();
     assert_eq!(numbers.path(page).unwrap(), Some(path("new/deep/a.md")));
     assert_eq!(numbers.path(replaced).unwrap(), None);
-    assert_eq!((numbers.path_at_once(page), numbers.path_at_once(replaced)), (Some(path("new/deep/a.md")), None));
-    assert_ne!(numbers.number(&path("old/deep/a.md")).unwrap(), page);
+    assert_eq!((numbers.try_path(page), numbers.try_path(replaced)), (Some(path("new/deep/a.md")), None));
+    assert_ne!(numbers.inode(&path("old/deep/a.md")).unwrap(), page);
 }
 
 #[test]
 fn the_number_of_a_removed_name_means_nothing_and_is_not_given_again() {
     let (_folder, numbers) = place();
-    let page = numbers.number(&path("a.md")).unwrap();
-    assert_eq!(numbers.number_at_once(InodeTable::ROOT, "a.md"), Some(page));
-    numbers.removed(&path("a.md")).unwrap();
+    let page = numbers.inode(&path("a.md")).unwrap();
+    assert_eq!(numbers.try_inode(InodeTable::ROOT, "a.md"), Some(page));
+    numbers.remove(&path("a.md")).unwrap();
     assert_eq!(numbers.path(page).unwrap(), None);
-    assert_eq!((numbers.path_at_once(page), numbers.number_at_once(InodeTable::ROOT, "a.md")), (None, None));
-    assert_ne!(numbers.number(&path("a.md")).unwrap(), page);
+    assert_eq!((numbers.try_path(page), numbers.try_inode(InodeTable::ROOT, "a.md")), (None, None));
+    assert_ne!(numbers.inode(&path("a.md")).unwrap(), page);
 }
 
 #[test]
 fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
     let (folder, numbers) = place();
-    let page = numbers.numbers(InodeTable::ROOT, &["a.md", "b.md"]).unwrap()[0];
-    let base = Some(ETag::of(b"old"));
+    let page = numbers.inodes(InodeTable::ROOT, &["a.md", "b.md"]).unwrap()[0];
+    let base = Some(ETag::from_content(b"old"));
     let acts = [
-        StableOperation::Resized(0),
-        StableOperation::Written(5, b"there".to_vec()),
-        StableOperation::Written(0, b"hello".to_vec()),
+        StableOperation::Resize(0),
+        StableOperation::Write(5, b"there".to_vec()),
+        StableOperation::Write(0, b"hello".to_vec()),
     ];
     let disk = DiskAttributes { mode: Some(0o600), owner: Some((1000, 100)), ..DiskAttributes::default() };
-    let promises = acts.map(|act| StableWrite { number: page, base, act, author: Some(Actor::new("ann")), disk });
+    let promises = acts.map(|act| StableWrite {
+        inode: page,
+        base_etag: base,
+        operation: act,
+        author: Some(Actor::new("ann")),
+        attributes: disk,
+    });
     let made = promises.iter().zip([false, true, true]);
-    let made: Vec<i64> = made.map(|(promise, is_flushed)| numbers.promise(promise, is_flushed).unwrap()).collect();
+    let made: Vec<i64> = made.map(|(promise, is_flushed)| numbers.record_write(promise, is_flushed).unwrap()).collect();
     let (second, last) = (made[1], made[2]);
     drop(numbers);
     let again = InodeTable::open(&folder.path().join("nfs.db")).unwrap();
-    assert_eq!(again.owed().unwrap(), [page]);
-    assert_eq!(again.promised(page).unwrap(), promises);
-    again.kept(&[(page, second..=second)], true).unwrap();
+    assert_eq!(again.pending_inodes().unwrap(), [page]);
+    assert_eq!(again.pending_writes(page).unwrap(), promises);
+    again.discard_writes(&[(page, second..=second)], true).unwrap();
     let left = [promises[0].clone(), promises[2].clone()];
-    assert_eq!(again.promised(page).unwrap(), left, "those before and after are not kept yet");
-    again.kept(&[(page, second..=last)], true).unwrap();
-    assert_eq!(again.promised(page).unwrap(), promises[..1]);
-    again.kept(&[(page, InodeTable::ALL)], false).unwrap();
-    assert!(again.owed().unwrap().is_empty());
+    assert_eq!(again.pending_writes(page).unwrap(), left, "those before and after are not kept yet");
+    again.discard_writes(&[(page, second..=last)], true).unwrap();
+    assert_eq!(again.pending_writes(page).unwrap(), promises[..1]);
+    again.discard_writes(&[(page, InodeTable::ALL_POSITIONS)], false).unwrap();
+    assert!(again.pending_inodes().unwrap().is_empty());
 }
 
 #[test]
 fn promises_of_an_earlier_program_are_kept_without_a_name() {
     let (folder, numbers) = place();
-    let page = numbers.number(&path("a.md")).unwrap();
+    let page = numbers.inode(&path("a.md")).unwrap();
     drop(numbers);
     let file = folder.path().join("nfs.db");
     let connection = Connection::open(&file).unwrap();
@@ -88,23 +94,23 @@ fn promises_of_an_earlier_program_are_kept_without_a_name() {
     drop(connection);
     let again = InodeTable::open(&file).unwrap();
     let promise = StableWrite {
-        number: page,
-        base: None,
-        act: StableOperation::Written(0, b"A".to_vec()),
+        inode: page,
+        base_etag: None,
+        operation: StableOperation::Write(0, b"A".to_vec()),
         author: None,
-        disk: DiskAttributes::default(),
+        attributes: DiskAttributes::default(),
     };
-    assert_eq!(again.promised(page).unwrap(), [promise]);
+    assert_eq!(again.pending_writes(page).unwrap(), [promise]);
 }
 
 #[test]
 fn an_exclusive_creation_is_known_again() {
     let (_folder, numbers) = place();
-    let page = numbers.number(&path("a.md")).unwrap();
-    assert!(!numbers.is_created_by(page, *b"12345678").unwrap());
-    numbers.created_by(page, *b"12345678").unwrap();
-    assert!(numbers.is_created_by(page, *b"12345678").unwrap());
-    assert!(!numbers.is_created_by(page, *b"87654321").unwrap());
+    let page = numbers.inode(&path("a.md")).unwrap();
+    assert!(!numbers.has_verifier(page, *b"12345678").unwrap());
+    numbers.set_verifier(page, *b"12345678").unwrap();
+    assert!(numbers.has_verifier(page, *b"12345678").unwrap());
+    assert!(!numbers.has_verifier(page, *b"87654321").unwrap());
 }
 
 #[test]
@@ -112,16 +118,16 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
     let (folder, numbers) = place();
     let names: Vec<String> = (0..40_000).map(|number| format!("a page with a name {number}.md")).collect();
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
-    let given = numbers.numbers(InodeTable::ROOT, &texts).unwrap();
+    let given = numbers.inodes(InodeTable::ROOT, &texts).unwrap();
     let (stays, owed) = (given[7], given[8]);
     numbers
-        .promise(
+        .record_write(
             &StableWrite {
-                number: owed,
-                base: None,
-                act: StableOperation::Resized(1),
+                inode: owed,
+                base_etag: None,
+                operation: StableOperation::Resize(1),
                 author: None,
-                disk: DiskAttributes::default(),
+                attributes: DiskAttributes::default(),
             },
             false,
         )
@@ -129,10 +135,10 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
     let mut seen = 0;
     let mut after = 0;
     loop {
-        let some = numbers.given(after, 1000).unwrap();
+        let some = numbers.list_inodes(after, 1000).unwrap();
         let Some(last) = some.last() else { break };
         after = *last;
-        seen += numbers.forget(&some, |path| path.name() != names[7]).unwrap();
+        seen += numbers.remove_inodes(&some, |path| path.name() != names[7]).unwrap();
     }
     assert_eq!(seen, names.len() - 2);
     assert_eq!(
@@ -140,7 +146,7 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
         (Some(path(&names[7])), Some(path(&names[8])))
     );
     assert_eq!(numbers.path(given[9]).unwrap(), None);
-    assert_ne!(numbers.number(&path(&names[9])).unwrap(), given[9]);
+    assert_ne!(numbers.inode(&path(&names[9])).unwrap(), given[9]);
     drop(numbers);
     let file = folder.path().join("nfs.db");
     let before = std::fs::metadata(&file).unwrap().len();
@@ -152,15 +158,15 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
 #[test]
 fn a_file_that_cannot_be_opened_in_this_moment_keeps_what_is_promised_in_it() {
     let (folder, numbers) = place();
-    let page = numbers.number(&path("a.md")).unwrap();
+    let page = numbers.inode(&path("a.md")).unwrap();
     numbers
-        .promise(
+        .record_write(
             &StableWrite {
-                number: page,
-                base: None,
-                act: StableOperation::Resized(1),
+                inode: page,
+                base_etag: None,
+                operation: StableOperation::Resize(1),
                 author: None,
-                disk: DiskAttributes::default(),
+                attributes: DiskAttributes::default(),
             },
             true,
         )
@@ -170,7 +176,7 @@ fn a_file_that_cannot_be_opened_in_this_moment_keeps_what_is_promised_in_it() {
     std::fs::create_dir(&in_the_way).unwrap();
     assert!(InodeTable::open(&file).is_err());
     std::fs::remove_dir(&in_the_way).unwrap();
-    assert_eq!(InodeTable::open(&file).unwrap().owed().unwrap(), [page]);
+    assert_eq!(InodeTable::open(&file).unwrap().pending_inodes().unwrap(), [page]);
 }
 
 #[test]
@@ -179,7 +185,7 @@ fn a_damaged_file_is_put_aside_and_begun_anew() {
     let file = folder.path().join("nfs.db");
     std::fs::write(&file, "no database ".repeat(1000)).unwrap();
     let numbers = InodeTable::open(&file).unwrap();
-    assert!(numbers.owed().unwrap().is_empty());
+    assert!(numbers.pending_inodes().unwrap().is_empty());
     let aside = std::fs::read_to_string(folder.path().join("nfs.db.damaged-1")).unwrap();
     assert_eq!(aside, "no database ".repeat(1000));
 }

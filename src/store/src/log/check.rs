@@ -26,15 +26,15 @@ pub struct LogCheck {
     /// What SQLite finds wrong; empty when it is right.
     pub damage: Vec<String>,
     /// Position of the newest record.
-    pub last: Seq,
+    pub last_seq: Seq,
     /// Records up to here are flushed and committed.
-    pub settled: Seq,
+    pub checkpoint_seq: Seq,
     /// The commit that was newest then.
-    pub settled_commit: Option<CommitId>,
+    pub checkpoint_commit: Option<CommitId>,
     /// Whether any record has a commit, settled or not.
     pub has_commits: bool,
     /// Records after it: accepted changes that the next start completes.
-    pub unsettled: usize,
+    pub pending_records: usize,
     /// Large contents of those records whose file is gone, by file name.
     pub missing_spool: Vec<String>,
     /// Files beside the log that no record needs.
@@ -64,7 +64,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database` when there is no log, or when it cannot be read.
-    pub fn tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> LogResult<TreeState> {
+    pub fn compare_tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> LogResult<TreeState> {
         let (connection, mut recorded) = (opened(paths)?, Vec::new());
         with_journal(&connection, paths, |snapshot, ahead| {
             recorded = latest_state::below_with(snapshot, &TreePath::root(), &ahead.records)?;
@@ -77,7 +77,7 @@ impl Log {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn set_aside(paths: &StatePaths) -> LogResult<PathBuf> {
+    pub fn quarantine(paths: &StatePaths) -> LogResult<PathBuf> {
         let aside = crate::history::set_aside(&paths.log(), &paths.log())?;
         let named = |path: &PathBuf, suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
         let of_sqlite = ["-wal", "-shm"].map(|suffix| (named(&paths.log(), suffix), suffix));
@@ -129,10 +129,10 @@ fn looked_at(paths: &StatePaths) -> LogResult<LogCheck> {
         let unsettled: i64 =
             snapshot.query_row("SELECT count(*) FROM sets WHERE seq > ?1", [settled], |row| row.get(0))?;
         (found.missing_spool, found.leftover_spool) = spool(snapshot, paths, &ahead.spooled)?;
-        found.last = ahead.records.last().map_or(newest(snapshot)?, |record| record.seq);
-        found.settled = rows::seq(settled);
-        found.settled_commit = head.and_then(|bytes| CommitId::try_from(&*bytes).ok());
-        found.unsettled = usize::try_from(unsettled).unwrap_or_default() + ahead.records.len();
+        found.last_seq = ahead.records.last().map_or(newest(snapshot)?, |record| record.seq);
+        found.checkpoint_seq = rows::seq(settled);
+        found.checkpoint_commit = head.and_then(|bytes| CommitId::try_from(&*bytes).ok());
+        found.pending_records = usize::try_from(unsettled).unwrap_or_default() + ahead.records.len();
         found.has_commits = super::has_commits(snapshot)? || ahead.records.iter().any(|record| record.commit.is_some());
         found.commits = commits(snapshot, settled)?;
         Ok(())

@@ -133,7 +133,12 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn select(&self, selection: &ChangeFilter, skip: usize, max: usize) -> LogResult<(Vec<PathOccurrence>, usize)> {
+    pub fn select_changes(
+        &self,
+        selection: &ChangeFilter,
+        skip: usize,
+        max: usize,
+    ) -> LogResult<(Vec<PathOccurrence>, usize)> {
         self.tallied(|tally| tally.select(selection, skip, max))
     }
 
@@ -146,7 +151,7 @@ impl Log {
     }
 
     fn tallied<T>(&self, question: impl FnOnce(&HistoryStats) -> T) -> LogResult<T> {
-        let last = self.last();
+        let last = self.last_seq();
         let tally = self.tally.read();
         if last <= tally.read {
             return Ok(question(&tally));
@@ -247,7 +252,7 @@ impl HistoryStats {
     }
 
     fn activity(&self, since: i64, below: Option<&TreePath>) -> TotalActivity {
-        let marks = self.marked(below, |path| path.is_page() && !path.is_dotted());
+        let marks = self.marked(below, |path| path.is_page() && !path.is_hidden());
         let mut counts: Vec<(u32, PageAuthors)> = vec![(0, PageAuthors::None); marks.len()];
         let mut days: HashMap<(i64, u32), u32> = HashMap::new();
         let mut total = 0;

@@ -20,27 +20,27 @@ pub(super) use in_history;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// An accepted set with a commit of its own.
-    Set,
+    Change,
     /// A commit that somebody else made: replay cannot build it again.
-    Foreign,
+    ExternalCommit,
     /// An accepted set without a commit: it is in one of those that the next [`Role::Gathered`] records tell.
-    Deferred,
+    Uncommitted,
     /// A commit of deferred sets. Every set that was deferred before it is in this commit or in one beside it, or came to nothing;
     /// their records hold the contents of its entries.
-    Gathered,
+    Commit,
 }
 
 impl RecordKind {
     pub(super) const fn number(self) -> i64 {
         match self {
-            Self::Set => 0,
-            Self::Foreign => 1,
-            Self::Deferred => 2,
-            Self::Gathered => 3,
+            Self::Change => 0,
+            Self::ExternalCommit => 1,
+            Self::Uncommitted => 2,
+            Self::Commit => 3,
         }
     }
 
-    const ALL: [Self; 4] = [Self::Set, Self::Foreign, Self::Deferred, Self::Gathered];
+    const ALL: [Self; 4] = [Self::Change, Self::ExternalCommit, Self::Uncommitted, Self::Commit];
 
     pub(super) fn of_number(number: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.number() == number)
@@ -56,11 +56,11 @@ pub enum DiffBase {
     FirstParent,
     /// The head before, which is no ancestor of the commit: a rebase, a checkout of another branch. The change feed tells of it, history does
     /// not: what the new branch has and the old one had not comes behind it, as [`Against::Again`].
-    OtherBranch,
+    PreviousHead,
     /// The first parent; whoever follows the feed was told by the difference of the branches.
-    Again,
+    AfterSwitch,
     /// What it was the difference from is of no interest any more: the branch was left. The feed has told of it, history does not.
-    Left,
+    Dropped,
 }
 
 impl DiffBase {
@@ -68,23 +68,23 @@ impl DiffBase {
         match self {
             Self::Parent => 0,
             Self::FirstParent => 1,
-            Self::OtherBranch => 2,
-            Self::Again => 3,
-            Self::Left => 4,
+            Self::PreviousHead => 2,
+            Self::AfterSwitch => 3,
+            Self::Dropped => 4,
         }
     }
 
     /// Whether it is a part of what the present branch has been through.
     pub(super) const fn is_history(self) -> bool {
-        matches!(self, Self::Parent | Self::FirstParent | Self::Again)
+        matches!(self, Self::Parent | Self::FirstParent | Self::AfterSwitch)
     }
 
     /// Whether the change feed tells of it.
-    pub const fn is_told(self) -> bool {
-        !matches!(self, Self::Again)
+    pub const fn is_in_feed(self) -> bool {
+        !matches!(self, Self::AfterSwitch)
     }
 
-    const ALL: [Self; 5] = [Self::Parent, Self::FirstParent, Self::OtherBranch, Self::Again, Self::Left];
+    const ALL: [Self; 5] = [Self::Parent, Self::FirstParent, Self::PreviousHead, Self::AfterSwitch, Self::Dropped];
 
     pub(super) fn of_number(number: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|against| against.number() == number)
@@ -106,8 +106,8 @@ mod tests {
         };
         for role in RecordKind::ALL {
             for against in DiffBase::ALL {
-                let counts = role != RecordKind::Deferred;
-                assert_eq!(holds(told!(), role, against), counts && against.is_told(), "{role:?} {against:?}");
+                let counts = role != RecordKind::Uncommitted;
+                assert_eq!(holds(told!(), role, against), counts && against.is_in_feed(), "{role:?} {against:?}");
                 assert_eq!(holds(in_history!(), role, against), counts && against.is_history(), "{role:?} {against:?}");
             }
         }

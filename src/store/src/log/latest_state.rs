@@ -16,9 +16,9 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn standing(&self, paths: &[&TreePath], at: Seq) -> LogResult<Vec<Option<(ETag, FileKind)>>> {
+    pub fn states_at(&self, paths: &[&TreePath], at: Seq) -> LogResult<Vec<Option<(ETag, FileKind)>>> {
         // Asked before each write where git does not know: no rows are made for it.
-        let owed = self.writer.owed_for(paths.len()).map_err(|error| self.explained(error, 0))?;
+        let owed = self.writer.owed_for(paths.len()).map_err(|error| self.diagnose_error(error, 0))?;
         self.of_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let made = newest(&snapshot)?;
@@ -49,7 +49,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn standing_below(&self, path: &TreePath) -> LogResult<Vec<(TreePath, ETag, FileKind)>> {
+    pub fn list_states(&self, path: &TreePath) -> LogResult<Vec<(TreePath, ETag, FileKind)>> {
         let owed = self.writer.owed();
         self.of_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
@@ -61,7 +61,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn newest_moment(&self) -> LogResult<Option<Timestamp>> {
+    pub fn last_timestamp(&self) -> LogResult<Option<Timestamp>> {
         self.read(|connection| {
             connection
                 .prepare_cached("SELECT time FROM sets WHERE commit_id IS NULL ORDER BY time DESC LIMIT 1")?
@@ -121,7 +121,7 @@ fn left_by(entry: &LogEntry) -> Option<(ETag, FileKind)> {
 
 /// Columns `new, kind` of a change: the file it left, if it left one.
 fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<(ETag, FileKind)>> {
-    Ok(rows::etag(row, column)?.zip(FileKind::of_git_mode(row.get(column + 1)?)))
+    Ok(rows::etag(row, column)?.zip(FileKind::from_git_mode(row.get(column + 1)?)))
 }
 
 #[cfg(test)]
@@ -152,12 +152,12 @@ mod tests {
             record(5, "d0.md", b"after"),
         ];
         log.append(&sets).unwrap();
-        let state = |content: &[u8]| Some((ETag::of(content), FileKind::Executable));
+        let state = |content: &[u8]| Some((ETag::from_content(content), FileKind::Executable));
         let (a, d, none) = (at("d/a.md"), at("d.md"), at("none.md"));
-        assert_eq!(log.standing(&[&a, &d, &none], Seq(5)).unwrap(), [state(b"two"), None, None]);
-        assert_eq!(log.standing(&[&a, &d], Seq(2)).unwrap(), [state(b"one"), state(b"beside")]);
+        assert_eq!(log.states_at(&[&a, &d, &none], Seq(5)).unwrap(), [state(b"two"), None, None]);
+        assert_eq!(log.states_at(&[&a, &d], Seq(2)).unwrap(), [state(b"one"), state(b"beside")]);
         let below = |path: &TreePath| {
-            let found = log.standing_below(path).unwrap();
+            let found = log.list_states(path).unwrap();
             found.into_iter().map(|(path, ..)| path.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(below(&TreePath::root()), ["d/a.md", "d0.md"]);
@@ -169,15 +169,15 @@ mod tests {
     #[test]
     fn a_set_without_a_commit_is_found_by_its_moment() {
         let Fixture { log, directory: _directory } = fixture();
-        assert_eq!(log.newest_moment().unwrap(), None);
+        assert_eq!(log.last_timestamp().unwrap(), None);
         let set = LogRecord { commit: None, ..record(1, "a.md", b"one") };
         log.append(&[set.clone(), record(2, "a.md", b"two")]).unwrap();
-        assert_eq!(log.newest_moment().unwrap(), Some(set.time));
-        let name = VersionId::Moment(set.time);
-        assert_eq!(log.position_of(&name.to_string()).unwrap(), Some(Seq(1)));
+        assert_eq!(log.last_timestamp().unwrap(), Some(set.time));
+        let name = VersionId::Timestamp(set.time);
+        assert_eq!(log.find_seq(&name.to_string()).unwrap(), Some(Seq(1)));
         let told: Vec<_> =
             log.versions(&at("a.md"), Seq(9), 9).unwrap().into_iter().map(|version| version.id).collect();
         assert_eq!(told, [VersionId::Commit(record(2, "a.md", b"").commit.unwrap()), name]);
-        assert_eq!(log.position_of("1800000001000000001").unwrap(), None);
+        assert_eq!(log.find_seq("1800000001000000001").unwrap(), None);
     }
 }

@@ -83,7 +83,7 @@ pub struct LogRecord {
     /// Who.
     pub actor: Actor,
     /// Through which door.
-    pub door: Protocol,
+    pub protocol: Protocol,
     /// Subject (and body) of its commit.
     pub message: String,
     /// The `X-Provenance` text, if any.
@@ -91,9 +91,9 @@ pub struct LogRecord {
     /// How subscribers hear of it.
     pub announcement: EventAnnouncement,
     /// What it stands for.
-    pub role: RecordKind,
+    pub kind: RecordKind,
     /// What its entries are the difference from.
-    pub against: DiffBase,
+    pub diff_base: DiffBase,
     /// Its commit, known before it is logged; none when it is [`Role::Deferred`], when history is not kept or did not change.
     pub commit: Option<CommitId>,
     /// Directory renames that belong to it, old name and new, to be done before the entries.
@@ -116,9 +116,9 @@ pub struct LogEntry {
     /// The new content, while it must be kept; none when it is on the disk or in git already.
     pub content: Option<Bytes>,
     /// What the file should get beside its content: the time stays in the log, permission bits and owner go with the content.
-    pub disk: DiskAttributes,
+    pub attributes: DiskAttributes,
     /// The file too large for any version that it is put in the place of; kept as long as the content is.
-    pub over: Option<LargeFile>,
+    pub replaces_large: Option<LargeFile>,
 }
 
 /// The log of one space.
@@ -146,8 +146,8 @@ impl Log {
     }
 
     fn open_database(paths: &StatePaths) -> LogResult<(Self, bool)> {
-        let fail = FailPoints::of(paths.root());
-        fail.at(FailPoint::OpenLog)?;
+        let fail = FailPoints::new(paths.root());
+        fail.check(FailPoint::OpenLog)?;
         let file = paths.log();
         let (wal, journal) = (cache_drop::wal_of(&file), paths.journal());
         if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
@@ -199,7 +199,7 @@ impl Log {
             fail,
         };
         // A crash may come between a spool file and its row, or between a checkpoint and the removal of what it settled.
-        let ((settled, _), last) = (log.settled()?, log.last());
+        let ((settled, _), last) = (log.last_checkpoint()?, log.last_seq());
         log.let_go(settled)?;
         log.spool.sweep(|seq| seq <= settled || seq > last)?;
         Ok((log, is_new))
@@ -216,7 +216,7 @@ impl Log {
             Ok(is_time) => {
                 if is_time && self.writer.is_first_to_call() {
                     let writer = Arc::clone(&self.writer);
-                    self.maker.run(move || {
+                    self.maker.submit(move || {
                         writer.catch_up_beside();
                         writer.database.shorten_wal_beside(KEPT_WAL_BYTES.into());
                     });
@@ -229,7 +229,7 @@ impl Log {
                 if !is_in_doubt && !self.writer.is_in_doubt() {
                     self.spool.remove(records);
                 }
-                Err(self.explained(error, 0))
+                Err(self.diagnose_error(error, 0))
             }
         }
     }
@@ -238,12 +238,12 @@ impl Log {
     ///
     /// # Errors
     /// `State` with what the disk says now.
-    pub fn probe(&self) -> LogResult<()> {
+    pub fn probe_disk(&self) -> LogResult<()> {
         Ok(probe::write(self.spool.directory(), probe::ROOM)?)
     }
 
     /// What a failed write of some bytes means: where git or SQLite do not say what the disk refused, the disk is asked.
-    pub fn explained(&self, error: StoreError, bytes: usize) -> StoreError {
+    pub fn diagnose_error(&self, error: StoreError, bytes: usize) -> StoreError {
         probe::explained(error, self.spool.directory(), bytes.max(probe::ROOM))
     }
 
@@ -252,14 +252,14 @@ impl Log {
     ///
     /// # Errors
     /// `Database` or `State`; the contents are then kept.
-    pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> LogResult<()> {
-        self.fail.at(FailPoint::CheckpointSettle)?;
+    pub fn checkpoint(&self, seq: Seq, head: Option<CommitId>) -> LogResult<()> {
+        self.fail.check(FailPoint::CheckpointRelease)?;
         let head = head.map(|commit| commit.as_bytes().to_vec());
         self.writer.write(|writer| {
             let update = "UPDATE settled SET seq = ?1, head = coalesce(?2, head)";
             Ok(writer.execute(update, params![rows::number(seq), head])?)
         })?;
-        self.fail.pass(FailPoint::CheckpointSettled);
+        self.fail.hit(FailPoint::CheckpointRecorded);
         self.let_go(seq)?;
         self.spool.sweep(|logged| logged <= seq)?;
         self.writer.database.shorten_wal(KEPT_WAL_BYTES.into())?;
@@ -290,7 +290,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn settled(&self) -> LogResult<(Seq, Option<CommitId>)> {
+    pub fn last_checkpoint(&self) -> LogResult<(Seq, Option<CommitId>)> {
         self.read(|connection| {
             connection.query_row("SELECT seq, head FROM settled", [], |row| {
                 let head: Option<Vec<u8>> = row.get(1)?;
@@ -300,7 +300,7 @@ impl Log {
     }
 
     /// Whether its file is still where it was opened.
-    pub fn is_there(&self) -> bool {
+    pub fn file_exists(&self) -> bool {
         self.file.exists()
     }
 
@@ -334,7 +334,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> LogResult<()> {
-        self.fail.at(FailPoint::OpenRenumber)?;
+        self.fail.check(FailPoint::OpenRenumber)?;
         self.writer.write(|writer| {
             let transaction = writer.transaction()?;
             for (seq, commit) in commits {
@@ -343,7 +343,7 @@ impl Log {
                     params![
                         rows::number(*seq),
                         &commit.as_bytes()[..],
-                        DiffBase::Left.number(),
+                        DiffBase::Dropped.number(),
                         DiffBase::Parent.number()
                     ],
                 )?;
@@ -356,7 +356,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn leave(&self, commits: &[CommitId]) -> LogResult<()> {
+    pub fn mark_dropped(&self, commits: &[CommitId]) -> LogResult<()> {
         if commits.is_empty() {
             return Ok(());
         }
@@ -367,8 +367,8 @@ impl Log {
                     .prepare_cached("UPDATE sets SET against = ?2 WHERE commit_id = ?1 AND against <> ?3")?
                     .execute(params![
                         &commit.as_bytes()[..],
-                        DiffBase::Left.number(),
-                        DiffBase::OtherBranch.number()
+                        DiffBase::Dropped.number(),
+                        DiffBase::PreviousHead.number()
                     ])?;
             }
             Ok(transaction.commit()?)
@@ -378,7 +378,7 @@ impl Log {
     }
 
     /// Position of the newest record; zero when there is none.
-    pub fn last(&self) -> Seq {
+    pub fn last_seq(&self) -> Seq {
         self.writer.last()
     }
 
@@ -390,8 +390,8 @@ impl Log {
             )?
             .query_row(params![rows::number(seq), ordinal], |row| {
                 let owner = row.get::<_, Option<u32>>(2)?.zip(row.get(3)?);
-                entry.disk = DiskAttributes { mode: row.get(1)?, owner, ..entry.disk };
-                entry.over = row.get::<_, Option<i64>>(4)?.zip(row.get(5)?).map(rows::large);
+                entry.attributes = DiskAttributes { mode: row.get(1)?, owner, ..entry.attributes };
+                entry.replaces_large = row.get::<_, Option<i64>>(4)?.zip(row.get(5)?).map(rows::large);
                 row.get(0)
             })
             .optional()?;
@@ -408,7 +408,7 @@ impl Log {
     }
 
     fn with_reader<T>(&self, question: impl FnOnce(&Connection) -> LogResult<T>) -> LogResult<T> {
-        self.writer.catch_up().map_err(|error| self.explained(error, 0))?;
+        self.writer.catch_up().map_err(|error| self.diagnose_error(error, 0))?;
         self.of_rows(question)
     }
 
@@ -431,7 +431,7 @@ impl Log {
         if readers.len() < MAX_IDLE_READERS {
             readers.push(connection);
         }
-        outcome.map_err(|error| self.explained(error, 0))
+        outcome.map_err(|error| self.diagnose_error(error, 0))
     }
 
     /// Flushes the write-ahead log into the database file, so that a copy of the file alone is whole.
@@ -439,9 +439,9 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn close(&self) -> LogResult<()> {
-        self.maker.rest();
+        self.maker.wait_idle();
         self.readers.lock().clear();
-        self.writer.close().map_err(|error| self.explained(error, 0))
+        self.writer.close().map_err(|error| self.diagnose_error(error, 0))
     }
 }
 

@@ -28,13 +28,13 @@ pub struct PathVersion {
     /// When, to the second.
     pub time: Timestamp,
     /// When exactly it was recorded.
-    pub moment: Timestamp,
+    pub recorded_at: Timestamp,
     /// The content's hash before; none when it was not there.
     pub old: Option<ETag>,
     /// The content's hash after; none when this version removed the path.
     pub new: Option<ETag>,
     /// What it is the difference from.
-    pub against: DiffBase,
+    pub diff_base: DiffBase,
 }
 
 /// One path of one set, as the change feed tells it.
@@ -157,7 +157,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn after(&self, seq: Seq, max: usize) -> LogResult<Vec<LogRecord>> {
+    pub fn records_after(&self, seq: Seq, max: usize) -> LogResult<Vec<LogRecord>> {
         self.with_reader(|connection| {
             let mut records =
                 select(connection, "WHERE seq > ?1 ORDER BY seq LIMIT ?2", params![rows::number(seq), count(max)])?;
@@ -172,10 +172,10 @@ impl Log {
     ///
     /// # Errors
     /// `Database`, or `State` when a spool file cannot be read.
-    pub fn unsettled(&self) -> LogResult<Vec<LogRecord>> {
-        self.fail.at(FailPoint::OpenUnsettled)?;
-        let (settled, _) = self.settled()?;
-        let mut records = self.after(settled, usize::MAX)?;
+    pub fn pending_records(&self) -> LogResult<Vec<LogRecord>> {
+        self.fail.check(FailPoint::OpenPending)?;
+        let (settled, _) = self.last_checkpoint()?;
+        let mut records = self.records_after(settled, usize::MAX)?;
         self.with_reader(|connection| {
             for record in &mut records {
                 let seq = record.seq;
@@ -194,12 +194,12 @@ impl Log {
     /// `Database`.
     pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> LogResult<Vec<PathVersion>> {
         // The newest is asked for right behind a write: no rows are made for it.
-        let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
+        let owed = self.writer.owed_for(1).map_err(|error| self.diagnose_error(error, 0))?;
         self.of_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let made = newest(&snapshot)?;
             let ahead = owed.iter().rev().filter(|record| record.seq > made && record.seq < before);
-            let ahead = ahead.filter(|record| record.role != RecordKind::Deferred && record.against.is_history());
+            let ahead = ahead.filter(|record| record.kind != RecordKind::Uncommitted && record.diff_base.is_history());
             let ahead = ahead.flat_map(|record| {
                 record.entries.iter().rev().filter(|entry| entry.path == *path).map(|entry| version_of(record, entry))
             });
@@ -219,10 +219,10 @@ impl Log {
                     actor: Actor::new(row.get_ref(2)?.as_str()?),
                     message: row.get(3)?,
                     time: rows::commit_time(row, 4)?,
-                    moment: rows::time(row, 4)?,
+                    recorded_at: rows::time(row, 4)?,
                     old: rows::etag(row, 5)?,
                     new: rows::etag(row, 6)?,
-                    against: rows::against(row, 7)?,
+                    diff_base: rows::against(row, 7)?,
                 })
             })?;
             for version in found {
@@ -251,12 +251,12 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn changed_after(&self, seq: Seq) -> LogResult<HashSet<TreePath>> {
-        if self.last() <= seq {
+    pub fn changed_paths(&self, seq: Seq) -> LogResult<HashSet<TreePath>> {
+        if self.last_seq() <= seq {
             return Ok(HashSet::new());
         }
         // Asked while writers are at work: no rows are made for it.
-        let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
+        let owed = self.writer.owed_for(1).map_err(|error| self.diagnose_error(error, 0))?;
         let owed = owed.iter().filter(|record| record.seq > seq);
         let mut changed: HashSet<_> = owed.flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
         self.of_rows(|connection| {
@@ -273,7 +273,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn put_at(&self, path: &TreePath, modified: SystemTime) -> LogResult<Vec<ETag>> {
+    pub fn etags_at(&self, path: &TreePath, modified: SystemTime) -> LogResult<Vec<ETag>> {
         self.of_rows(|connection| {
             let mut statement = connection
                 .prepare_cached("SELECT new FROM changes WHERE path = ?1 AND modified = ?2 AND new IS NOT NULL")?;
@@ -287,7 +287,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn knows(&self, path: &TreePath) -> LogResult<bool> {
+    pub fn has_path(&self, path: &TreePath) -> LogResult<bool> {
         self.read(|connection| {
             // Below a directory lies what is between `/` and the character after it.
             let (from, to) = (format!("{path}/"), format!("{path}0"));
@@ -323,9 +323,9 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn had(&self, path: &TreePath, content: ETag) -> LogResult<bool> {
+    pub fn has_content(&self, path: &TreePath, content: ETag) -> LogResult<bool> {
         // Asked while writers are at work: no rows are made for it.
-        let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
+        let owed = self.writer.owed_for(1).map_err(|error| self.diagnose_error(error, 0))?;
         let is_of = |entry: &LogEntry| entry.path == *path && [entry.old, entry.new].contains(&Some(content));
         if owed.iter().any(|record| record.entries.iter().any(is_of)) {
             return Ok(true);
@@ -342,7 +342,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn last_jump(&self) -> LogResult<Option<Seq>> {
+    pub fn last_branch_switch(&self) -> LogResult<Option<Seq>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached("SELECT max(seq) FROM sets WHERE against = 2")?;
             let found: Option<i64> = statement.query_row([], |row| row.get(0))?;
@@ -371,8 +371,8 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn position_of(&self, name: &str) -> LogResult<Option<Seq>> {
-        if let Some(moment) = VersionId::moment(name)
+    pub fn find_seq(&self, name: &str) -> LogResult<Option<Seq>> {
+        if let Some(moment) = VersionId::parse_timestamp(name)
             && let Some(seq) = self.position_of_moment(moment)?
         {
             return Ok(Some(seq));
@@ -414,14 +414,14 @@ impl Log {
 fn version_of(record: &LogRecord, entry: &LogEntry) -> PathVersion {
     PathVersion {
         seq: record.seq,
-        id: record.commit.map_or(VersionId::Moment(record.time), VersionId::Commit),
+        id: record.commit.map_or(VersionId::Timestamp(record.time), VersionId::Commit),
         actor: record.actor.clone(),
         message: record.message.clone(),
         time: rows::whole_second(record.time),
-        moment: record.time,
+        recorded_at: record.time,
         old: entry.old,
         new: entry.new,
-        against: record.against,
+        diff_base: record.diff_base,
     }
 }
 

@@ -22,13 +22,13 @@ pub(super) fn insert(connection: &Connection, record: &LogRecord) -> rusqlite::R
             seq,
             nanosecond(record.time),
             record.actor.as_str(),
-            record.door.name(),
+            record.protocol.name(),
             record.message,
             record.provenance,
             record.announcement.name(),
             record.commit.map(|commit| commit.as_bytes().to_vec()),
-            record.role.number(),
-            record.against.number(),
+            record.kind.number(),
+            record.diff_base.number(),
         ])?;
     for ((from, to), ordinal) in record.moves.iter().zip(0_i64..) {
         connection
@@ -47,18 +47,18 @@ pub(super) fn insert(connection: &Connection, record: &LogRecord) -> rusqlite::R
                 entry.old.map(|etag| etag.as_bytes().to_vec()),
                 entry.new.map(|etag| etag.as_bytes().to_vec()),
                 entry.kind.git_mode(),
-                entry.disk.modified.and_then(nanoseconds),
+                entry.attributes.modified.and_then(nanoseconds),
             ])?;
         if let Some(content) = &entry.content {
             let inline = (!spool::is_large(content)).then_some(&content[..]);
-            let (uid, gid) = entry.disk.owner.unzip();
-            let (size, modified) = entry.over.as_ref().and_then(large_numbers).unzip();
+            let (uid, gid) = entry.attributes.owner.unzip();
+            let (size, modified) = entry.replaces_large.as_ref().and_then(large_numbers).unzip();
             connection
                 .prepare_cached(
                     "INSERT INTO contents (seq, ordinal, bytes, mode, uid, gid, over_size, over_modified)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 )?
-                .execute(params![seq, ordinal, inline, entry.disk.mode, uid, gid, size, modified])?;
+                .execute(params![seq, ordinal, inline, entry.attributes.mode, uid, gid, size, modified])?;
         }
     }
     Ok(())
@@ -71,14 +71,14 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<LogRecord> {
         seq: seq(row.get(0)?),
         time: time(row, 1)?,
         actor: Actor::new(&row.get::<_, String>(2)?),
-        door: Protocol::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown door"))?,
+        protocol: Protocol::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown protocol"))?,
         message: row.get(4)?,
         provenance: row.get(5)?,
         announcement: EventAnnouncement::parse(&row.get::<_, String>(6)?)
             .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
-        role: RecordKind::of_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
-        against: against(row, 9)?,
+        kind: RecordKind::of_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
+        diff_base: against(row, 9)?,
         moves: Vec::new(),
         entries: Vec::new(),
     })
@@ -92,10 +92,10 @@ pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<LogEntry> {
         path: path(row, 0)?,
         old: etag(row, 1)?,
         new: etag(row, 2)?,
-        kind: FileKind::of_git_mode(row.get(3)?).ok_or_else(|| damaged(3, "unknown kind of file"))?,
+        kind: FileKind::from_git_mode(row.get(3)?).ok_or_else(|| damaged(3, "unknown kind of file"))?,
         content: None,
-        disk: DiskAttributes { modified, ..DiskAttributes::default() },
-        over: None,
+        attributes: DiskAttributes { modified, ..DiskAttributes::default() },
+        replaces_large: None,
     })
 }
 
@@ -128,7 +128,7 @@ pub(super) fn against(row: &Row<'_>, column: usize) -> rusqlite::Result<DiffBase
 pub(super) fn version(row: &Row<'_>, commit: usize, at: usize) -> rusqlite::Result<VersionId> {
     match row.get_ref(commit)?.as_blob_or_null()? {
         Some(bytes) => CommitId::try_from(bytes).map(VersionId::Commit).map_err(|error| damaged(commit, error)),
-        None => Ok(VersionId::Moment(time(row, at)?)),
+        None => Ok(VersionId::Timestamp(time(row, at)?)),
     }
 }
 

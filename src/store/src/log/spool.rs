@@ -41,12 +41,12 @@ impl SpoolFiles {
     pub(super) fn write(&self, records: &[LogRecord]) -> LogResult<()> {
         let mut is_any = false;
         for (name, content) in large(records) {
-            self.fail.at(FailPoint::LogSpool)?;
+            self.fail.check(FailPoint::LogSpool)?;
             // Not in the place of one of the same name: a refused record may need that yet.
             let unfinished = self.directory.join(format!("{name}-new"));
             let mut file = File::create(&unfinished)?;
             file.write_all(content)?;
-            self.fail.at(FailPoint::LogSpoolFlush)?;
+            self.fail.check(FailPoint::LogSpoolFlush)?;
             file.sync_all()?;
             fs::rename(unfinished, self.directory.join(name))?;
             is_any = true;
@@ -78,7 +78,7 @@ impl SpoolFiles {
         };
         let read: Bytes = read?.into();
         match content {
-            Some(etag) if ETag::of(&read) != etag => {
+            Some(etag) if ETag::from_content(&read) != etag => {
                 Err(StoreError::Damaged(format!("a large content of record {seq} is not what was logged")))
             }
             Some(_) | None => Ok(read),
@@ -91,7 +91,7 @@ impl SpoolFiles {
             let entry = entry?;
             let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
             if logged.is_none_or(&is_over) {
-                self.fail.at(FailPoint::CheckpointSpool)?;
+                self.fail.check(FailPoint::CheckpointSpool)?;
                 match fs::remove_file(entry.path()) {
                     // Whoever looked whether the disk takes writes took it away again.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}

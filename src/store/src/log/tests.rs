@@ -11,7 +11,7 @@ pub(super) struct Fixture {
 
 pub(super) fn fixture() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
-    let paths = StatePaths::of(directory.path());
+    let paths = StatePaths::new(directory.path());
     std::fs::create_dir_all(paths.spool()).unwrap();
     let (log, is_new) = Log::open(&paths).unwrap();
     assert!(is_new);
@@ -23,27 +23,27 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> LogRecord {
         seq: Seq(seq),
         time: Timestamp::from_second(1_800_000_000 + i64::try_from(seq).unwrap()).unwrap(),
         actor: Actor::new("eve"),
-        door: Protocol::Mcp,
+        protocol: Protocol::Mcp,
         message: format!("eve: {path}"),
         provenance: Some("run:1".to_owned()),
         announcement: EventAnnouncement::Bulk,
-        role: RecordKind::Gathered,
-        against: DiffBase::FirstParent,
+        kind: RecordKind::Commit,
+        diff_base: DiffBase::FirstParent,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),
         moves: vec![(TreePath::parse("x").unwrap(), TreePath::parse("y").unwrap())],
         entries: vec![LogEntry {
             path: TreePath::parse(path).unwrap(),
             old: None,
-            new: Some(ETag::of(content)),
+            new: Some(ETag::from_content(content)),
             kind: FileKind::Executable,
             content: Some(Bytes::copy_from_slice(content)),
-            disk: DiskAttributes {
+            attributes: DiskAttributes {
                 mode: Some(0o640),
                 owner: Some((7, 8)),
                 modified: Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(1_234_567_890)),
                 accessed: None,
             },
-            over: Some(LargeFile {
+            replaces_large: Some(LargeFile {
                 size: svcfs_base::MAX_FILE_BYTES as u64 + 1,
                 modified: SystemTime::UNIX_EPOCH - Duration::from_nanos(7),
             }),
@@ -57,9 +57,9 @@ fn a_record_comes_back_as_it_was_logged() {
     let logged = record(1, "a.md", b"one");
     log.append(std::slice::from_ref(&logged)).unwrap();
     log.close().unwrap();
-    let (log, is_new) = Log::open(&StatePaths::of(directory.path())).unwrap();
+    let (log, is_new) = Log::open(&StatePaths::new(directory.path())).unwrap();
     assert!(!is_new);
-    let unsettled = log.unsettled().unwrap();
+    let unsettled = log.pending_records().unwrap();
     assert_eq!(format!("{unsettled:?}"), format!("{:?}", [logged]));
 }
 
@@ -68,17 +68,17 @@ fn a_spool_file_that_a_crash_kept_from_the_log_is_swept_at_opening() {
     let Fixture { directory, log } = fixture();
     let big = vec![7; spool::ABOVE + 1];
     log.append(&[record(1, "settled", b"s"), record(2, "big", &big)]).unwrap();
-    log.settle(Seq(1), None).unwrap();
+    log.checkpoint(Seq(1), None).unwrap();
     drop(log);
-    let paths = StatePaths::of(directory.path());
-    let of_big = Some(ETag::of(&big));
+    let paths = StatePaths::new(directory.path());
+    let of_big = Some(ETag::from_content(&big));
     for name in [spool::name_of(Seq(1), 0, of_big), spool::name_of(Seq(3), 0, of_big)] {
         std::fs::write(paths.spool().join(name), &big).unwrap();
     }
     let (log, _) = Log::open(&paths).unwrap();
     let left: Vec<_> = std::fs::read_dir(paths.spool()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, [&*spool::name_of(Seq(2), 0, of_big)]);
-    assert_eq!(log.unsettled().unwrap()[0].entries[0].content.as_deref(), Some(&*big));
+    assert_eq!(log.pending_records().unwrap()[0].entries[0].content.as_deref(), Some(&*big));
 }
 
 #[test]
@@ -86,13 +86,13 @@ fn large_contents_are_spooled_and_let_go_when_settled() {
     let Fixture { directory, log } = fixture();
     let big = vec![7; spool::ABOVE + 1];
     log.append(&[record(1, "big", &big), record(2, "small", b"s")]).unwrap();
-    let spool = StatePaths::of(directory.path()).spool();
+    let spool = StatePaths::new(directory.path()).spool();
     assert_eq!(std::fs::read_dir(&spool).unwrap().count(), 1);
-    assert_eq!(log.unsettled().unwrap()[0].entries[0].content.as_deref(), Some(&big[..]));
-    log.settle(Seq(2), None).unwrap();
+    assert_eq!(log.pending_records().unwrap()[0].entries[0].content.as_deref(), Some(&big[..]));
+    log.checkpoint(Seq(2), None).unwrap();
     assert_eq!(std::fs::read_dir(&spool).unwrap().count(), 0);
-    assert!(log.unsettled().unwrap().is_empty());
-    assert_eq!(log.after(Seq(0), 10).unwrap().len(), 2);
+    assert!(log.pending_records().unwrap().is_empty());
+    assert_eq!(log.records_after(Seq(0), 10).unwrap().len(), 2);
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn settling_keeps_what_came_later() {
     let big = vec![7; spool::ABOVE + 1];
     log.append(&[record(1, "a", b"a"), record(2, "b", &big)]).unwrap();
     let head = CommitId::from_bytes([9; 20]);
-    log.settle(Seq(1), Some(head)).unwrap();
-    assert_eq!(log.settled().unwrap(), (Seq(1), Some(head)));
-    let unsettled = log.unsettled().unwrap();
+    log.checkpoint(Seq(1), Some(head)).unwrap();
+    assert_eq!(log.last_checkpoint().unwrap(), (Seq(1), Some(head)));
+    let unsettled = log.pending_records().unwrap();
     assert_eq!(unsettled.len(), 1);
     assert_eq!(unsettled[0].entries[0].content.as_ref().map(Bytes::len), Some(big.len()));
 }
@@ -113,7 +113,7 @@ fn records_are_appended_all_or_none() {
     let Fixture { directory: _directory, log } = fixture();
     log.append(&[record(1, "a", b"a")]).unwrap();
     assert!(log.append(&[record(2, "b", b"b"), record(1, "c", b"c")]).is_err());
-    assert_eq!(log.last(), Seq(1));
+    assert_eq!(log.last_seq(), Seq(1));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn versions_of_a_path_come_newest_first_and_commits_are_found() {
         (CommitId::from_bytes([99; 20]).to_string(), None),
         ("nonsense".to_owned(), None),
     ] {
-        assert_eq!(log.position_of(&hash).unwrap(), position, "{hash}");
+        assert_eq!(log.find_seq(&hash).unwrap(), position, "{hash}");
     }
     let newest = log.newest_changes(2).unwrap().changes;
     assert_eq!(newest.iter().map(|change| change.id.commit().unwrap().as_bytes()[0]).collect::<Vec<_>>(), [4, 5]);
@@ -147,9 +147,9 @@ fn an_abbreviation_that_fits_two_commits_is_no_position() {
         hash[19] = last;
         log.append(&[LogRecord { commit: Some(CommitId::from_bytes(hash)), ..record(seq, "a", b"a") }]).unwrap();
     }
-    assert_eq!(log.position_of("0707").unwrap(), None);
+    assert_eq!(log.find_seq("0707").unwrap(), None);
     // One commit may stand at two places: followers go on behind the later one.
-    assert_eq!(log.position_of(&format!("{}02", "07".repeat(19))).unwrap(), Some(Seq(3)));
+    assert_eq!(log.find_seq(&format!("{}02", "07".repeat(19))).unwrap(), Some(Seq(3)));
 }
 
 #[test]
@@ -187,13 +187,13 @@ const DOWNGRADES: [(i64, &str); 7] = [
 /// A log of an earlier form with somebody else's commit and one of ours, opened again.
 fn of_form(form: i64) -> Fixture {
     let Fixture { directory, log } = fixture();
-    let records = [(RecordKind::Foreign, "a"), (RecordKind::Set, "b")].into_iter().zip(1..);
+    let records = [(RecordKind::ExternalCommit, "a"), (RecordKind::Change, "b")].into_iter().zip(1..);
     let records: Vec<_> =
-        records.map(|((role, path), seq)| LogRecord { role, ..record(seq, path, path.as_bytes()) }).collect();
+        records.map(|((role, path), seq)| LogRecord { kind: role, ..record(seq, path, path.as_bytes()) }).collect();
     log.append(&records).unwrap();
     log.close().unwrap();
     drop(log);
-    let paths = StatePaths::of(directory.path());
+    let paths = StatePaths::new(directory.path());
     let steps = DOWNGRADES.iter().filter(|(earlier, _)| *earlier >= form).map(|(_, step)| *step);
     let steps = steps.collect::<String>();
     let database = Connection::open(paths.log()).unwrap();
@@ -208,10 +208,10 @@ fn of_form(form: i64) -> Fixture {
 fn a_log_of_any_earlier_form_is_taken_over() {
     for form in 1..SCHEMA_NUMBER {
         let Fixture { directory: _directory, log } = of_form(form);
-        let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
-        assert_eq!(roles, [RecordKind::Foreign, RecordKind::Set], "form {form}");
+        let roles: Vec<_> = log.records_after(Seq(0), 9).unwrap().iter().map(|record| record.kind).collect();
+        assert_eq!(roles, [RecordKind::ExternalCommit, RecordKind::Change], "form {form}");
         log.append(&[record(3, "c", b"c")]).unwrap();
-        assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, RecordKind::Gathered, "form {form}");
+        assert_eq!(log.records_after(Seq(2), 9).unwrap()[0].kind, RecordKind::Commit, "form {form}");
         assert_eq!(log.strategy().unwrap(), "git", "form {form}");
     }
 }
@@ -220,23 +220,23 @@ fn a_log_of_any_earlier_form_is_taken_over() {
 fn a_log_of_the_first_form_may_have_differences_that_are_no_commits_own() {
     let Fixture { directory: _directory, log } = of_form(1);
     // It did not say which commits of others came from there: any may have.
-    let against: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.against).collect();
+    let against: Vec<_> = log.records_after(Seq(0), 9).unwrap().iter().map(|record| record.diff_base).collect();
     assert_eq!(against, [DiffBase::FirstParent, DiffBase::Parent]);
 }
 
 #[test]
 fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
     let Fixture { log, directory: _directory } = fixture();
-    let told = |record: LogRecord| LogRecord { entries: record.entries, role: RecordKind::Foreign, ..record };
+    let told = |record: LogRecord| LogRecord { entries: record.entries, kind: RecordKind::ExternalCommit, ..record };
     let jump = LogRecord {
-        against: DiffBase::OtherBranch,
+        diff_base: DiffBase::PreviousHead,
         commit: record(1, "a.md", b"").commit,
         ..told(record(3, "a.md", b"one"))
     };
-    let again = LogRecord { against: DiffBase::Again, ..told(record(4, "b.md", b"came")) };
+    let again = LogRecord { diff_base: DiffBase::AfterSwitch, ..told(record(4, "b.md", b"came")) };
     log.append(&[record(1, "a.md", b"one"), told(record(2, "a.md", b"left"))]).unwrap();
-    assert_eq!(log.select(&ChangeFilter::default(), 0, 9).unwrap().1, 2);
-    log.leave(&[record(2, "", b"").commit.unwrap()]).unwrap();
+    assert_eq!(log.select_changes(&ChangeFilter::default(), 0, 9).unwrap().1, 2);
+    log.mark_dropped(&[record(2, "", b"").commit.unwrap()]).unwrap();
     log.append(&[jump.clone(), again]).unwrap();
     let seqs = |path: &str| {
         let path = TreePath::parse(path).unwrap();
@@ -246,17 +246,17 @@ fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
     };
     // Before and after rows are made of them.
     assert_eq!((seqs("a.md"), seqs("b.md"), seqs("a.md")), (vec![1], vec![4], vec![1]));
-    let (lately, count) = log.select(&ChangeFilter::default(), 0, 9).unwrap();
+    let (lately, count) = log.select_changes(&ChangeFilter::default(), 0, 9).unwrap();
     assert_eq!((lately.iter().map(|found| found.seq.0).collect::<Vec<_>>(), count), (vec![4, 1], 2));
     let feed = log.changes_after(Seq(0), 0, 9).unwrap().changes;
     assert_eq!(feed.iter().map(|change| change.seq.0).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(
-        feed.iter().map(|change| log.position_of(&change.id.to_string()).unwrap()).collect::<Vec<_>>(),
+        feed.iter().map(|change| log.find_seq(&change.id.to_string()).unwrap()).collect::<Vec<_>>(),
         [1, 2, 3].map(|seq| Some(Seq(seq)))
     );
-    assert_eq!(feed[2].id, VersionId::Moment(jump.time));
-    assert_eq!(log.position_of(&record(4, "", b"").commit.unwrap().to_string()).unwrap(), Some(Seq(4)));
-    assert_eq!(log.last_jump().unwrap(), Some(Seq(3)));
+    assert_eq!(feed[2].id, VersionId::Timestamp(jump.time));
+    assert_eq!(log.find_seq(&record(4, "", b"").commit.unwrap().to_string()).unwrap(), Some(Seq(4)));
+    assert_eq!(log.last_branch_switch().unwrap(), Some(Seq(3)));
     // Killed in between, and built again on the branch.
     log.set_commits(&[(Seq(2), record(5, "", b"").commit.unwrap())]).unwrap();
     assert_eq!(seqs("a.md"), [2, 1]);
@@ -267,7 +267,7 @@ fn a_log_of_a_newer_svcfs_is_left_alone() {
     let Fixture { directory, log } = fixture();
     log.close().unwrap();
     drop(log);
-    let paths = StatePaths::of(directory.path());
+    let paths = StatePaths::new(directory.path());
     Connection::open(paths.log()).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let Err(error) = Log::open(&paths) else { panic!("opened it") };
     assert!(error.to_string().contains("schema number 99"), "{error}");

@@ -161,13 +161,13 @@ impl LogWriter {
     /// Appends what is too much for the journal.
     fn append_rows(&self, records: &[LogRecord], newest: Seq) -> Result<bool, AppendError> {
         let outcome = self.write(|connection| {
-            self.fail.at(FailPoint::LogWrite)?;
+            self.fail.check(FailPoint::LogWrite)?;
             let transaction = connection.transaction()?;
             records.iter().try_for_each(|record| rows::insert(&transaction, record))?;
-            self.fail.at(FailPoint::LogFlush)?;
+            self.fail.check(FailPoint::LogFlush)?;
             transaction.commit()?;
             self.ahead.lock().last = newest;
-            self.fail.pass(FailPoint::LogFlushed);
+            self.fail.hit(FailPoint::LogFlushed);
             Ok(false)
         });
         outcome.map_err(|error| AppendError { is_in_doubt: cache_drop::is_left_by(&error), error })
@@ -279,7 +279,7 @@ impl LogWriter {
             (ahead.waiting, ahead.renewed) = (None, Some((file, keys[file])));
         }
         drop(ahead);
-        self.fail.pass(FailPoint::RowsMade);
+        self.fail.hit(FailPoint::RowsApplied);
         Ok(is_anew.then_some(keys))
     }
 
@@ -291,7 +291,7 @@ impl LogWriter {
     ) -> LogResult<()> {
         let transaction = connection.transaction()?;
         if !records.is_empty() {
-            self.fail.at(FailPoint::RowsWrite)?;
+            self.fail.check(FailPoint::RowsWrite)?;
         }
         for record in records {
             rows::insert(&transaction, record)?;
@@ -300,7 +300,7 @@ impl LogWriter {
             transaction.execute("UPDATE journal SET key = ?2 WHERE file = ?1", params![number_of(file), &key[..]])?;
         }
         if !records.is_empty() {
-            self.fail.at(FailPoint::RowsCommit)?;
+            self.fail.check(FailPoint::RowsCommit)?;
         }
         Ok(transaction.commit()?)
     }
@@ -311,7 +311,7 @@ impl LogWriter {
         // What was refused must not come back.
         let is_in_doubt = self.is_in_doubt();
         self.rows_made(&mut connection, is_in_doubt)?;
-        self.fail.at(FailPoint::CloseLog)?;
+        self.fail.check(FailPoint::CloseLog)?;
         Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
     }
 

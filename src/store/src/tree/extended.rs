@@ -21,7 +21,7 @@ const LONGEST: usize = 65_536;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattrMode {
     /// It may.
-    Either,
+    CreateOrReplace,
     /// It may not (`XATTR_CREATE`).
     Create,
     /// It must (`XATTR_REPLACE`).
@@ -38,7 +38,7 @@ impl XattrProbe {
     ///
     /// # Errors
     /// As [`WorkTree::set_extended`]; what was there is as it was then.
-    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8]) -> TreeResult<()> {
+    pub fn set_xattr(&self, path: &TreePath, name: &[u8], value: &[u8]) -> TreeResult<()> {
         self.0.file().set_extended(name, value).map_err(|error| disk(path, error))
     }
 
@@ -46,7 +46,7 @@ impl XattrProbe {
     ///
     /// # Errors
     /// As [`WorkTree::remove_extended`].
-    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> TreeResult<()> {
+    pub fn remove_xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<()> {
         self.0.file().remove_extended(name).map_err(|error| disk(path, error))
     }
 }
@@ -56,7 +56,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn extended(&self, path: &TreePath, name: &[u8]) -> TreeResult<Option<Vec<u8>>> {
+    pub fn xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<Option<Vec<u8>>> {
         let (_file, itself) = self.itself(path)?;
         value(&itself, name).map_err(|error| disk(path, error))
     }
@@ -65,7 +65,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn extended_names(&self, path: &TreePath) -> TreeResult<Vec<Vec<u8>>> {
+    pub fn list_xattrs(&self, path: &TreePath) -> TreeResult<Vec<Vec<u8>>> {
         let (_file, itself) = self.itself(path)?;
         names(&itself).map_err(|error| disk(path, error))
     }
@@ -74,10 +74,10 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said: there is no room, or this disk has no such attributes.
-    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8], how: SetXattrMode) -> TreeResult<bool> {
+    pub fn set_xattr(&self, path: &TreePath, name: &[u8], value: &[u8], how: SetXattrMode) -> TreeResult<bool> {
         let (_file, itself) = self.itself(path)?;
         let flags = match how {
-            SetXattrMode::Either => XattrFlags::empty(),
+            SetXattrMode::CreateOrReplace => XattrFlags::empty(),
             SetXattrMode::Create => XattrFlags::CREATE,
             SetXattrMode::Replace => XattrFlags::REPLACE,
         };
@@ -92,15 +92,15 @@ impl WorkTree {
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn probe(&self) -> TreeResult<XattrProbe> {
-        self.draft().map(XattrProbe)
+    pub fn xattr_probe(&self) -> TreeResult<XattrProbe> {
+        self.stage_large().map(XattrProbe)
     }
 
     /// Takes an attribute away; false when it was not there.
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> TreeResult<bool> {
+    pub fn remove_xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<bool> {
         let (_file, itself) = self.itself(path)?;
         match sys::removexattr(&itself, name) {
             Ok(()) => Ok(true),
@@ -113,7 +113,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn flush_at(&self, path: &TreePath) -> TreeResult<()> {
+    pub fn flush_path(&self, path: &TreePath) -> TreeResult<()> {
         let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
         sys::fsync(&file).map_err(|error| disk(path, error))
     }

@@ -49,11 +49,11 @@ impl WorkTree {
     /// `State` with what the system said: nothing may be taken for flushed then, also not when the next flush succeeds. It is
     /// refused until [`WorkTree::renewed`].
     pub fn flush(&self, elsewhere: &[File]) -> TreeResult<()> {
-        if self.is_doubted() {
+        if self.has_sync_failed() {
             let text = "what was written before a flush failed has to be written anew first";
             return Err(StoreError::State(io::Error::other(text)));
         }
-        let flushed = self.fail.at(FailPoint::CheckpointFlush);
+        let flushed = self.fail.check(FailPoint::CheckpointFlush);
         let mut disks = elsewhere.iter().map(AsFd::as_fd).chain([self.temporary.as_fd()]);
         let flushed = flushed.and_then(|()| Ok(disks.try_for_each(rustix::fs::syncfs)?));
         let mut state = self.trust.state.lock();
@@ -74,12 +74,12 @@ impl WorkTree {
     }
 
     /// Whether a flush failed, and what was written before it was not written anew.
-    pub fn is_doubted(&self) -> bool {
+    pub fn has_sync_failed(&self) -> bool {
         *self.trust.state.lock() == FlushState::Doubted
     }
 
     /// Says that everything since the last good flush was written anew: the next flush tells the truth.
-    pub fn renewed(&self) {
+    pub fn mark_rewritten(&self) {
         let mut state = self.trust.state.lock();
         if *state == FlushState::Doubted {
             *state = FlushState::Renewed;

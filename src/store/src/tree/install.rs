@@ -38,7 +38,7 @@ pub struct FileInstall<'a> {
     /// What kind of file.
     pub kind: FileKind,
     /// What it gets beside its content.
-    pub disk: DiskAttributes,
+    pub attributes: DiskAttributes,
 }
 
 /// What may stand where a file is put or taken away; anything else was put there by somebody else.
@@ -65,7 +65,7 @@ pub enum InstallResult {
     /// It is done.
     Done,
     /// Somebody edited what stood there; the edit stays, and nothing is done.
-    Edited,
+    ConflictingEdit,
 }
 
 /// A name in a directory that is open, and the file that has it.
@@ -129,7 +129,7 @@ impl WorkTree {
                     None => new.rename(&spot, RenameFlags::NOREPLACE).map(|()| InstallResult::Done),
                     Some(before) => new.exchange(&mut spot, &before, known),
                 }),
-                Ok(false) => Ok(InstallResult::Edited),
+                Ok(false) => Ok(InstallResult::ConflictingEdit),
                 Err(error) => Err(error),
             };
             self.let_go(spot);
@@ -164,14 +164,14 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn remove_known(&self, path: &TreePath, known: ExpectedFile<'_>) -> TreeResult<InstallResult> {
+    pub fn remove_expected(&self, path: &TreePath, known: ExpectedFile<'_>) -> TreeResult<InstallResult> {
         let mut spot = self.spot(path)?;
         let done = match (spot.before(), self.is_one_of(&spot, known)) {
             (None, _) => Err(Errno::NOENT),
             (Some(before), Ok(true)) => {
                 self.fails_at(FailPoint::TreeRemove).and_then(|()| self.take_away(&mut spot, &before, known))
             }
-            (Some(_), Ok(false)) => Ok(InstallResult::Edited),
+            (Some(_), Ok(false)) => Ok(InstallResult::ConflictingEdit),
             (Some(_), Err(error)) => Err(error),
         };
         self.let_go(spot);
@@ -193,7 +193,7 @@ impl WorkTree {
         }
         match old.rename(spot, RenameFlags::NOREPLACE) {
             // Whoever wrote it anew in this moment has the last word.
-            Ok(()) | Err(Errno::EXIST) => Ok(InstallResult::Edited),
+            Ok(()) | Err(Errno::EXIST) => Ok(InstallResult::ConflictingEdit),
             Err(error) => Err(error),
         }
     }
@@ -214,7 +214,7 @@ impl WorkTree {
     /// The same, with the directories above it made where they are missing.
     fn room<'a>(&self, path: &'a TreePath) -> TreeResult<DirectorySlot<'a>> {
         match self.spot(path) {
-            Err(error) if error.is_missing() || error.is_in_the_way() => {
+            Err(error) if error.is_missing() || error.is_type_conflict() => {
                 self.make_parents(path)?;
                 self.spot(path)
             }
@@ -304,7 +304,7 @@ impl WorkTree {
         install: &FileInstall<'_>,
         spot: &DirectorySlot<'_>,
     ) -> rustix::io::Result<()> {
-        let owner = match (install.disk.owner, &spot.file) {
+        let owner = match (install.attributes.owner, &spot.file) {
             (Some(owner), _) => owner,
             (None, Some((_, before))) => (before.st_uid, before.st_gid),
             (None, None) => sys::fstat(&spot.parent).map(|stat| (stat.st_uid, stat.st_gid))?,
@@ -320,10 +320,10 @@ impl WorkTree {
 /// Gives a new file its mode, which is that of the file before it unless said, and its time.
 fn set_attributes(file: &File, install: &FileInstall<'_>, spot: &DirectorySlot<'_>) -> rustix::io::Result<()> {
     let before = spot.file.as_ref().and_then(|(_, stat)| to_stat(stat));
-    let kept = before.filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
-    let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
+    let kept = before.filter(|stat| stat.kind == StatKind::File).map(|stat| stat.preserved_mode());
+    let wanted = install.attributes.mode.or(kept).unwrap_or(0o644) & 0o7777;
     sys::fchmod(file, Mode::from_raw_mode(with_execute_bits(wanted, install.kind)))?;
-    match install.disk {
+    match install.attributes {
         DiskAttributes { accessed: None, modified: None, .. } => Ok(()),
         DiskAttributes { accessed, modified, .. } => sys::futimens(file, &times(accessed, modified)),
     }
@@ -374,7 +374,7 @@ impl TempFile<'_> {
             self.rename(spot, RenameFlags::EXCHANGE)?;
             let next = self.stat()?;
             if is_same(&next, &placed) {
-                return Ok(InstallResult::Edited);
+                return Ok(InstallResult::ConflictingEdit);
             }
             // Edited once more in between: the newest has the last word.
             (placed, taken) = (taken, next);
@@ -388,7 +388,7 @@ fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: ExpectedFi
         FileType::Directory => return Err(Errno::ISDIR),
         FileType::Symlink => sys::readlinkat(directory, name, Vec::new())?.into_bytes(),
         FileType::RegularFile => {
-            if let Some(large) = to_stat(stat).and_then(|stat| stat.large()) {
+            if let Some(large) = to_stat(stat).and_then(|stat| stat.large_file()) {
                 return Ok(known.large == Some(large));
             }
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -398,14 +398,14 @@ fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: ExpectedFi
         }
         _ => return Ok(false),
     };
-    Ok(known.contents.contains(&ETag::of(&content)))
+    Ok(known.contents.contains(&ETag::from_content(&content)))
 }
 
 /// The hash of the so many bytes that a file has, read a piece at a time: room for all of them takes as long as the rest. None where it has more
 /// or fewer, because somebody is writing into it.
 fn etag_of(mut file: &File, size: u64) -> std::io::Result<Option<ETag>> {
     let mut piece = vec![0; usize::try_from(size).unwrap_or(PIECE).clamp(1, PIECE)];
-    let (mut hashing, mut left) = (ETagHasher::of_length(size), size);
+    let (mut hashing, mut left) = (ETagHasher::with_length(size), size);
     loop {
         let length = match file.read(&mut piece) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,

@@ -42,7 +42,7 @@ impl FileStat {
     }
 
     /// What tells its contents apart, of such a file.
-    pub fn large(&self) -> Option<LargeFile> {
+    pub fn large_file(&self) -> Option<LargeFile> {
         self.is_large().then_some(LargeFile { size: self.size, modified: self.modified })
     }
 }
@@ -98,7 +98,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn zero(&self, offset: u64, length: u64) -> TreeResult<()> {
+    pub fn punch_hole(&self, offset: u64, length: u64) -> TreeResult<()> {
         if length == 0 {
             return Ok(());
         }
@@ -169,7 +169,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn draft(&self) -> TreeResult<LargeFileStaging> {
+    pub fn stage_large(&self) -> TreeResult<LargeFileStaging> {
         let directory = Arc::clone(&self.temporary);
         let name = self.temporary_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -182,7 +182,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said; the draft is as it was then.
-    pub fn put(
+    pub fn install_large(
         &self,
         draft: &mut LargeFileStaging,
         path: &TreePath,

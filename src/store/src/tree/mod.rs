@@ -34,7 +34,7 @@ pub use extended::{SetXattrMode, XattrProbe};
 pub use install::{ExpectedFile, FileInstall, InstallResult};
 pub use large_files::{LargeFileStaging, OpenFile};
 pub use nonblocking::CachedFile;
-pub use stat::{FileStat, SpecialFile, SpecialKind, StatKind, without_privileges};
+pub use stat::{FileStat, SpecialFile, SpecialKind, StatKind, strip_setid};
 pub(crate) use temp_pool::PREFIX as BLANK_PREFIX;
 
 use self::stat::to_stat;
@@ -102,16 +102,16 @@ impl WorkTree {
     /// # Errors
     /// `State` when the root is no directory or cannot be written.
     pub fn open(root: &Path) -> TreeResult<Self> {
-        let paths = StatePaths::of(root);
-        let fail = FailPoints::of(root);
-        fail.at(FailPoint::OpenTree)?;
-        std::fs::create_dir_all(paths.temporary())?;
+        let paths = StatePaths::new(root);
+        let fail = FailPoints::new(root);
+        fail.check(FailPoint::OpenTree)?;
+        std::fs::create_dir_all(paths.temp_directory())?;
         std::fs::create_dir_all(paths.spool())?;
         let directory = |path: &Path| {
             sys::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let temporary = Arc::new(sys::open(paths.temporary(), flags, Mode::empty()).map_err(io::Error::from)?);
+        let temporary = Arc::new(sys::open(paths.temp_directory(), flags, Mode::empty()).map_err(io::Error::from)?);
         sweep(&temporary)?;
         Ok(Self {
             root: directory(root)?,
@@ -122,14 +122,14 @@ impl WorkTree {
             counter: AtomicU64::new(0),
             disposal: Reclaimer::default(),
             helper: Arc::default(),
-            trust: flush::SyncState::read(paths.unflushed()),
+            trust: flush::SyncState::read(paths.sync_failed_marker()),
             is_root_user: rustix::process::geteuid().is_root(),
             fail,
         })
     }
 
     /// For whoever changes files while somebody waits: what is left of those that were there is taken away when this is dropped.
-    pub fn hurry(&self) -> DeferGuard<'_> {
+    pub fn defer_unlinks(&self) -> DeferGuard<'_> {
         self.disposal.hurry()
     }
 
@@ -320,7 +320,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `ReadOnlyFilesystem`, `PermissionDenied`, or `CrossesDevices` below a mount point inside the root: nothing can be renamed there.
-    pub fn may_change(&self, path: &TreePath) -> TreeResult<()> {
+    pub fn check_writable(&self, path: &TreePath) -> TreeResult<()> {
         let Ok((parent, _)) = self.parent_of(path) else { return Ok(()) };
         match sys::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
             Err(error @ (Errno::ROFS | Errno::ACCESS)) => Err(disk(path, error)),
@@ -355,7 +355,7 @@ impl WorkTree {
     }
 
     /// When the machine was started: what was changed before it may have lost its bytes with the power.
-    pub fn started(&self) -> SystemTime {
+    pub fn boot_time(&self) -> SystemTime {
         // To the millisecond: a virtual machine may be up again before a second has passed.
         let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let up = std::time::Duration::try_from(up).unwrap_or_default();
@@ -366,7 +366,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn disk(&self) -> TreeResult<DiskUsage> {
+    pub fn disk_usage(&self) -> TreeResult<DiskUsage> {
         Ok(DiskUsage::from(sys::fstatvfs(&self.temporary).map_err(io::Error::from)?))
     }
 
@@ -377,7 +377,7 @@ impl WorkTree {
             match sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), INSIDE) {
                 Ok(descriptor) => return Ok(descriptor),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::XDEV | Errno::LOOP) => return Err(StoreError::Linked(path.clone())),
+                Err(Errno::XDEV | Errno::LOOP) => return Err(StoreError::SymlinkInPath(path.clone())),
                 Err(error) => return Err(disk(path, error)),
             }
         }
@@ -408,7 +408,7 @@ impl WorkTree {
     }
 
     fn fails_at(&self, point: FailPoint) -> rustix::io::Result<()> {
-        self.fail.at(point).map_err(to_errno)
+        self.fail.check(point).map_err(to_errno)
     }
 }
 

@@ -25,7 +25,7 @@ pub struct CachedFile {
     /// What the disk says of it.
     pub stat: FileStat,
     /// The extended attribute that was asked for; none where the file does not have it.
-    pub extended: Option<Vec<u8>>,
+    pub xattr: Option<Vec<u8>>,
 }
 
 impl WorkTree {
@@ -34,7 +34,7 @@ impl WorkTree {
     ///
     /// Its path and bytes come from the system's caches alone (`RESOLVE_CACHED`, openat2(2); `RWF_NOWAIT`, preadv2(2)); an attribute that does not
     /// fit into the inode may be waited for.
-    pub fn read_at_once(&self, path: &TreePath, extended: Option<&[u8]>) -> Option<CachedFile> {
+    pub fn try_read_cached(&self, path: &TreePath, extended: Option<&[u8]>) -> Option<CachedFile> {
         let file = self.open_at_once(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let stat = to_stat(&sys::fstat(&file).ok()?).filter(|stat| stat.kind == StatKind::File)?;
         let size = usize::try_from(stat.size).ok().filter(|size| *size <= AT_ONCE)?;
@@ -49,18 +49,18 @@ impl WorkTree {
             Some(name) => extended::of_open(&file, name).ok()?,
             None => None,
         };
-        Some(CachedFile { content: content.into(), stat, extended })
+        Some(CachedFile { content: content.into(), stat, xattr: extended })
     }
     /// What stands at a path, as [`WorkTree::stat`] has it, as far as the system has it in memory.
-    pub fn stat_at_once(&self, path: &TreePath) -> Option<FileStat> {
+    pub fn try_stat_cached(&self, path: &TreePath) -> Option<FileStat> {
         let there = self.open_at_once(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         to_stat(&sys::fstat(&there).ok()?)
     }
 
     /// The same of a regular file, and its bytes at an offset: as many as are asked for and are there. None when not all of them are in memory.
-    pub fn part_at_once(&self, path: &TreePath, (offset, length): (u64, usize)) -> Option<(FileStat, Bytes)> {
+    pub fn try_read_range(&self, path: &TreePath, (offset, length): (u64, usize)) -> Option<(FileStat, Bytes)> {
         // A pipe or a device is not opened: whoever waits at the other end would hear of it.
-        self.stat_at_once(path).filter(|stat| stat.kind == StatKind::File)?;
+        self.try_stat_cached(path).filter(|stat| stat.kind == StatKind::File)?;
         let file = self.open_at_once(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
         let stat = to_stat(&sys::fstat(&file).ok()?).filter(|stat| stat.kind == StatKind::File)?;
         let length = usize::try_from(stat.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(length);

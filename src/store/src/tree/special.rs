@@ -12,7 +12,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said, other than that nothing is there.
-    pub fn special(&self, path: &TreePath) -> TreeResult<Option<FileStat>> {
+    pub fn stat_special(&self, path: &TreePath) -> TreeResult<Option<FileStat>> {
         let descriptor = match self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW) {
             Ok(descriptor) => descriptor,
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -70,7 +70,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`Tree::list`].
-    pub fn unnamed_in(&self, path: &TreePath) -> TreeResult<Option<String>> {
+    pub fn find_invalid_name(&self, path: &TreePath) -> TreeResult<Option<String>> {
         let descriptor = self.open_directory(path)?;
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
             let entry = entry.map_err(|error| disk(path, error))?;

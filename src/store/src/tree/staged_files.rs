@@ -73,7 +73,7 @@ impl StagedFiles {
     /// Keeps a file under the name it was given.
     pub(super) fn keep(&self, install: &FileInstall<'_>, spot: &DirectorySlot<'_>, name: String) {
         let Ok(over) = AttributeSource::of(spot) else { return self.throw_away(name) };
-        let FileInstall { path, content, kind, disk } = *install;
+        let FileInstall { path, content, kind, attributes: disk } = *install;
         let foreseen = StagedFile { content: content.into(), kind, disk, over, name };
         let mut files = self.files.lock();
         files.bytes += content.len();
@@ -91,7 +91,7 @@ impl StagedFiles {
         files.bytes -= foreseen.content.len();
         drop(files);
         let is_that = foreseen.kind == install.kind
-            && foreseen.disk == install.disk
+            && foreseen.disk == install.attributes
             && *foreseen.content == *install.content
             && AttributeSource::of(spot).is_ok_and(|over| foreseen.over == over);
         if is_that {
@@ -118,7 +118,7 @@ impl StagedFiles {
 impl WorkTree {
     /// Writes what [`WorkTree::replace`] is about to put in place, while its time has not come: then a rename is all that is left to do.
     /// A guess that costs nothing when it is wrong.
-    pub fn prepare(&self, install: &FileInstall<'_>) {
+    pub fn stage_file(&self, install: &FileInstall<'_>) {
         if !self.ready.has_room(install) {
             return;
         }
@@ -130,7 +130,7 @@ impl WorkTree {
     }
 
     /// Throws away what was prepared: it is not put in place after all.
-    pub fn unprepare(&self) {
+    pub fn discard_staged(&self) {
         self.ready.forget();
     }
 }

@@ -42,7 +42,7 @@ pub enum SpecialKind {
 
 impl SpecialKind {
     /// The kind that `mknod(2)` is asked for by the type bits of `mode`; none for what is not special.
-    pub const fn of_mode(mode: u32) -> Option<Self> {
+    pub const fn from_mode(mode: u32) -> Option<Self> {
         match FileType::from_raw_mode(mode) {
             FileType::Fifo => Some(Self::Fifo),
             FileType::Socket => Some(Self::Socket),
@@ -92,15 +92,15 @@ pub struct FileStat {
 }
 
 /// Permission bits without set-user-id and set-group-id.
-pub const fn without_privileges(mode: u32) -> u32 {
+pub const fn strip_setid(mode: u32) -> u32 {
     mode & 0o1777
 }
 
 impl FileStat {
     /// Permission bits that a file keeps when its content is replaced: new content is not what somebody gave the rights of another
     /// user to (set-user-id, set-group-id).
-    pub const fn kept_mode(&self) -> u32 {
-        without_privileges(self.mode)
+    pub const fn preserved_mode(&self) -> u32 {
+        strip_setid(self.mode)
     }
 
     /// Whether it is a pipe, socket or device.
@@ -126,7 +126,7 @@ pub(super) fn to_any_stat(stat: &RawStat) -> Option<FileStat> {
         FileType::RegularFile => StatKind::File,
         FileType::Symlink => StatKind::Symlink,
         _ => {
-            let kind = SpecialKind::of_mode(stat.st_mode)?;
+            let kind = SpecialKind::from_mode(stat.st_mode)?;
             StatKind::Special(SpecialFile { kind, device: stat.st_rdev })
         }
     };

@@ -61,7 +61,7 @@ impl TempFilePool {
         };
         if left <= FEW && !self.stock.is_called.swap(true, Ordering::Relaxed) {
             let stock = Arc::clone(&self.stock);
-            self.helper.run(move || stock.fill());
+            self.helper.submit(move || stock.fill());
         }
         taken
     }
@@ -70,7 +70,7 @@ impl TempFilePool {
 impl TempFilePool {
     /// Takes away those that are left, once the last is made.
     pub(super) fn clear(&self) {
-        self.helper.rest();
+        self.helper.wait_idle();
         // A leftover of these is swept at the next opening.
         for name in self.stock.waiting.lock().drain(..) {
             let _ = sys::unlinkat(&self.stock.directory, name, AtFlags::empty());

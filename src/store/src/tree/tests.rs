@@ -20,7 +20,7 @@ fn at(path: &str) -> TreePath {
 }
 
 fn install(tree: &WorkTree, path: &str, content: &str, kind: FileKind, disk: DiskAttributes) -> TreeResult<()> {
-    tree.install(&FileInstall { path: &at(path), content: content.as_bytes(), kind, disk })
+    tree.install(&FileInstall { path: &at(path), content: content.as_bytes(), kind, attributes: disk })
 }
 
 fn plain(tree: &WorkTree, path: &str, content: &str) {
@@ -77,9 +77,9 @@ fn special_files_are_seen_where_they_are_asked_for_and_nowhere_else() {
     plain(&tree, "d/a.md", "x");
     let fifo = SpecialFile { kind: SpecialKind::Fifo, device: 0 };
     tree.make_special(&at("d/pipe"), fifo, 0o640).unwrap();
-    let stat = tree.special(&at("d/pipe")).unwrap().unwrap();
+    let stat = tree.stat_special(&at("d/pipe")).unwrap().unwrap();
     assert_eq!((stat.kind, stat.mode), (StatKind::Special(fifo), 0o640));
-    assert!(tree.special(&at("d/a.md")).unwrap().is_none() && tree.special(&at("d/none")).unwrap().is_none());
+    assert!(tree.stat_special(&at("d/a.md")).unwrap().is_none() && tree.stat_special(&at("d/none")).unwrap().is_none());
     let listed: Vec<_> = tree.list_special(&at("d")).unwrap().into_iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(listed, ["pipe"]);
     assert!(tree.stat(&at("d/pipe")).is_err());
@@ -109,7 +109,7 @@ fn kind_mode_and_time_asked_for_are_what_the_file_gets() {
     assert_eq!(stat.accessed, then);
     install(&tree, "link", "run", FileKind::Symlink, DiskAttributes::default()).unwrap();
     assert_eq!(fs::read_link(directory.path().join("link")).unwrap().to_str(), Some("run"));
-    assert!(matches!(tree.read(&at("link")), Err(StoreError::Linked(_))));
+    assert!(matches!(tree.read(&at("link")), Err(StoreError::SymlinkInPath(_))));
     assert_eq!(tree.read_leaf(&at("link")).unwrap().0, "run");
 }
 
@@ -129,8 +129,8 @@ fn nothing_is_read_or_written_through_a_link() {
     let (directory, tree) = tree();
     symlink(outside.path(), directory.path().join("out")).unwrap();
     symlink(outside.path().join("secret"), directory.path().join("file")).unwrap();
-    assert!(matches!(tree.read(&at("out/secret")), Err(StoreError::Linked(_))));
-    assert!(matches!(tree.read(&at("file")), Err(StoreError::Linked(_))));
+    assert!(matches!(tree.read(&at("out/secret")), Err(StoreError::SymlinkInPath(_))));
+    assert!(matches!(tree.read(&at("file")), Err(StoreError::SymlinkInPath(_))));
     let put = |path| install(&tree, path, "x", FileKind::Regular, DiskAttributes::default());
     assert!(put("out/new").is_err());
     // The link itself is replaced, not what it points at.
@@ -167,7 +167,7 @@ fn what_a_crash_left_half_written_is_swept_at_opening() {
     let (directory, tree) = tree();
     plain(&tree, "a.md", "x");
     drop(tree);
-    let leftover = StatePaths::of(directory.path()).temporary().join("1f");
+    let leftover = StatePaths::new(directory.path()).temp_directory().join("1f");
     fs::write(&leftover, "half").unwrap();
     WorkTree::open(directory.path()).unwrap();
     assert!(!leftover.exists());
@@ -192,7 +192,7 @@ fn rooms(temporary: &Path) -> Vec<PathBuf> {
 #[test]
 fn empty_files_are_made_once_somebody_writes_and_go_with_the_tree() {
     let (directory, tree) = tree();
-    let temporary = StatePaths::of(directory.path()).temporary();
+    let temporary = StatePaths::new(directory.path()).temp_directory();
     let blanks = || rooms(&temporary).iter().map(|room| fs::read_dir(room).unwrap().count()).sum::<usize>();
     assert_eq!(rooms(&temporary), Vec::<PathBuf>::new());
     plain(&tree, "first.md", "x");
@@ -210,7 +210,7 @@ fn empty_files_are_made_once_somebody_writes_and_go_with_the_tree() {
 #[test]
 fn rooms_whose_files_are_gone_go_too() {
     let (directory, tree) = tree();
-    let temporary = StatePaths::of(directory.path()).temporary();
+    let temporary = StatePaths::new(directory.path()).temp_directory();
     for number in 0..5000 {
         plain(&tree, "page.md", &number.to_string());
     }
@@ -223,7 +223,7 @@ fn what_a_killed_server_left_in_its_rooms_is_swept() {
     let (directory, tree) = tree();
     plain(&tree, "page.md", "x");
     drop(tree);
-    let temporary = StatePaths::of(directory.path()).temporary();
+    let temporary = StatePaths::new(directory.path()).temp_directory();
     fs::create_dir(temporary.join("room-3")).unwrap();
     fs::write(temporary.join("room-3/blank-1"), "old").unwrap();
     fs::write(temporary.join("7"), "half").unwrap();
@@ -235,7 +235,7 @@ fn what_a_killed_server_left_in_its_rooms_is_swept() {
 #[test]
 fn where_somebody_took_the_empty_files_away_new_ones_are_made() {
     let (directory, tree) = tree();
-    let temporary = StatePaths::of(directory.path()).temporary();
+    let temporary = StatePaths::new(directory.path()).temp_directory();
     plain(&tree, "first.md", "x");
     wait_until(|| rooms(&temporary).iter().any(|room| fs::read_dir(room).unwrap().count() == 32));
     rooms(&temporary).iter().for_each(|room| fs::remove_dir_all(room).unwrap());
@@ -250,13 +250,13 @@ fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
     let (directory, tree) = tree();
     let on_disk = |path: &str| directory.path().join(path);
     plain(&tree, "a/b.md", "one");
-    assert!(tree.set_extended(&at("a/b.md"), b"user.x", b"y", SetXattrMode::Either).unwrap());
+    assert!(tree.set_xattr(&at("a/b.md"), b"user.x", b"y", SetXattrMode::CreateOrReplace).unwrap());
     plain(&tree, "empty", "");
     plain(&tree, "much", &"x".repeat((64 << 10) + 1));
     symlink("a/b.md", on_disk("link.md")).unwrap();
     symlink("a", on_disk("linked")).unwrap();
     for none in ["a", "none.md", "a/b.md/c", "link.md", "linked/b.md", "much"] {
-        assert!(tree.read_at_once(&at(none), None).is_none(), "{none}");
+        assert!(tree.try_read_cached(&at(none), None).is_none(), "{none}");
     }
     let file = fs::File::open(on_disk("a/b.md")).unwrap();
     let mut room = [0; 3];
@@ -265,34 +265,34 @@ fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
         eprintln!("this disk does not tell what is in memory: nothing is read at once");
         return;
     }
-    let read = tree.read_at_once(&at("a/b.md"), Some(b"user.x")).unwrap();
+    let read = tree.try_read_cached(&at("a/b.md"), Some(b"user.x")).unwrap();
     let (content, stat) = tree.read(&at("a/b.md")).unwrap();
     assert_eq!((read.content, read.stat.inode, read.stat.size), (content, stat.inode, stat.size));
-    assert_eq!(read.extended.as_deref(), Some(&b"y"[..]));
-    assert_eq!(tree.read_at_once(&at("a/b.md"), Some(b"user.z")).unwrap().extended, None);
-    assert_eq!(tree.read_at_once(&at("empty"), None).unwrap().content, Bytes::new());
-    assert_eq!(tree.part_at_once(&at("a/b.md"), (1, 100)).unwrap().1, "ne");
-    assert_eq!(tree.part_at_once(&at("much"), (64 << 10, 100)).unwrap().1, "x");
-    assert_eq!(tree.part_at_once(&at("a/b.md"), (1 << 40, 100)).unwrap().1, Bytes::new());
-    assert_eq!(tree.stat_at_once(&at("a")).unwrap().kind, StatKind::Directory);
-    assert_eq!(tree.stat_at_once(&at("link.md")).unwrap().kind, StatKind::Symlink);
+    assert_eq!(read.xattr.as_deref(), Some(&b"y"[..]));
+    assert_eq!(tree.try_read_cached(&at("a/b.md"), Some(b"user.z")).unwrap().xattr, None);
+    assert_eq!(tree.try_read_cached(&at("empty"), None).unwrap().content, Bytes::new());
+    assert_eq!(tree.try_read_range(&at("a/b.md"), (1, 100)).unwrap().1, "ne");
+    assert_eq!(tree.try_read_range(&at("much"), (64 << 10, 100)).unwrap().1, "x");
+    assert_eq!(tree.try_read_range(&at("a/b.md"), (1 << 40, 100)).unwrap().1, Bytes::new());
+    assert_eq!(tree.try_stat_cached(&at("a")).unwrap().kind, StatKind::Directory);
+    assert_eq!(tree.try_stat_cached(&at("link.md")).unwrap().kind, StatKind::Symlink);
     for none in ["a", "none.md", "link.md", "linked/b.md"] {
-        assert!(tree.part_at_once(&at(none), (0, 1)).is_none(), "{none}");
+        assert!(tree.try_read_range(&at(none), (0, 1)).is_none(), "{none}");
     }
     file.sync_all().unwrap();
     sys::fadvise(&file, 0, None, sys::Advice::DontNeed).unwrap();
     // Filesystems in memory forget nothing; on others the next who reads waits, and then it is there again.
-    let forgotten = tree.read_at_once(&at("a/b.md"), None).is_none();
+    let forgotten = tree.try_read_cached(&at("a/b.md"), None).is_none();
     tree.read(&at("a/b.md")).unwrap();
-    assert!(tree.read_at_once(&at("a/b.md"), None).is_some(), "read before; forgotten: {forgotten}");
+    assert!(tree.try_read_cached(&at("a/b.md"), None).is_some(), "read before; forgotten: {forgotten}");
 }
 
 #[test]
 fn where_nobody_can_say_whether_a_flush_failed_nothing_is_taken_for_flushed() {
     let (directory, tree) = tree();
-    assert!(!tree.is_doubted());
+    assert!(!tree.has_sync_failed());
     drop(tree);
-    let mark = StatePaths::of(directory.path()).unflushed();
+    let mark = StatePaths::new(directory.path()).sync_failed_marker();
     symlink(&mark, &mark).unwrap();
-    assert!(WorkTree::open(directory.path()).unwrap().is_doubted());
+    assert!(WorkTree::open(directory.path()).unwrap().has_sync_failed());
 }

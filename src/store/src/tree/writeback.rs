@@ -45,7 +45,7 @@ impl WritebackHint {
         self.written = 0;
         self.is_under_way.store(true, Ordering::Release);
         let is_under_way = Arc::clone(&self.is_under_way);
-        self.helper.run(move || {
+        self.helper.submit(move || {
             begin(&file);
             is_under_way.store(false, Ordering::Release);
         });

@@ -74,12 +74,12 @@ impl UsageCounts {
     }
 
     /// Counts a page that was read, through the door `source`.
-    pub fn viewed(&self, path: &TreePath, source: &'static str, now: Timestamp) {
+    pub fn record_view(&self, path: &TreePath, source: &'static str, now: Timestamp) {
         self.count(UsageQuery::View { path: path.clone(), source }, now);
     }
 
     /// Counts a search of a `kind`; spaces around and in the question do not tell questions apart, nor do capitals.
-    pub fn searched(&self, query: &str, kind: &'static str, has_results: bool, now: Timestamp) {
+    pub fn record_search(&self, query: &str, kind: &'static str, has_results: bool, now: Timestamp) {
         let query = plain(query);
         if !query.is_empty() {
             self.count(UsageQuery::Search { query, kind, has_results }, now);
@@ -102,7 +102,7 @@ impl UsageCounts {
     ///
     /// # Errors
     /// [`StoreError`] of the database; what could not be written is counted again with what comes next.
-    pub fn write(&self, now: Timestamp) -> Result<(), StoreError> {
+    pub fn flush(&self, now: Timestamp) -> Result<(), StoreError> {
         let taken = std::mem::take(&mut *self.pending.lock());
         if taken.is_empty() {
             return Ok(());

@@ -15,12 +15,12 @@ pub struct HourRange {
 
 impl HourRange {
     /// Between two moments.
-    pub fn between(from: Timestamp, to: Timestamp) -> Self {
+    pub fn new(from: Timestamp, to: Timestamp) -> Self {
         Self { from: hour_of(from), to: hour_of(to) }
     }
     /// As much time, right before.
     #[must_use]
-    pub fn before(self) -> Self {
+    pub fn previous(self) -> Self {
         Self { from: self.from - (self.to - self.from) - 1, to: self.from - 1 }
     }
     /// Is it longer than so many hours?
@@ -122,7 +122,7 @@ impl UsageCounts {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn pages(
+    pub fn top_pages(
         &self,
         span: HourRange,
         (path, source): (Option<&TreePath>, Option<&str>),
@@ -189,7 +189,7 @@ impl UsageCounts {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn failures(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
+    pub fn failed_searches(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         self.failed("", span, max)
     }
 
@@ -197,7 +197,7 @@ impl UsageCounts {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn gaps(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
+    pub fn content_gaps(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         const OPEN: &str = "
             AND NOT EXISTS (SELECT 1 FROM dismissed WHERE dismissed.query = searches.query AND dismissed.kind = searches.kind)
             AND NOT EXISTS (SELECT 1 FROM searches AS other WHERE other.query = searches.query

@@ -53,13 +53,13 @@ impl LogOnlyState {
     pub(super) fn open(root: &Path, log: Arc<Log>) -> VersionResult<Self> {
         let rules = Repository::from_odb(Odb::new()?)?;
         rules.set_workdir(root, false)?;
-        let newest = log.newest_moment()?;
+        let newest = log.last_timestamp()?;
         Ok(Self {
             log,
             rules: Mutex::new(rules),
             staged: Mutex::default(),
             newest: Mutex::new(newest),
-            fail: FailPoints::of(root),
+            fail: FailPoints::new(root),
         })
     }
 
@@ -73,19 +73,19 @@ impl LogOnlyState {
     }
 
     pub(super) fn recorded(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
-        self.log.standing(paths, Seq(u64::MAX))
+        self.log.states_at(paths, Seq(u64::MAX))
     }
 
     pub(super) fn recorded_below(&self, path: &TreePath) -> VersionResult<Vec<(TreePath, ETag, FileKind)>> {
-        self.log.standing_below(path)
+        self.log.list_states(path)
     }
 
     pub(super) fn settled(&self, at: Seq, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
-        self.log.standing(paths, at)
+        self.log.states_at(paths, at)
     }
 
     pub(super) fn staged(&self, at: Seq, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
-        let mut states = self.log.standing(paths, at)?;
+        let mut states = self.log.states_at(paths, at)?;
         let staged = self.staged.lock();
         for (state, path) in states.iter_mut().zip(paths) {
             *state = staged.get(path, at).unwrap_or(*state);
@@ -95,7 +95,7 @@ impl LogOnlyState {
 
     /// Makes a set after `at` ready.
     pub(super) fn stage(&self, at: Seq, edits: &[FileEdit<'_>]) -> VersionResult<()> {
-        self.fail.at(FailPoint::StageCommit)?;
+        self.fail.check(FailPoint::StageCommit)?;
         let seq = at.next();
         {
             let mut staged = self.staged.lock();
@@ -103,8 +103,8 @@ impl LogOnlyState {
             staged.newest = seq;
             for edit in edits {
                 let state = match edit {
-                    FileEdit::Write { kind, content, .. } => Some((ETag::of(content), *kind)),
-                    FileEdit::Place { kind, blob, .. } => Some((*blob, *kind)),
+                    FileEdit::Write { kind, content, .. } => Some((ETag::from_content(content), *kind)),
+                    FileEdit::Reuse { kind, blob, .. } => Some((*blob, *kind)),
                     FileEdit::Remove { .. } => None,
                 };
                 staged.states.entry(edit.path().clone()).or_default().push((seq, state));
@@ -120,7 +120,7 @@ impl LogOnlyState {
     /// A file and a directory cannot have one name: what the tree can never take must not be logged.
     fn must_have_room(&self, at: Seq, edit: &FileEdit<'_>) -> VersionResult<()> {
         let path = match edit {
-            FileEdit::Write { path, .. } | FileEdit::Place { path, .. } => *path,
+            FileEdit::Write { path, .. } | FileEdit::Reuse { path, .. } => *path,
             FileEdit::Remove { .. } => return Ok(()),
         };
         let refused = |reason: &str| Err(StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() });
@@ -128,7 +128,7 @@ impl LogOnlyState {
         if self.staged(at, &above.iter().collect::<Vec<_>>())?.iter().any(Option::is_some) {
             return refused("a file stands where a directory must be");
         }
-        let known = self.log.standing_below(path)?.into_iter().map(|(below, ..)| below);
+        let known = self.log.list_states(path)?.into_iter().map(|(below, ..)| below);
         let mut below: Vec<_> = known.filter(|below| below != path).collect();
         {
             let staged = self.staged.lock();

@@ -33,10 +33,10 @@ pub enum VersionStrategy {
     /// A snapshot of every content.
     Snapshots {
         /// How many of each file are kept; all of them without it.
-        at_most: Option<NonZeroUsize>,
+        max_snapshots: Option<NonZeroUsize>,
     },
     /// Nothing: a write covers what was there.
-    Nothing,
+    LogOnly,
 }
 
 impl VersionStrategy {
@@ -45,13 +45,15 @@ impl VersionStrategy {
         match self {
             Self::Git => "git",
             Self::Snapshots { .. } => "cow",
-            Self::Nothing => "none",
+            Self::LogOnly => "none",
         }
     }
 
     /// The strategy of a name; every snapshot is kept.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Git, Self::Snapshots { at_most: None }, Self::Nothing].into_iter().find(|known| known.name() == name)
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Git, Self::Snapshots { max_snapshots: None }, Self::LogOnly]
+            .into_iter()
+            .find(|known| known.name() == name)
     }
 }
 
@@ -72,19 +74,19 @@ pub enum VersionStore {
         /// Its repository.
         history: History,
         /// Those of a time when there were snapshots: they can still be read.
-        earlier: SnapshotStore,
+        legacy_snapshots: SnapshotStore,
     },
     /// Snapshots do.
     Snapshots {
         /// What stands where.
-        ledger: LogOnlyState,
+        state: LogOnlyState,
         /// What stood there.
         snapshots: SnapshotStore,
     },
     /// Nothing does: the log knows what stands where, and nobody what stood there.
-    Nothing {
+    LogOnly {
         /// What stands where.
-        ledger: LogOnlyState,
+        state: LogOnlyState,
     },
 }
 
@@ -104,13 +106,13 @@ impl VersionStore {
         let snapshots = |at_most| SnapshotStore::new(Arc::clone(tree), at_most);
         Ok(match strategy {
             VersionStrategy::Git => {
-                let (history, is_new) = History::open_alone(root, unversioned)?;
-                (Self::Git { history, earlier: snapshots(None) }, is_new)
+                let (history, is_new) = History::open_locked(root, unversioned)?;
+                (Self::Git { history, legacy_snapshots: snapshots(None) }, is_new)
             }
-            VersionStrategy::Snapshots { at_most } => {
-                (Self::Snapshots { ledger: ledger()?, snapshots: snapshots(at_most) }, false)
+            VersionStrategy::Snapshots { max_snapshots: at_most } => {
+                (Self::Snapshots { state: ledger()?, snapshots: snapshots(at_most) }, false)
             }
-            VersionStrategy::Nothing => (Self::Nothing { ledger: ledger()? }, false),
+            VersionStrategy::LogOnly => (Self::LogOnly { state: ledger()? }, false),
         })
     }
 
@@ -118,7 +120,7 @@ impl VersionStore {
     pub const fn git(&self) -> Option<&History> {
         match self {
             Self::Git { history, .. } => Some(history),
-            Self::Snapshots { .. } | Self::Nothing { .. } => None,
+            Self::Snapshots { .. } | Self::LogOnly { .. } => None,
         }
     }
 
@@ -129,15 +131,15 @@ impl VersionStore {
     pub fn head(&self) -> VersionResult<Option<CommitId>> {
         match self {
             Self::Git { history, .. } => history.head(),
-            Self::Snapshots { .. } | Self::Nothing { .. } => Ok(None),
+            Self::Snapshots { .. } | Self::LogOnly { .. } => Ok(None),
         }
     }
 
     /// The moment that a set recorded now gets. Where it names the set, it is later than those of all before it.
-    pub fn moment(&self, now: Timestamp) -> Timestamp {
+    pub fn record_timestamp(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Git { .. } => now,
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.moment(now),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.moment(now),
         }
     }
 
@@ -145,10 +147,10 @@ impl VersionStore {
     ///
     /// # Errors
     /// `Git`, `Database`.
-    pub fn recorded(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
+    pub fn current_states(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.leaves_at(history.head()?, paths),
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.recorded(paths),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.recorded(paths),
         }
     }
 
@@ -156,13 +158,13 @@ impl VersionStore {
     ///
     /// # Errors
     /// As [`Memory::recorded`].
-    pub fn recorded_below(&self, path: &TreePath) -> VersionResult<Vec<(TreePath, ETag, FileKind)>> {
+    pub fn list_states(&self, path: &TreePath) -> VersionResult<Vec<(TreePath, ETag, FileKind)>> {
         match self {
             Self::Git { history, .. } => match history.head()? {
                 Some(head) => history.leaves(head, path),
                 None => Ok(Vec::new()),
             },
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.recorded_below(path),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.recorded_below(path),
         }
     }
 
@@ -170,10 +172,10 @@ impl VersionStore {
     ///
     /// # Errors
     /// As [`Memory::recorded`].
-    pub fn settled(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
+    pub fn checkpoint_states(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.leaves_at(tip.commit, paths),
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.settled(tip.seq, paths),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.settled(tip.seq, paths),
         }
     }
 
@@ -187,12 +189,12 @@ impl VersionStore {
             Self::Git { history, .. } => {
                 Ok(WriteTip { commit: Some(history.stage(tip.commit, edits, author)?.commit), seq })
             }
-            Self::Snapshots { ledger, .. } => {
+            Self::Snapshots { state: ledger, .. } => {
                 edits.iter().try_for_each(|edit| snapshots::can_keep(edit.path()))?;
                 ledger.stage(tip.seq, edits)?;
                 Ok(WriteTip { commit: None, seq })
             }
-            Self::Nothing { ledger } => {
+            Self::LogOnly { state: ledger } => {
                 ledger.stage(tip.seq, edits)?;
                 Ok(WriteTip { commit: None, seq })
             }
@@ -203,10 +205,10 @@ impl VersionStore {
     ///
     /// # Errors
     /// As [`Memory::recorded`].
-    pub fn staged(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
+    pub fn staged_states(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.staged_leaves(tip.commit, paths),
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.staged(tip.seq, paths),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.staged(tip.seq, paths),
         }
     }
 
@@ -218,7 +220,7 @@ impl VersionStore {
         match self {
             Self::Git { history, .. } => history.can_record(path),
             Self::Snapshots { .. } => Ok(snapshots::can_keep(path).is_ok()),
-            Self::Nothing { .. } => Ok(true),
+            Self::LogOnly { .. } => Ok(true),
         }
     }
 
@@ -226,15 +228,15 @@ impl VersionStore {
     pub fn discard(&self) {
         match self {
             Self::Git { history, .. } => history.discard(),
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.forget_staged(),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.forget_staged(),
         }
     }
 
     /// Takes notice that everything made ready is logged.
-    pub fn logged(&self) {
+    pub fn mark_logged(&self) {
         match self {
             Self::Git { .. } => {}
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.forget_staged(),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.forget_staged(),
         }
     }
 
@@ -245,7 +247,7 @@ impl VersionStore {
     pub fn is_ignored(&self, path: &TreePath) -> VersionResult<bool> {
         match self {
             Self::Git { history, .. } => history.is_ignored(path),
-            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.is_ignored(path),
+            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.is_ignored(path),
         }
     }
 
@@ -257,7 +259,7 @@ impl VersionStore {
         match self {
             Self::Git { history, .. } => history.differences(),
             // Nothing says which files are as they were but the files.
-            Self::Snapshots { .. } | Self::Nothing { .. } => Ok(vec![TreePath::root()]),
+            Self::Snapshots { .. } | Self::LogOnly { .. } => Ok(vec![TreePath::root()]),
         }
     }
 
@@ -265,18 +267,18 @@ impl VersionStore {
     ///
     /// # Errors
     /// As [`History::untouched`].
-    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> VersionResult<HashSet<&'p TreePath>> {
-        self.git().map_or_else(|| Ok(HashSet::new()), |history| history.untouched(paths))
+    pub fn unmodified_paths<'p>(&self, paths: &[&'p TreePath]) -> VersionResult<HashSet<&'p TreePath>> {
+        self.git().map_or_else(|| Ok(HashSet::new()), |history| history.unmodified_paths(paths))
     }
 
     /// The content of a hash, where it can be found by that.
     ///
     /// # Errors
     /// `Git` when it is there but cannot be read.
-    pub fn content(&self, hash: ETag) -> VersionResult<Option<Bytes>> {
+    pub fn read_content(&self, hash: ETag) -> VersionResult<Option<Bytes>> {
         match self {
-            Self::Git { history, .. } => history.blob(hash),
-            Self::Snapshots { .. } | Self::Nothing { .. } => Ok(None),
+            Self::Git { history, .. } => history.read_blob(hash),
+            Self::Snapshots { .. } | Self::LogOnly { .. } => Ok(None),
         }
     }
 
@@ -300,21 +302,21 @@ impl VersionStore {
     }
 
     /// A flush of the disk begins.
-    pub fn flushing(&self) {
+    pub fn start_flush(&self) {
         if let Some(history) = self.git() {
-            history.flushing();
+            history.start_flush();
         }
     }
 
     /// Folders that lie on other disks than the root, and must be flushed with it.
-    pub fn elsewhere(&self) -> &[File] {
-        self.git().map_or(&[], History::elsewhere)
+    pub fn other_disks(&self) -> &[File] {
+        self.git().map_or(&[], History::other_disks)
     }
 
     /// The flush has reached the disk.
-    pub fn flushed(&self) {
+    pub fn finish_flush(&self) {
         if let Some(history) = self.git() {
-            history.flushed();
+            history.finish_flush();
         }
     }
 }

@@ -35,11 +35,11 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn keep(&self, path: &TreePath, moment: Timestamp, content: &[u8]) -> VersionResult<()> {
-        self.fail.at(FailPoint::SnapshotWrite)?;
+    pub fn save(&self, path: &TreePath, moment: Timestamp, content: &[u8]) -> VersionResult<()> {
+        self.fail.check(FailPoint::SnapshotWrite)?;
         let place = place(path, moment)?;
         let (kind, disk) = (FileKind::Regular, DiskAttributes::default());
-        self.tree.install(&FileInstall { path: &place, content, kind, disk })?;
+        self.tree.install(&FileInstall { path: &place, content, kind, attributes: disk })?;
         if let Err(error) = self.prune(path) {
             warn!(page.path = %path, %error, "older snapshots could not be removed; the next write tries again");
         }
@@ -50,7 +50,7 @@ impl SnapshotStore {
         let Some(at_most) = self.at_most else { return Ok(()) };
         let kept = self.list(path)?;
         for oldest in &kept[..kept.len().saturating_sub(at_most.get())] {
-            self.fail.at(FailPoint::SnapshotDrop)?;
+            self.fail.check(FailPoint::SnapshotDrop)?;
             self.tree.unlink(&place(path, *oldest)?)?;
         }
         Ok(())
@@ -65,7 +65,9 @@ impl SnapshotStore {
         match self.tree.list(&directory) {
             Ok(entries) => {
                 let files = entries.iter().filter(|(_, stat)| stat.kind == StatKind::File);
-                Ok(files.filter_map(|(name, _)| VersionId::moment(name.as_str().strip_suffix(SUFFIX)?)).collect())
+                Ok(files
+                    .filter_map(|(name, _)| VersionId::parse_timestamp(name.as_str().strip_suffix(SUFFIX)?))
+                    .collect())
             }
             Err(error) if is_absent(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -91,7 +93,8 @@ impl SnapshotStore {
 /// # Errors
 /// `Unrecordable` when the name is one of snapshots themselves, or the path is too long.
 pub(super) fn can_keep(path: &TreePath) -> VersionResult<()> {
-    let is_of_snapshots = |name: &str| name.strip_suffix(SUFFIX).is_some_and(|stem| VersionId::moment(stem).is_some());
+    let is_of_snapshots =
+        |name: &str| name.strip_suffix(SUFFIX).is_some_and(|stem| VersionId::parse_timestamp(stem).is_some());
     if path.components().any(is_of_snapshots) {
         return Err(unrecordable(path, "snapshots of other files have names like it"));
     }
@@ -104,7 +107,7 @@ fn directory(path: &TreePath) -> VersionResult<TreePath> {
 }
 
 fn place(path: &TreePath, moment: Timestamp) -> VersionResult<TreePath> {
-    let text = format!("{SNAPSHOT_DIRECTORY}/{path}/{}{SUFFIX}", VersionId::Moment(moment));
+    let text = format!("{SNAPSHOT_DIRECTORY}/{path}/{}{SUFFIX}", VersionId::Timestamp(moment));
     TreePath::parse(&text).map_err(|_| unrecordable(path, "it is too long to keep snapshots of"))
 }
 
@@ -114,5 +117,5 @@ fn unrecordable(path: &TreePath, reason: &str) -> StoreError {
 
 /// Nothing is there; what is not ours there is no snapshot either.
 fn is_absent(error: &StoreError) -> bool {
-    error.is_missing() || error.is_in_the_way() || error.of_tree() == Some(std::io::ErrorKind::FileTooLarge)
+    error.is_missing() || error.is_type_conflict() || error.of_tree() == Some(std::io::ErrorKind::FileTooLarge)
 }

@@ -12,7 +12,7 @@ struct Fixture {
 fn fixture(strategy: VersionStrategy) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let tree = Arc::new(WorkTree::open(directory.path()).unwrap());
-    let log = Arc::new(Log::open(&StatePaths::of(directory.path())).unwrap().0);
+    let log = Arc::new(Log::open(&StatePaths::new(directory.path())).unwrap().0);
     let (memory, _) = VersionStore::open(strategy, directory.path(), (&tree, &log), &[]).unwrap();
     Fixture { directory, log, memory }
 }
@@ -34,32 +34,34 @@ fn stage(memory: &VersionStore, tip: WriteTip, edits: &[FileEdit<'_>]) -> Versio
 }
 
 fn state(content: &[u8]) -> PathState {
-    Some((ETag::of(content), FileKind::Regular))
+    Some((ETag::from_content(content), FileKind::Regular))
 }
 
 const START: WriteTip = WriteTip { commit: None, seq: Seq(0) };
 
 #[test]
 fn what_is_made_ready_counts_for_the_sets_after_it_and_not_when_it_is_refused() {
-    for strategy in [VersionStrategy::Git, VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
+    for strategy in [VersionStrategy::Git, VersionStrategy::Snapshots { max_snapshots: None }, VersionStrategy::LogOnly]
+    {
         let Fixture { memory, directory: _directory, .. } = fixture(strategy);
         let (a, b) = (at("a.md"), at("d/b.md"));
         let one = stage(&memory, START, &[write(&a, b"one")]).unwrap();
         let two = stage(&memory, one, &[write(&a, b"two"), write(&b, b"b")]).unwrap();
-        assert_eq!(memory.staged(one, &[&a, &b]).unwrap(), [state(b"one"), None], "{strategy:?}");
-        assert_eq!(memory.staged(two, &[&a, &b]).unwrap(), [state(b"two"), state(b"b")]);
-        assert_eq!(memory.recorded(&[&a]).unwrap(), [None], "nobody sees what is not logged");
+        assert_eq!(memory.staged_states(one, &[&a, &b]).unwrap(), [state(b"one"), None], "{strategy:?}");
+        assert_eq!(memory.staged_states(two, &[&a, &b]).unwrap(), [state(b"two"), state(b"b")]);
+        assert_eq!(memory.current_states(&[&a]).unwrap(), [None], "nobody sees what is not logged");
         // The second is refused, another takes its place.
         let other = stage(&memory, one, &[FileEdit::Remove { path: &a }, write(&b, b"other")]).unwrap();
-        assert_eq!(memory.staged(other, &[&a, &b]).unwrap(), [None, state(b"other")]);
+        assert_eq!(memory.staged_states(other, &[&a, &b]).unwrap(), [None, state(b"other")]);
         memory.discard();
-        assert_eq!(memory.staged(START, &[&a, &b]).unwrap(), [None, None]);
+        assert_eq!(memory.staged_states(START, &[&a, &b]).unwrap(), [None, None]);
     }
 }
 
 #[test]
 fn a_file_and_a_directory_cannot_have_one_name() {
-    for strategy in [VersionStrategy::Git, VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
+    for strategy in [VersionStrategy::Git, VersionStrategy::Snapshots { max_snapshots: None }, VersionStrategy::LogOnly]
+    {
         let Fixture { memory, directory: _directory, .. } = fixture(strategy);
         let (a, below, beside) = (at("a"), at("a/b.md"), at("a.md"));
         let refused = |tip, edits: &[FileEdit<'_>]| match stage(&memory, tip, edits) {
@@ -76,42 +78,42 @@ fn a_file_and_a_directory_cannot_have_one_name() {
 
 #[test]
 fn moments_that_name_sets_only_ever_grow() {
-    let Fixture { memory, log, directory } = fixture(VersionStrategy::Nothing);
-    let moments: Vec<_> = [second(5), second(5), second(3)].map(|now| memory.moment(now)).to_vec();
+    let Fixture { memory, log, directory } = fixture(VersionStrategy::LogOnly);
+    let moments: Vec<_> = [second(5), second(5), second(3)].map(|now| memory.record_timestamp(now)).to_vec();
     assert_eq!(moments[0], second(5));
     assert!(moments[0] < moments[1] && moments[1] < moments[2]);
     let entry = LogEntry {
         path: at("a.md"),
         old: None,
-        new: Some(ETag::of(b"a")),
+        new: Some(ETag::from_content(b"a")),
         kind: FileKind::Regular,
         content: None,
-        disk: svcfs_base::DiskAttributes::default(),
-        over: None,
+        attributes: svcfs_base::DiskAttributes::default(),
+        replaces_large: None,
     };
     let record = LogRecord {
         seq: Seq(1),
         time: second(9),
         actor: Actor::new("eve"),
-        door: Protocol::Http,
+        protocol: Protocol::Http,
         message: "m".to_owned(),
         provenance: None,
         announcement: EventAnnouncement::Files,
-        role: crate::RecordKind::Set,
-        against: DiffBase::Parent,
+        kind: crate::RecordKind::Change,
+        diff_base: DiffBase::Parent,
         commit: None,
         moves: Vec::new(),
         entries: vec![entry],
     };
     log.append(&[record]).unwrap();
     let tree = Arc::new(WorkTree::open(directory.path()).unwrap());
-    let (again, _) = VersionStore::open(VersionStrategy::Nothing, directory.path(), (&tree, &log), &[]).unwrap();
-    assert!(again.moment(second(1)) > second(9), "also after a restart with a clock that was set back");
+    let (again, _) = VersionStore::open(VersionStrategy::LogOnly, directory.path(), (&tree, &log), &[]).unwrap();
+    assert!(again.record_timestamp(second(1)) > second(9), "also after a restart with a clock that was set back");
 }
 
 #[test]
 fn git_is_neither_made_nor_touched_where_it_is_not_asked_for() {
-    for strategy in [VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
+    for strategy in [VersionStrategy::Snapshots { max_snapshots: None }, VersionStrategy::LogOnly] {
         let Fixture { memory, directory, .. } = fixture(strategy);
         std::fs::write(directory.path().join(".gitignore"), "build/\n").unwrap();
         assert!(memory.is_ignored(&at("build/x")).unwrap() && !memory.is_ignored(&at("x")).unwrap());
@@ -121,11 +123,11 @@ fn git_is_neither_made_nor_touched_where_it_is_not_asked_for() {
 
 #[test]
 fn only_the_newest_snapshots_are_kept() {
-    let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { at_most: NonZeroUsize::new(2) });
+    let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(2) });
     let VersionStore::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
     let page = at("d/a.md");
     for (moment, text) in [(1, "one"), (2, "two"), (3, "three")] {
-        snapshots.keep(&page, second(moment), text.as_bytes()).unwrap();
+        snapshots.save(&page, second(moment), text.as_bytes()).unwrap();
     }
     assert_eq!(snapshots.list(&page).unwrap(), [second(2), second(3)]);
     assert_eq!(snapshots.read(&page, second(1)).unwrap(), None);
@@ -135,24 +137,24 @@ fn only_the_newest_snapshots_are_kept() {
 
 #[test]
 fn what_a_person_puts_among_the_snapshots_is_none_and_leads_nowhere() {
-    let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { at_most: NonZeroUsize::new(1) });
+    let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(1) });
     let VersionStore::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
     let folder = directory.path().join(".versions/a.md");
     std::fs::create_dir_all(folder.join("0000000004000000000.md")).unwrap();
     std::fs::write(folder.join("notes.txt"), "mine").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", folder.join("0000000005000000000.md")).unwrap();
-    snapshots.keep(&at("a.md"), second(6), b"six").unwrap();
+    snapshots.save(&at("a.md"), second(6), b"six").unwrap();
     assert_eq!(snapshots.list(&at("a.md")).unwrap(), [second(6)]);
     for moment in [4, 5] {
         assert_eq!(snapshots.read(&at("a.md"), second(moment)).unwrap(), None);
     }
     std::os::unix::fs::symlink("/etc", directory.path().join(".versions/b.md")).unwrap();
-    snapshots.keep(&at("b.md"), second(7), b"b").unwrap_err();
+    snapshots.save(&at("b.md"), second(7), b"b").unwrap_err();
 }
 
 #[test]
 fn names_that_snapshots_have_and_paths_without_room_for_one_are_refused() {
-    let Fixture { memory, directory: _directory, .. } = fixture(VersionStrategy::Snapshots { at_most: None });
+    let Fixture { memory, directory: _directory, .. } = fixture(VersionStrategy::Snapshots { max_snapshots: None });
     let long = at(&format!("{}x.md", "d/".repeat(2040)));
     for path in [at("a.md/1234567890123456789.md"), at("1234567890123456789.md/b.md"), long] {
         assert!(!memory.can_record(&path).unwrap(), "{path}");

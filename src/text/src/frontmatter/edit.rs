@@ -83,7 +83,7 @@ pub fn set(text: &str, key: &str, value: &Value) -> Result<String, FrontmatterEr
 ///
 /// # Errors
 /// As [`set`].
-pub fn exchange(text: &str, key: &str, (old, new): (&str, &str)) -> Result<String, FrontmatterError> {
+pub fn replace_value(text: &str, key: &str, (old, new): (&str, &str)) -> Result<String, FrontmatterError> {
     let page = EditablePage::open(text, key)?;
     let Some(value) = page.before.get(key) else { return Ok(text.to_owned()) };
     let value = exchanged(value, (old, new));

@@ -9,7 +9,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-pub use edit::{DerivedFrom, FrontmatterError, append_provenance, exchange, remove, set};
+pub use edit::{DerivedFrom, FrontmatterError, append_provenance, remove, replace_value, set};
 
 /// A frontmatter block longer than this many bytes is read as if it were empty (gaps.md 8).
 pub const MAX_YAML_BYTES: usize = 64 * 1024;
@@ -67,10 +67,10 @@ pub enum YamlError {
         column: usize,
     },
     /// The block is YAML, and something other than `key: value` lines.
-    #[error("frontmatter must be a mapping of keys to values, found {found}")]
+    #[error("frontmatter must be a mapping of keys to values, found {actual}")]
     NotAMapping {
         /// What the block is instead: `a list`, `text`, …
-        found: &'static str,
+        actual: &'static str,
     },
     /// The block is longer than [`MAX_YAML_BYTES`].
     #[error("frontmatter is {bytes} bytes long, {MAX_YAML_BYTES} are read")]
@@ -120,12 +120,12 @@ fn is_fence(line: &str) -> bool {
 /// Read the frontmatter of a page; empty when there is none, when it is malformed, or when it is too long.
 #[must_use]
 pub fn parse(text: &str) -> Frontmatter {
-    read(&split(text))
+    parse_split(&split(text))
 }
 
 /// Read the frontmatter of a page that is cut already.
 #[must_use]
-pub fn read(split: &SplitPage<'_>) -> Frontmatter {
+pub fn parse_split(split: &SplitPage<'_>) -> Frontmatter {
     let yaml = match (split.block, split.yaml) {
         (FrontmatterBlock::Present, Some(yaml)) => yaml,
         (FrontmatterBlock::Oversized, Some(yaml)) => {
@@ -156,10 +156,10 @@ fn read_yaml(yaml: &str) -> Result<Map<String, Value>, YamlError> {
     match serde_saphyr::from_str_with_options::<Value>(yaml, options) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(Value::Null) => Ok(Map::new()),
-        Ok(Value::Array(_)) => Err(YamlError::NotAMapping { found: "a list" }),
-        Ok(Value::String(_)) => Err(YamlError::NotAMapping { found: "text" }),
-        Ok(Value::Number(_)) => Err(YamlError::NotAMapping { found: "a number" }),
-        Ok(Value::Bool(_)) => Err(YamlError::NotAMapping { found: "a boolean" }),
+        Ok(Value::Array(_)) => Err(YamlError::NotAMapping { actual: "a list" }),
+        Ok(Value::String(_)) => Err(YamlError::NotAMapping { actual: "text" }),
+        Ok(Value::Number(_)) => Err(YamlError::NotAMapping { actual: "a number" }),
+        Ok(Value::Bool(_)) => Err(YamlError::NotAMapping { actual: "a boolean" }),
         Err(error) => Err(malformed(&error)),
     }
 }

@@ -84,8 +84,8 @@ fn malformed_yaml_reads_as_empty_and_says_where() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(parse("---\n- a\n---\n").error, Some(YamlError::NotAMapping { found: "a list" }));
-    assert_eq!(parse("---\njust words\n---\n").error, Some(YamlError::NotAMapping { found: "text" }));
+    assert_eq!(parse("---\n- a\n---\n").error, Some(YamlError::NotAMapping { actual: "a list" }));
+    assert_eq!(parse("---\njust words\n---\n").error, Some(YamlError::NotAMapping { actual: "text" }));
     assert_eq!(parse("---\n# only a comment\n\n---\n").error, None);
 }
 

@@ -29,7 +29,7 @@ pub struct Heading {
     pub range: Range<usize>,
     /// Does it stand inside a quote, a list item or a footnote?
     #[serde(skip)]
-    pub nested: bool,
+    pub is_nested: bool,
 }
 
 /// The headings of a page, in order: `#` and underlined ones, outside code and frontmatter; empty ones are left out.

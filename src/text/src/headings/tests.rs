@@ -39,7 +39,8 @@ fn headings_without_words_are_left_out() {
 
 #[test]
 fn headings_inside_quotes_and_lists_are_known_to_be_nested() {
-    let nested: Vec<bool> = headings("# a\n\n> # b\n\n- # c\n\n# d\n").iter().map(|heading| heading.nested).collect();
+    let nested: Vec<bool> =
+        headings("# a\n\n> # b\n\n- # c\n\n# d\n").iter().map(|heading| heading.is_nested).collect();
     assert_eq!(nested, [false, true, true, false]);
 }
 

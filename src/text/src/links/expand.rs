@@ -10,17 +10,17 @@ use crate::links::Link;
 ///
 /// The heading becomes the fragment, as the anchor that leads to it; the label, else the target, becomes the text.
 /// The `!` of an embed stays, so that an embedded picture stays one.
-pub fn expand(text: &str, mut address: impl FnMut(&Link) -> Option<String>) -> Cow<'_, str> {
+pub fn expand_wiki_links(text: &str, mut address: impl FnMut(&Link) -> Option<String>) -> Cow<'_, str> {
     let mut expanded = String::new();
     let mut from = 0;
     for link in links(text).iter().filter(|link| link.kind.is_wiki()) {
         let Some(address) = address(link) else { continue };
-        let label = link.label.as_deref().unwrap_or(&text[link.range.clone()]);
+        let label = link.label.as_deref().unwrap_or(&text[link.target_range.clone()]);
         let anchor = link.heading.as_deref().map(slug).filter(|anchor| !anchor.is_empty());
         let fragment = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));
-        expanded.push_str(&text[from..link.whole.start]);
+        expanded.push_str(&text[from..link.full_range.start]);
         expanded.push_str(&format!("[{}]({address}{fragment})", label.replace('[', "\\[")));
-        from = link.whole.end;
+        from = link.full_range.end;
     }
     if from == 0 {
         return Cow::Borrowed(text);

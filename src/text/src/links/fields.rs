@@ -4,14 +4,14 @@
 
 use serde_json::{Map, Value};
 
-use super::{CONTEXT_CHARS, Link, PageMove, RetargetContext, link_of, links, retarget};
+use super::{CONTEXT_CHARS, Link, PageMove, RetargetContext, links, parse_link, retarget};
 use crate::frontmatter::{self, Frontmatter};
 
 /// The links that the values of these fields are, in the order of the keys; a list has several.
 ///
 /// Their places are those within the value; `context` is the field as it could be written.
 #[must_use]
-pub fn of_fields(frontmatter: &Map<String, Value>, keys: &[String]) -> Vec<Link> {
+pub fn field_links(frontmatter: &Map<String, Value>, keys: &[String]) -> Vec<Link> {
     let mut links = Vec::new();
     for key in keys {
         let Some(value) = frontmatter.get(key) else { continue };
@@ -43,7 +43,7 @@ pub fn retarget_fields(
         for old in written(value) {
             let Some(now) = retargeted(&old, page, moves) else { continue };
             let so_far = new.as_deref().unwrap_or(text);
-            if let Ok(changed) = frontmatter::exchange(so_far, key, (&old, &now)) {
+            if let Ok(changed) = frontmatter::replace_value(so_far, key, (&old, &now)) {
                 (new, count) = (Some(changed), count + 1);
             }
         }
@@ -53,7 +53,7 @@ pub fn retarget_fields(
 
 /// The link of a value: one in brackets as in the text, else the name that it is.
 fn meant(written: &str) -> Option<Link> {
-    links(written).into_iter().next().or_else(|| link_of(written))
+    links(written).into_iter().next().or_else(|| parse_link(written))
 }
 
 /// A value with its link rewritten; `None` when it leads where it should, or is no link.
@@ -61,7 +61,7 @@ fn retargeted(written: &str, page: PageMove<'_>, moves: &impl RetargetContext) -
     if !links(written).is_empty() {
         return retarget(written, page, moves).map(|(new, _)| new);
     }
-    link_of(written)?;
+    parse_link(written)?;
     let (new, _) = retarget(&format!("[[{written}]]"), page, moves)?;
     // Without brackets as before, unless it is a name that needs others.
     let name = new.strip_prefix("[[").and_then(|name| name.strip_suffix("]]"));

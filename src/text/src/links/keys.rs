@@ -49,7 +49,7 @@ impl LinkKey {
 
 /// The names a page answers to. Files that are no pages answer to their path and file name, ending included.
 #[must_use]
-pub fn keys_of(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<LinkKey> {
+pub fn page_keys(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<LinkKey> {
     let name = without_extension(path);
     let mut keys = vec![LinkKey::new(KeyKind::Path, name)];
     let mut rest = name;

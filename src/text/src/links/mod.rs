@@ -17,11 +17,11 @@ mod uri;
 use std::borrow::Cow;
 use std::ops::Range;
 
-pub use expand::{expand, permalink};
-pub use fields::{of_fields, retarget_fields};
-pub use keys::{KeyKind, LinkKey, candidates, keys_of};
-pub use resolve::{KnownName, LinkTargets, choose};
-pub use retarget::{PageMove, RetargetContext, retarget, rewrite};
+pub use expand::{expand_wiki_links, permalink};
+pub use fields::{field_links, retarget_fields};
+pub use keys::{KeyKind, LinkKey, candidates, page_keys};
+pub use resolve::{KnownName, LinkTargets, choose_target};
+pub use retarget::{PageMove, RetargetContext, retarget, rewrite_targets};
 
 use crate::frontmatter::{SplitPage, split};
 use crate::lines::LineStarts;
@@ -68,9 +68,9 @@ pub struct Link {
     /// The label, when there is one; of a markdown link its text without markup, at most 512 bytes.
     pub label: Option<String>,
     /// Where `target` stands in the page, as it is written there.
-    pub range: Range<usize>,
+    pub target_range: Range<usize>,
     /// Where the whole link stands: from its first bracket to its end, the `!` of an embed or image not included.
-    pub whole: Range<usize>,
+    pub full_range: Range<usize>,
     /// Its line in the page, from 1.
     pub line: usize,
     /// The text of its line, trimmed; a long line is cut around the link.
@@ -91,7 +91,7 @@ pub fn links(text: &str) -> Vec<Link> {
 /// The link that somebody means who writes, where nothing but a link is expected, `name`, `name#heading`, `[[name|label]]`, or an embed of
 /// these. None when it is no link.
 #[must_use]
-pub fn link_of(written: &str) -> Option<Link> {
+pub fn parse_link(written: &str) -> Option<Link> {
     let written = written.trim();
     let whole = if written.starts_with("[[") || written.starts_with("![[") {
         Cow::Borrowed(written)

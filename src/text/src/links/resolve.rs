@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::keys::{KeyKind, LinkKey, candidates, keys_of};
+use super::keys::{KeyKind, LinkKey, candidates, page_keys};
 use super::uri::folder_of;
 use super::{Link, LinkKind};
 
@@ -25,7 +25,11 @@ pub struct KnownName<'a> {
 /// order of `wanted` decides, then names written in the same case come before others, then the nearest folder: the most folders
 /// shared with `from`, the fewest beyond them, then the alphabet.
 #[must_use]
-pub fn choose<'a>(from: &str, wanted: &[LinkKey], known: impl IntoIterator<Item = KnownName<'a>>) -> Option<&'a str> {
+pub fn choose_target<'a>(
+    from: &str,
+    wanted: &[LinkKey],
+    known: impl IntoIterator<Item = KnownName<'a>>,
+) -> Option<&'a str> {
     let home = folder_of(from);
     known
         .into_iter()
@@ -79,7 +83,7 @@ impl LinkTargets {
         self.remove(path);
         let page: Arc<str> = path.into();
         let mut entries = Vec::new();
-        for key in keys_of(path, title, aliases) {
+        for key in page_keys(path, title, aliases) {
             let folded: Box<str> = key.folded.into();
             let name = ResolvedName { kind: key.kind, text: key.text.into(), path: Arc::clone(&page) };
             self.names.entry(folded.clone()).or_default().push(name);
@@ -113,6 +117,10 @@ impl LinkTargets {
         let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
         folded.dedup();
         let known = folded.iter().filter_map(|folded| self.names.get(*folded)).flatten();
-        choose(from, &wanted, known.map(|name| KnownName { kind: name.kind, text: &name.text, path: &name.path }))
+        choose_target(
+            from,
+            &wanted,
+            known.map(|name| KnownName { kind: name.kind, text: &name.text, path: &name.path }),
+        )
     }
 }

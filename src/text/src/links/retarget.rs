@@ -10,37 +10,37 @@ use crate::headings::slug;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageMove<'a> {
     /// Its path while its links were written.
-    pub before: &'a str,
+    pub old_path: &'a str,
     /// Its path from now on.
-    pub after: &'a str,
+    pub new_path: &'a str,
 }
 
 impl<'a> PageMove<'a> {
     /// A page that stays where it is.
     #[must_use]
-    pub fn fixed(path: &'a str) -> Self {
-        Self { before: path, after: path }
+    pub fn in_place(path: &'a str) -> Self {
+        Self { old_path: path, new_path: path }
     }
 }
 
 /// What must be known of the tree to rewrite the links of a page.
 pub trait RetargetContext {
     /// The path a link of the page led to before the move; `None` when it led nowhere.
-    fn led_to(&self, link: &Link) -> Option<String>;
+    fn old_target(&self, link: &Link) -> Option<String>;
 
     /// Where that path is now; `None` when it has not moved.
-    fn moved(&self, path: &str) -> Option<String>;
+    fn new_path(&self, path: &str) -> Option<String>;
 
     /// Would a wiki link with this target, in the page where it stands now, lead to `path` after the move?
-    fn leads_to(&self, target: &str, path: &str) -> bool;
+    fn resolves_to(&self, target: &str, path: &str) -> bool;
 }
 
 /// Replace targets of links: `choose` gives the new target of a link (a path, nothing encoded), or `None` to leave it.
 ///
 /// Headings, labels and embeds stay. Targets of markdown links are percent-encoded where they must be. A target that cannot
 /// stand in a wiki link (it holds `|`, `#`, `]`, `[[` or a line ending) leaves the link as it is. `None` when nothing changed.
-pub fn rewrite(text: &str, mut choose: impl FnMut(&Link) -> Option<String>) -> Option<String> {
-    let chosen = |link: &Link| Some((link.range.clone(), written(text, link, &choose(link)?)?));
+pub fn rewrite_targets(text: &str, mut choose: impl FnMut(&Link) -> Option<String>) -> Option<String> {
+    let chosen = |link: &Link| Some((link.target_range.clone(), written(text, link, &choose(link)?)?));
     replace(text, &links(text), chosen).map(|(text, _)| text)
 }
 
@@ -52,9 +52,9 @@ pub fn rewrite(text: &str, mut choose: impl FnMut(&Link) -> Option<String>) -> O
 /// Gives the new text and the number of links rewritten; `None` when none was.
 pub fn retarget(text: &str, page: PageMove<'_>, moves: &impl RetargetContext) -> Option<(String, usize)> {
     replace(text, &links(text), |link| {
-        let old = moves.led_to(link)?;
-        let moved = moves.moved(&old);
-        if moved.is_none() && page.before == page.after {
+        let old = moves.old_target(link)?;
+        let moved = moves.new_path(&old);
+        if moved.is_none() && page.old_path == page.new_path {
             return None;
         }
         let new = moved.unwrap_or_else(|| old.clone());
@@ -63,8 +63,8 @@ pub fn retarget(text: &str, page: PageMove<'_>, moves: &impl RetargetContext) ->
         if target == link.target {
             return None;
         }
-        let written = written(text, link, &target).map(|target| (link.range.clone(), target));
-        Some(written.unwrap_or_else(|| (link.whole.clone(), as_markdown(link, page, &new))))
+        let written = written(text, link, &target).map(|target| (link.target_range.clone(), target));
+        Some(written.unwrap_or_else(|| (link.full_range.clone(), as_markdown(link, page, &new))))
     })
 }
 
@@ -78,7 +78,7 @@ fn replace(
     let mut count = 0;
     for link in links {
         // a link may stand in the label of another one, never in its target
-        if link.range.start < from {
+        if link.target_range.start < from {
             continue;
         }
         let Some((range, target)) = choose(link) else { continue };
@@ -97,7 +97,7 @@ fn written(text: &str, link: &Link, target: &str) -> Option<String> {
         let fits = !target.trim().is_empty() && !target.contains(['|', '#', ']', '\n', '\r']) && !target.contains("[[");
         return fits.then(|| target.to_owned());
     }
-    let angled = link.range.start > 0 && text.as_bytes()[link.range.start - 1] == b'<';
+    let angled = link.target_range.start > 0 && text.as_bytes()[link.target_range.start - 1] == b'<';
     Some(if angled { encode_angled(target) } else { encode(target) })
 }
 
@@ -122,7 +122,7 @@ fn address(link: &Link, page: PageMove<'_>, new: &str) -> String {
     let old = link.target.as_str();
     let new = with_same_extension(old, new);
     // nothing to do when the way from here still leads there
-    if join(folder_of(page.after), old).is_some_and(|path| path == new) {
+    if join(folder_of(page.new_path), old).is_some_and(|path| path == new) {
         return old.to_owned();
     }
     if old.starts_with('/') {
@@ -133,7 +133,7 @@ fn address(link: &Link, page: PageMove<'_>, new: &str) -> String {
 
 /// How one comes from a page to a path.
 fn way(page: PageMove<'_>, new: &str, is_dotted: bool) -> String {
-    let way = relative(folder_of(page.after), new);
+    let way = relative(folder_of(page.new_path), new);
     // `a:b` would be read as a scheme
     let needs_dot = is_dotted || way.split('/').next().is_some_and(|first| first.contains(':'));
     if needs_dot && !way.starts_with("../") { format!("./{way}") } else { way }
@@ -149,14 +149,14 @@ fn name(link: &Link, old: &str, new: &str, moves: &impl RetargetContext) -> Stri
         return full.to_owned();
     }
     // by name, alias or title: whatever still leads there stays
-    if moves.leads_to(target, new) {
+    if moves.resolves_to(target, new) {
         return target.to_owned();
     }
     let parts = asked.matches('/').count();
     let mut ends: Vec<usize> = full.match_indices('/').map(|(at, _)| at + 1).rev().collect();
     ends.push(0);
     let suffixes = ends.into_iter().map(|start| &full[start..]);
-    suffixes.skip(parts).find(|suffix| moves.leads_to(suffix, new)).unwrap_or(full).to_owned()
+    suffixes.skip(parts).find(|suffix| moves.resolves_to(suffix, new)).unwrap_or(full).to_owned()
 }
 
 /// `path` with `.md` where `as_in` has it, and without where it has not.

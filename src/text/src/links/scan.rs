@@ -26,8 +26,8 @@ impl ScannedLink {
             label: self.label,
             line: index + 1,
             context: context(lines, index, &self.range),
-            range: self.range,
-            whole: self.whole,
+            target_range: self.range,
+            full_range: self.whole,
         }
     }
 }

@@ -80,7 +80,7 @@ impl<'a> CheckedPage<'a> {
     }
 
     pub(super) fn frontmatter(&mut self) {
-        let frontmatter = frontmatter::read(&self.split);
+        let frontmatter = frontmatter::parse_split(&self.split);
         match &frontmatter.error {
             Some(error @ (YamlError::Malformed { .. } | YamlError::NotAMapping { .. })) => {
                 self.report(LintRule::FrontmatterYamlInvalid, 0, error.to_string());

@@ -45,9 +45,9 @@ pub struct Page<'a> {
 impl<'a> Page<'a> {
     /// Read a page. `path` only serves to name a page that has neither title nor heading.
     #[must_use]
-    pub fn read(path: &str, text: &'a str) -> Self {
+    pub fn parse(path: &str, text: &'a str) -> Self {
         let split = frontmatter::split(text);
-        let frontmatter = frontmatter::read(&split);
+        let frontmatter = frontmatter::parse_split(&split);
         let lines = LineStarts::of(text);
         let structure = structure::read(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);

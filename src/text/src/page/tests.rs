@@ -4,18 +4,18 @@ use super::*;
 
 #[test]
 fn the_title_is_the_frontmatters_then_the_first_headings_then_the_file_name() {
-    assert_eq!(Page::read("a/b.md", "---\ntitle: ' T '\n---\n# H\n").title, "T");
-    assert_eq!(Page::read("a/b.md", "---\ntitle: 2026\n---\n# H\n").title, "2026");
-    assert_eq!(Page::read("a/b.md", "---\ntitle:\n---\ntext\n\n## *H* 2\n").title, "H 2");
-    assert_eq!(Page::read("a/b c.MD", "text\n").title, "b c");
-    assert_eq!(Page::read("notes.txt", "").title, "notes.txt");
+    assert_eq!(Page::parse("a/b.md", "---\ntitle: ' T '\n---\n# H\n").title, "T");
+    assert_eq!(Page::parse("a/b.md", "---\ntitle: 2026\n---\n# H\n").title, "2026");
+    assert_eq!(Page::parse("a/b.md", "---\ntitle:\n---\ntext\n\n## *H* 2\n").title, "H 2");
+    assert_eq!(Page::parse("a/b c.MD", "text\n").title, "b c");
+    assert_eq!(Page::parse("notes.txt", "").title, "notes.txt");
 }
 
 #[test]
 fn one_reading_gives_all_the_index_needs() {
     let text = "---\ntitle: T\ntags: [a, '#b', a]\ntopics: c, d e\nlabels: f g\naliases: One\nalias: [Two, One]\n---\n\n# H\n\nFirst [[x|shown]] and\n\
                 *more* `code`.\n\nSecond.\n";
-    let page = Page::read("p.md", text);
+    let page = Page::parse("p.md", text);
     assert_eq!(page.tags, ["a", "b", "c", "d e", "f", "g"]);
     assert_eq!(page.aliases, ["One", "Two"]);
     assert_eq!(page.excerpt, "First shown and more code.");
@@ -29,28 +29,28 @@ fn one_reading_gives_all_the_index_needs() {
 
 #[test]
 fn unreadable_frontmatter_still_leaves_a_page() {
-    let page = Page::read("p.md", "---\ntitle: [\n---\n# H\n\nText.\n");
+    let page = Page::parse("p.md", "---\ntitle: [\n---\n# H\n\nText.\n");
     assert!(page.frontmatter.is_empty() && page.frontmatter_error.is_some());
     assert_eq!((page.title.as_str(), page.excerpt.as_str()), ("H", "Text."));
 }
 
 #[test]
 fn the_excerpt_is_the_first_paragraph_with_words() {
-    assert_eq!(Page::read("p.md", "![badge](b.svg)\n\n> Quoted *first*\n\nlater\n").excerpt, "Quoted first");
-    assert_eq!(Page::read("p.md", "# Only\n\n- a list\n").excerpt, "");
-    assert_eq!(Page::read("p.md", "<div>\n\n</div>\n\ntext <b>bold</b>\n").excerpt, "text bold");
+    assert_eq!(Page::parse("p.md", "![badge](b.svg)\n\n> Quoted *first*\n\nlater\n").excerpt, "Quoted first");
+    assert_eq!(Page::parse("p.md", "# Only\n\n- a list\n").excerpt, "");
+    assert_eq!(Page::parse("p.md", "<div>\n\n</div>\n\ntext <b>bold</b>\n").excerpt, "text bold");
 }
 
 #[test]
 fn a_long_excerpt_is_cut_at_300_characters() {
     let exact = "ü".repeat(300);
-    assert_eq!(Page::read("p.md", &exact).excerpt, exact);
-    assert_eq!(Page::read("p.md", &format!("{exact}x")).excerpt, format!("{exact}…"));
-    assert_eq!(Page::read("p.md", &"word ".repeat(10_000)).excerpt.chars().count(), 300);
+    assert_eq!(Page::parse("p.md", &exact).excerpt, exact);
+    assert_eq!(Page::parse("p.md", &format!("{exact}x")).excerpt, format!("{exact}…"));
+    assert_eq!(Page::parse("p.md", &"word ".repeat(10_000)).excerpt.chars().count(), 300);
 }
 
 #[test]
 fn an_empty_page_is_a_page() {
-    let page = Page::read("x.md", "");
+    let page = Page::parse("x.md", "");
     assert_eq!((page.title.as_str(), page.word_count, page.excerpt.as_str(), page.body), ("x", 0, "", ""));
 }

@@ -69,7 +69,7 @@ fn end_of(headings: &[Heading], index: usize) -> usize {
     let Some(heading) = headings.get(index) else {
         return headings.len();
     };
-    let ends = |next: &Heading| next.level <= heading.level && (heading.nested || !next.nested);
+    let ends = |next: &Heading| next.level <= heading.level && (heading.is_nested || !next.is_nested);
     headings.iter().skip(index + 1).position(ends).map_or(headings.len(), |after| index + 1 + after)
 }
 

@@ -34,7 +34,7 @@ pub fn snippet(text: &str, terms: &[&str]) -> String {
 
 /// A line with these parts of it between `<mark>` and `</mark>`, cut around the first of them when it is long.
 #[must_use]
-pub fn of_line(line: &str, marks: &[Range<usize>]) -> String {
+pub fn highlight_line(line: &str, marks: &[Range<usize>]) -> String {
     let first = marks.first().map_or(0, |mark| mark.start);
     marked(line, window(line, first), marks)
 }

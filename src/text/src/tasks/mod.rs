@@ -6,7 +6,7 @@ mod tests;
 use pulldown_cmark::{Event, Tag, TagEnd};
 use serde_json::{Map, Value};
 
-use crate::computed::{self, ComputedAnswer};
+use crate::computed_block::{self, ComputedAnswer};
 use crate::frontmatter;
 use crate::lines::LineStarts;
 use crate::structure::parser;
@@ -31,16 +31,16 @@ pub struct PageTask {
 
 /// The tasks of a page, in order. What a computed page answers are tasks of others, and none of its own.
 #[must_use]
-pub fn of(text: &str) -> Vec<PageTask> {
+pub fn parse_tasks(text: &str) -> Vec<PageTask> {
     let split = frontmatter::split(text);
     // Most pages have none, and are not parsed a second time.
     if !["[ ]", "[x]", "[X]"].iter().any(|mark| split.body.contains(mark)) {
         return Vec::new();
     }
     let lines = LineStarts::of(text);
-    let answered = match computed::answer(split.body) {
-        ComputedAnswer::There(range) => range,
-        ComputedAnswer::Absent | ComputedAnswer::Open(_) => 0..0,
+    let answered = match computed_block::find_answer(split.body) {
+        ComputedAnswer::Present(range) => range,
+        ComputedAnswer::Absent | ComputedAnswer::Unterminated(_) => 0..0,
     };
     let mut found: Vec<PageTask> = Vec::new();
     // The tasks whose items are open: none for an item that is no task.

@@ -1,11 +1,11 @@
-use super::of;
+use super::parse_tasks;
 
 fn told(text: &str) -> Vec<String> {
     let tell = |task: super::PageTask| {
         let details = serde_json::Value::Object(task.details);
         format!("{} {} {:?} {:?} {details}", task.line, task.is_completed, task.text, task.tags)
     };
-    of(text).into_iter().map(tell).collect()
+    parse_tasks(text).into_iter().map(tell).collect()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn tags_and_details_are_taken_out_of_the_words() {
 #[test]
 fn a_hostile_page_takes_no_long_time() {
     let page = format!("- [ ] {}\n", "[a::".repeat(5_000));
-    assert_eq!(of(&page).len(), 1);
+    assert_eq!(parse_tasks(&page).len(), 1);
     let page = "- [ ] x [k:: v]\n".repeat(3_000);
-    assert_eq!(of(&page).len(), 3_000);
+    assert_eq!(parse_tasks(&page).len(), 3_000);
 }

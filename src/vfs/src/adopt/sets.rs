@@ -134,7 +134,7 @@ impl<'v> AdoptionSets<'v> {
     }
 
     const fn progress(&self) -> OpenProgress {
-        OpenProgress::Adopting { looked_at: self.looked_at, recorded: self.recorded, total: self.total }
+        OpenProgress::Adopting { scanned_files: self.looked_at, recorded_files: self.recorded, total: self.total }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::tests::{TestSpace, at, eve};
 
 /// What adoption would record of `a.md` now.
 fn seen(space: &TestSpace) -> FileEffect {
-    let known = space.vfs.core.memory.recorded(&[&at("a.md")]).unwrap()[0];
+    let known = space.vfs.core.memory.current_states(&[&at("a.md")]).unwrap()[0];
     space.vfs.difference(&at("a.md"), known).unwrap().unwrap()
 }
 
@@ -20,7 +20,7 @@ fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_bel
     let space = TestSpace::new();
     space.put("a.md", "one");
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
-    let (seen, at_look) = (seen(&space), space.vfs.core.log.last());
+    let (seen, at_look) = (seen(&space), space.vfs.core.log.last_seq());
     space.put("a.md", "two");
     let answer = submit(&space.vfs.core, vec![seen], at_look).unwrap();
     answer.recv().unwrap().unwrap();
@@ -44,8 +44,8 @@ fn that_the_server_looks_at_a_file_is_no_access_of_anybodys() {
 #[test]
 fn a_page_that_came_and_went_while_somebody_looked_is_no_edit() {
     let space = TestSpace::new();
-    let at_look = space.vfs.core.log.last();
-    let before = space.vfs.core.memory.recorded(&[&at("a.md")]).unwrap()[0];
+    let at_look = space.vfs.core.log.last_seq();
+    let before = space.vfs.core.memory.current_states(&[&at("a.md")]).unwrap()[0];
     space.put("a.md", "one");
     let seen = space.vfs.difference(&at("a.md"), before).unwrap().unwrap();
     space.vfs.apply(&eve(), Change::rename(at("a.md"), at("b.md"))).unwrap();
@@ -58,14 +58,14 @@ fn a_page_that_came_and_went_while_somebody_looked_is_no_edit() {
 fn an_edit_that_was_noticed_twice_is_one_version() {
     let space = TestSpace::new();
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
-    let at_look = space.vfs.core.log.last();
+    let at_look = space.vfs.core.log.last_seq();
     let both = [(), ()].map(|()| seen(&space)).into_iter();
     let answers: Vec<_> = both.map(|seen| submit(&space.vfs.core, vec![seen], at_look).unwrap()).collect();
     for answer in answers {
         answer.recv().unwrap().unwrap();
     }
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
-    assert_eq!(space.vfs.feed().after(svcfs_base::Seq(0), 10).unwrap().len(), 1);
+    assert_eq!(space.vfs.feed().events_after(svcfs_base::Seq(0), 10).unwrap().len(), 1);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_removal_behind_us_that_a_write_undid_is_not_recorded() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     fs::remove_file(space.directory.path().join("a.md")).unwrap();
-    let (seen, at_look) = (seen(&space), space.vfs.core.log.last());
+    let (seen, at_look) = (seen(&space), space.vfs.core.log.last_seq());
     space.vfs.apply(&eve(), Change::put(at("a.md"), "two")).unwrap();
     submit(&space.vfs.core, vec![seen], at_look).unwrap().recv().unwrap().unwrap();
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");

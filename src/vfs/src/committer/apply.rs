@@ -41,7 +41,7 @@ impl Committer {
         let mut hurry;
         loop {
             self.give_way();
-            hurry = Some(core.tree.hurry());
+            hurry = Some(core.tree.defer_unlinks());
             match self.try_settle(&mut planned) {
                 Ok(()) => break,
                 Err(error) if self.is_guest => {
@@ -50,7 +50,7 @@ impl Committer {
                 }
                 // A person's git moves the branch in this moment, or did since it was looked at.
                 Err(error)
-                    if (error.is_held() || error.is_branch_moved())
+                    if (error.is_locked() || error.is_branch_moved())
                         && Instant::now() < patient_until
                         && !is_closing =>
                 {
@@ -74,7 +74,7 @@ impl Committer {
         }
         self.window_shown();
         self.core.feed.publish(planned.iter().map(|PlannedSet { prepared, record, .. }| FeedEvent {
-            entrance: prepared.entrance,
+            origin_id: prepared.entrance,
             ..FeedEvent::from(record.clone())
         }));
         for PlannedSet { prepared, record, .. } in &planned {
@@ -85,7 +85,7 @@ impl Committer {
             }
         }
         drop(hurry);
-        self.core.fail.pass(FailPoint::FeedAnswered);
+        self.core.fail.hit(FailPoint::FeedAnswered);
         self.unreleased += 1;
         if !self.is_guest {
             self.release();
@@ -112,7 +112,7 @@ impl Committer {
         if std::mem::take(&mut self.unreleased) > 0
             && let Some(history) = self.core.memory.git()
         {
-            history.release();
+            history.unpin_packs();
         }
     }
 
@@ -124,8 +124,8 @@ impl Committer {
             return;
         }
         let text = format!("{fault}; changes that were taken before wait for it");
-        let trouble = Fault::new(fault.kind(), text).caused_by(fault);
-        *self.core.trouble.lock() = Some(trouble.again());
+        let trouble = Fault::new(fault.kind(), text).with_source(fault);
+        *self.core.trouble.lock() = Some(trouble.duplicate());
         self.core.stuck.lock().get_or_insert_with(Instant::now);
         let waiting = self.core.queue.take_all();
         let (count, held) = (waiting.len(), self.held.len());
@@ -147,7 +147,7 @@ impl Committer {
 
     fn try_settle(&mut self, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
-        self.core.fail.pass(FailPoint::TreeDone);
+        self.core.fail.hit(FailPoint::TreeDone);
         // 8
         let core = Arc::clone(&self.core);
         match &core.memory {
@@ -157,7 +157,7 @@ impl Committer {
                 self.advance(history, planned)
             }
             VersionStore::Snapshots { snapshots, .. } => self.keep(snapshots, planned),
-            VersionStore::Nothing { .. } => Ok(()),
+            VersionStore::LogOnly { .. } => Ok(()),
         }
     }
 
@@ -195,7 +195,7 @@ impl Committer {
                     },
                     None => continue,
                 };
-                kept_if_in_the_way(path, snapshots.keep(path, record.time, &content))?;
+                kept_if_in_the_way(path, snapshots.save(path, record.time, &content))?;
             }
         }
         Ok(())
@@ -212,7 +212,7 @@ impl Committer {
             }
             for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
                 let fate = &fates[&effect.path];
-                if fate.newest == at && self.put_in_place(effect, fate.known())? == InstallResult::Edited {
+                if fate.newest == at && self.put_in_place(effect, fate.known())? == InstallResult::ConflictingEdit {
                     edited.push(effect.path.clone());
                 }
                 self.early.pass();
@@ -236,14 +236,14 @@ impl Committer {
             return Ok(InstallResult::Done);
         }
         // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
-        let theirs = self.core.memory.recorded(&[&effect.path])?;
+        let theirs = self.core.memory.current_states(&[&effect.path])?;
         if let Some((theirs, _)) = theirs.into_iter().flatten().next()
             && put([theirs][..].into())? == InstallResult::Done
         {
             return Ok(InstallResult::Done);
         }
         warn!(page.path = %effect.path, "edited behind the server before an accepted change was in place; the edit is kept on top of it");
-        Ok(InstallResult::Edited)
+        Ok(InstallResult::ConflictingEdit)
     }
 
     fn move_directory(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
@@ -260,7 +260,7 @@ impl Committer {
 
     fn remove(&self, path: &TreePath, known: Option<ExpectedFile<'_>>) -> Result<InstallResult, StoreError> {
         let removed = match known {
-            Some(known) => self.core.tree.remove_known(path, known),
+            Some(known) => self.core.tree.remove_expected(path, known),
             None => self.core.tree.remove(path).map(|()| InstallResult::Done),
         };
         match removed {
@@ -325,7 +325,7 @@ impl PathPlan {
 fn fates(planned: &[PlannedSet]) -> HashMap<&TreePath, PathPlan> {
     let mut fates: HashMap<_, PathPlan> = HashMap::new();
     // What is gathered from earlier sets they put in place themselves.
-    let is_meant = |set: &PlannedSet| set.record.role != RecordKind::Gathered;
+    let is_meant = |set: &PlannedSet| set.record.kind != RecordKind::Commit;
     for (at, PlannedSet { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
         for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
             let fate = fates.entry(&effect.path).or_default();

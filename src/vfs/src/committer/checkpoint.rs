@@ -63,7 +63,7 @@ impl Committer {
             return;
         }
         if self.is_unsettled
-            && self.core.tree.is_doubted()
+            && self.core.tree.has_sync_failed()
             && let Err(fault) = write_anew(&self.core)
         {
             return self.not_flushed(fault);
@@ -105,7 +105,7 @@ impl Committer {
             core.queue.nudge();
         };
         if is_flush {
-            self.core.memory.flushing();
+            self.core.memory.start_flush();
         }
         match thread::Builder::new().name("checkpoint".to_owned()).spawn(run) {
             Ok(thread) => {
@@ -162,17 +162,17 @@ impl Committer {
         self.last_work = Instant::now();
         warn!(error = ?fault, "checkpoint failed; the log keeps everything and it is tried again");
         let text = format!("writes are safe in the log, and the disk does not take more than that: {fault}");
-        *self.core.unflushed.lock() = Some(Fault::new(fault.kind(), text).caused_by(fault));
+        *self.core.unflushed.lock() = Some(Fault::new(fault.kind(), text).with_source(fault));
     }
 }
 
 /// Flushes everything that was logged up to a position, and settles the log there.
 fn flushed(core: &VfsCore, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
     let begun = Instant::now();
-    core.tree.flush(core.memory.elsewhere())?;
-    core.fail.pass(FailPoint::CheckpointFlushed);
-    core.memory.flushed();
-    core.log.settle(target, head)?;
+    core.tree.flush(core.memory.other_disks())?;
+    core.fail.hit(FailPoint::CheckpointFlushed);
+    core.memory.finish_flush();
+    core.log.checkpoint(target, head)?;
     core.flushed(FlushKind::Checkpoint, begun);
     Ok(())
 }

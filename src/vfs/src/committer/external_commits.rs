@@ -26,18 +26,18 @@ impl Committer {
     /// finds the branch moved at its end. Only for a moment: whatever happens then, both versions are kept.
     pub(super) fn give_way(&mut self) {
         let Some(history) = self.core.memory.git() else { return };
-        let Some(other) = history.other_at_work(GRACE, self.passed.as_ref()) else { return };
+        let Some(other) = history.detect_external_git(GRACE, self.passed.as_ref()) else { return };
         let begun = Instant::now();
-        let (mut mark, mut deadline) = (history.mark_of_others(), begun + PATIENCE);
-        while history.is_at_work(&other, GRACE) {
-            let now = history.mark_of_others();
+        let (mut mark, mut deadline) = (history.index_stamp(), begun + PATIENCE);
+        while history.is_git_running(&other, GRACE) {
+            let now = history.index_stamp();
             if now != mark {
                 (mark, deadline) = (now, (Instant::now() + PATIENCE).min(begun + MAX_PATIENCE));
             }
             if Instant::now() >= deadline {
                 debug!(?other, "a git command takes long; writing beside it");
                 // A pager, an editor, a lock that a dead git left.
-                self.passed = Some(other.and(self.passed.take()));
+                self.passed = Some(other.merge(self.passed.take()));
                 return;
             }
             if self.core.queue.pause(LOOK) {
@@ -96,9 +96,9 @@ pub(crate) fn foreign_records(
     from: Option<CommitId>,
     to: CommitId,
 ) -> Result<Vec<LogRecord>, StoreError> {
-    let commits = match core.git()?.way(from, to)? {
-        HeadMove::Commits(commits) => core.git()?.foreign(&commits)?,
-        HeadMove::Jump(from) => return jump_records(core, from, to),
+    let commits = match core.git()?.head_move(from, to)? {
+        HeadMove::FastForward(commits) => core.git()?.external_commits(&commits)?,
+        HeadMove::Diverged(from) => return jump_records(core, from, to),
     };
     core.git()?.flush_commits(&commits)?;
     Ok(commits.into_iter().map(foreign_record).collect())
@@ -108,22 +108,22 @@ pub(crate) fn foreign_records(
 /// these are logged, the next opening finds the same way.
 pub(crate) fn jump_records(core: &VfsCore, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
     keep(core, from, to)?;
-    let DivergedMove { whole, left, come } = core.git()?.jump(from, to)?;
+    let DivergedMove { diff: whole, dropped: left, added: come } = core.git()?.diverged_move(from, to)?;
     // All that can fail or takes its time comes before anything is said of what was left.
-    let again = core.git()?.foreign(&come)?;
+    let again = core.git()?.external_commits(&come)?;
     core.git()?.flush_commits(&again)?;
-    core.log.leave(&left)?;
+    core.log.mark_dropped(&left)?;
     let actor = Actor::new(Protocol::Direct.default_actor());
     let message = format!("{actor}: the branch is at {:.7} now, and was at {:.7}", to.to_string(), from.to_string());
-    let time = core.memory.moment(core.clock.now());
-    let again = again.into_iter().map(|commit| ForeignCommit { against: DiffBase::Again, ..commit });
+    let time = core.memory.record_timestamp(core.clock.now());
+    let again = again.into_iter().map(|commit| ForeignCommit { diff_base: DiffBase::AfterSwitch, ..commit });
     let whole = ForeignCommit { actor, message, time, ..whole };
     Ok(std::iter::once(whole).chain(again).map(foreign_record).collect())
 }
 
 /// Keeps what a branch does not have any more.
 pub(crate) fn keep(core: &VfsCore, from: CommitId, to: CommitId) -> Result<(), StoreError> {
-    if core.git()?.keep(from, to)? {
+    if core.git()?.pin_commits(from, to)? {
         info!(commit.left = %from, commit.now = %to, "the branch was changed; what it had is kept below `refs/svcfs/kept`");
     }
     Ok(())
@@ -137,19 +137,19 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> LogRecord {
         new: entry.new,
         kind: entry.kind,
         content: None,
-        disk: DiskAttributes::default(),
-        over: None,
+        attributes: DiskAttributes::default(),
+        replaces_large: None,
     };
     LogRecord {
         seq: Seq(0),
         time: commit.time,
         actor: commit.actor,
-        door: Protocol::Direct,
+        protocol: Protocol::Direct,
         message: commit.message,
         provenance: None,
         announcement: EventAnnouncement::Files,
-        role: RecordKind::Foreign,
-        against: commit.against,
+        kind: RecordKind::ExternalCommit,
+        diff_base: commit.diff_base,
         commit: Some(commit.commit),
         moves: Vec::new(),
         entries: commit.entries.into_iter().map(entry).collect(),

@@ -112,7 +112,7 @@ impl GitIndex {
             }
         };
         self.touched.extend(paths);
-        let before = self.retry.unwrap_or(if error.is_held() { PAUSE / 2 } else { MAX_RETRY });
+        let before = self.retry.unwrap_or(if error.is_locked() { PAUSE / 2 } else { MAX_RETRY });
         let retry = (before * 2).min(MAX_RETRY);
         if retry >= MAX_RETRY && self.retry.is_none_or(|before| before < MAX_RETRY) {
             warn!(%error, "`.git/index` cannot be refreshed; `git status` is behind until it can. If no git is at work, \
@@ -129,7 +129,7 @@ impl Committer {
         self.index.age();
         let recent = &mut self.index.recent;
         if recent.iter().any(|paths| !paths.is_empty())
-            && self.core.memory.git().is_some_and(History::is_index_of_others)
+            && self.core.memory.git().is_some_and(History::is_index_modified)
         {
             let behind: BTreeSet<_> = recent.iter_mut().flat_map(std::mem::take).collect();
             self.index.touch(behind);

@@ -77,7 +77,7 @@ impl Committer {
     /// Whether a writer may do the work: writers come one at a time, and there is nothing but a batch to see to.
     fn welcomes(&self) -> bool {
         self.is_calm
-            && self.core.commits == CommitPolicy::Each
+            && self.core.commits == CommitPolicy::PerSet
             && !self.window.is_open()
             && self.unfinished.is_none()
             && self.held.is_empty()

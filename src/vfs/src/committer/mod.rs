@@ -205,7 +205,7 @@ impl Committer {
 
     /// The trouble is over once the disk takes writes again: nobody need dare one to find out. What it is may change meanwhile.
     fn look_again(&mut self) {
-        let trouble = self.follow_head().and_then(|()| self.core.log.probe()).err();
+        let trouble = self.follow_head().and_then(|()| self.core.log.probe_disk()).err();
         if trouble.is_none() {
             info!("the disk takes writes again");
         }
@@ -276,7 +276,7 @@ impl Committer {
         };
         let is_back = after.is_some();
         let set = adopted(&self.core, vec![FileEffect::new(path, before, after)], None);
-        Some(if is_back { set } else { QueuedSet { actor: gone.actor, door: gone.door, ..set } })
+        Some(if is_back { set } else { QueuedSet { actor: gone.actor, protocol: gone.protocol, ..set } })
     }
 
     fn process(&mut self, sets: Vec<QueuedSet>) {
@@ -330,7 +330,7 @@ impl Committer {
         if let Some(recorded) = self.core.uncommitted.get(path, Seq(0)) {
             return Ok(recorded);
         }
-        let states = self.core.memory.staged(WriteTip { commit: self.head, seq: self.last }, &[path])?;
+        let states = self.core.memory.staged_states(WriteTip { commit: self.head, seq: self.last }, &[path])?;
         Ok(states.into_iter().flatten().next())
     }
 
@@ -358,7 +358,7 @@ impl Committer {
     /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.
     fn refuse(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
         error!(error = ?fault, sets = sets.len(), "changes could not be logged");
-        *self.core.trouble.lock() = Some(fault.again());
+        *self.core.trouble.lock() = Some(fault.duplicate());
         // What is left is logged, and what follows is built on it.
         if self.left.is_none() {
             self.core.memory.discard();
@@ -373,7 +373,7 @@ impl Committer {
                 Some(answer) => {
                     self.forget(&prepared);
                     // The writer may have given up waiting.
-                    let _ = answer.send(Err(fault.again()));
+                    let _ = answer.send(Err(fault.duplicate()));
                 }
                 None => self.held.push(prepared),
             }

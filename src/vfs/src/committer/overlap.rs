@@ -57,7 +57,7 @@ impl OverlapStep {
     fn begin(&self, step: impl FnOnce() + Send + 'static) -> StepClaim {
         let claim = StepClaim::default();
         let claimed = Arc::clone(&claim);
-        self.0.run(move || {
+        self.0.submit(move || {
             if !claimed.swap(true, Ordering::AcqRel) {
                 step();
             }
@@ -68,7 +68,7 @@ impl OverlapStep {
     /// Waits for what was begun; what was not is left.
     fn end(&self, claim: &StepClaim) {
         if claim.swap(true, Ordering::AcqRel) {
-            self.0.rest();
+            self.0.wait_idle();
         }
     }
 }

@@ -37,7 +37,7 @@ impl ParallelStager {
         }
         let (core, passed) = (Arc::clone(core), Arc::new(AtomicUsize::new(0)));
         self.passed = Some(Arc::clone(&passed));
-        self.helper.run(move || {
+        self.helper.submit(move || {
             for (at, (path, leaf)) in pages.iter().enumerate().rev() {
                 if passed.load(Ordering::Relaxed) > at {
                     break;
@@ -58,9 +58,9 @@ impl ParallelStager {
     pub(super) fn end(&mut self, core: &VfsCore) {
         if let Some(passed) = self.passed.take() {
             passed.store(usize::MAX, Ordering::Relaxed);
-            self.helper.rest();
+            self.helper.wait_idle();
         }
-        core.tree.unprepare();
+        core.tree.discard_staged();
     }
 }
 

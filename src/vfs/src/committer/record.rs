@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use svcfs_base::{CommitId, Fault, FileKind, Seq, Timestamp, TreePath};
 use svcfs_store::{
-    CommitAuthor, DiffBase, FileEdit, LogEntry, LogRecord, RecordKind, StoreError, as_recorded, order_within,
+    CommitAuthor, DiffBase, FileEdit, LogEntry, LogRecord, RecordKind, StoreError, compare_entries, normalize_message,
 };
 use tracing::error;
 
@@ -93,7 +93,7 @@ impl Committer {
         {
             return Err((logged.asked(), error));
         }
-        self.core.memory.logged();
+        self.core.memory.mark_logged();
         self.window_logged();
         if records.is_empty() {
             self.window_shown();
@@ -152,7 +152,7 @@ impl Committer {
         tip: &mut RecordTip,
         logged: &mut LoggedBatch,
     ) -> Result<(), Box<(QueuedSet, PlanError)>> {
-        if prepared.is_adopted || self.core.commits == CommitPolicy::Each {
+        if prepared.is_adopted || self.core.commits == CommitPolicy::PerSet {
             match self.close(tip) {
                 Ok(commits) => logged.planned.extend(commits),
                 Err(error) => return Err(Box::new((prepared, PlanError::Store(error)))),
@@ -217,11 +217,14 @@ impl Committer {
 
     /// Makes a set's commit, or puts the set into the window. The log keeps the contents.
     fn made(&mut self, prepared: &QueuedSet, tip: &mut RecordTip) -> Result<LogRecord, StoreError> {
-        let form =
-            RecordForm { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: true };
+        let form = RecordForm {
+            role: RecordKind::Change,
+            time: self.core.memory.record_timestamp(self.core.clock.now()),
+            is_kept: true,
+        };
         match self.core.commits {
-            CommitPolicy::Each => self.build(prepared, tip, form),
-            CommitPolicy::Gathered { window, .. } => self.defer(prepared, tip, window),
+            CommitPolicy::PerSet => self.build(prepared, tip, form),
+            CommitPolicy::Coalesced { window, .. } => self.defer(prepared, tip, window),
         }
     }
 
@@ -235,11 +238,11 @@ impl Committer {
         logged: &LoggedBatch,
     ) -> Result<Option<LogRecord>, StoreError> {
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
-        let known = self.core.memory.staged(tip.recorded(), &paths)?;
+        let known = self.core.memory.staged_states(tip.recorded(), &paths)?;
         let (mut fresh, mut again) = (Vec::with_capacity(prepared.effects.len()), Vec::new());
         let since = match prepared.seen.filter(|seen| *seen < self.told) {
             Some(seen) => {
-                let mut since = self.core.log.changed_after(seen)?;
+                let mut since = self.core.log.changed_paths(seen)?;
                 since.extend(logged.changed().cloned());
                 since
             }
@@ -267,8 +270,11 @@ impl Committer {
                 if let Some(StateAfter::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 }
             };
             let is_kept = prepared.effects.iter().map(content).sum::<usize>() <= MAX_KEPT_BYTES;
-            let form =
-                RecordForm { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept };
+            let form = RecordForm {
+                role: RecordKind::Change,
+                time: self.core.memory.record_timestamp(self.core.clock.now()),
+                is_kept,
+            };
             match self.build(prepared, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
                     if prepared.effects.iter().any(|effect| effect.path == path) =>
@@ -297,13 +303,13 @@ impl Committer {
         tip: &mut RecordTip,
         form: RecordForm,
     ) -> Result<LogRecord, StoreError> {
-        let message = as_recorded(&prepared.message);
+        let message = normalize_message(&prepared.message);
         let author = CommitAuthor { actor: &prepared.actor, time: form.time, message: &message };
         let edits: Vec<_> = prepared.changing().map(edit_of).collect();
         let staged = self.core.memory.stage(tip.recorded(), &edits, &author).map_err(|error| {
             let content =
                 |edit: &FileEdit<'_>| if let FileEdit::Write { content, .. } = edit { content.len() } else { 0 };
-            self.core.log.explained(error, edits.iter().map(content).sum())
+            self.core.log.diagnose_error(error, edits.iter().map(content).sum())
         })?;
         *tip = RecordTip { commit: staged.commit, seq: staged.seq, ..*tip };
         Ok(self.record_of(prepared, tip.seq, form, tip.commit))
@@ -329,22 +335,22 @@ impl Committer {
                 new: effect.after.as_ref().map(StateAfter::etag),
                 kind: kind.unwrap_or(FileKind::Regular),
                 content: leaf.filter(|_| form.is_kept).map(|leaf| leaf.content.clone()),
-                disk: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
-                over: effect.over,
+                attributes: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
+                replaces_large: effect.over,
             }
         };
         let mut entries: Vec<LogEntry> = prepared.changing().map(entry).collect();
-        entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
+        entries.sort_by(|one, other| compare_entries((one.new, &one.path), (other.new, &other.path)));
         LogRecord {
             seq,
             time: form.time,
             actor: prepared.actor.clone(),
-            door: prepared.door,
-            message: as_recorded(&prepared.message),
+            protocol: prepared.protocol,
+            message: normalize_message(&prepared.message),
             provenance: prepared.provenance.clone(),
             announcement: prepared.announcement,
-            role: form.role,
-            against: DiffBase::Parent,
+            kind: form.role,
+            diff_base: DiffBase::Parent,
             commit,
             moves: prepared.moves.clone(),
             entries,
@@ -443,7 +449,7 @@ pub(super) fn edit_of(effect: &FileEffect) -> FileEdit<'_> {
     let path = &effect.path;
     match &effect.after {
         Some(StateAfter::Leaf(leaf)) => FileEdit::Write { path, kind: leaf.kind, content: &leaf.content },
-        Some(StateAfter::Blob(blob, kind)) => FileEdit::Place { path, kind: *kind, blob: *blob },
+        Some(StateAfter::Blob(blob, kind)) => FileEdit::Reuse { path, kind: *kind, blob: *blob },
         None => FileEdit::Remove { path },
     }
 }

@@ -26,9 +26,9 @@ const MAX_BYTES: usize = 32 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitPolicy {
     /// Each set has its own before its writer is answered.
-    Each,
+    PerSet,
     /// Some time after a writer is answered, those of one actor together.
-    Gathered {
+    Coalesced {
         /// How long the first set without a commit waits for it.
         window: Duration,
         /// How many paths a commit has at most; a set of several is not divided.
@@ -40,8 +40,8 @@ impl CommitPolicy {
     /// How many paths one commit has at most. Without gathering, what an earlier life of the space deferred is not divided.
     const fn max_paths(self) -> usize {
         match self {
-            Self::Each => usize::MAX,
-            Self::Gathered { max_paths, .. } => max_paths,
+            Self::PerSet => usize::MAX,
+            Self::Coalesced { max_paths, .. } => max_paths,
         }
     }
 }
@@ -118,7 +118,7 @@ impl Committer {
     ) -> Result<LogRecord, StoreError> {
         self.check_places(prepared, tip)?;
         tip.seq = tip.seq.next();
-        let form = RecordForm { role: RecordKind::Deferred, time: self.core.clock.now(), is_kept: true };
+        let form = RecordForm { role: RecordKind::Uncommitted, time: self.core.clock.now(), is_kept: true };
         let record = self.record_of(prepared, tip.seq, form, None);
         self.core.uncommitted.add(&record);
         self.window.push(record.clone(), window);
@@ -140,7 +140,7 @@ impl Committer {
                 let recorded = own.map(|effect| effect.after.is_none());
                 recorded.unwrap_or_else(|| self.core.uncommitted.get(other, tip.committed) == Some(None))
             };
-            let recorded = self.core.git()?.in_the_way(tip.commit, path)?;
+            let recorded = self.core.git()?.type_conflicts(tip.commit, path)?;
             let above = path
                 .ancestors()
                 .filter(|above| matches!(self.core.uncommitted.get(above, tip.committed), Some(Some(_))));
@@ -160,7 +160,7 @@ impl Committer {
 
     /// What history has of these paths, or will have once the window is closed.
     pub(super) fn known(&self, paths: &[&TreePath], tip: &RecordTip) -> Result<Vec<CommittedState>, StoreError> {
-        let mut known = self.core.memory.staged(tip.recorded(), paths)?;
+        let mut known = self.core.memory.staged_states(tip.recorded(), paths)?;
         for (path, known) in paths.iter().zip(&mut known) {
             if let Some(recorded) = self.core.uncommitted.get(path, tip.committed) {
                 *known = recorded;
@@ -195,7 +195,7 @@ impl Committer {
             ahead.seq = ahead.seq.next();
             let closed = closing((newest, &[]), self.core.stamp(), newest.message.clone(), Vec::new());
             let prepared = QueuedSet { moves: Vec::new(), ..closed };
-            let form = RecordForm { role: RecordKind::Gathered, time: newest.time, is_kept: false };
+            let form = RecordForm { role: RecordKind::Commit, time: newest.time, is_kept: false };
             let record = self.record_of(&prepared, ahead.seq, form, ahead.commit);
             planned.push(PlannedSet { prepared, record, is_extra: true });
         }
@@ -210,7 +210,7 @@ impl Committer {
         let Some(last) = gathering.sets.last() else { return Ok(None) };
         let entries: BTreeMap<&TreePath, &LogEntry> =
             gathering.sets.iter().flat_map(|set| &set.entries).map(|entry| (&entry.path, entry)).collect();
-        let known = self.core.memory.staged(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
+        let known = self.core.memory.staged_states(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
         let effects = entries.into_values().zip(known).filter_map(|(entry, known)| {
             let after = entry.new.map(|blob| (blob, entry.kind));
             (known != after).then(|| FileEffect::new(entry.path.clone(), known.map(StateBefore::from), after_of(entry)))
@@ -221,7 +221,7 @@ impl Committer {
             return Ok(None);
         }
         let record =
-            self.build(&prepared, tip, RecordForm { role: RecordKind::Gathered, time: last.time, is_kept: false })?;
+            self.build(&prepared, tip, RecordForm { role: RecordKind::Commit, time: last.time, is_kept: false })?;
         Ok(Some(PlannedSet { prepared, record, is_extra: true }))
     }
 
@@ -245,8 +245,8 @@ impl Committer {
             *bytes -= size(&set);
         }
         *due = match (sets.is_empty(), self.core.commits) {
-            (false, CommitPolicy::Gathered { window, .. }) => Some(Instant::now() + window),
-            (true, _) | (false, CommitPolicy::Each) => None,
+            (false, CommitPolicy::Coalesced { window, .. }) => Some(Instant::now() + window),
+            (true, _) | (false, CommitPolicy::PerSet) => None,
         };
     }
 
@@ -279,7 +279,7 @@ fn closing(
 ) -> QueuedSet {
     QueuedSet {
         actor: newest.actor.clone(),
-        door: newest.door,
+        protocol: newest.protocol,
         entrance: None,
         provenance: newest.provenance.clone().filter(|_| all.iter().all(|set| set.provenance == newest.provenance)),
         announcement: newest.announcement,
@@ -299,9 +299,12 @@ fn closing(
 fn after_of(entry: &LogEntry) -> Option<StateAfter> {
     let blob = entry.new?;
     Some(match &entry.content {
-        Some(content) => {
-            StateAfter::Leaf(OverlayFile { content: content.clone(), etag: blob, kind: entry.kind, disk: entry.disk })
-        }
+        Some(content) => StateAfter::Leaf(OverlayFile {
+            content: content.clone(),
+            etag: blob,
+            kind: entry.kind,
+            disk: entry.attributes,
+        }),
         None => StateAfter::Blob(blob, entry.kind),
     })
 }

@@ -93,7 +93,7 @@ impl Vfs {
     /// `TooLarge` where the disk has no such length, `IsDirectory` for a length of a directory, `Forbidden` when the disk refuses.
     pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<PathAttributes, Fault> {
         if let Some(size) = set.size {
-            self.resize(caller, (node, set.through), size)?;
+            self.resize(caller, (node, set.handle), size)?;
         }
         let shared = self.nodes.shared(node)?;
         {
@@ -168,7 +168,7 @@ impl Vfs {
     fn set_on_disk(&self, caller: &Caller, path: &TreePath, set: &SetAttributes) -> Result<(), Fault> {
         // What is installed later changes a file's attributes again, and a directory's times.
         if self.core.overlay.get(path).is_some() || !self.core.overlay.below(path).is_empty() {
-            self.settled()?;
+            self.wait_applied()?;
         }
         if let Some(mode) = set.mode {
             self.set_mode(caller, path, mode)?;
@@ -194,9 +194,9 @@ impl Vfs {
                 path: path.clone(),
                 content: leaf.content,
                 // A bit must not bring back what somebody else replaces in this moment.
-                expect: Precondition::OneOf(vec![leaf.etag]),
+                precondition: Precondition::OneOf(vec![leaf.etag]),
                 kind: Some(kind),
-                disk: DiskAttributes { mode: Some(mode), ..leaf.disk },
+                attributes: DiskAttributes { mode: Some(mode), ..leaf.disk },
             };
             match self.apply_held(caller, change.into()) {
                 Err(fault) if fault.kind() == Kind::Conflict => {}

@@ -50,7 +50,7 @@ impl DirtyBytes {
 impl Vfs {
     /// From now on what is written to files of this space and not published counts among that of all spaces that share this. To be told before anybody
     /// writes, and once.
-    pub fn shares_memory(&self, unpublished: &Arc<DirtyBytes>) {
+    pub fn share_dirty_bytes(&self, unpublished: &Arc<DirtyBytes>) {
         let _stays = self.core.unpublished.set(Arc::clone(unpublished));
     }
 }
@@ -144,7 +144,7 @@ impl DirtyBody {
 
     /// No bytes yet, of a file that is expected to become too large to be recorded.
     pub(crate) fn beside(core: &VfsCore) -> Self {
-        core.tree.draft().map_or_else(|_| Self::empty(), |draft| Self::Disk { draft, length: 0 })
+        core.tree.stage_large().map_or_else(|_| Self::empty(), |draft| Self::Disk { draft, length: 0 })
     }
 
     /// How many there are.
@@ -216,7 +216,7 @@ impl DirtyBody {
             if recorded.is_some_and(|size| memory.resize(size, core)) {
                 return Ok(());
             }
-            let mut draft = core.tree.draft()?;
+            let mut draft = core.tree.stage_large()?;
             draft.write_at(0, &memory.bytes)?;
             *self = Self::Disk { length: memory.bytes.len() as u64, draft };
         }
@@ -239,7 +239,7 @@ impl DirtyBody {
             }
             Self::Disk { draft, length: whole } => {
                 let end = offset.saturating_add(length).min(*whole);
-                draft.file().zero(offset, end.saturating_sub(offset))?;
+                draft.file().punch_hole(offset, end.saturating_sub(offset))?;
             }
         }
         Ok(())

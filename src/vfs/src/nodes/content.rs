@@ -92,7 +92,7 @@ impl Vfs {
         let too_far = || Fault::new(Kind::TooLarge, "no file is as long as that");
         let end = part.offset.checked_add(part.length).ok_or_else(too_far)?;
         let size = self.attributes(handle.node)?.size;
-        let disk = self.disk()?;
+        let disk = self.disk_space()?;
         if end.saturating_sub(size) > disk.available.saturating_mul(u64::from(disk.block_size)) {
             return Err(Fault::new(Kind::NoSpace, format!("no space left on the disk for {} bytes", part.length)));
         }
@@ -125,12 +125,12 @@ impl Vfs {
         if mode.write
             && let Ok(path) = self.nodes.path_of(node)
         {
-            if !self.core.places.is_visible(caller.door, &path) {
+            if !self.core.places.is_visible(caller.protocol, &path) {
                 return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
             }
             self.core.not_leased(caller, &path, false)?;
         }
-        let handle = self.nodes.open(node, caller.door, mode.write)?;
+        let handle = self.nodes.open(node, caller.protocol, mode.write)?;
         let opened = if mode.truncate && mode.write {
             self.empty(caller, node, handle)
         } else {
@@ -174,7 +174,7 @@ impl Vfs {
     }
 
     /// Whether a change of the file a handle has open is accepted and not announced yet. Readers of some doors may have seen it.
-    pub fn is_settling(&self, handle: HandleId) -> bool {
+    pub fn has_pending_change(&self, handle: HandleId) -> bool {
         let path = self.nodes.handle(handle).and_then(|handle| self.nodes.path_of(handle.node));
         path.is_ok_and(|path| self.core.overlay.get(&path).is_some())
     }
@@ -231,11 +231,11 @@ impl Vfs {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
         }
         // Told at once where it is known: many programs look at the outcome of `write`, and few at that of `close`.
-        let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
+        let trouble = self.core.trouble.lock().as_ref().map(Fault::duplicate);
         if let Some(fault) = trouble.filter(is_of_disk) {
             if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().staging {
                 staging.written_through(id);
-                staging.refused = Some(fault.again());
+                staging.refused = Some(fault.duplicate());
             }
             return Err(fault);
         }
@@ -362,11 +362,11 @@ impl Vfs {
         let Some(mut staging) = shared.staging.take() else {
             if durability == Durability::Now {
                 shared.large.as_ref().map_or(Ok(()), OpenFile::flush)?;
-                self.settled()?;
+                self.wait_applied()?;
             }
             return Ok(());
         };
-        if let Some(fault) = staging.refused.as_ref().map(Fault::again) {
+        if let Some(fault) = staging.refused.as_ref().map(Fault::duplicate) {
             // Closing leaves the page as it was, and says so: many programs look at the outcome of one call only.
             shared.put_aside(staging);
             return Err(fault);
@@ -379,7 +379,7 @@ impl Vfs {
                 self.keep_time(&path, &content, &staging);
             }
             // What another handle saved a moment ago is in this file, too.
-            return if durability == Durability::Now { self.settled().map(drop) } else { Ok(()) };
+            return if durability == Durability::Now { self.wait_applied().map(drop) } else { Ok(()) };
         }
         let Some(content) = staging.body.take_recorded()? else {
             return Err(Fault::too_large("file", MAX_FILE_BYTES));
@@ -388,9 +388,9 @@ impl Vfs {
         let change = Change::Put {
             path: path.clone(),
             content: content.clone(),
-            expect: staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag])),
+            precondition: staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag])),
             kind,
-            disk: DiskAttributes {
+            attributes: DiskAttributes {
                 mode: staging.mode,
                 owner: Some((staging.uid, staging.gid)),
                 modified: Some(staging.modified),
@@ -400,7 +400,7 @@ impl Vfs {
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
         let is_same = self.stands_at(&path, &content);
         let outcome = match staging.lost() {
-            Some(fault) => Err(fault.again()),
+            Some(fault) => Err(fault.duplicate()),
             None => self.apply_held(caller, set),
         };
         match outcome {
@@ -432,7 +432,7 @@ impl Vfs {
         content: Bytes,
         expect: Precondition,
     ) -> Result<WriteResult, Fault> {
-        let change = Change::put(path.clone(), content.clone()).expecting(expect);
+        let change = Change::put(path.clone(), content.clone()).with_precondition(expect);
         match self.apply(caller, change) {
             Ok(applied) => applied.single(),
             Err(fault) => {

@@ -35,9 +35,9 @@ impl RejectedText {
 #[derive(Debug)]
 pub enum RejectedBuffer {
     /// Where it was: nothing of this file was ever accepted, and this is all that there is of it.
-    Here,
+    InPlace,
     /// Out of the file.
-    Taken(RejectedText),
+    Detached(RejectedText),
 }
 
 impl DirtyBuffer {
@@ -52,7 +52,7 @@ impl DirtyBuffer {
             is_new: self.is_new,
             refused: None,
             verdict: None,
-            lost: self.lost.as_ref().map(Fault::again),
+            lost: self.lost.as_ref().map(Fault::duplicate),
             writers: BTreeSet::new(),
             emptied: BTreeSet::new(),
             writer: self.writer.clone(),
@@ -72,7 +72,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::publish`], and where the refused text is; nowhere when it was refused for another reason.
-    pub fn publish_or_take(
+    pub fn publish_or_detach(
         &self,
         caller: &Caller,
         handle: HandleId,
@@ -101,11 +101,11 @@ impl Vfs {
             if !is_here && shared.staging.is_none() {
                 shared.staging = shared.aside.take();
             }
-            return Some(RejectedBuffer::Here);
+            return Some(RejectedBuffer::InPlace);
         }
         // Those who wrote it through a mount go on with their own.
         let taken = if refused.writers.len() > 1 { refused.copied().ok()? } else { text.take()? };
-        Some(RejectedBuffer::Taken(RejectedText(Box::new(taken))))
+        Some(RejectedBuffer::Detached(RejectedText(Box::new(taken))))
     }
 
     /// A handle that was just opened goes on with a refused text, and not with what the file is. Answers with the hash of what that text began from, where
@@ -113,7 +113,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Conflict` when others are writing the file; what the disk says. The text comes back.
-    pub fn go_on_with(&self, handle: HandleId, text: RejectedText) -> Result<Option<ETag>, (Fault, RejectedText)> {
+    pub fn reattach(&self, handle: HandleId, text: RejectedText) -> Result<Option<ETag>, (Fault, RejectedText)> {
         let shared = match self.nodes.handle(handle).and_then(|handle| self.nodes.shared(handle.node)) {
             Ok(shared) => shared,
             Err(fault) => return Err((fault, text)),

@@ -42,9 +42,9 @@ impl ScratchXattrs {
         }
         let probe = match &self.probe {
             Some(probe) => probe,
-            None => self.probe.insert(tree.probe()?),
+            None => self.probe.insert(tree.xattr_probe()?),
         };
-        probe.set_extended(path, name, value)?;
+        probe.set_xattr(path, name, value)?;
         self.length = length;
         self.all.insert(name.to_vec(), value.to_vec());
         Ok(())
@@ -55,7 +55,7 @@ impl ScratchXattrs {
         if !self.all.contains_key(name) {
             return Ok(false);
         }
-        self.probe.as_ref().map_or(Ok(()), |probe| probe.remove_extended(path, name))?;
+        self.probe.as_ref().map_or(Ok(()), |probe| probe.remove_xattr(path, name))?;
         self.length -= self.length_of(name);
         Ok(self.all.remove(name).is_some())
     }
@@ -80,13 +80,13 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`; those of the disk.
-    pub fn extended(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    pub fn xattr(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         match self.on_disk(node, &shared) {
             Some(path) => {
                 self.settle_at(&path)?;
-                Ok(self.core.tree.extended(&path, name)?)
+                Ok(self.core.tree.xattr(&path, name)?)
             }
             None => Ok(shared.extended.all.get(name).cloned()),
         }
@@ -96,15 +96,15 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::extended`].
-    pub fn extended_names(&self, node: NodeId) -> Result<Vec<Vec<u8>>, Fault> {
+    pub fn xattr_names(&self, node: NodeId) -> Result<Vec<Vec<u8>>, Fault> {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         match self.on_disk(node, &shared) {
             // What is about to be put in place of a file has the same ones: only for a new file is there something to wait for.
-            Some(path) => match self.core.tree.extended_names(&path) {
+            Some(path) => match self.core.tree.list_xattrs(&path) {
                 Err(error) if error.is_missing() => {
                     self.settle_at(&path)?;
-                    Ok(self.core.tree.extended_names(&path)?)
+                    Ok(self.core.tree.list_xattrs(&path)?)
                 }
                 names => self.names_at_rest(&path, names?),
             },
@@ -116,16 +116,16 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`, `NoSpace`; those of the disk.
-    pub fn set_extended(&self, node: NodeId, name: &[u8], value: &[u8], how: SetXattrMode) -> Result<bool, Fault> {
+    pub fn set_xattr(&self, node: NodeId, name: &[u8], value: &[u8], how: SetXattrMode) -> Result<bool, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(path) = self.on_disk(node, &shared) {
             self.settle_at(&path)?;
-            return Ok(self.core.tree.set_extended(&path, name, value, how)?);
+            return Ok(self.core.tree.set_xattr(&path, name, value, how)?);
         }
         let is_there = shared.extended.all.contains_key(name);
         let may = match how {
-            SetXattrMode::Either => true,
+            SetXattrMode::CreateOrReplace => true,
             SetXattrMode::Create => !is_there,
             SetXattrMode::Replace => is_there,
         };
@@ -140,13 +140,13 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`; those of the disk.
-    pub fn remove_extended(&self, node: NodeId, name: &[u8]) -> Result<bool, Fault> {
+    pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<bool, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         match self.on_disk(node, &shared) {
             Some(path) => {
                 self.settle_at(&path)?;
-                Ok(self.core.tree.remove_extended(&path, name)?)
+                Ok(self.core.tree.remove_xattr(&path, name)?)
             }
             None => {
                 let path = self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root());
@@ -162,7 +162,7 @@ impl Vfs {
     pub fn flush_node(&self, node: NodeId) -> Result<(), Fault> {
         let path = self.nodes.path_of(node)?;
         self.settle_at(&path)?;
-        self.core.tree.flush_at(&path).map_err(|error| not_there(&path, error))
+        self.core.tree.flush_path(&path).map_err(|error| not_there(&path, error))
     }
 
     /// Where a node's file is on the disk, or will be in a moment; none while it is not in the tree, and when its name is gone.
@@ -178,7 +178,7 @@ impl Vfs {
             return;
         }
         let set = |(name, value): (&Vec<u8>, &Vec<u8>)| {
-            self.core.tree.set_extended(path, name, value, SetXattrMode::Either).map(drop)
+            self.core.tree.set_xattr(path, name, value, SetXattrMode::CreateOrReplace).map(drop)
         };
         if let Err(fault) = self.settle_at(path).and_then(|()| Ok(all.iter().try_for_each(set)?)) {
             warn!(page.path = %path, error = ?fault, "a saved file does not have all attributes that it was given before");
@@ -192,7 +192,7 @@ impl Vfs {
             return Ok(names);
         }
         self.settle_at(path)?;
-        match self.core.tree.extended_names(path) {
+        match self.core.tree.list_xattrs(path) {
             Err(error) if error.is_missing() => Ok(Vec::new()),
             names => Ok(names?),
         }
@@ -200,11 +200,11 @@ impl Vfs {
 
     /// What the file at a path has; nothing where nothing is.
     pub(super) fn extended_at(&self, path: &TreePath) -> Result<XattrMap, Fault> {
-        let names = match self.core.tree.extended_names(path) {
+        let names = match self.core.tree.list_xattrs(path) {
             Err(error) if error.is_missing() => return Ok(XattrMap::new()),
             names => self.names_at_rest(path, names?)?,
         };
-        let value = |name: Vec<u8>| Some(self.core.tree.extended(path, &name).transpose()?.map(|value| (name, value)));
+        let value = |name: Vec<u8>| Some(self.core.tree.xattr(path, &name).transpose()?.map(|value| (name, value)));
         Ok(names.into_iter().filter_map(value).collect::<Result<_, _>>()?)
     }
 
@@ -228,10 +228,10 @@ impl Vfs {
         }
         self.settle_at(to)?;
         for name in of_other.keys().filter(|name| !of_it.contains_key(*name)) {
-            self.core.tree.remove_extended(to, name)?;
+            self.core.tree.remove_xattr(to, name)?;
         }
         for (name, value) in &of_it {
-            self.core.tree.set_extended(to, name, value, SetXattrMode::Either)?;
+            self.core.tree.set_xattr(to, name, value, SetXattrMode::CreateOrReplace)?;
         }
         Ok(())
     }

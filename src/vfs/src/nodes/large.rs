@@ -47,7 +47,7 @@ impl Vfs {
             } else if let EffectiveState::Leaf(there, _) = self.core.present(path)? {
                 attributes.mode = attributes.mode.or(there.disk.mode);
                 let expect = staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag]));
-                let removal = ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon();
+                let removal = ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon();
                 match self.apply_held(caller, removal) {
                     // Another door was faster.
                     Err(fault) if fault.kind() == Kind::NotFound => {}
@@ -62,7 +62,7 @@ impl Vfs {
             }
         };
         attributes.mode = attributes.mode.or(Some(0o644));
-        let large = self.core.tree.put(draft, path, attributes)?;
+        let large = self.core.tree.install_large(draft, path, attributes)?;
         if durability == Durability::Now {
             large.flush()?;
         }
@@ -106,7 +106,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`, `NotFound`.
-    pub fn expect_large(&self, id: HandleId) -> Result<(), Fault> {
+    pub fn spill_to_disk(&self, id: HandleId) -> Result<(), Fault> {
         let shared = self.nodes.shared(self.nodes.handle(id)?.node)?;
         let mut shared = shared.lock();
         if let Some(staging) = shared.staging.as_mut().filter(|staging| staging.is_new && staging.body.length() == 0) {
@@ -164,7 +164,7 @@ impl Vfs {
     ) -> Result<bool, Fault> {
         self.change_large(handle, shared, |large| {
             let end = part.offset.saturating_add(part.length).min(large.stat()?.size);
-            Ok(large.zero(part.offset, end.saturating_sub(part.offset))?)
+            Ok(large.punch_hole(part.offset, end.saturating_sub(part.offset))?)
         })
     }
 
@@ -180,7 +180,7 @@ impl Vfs {
         // Whoever wants it for themselves in this moment waits until this is written.
         let _held = path.clone().map(|path| self.core.locks.hold([path].into()));
         if let Some(path) = &path {
-            self.core.not_leased(&Caller::new(handle.door), path, false)?;
+            self.core.not_leased(&Caller::new(handle.protocol), path, false)?;
             // What takes its place by its size and time must find it as it was.
             self.settle_at(path)?;
         }

@@ -27,11 +27,11 @@ use svcfs_base::Fault;
 
 pub use body::DirtyBytes;
 pub use detached::{RejectedBuffer, RejectedText};
-pub use names::UPLOAD;
+pub use names::UPLOAD_AFFIXES;
 pub use nonblocking::CachedRead;
 pub use reading::{FileContent, FileReader, OpenedFile};
 pub(crate) use refusals::{RecentRefusals, RefusalMark};
-pub use rejected::place_of_refused;
+pub use rejected::rejected_path;
 pub(crate) use table::SpaceNodes;
 
 use crate::Vfs;
@@ -103,7 +103,7 @@ pub struct SetAttributes {
     /// New access time.
     pub accessed: Option<SystemTime>,
     /// The handle that they are set through; by name when it is none.
-    pub through: Option<HandleId>,
+    pub handle: Option<HandleId>,
 }
 
 /// Size and free space of a disk.
@@ -128,8 +128,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the disk does not say.
-    pub fn disk(&self) -> Result<DiskSpace, Fault> {
-        let disk = self.core.tree.disk()?;
+    pub fn disk_space(&self) -> Result<DiskSpace, Fault> {
+        let disk = self.core.tree.disk_usage()?;
         Ok(DiskSpace {
             block_size: u32::try_from(disk.block_size).unwrap_or(4096),
             blocks: disk.blocks,

@@ -14,10 +14,10 @@ use crate::view::PathAttributes;
 use crate::{Vfs, core::EffectiveState};
 
 /// How the names of files begin and end that a door writes beside their place until all of them has come.
-pub const UPLOAD: (&str, &str) = (".svc-upload-", ".part");
+pub const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
 
 fn is_of_upload(name: &str) -> bool {
-    name.starts_with(UPLOAD.0) && name.ends_with(UPLOAD.1)
+    name.starts_with(UPLOAD_AFFIXES.0) && name.ends_with(UPLOAD_AFFIXES.1)
 }
 
 impl Vfs {
@@ -25,7 +25,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn find(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
+    pub fn lookup_path(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         loop {
             let known = self.nodes.at(path);
             let attributes = self.attributes_at(caller, path)?;
@@ -48,17 +48,17 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        self.find(caller, &self.directory(parent)?.join(name))
+        self.lookup_path(caller, &self.directory(parent)?.join(name))
     }
 
     /// Counts one more finding of a node that a listing gave by a name in a directory; false when that is its name no longer, or nobody knows
     /// it any more.
-    pub fn found(&self, node: NodeId, at: (NodeId, &str)) -> bool {
+    pub fn add_lookup(&self, node: NodeId, at: (NodeId, &str)) -> bool {
         self.nodes.found(node, at)
     }
 
     /// Whether anybody outside may still ask for a node.
-    pub fn is_known(&self, node: NodeId) -> bool {
+    pub fn has_lookups(&self, node: NodeId) -> bool {
         self.nodes.is_known(node)
     }
 
@@ -97,7 +97,7 @@ impl Vfs {
         // Before all else, as `list` looks at what is pending before the tree: what is published meanwhile is seen twice, not missed.
         let staged = self.nodes.staged_below(&path);
         let mut entries: BTreeMap<TreePath, PathAttributes> =
-            self.list(caller.door, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
+            self.list(caller.protocol, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
         entries.extend(self.specials_in(&path)?);
         for (path, node) in staged {
             let is_there = self.nodes.path_of(node).is_ok_and(|now| now == path);
@@ -149,13 +149,13 @@ impl Vfs {
             if held.at(&path).is_some_and(|shared| shared.staging.is_some()) {
                 return Err(Fault::exists(&path));
             }
-            match self.stat_any(caller.door, &path) {
+            match self.stat_any(caller.protocol, &path) {
                 Ok(_) => return Err(Fault::exists(&path)),
                 Err(fault) if fault.kind() == Kind::NotFound => {}
                 Err(fault) => return Err(fault),
             }
             // A name that was taken before may have left a node that still has handles.
-            self.nodes.create(&path, caller.door, staging)
+            self.nodes.create(&path, caller.protocol, staging)
         };
         self.nodes.shared(parent)?.lock().names_changed = Some(now);
         Ok((node, self.attributes(node)?, handle))
@@ -176,7 +176,7 @@ impl Vfs {
         self.apply(caller, Change::MakeDir { path: path.clone() })?;
         let above = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
         self.core.tree.set_mode(&path, mode & 0o7777 | above.mode & SET_GROUP_ID)?;
-        let attributes = self.stat(caller.door, &path)?;
+        let attributes = self.stat(caller.protocol, &path)?;
         Ok((self.nodes.find(&path, 1), attributes))
     }
 
@@ -214,7 +214,7 @@ impl Vfs {
         let mut held = self.nodes.hold(&[path]);
         let is_new = held.at(path).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new));
         held.keep(self, path)?;
-        match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon()) {
+        match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon()) {
             Ok(_) => {}
             // Created and removed again before anything was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
@@ -259,21 +259,21 @@ impl Vfs {
             path: path.clone(),
             content: new.content.clone(),
             // Whoever writes one of them in this moment is not covered by what the other was.
-            expect: Precondition::OneOf(vec![now.etag]),
+            precondition: Precondition::OneOf(vec![now.etag]),
             kind: Some(new.kind),
-            disk: new.disk,
+            attributes: new.disk,
         };
         let (of_one, of_other) = (self.extended_at(&one)?, self.extended_at(&other)?);
         if (first.etag, first.kind) == (second.etag, second.kind) {
             // No version, but each name leads to the other file.
-            self.settled()?;
+            self.wait_applied()?;
             let _held = self.core.locks.hold([one.clone(), other.clone()].into());
             self.core.replace_same(&one, &second)?;
             self.core.replace_same(&other, &first)?;
         } else {
             let set = ChangeSet::new(vec![put(&one, &first, &second), put(&other, &second, &first)]);
             let message = format!("{}: exchange {one} and {other}", caller.actor());
-            self.apply(caller, set.message(message))?;
+            self.apply(caller, set.with_message(message))?;
         }
         self.nodes.exchange(&one, &other);
         self.move_extended(&other, (of_one.clone(), of_other.clone()))?;
@@ -298,12 +298,12 @@ impl Vfs {
                 format!("the target of `{path}` is {} bytes long; 4095 is the limit", target.len()),
             ));
         }
-        let change = Change::link(path.clone(), target).expecting(Precondition::Absent);
+        let change = Change::symlink(path.clone(), target).with_precondition(Precondition::Absent);
         self.apply(caller, ChangeSet::from(change).soon()).map_err(|fault| match fault.kind() {
             Kind::PreconditionFailed | Kind::IsDirectory => Fault::exists(&path),
             _ => fault,
         })?;
-        let attributes = self.stat(caller.door, &path)?;
+        let attributes = self.stat(caller.protocol, &path)?;
         Ok((self.nodes.find(&path, 1), attributes))
     }
 
@@ -312,21 +312,21 @@ impl Vfs {
     /// # Errors
     /// `Invalid` when it is no link, `Stale` when it is gone.
     pub fn link_target(&self, caller: &Caller, node: NodeId) -> Result<String, Fault> {
-        self.read_link(caller.door, &self.nodes.path_of(node)?)
+        self.read_link(caller.protocol, &self.nodes.path_of(node)?)
     }
 
     /// Attributes of a path, counting a file that is created and not published.
     pub(super) fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<PathAttributes, Fault> {
-        if !self.core.places.is_visible(caller.door, path) {
+        if !self.core.places.is_visible(caller.protocol, path) {
             return Err(Fault::file_not_found(path));
         }
         match self.nodes.at(path).map(|node| self.attributes(node)) {
             // Forgotten between the two looks.
-            Some(Err(fault)) if fault.kind() == Kind::Stale => self.stat_any(caller.door, path),
+            Some(Err(fault)) if fault.kind() == Kind::Stale => self.stat_any(caller.protocol, path),
             // It lives on for its handles; here is what stands at the path now.
-            Some(Ok(known)) if known.links == 0 => self.stat_any(caller.door, path),
+            Some(Ok(known)) if known.links == 0 => self.stat_any(caller.protocol, path),
             Some(known) => known,
-            None => self.stat_any(caller.door, path),
+            None => self.stat_any(caller.protocol, path),
         }
     }
 
@@ -350,7 +350,7 @@ impl Vfs {
     /// The path of a name that this caller may write.
     pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<TreePath, Fault> {
         let path = self.directory(parent)?.join(name);
-        if !self.core.places.is_visible(caller.door, &path) {
+        if !self.core.places.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
         self.core.not_leased(caller, &path, true)?;

@@ -16,15 +16,20 @@ pub struct CachedRead {
     /// What is known of it.
     pub attributes: PathAttributes,
     /// The bytes that were asked for; none where none were.
-    pub part: Bytes,
+    pub data: Bytes,
     /// The node of which it was told when it, or its names, changed: that is told again for as long as somebody has found it.
-    pub told: Option<NodeId>,
+    pub pinned_node: Option<NodeId>,
 }
 
 impl Vfs {
     /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing must be waited for. Does not count as a finding.
-    pub fn glance(&self, caller: &Caller, path: &TreePath, part: Option<(u64, usize)>) -> Option<CachedRead> {
-        if !self.core.places.is_visible(caller.door, path) {
+    pub fn try_lookup_cached(
+        &self,
+        caller: &Caller,
+        path: &TreePath,
+        part: Option<(u64, usize)>,
+    ) -> Option<CachedRead> {
+        if !self.core.places.is_visible(caller.protocol, path) {
             return None;
         }
         let node = self.nodes.at(path);
@@ -41,8 +46,8 @@ impl Vfs {
             return None;
         }
         let (stat, part) = match part {
-            Some(part) => self.core.tree.part_at_once(path, part)?,
-            None => (self.core.tree.stat_at_once(path)?, Bytes::new()),
+            Some(part) => self.core.tree.try_read_range(path, part)?,
+            None => (self.core.tree.try_stat_cached(path)?, Bytes::new()),
         };
         let (mut attributes, mut told) = (PathAttributes::from(stat), None);
         if attributes.kind == EntryKind::Directory {
@@ -61,6 +66,6 @@ impl Vfs {
         }
         drop(shared);
         // Another file may have come there between the looks.
-        (self.nodes.at(path) == node).then_some(CachedRead { attributes, part, told })
+        (self.nodes.at(path) == node).then_some(CachedRead { attributes, data: part, pinned_node: told })
     }
 }

@@ -48,7 +48,7 @@ impl OrphanNode {
         let attributes = self.attributes()?;
         let content = if is_based { Some(self.read(0, MAX_FILE_BYTES)?) } else { None };
         Ok(DirtyBuffer {
-            base: content.as_ref().map(|content| ETag::of(content)),
+            base: content.as_ref().map(|content| ETag::from_content(content)),
             body: content.map_or_else(DirtyBody::empty, DirtyBody::from),
             mode: Some(attributes.mode),
             ..DirtyBuffer::of(&attributes)

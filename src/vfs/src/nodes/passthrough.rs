@@ -14,7 +14,7 @@ impl Vfs {
     /// None when some of what is read is unpublished or on its way to the disk, and when the disk refuses: reading says why.
     ///
     /// Opened after this, a change that was acknowledged before is in it; changes after are in the file that takes its place.
-    pub fn settled_file(&self, node: NodeId, wanted: impl Fn(&TreePath, u64) -> bool) -> Option<File> {
+    pub fn clean_backing_file(&self, node: NodeId, wanted: impl Fn(&TreePath, u64) -> bool) -> Option<File> {
         let shared = self.nodes.shared(node).ok()?;
         // Held while it is published.
         let shared = shared.try_lock()?;

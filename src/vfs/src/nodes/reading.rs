@@ -23,7 +23,7 @@ const HERE: u64 = 256 << 10;
 #[derive(Debug)]
 pub enum FileContent {
     /// Few, or on their way to the disk.
-    Here(Bytes),
+    InMemory(Bytes),
     /// Many: read piece by piece.
     OnDisk(FileReader),
 }
@@ -35,16 +35,16 @@ impl FileContent {
     /// As [`Reader::read`].
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
-            Self::Here(content) => Ok(content.slice(super::body::part(content, offset, length as u64))),
+            Self::InMemory(content) => Ok(content.slice(super::body::part(content, offset, length as u64))),
             Self::OnDisk(reader) => reader.read(offset, length),
         }
     }
 
     /// The same as far as it can be had at once, as [`Reader::read_now`] says.
-    pub fn read_now(&self, offset: u64, length: usize) -> Option<Bytes> {
+    pub fn try_read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
         match self {
-            Self::Here(_) => self.read(offset, length).ok(),
-            Self::OnDisk(reader) => reader.read_now(offset, length),
+            Self::InMemory(_) => self.read(offset, length).ok(),
+            Self::OnDisk(reader) => reader.try_read_cached(offset, length),
         }
     }
 }
@@ -63,7 +63,7 @@ pub struct OpenedFile {
 impl From<FileView> for OpenedFile {
     fn from(FileView { content, etag, attributes }: FileView) -> Self {
         let attributes = PathAttributes { size: content.len() as u64, ..attributes };
-        Self { content: FileContent::Here(content), etag, attributes }
+        Self { content: FileContent::InMemory(content), etag, attributes }
     }
 }
 
@@ -94,8 +94,8 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub fn open_content(self: &Arc<Self>, door: Protocol, path: &TreePath) -> Result<OpenedFile, Fault> {
-        match self.there(door, path)? {
+    pub fn open_content(self: &Arc<Self>, protocol: Protocol, path: &TreePath) -> Result<OpenedFile, Fault> {
+        match self.there(protocol, path)? {
             FoundFile::Placed(place, size) if size > HERE => {
                 let (still, stat) = SnapshotReader::at(self, &place)?;
                 let (etag, reader) = (still.etag, FileReader { vfs: Arc::clone(self), of: ReaderSource::Still(still) });
@@ -109,9 +109,9 @@ impl Vfs {
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn set_aside(self: &Arc<Self>, content: Bytes) -> Result<FileContent, Fault> {
+    pub fn spill_content(self: &Arc<Self>, content: Bytes) -> Result<FileContent, Fault> {
         if content.len() as u64 <= HERE {
-            return Ok(FileContent::Here(content));
+            return Ok(FileContent::InMemory(content));
         }
         let of = ReaderSource::Still(SnapshotReader::of(self, &content)?);
         Ok(FileContent::OnDisk(FileReader { vfs: Arc::clone(self), of }))
@@ -132,8 +132,8 @@ impl FileReader {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`; `Invalid` for a link that leads out of the root.
-    pub fn at(vfs: &Arc<Vfs>, caller: &Caller, path: &TreePath) -> Result<(Self, PathAttributes), Fault> {
-        let (node, attributes) = vfs.find(caller, &vfs.leads_to(caller.door, path)?)?;
+    pub fn open_path(vfs: &Arc<Vfs>, caller: &Caller, path: &TreePath) -> Result<(Self, PathAttributes), Fault> {
+        let (node, attributes) = vfs.lookup_path(caller, &vfs.resolve_links(caller.protocol, path)?)?;
         let opened = match attributes.kind {
             EntryKind::File => Self::open(vfs, caller, node),
             EntryKind::Directory => Err(Fault::is_directory(path)),
@@ -158,7 +158,7 @@ impl FileReader {
     /// Bytes at an offset, as far as they can be had at once: of a file that the system has in memory. At most 64 KiB.
     ///
     /// Never waits, so that a door that is async may ask where it is, and needs no thread for what is there.
-    pub fn read_now(&self, offset: u64, length: usize) -> Option<Bytes> {
+    pub fn try_read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
         let length = length.min(AT_ONCE);
         let node = match &self.of {
             ReaderSource::Still(still) => return still.read_now(offset, length),

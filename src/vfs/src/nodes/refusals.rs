@@ -9,7 +9,7 @@ use svcfs_base::TreePath;
 use svcfs_store::{FileStat, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
-use super::rejected::place_of_refused;
+use super::rejected::rejected_path;
 use crate::core::VfsCore;
 use crate::path_class::REJECTED_DIRECTORY;
 
@@ -118,7 +118,7 @@ impl VfsCore {
         let is_gone = |place: &TreePath| self.tree.stat(place).is_err_and(|error| error.is_missing());
         for path in told {
             let _keeping = self.refusals.keeping.lock();
-            if place_of_refused(&path).is_none_or(|place| is_gone(&place)) {
+            if rejected_path(&path).is_none_or(|place| is_gone(&place)) {
                 self.refusals.told.lock().remove(&path);
             }
         }
@@ -172,7 +172,7 @@ impl VfsCore {
             return;
         }
         for path in paths {
-            let Some(place) = place_of_refused(path) else { continue };
+            let Some(place) = rejected_path(path) else { continue };
             let _keeping = self.refusals.keeping.lock();
             if self.refusals.forget(path, before)
                 && self.tree.stat(&place).is_ok_and(|there| there.kind == StatKind::File)

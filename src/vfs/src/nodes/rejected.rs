@@ -17,7 +17,7 @@ use crate::path_class::REJECTED_DIRECTORY;
 
 /// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
 /// the root.
-pub fn place_of_refused(path: &TreePath) -> Option<TreePath> {
+pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
     if path.is_root() {
         return TreePath::parse(REJECTED_DIRECTORY).ok();
     }
@@ -28,10 +28,10 @@ impl DirtyBuffer {
     /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
     pub(super) fn judge(&mut self, fault: &Fault) {
         if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
-            self.verdict = Some(fault.again());
+            self.verdict = Some(fault.duplicate());
         }
         if fault.kind() == Kind::Conflict {
-            self.lost = Some(fault.again());
+            self.lost = Some(fault.duplicate());
         }
     }
 
@@ -134,7 +134,7 @@ impl Vfs {
         (staging, content): (DirtyBuffer, Bytes),
         durability: Durability,
     ) {
-        let Some(fault) = staging.verdict.as_ref().map(Fault::again) else {
+        let Some(fault) = staging.verdict.as_ref().map(Fault::duplicate) else {
             // The disk, or we: the bytes stay with the node, and the next flush tries again.
             shared.staging = Some(staging);
             return;
@@ -153,7 +153,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::publish`].
-    pub fn publish_opened(&self, caller: &Caller, handle: HandleId, durability: Durability) -> Result<(), Fault> {
+    pub fn publish_handle(&self, caller: &Caller, handle: HandleId, durability: Durability) -> Result<(), Fault> {
         let node = self.nodes.handle(handle)?.node;
         {
             let shared = self.nodes.shared(node)?;
@@ -192,15 +192,16 @@ impl Vfs {
     ///
     /// # Errors
     /// What the disk says; `NameTooLong` where nothing can be kept of a name.
-    pub fn keep_unsaved(
+    pub fn store_rejected(
         &self,
         (page, name): (&TreePath, &TreePath),
         content: Bytes,
         fault: &Fault,
         own: DiskAttributes,
     ) -> Result<(), Fault> {
-        let there =
-            self.stat(Protocol::Internal, page).map_or_else(|_| self.readers_of_gone(page), |there| Ok(Some(there)))?;
+        let there = self
+            .stat(Protocol::Internal, page)
+            .map_or_else(|_| self.tombstone_attributes(page), |there| Ok(Some(there)))?;
         let there = there.map(|there| (there.mode, (there.uid, there.gid)));
         self.keep_text(name, content, fault, there.or_else(|| own.mode.zip(own.owner)))?;
         self.flush()
@@ -211,7 +212,7 @@ impl Vfs {
     /// # Errors
     /// What the disk says.
     pub fn flush(&self) -> Result<(), Fault> {
-        Ok(self.core.tree.flush(self.core.memory.elsewhere())?)
+        Ok(self.core.tree.flush(self.core.memory.other_disks())?)
     }
 
     /// Keeps it, readable for those who may read the page.
@@ -223,7 +224,7 @@ impl Vfs {
         own: Option<(u32, (u32, u32))>,
     ) -> Result<(), Fault> {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
-        let place = place_of_refused(path).ok_or_else(|| {
+        let place = rejected_path(path).ok_or_else(|| {
             Fault::new(
                 Kind::NameTooLong,
                 format!("`{path}` is too long a name for a text to be kept below `{REJECTED_DIRECTORY}`"),
@@ -246,7 +247,7 @@ impl Vfs {
             }
         };
         let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
-        let install = FileInstall { path: &place, content: &content, kind: FileKind::Regular, disk };
+        let install = FileInstall { path: &place, content: &content, kind: FileKind::Regular, attributes: disk };
         Ok(self.core.tree.install(&install)?)
     }
 
@@ -257,7 +258,7 @@ impl Vfs {
         let mut above: Vec<TreePath> = path.ancestors().collect();
         above.sort();
         for directory in above {
-            let Some(place) = place_of_refused(&directory) else { continue };
+            let Some(place) = rejected_path(&directory) else { continue };
             let there = match tree.stat(&directory) {
                 // Of a page that was never saved.
                 Err(error) if error.is_missing() => break,
@@ -279,7 +280,7 @@ impl Vfs {
     }
 
     /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6); also of the refused text itself.
-    pub fn refusal(&self, node: NodeId) -> Option<String> {
+    pub fn rejection_reason(&self, node: NodeId) -> Option<String> {
         let path = self.nodes.path_of(node).ok()?;
         match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {
             Some(page) => self.core.refusals.of(&TreePath::parse(page).ok()?),

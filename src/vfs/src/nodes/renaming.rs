@@ -49,10 +49,10 @@ impl Vfs {
             return Ok(());
         }
         if let Some(there) = self.special(&to)? {
-            if self.stat(caller.door, &from)?.kind == EntryKind::Directory {
+            if self.stat(caller.protocol, &from)?.kind == EntryKind::Directory {
                 return Err(Fault::not_directory(&to));
             }
-            if there.large().is_none() {
+            if there.large_file().is_none() {
                 // Not removed for a rename that is then refused.
                 self.await_links(&from, &to)?;
                 self.replace_special(&to, &expect)?;
@@ -62,7 +62,7 @@ impl Vfs {
         if self.linking(&from, &to).is_some() {
             self.publish_all_below(caller, &from, &mut self.nodes.hold(&[&from]))?;
         }
-        let rename = Change::rename(from.clone(), to.clone()).expecting(expect);
+        let rename = Change::rename(from.clone(), to.clone()).with_precondition(expect);
         let by = |set| self.rename_by(caller, (&from, &to), ChangeSet { durability, ..set });
         self.rename_with_links(caller, &rename, by).map(|((), _)| ())
     }
@@ -124,8 +124,9 @@ impl Vfs {
         // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
         let mut held = self.nodes.hold(&[from, to]);
         self.publish_all_below(caller, from, &mut held)?;
-        let is_replacing_directory = self.stat(caller.door, to).is_ok_and(|there| there.kind == EntryKind::Directory);
-        let is_directory = self.stat(caller.door, from)?.kind == EntryKind::Directory;
+        let is_replacing_directory =
+            self.stat(caller.protocol, to).is_ok_and(|there| there.kind == EntryKind::Directory);
+        let is_directory = self.stat(caller.protocol, from)?.kind == EntryKind::Directory;
         if is_replacing_directory && !is_directory {
             return Err(Fault::is_directory(to));
         }
@@ -148,7 +149,7 @@ impl Vfs {
             && fault.kind() == Kind::Rejected
             && is_alone
         {
-            let refused = self.read(caller.door, from)?;
+            let refused = self.read(caller.protocol, from)?;
             let own = (refused.attributes.mode, (refused.attributes.uid, refused.attributes.gid));
             self.keep_refused(to, refused.content, fault, Some(own));
         }
@@ -158,7 +159,7 @@ impl Vfs {
             Err(fault) => return Err(fault),
         }
         if let Some(shared) = held.at(from) {
-            let there = self.stat(caller.door, to).ok();
+            let there = self.stat(caller.protocol, to).ok();
             shared.told = there.map(|there| ReportedTimes::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(from, to);

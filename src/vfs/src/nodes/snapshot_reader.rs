@@ -79,9 +79,9 @@ impl SnapshotReader {
     /// # Errors
     /// Those of the disk.
     pub(super) fn of(vfs: &Vfs, content: &[u8]) -> Result<Self, Fault> {
-        let draft = vfs.core.tree.draft()?;
+        let draft = vfs.core.tree.stage_large()?;
         draft.file().write_at(0, content)?;
-        Ok(Self { etag: ETag::of(content), size: content.len() as u64, held: SnapshotSource::Own(draft) })
+        Ok(Self { etag: ETag::from_content(content), size: content.len() as u64, held: SnapshotSource::Own(draft) })
     }
 
     /// Bytes at an offset; fewer at the end. Waits for the disk.
@@ -114,7 +114,7 @@ impl SnapshotReader {
     /// `Unavailable` when it has not; those of the disk.
     fn look_closely(&self, file: &OpenFile) -> Result<Vec<(ETag, FileStamps)>, Fault> {
         let (looks, mut parts) = (looks(file)?, Vec::new());
-        let etag = each_of(file, self.size, |part| parts.push((ETag::of(part), looks)))?;
+        let etag = each_of(file, self.size, |part| parts.push((ETag::from_content(part), looks)))?;
         if etag == self.etag { Ok(parts) } else { Err(gone()) }
     }
 
@@ -133,7 +133,7 @@ impl SnapshotReader {
             let (etag, seen) = parts.get_mut(number).ok_or_else(gone)?;
             let (looks, at) = (looks(file)?, (number * PIECE) as u64);
             let part = whole_part(file, at, self.size)?;
-            if ETag::of(&part) != *etag {
+            if ETag::from_content(&part) != *etag {
                 return Err(gone());
             }
             *seen = looks;
@@ -175,7 +175,7 @@ fn parts_of(offset: u64, length: usize) -> Range<usize> {
 
 /// The hash of the first bytes of a file, each part of which is handed on.
 fn each_of(file: &OpenFile, size: u64, mut take: impl FnMut(&[u8])) -> Result<ETag, Fault> {
-    let mut hashing = ETagHasher::of_length(size);
+    let mut hashing = ETagHasher::with_length(size);
     let mut at = 0;
     while at < size {
         let part = whole_part(file, at, size)?;

@@ -66,16 +66,16 @@ impl Vfs {
         if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.over.is_some()) {
             return Ok(None);
         }
-        Ok(self.core.tree.special(path)?.map(PathAttributes::from))
+        Ok(self.core.tree.stat_special(path)?.map(PathAttributes::from))
     }
 
     /// Attributes of a path as the disk and accepted changes have it, special files among them.
     ///
     /// # Errors
     /// `NotFound`.
-    pub(crate) fn stat_any(&self, door: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
-        match self.stat(door, path) {
-            Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(door, path) => {
+    pub(crate) fn stat_any(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
+        match self.stat(protocol, path) {
+            Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(protocol, path) => {
                 self.special(path)?.ok_or(fault)
             }
             outcome => outcome,
@@ -85,7 +85,7 @@ impl Vfs {
     /// What is accepted for a path reaches the disk before the disk is changed by hand.
     pub(super) fn settle_at(&self, path: &TreePath) -> Result<(), Fault> {
         if self.core.overlay.get(path).is_some() {
-            self.settled()?;
+            self.wait_applied()?;
         }
         Ok(())
     }
@@ -101,13 +101,13 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`.
-    pub fn unseen_in(&self, caller: &Caller, directory: &TreePath) -> Result<Option<String>, Fault> {
-        let directory = self.led_to(caller.door, directory)?;
-        if let Some(unnamed) = self.core.tree.unnamed_in(&directory)? {
+    pub fn find_hidden_entry(&self, caller: &Caller, directory: &TreePath) -> Result<Option<String>, Fault> {
+        let directory = self.led_to(caller.protocol, directory)?;
+        if let Some(unnamed) = self.core.tree.find_invalid_name(&directory)? {
             return Ok(Some(unnamed));
         }
         let there = self.core.tree.list(&directory)?.into_iter().map(|(name, _)| directory.join(&name));
-        let mut hidden = there.filter(|path| !self.core.places.is_visible(caller.door, path));
+        let mut hidden = there.filter(|path| !self.core.places.is_visible(caller.protocol, path));
         Ok(hidden.next().map(|path| path.name().to_owned()))
     }
 

@@ -154,7 +154,7 @@ struct TreeNode {
 pub(crate) struct FileHandle {
     pub(crate) node: NodeId,
     /// Which door it was opened at.
-    pub(crate) door: Protocol,
+    pub(crate) protocol: Protocol,
     pub(crate) is_writing: bool,
 }
 
@@ -259,12 +259,12 @@ impl SpaceNodes {
             .collect()
     }
 
-    pub(crate) fn open(&self, id: NodeId, door: Protocol, is_writing: bool) -> Result<HandleId, Fault> {
+    pub(crate) fn open(&self, id: NodeId, protocol: Protocol, is_writing: bool) -> Result<HandleId, Fault> {
         let mut table = self.table();
         table.nodes.get_mut(&id).ok_or_else(stale)?.open += 1;
         let handle = HandleId(table.next_handle);
         table.next_handle += 1;
-        table.handles.insert(handle, FileHandle { node: id, door, is_writing });
+        table.handles.insert(handle, FileHandle { node: id, protocol, is_writing });
         Ok(handle)
     }
 
@@ -308,7 +308,7 @@ impl SpaceNodes {
     }
 
     /// A file that is new at a path: its node, found once, with unpublished bytes from the first moment on, and the handle it is written through.
-    pub(crate) fn create(&self, path: &TreePath, door: Protocol, mut staging: DirtyBuffer) -> (NodeId, HandleId) {
+    pub(crate) fn create(&self, path: &TreePath, protocol: Protocol, mut staging: DirtyBuffer) -> (NodeId, HandleId) {
         let mut table = self.table();
         let swept = table.lose(path);
         let (node, handle) = (NodeId(table.next_node), HandleId(table.next_handle));
@@ -317,7 +317,7 @@ impl SpaceNodes {
         let shared = Arc::new(Mutex::new(SharedNode { staging: Some(staging), ..SharedNode::default() }));
         table.names.insert(path.clone(), node);
         table.nodes.insert(node, TreeNode { path: path.clone(), is_gone: false, found: 1, open: 1, shared });
-        table.handles.insert(handle, FileHandle { node, door, is_writing: true });
+        table.handles.insert(handle, FileHandle { node, protocol, is_writing: true });
         drop(table);
         drop(swept);
         (node, handle)
@@ -353,7 +353,7 @@ impl SpaceNodes {
             first.iter().chain(&second).filter_map(|path| Some((path.clone(), table.names.remove(path)?))).collect();
         for (path, id) in taken {
             let (from, to) = if path.is_under(one) { (one, other) } else { (other, one) };
-            if let (Some(path), Some(node)) = (path.moved(from, to), table.nodes.get_mut(&id)) {
+            if let (Some(path), Some(node)) = (path.rebase(from, to), table.nodes.get_mut(&id)) {
                 node.path = path.clone();
                 table.names.insert(path, id);
             }
@@ -464,7 +464,7 @@ impl NodeTable {
 
     fn rename_one(&mut self, path: &TreePath, from: &TreePath, to: &TreePath) {
         let Some(id) = self.names.remove(path) else { return };
-        let Some(target) = path.moved(from, to) else { return };
+        let Some(target) = path.rebase(from, to) else { return };
         if let Some(node) = self.nodes.get_mut(&id) {
             node.path = target.clone();
         }

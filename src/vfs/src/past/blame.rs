@@ -36,11 +36,11 @@ impl Vfs {
             let text = "who wrote a line is known where git keeps versions, with `versioning.strategy = \"git\"`";
             Fault::new(Kind::Disabled, text)
         })?;
-        self.committed()?;
+        self.wait_committed()?;
         let missing = || self.not_in_history(Fault::file_not_found(path));
         let head = history.head()?.ok_or_else(missing)?;
         let (blob, _) = history.leaf(head, path)?.ok_or_else(missing)?;
-        let content = history.blob(blob)?.ok_or_else(missing)?;
+        let content = history.read_blob(blob)?.ok_or_else(missing)?;
         let hunks = match self.lineage(history, path, blob)? {
             Some(versions) => history.blame_versions(&versions)?,
             // Merges and other branches: only git knows which commit follows which.
@@ -71,14 +71,14 @@ impl Vfs {
     fn lineage(&self, history: &History, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
         let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
         // What was logged before the tree came from another branch need not lead to where it is now.
-        let jump = self.core.log.last_jump()?;
+        let jump = self.core.log.last_branch_switch()?;
         let mut lineage = Vec::new();
         'names: loop {
             for version in self.core.log.versions(&path, before, MAX_VERSIONS)? {
-                let PathVersion { seq, id, actor, time, old, new, against, .. } = version;
+                let PathVersion { seq, id, actor, time, old, new, diff_base: against, .. } = version;
                 // Recorded while git kept no history: git knows the page as it was before and after.
                 let VersionId::Commit(commit) = id else { return Ok(None) };
-                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) || against == DiffBase::Again {
+                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) || against == DiffBase::AfterSwitch {
                     return Ok(None);
                 }
                 if against != DiffBase::Parent {
@@ -109,7 +109,7 @@ impl Vfs {
             return Ok(Some(same.clone()));
         }
         for (path, content) in removed {
-            if history.are_alike(content, blob)? {
+            if history.are_similar(content, blob)? {
                 return Ok(Some((path, content)));
             }
         }

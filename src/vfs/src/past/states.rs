@@ -35,19 +35,19 @@ impl Vfs {
     /// # Errors
     /// `Internal` when log or git cannot be read.
     pub fn past_state(&self, text: &str) -> Result<Option<PastState>, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let Some(history) = self.core.memory.git() else { return Ok(None) };
         let commit = match moment(text) {
             Some(moment) => {
                 let second = moment.as_second();
-                history.as_of(second, self.core.log.first_commit_after(second)?)?
+                history.commit_at(second, self.core.log.first_commit_after(second)?)?
             }
-            None => match history.named(text)? {
+            None => match history.resolve_ref(text)? {
                 Some(commit) => Some(commit),
-                None => history.find(text)?,
+                None => history.find_commit(text)?,
             },
         };
-        let state = |commit| Ok(PastState { commit, time: history.time_of(commit)? });
+        let state = |commit| Ok(PastState { commit, time: history.commit_time(commit)? });
         commit.map(state).transpose()
     }
 
@@ -56,7 +56,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when git cannot be read.
     pub fn past_directory(&self, state: &PastState, path: &TreePath) -> Result<Option<Vec<PastName>>, Fault> {
-        let entries = self.core.git()?.directory(state.commit, path)?;
+        let entries = self.core.git()?.read_directory(state.commit, path)?;
         let named = |PastEntry { name, leaf }: PastEntry| {
             let leaf = leaf.map(|(blob, kind)| (StoredContent::Blob(blob), kind));
             PastName { name, leaf }

@@ -48,27 +48,28 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn kept_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
-        self.committed()?;
+    pub fn stored_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
+        self.wait_committed()?;
         match &self.core.memory {
-            VersionStore::Git { earlier, .. } => {
+            VersionStore::Git { legacy_snapshots: earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 self.numbered(path, |version| match version.id {
                     VersionId::Commit(_) => version.new.map(StoredContent::Blob),
-                    VersionId::Moment(moment) if kept.contains(&moment) => {
+                    VersionId::Timestamp(moment) if kept.contains(&moment) => {
                         Some(StoredContent::Snapshot(path.clone(), moment))
                     }
-                    VersionId::Moment(_) => None,
+                    VersionId::Timestamp(_) => None,
                 })
             }
             VersionStore::Snapshots { snapshots, .. } => {
                 let kept: HashSet<_> = snapshots.list(path)?.into_iter().collect();
                 let content = |version: &PathVersion| {
-                    kept.contains(&version.moment).then(|| StoredContent::Snapshot(path.clone(), version.moment))
+                    kept.contains(&version.recorded_at)
+                        .then(|| StoredContent::Snapshot(path.clone(), version.recorded_at))
                 };
                 self.numbered(path, content)
             }
-            VersionStore::Nothing { .. } => Ok(Vec::new()),
+            VersionStore::LogOnly { .. } => Ok(Vec::new()),
         }
     }
 
@@ -97,7 +98,7 @@ impl Vfs {
     /// `Internal` when the log cannot be read; `Unavailable` when the disk does not answer in time.
     pub fn newest_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         if self.is_pending(path) {
-            self.committed()?;
+            self.wait_committed()?;
         }
         self.newest(path)
     }
@@ -106,7 +107,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn known_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
+    pub fn try_newest_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         if self.is_pending(path) { Ok(None) } else { self.newest(path) }
     }
 
@@ -124,7 +125,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn is_removal(&self, path: &TreePath, version: &str) -> Result<bool, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let recorded = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
         Ok(recorded.iter().any(|recorded| recorded.new.is_none() && recorded.id.to_string() == version))
     }
@@ -133,21 +134,21 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn has_past(&self, path: &TreePath) -> Result<bool, Fault> {
-        self.committed()?;
-        Ok(self.core.log.knows(path)?)
+    pub fn has_history(&self, path: &TreePath) -> Result<bool, Fault> {
+        self.wait_committed()?;
+        Ok(self.core.log.has_path(path)?)
     }
 
     /// The length of a kept content in bytes; of one in git without reading it.
     ///
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
-    pub fn kept_size(&self, content: &StoredContent) -> Result<u64, Fault> {
+    pub fn stored_size(&self, content: &StoredContent) -> Result<u64, Fault> {
         match (content, &self.core.memory) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
                 history.blob_size(*blob)?.ok_or_else(gone)
             }
-            (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.kept_content(content)?.len() as u64),
+            (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.stored_content(content)?.len() as u64),
         }
     }
 
@@ -155,15 +156,15 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
-    pub fn kept_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
+    pub fn stored_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
         let found = match (content, &self.core.memory) {
-            (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.blob(*blob)?,
-            (StoredContent::Snapshot(path, moment), VersionStore::Git { earlier: snapshots, .. })
+            (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.read_blob(*blob)?,
+            (StoredContent::Snapshot(path, moment), VersionStore::Git { legacy_snapshots: snapshots, .. })
             | (StoredContent::Snapshot(path, moment), VersionStore::Snapshots { snapshots, .. }) => {
                 snapshots.read(path, *moment)?
             }
-            (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::Nothing { .. })
-            | (StoredContent::Snapshot(..), VersionStore::Nothing { .. }) => None,
+            (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::LogOnly { .. })
+            | (StoredContent::Snapshot(..), VersionStore::LogOnly { .. }) => None,
         };
         found.ok_or_else(gone)
     }

@@ -28,7 +28,7 @@ fn assert_as_git(space: &TestSpace, path: &str, lines: usize) {
 }
 
 fn by(name: &str) -> svcfs_base::Caller {
-    eve().named(Actor::new(name))
+    eve().with_actor(Actor::new(name))
 }
 
 fn commit(space: &TestSpace, name: &str, text: &str) {
@@ -66,7 +66,7 @@ fn the_lines_of_a_renamed_page_are_blamed_on_those_who_wrote_them_under_its_old_
 fn lines_that_came_by_a_merge_or_from_another_branch_are_blamed_as_git_blames_them() {
     let space = TestSpace::new();
     space.put("a.md", "1\n2\n3\n4\n5\n6\n7\n8\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     space.git(&["reset", "-q", "--hard"]);
     space.git(&["checkout", "-q", "-b", "side"]);
     commit(&space, "a.md", "side\n2\n3\n4\n5\n6\n7\n8\n");
@@ -118,7 +118,7 @@ fn the_state_at_a_moment_is_where_the_branch_stood_then() {
         let state = space.vfs.past_state(text).unwrap()?;
         let entries = space.vfs.past_directory(&state, &at("")).unwrap().unwrap();
         let content =
-            |content: &StoredContent| String::from_utf8(space.vfs.kept_content(content).unwrap().to_vec()).unwrap();
+            |content: &StoredContent| String::from_utf8(space.vfs.stored_content(content).unwrap().to_vec()).unwrap();
         let told = entries.iter().filter(|entry| entry.name.as_str().ends_with(".md"));
         Some(
             told.map(|entry| format!("{}={} ", entry.name.as_str(), content(&entry.leaf.as_ref().unwrap().0)))
@@ -161,14 +161,14 @@ fn versions_are_numbered_with_their_removals_and_those_that_can_be_read_are_told
     space.put("a.md", "one");
     space.vfs.apply(&eve(), Change::remove(at("a.md"))).unwrap();
     space.put("a.md", "three");
-    let kept = space.vfs.kept_versions(&at("a.md")).unwrap();
+    let kept = space.vfs.stored_versions(&at("a.md")).unwrap();
     let told: Vec<_> =
-        kept.iter().map(|version| (version.number, space.vfs.kept_size(&version.content).unwrap())).collect();
+        kept.iter().map(|version| (version.number, space.vfs.stored_size(&version.content).unwrap())).collect();
     assert_eq!(told, [(1, 3), (3, 5)]);
     assert_eq!(space.vfs.newest_version(&at("a.md")).unwrap().unwrap().version.hash, kept[1].id);
-    assert!(space.vfs.has_past(&at("a.md")).unwrap() && !space.vfs.has_past(&at("b.md")).unwrap());
-    let lost = StoredContent::Blob(svcfs_base::ETag::of(b"never written"));
-    assert_eq!(space.vfs.kept_content(&lost).unwrap_err().kind(), svcfs_base::Kind::NotFound);
+    assert!(space.vfs.has_history(&at("a.md")).unwrap() && !space.vfs.has_history(&at("b.md")).unwrap());
+    let lost = StoredContent::Blob(svcfs_base::ETag::from_content(b"never written"));
+    assert_eq!(space.vfs.stored_content(&lost).unwrap_err().kind(), svcfs_base::Kind::NotFound);
 }
 
 #[test]

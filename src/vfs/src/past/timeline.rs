@@ -38,8 +38,8 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn timeline(&self, selection: &ChangeFilter, skip: usize, max: usize) -> Result<PathTimeline, Fault> {
-        self.committed()?;
-        let (found, total) = self.core.log.select(selection, skip, max)?;
+        self.wait_committed()?;
+        let (found, total) = self.core.log.select_changes(selection, skip, max)?;
         let sets = self.core.log.sets(found.iter().map(|occurrence| occurrence.seq))?;
         let event = |PathOccurrence { seq, path, is_removal }| {
             let set = sets.get(&seq)?;
@@ -60,7 +60,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> Result<TotalActivity, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         Ok(self.core.log.activity(since, below)?)
     }
 }

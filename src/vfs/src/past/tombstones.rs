@@ -20,7 +20,7 @@ const GROUP: u32 = 0o040;
 const OTHERS: u32 = 0o004;
 
 fn place_of(path: &TreePath) -> Option<TreePath> {
-    TreePath::parse(&format!("{DIRECTORY}/{}", ETag::of(path.as_str().as_bytes()))).ok()
+    TreePath::parse(&format!("{DIRECTORY}/{}", ETag::from_content(path.as_str().as_bytes()))).ok()
 }
 
 /// What a set takes away.
@@ -112,7 +112,8 @@ impl TombstoneWriter<'_> {
             let owner = Some((there.uid, there.gid));
             let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
             let content = Bytes::copy_from_slice(path.as_str().as_bytes());
-            tree.install(&FileInstall { path: &place, content: &content, kind: FileKind::Regular, disk }).map(drop)
+            tree.install(&FileInstall { path: &place, content: &content, kind: FileKind::Regular, attributes: disk })
+                .map(drop)
         });
         if let Err(error) = outcome {
             // A full disk must not keep anybody from removing.
@@ -149,7 +150,7 @@ impl Vfs {
     ///
     /// # Errors
     /// What the disk says.
-    pub fn readers_of_gone(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
+    pub fn tombstone_attributes(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
         let Some(place) = place_of(path) else { return Ok(None) };
         match self.core.tree.stat(&place) {
             Ok(kept) => Ok(Some(kept.into())),
@@ -179,14 +180,14 @@ mod tests {
         {
             space.put(page, "text\n");
         }
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         for (path, mode) in
             [("own.md", 0o600), ("team.md", 0o640), ("shut", 0o700), ("moved/own.md", 0o600), ("moved/shut", 0o700)]
         {
             set(path, mode);
         }
         set("", 0o700);
-        let mode = |path: &str| space.vfs.readers_of_gone(&at(path)).unwrap().map(|kept| kept.mode & 0o777);
+        let mode = |path: &str| space.vfs.tombstone_attributes(&at(path)).unwrap().map(|kept| kept.mode & 0o777);
         for page in ["open.md", "own.md", "team.md", "shut/a.md"] {
             space.vfs.apply(&eve(), Change::remove(at(page))).unwrap();
         }
@@ -197,9 +198,9 @@ mod tests {
         assert_eq!((mode("moved/shut"), mode("moved/shut/in")), (Some(0o600), Some(0o600)));
         // One that everybody could read took its name since, and went.
         space.put("own.md", "for all\n");
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         set("own.md", 0o644);
-        space.vfs.apply(&eve(), Change::remove(at("own.md")).expecting(Precondition::Any)).unwrap();
+        space.vfs.apply(&eve(), Change::remove(at("own.md")).with_precondition(Precondition::Any)).unwrap();
         assert_eq!(mode("own.md"), None);
     }
     #[test]
@@ -207,7 +208,7 @@ mod tests {
         let space = TestSpace::new();
         space.put("own/a.md", "text\n");
         space.put("full/b.md", "text\n");
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         set_permissions(space.directory.path().join("own"), Permissions::from_mode(0o700)).unwrap();
         let refused = space.vfs.apply(&eve(), Change::rename(at("own"), at("full"))).map(drop);
         assert_eq!(refused.unwrap_err().kind(), Kind::NotEmpty);

@@ -40,24 +40,24 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn versions(&self, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let recorded = || self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS);
         match &self.core.memory {
-            VersionStore::Git { earlier, .. } => {
+            VersionStore::Git { legacy_snapshots: earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 let is_kept = |version: &PathVersion| match version.id {
                     VersionId::Commit(_) => true,
-                    VersionId::Moment(moment) => kept.contains(&moment),
+                    VersionId::Timestamp(moment) => kept.contains(&moment),
                 };
                 Ok(recorded()?.into_iter().filter(is_kept).map(PageVersion::from).collect())
             }
             VersionStore::Snapshots { snapshots, .. } => {
-                let recorded = recorded()?.into_iter().map(|version| (version.moment, version));
+                let recorded = recorded()?.into_iter().map(|version| (version.recorded_at, version));
                 let mut recorded: HashMap<_, _> = recorded.collect();
                 let kept = snapshots.list(path)?.into_iter().rev().take(MAX_VERSIONS);
                 Ok(kept.map(|moment| snapshot(moment, recorded.remove(&moment))).collect())
             }
-            VersionStore::Nothing { .. } => Ok(Vec::new()),
+            VersionStore::LogOnly { .. } => Ok(Vec::new()),
         }
     }
 
@@ -65,12 +65,12 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` (`version not found`) for an unknown version, or one that does not have the path.
-    pub fn version(&self, path: &TreePath, version: &str) -> Result<Bytes, Fault> {
+    pub fn read_version(&self, path: &TreePath, version: &str) -> Result<Bytes, Fault> {
         let missing = || {
-            let told = format!("version not found: `{path}` at `{}`", svcfs_base::plain(version));
+            let told = format!("version not found: `{path}` at `{}`", svcfs_base::escape_unprintable(version));
             self.not_in_history(Fault::not_found(told))
         };
-        self.committed()?;
+        self.wait_committed()?;
         self.content_at(path, version)?.flatten().ok_or_else(missing)
     }
 
@@ -79,10 +79,10 @@ impl Vfs {
     /// # Errors
     /// `NotFound` for a version that is unknown.
     pub fn diff(&self, path: &TreePath, from: &str, to: &str) -> Result<String, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let content = |field: &str, version: &str| {
             let missing = || {
-                let told = format!("version not found: `{field}` is `{}`", svcfs_base::plain(version));
+                let told = format!("version not found: `{field}` is `{}`", svcfs_base::escape_unprintable(version));
                 self.not_in_history(Fault::not_found(told))
             };
             self.content_at(path, version)?.ok_or_else(missing)
@@ -98,18 +98,18 @@ impl Vfs {
     /// What a path was at a version, if anything; none when there is no such version.
     fn content_at(&self, path: &TreePath, version: &str) -> Result<Option<Option<Bytes>>, StoreError> {
         match &self.core.memory {
-            VersionStore::Git { history, earlier } => match of_snapshots(earlier, path, version)? {
+            VersionStore::Git { history, legacy_snapshots: earlier } => match of_snapshots(earlier, path, version)? {
                 Some(content) => Ok(Some(Some(content))),
                 None => of_commits(history, path, version),
             },
             VersionStore::Snapshots { snapshots, .. } => Ok(of_snapshots(snapshots, path, version)?.map(Some)),
-            VersionStore::Nothing { .. } => Ok(None),
+            VersionStore::LogOnly { .. } => Ok(None),
         }
     }
 }
 
 fn snapshot(moment: Timestamp, recorded: Option<PathVersion>) -> PageVersion {
-    let hash = VersionId::Moment(moment);
+    let hash = VersionId::Timestamp(moment);
     match recorded {
         Some(version) => PageVersion { hash, ..PageVersion::from(version) },
         None => PageVersion { hash, author: String::new(), message: UNRECORDED.to_owned(), timestamp: moment },
@@ -117,13 +117,13 @@ fn snapshot(moment: Timestamp, recorded: Option<PathVersion>) -> PageVersion {
 }
 
 fn of_snapshots(snapshots: &SnapshotStore, path: &TreePath, version: &str) -> Result<Option<Bytes>, StoreError> {
-    VersionId::moment(version).map_or(Ok(None), |moment| snapshots.read(path, moment))
+    VersionId::parse_timestamp(version).map_or(Ok(None), |moment| snapshots.read(path, moment))
 }
 
 fn of_commits(history: &History, path: &TreePath, hash: &str) -> Result<Option<Option<Bytes>>, StoreError> {
     let at = |commit: CommitId| match history.leaf(commit, path)? {
-        Some((blob, _)) => history.blob(blob),
+        Some((blob, _)) => history.read_blob(blob),
         None => Ok(None),
     };
-    history.find(hash)?.map(at).transpose()
+    history.find_commit(hash)?.map(at).transpose()
 }

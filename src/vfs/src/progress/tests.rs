@@ -48,7 +48,9 @@ fn tree_of(files: usize) -> TempDir {
 /// The two counts and the total of each adoption that was told.
 fn adoptions(heard: &[OpenProgress]) -> Vec<(usize, usize, usize)> {
     let counts = |progress: &OpenProgress| match *progress {
-        OpenProgress::Adopting { looked_at, recorded, total } => Some((looked_at, recorded, total)),
+        OpenProgress::Adopting { scanned_files: looked_at, recorded_files: recorded, total } => {
+            Some((looked_at, recorded, total))
+        }
         OpenProgress::Replaying { .. }
         | OpenProgress::Restoring { .. }
         | OpenProgress::ReadingHistory

@@ -6,7 +6,7 @@ fn set(durability: Durability, content: Bytes) -> QueuedSet {
     let path = TreePath::parse("page.md").unwrap();
     QueuedSet {
         actor: Actor::new("eve"),
-        door: Protocol::Http,
+        protocol: Protocol::Http,
         entrance: None,
         provenance: None,
         announcement: EventAnnouncement::Files,

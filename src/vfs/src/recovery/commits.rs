@@ -54,7 +54,7 @@ impl BranchState {
     ) -> Result<Self, Fault> {
         let git = core.git()?;
         let Some(head) = git.head()? else { return Ok(Self::Behind(None)) };
-        Ok(if !git.is_whole(Some(ours), head)? {
+        Ok(if !git.has_all_objects(Some(ours), head)? {
             Self::Lost(head)
         } else if git.contains(head, ours)? {
             Self::Whole
@@ -76,10 +76,12 @@ impl LogEnd {
     /// The paths that others changed in commits on top of ours, after all that was logged with a commit: they put in place there what they wanted.
     pub(super) fn changed_on_top(&self, core: &VfsCore) -> Result<HashSet<TreePath>, Fault> {
         let (Some(below), Some(head)) = (self.below, core.git()?.head()?) else { return Ok(HashSet::new()) };
-        let HeadMove::Commits(commits) = core.git()?.way(Some(below), head)? else { return Ok(HashSet::new()) };
+        let HeadMove::FastForward(commits) = core.git()?.head_move(Some(below), head)? else {
+            return Ok(HashSet::new());
+        };
         let mut paths = HashSet::new();
         for part in commits.chunks(COMMITS_AT_ONCE) {
-            let entries = core.git()?.foreign(part)?.into_iter().flat_map(|commit| commit.entries);
+            let entries = core.git()?.external_commits(part)?.into_iter().flat_map(|commit| commit.entries);
             paths.extend(entries.map(|entry| entry.path));
         }
         Ok(paths)
@@ -96,7 +98,7 @@ pub(super) fn complete(
     let records = logged.records;
     let known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     if let Some(gone) = settled
-        && !core.git()?.has(gone)?
+        && !core.git()?.has_commit(gone)?
     {
         // Somebody put another repository in its place.
         let completed = LogEnd { newest: settled, known, below: None, left: None };
@@ -122,7 +124,7 @@ pub(super) fn complete(
                 if let BranchState::Behind(head) = branch {
                     core.git()?.advance(head, ours)?;
                 }
-                core.git()?.release();
+                core.git()?.unpin_packs();
                 return Ok(completed);
             }
         }
@@ -138,13 +140,13 @@ fn shown_commits(
 ) -> Result<Vec<(Seq, CommitId)>, Fault> {
     let left: HashMap<_, _> = records
         .iter()
-        .filter(|record| record.against == DiffBase::Left)
+        .filter(|record| record.diff_base == DiffBase::Dropped)
         .map(|record| (record.seq, record.commit))
         .collect();
     if !left.is_empty() {
         let wanted = left.values().copied().flatten().collect();
         let mut again = core.git()?.ancestors_among((settled, ours), &wanted)?;
-        for told in records.iter().filter(|record| record.role == RecordKind::Foreign) {
+        for told in records.iter().filter(|record| record.kind == RecordKind::ExternalCommit) {
             told.commit.map(|commit| again.remove(&commit));
         }
         commits.retain(|(seq, _)| left.get(seq).is_none_or(|left| left.is_some_and(|commit| again.contains(&commit))));
@@ -174,7 +176,7 @@ fn beside(
     if let Some(ours) = built.tip.filter(|ours| *ours != head) {
         core.git()?.advance(Some(head), ours)?;
     }
-    core.git()?.release();
+    core.git()?.unpin_packs();
     if let Some(way) = left {
         completed.newest = Some(way.0);
         completed.left = Some(LeftBranch { way, moved });
@@ -190,19 +192,19 @@ fn left_by_others(
     records: &[LogRecord],
 ) -> Result<Option<(CommitId, CommitId)>, Fault> {
     let git = core.git()?;
-    let moves = git.moves_of_others()?;
+    let moves = git.external_reflog_moves()?;
     let Some((_, to)) = moves.first().copied() else { return Ok(None) };
-    if to != head && !(git.has(to)? && git.contains(head, to)?) {
+    if to != head && !(git.has_commit(to)? && git.contains(head, to)?) {
         return Ok(None);
     }
     for (at, (from, _)) in moves.iter().enumerate() {
         let unsettled = records.iter().rposition(|record| record.commit == Some(*from));
         let Some(place) = unsettled.or((settled == Some(*from)).then_some(0)) else { continue };
-        if !git.has(*from)? || git.contains(head, *from)? {
+        if !git.has_commit(*from)? || git.contains(head, *from)? {
             continue;
         }
         let is_end = |record: &LogRecord| moves[..=at].iter().any(|(_, to)| record.commit == Some(*to));
-        let is_told = records[place..].iter().any(|record| record.role == RecordKind::Foreign && is_end(record));
+        let is_told = records[place..].iter().any(|record| record.kind == RecordKind::ExternalCommit && is_end(record));
         return Ok((!is_told).then_some((*from, to)));
     }
     Ok(None)
@@ -211,7 +213,7 @@ fn left_by_others(
 /// Takes the branch back from a commit that was lost with the power, where nothing is unsettled.
 pub(super) fn take_back_lost(core: &VfsCore, ours: Option<CommitId>) -> Result<(), Fault> {
     match (core.git()?.head()?, ours) {
-        (Some(head), Some(ours)) if !core.git()?.is_whole(Some(ours), head)? => take_back(core, head, ours),
+        (Some(head), Some(ours)) if !core.git()?.has_all_objects(Some(ours), head)? => take_back(core, head, ours),
         _ => Ok(()),
     }
 }
@@ -220,20 +222,20 @@ pub(super) fn take_back_lost(core: &VfsCore, ours: Option<CommitId>) -> Result<(
 fn take_back(core: &VfsCore, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
     let git = core.git()?;
     let mut whole = ours;
-    for before in git.stood_at()?.into_iter().filter(|before| *before != lost) {
-        if git.has(before)? && git.is_whole(Some(ours), before)? {
+    for before in git.reflog_targets()?.into_iter().filter(|before| *before != lost) {
+        if git.has_commit(before)? && git.has_all_objects(Some(ours), before)? {
             whole = before;
             break;
         }
     }
     warn!(commit.lost = %lost, commit.now = %whole, "the branch shows a commit that was lost with the power; it is taken back");
-    Ok(git.take_back(lost, whole)?)
+    Ok(git.rollback_branch(lost, whole)?)
 }
 
 /// Makes the objects of the logged commits again, and leaves the branch alone.
 pub(super) fn objects(core: &VfsCore, settled: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     rebuild(core, settled, (logged, 0), &mut ProgressReporter::silent())?;
-    core.git()?.release();
+    core.git()?.unpin_packs();
     Ok(())
 }
 
@@ -242,7 +244,7 @@ pub(super) fn objects(core: &VfsCore, settled: Option<CommitId>, logged: &Replay
 fn shown(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fault> {
     let head = core.git()?.head()?;
     let count = records.iter().rposition(|record| head.is_some() && record.commit == head).map_or(0, |at| at + 1);
-    let is_ours = records[..count].iter().all(|record| record.role != RecordKind::Foreign);
+    let is_ours = records[..count].iter().all(|record| record.kind != RecordKind::ExternalCommit);
     Ok(if is_ours { count } else { 0 })
 }
 
@@ -253,7 +255,7 @@ fn moved(
     records: &[LogRecord],
 ) -> Result<Vec<LogRecord>, Fault> {
     let ours = records.iter().filter_map(|record| record.commit).collect();
-    let among = |commit: CommitId| match core.git()?.has(commit)? {
+    let among = |commit: CommitId| match core.git()?.has_commit(commit)? {
         true => core.git()?.ancestors_among((settled, commit), &ours),
         false => Ok(HashSet::new()),
     };
@@ -261,13 +263,13 @@ fn moved(
     let stay = left.map(|(from, _)| among(from)).transpose()?.unwrap_or_default();
     // What was gathered in a commit that stays does so, too.
     let stays = |record: &LogRecord| {
-        record.against == DiffBase::Left || record.commit.is_some_and(|commit| stay.contains(&commit))
+        record.diff_base == DiffBase::Dropped || record.commit.is_some_and(|commit| stay.contains(&commit))
     };
     let first = records.iter().rposition(stays).map_or(0, |last| last + 1);
     let is_moved = |(at, record): &(usize, &LogRecord)| match record.commit {
-        Some(commit) => !theirs.contains(&commit) && !stays(record) && record.role != RecordKind::Foreign,
+        Some(commit) => !theirs.contains(&commit) && !stays(record) && record.kind != RecordKind::ExternalCommit,
         // It has the contents of one that may not be there.
-        None => *at >= first && record.role == RecordKind::Deferred,
+        None => *at >= first && record.kind == RecordKind::Uncommitted,
     };
     Ok(records.iter().enumerate().filter(is_moved).map(|(_, record)| record.clone()).collect())
 }
@@ -295,16 +297,17 @@ fn rebuild(
     let mut passed = 0;
     for (at, record) in records.iter().enumerate() {
         reporter.pass(OpenProgress::Replaying { records: at, total });
-        match record.role {
-            RecordKind::Foreign if at >= passed => {
+        match record.kind {
+            RecordKind::ExternalCommit if at >= passed => {
                 // One that is gone with the repository that had it is nothing to build on.
-                let there = record.commit.map(|commit| Ok::<_, Fault>(core.git()?.has(commit)?.then_some(commit)));
+                let there =
+                    record.commit.map(|commit| Ok::<_, Fault>(core.git()?.has_commit(commit)?.then_some(commit)));
                 tip = there.transpose()?.flatten().or(tip);
             }
-            RecordKind::Foreign | RecordKind::Deferred => {}
+            RecordKind::ExternalCommit | RecordKind::Uncommitted => {}
             // A window that came to nothing.
-            RecordKind::Gathered if record.entries.is_empty() => {}
-            RecordKind::Set | RecordKind::Gathered => {
+            RecordKind::Commit if record.entries.is_empty() => {}
+            RecordKind::Change | RecordKind::Commit => {
                 let (commit, after) = staged_again(core, tip, (at, record), (logged, shown))?;
                 passed = passed.max(after);
                 tip = commit.or(tip);
@@ -328,7 +331,8 @@ fn staged_again(
     if commit != record.commit {
         // The branch was moved under ours after they were logged: some of the others' commits, recorded later, lie below.
         let first = at + records_until_others(&logged.records[at..]);
-        let others = logged.records[first..].iter().take_while(|record| record.role == RecordKind::Foreign).count();
+        let others =
+            logged.records[first..].iter().take_while(|record| record.kind == RecordKind::ExternalCommit).count();
         for number in others.checked_sub(1).into_iter().chain(0..others.min(FEW)) {
             let theirs = &logged.records[first + number];
             if let Ok(other) = stage(core, theirs.commit, (record, false), logged)
@@ -342,7 +346,7 @@ fn staged_again(
 }
 
 fn records_until_others(records: &[LogRecord]) -> usize {
-    records.iter().position(|record| record.role == RecordKind::Foreign).unwrap_or(records.len())
+    records.iter().position(|record| record.kind == RecordKind::ExternalCommit).unwrap_or(records.len())
 }
 
 /// Builds the commit of one record; none when git has no place for it there.
@@ -374,7 +378,7 @@ fn stage(
         })
         .collect();
     let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
-    let stage = if is_shown { History::stage_shown } else { History::stage };
+    let stage = if is_shown { History::restage } else { History::stage };
     match stage(core.git()?, parent, &edits, &author) {
         Ok(staged) => Ok(Some(staged.commit)),
         Err(StoreError::Unrecordable { path, reason }) => {

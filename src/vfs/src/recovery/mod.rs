@@ -36,7 +36,7 @@ pub(crate) fn recover(
 ) -> Result<Committer, Fault> {
     let committer = brought_into_agreement(core, is_new_log, reporter)?;
     // From here on a kill takes nothing from the tree.
-    if let Err(error) = boot_marker::opened(&StatePaths::of(&core.root), core.tree.started()) {
+    if let Err(error) = boot_marker::write_marker(&StatePaths::new(&core.root), core.tree.boot_time()) {
         debug!(%error, "the next start looks at the tree as after a power cut");
     }
     Ok(committer)
@@ -47,9 +47,9 @@ fn brought_into_agreement(
     is_new_log: bool,
     reporter: &mut ProgressReporter,
 ) -> Result<Committer, Fault> {
-    let (seq, settled_head) = core.log.settled()?;
-    let unsettled = core.log.unsettled()?;
-    let mut committer = Committer::at(Arc::clone(core), core.log.last(), settled_head);
+    let (seq, settled_head) = core.log.last_checkpoint()?;
+    let unsettled = core.log.pending_records()?;
+    let mut committer = Committer::at(Arc::clone(core), core.log.last_seq(), settled_head);
     if !unsettled.is_empty() {
         info!(sets = unsettled.len(), "completing changes that were logged and not settled");
         committer.is_unsettled = true;
@@ -61,7 +61,7 @@ fn brought_into_agreement(
         VersionStore::Git { history, .. } => {
             let completed = complete_history(&mut committer, history, (settled, &logged), reporter)?;
             follow(&mut committer, &completed, is_new_log, reporter)?;
-            core.fail.pass(FailPoint::OpenFollowed);
+            core.fail.hit(FailPoint::OpenReconciled);
             open_window(&mut committer, &unsettled);
             return Ok(committer);
         }
@@ -70,12 +70,12 @@ fn brought_into_agreement(
             complete_files(core, settled, &logged, reporter)?;
             snapshots::complete(core, snapshots, &logged)?;
         }
-        VersionStore::Nothing { .. } => {
+        VersionStore::LogOnly { .. } => {
             committer.head = None;
             complete_files(core, settled, &logged, reporter)?;
         }
     }
-    core.fail.pass(FailPoint::OpenFollowed);
+    core.fail.hit(FailPoint::OpenReconciled);
     Ok(committer)
 }
 
@@ -88,10 +88,10 @@ fn complete_files(
 ) -> Result<(), Fault> {
     let in_place = redo::in_place(core, logged);
     redo::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
-    if core.tree.is_doubted() && !logged.records.is_empty() {
+    if core.tree.has_sync_failed() && !logged.records.is_empty() {
         renew(core, None, logged)?;
     }
-    core.tree.renewed();
+    core.tree.mark_rewritten();
     Ok(())
 }
 
@@ -103,20 +103,20 @@ fn complete_history(
     reporter: &mut ProgressReporter,
 ) -> Result<LogEnd, Fault> {
     let core = Arc::clone(&committer.core);
-    if history.mend_branch(settled.commit)? {
+    if history.repair_branch(settled.commit)? {
         warn!("the branch was lost in a crash; it is built again from the last checkpoint and the log");
     }
     let mut completed = LogEnd::nothing(settled.commit);
     let is_settled = logged.records.is_empty();
-    let ours = || logged.records.iter().filter(|record| record.role != RecordKind::Foreign);
+    let ours = || logged.records.iter().filter(|record| record.kind != RecordKind::ExternalCommit);
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
     // Packs first: what one of them has torn is not looked for behind it.
-    let packs = history.sweep_torn_packs(since)?;
+    let packs = history.remove_torn_packs(since)?;
     // Where others committed or staged since the last checkpoint, git may have told the disk of their objects and not written them.
     let is_known = is_settled
         && (settled.commit.is_none() || settled.commit == history.head()?)
-        && !history.is_index_older_than(core.tree.started());
-    let torn = packs + if is_known { 0 } else { history.sweep_torn_objects()? };
+        && !history.is_index_older_than(core.tree.boot_time());
+    let torn = packs + if is_known { 0 } else { history.remove_torn_objects()? };
     if torn > 0 {
         warn!(objects = torn, "objects of git without their bytes are taken away; what the log has is written anew");
     }
@@ -124,7 +124,7 @@ fn complete_history(
         let (outcome, in_place) =
             beside(|| redo::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
         completed = outcome?;
-        core.fail.pass(FailPoint::OpenCommits);
+        core.fail.hit(FailPoint::OpenCommits);
         committer.head = completed.newest;
         // What others committed they put in place themselves, and may have committed more since.
         if ours().next().is_some() {
@@ -139,21 +139,21 @@ fn complete_history(
             let is_done = |path: &_| in_place.contains(path) || theirs.contains(path);
             redo::complete(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
         }
-        if core.tree.is_doubted() {
+        if core.tree.has_sync_failed() {
             renew(&core, settled.commit, logged)?;
         }
-        core.fail.pass(FailPoint::OpenFiles);
+        core.fail.hit(FailPoint::OpenFiles);
     }
     if is_settled {
         commits::take_back_lost(&core, settled.commit)?;
     }
-    if let Err(error) = history.mend_logs(settled.commit) {
+    if let Err(error) = history.repair_reflogs(settled.commit) {
         // `git fsck` says the same, and nothing of ours hangs on it.
         warn!(%error, "git's own logs name commits that were lost with the power, and cannot be written");
     }
     // Without anything unsettled, nothing hangs on what the last process could not flush.
-    core.tree.renewed();
-    if history.mend_index(core.tree.started())? {
+    core.tree.mark_rewritten();
+    if history.repair_index(core.tree.boot_time())? {
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
     Ok(completed)
@@ -172,8 +172,8 @@ fn beside<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce(
 
 /// The sets that have no commit yet.
 fn without_commit(unsettled: &[LogRecord]) -> impl Iterator<Item = &LogRecord> {
-    let covered = unsettled.iter().rposition(|record| record.role == RecordKind::Gathered).map_or(0, |last| last + 1);
-    unsettled[covered..].iter().filter(|record| record.role == RecordKind::Deferred)
+    let covered = unsettled.iter().rposition(|record| record.kind == RecordKind::Commit).map_or(0, |last| last + 1);
+    unsettled[covered..].iter().filter(|record| record.kind == RecordKind::Uncommitted)
 }
 
 /// Sets that had no commit yet get it as the committer's first work.
@@ -192,8 +192,8 @@ fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
 /// # Errors
 /// What the disk or git said; the log has everything still.
 pub(crate) fn write_anew(core: &VfsCore) -> Result<(), Fault> {
-    let (_, settled_head) = core.log.settled()?;
-    let unsettled = core.log.unsettled()?;
+    let (_, settled_head) = core.log.last_checkpoint()?;
+    let unsettled = core.log.pending_records()?;
     renew(core, settled_head, &ReplaySet::new(&unsettled))
 }
 
@@ -202,17 +202,17 @@ fn renew(core: &VfsCore, settled_head: Option<CommitId>, logged: &ReplaySet<'_>)
     match &core.memory {
         VersionStore::Git { history, .. } => {
             if let Some(since) = logged.records.iter().map(|record| record.time).min()
-                && history.renew_packs(since)? > 0
+                && history.rewrite_unsynced_packs(since)? > 0
             {
                 commits::objects(core, settled_head, logged)?;
-                history.made_again();
+                history.mark_rebuilt();
             }
         }
         VersionStore::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,
-        VersionStore::Nothing { .. } => {}
+        VersionStore::LogOnly { .. } => {}
     }
     redo::renew(core, logged)?;
-    core.tree.renewed();
+    core.tree.mark_rewritten();
     Ok(())
 }
 
@@ -235,10 +235,10 @@ fn follow(
         committer.is_unsettled = true;
         return Ok(());
     }
-    match core.git()?.way(committer.head, head)? {
-        HeadMove::Jump(_) if known.contains(&head) => {}
-        HeadMove::Jump(from) => record(committer, &jump_records(&core, from, head)?)?,
-        HeadMove::Commits(mut commits) => {
+    match core.git()?.head_move(committer.head, head)? {
+        HeadMove::Diverged(_) if known.contains(&head) => {}
+        HeadMove::Diverged(from) => record(committer, &jump_records(&core, from, head)?)?,
+        HeadMove::FastForward(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {
                 info!(commits = commits.len(), "reading the history that is there");
@@ -246,7 +246,7 @@ fn follow(
             // A part at a time, so that memory does not grow with history. Killed in between, the next opening finds the first
             // parts in the log, unsettled, and goes on behind them.
             for part in commits.chunks(COMMITS_AT_ONCE) {
-                let commits = core.git()?.foreign(part)?;
+                let commits = core.git()?.external_commits(part)?;
                 record(committer, &commits.into_iter().map(foreign_record).collect::<Vec<_>>())?;
             }
         }

@@ -58,14 +58,14 @@ pub(super) fn complete(
 ) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
     // What others committed they put in place themselves, and only a power cut takes it from there, or a disk that did not flush.
-    let is_as_left =
-        !core.tree.is_doubted() && boot_marker::was_opened_since(&StatePaths::of(&core.root), core.tree.started());
+    let is_as_left = !core.tree.has_sync_failed()
+        && boot_marker::opened_since_boot(&StatePaths::new(&core.root), core.tree.boot_time());
     let is_done = |path: &TreePath| is_done(path) || is_as_left && logged.of_others().contains(path);
     let lost: Vec<_> = logged.of_others().iter().copied().filter(|path| !is_done(path)).collect();
     let on_top = on_top(core, logged, &lost)?;
     let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !is_done(path)).collect();
     let paths: Vec<_> = left.iter().map(|(path, _)| **path).collect();
-    let recorded = core.memory.settled(settled, &paths)?;
+    let recorded = core.memory.checkpoint_states(settled, &paths)?;
     let brought = brought(logged.records);
     let total = paths.len();
     let (mut changed, mut others) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ pub(super) fn complete(
         let is_removed = entries.iter().any(|entry| entry.new.is_none());
         let behind = |stood, large, disk| RedoEntry { entry: newest, disk, stood, large, is_removed };
         if let Some(large) = large_at(core, path) {
-            if entries.iter().any(|entry| entry.over == Some(large)) {
+            if entries.iter().any(|entry| entry.replaces_large == Some(large)) {
                 changed.push(behind(None, Some(large), attributes(entries)));
             } else if newest.new.is_some() {
                 warn!(page.path = %path, "a file too large for any version came here after the last write; it is kept");
@@ -99,7 +99,7 @@ pub(super) fn complete(
             changed.push(behind(stood, None, attributes(entries)));
         } else if is_left_torn(core, logged, (path, entries))? {
             // It is the file itself, and has what it was given since.
-            let disk = DiskAttributes { modified: newest.disk.modified, ..DiskAttributes::default() };
+            let disk = DiskAttributes { modified: newest.attributes.modified, ..DiskAttributes::default() };
             changed.push(behind(stood, None, disk));
         } else {
             others.push((*path, behind(stood, None, attributes(entries))));
@@ -113,7 +113,7 @@ pub(super) fn complete(
             warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
         }
     }
-    core.fail.pass(FailPoint::OpenRestore);
+    core.fail.hit(FailPoint::OpenRestore);
     // Removals first: a file may have given way to a directory, or a directory to a file.
     for behind in changed.iter().filter(|behind| behind.entry.new.is_none()) {
         remove(core, behind)?;
@@ -136,7 +136,7 @@ fn on_top<'r>(
 ) -> Result<HashMap<&'r TreePath, &'r LogEntry>, StoreError> {
     let waiting: HashMap<_, _> =
         without_commit(logged.records).flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect();
-    let newest = core.memory.recorded(paths)?;
+    let newest = core.memory.current_states(paths)?;
     let last_word = |(path, newest): (&&'r TreePath, PathState)| {
         let is_newest = |entry: &&&LogEntry| entry.new.map(|blob| (blob, entry.kind)) == newest;
         let entries = logged.by_path().get(*path)?;
@@ -173,7 +173,7 @@ fn may_stand(entries: &[&LogEntry], present: PathState) -> bool {
 
 /// The file too large for any version that stands at a path.
 fn large_at(core: &VfsCore, path: &TreePath) -> Option<LargeFile> {
-    core.tree.stat(path).ok().and_then(|stat| stat.large())
+    core.tree.stat(path).ok().and_then(|stat| stat.large_file())
 }
 
 /// What the renames of directories brought to each path: a file is written over it when its directory is renamed and its links
@@ -183,7 +183,7 @@ fn brought(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
     for record in records {
         for (from, to) in &record.moves {
             for entry in record.entries.iter().filter(|entry| entry.new.is_none()) {
-                if let (Some(path), Some(blob)) = (entry.path.moved(from, to), entry.old) {
+                if let (Some(path), Some(blob)) = (entry.path.rebase(from, to), entry.old) {
                     brought.entry(path).or_default().push(Some((blob, entry.kind)));
                 }
             }
@@ -223,7 +223,7 @@ fn is_left_torn(
     (path, entries): (&TreePath, &[&LogEntry]),
 ) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
-    let is_edit = !present.contains(&0) && stat.changed >= core.tree.started();
+    let is_edit = !present.contains(&0) && stat.changed >= core.tree.boot_time();
     if stat.kind != StatKind::File || is_edit {
         return Ok(false);
     }
@@ -243,13 +243,13 @@ fn overwritten<'p>(
     logged: &ReplaySet<'_>,
     paths: impl Iterator<Item = &'p TreePath>,
 ) -> Result<HashSet<&'p TreePath>, Fault> {
-    let started = core.tree.started();
+    let started = core.tree.boot_time();
     let is_older = |path: &&TreePath| core.tree.stat(path).is_ok_and(|stat| stat.changed < started);
     let paths: Vec<_> = paths.filter(is_older).collect();
     if paths.is_empty() {
         return Ok(HashSet::new());
     }
-    let mut found = core.memory.untouched(&paths)?;
+    let mut found = core.memory.unmodified_paths(&paths)?;
     for path in paths {
         if !found.contains(path) && has_time_of_another(core, logged, path)? {
             found.insert(path);
@@ -262,9 +262,10 @@ fn overwritten<'p>(
 fn has_time_of_another(core: &VfsCore, logged: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let entries = logged.by_path().get(path).into_iter().flatten();
-    let unsettled = entries.filter(|entry| entry.disk.modified == Some(stat.modified)).filter_map(|entry| entry.new);
-    let put: Vec<ETag> = unsettled.chain(core.log.put_at(path, stat.modified)?).collect();
-    Ok(stat.kind == StatKind::File && !put.is_empty() && !put.contains(&ETag::of(&present)))
+    let unsettled =
+        entries.filter(|entry| entry.attributes.modified == Some(stat.modified)).filter_map(|entry| entry.new);
+    let put: Vec<ETag> = unsettled.chain(core.log.etags_at(path, stat.modified)?).collect();
+    Ok(stat.kind == StatKind::File && !put.is_empty() && !put.contains(&ETag::from_content(&present)))
 }
 
 /// A beginning of the content, with zeros for what follows of it, or with nothing; or all of it, with zeros for some blocks.
@@ -278,7 +279,7 @@ fn is_torn(present: &[u8], content: &[u8]) -> bool {
 
 fn remove(core: &VfsCore, behind: &RedoEntry<'_>) -> Result<(), Fault> {
     let path = &behind.entry.path;
-    match core.tree.remove_known(path, behind.known()) {
+    match core.tree.remove_expected(path, behind.known()) {
         Ok(placed) => tell_edited(path, placed),
         Err(error) if error.is_missing() => {}
         Err(error) => kept_if_in_the_way(path, Err(error))?,
@@ -287,7 +288,7 @@ fn remove(core: &VfsCore, behind: &RedoEntry<'_>) -> Result<(), Fault> {
 }
 
 fn tell_edited(path: &TreePath, placed: InstallResult) {
-    if placed == InstallResult::Edited {
+    if placed == InstallResult::ConflictingEdit {
         // It is compared with history in a moment.
         warn!(page.path = %path, "edited behind the server while it was opened; the edit is kept and recorded");
     }
@@ -298,9 +299,9 @@ fn attributes(entries: &[&LogEntry]) -> DiskAttributes {
     entries.iter().fold(DiskAttributes::default(), |before, entry| match entry.new {
         None => DiskAttributes::default(),
         Some(_) => DiskAttributes {
-            mode: entry.disk.mode.or(before.mode),
-            owner: entry.disk.owner.or(before.owner),
-            modified: entry.disk.modified,
+            mode: entry.attributes.mode.or(before.mode),
+            owner: entry.attributes.owner.or(before.owner),
+            modified: entry.attributes.modified,
             accessed: None,
         },
     })
@@ -359,10 +360,10 @@ mod tests {
         let space = TestSpace::new();
         space.put("a.md", "one");
         space.vfs.apply(&eve(), Change::rename(at("a.md"), at("b.md"))).unwrap();
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
         let core = &space.vfs.core;
         // Of the journal rows are made when it is full, or when a root is opened.
-        let unsettled = core.log.unsettled().unwrap();
+        let unsettled = core.log.pending_records().unwrap();
         let logged = ReplaySet::new(&unsettled);
         let is_lost = || has_time_of_another(core, &logged, &at("b.md")).unwrap();
         let modified = core.tree.stat(&at("b.md")).unwrap().modified;
@@ -382,14 +383,14 @@ mod tests {
         let space = TestSpace::new();
         let large = "of many lines\n".repeat(100_000);
         space.put("b.md", &large);
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         let core = &space.vfs.core;
         let modified = core.tree.stat(&at("b.md")).unwrap().modified;
         space.vfs.apply(&eve(), Change::remove(at("b.md"))).unwrap();
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
         // The cut takes the removal of the name, and part of what has had the room of the file since is in it.
         filled(&space, &large.replacen("lines", "pages", 7), modified);
-        let unsettled = core.log.unsettled().unwrap();
+        let unsettled = core.log.pending_records().unwrap();
         assert!(has_time_of_another(core, &ReplaySet::new(&unsettled), &at("b.md")).unwrap());
     }
 
@@ -400,21 +401,21 @@ mod tests {
         space.put("a.md", "two");
         let core = &space.vfs.core;
         let page = at("a.md");
-        let unsettled = core.log.unsettled().unwrap();
+        let unsettled = core.log.pending_records().unwrap();
         let [one, two] = [&unsettled[0], &unsettled[1]];
         let last_word = |records: &[LogRecord]| {
             let logged = ReplaySet::new(records);
             assert!(logged.of_others().contains(&page));
             on_top(core, &logged, &[&page]).unwrap()[&page].new
         };
-        let with = |role, record: &LogRecord| LogRecord { role, ..record.clone() };
+        let with = |role, record: &LogRecord| LogRecord { kind: role, ..record.clone() };
         let (first, second) = (one.entries[0].new, two.entries[0].new);
         // The newest commit has the second text.
-        assert_eq!(last_word(&[one.clone(), two.clone(), with(RecordKind::Foreign, one)]), second);
-        assert_eq!(last_word(&[one.clone(), with(RecordKind::Foreign, two)]), second);
-        assert_eq!(last_word(&[with(RecordKind::Deferred, one), with(RecordKind::Foreign, two)]), first);
+        assert_eq!(last_word(&[one.clone(), two.clone(), with(RecordKind::ExternalCommit, one)]), second);
+        assert_eq!(last_word(&[one.clone(), with(RecordKind::ExternalCommit, two)]), second);
+        assert_eq!(last_word(&[with(RecordKind::Uncommitted, one), with(RecordKind::ExternalCommit, two)]), first);
         let gathered =
-            [with(RecordKind::Deferred, one), with(RecordKind::Foreign, two), with(RecordKind::Gathered, one)];
+            [with(RecordKind::Uncommitted, one), with(RecordKind::ExternalCommit, two), with(RecordKind::Commit, one)];
         assert_eq!(last_word(&gathered), second, "what is gathered has its commit");
     }
 

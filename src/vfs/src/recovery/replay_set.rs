@@ -26,11 +26,11 @@ impl<'r> ReplaySet<'r> {
             for entry in &record.entries {
                 contents.extend(entry.new.zip(entry.content.as_ref()));
                 by_path.entry(&entry.path).or_default().push(entry);
-                match record.role {
-                    RecordKind::Foreign => _ = of_others.insert(&entry.path),
-                    RecordKind::Set | RecordKind::Deferred => _ = of_others.remove(&entry.path),
+                match record.kind {
+                    RecordKind::ExternalCommit => _ = of_others.insert(&entry.path),
+                    RecordKind::Change | RecordKind::Uncommitted => _ = of_others.remove(&entry.path),
                     // What was gathered stood there before.
-                    RecordKind::Gathered => {}
+                    RecordKind::Commit => {}
                 }
             }
         }
@@ -63,6 +63,6 @@ impl<'r> ReplaySet<'r> {
         {
             return Ok(Some(leaf.content));
         }
-        core.memory.content(blob)
+        core.memory.read_content(blob)
     }
 }

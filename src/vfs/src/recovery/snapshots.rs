@@ -17,7 +17,7 @@ pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &Repla
                 None => logged.content_of(core, &entry.path, hash)?,
             };
             match content {
-                Some(content) => kept_if_in_the_way(&entry.path, snapshots.keep(&entry.path, record.time, &content))?,
+                Some(content) => kept_if_in_the_way(&entry.path, snapshots.save(&entry.path, record.time, &content))?,
                 // Only edits behind the server are logged without their content: nobody was promised them.
                 None => {
                     warn!(page.path = %entry.path, %hash, "a version made behind the server was covered before its snapshot")
@@ -32,7 +32,7 @@ pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &Repla
 /// lost to the first write that covers it. The snapshots are flushed.
 pub(super) fn begin(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
     let mut count = 0;
-    for (path, hash, _) in core.memory.recorded_below(&svcfs_base::TreePath::root())? {
+    for (path, hash, _) in core.memory.list_states(&svcfs_base::TreePath::root())? {
         if !core.places.of(&path).is_versioned() || !snapshots.list(&path)?.is_empty() {
             continue;
         }
@@ -40,7 +40,7 @@ pub(super) fn begin(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fau
         if let Ok(Some(leaf)) = core.standing(&path)
             && leaf.etag == hash
         {
-            kept_if_in_the_way(&path, snapshots.keep(&path, newest.moment, &leaf.content))?;
+            kept_if_in_the_way(&path, snapshots.save(&path, newest.recorded_at, &leaf.content))?;
             count += 1;
         }
     }

@@ -49,7 +49,7 @@ impl RootStores {
     fn taken(root: &Path) -> Result<Self, Fault> {
         let lock = take_lock(root)?;
         let tree = WorkTree::open(root).map_err(|error| at_root(root, error))?;
-        let (log, is_new_log) = Log::open(&StatePaths::of(root)).map_err(|error| at_root(root, error))?;
+        let (log, is_new_log) = Log::open(&StatePaths::new(root)).map_err(|error| at_root(root, error))?;
         Ok(Self { tree, log, is_new_log, lock })
     }
 
@@ -57,12 +57,12 @@ impl RootStores {
     fn to_be_completed(&self, root: &Path, wanted: VersionStrategy) -> Result<Option<VersionStrategy>, Fault> {
         let found = || -> Result<_, StoreError> {
             let name = self.log.strategy()?;
-            if name == wanted.name() || self.log.settled()?.0 == self.log.last() {
+            if name == wanted.name() || self.log.last_checkpoint()?.0 == self.log.last_seq() {
                 return Ok(None);
             }
             let unknown =
                 || StoreError::Damaged(format!("the log was written under the strategy `{name}`, which is unknown"));
-            VersionStrategy::named(&name).ok_or_else(unknown).map(Some)
+            VersionStrategy::parse(&name).ok_or_else(unknown).map(Some)
         };
         found().map_err(|error| at_root(root, error))
     }
@@ -70,10 +70,20 @@ impl RootStores {
 
 /// Opens a root under the strategy of before, and closes it again.
 fn complete(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
-    let VfsOptions { clock, scratch, .. } = options;
+    let VfsOptions { clock, scratch_patterns: scratch, .. } = options;
     let (root, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
-    let (gates, commits, watch, progress) = (Vec::new(), CommitPolicy::Each, false, None);
-    Vfs::open(VfsOptions { root, clock, gates, strategy, scratch, commits, watch, progress })?.close()
+    let (gates, commits, watch, progress) = (Vec::new(), CommitPolicy::PerSet, false, None);
+    Vfs::open(VfsOptions {
+        root,
+        clock,
+        gates,
+        strategy,
+        scratch_patterns: scratch,
+        commit_policy: commits,
+        watch,
+        progress,
+    })?
+    .close()
 }
 
 /// Notes under which strategy the log goes on, once nothing of the other is left to be done.

@@ -93,7 +93,7 @@ fn assert_whole(space: &TestSpace, log: &[String]) {
     assert!(space.vfs.read(Protocol::Http, &at("d/b.md")).is_err());
     assert_eq!(space.log(), log);
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
-    assert_eq!(space.vfs.recorded(&at("e/b.md")).unwrap(), Some(ETag::of(b"b")));
+    assert_eq!(space.vfs.recorded_etag(&at("e/b.md")).unwrap(), Some(ETag::from_content(b"b")));
     space.git(&["fsck", "--strict"]);
 }
 
@@ -169,8 +169,8 @@ fn permission_bits_and_owner_of_files_that_never_reached_the_disk_come_from_the_
     let put = |path: &str, text: &str, mode| {
         let disk = DiskAttributes { mode, owner: mode.map(|_| (owner, owner)), ..DiskAttributes::default() };
         let change = Change::put(at(path), text.to_owned());
-        let Change::Put { path, content, expect, kind, .. } = change else { unreachable!() };
-        space.vfs.apply(&eve(), Change::Put { path, content, expect, kind, disk }).unwrap();
+        let Change::Put { path, content, precondition: expect, kind, .. } = change else { unreachable!() };
+        space.vfs.apply(&eve(), Change::Put { path, content, precondition: expect, kind, attributes: disk }).unwrap();
     };
     put("private.md", "one", Some(0o600));
     put("private.md", "two", None);
@@ -466,9 +466,9 @@ fn an_execute_bit_that_never_reached_the_disk_is_set_again() {
     let change = Change::Put {
         path: at("run"),
         content: "#!/bin/sh\n".into(),
-        expect: svcfs_base::Precondition::Any,
+        precondition: svcfs_base::Precondition::Any,
         kind: Some(svcfs_base::FileKind::Executable),
-        disk: svcfs_base::DiskAttributes::default(),
+        attributes: svcfs_base::DiskAttributes::default(),
     };
     space.vfs.apply(&eve(), change).unwrap();
     let copy = crashed(&space);
@@ -526,11 +526,13 @@ fn reading_a_persons_history_that_was_ended_in_the_middle_is_gone_on_with() {
     git(&["merge", "-q", "--no-ff", "-m", "merge", "side"]);
     // As it was when the log, ended too early, knew it last.
     commit("a.md", "first");
-    fs::create_dir_all(StatePaths::of(root).spool()).unwrap();
+    fs::create_dir_all(StatePaths::new(root).spool()).unwrap();
     let (history, _) = History::open(root, &[]).unwrap();
-    let (log, _) = Log::open(&StatePaths::of(root)).unwrap();
-    let HeadMove::Commits(commits) = history.way(None, history.head().unwrap().unwrap()).unwrap() else { panic!() };
-    let part: Vec<_> = history.foreign(&commits[..3]).unwrap().into_iter().map(foreign_record).collect();
+    let (log, _) = Log::open(&StatePaths::new(root)).unwrap();
+    let HeadMove::FastForward(commits) = history.head_move(None, history.head().unwrap().unwrap()).unwrap() else {
+        panic!()
+    };
+    let part: Vec<_> = history.external_commits(&commits[..3]).unwrap().into_iter().map(foreign_record).collect();
     log.append(&numbered(&part, Seq(0))).unwrap();
     drop((history, log));
     let space = reopened(directory);

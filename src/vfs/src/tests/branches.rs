@@ -15,8 +15,8 @@ fn seen(space: &TestSpace, command: &[&str]) {
     space.git(&[&["-c", "user.name=Ann", "-c", "user.email=a@x"], command].concat());
     let head = space.git(&["rev-parse", "HEAD"]);
     space.wait_until("the server knows the branch", |space| {
-        space.vfs.committed().unwrap();
-        let events = space.vfs.feed().after(Seq(0), 1000).unwrap();
+        space.vfs.wait_committed().unwrap();
+        let events = space.vfs.feed().events_after(Seq(0), 1000).unwrap();
         events.last().and_then(|event| event.commit).is_some_and(|commit| commit.to_string() == head.trim())
     });
 }
@@ -78,7 +78,7 @@ fn history_is_that_of_the_present_branch_and_a_log_made_anew_says_the_same() {
     done(&space, &["merge", "-q", "--no-edit", "-s", "ours", "other"]);
     told("merged, and not what the other branch had");
     let newest = space.vfs.newest_version(&at("a.md")).unwrap().unwrap();
-    assert_eq!(newest.etag, ETag::of(space.text("a.md").as_bytes()));
+    assert_eq!(newest.etag, ETag::from_content(space.text("a.md").as_bytes()));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_side_branch_that_changed_a_page_and_changed_it_back_does_not_have_the_last_
     space.put("a.md", "ours");
     done(&space, &["merge", "-q", "--no-edit", "--no-ff", "side"]);
     let newest = space.vfs.newest_version(&at("a.md")).unwrap().unwrap();
-    assert_eq!((space.text("a.md").as_str(), newest.etag), ("ours", ETag::of(b"ours")));
+    assert_eq!((space.text("a.md").as_str(), newest.etag), ("ours", ETag::from_content(b"ours")));
     // As after a kill, with a write that is not settled.
     space.put("b.md", "another");
     let again = reopened(copied(space.directory.path()));

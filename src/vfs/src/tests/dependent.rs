@@ -6,7 +6,7 @@ use super::stop::Stop;
 use super::*;
 
 fn put(path: &str, text: &str, expect: Precondition) -> Change {
-    Change::put(at(path), text.to_owned()).expecting(expect)
+    Change::put(at(path), text.to_owned()).with_precondition(expect)
 }
 
 /// What a page will hold once everything accepted is done, or that it will be gone; none when nothing is accepted.
@@ -21,9 +21,9 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
     for path in ["any.md", "soon.md", "same.md", "match.md", "create.md"] {
         space.put(path, "one");
     }
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogWrite);
-    let two = ETag::of(b"two");
+    let two = ETag::from_content(b"two");
     let refused = vec![
         Change::put(at("any.md"), "two"),
         Change::put(at("soon.md"), "two"),
@@ -58,7 +58,7 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
                 && is_gone("remove.md")
                 && is_shown("to.md", "two")
         });
-        points.refuse(FailPoint::LogFlush, 28);
+        points.inject_error(FailPoint::LogFlush, 28);
         stop.go_on();
         stop.wait();
         points.clear(FailPoint::LogFlush);
@@ -70,9 +70,9 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
         assert_eq!(create.join().unwrap(), Err(Kind::PreconditionFailed));
         assert_eq!((remove.join().unwrap(), rename.join().unwrap()), (Err(Kind::Conflict), Err(Kind::Conflict)));
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert!(space.vfs.core.overlay.is_empty());
-    let one = ETag::of(b"one");
+    let one = ETag::from_content(b"one");
     for path in ["any.md", "soon.md"] {
         assert_eq!(space.text(path), "three");
         let versions = space.vfs.core.log.versions(&at(path), Seq(u64::MAX >> 1), 9).unwrap();
@@ -91,7 +91,7 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
 #[test]
 fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogWrite);
     let paths = ["any.md", "soon.md", "match.md"];
     let apply = |set: ChangeSet| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind());
@@ -103,9 +103,9 @@ fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
         apply(ChangeSet::from(put("soon.md", "two", Precondition::Any)).soon()).unwrap();
         let any = scope.spawn(|| apply(put("any.md", "two", Precondition::Any).into()));
         let matching =
-            scope.spawn(|| apply(put("match.md", "two", Precondition::OneOf(vec![ETag::of(b"two")])).into()));
+            scope.spawn(|| apply(put("match.md", "two", Precondition::OneOf(vec![ETag::from_content(b"two")])).into()));
         space.wait_until("all of them wait", |space| space.vfs.core.queue.depth().0 == 3);
-        points.refuse(FailPoint::LogFlush, 28);
+        points.inject_error(FailPoint::LogFlush, 28);
         stop.go_on();
         stop.wait();
         points.clear(FailPoint::LogFlush);
@@ -115,7 +115,7 @@ fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
         assert_eq!(any.join().unwrap(), Ok(()));
         assert_eq!(matching.join().unwrap(), Err(Kind::Conflict));
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!((space.text("any.md"), space.text("soon.md")), ("two".to_owned(), "two".to_owned()));
     assert_eq!(space.vfs.versions(&at("match.md")).unwrap().len(), 0);
     assert!(space.vfs.core.overlay.is_empty());
@@ -124,7 +124,7 @@ fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
 #[test]
 fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogWrite);
     let apply = |set: ChangeSet| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind());
     let apply = &apply;
@@ -137,7 +137,7 @@ fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() 
         stop.wait();
         assert!(twice.iter().all(|writer| !writer.is_finished()), "nothing of them is in the log");
         assert_eq!(pending(&space, "a.md"), Some(Some("two".to_owned())));
-        points.refuse(FailPoint::LogFlush, 28);
+        points.inject_error(FailPoint::LogFlush, 28);
         points.clear(FailPoint::LogWrite);
         stop.go_on();
         assert_eq!(before.join().unwrap(), Ok(()));

@@ -6,17 +6,17 @@ use super::*;
 use crate::recovery::tests::{crashed, reopened};
 
 fn etag(text: &str) -> Precondition {
-    Precondition::OneOf(vec![ETag::of(text.as_bytes())])
+    Precondition::OneOf(vec![ETag::from_content(text.as_bytes())])
 }
 
 /// Renames `d` to `new/e`, and writes a page in it and one beside it.
 fn renamed(space: &TestSpace) -> Result<ApplyResult, Fault> {
     let changes = vec![
-        Change::rename(at("d"), at("new/e")).expecting(Precondition::Absent),
-        Change::put(at("new/e/a.md"), "a, rewritten\n").expecting(etag("a\n")),
-        Change::put(at("top.md"), "top, rewritten\n").expecting(etag("top\n")),
+        Change::rename(at("d"), at("new/e")).with_precondition(Precondition::Absent),
+        Change::put(at("new/e/a.md"), "a, rewritten\n").with_precondition(etag("a\n")),
+        Change::put(at("top.md"), "top, rewritten\n").with_precondition(etag("top\n")),
     ];
-    space.vfs.apply(&eve(), ChangeSet::new(changes).message("eve: rename dir d → new/e"))
+    space.vfs.apply(&eve(), ChangeSet::new(changes).with_message("eve: rename dir d → new/e"))
 }
 
 fn filled(space: TestSpace) -> TestSpace {
@@ -51,7 +51,7 @@ fn a_directory_moves_and_pages_are_written_in_one_commit() {
     assert_eq!(inode("new/e/deep/b.md"), of_file, "moved, not copied");
     assert_eq!((space.log().len(), space.log()[0].as_str()), (before + 1, "eve|eve: rename dir d → new/e"));
     let rewritten = applied.files.iter().rev().find(|file| file.path.as_str() == "new/e/a.md").unwrap();
-    assert_eq!(rewritten.etag, Some(ETag::of(b"a, rewritten\n")));
+    assert_eq!(rewritten.etag, Some(ETag::from_content(b"a, rewritten\n")));
     assert_eq!(space.git(&["show", "HEAD:new/e/a.md"]), "a, rewritten\n");
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]).lines().count(), 4);
     space.wait_until("git's index agrees", |space| space.git(&["status", "--porcelain"]).is_empty());
@@ -62,7 +62,7 @@ fn a_directory_moves_and_pages_are_written_in_one_commit() {
 
 #[test]
 fn the_same_holds_with_snapshots_without_versions_and_with_commits_made_later() {
-    for strategy in [VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
+    for strategy in [VersionStrategy::Snapshots { max_snapshots: None }, VersionStrategy::LogOnly] {
         let space = filled(opened(tempfile::tempdir().unwrap(), strategy));
         renamed(&space).unwrap();
         assert_renamed(&space);
@@ -70,7 +70,7 @@ fn the_same_holds_with_snapshots_without_versions_and_with_commits_made_later() 
     let space = filled(TestSpace::gathering(NEVER, 50));
     renamed(&space).unwrap();
     assert_renamed(&space);
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     assert_eq!(space.git(&["show", "HEAD:new/e/a.md"]), "a, rewritten\n");
 }
 
@@ -79,7 +79,10 @@ fn a_refused_page_leaves_the_directory_where_it_is() {
     let space = filled(TestSpace::new());
     let refused = |changes: Vec<Change>| space.vfs.apply(&eve(), ChangeSet::new(changes)).unwrap_err().kind();
     let rename = || Change::rename(at("d"), at("e"));
-    assert_eq!(refused(vec![rename(), Change::put(at("e/a.md"), "x").expecting(etag("other"))]), Kind::Conflict);
+    assert_eq!(
+        refused(vec![rename(), Change::put(at("e/a.md"), "x").with_precondition(etag("other"))]),
+        Kind::Conflict
+    );
     assert_eq!(refused(vec![rename(), Change::put(at("top.md"), "refuse")]), Kind::Rejected);
     assert_eq!(refused(vec![rename(), Change::put(at("e/fresh.md"), "x")]), Kind::Invalid);
     assert_eq!(refused(vec![rename(), Change::put(at("d/a.md"), "x")]), Kind::Invalid);
@@ -99,10 +102,10 @@ fn edits_behind_the_server_are_in_history_before_they_are_written_over() {
     fs::write(root.join("d/a.md"), "edited a\n").unwrap();
     let changes = vec![
         Change::rename(at("d"), at("e")),
-        Change::put(at("e/a.md"), "edited a, rewritten\n").expecting(etag("edited a\n")),
-        Change::put(at("top.md"), "edited top, rewritten\n").expecting(etag("edited top\n")),
+        Change::put(at("e/a.md"), "edited a, rewritten\n").with_precondition(etag("edited a\n")),
+        Change::put(at("top.md"), "edited top, rewritten\n").with_precondition(etag("edited top\n")),
     ];
-    space.vfs.apply(&eve(), ChangeSet::new(changes).message("renamed")).unwrap();
+    space.vfs.apply(&eve(), ChangeSet::new(changes).with_message("renamed")).unwrap();
     assert_eq!(space.text("e/a.md"), "edited a, rewritten\n");
     assert_eq!(space.text("top.md"), "edited top, rewritten\n");
     assert_eq!(space.log()[0], "eve|renamed");

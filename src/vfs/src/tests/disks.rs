@@ -51,7 +51,7 @@ fn a_disk_without_flags_of_renameat2_takes_every_change() {
     apply(Change::rename(at("c.md"), at("d/b.md")));
     apply(Change::rename(at("d"), at("e")));
     apply(Change::remove(at("old.md")));
-    let taken = vfs.apply(&eve(), Change::put(at("e/b.md"), "x").expecting(Precondition::Absent));
+    let taken = vfs.apply(&eve(), Change::put(at("e/b.md"), "x").with_precondition(Precondition::Absent));
     assert_eq!(taken.unwrap_err().kind(), Kind::PreconditionFailed);
     let name = PathComponent::parse("n.md").unwrap();
     let (node, _, handle) = vfs.create(&eve(), NodeId::ROOT, &name, 0o600).unwrap();

@@ -15,7 +15,7 @@ fn many(text: &str) -> ChangeSet {
 
 /// Files under names of our own that have a content.
 fn written(root: &Path) -> usize {
-    let mut directories = vec![StatePaths::of(root).temporary()];
+    let mut directories = vec![StatePaths::new(root).temp_directory()];
     let mut count = 0;
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).unwrap().flatten() {
@@ -41,8 +41,8 @@ fn assert_all(space: &TestSpace, text: &str) {
 fn the_pages_of_a_set_of_many_are_written_while_it_is_logged() {
     let space = TestSpace::new();
     let root = space.directory.path().to_owned();
-    let points = FailPoints::of(&root);
-    points.call(FailPoint::LogFlushed, move || {
+    let points = FailPoints::new(&root);
+    points.set_callback(FailPoint::LogFlushed, move || {
         let deadline = Instant::now() + Duration::from_secs(20);
         while written(&root) < MANY {
             assert!(Instant::now() < deadline, "{} of {MANY} are written", written(&root));
@@ -62,8 +62,8 @@ fn the_pages_of_a_set_of_many_are_written_while_it_is_logged() {
 fn what_was_written_for_a_set_that_is_refused_goes() {
     let space = TestSpace::new();
     space.vfs.apply(&eve(), many("one")).unwrap();
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogFlush, 28);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::LogFlush, 28);
     space.vfs.apply(&eve(), many("two")).unwrap_err();
     points.clear(FailPoint::LogFlush);
     assert_all(&space, "one");
@@ -74,14 +74,14 @@ fn what_was_written_for_a_set_that_is_refused_goes() {
 fn a_page_that_is_edited_while_a_set_of_many_is_logged_is_not_covered_by_what_was_written_before() {
     let space = TestSpace::new();
     space.vfs.apply(&eve(), many("one")).unwrap();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let edited = ["d/0.md", "d/199.md"].map(|path| space.directory.path().join(path));
-    points.call(FailPoint::LogFlushed, move || {
+    points.set_callback(FailPoint::LogFlushed, move || {
         edited.iter().for_each(|path| fs::write(path, "by hand\n").unwrap());
     });
     space.vfs.apply(&eve(), many("two")).unwrap();
     points.clear(FailPoint::LogFlushed);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     for path in ["d/0.md", "d/199.md"] {
         assert_eq!(space.git(&["show", &format!("HEAD:{path}")]), "by hand\n");
         assert_eq!(space.git(&["show", &format!("HEAD~:{path}")]), format!("two {}\n", &path[2..path.len() - 3]));
@@ -97,7 +97,7 @@ fn a_root_that_is_closed_has_nothing_under_names_of_our_own_and_the_next_to_open
         space.put("a.md", &format!("{round}"));
         let closed = Arc::clone(&space.vfs);
         closed.close().unwrap();
-        let left = fs::read_dir(StatePaths::of(space.directory.path()).temporary()).unwrap();
+        let left = fs::read_dir(StatePaths::new(space.directory.path()).temp_directory()).unwrap();
         assert_eq!(left.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), [""; 0]);
         space.vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
         space.put("a.md", &format!("{round} again"));

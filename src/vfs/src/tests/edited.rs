@@ -40,16 +40,16 @@ const MOMENTS: [FailPoint; 3] = [FailPoint::LogWrite, FailPoint::LogFlushed, Fai
 
 /// Does a change, and edits `a.md` behind it the first time that the change comes by a point.
 fn edited_meanwhile(space: &TestSpace, point: FailPoint, edit: fn(&Path), change: Change) {
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let (file, is_done) = (space.directory.path().join("a.md"), AtomicBool::new(false));
-    points.call(point, move || {
+    points.set_callback(point, move || {
         if !is_done.swap(true, Ordering::SeqCst) {
             edit(&file);
         }
     });
     space.vfs.apply(&eve(), change).unwrap();
     points.clear(point);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
 }
 
 /// Both are versions, the edit on top, and everybody agrees.
@@ -63,7 +63,7 @@ fn assert_both(space: &TestSpace, when: &str, (ours, edit): (Option<&str>, &str)
     }
     assert_eq!(space.vfs.core.standing(&at("a.md")).unwrap().unwrap().content, edit, "{when}");
     assert_eq!(space.vfs.rescan().unwrap(), 0, "{when}");
-    let is_tidy = |space: &TestSpace| svcfs_store::preflight::half_installed(space.directory.path()).is_empty();
+    let is_tidy = |space: &TestSpace| svcfs_store::preflight::leftover_temp_files(space.directory.path()).is_empty();
     space.wait_until(&format!("{when}: temporary files are gone"), is_tidy);
 }
 
@@ -129,7 +129,7 @@ fn a_file_that_is_taken_away_or_only_touched_before_a_change_is_in_place_is_writ
 fn an_edit_under_several_accepted_changes_stays_on_top_of_all() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogFlushed);
     std::thread::scope(|scope| {
         scope.spawn(|| space.put("b.md", "b"));
@@ -144,7 +144,7 @@ fn an_edit_under_several_accepted_changes_stays_on_top_of_all() {
         points.clear(FailPoint::LogFlushed);
         stop.go_on();
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let content = |revision: &str| space.git(&["show", &format!("{revision}:a.md")]);
     assert_eq!(["HEAD", "HEAD~1", "HEAD~2", "HEAD~4"].map(content), ["by hand", "three", "two", "one"]);
     assert_eq!(space.text("a.md"), "by hand");

@@ -7,7 +7,7 @@ use crate::recovery::tests::{crashed, reopened};
 pub(super) const NEVER: Duration = Duration::from_secs(600);
 
 pub(super) fn gathering(window: Duration, max_paths: usize) -> CommitPolicy {
-    CommitPolicy::Gathered { window, max_paths }
+    CommitPolicy::Coalesced { window, max_paths }
 }
 
 impl TestSpace {
@@ -16,11 +16,11 @@ impl TestSpace {
         Self::open(tempfile::tempdir().unwrap(), gathering(window, max_paths))
     }
     pub(super) fn open(directory: TempDir, commits: CommitPolicy) -> Self {
-        let vfs = Vfs::open(VfsOptions { commits, ..options(directory.path(), false) }).unwrap();
+        let vfs = Vfs::open(VfsOptions { commit_policy: commits, ..options(directory.path(), false) }).unwrap();
         Self { directory, vfs }
     }
     fn put_as(&self, who: &str, path: &str, text: &str) {
-        let caller = Caller::new(Protocol::Http).named(Actor::new(who));
+        let caller = Caller::new(Protocol::Http).with_actor(Actor::new(who));
         self.vfs.apply(&caller, Change::put(at(path), text.to_owned())).unwrap();
     }
     fn has_commits(&self) -> bool {
@@ -28,7 +28,7 @@ impl TestSpace {
     }
     /// What history has, oldest commit first, with everything it waits for.
     fn committed(&self) -> Vec<String> {
-        self.vfs.committed().unwrap();
+        self.vfs.wait_committed().unwrap();
         self.log().into_iter().rev().collect()
     }
 }
@@ -44,7 +44,8 @@ fn the_writes_of_one_author_in_a_window_are_one_commit() {
     assert_eq!(space.committed(), ["eve|eve: 3 files"]);
     assert_eq!(space.git(&["log", "--format=%b"]).trim(), "eve: a.md\neve: d/b.md\neve: c.md");
     assert_eq!(space.git(&["show", "HEAD:d/b.md"]), "d/b.md");
-    let told: Vec<_> = space.vfs.feed().after(Seq(0), 9).unwrap().iter().map(|event| event.changes.len()).collect();
+    let told: Vec<_> =
+        space.vfs.feed().events_after(Seq(0), 9).unwrap().iter().map(|event| event.changes.len()).collect();
     assert_eq!(told, [1, 1, 1, 0], "each is told at once, and not again with its commit");
 }
 
@@ -86,7 +87,7 @@ fn each_author_keeps_a_commit_of_their_own_and_the_changes_of_a_page_their_order
     let versions: Vec<_> = space.vfs.versions(&at("a.md")).unwrap();
     let authors: Vec<_> = versions.iter().map(|version| version.author.as_str().to_owned()).collect();
     assert_eq!(authors, ["eve", "adam", "eve"]);
-    let texts = versions.iter().map(|version| space.vfs.version(&at("a.md"), &version.hash.to_string()).unwrap());
+    let texts = versions.iter().map(|version| space.vfs.read_version(&at("a.md"), &version.hash.to_string()).unwrap());
     assert_eq!(texts.collect::<Vec<_>>(), ["5", "4", "1"]);
 }
 
@@ -118,7 +119,10 @@ fn a_bulk_write_and_a_rename_are_commits_by_themselves() {
     let space = TestSpace::gathering(NEVER, 2);
     space.put("a.md", "a");
     let many = (0..7).map(|number| Change::put(at(&format!("many/{number}.md")), "x")).collect::<Vec<_>>();
-    space.vfs.apply(&eve(), ChangeSet::new(many).message("many").announced(EventAnnouncement::Bulk)).unwrap();
+    space
+        .vfs
+        .apply(&eve(), ChangeSet::new(many).with_message("many").with_announcement(EventAnnouncement::Bulk))
+        .unwrap();
     space.put("b.md", "b");
     space.vfs.apply(&eve(), Change::rename(at("b.md"), at("c.md"))).unwrap();
     space.vfs.apply(&eve(), Change::rename(at("many"), at("moved"))).unwrap();
@@ -196,7 +200,7 @@ fn a_stop_makes_the_commits_that_are_missing() {
     space.vfs.close().unwrap();
     assert_eq!(space.log(), ["eve|eve: 2 files"]);
     assert_eq!(space.git(&["status", "--porcelain"]), "");
-    assert!(space.vfs.core.log.unsettled().unwrap().is_empty());
+    assert!(space.vfs.core.log.pending_records().unwrap().is_empty());
 }
 
 #[test]
@@ -214,7 +218,7 @@ fn what_history_has_in_the_way_is_refused_before_anything_is_promised() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("x", "a file");
     space.put("d/a.md", "below");
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     let root = space.directory.path();
     // Somebody's doing behind the server, which it has not seen yet.
     fs::remove_file(root.join("x")).unwrap();
@@ -228,20 +232,20 @@ fn what_history_has_in_the_way_is_refused_before_anything_is_promised() {
     space.put("d", "in its place");
     space.vfs.apply(&eve(), Change::remove(at("d"))).unwrap();
     space.put("d/b.md", "again");
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "d/b.md\nx/a.md\n");
 }
 
 #[test]
 fn our_own_writes_without_a_commit_are_no_edits_behind_us() {
     let directory = tempfile::tempdir().unwrap();
-    let vfs = Vfs::open(VfsOptions { commits: gathering(NEVER, 50), ..options(directory.path(), true) }).unwrap();
+    let vfs = Vfs::open(VfsOptions { commit_policy: gathering(NEVER, 50), ..options(directory.path(), true) }).unwrap();
     let space = TestSpace { directory, vfs };
     space.put("a.md", "one");
     space.put("d/b.md", "two");
     // The watcher has seen ours when it has seen what was done after it.
     fs::write(space.directory.path().join("z.md"), "behind").unwrap();
-    space.wait_until("the edit is recorded", |space| space.vfs.recorded(&at("z.md")).unwrap().is_some());
+    space.wait_until("the edit is recorded", |space| space.vfs.recorded_etag(&at("z.md")).unwrap().is_some());
     assert_eq!(space.log(), ["fswatch|fswatch: z.md", "eve|eve: 2 files"]);
     assert_eq!(space.vfs.adopt(&[at("a.md"), at("d"), TreePath::root()]).unwrap(), 0);
     space.put("d/b.md", "three");
@@ -271,7 +275,7 @@ fn commit_by_hand(space: &TestSpace, arguments: &[&str]) {
 fn a_persons_commit_in_a_window_is_recorded_and_ours_come_on_top() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     space.put("b.md", "two");
     fs::write(space.directory.path().join("c.md"), "by hand").unwrap();
     space.git(&["add", "c.md"]);
@@ -317,13 +321,13 @@ fn both_stay_in_history_when_a_person_commits_over_what_we_wrote() {
 #[test]
 fn a_disk_that_is_full_when_commits_are_due_is_told_and_they_are_made_when_it_is_not() {
     let space = TestSpace::gathering(Duration::from_millis(1), 50);
-    let points = svcfs_store::FailPoints::of(space.directory.path());
-    points.refuse(svcfs_store::FailPoint::StageCommit, 28);
+    let points = svcfs_store::FailPoints::new(space.directory.path());
+    points.inject_error(svcfs_store::FailPoint::StageCommit, 28);
     space.put("a.md", "one");
     space.wait_until("the server says so", |space| space.vfs.health().is_err());
     assert_eq!(space.vfs.health().unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(space.text("a.md"), "one");
-    assert_eq!(space.vfs.committed().unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(space.vfs.wait_committed().unwrap_err().kind(), Kind::NoSpace);
     points.clear(svcfs_store::FailPoint::StageCommit);
     space.wait_until("the server is well again", |space| space.vfs.health().is_ok());
     assert_eq!(space.committed(), ["eve|eve: a.md"]);
@@ -334,8 +338,8 @@ fn commits_that_the_disk_refuses_until_the_end_are_made_by_the_next_start() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
     space.put("b.md", "two");
-    let points = svcfs_store::FailPoints::of(space.directory.path());
-    points.refuse(svcfs_store::FailPoint::StageCommit, 28);
+    let points = svcfs_store::FailPoints::new(space.directory.path());
+    points.inject_error(svcfs_store::FailPoint::StageCommit, 28);
     space.vfs.close().unwrap();
     points.clear(svcfs_store::FailPoint::StageCommit);
     assert!(!space.has_commits());

@@ -143,7 +143,7 @@ fn what_a_person_puts_back_where_a_backup_rename_left_is_kept() {
     fs::write(space.directory.path().join("a.md"), "by hand").unwrap();
     space.reopen();
     assert_eq!(space.text("a.md"), "by hand");
-    assert_eq!(space.vfs.recorded(&at("a.md")).unwrap(), Some(ETag::of(b"by hand")));
+    assert_eq!(space.vfs.recorded_etag(&at("a.md")).unwrap(), Some(ETag::from_content(b"by hand")));
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
 }
 
@@ -188,7 +188,7 @@ fn a_scratch_file_written_anew_after_it_became_a_page_is_kept() {
     space.put("a.md~", "page");
     soon(&space, Change::rename(at("a.md~"), at("a.md"))).unwrap();
     space.put("a.md~", "scratch again");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.text("a.md"), "page");
     assert_eq!(space.text("a.md~"), "scratch again");
 }
@@ -204,7 +204,7 @@ fn a_set_that_the_log_refuses_over_an_edit_behind_us_is_written_later() {
     space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
     fs::rename(spool.with_extension("away"), &spool).unwrap();
     space.wait_until("it is written", |space| space.vfs.health().is_ok());
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log(), ["eve|eve: a.md", "fswatch|fswatch: a.md", "eve|eve: a.md"]);
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 3);
 }
@@ -291,7 +291,7 @@ fn two_work_trees_of_one_repository_are_not_served_at_once() {
 #[test]
 fn a_root_whose_history_went_before_its_first_checkpoint_begins_no_other() {
     let space = TestSpace::new();
-    let points = svcfs_store::FailPoints::of(space.directory.path());
+    let points = svcfs_store::FailPoints::new(space.directory.path());
     points.pause(FailPoint::CheckpointFlush);
     space.put("a.md", "one");
     let copy = crashed(&space);
@@ -338,7 +338,7 @@ fn history_with_names_that_are_no_text_is_read_and_kept() {
     let space = TestSpace { directory, vfs };
     space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
     assert_eq!(space.text("e/a.md"), "one");
-    assert_eq!(space.vfs.recorded(&at("e/a.md")).unwrap(), Some(ETag::of(b"one")));
+    assert_eq!(space.vfs.recorded_etag(&at("e/a.md")).unwrap(), Some(ETag::from_content(b"one")));
     assert_eq!(reopened(crashed(&space)).text("e/a.md"), "one");
 }
 
@@ -352,7 +352,7 @@ fn an_edit_in_a_renamed_directory_is_recorded_under_its_new_name() {
     space.vfs.apply(&eve(), Change::MakeDir { path: at("d") }).unwrap();
     space.wait_until("the new name is watched", |space| {
         fs::write(space.directory.path().join("e/x/a.md"), "behind").unwrap();
-        space.vfs.recorded(&at("e/x/a.md")).unwrap() == Some(ETag::of(b"behind"))
+        space.vfs.recorded_etag(&at("e/x/a.md")).unwrap() == Some(ETag::from_content(b"behind"))
     });
 }
 
@@ -369,11 +369,13 @@ fn a_set_refused_for_a_file_in_the_way_writes_no_scratch_file_either() {
 fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_a_crash() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    space.wait_until("a checkpoint is made", |space| space.vfs.core.log.settled().unwrap().0 == space.vfs.last_seq());
+    space.wait_until("a checkpoint is made", |space| {
+        space.vfs.core.log.last_checkpoint().unwrap().0 == space.vfs.last_seq()
+    });
     // Between the look at the branch and its advance.
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let (root, is_done) = (space.directory.path().to_owned(), std::sync::atomic::AtomicBool::new(false));
-    points.call(FailPoint::StageCommit, move || {
+    points.set_callback(FailPoint::StageCommit, move || {
         if !is_done.swap(true, std::sync::atomic::Ordering::SeqCst) {
             let by = ["-c", "user.name=Ann", "-c", "user.email=a@x"];
             git_in(&root, &[&by[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat());
@@ -384,11 +386,11 @@ fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_
     space.put("c.md", "three");
     assert_eq!(space.log(), ["eve|eve: c.md", "eve|eve: b.md", "Ann|by hand", "eve|eve: a.md"]);
     assert_eq!(applied.commit.unwrap().to_string(), space.git(&["rev-parse", "HEAD^"]).trim());
-    let seqs: Vec<u64> = space.vfs.feed().after(Seq(0), 10).unwrap().iter().map(|event| event.seq.0).collect();
+    let seqs: Vec<u64> = space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().map(|event| event.seq.0).collect();
     assert_eq!(seqs, [1, 2, 3, 4]);
     let again = reopened(crashed(&space));
     assert_eq!(again.log(), space.log());
-    assert_eq!(again.vfs.feed().after(Seq(0), 10).unwrap().len(), 4);
+    assert_eq!(again.vfs.feed().events_after(Seq(0), 10).unwrap().len(), 4);
     assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "a.md\nb.md\nc.md\n");
 }
 
@@ -434,7 +436,7 @@ fn a_repository_with_another_inside_is_opened_and_leaves_that_one_alone() {
     let mut space = TestSpace { directory, vfs };
     fs::write(space.directory.path().join("sub/new.md"), "inside").unwrap();
     fs::write(space.directory.path().join("new.md"), "outside").unwrap();
-    space.wait_until("the edit is recorded", |space| space.vfs.recorded(&at("new.md")).unwrap().is_some());
+    space.wait_until("the edit is recorded", |space| space.vfs.recorded_etag(&at("new.md")).unwrap().is_some());
     let _ = space.vfs.apply(&eve(), Change::put(at("sub/b.md"), "git has no place for it"));
     space.reopen();
     assert_eq!(space.git(&["ls-tree", "HEAD", "sub"]).split(' ').next(), Some("160000"));
@@ -461,16 +463,16 @@ fn the_directory_of_the_servers_own_files_is_neither_moved_nor_removed_nor_cover
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.put("d/b.md", "two");
-    for door in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Cli] {
-        let caller = Caller::new(door);
+    for protocol in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Cli] {
+        let caller = Caller::new(protocol);
         let changes = [
             Change::rename(at(".svc"), at("x")),
             Change::rename(at("d"), at(".svc")),
-            Change::Remove { path: at(".svc"), expect: Precondition::Any },
+            Change::Remove { path: at(".svc"), precondition: Precondition::Any },
         ];
         for change in changes {
             let fault = space.vfs.apply(&caller, change).unwrap_err();
-            assert!(fault.message().contains("stays where it is"), "{door:?}: {fault}");
+            assert!(fault.message().contains("stays where it is"), "{protocol:?}: {fault}");
         }
     }
     assert!(space.directory.path().join(".svc/state/log.db").is_file());

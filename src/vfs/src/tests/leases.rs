@@ -10,15 +10,15 @@ fn lease(space: &TestSpace, path: &str) -> Lease {
         path: at(path),
         is_deep: true,
         is_shared: false,
-        door: Protocol::WebDav,
+        protocol: Protocol::WebDav,
         holder: "ann".to_owned(),
         note: String::new(),
-        until: space.vfs.lease_end(LONG),
+        expires_at: space.vfs.lease_expiry(LONG),
     }
 }
 
 fn dav() -> Caller {
-    Caller { door: Protocol::WebDav, ..eve() }
+    Caller { protocol: Protocol::WebDav, ..eve() }
 }
 
 #[track_caller]
@@ -32,9 +32,9 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, Fault>) -> String {
 fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
-    space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
-    for door in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::Cli] {
-        let caller = Caller { door, ..eve() };
+    space.vfs.acquire_lease(lease(&space, "a.md")).unwrap().unwrap();
+    for protocol in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::Cli] {
+        let caller = Caller { protocol, ..eve() };
         let told = refused(space.vfs.apply(&caller, Change::put(at("a.md"), "two\n")));
         assert!(told.starts_with("`a.md` is locked by `ann` over webdav until 20"), "{told}");
         refused(space.vfs.apply(&caller, Change::remove(at("a.md"))));
@@ -53,11 +53,11 @@ fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
 fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
-    let caller = Caller { door: Protocol::Fuse, ..eve() };
-    let (node, _) = space.vfs.find(&caller, &at("a.md")).unwrap();
+    let caller = Caller { protocol: Protocol::Fuse, ..eve() };
+    let (node, _) = space.vfs.lookup_path(&caller, &at("a.md")).unwrap();
     let before = space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: false }).unwrap();
     space.vfs.write_node(&caller, before, WriteAt::Offset(0), b"mine").unwrap();
-    space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
+    space.vfs.acquire_lease(lease(&space, "a.md")).unwrap().unwrap();
     refused(space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: true }));
     refused(space.vfs.set_attributes(&caller, node, SetAttributes { size: Some(0), ..SetAttributes::default() }));
     // Whoever had begun to write is refused when it is saved, and finds the text again.
@@ -70,14 +70,14 @@ fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut()
 #[test]
 fn a_large_file_that_was_open_before_is_not_written_where_it_is() {
     let space = TestSpace::new();
-    let caller = Caller { door: Protocol::Fuse, ..eve() };
+    let caller = Caller { protocol: Protocol::Fuse, ..eve() };
     let name = svcfs_base::PathComponent::parse("a.bin").unwrap();
     let (node, _, handle) = space.vfs.create(&caller, NodeId::ROOT, &name, 0o644).unwrap();
     let end = svcfs_base::MAX_FILE_BYTES as u64;
     space.vfs.write_node(&caller, handle, WriteAt::Offset(end), b"end").unwrap();
     space.vfs.publish(&caller, node, Durability::Now).unwrap();
     space.vfs.write_node(&caller, handle, WriteAt::Offset(0), b"mine").unwrap();
-    space.vfs.lease(lease(&space, "a.bin")).unwrap().unwrap();
+    space.vfs.acquire_lease(lease(&space, "a.bin")).unwrap().unwrap();
     refused(space.vfs.write_node(&caller, handle, WriteAt::Offset(0), b"more"));
     let part = Allocation { offset: 0, length: 4, is_zeroed: true, grows: false };
     refused(space.vfs.allocate(&caller, handle, part));
@@ -94,9 +94,9 @@ fn a_leased_folder_keeps_all_below_it_and_one_that_is_not_deep_its_names() {
     for path in ["deep/in/a.md", "names/a.md", "names/in/a.md"] {
         space.put(path, "one\n");
     }
-    space.vfs.lease(lease(&space, "deep")).unwrap().unwrap();
+    space.vfs.acquire_lease(lease(&space, "deep")).unwrap().unwrap();
     let shallow = Lease { is_deep: false, ..lease(&space, "names") };
-    space.vfs.lease(shallow).unwrap().unwrap();
+    space.vfs.acquire_lease(shallow).unwrap().unwrap();
     let put = |path: &str| space.vfs.apply(&eve(), Change::put(at(path), "two\n"));
     for path in ["deep/in/a.md", "deep/in/new.md", "names/new.md"] {
         refused(put(path));
@@ -107,7 +107,7 @@ fn a_leased_folder_keeps_all_below_it_and_one_that_is_not_deep_its_names() {
     refused(space.vfs.apply(&eve(), Change::MakeDir { path: at("names/folder") }));
     refused(space.vfs.apply(&eve(), Change::remove(at("names/a.md"))));
     refused(space.vfs.apply(&eve(), Change::rename(at("deep"), at("other"))));
-    space.vfs.lease(lease(&space, "names/in/a.md")).unwrap().unwrap();
+    space.vfs.acquire_lease(lease(&space, "names/in/a.md")).unwrap().unwrap();
     refused(space.vfs.apply(&eve(), Change::rename(at("names/in"), at("elsewhere"))));
 }
 
@@ -116,27 +116,27 @@ fn one_has_it_or_several_who_share_it_until_it_ends() {
     let space = TestSpace::new();
     space.put("f/a.md", "one\n");
     let shared = |token: &str| Lease { is_shared: true, token: token.to_owned(), ..lease(&space, "f") };
-    space.vfs.lease(shared("one")).unwrap().unwrap();
-    space.vfs.lease(shared("two")).unwrap().unwrap();
-    let others = space.vfs.lease(lease(&space, "f/a.md")).unwrap().unwrap_err();
+    space.vfs.acquire_lease(shared("one")).unwrap().unwrap();
+    space.vfs.acquire_lease(shared("two")).unwrap().unwrap();
+    let others = space.vfs.acquire_lease(lease(&space, "f/a.md")).unwrap().unwrap_err();
     assert_eq!(others.len(), 2);
-    assert_eq!(space.vfs.lease(lease(&space, "")).unwrap().unwrap_err().len(), 2);
+    assert_eq!(space.vfs.acquire_lease(lease(&space, "")).unwrap().unwrap_err().len(), 2);
     for token in ["one", "two"] {
-        let past = space.vfs.lease_end(Duration::ZERO);
+        let past = space.vfs.lease_expiry(Duration::ZERO);
         assert!(space.vfs.renew_lease(&at("f/a.md"), token, past).unwrap().is_some());
     }
     space.put("f/a.md", "two\n");
-    space.vfs.lease(lease(&space, "f/a.md")).unwrap().unwrap();
-    assert!(space.vfs.renew_lease(&at("f/a.md"), "one", space.vfs.lease_end(LONG)).unwrap().is_none());
+    space.vfs.acquire_lease(lease(&space, "f/a.md")).unwrap().unwrap();
+    assert!(space.vfs.renew_lease(&at("f/a.md"), "one", space.vfs.lease_expiry(LONG)).unwrap().is_none());
 }
 
 #[test]
 fn leases_outlive_the_server() {
     let mut space = TestSpace::new();
     space.put("a.md", "one\n");
-    space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
-    let over = Lease { until: space.vfs.lease_end(Duration::ZERO), ..lease(&space, "b.md") };
-    space.vfs.lease(over).unwrap().unwrap();
+    space.vfs.acquire_lease(lease(&space, "a.md")).unwrap().unwrap();
+    let over = Lease { expires_at: space.vfs.lease_expiry(Duration::ZERO), ..lease(&space, "b.md") };
+    space.vfs.acquire_lease(over).unwrap().unwrap();
     space.reopen();
     refused(space.vfs.apply(&eve(), Change::put(at("a.md"), "two\n")));
     space.put("b.md", "two\n");
@@ -149,12 +149,12 @@ fn leases_outlive_the_server() {
 fn no_client_has_everything_for_itself() {
     let space = TestSpace::new();
     for count in 0..4096 {
-        space.vfs.lease(lease(&space, &format!("{count}.md"))).unwrap().unwrap();
+        space.vfs.acquire_lease(lease(&space, &format!("{count}.md"))).unwrap().unwrap();
     }
-    let fault = space.vfs.lease(lease(&space, "more.md")).unwrap_err();
+    let fault = space.vfs.acquire_lease(lease(&space, "more.md")).unwrap_err();
     assert!(fault.message().starts_with("4096 files are locked"), "{fault}");
     let long = Lease { note: "x".repeat(5000), ..lease(&space, "long.md") };
-    assert_eq!(space.vfs.lease(long).unwrap_err().kind(), Kind::TooLarge);
+    assert_eq!(space.vfs.acquire_lease(long).unwrap_err().kind(), Kind::TooLarge);
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn a_lease_waits_for_whoever_writes_there_and_keeps_nobody_waiting_who_writes_el
     let space = TestSpace::new();
     let (given, all) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let writing = space.vfs.without_new_leases(&[&at("f/a.md"), &at("g/b.md")]);
+        let writing = space.vfs.block_new_leases(&[&at("f/a.md"), &at("g/b.md")]);
         let begin = |path: &'static str| {
             let (space, given) = (&space, given.clone());
             scope.spawn(move || {
-                space.vfs.lease(Lease { is_shared: true, ..lease(space, path) }).unwrap().unwrap();
+                space.vfs.acquire_lease(Lease { is_shared: true, ..lease(space, path) }).unwrap().unwrap();
                 given.send(path).unwrap();
             });
         };
@@ -177,7 +177,7 @@ fn a_lease_waits_for_whoever_writes_there_and_keeps_nobody_waiting_who_writes_el
             assert!(all.try_recv().is_err(), "it is written there");
             std::thread::yield_now();
         }
-        drop(space.vfs.without_new_leases(&[&at("f/a.md"), &at("h.md")]));
+        drop(space.vfs.block_new_leases(&[&at("f/a.md"), &at("h.md")]));
         drop(writing);
         let mut given: Vec<_> = (0..3).map(|_| all.recv().unwrap()).collect();
         given.sort_unstable();

@@ -87,7 +87,7 @@ impl Model {
     }
     fn state(&self, path: &TreePath) -> Option<ETag> {
         self.leaves.get(path).filter(|_| is_versioned(path)).map(|leaf| match leaf {
-            Leaf::File(text) | Leaf::Link(text) => ETag::of(text.as_bytes()),
+            Leaf::File(text) | Leaf::Link(text) => ETag::from_content(text.as_bytes()),
         })
     }
     /// Does something, and notes a version of each path that stands differently after it.
@@ -126,7 +126,7 @@ impl World {
             Step::Link { path, to } => {
                 let (path, target) = (path_of(*path), path_of(*to).as_str().to_owned());
                 if is_versioned(&path) {
-                    self.apply(vec![Change::link(path.clone(), &target)], true, |leaves| {
+                    self.apply(vec![Change::symlink(path.clone(), &target)], true, |leaves| {
                         leaves.insert(path, Leaf::Link(target));
                     });
                 }
@@ -163,7 +163,7 @@ impl World {
             Step::EditBehind { path, text } => self.edit_behind(&path_of(*path), *text),
             Step::RemoveBehind { which } => {
                 let Some(path) = self.model.pick(*which) else { return };
-                self.space.vfs.committed().unwrap();
+                self.space.vfs.wait_committed().unwrap();
                 fs::remove_file(self.on_disk(&path)).unwrap();
                 let by = signature("fswatch", &format!("delete: {path}"));
                 self.model.commit(&by, |leaves| {
@@ -174,7 +174,7 @@ impl World {
             Step::CommitBehind { path, text } => self.commit_behind(&path_of(*path), *text),
             Step::Reopen => self.space.reopen(),
             Step::Crash => {
-                self.space.vfs.settled().unwrap();
+                self.space.vfs.wait_applied().unwrap();
                 self.space = self.crashed();
             }
         }
@@ -189,9 +189,9 @@ impl World {
     ) -> bool {
         self.asked += 1;
         let (actor, message) = (["eve", "adam"][self.asked % 2], format!("step {}", self.asked));
-        let set = ChangeSet::new(changes).message(message.as_str());
+        let set = ChangeSet::new(changes).with_message(message.as_str());
         let set = if is_soon { set.soon() } else { set };
-        let outcome = self.space.vfs.apply(&Caller::new(Protocol::Fuse).named(Actor::new(actor)), set);
+        let outcome = self.space.vfs.apply(&Caller::new(Protocol::Fuse).with_actor(Actor::new(actor)), set);
         if let Err(fault) = &outcome {
             assert!(
                 !matches!(fault.kind(), Kind::Internal | Kind::Unavailable | Kind::NoSpace | Kind::ReadOnly),
@@ -236,7 +236,7 @@ impl World {
     }
 
     fn edit_behind(&mut self, path: &TreePath, text: u8) {
-        self.space.vfs.committed().unwrap();
+        self.space.vfs.wait_committed().unwrap();
         let file = self.on_disk(path);
         if file.is_dir() || file.is_symlink() || fs::create_dir_all(file.parent().unwrap()).is_err() {
             return;
@@ -260,12 +260,12 @@ impl World {
         if !is_versioned(path) || matches!(self.model.leaves.get(path), Some(Leaf::Link(_))) {
             return;
         }
-        self.space.vfs.committed().unwrap();
+        self.space.vfs.wait_committed().unwrap();
         let file = self.on_disk(path);
         let before = self.model.state(path);
         if file.is_dir()
             || !self.is_real(path)
-            || before == Some(ETag::of(text_of(text).as_bytes()))
+            || before == Some(ETag::from_content(text_of(text).as_bytes()))
             || fs::create_dir_all(file.parent().unwrap()).is_err()
             || fs::write(&file, text_of(text)).is_err()
         {
@@ -289,7 +289,7 @@ impl World {
             leaves.insert(path.clone(), Leaf::File(text_of(text)));
         });
         // Something of ours, so that theirs is followed.
-        let stamp = ETag::of(format!("{:?}", self.model.versions).as_bytes()).to_string();
+        let stamp = ETag::from_content(format!("{:?}", self.model.versions).as_bytes()).to_string();
         self.apply(vec![Change::put(at("last.md"), stamp.clone())], false, |leaves| {
             leaves.insert(at("last.md"), Leaf::File(stamp));
         });
@@ -317,7 +317,7 @@ impl World {
 
     /// Tree, newest commit, versions and feed.
     fn agrees_when_settled(&self) {
-        self.space.vfs.committed().unwrap();
+        self.space.vfs.wait_committed().unwrap();
         let listed = self.space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap();
         let listed: Vec<_> = listed.into_iter().map(|entry| entry.path).collect();
         let versioned: Vec<_> = self.model.leaves.keys().filter(|path| is_versioned(path)).cloned().collect();
@@ -326,7 +326,7 @@ impl World {
         let leaves = head.map(|head| self.space.git(&["ls-tree", "-r", &head.to_string()])).unwrap_or_default();
         let wanted: String = self.model.leaves.iter().filter(|(path, _)| is_versioned(path)).map(in_head).collect();
         assert_eq!(leaves, wanted, "the newest commit");
-        let events = self.space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let events = self.space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
         let mut told: BTreeMap<TreePath, Vec<Version>> = BTreeMap::new();
         for event in &events {
             for change in &event.changes {
@@ -383,7 +383,7 @@ impl World {
     }
 
     fn is_gathering(&self) -> bool {
-        self.space.vfs.core.commits != CommitPolicy::Each
+        self.space.vfs.core.commits != CommitPolicy::PerSet
     }
 
     /// What is there after a crash in this moment.
@@ -402,20 +402,20 @@ fn in_head((path, leaf): (&TreePath, &Leaf)) -> String {
         Leaf::File(text) => ("100644", text),
         Leaf::Link(target) => ("120000", target),
     };
-    format!("{mode} blob {}\t{path}\n", ETag::of(text.as_bytes()))
+    format!("{mode} blob {}\t{path}\n", ETag::from_content(text.as_bytes()))
 }
 
 /// A file, or a directory with what is below it.
 fn rename(leaves: &mut BTreeMap<TreePath, Leaf>, from: &TreePath, to: &TreePath) {
     let moved: Vec<_> = leaves.keys().filter(|path| path.is_under(from)).cloned().collect();
     let taken: Vec<_> =
-        moved.into_iter().filter_map(|path| Some((path.moved(from, to)?, leaves.remove(&path)?))).collect();
+        moved.into_iter().filter_map(|path| Some((path.rebase(from, to)?, leaves.remove(&path)?))).collect();
     leaves.extend(taken);
 }
 
 /// A door that keeps bytes and follows no links.
 fn fuse() -> Caller {
-    Caller::new(Protocol::Fuse).named(Actor::new("eve"))
+    Caller::new(Protocol::Fuse).with_actor(Actor::new("eve"))
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -450,7 +450,7 @@ fn run_in(space: TestSpace, steps: &[Step]) {
         world.take(step);
         world.agrees_at_once();
     }
-    world.space.vfs.settled().unwrap();
+    world.space.vfs.wait_applied().unwrap();
     let before_commits = world.crashed();
     world.agrees_when_settled();
     world.space = world.crashed();
@@ -517,14 +517,14 @@ fn a_scratch_file_below_a_file_that_is_being_removed_is_put_when_that_is_gone_an
     let space = TestSpace::new();
     space.put("d", "text\n");
     space.vfs.apply(&fuse(), Change::put(at("e/c~"), "scratch\n")).unwrap();
-    let stop = super::stop::Stop::at(&FailPoints::of(space.directory.path()), FailPoint::LogWrite);
+    let stop = super::stop::Stop::at(&FailPoints::new(space.directory.path()), FailPoint::LogWrite);
     space.vfs.apply(&fuse(), ChangeSet::from(Change::remove(at("d"))).soon()).unwrap();
     stop.wait();
     std::thread::scope(|scope| {
         let both = ChangeSet::new(vec![Change::remove(at("e/c~")), Change::put(at("d/c~"), "scratch\n")]);
         let writer = scope.spawn(|| space.vfs.apply(&fuse(), both));
         space.wait_until("the first is done", |space| !space.directory.path().join("e/c~").exists());
-        FailPoints::of(space.directory.path()).clear(FailPoint::LogWrite);
+        FailPoints::new(space.directory.path()).clear(FailPoint::LogWrite);
         stop.go_on();
         writer.join().unwrap().unwrap();
     });

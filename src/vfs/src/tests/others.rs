@@ -44,7 +44,7 @@ fn a_persons_commit_is_announced_though_nobody_writes() {
     space.put("a.md", "one");
     space.git(&[&ANN[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat());
     space.wait_until("followers hear of it", |space| {
-        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+        space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
     });
 }
 
@@ -59,7 +59,7 @@ fn a_persons_commit_in_another_encoding_is_told_in_letters() {
     let latin = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes).to_owned();
     commit.arg("-C").arg(space.directory.path()).args(["-c", "user.email=l@x", "-c"]).arg(latin(b"user.name=L\xe9on"));
     assert!(commit.args(["commit", "-q", "-m"]).arg(latin(b"caf\xe9")).status().unwrap().success());
-    space.wait_until("it is known", |space| space.vfs.known_version(&at("b.md")).unwrap().is_some());
+    space.wait_until("it is known", |space| space.vfs.try_newest_version(&at("b.md")).unwrap().is_some());
     let version = space.vfs.versions(&at("b.md")).unwrap().remove(0);
     assert_eq!((version.author.as_str(), version.message.trim()), ("Léon", "café"));
     let blamed = space.vfs.blame(&at("b.md")).unwrap();
@@ -88,7 +88,7 @@ fn a_page_that_a_persons_index_had_an_older_version_of_is_brought_back() {
     space.put("a.md", "one");
     let old = space.git(&["rev-parse", "HEAD:a.md"]);
     space.put("a.md", "two");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
     space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", old.trim())]);
     space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
@@ -109,7 +109,7 @@ fn the_index_follows_while_there_are_writes() {
         }
         assert!(Instant::now() < deadline, "the index has nothing after {number} writes");
     }
-    assert_eq!(space.vfs.core.log.settled().unwrap().0, Seq(0), "this was no checkpoint");
+    assert_eq!(space.vfs.core.log.last_checkpoint().unwrap().0, Seq(0), "this was no checkpoint");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
     fs::write(&lock, "").unwrap();
     std::thread::scope(|scope| {
         let write = scope.spawn(|| space.put("a.md", "ours"));
-        space.wait_until("it is logged", |space| space.vfs.core.log.last() > seq);
+        space.wait_until("it is logged", |space| space.vfs.core.log.last_seq() > seq);
         space.git(&["symbolic-ref", "HEAD", "refs/heads/other"]);
         fs::remove_file(&lock).unwrap();
         write.join().unwrap();
@@ -235,15 +235,15 @@ fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
 #[test]
 fn after_a_kill_what_came_on_top_of_anothers_commit_still_stands() {
     let space = TestSpace::new();
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "one");
     space.git(&["reset", "-q"]);
     let lock = space.directory.path().join(".git/refs/heads/main.lock");
     fs::write(&lock, "").unwrap();
-    let seq = space.vfs.core.log.last();
+    let seq = space.vfs.core.log.last_seq();
     std::thread::scope(|scope| {
         let write = scope.spawn(|| space.put("a.md", "ours"));
-        space.wait_until("it is logged", |space| space.vfs.core.log.last() > seq);
+        space.wait_until("it is logged", |space| space.vfs.core.log.last_seq() > seq);
         let theirs = space.git(&["rev-parse", "HEAD"]);
         let blob = hashed(&space, "theirs");
         let index = [("GIT_INDEX_FILE", space.directory.path().join(".git/another"))];
@@ -257,7 +257,7 @@ fn after_a_kill_what_came_on_top_of_anothers_commit_still_stands() {
     });
     assert_eq!(space.log()[..2], ["eve|eve: a.md", "Ann|by hand"]);
     space.wait_until("theirs is told", |space| {
-        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+        space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
     });
     let again = reopened(crashed(&space));
     assert_eq!((again.text("a.md").as_str(), again.log()), ("ours", space.log()));
@@ -272,12 +272,12 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
     space.put("gone.md", "of no use");
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
     space.vfs.apply(&eve(), Change::remove(at("gone.md"))).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", old.trim())]);
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
     space.wait_until("it is told", |space| {
-        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+        space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
     });
     let again = reopened(crashed(&space));
     assert_eq!(again.text("a.md"), "two");
@@ -294,7 +294,7 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
 fn what_others_put_in_place_and_the_power_or_a_broken_disk_took_is_put_there_again() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     for page in ["theirs.md", "also.md"] {
         fs::write(space.directory.path().join(page), page).unwrap();
         space.git(&["add", page]);
@@ -338,11 +338,11 @@ fn a_branch_that_is_held_for_a_moment_is_no_trouble() {
 fn a_branch_that_is_moved_again_and_again_is_no_trouble() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    let (points, root) = (FailPoints::of(space.directory.path()), space.directory.path().to_owned());
+    let (points, root) = (FailPoints::new(space.directory.path()), space.directory.path().to_owned());
     let (moved, is_moved) = mpsc::sync_channel(0);
     let (go_on, may_go_on) = mpsc::sync_channel(0);
     let (attempts, may_go_on) = (AtomicUsize::new(0), Mutex::new(may_go_on));
-    points.call(FailPoint::BranchMove, move || match attempts.fetch_add(1, Ordering::SeqCst) {
+    points.set_callback(FailPoint::BranchMove, move || match attempts.fetch_add(1, Ordering::SeqCst) {
         0..3 => {
             let commit = [&ANN[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat();
             assert!(Command::new("git").arg("-C").arg(&root).args(commit).status().unwrap().success());
@@ -361,7 +361,7 @@ fn a_branch_that_is_moved_again_and_again_is_no_trouble() {
     assert!(space.vfs.health().is_ok(), "{:?}", space.vfs.health());
     soon("c.md").unwrap();
     go_on.send(()).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     points.clear(FailPoint::BranchMove);
     assert_eq!((space.text("b.md").as_str(), space.text("c.md").as_str()), ("soon", "soon"));
     assert_eq!(space.log().iter().filter(|line| *line == "Ann|by hand").count(), 3);
@@ -398,7 +398,7 @@ fn a_conflict_of_a_merge_stays_in_the_index_until_the_person_settles_it() {
 fn a_write_over_one_that_was_only_accepted_stands_though_a_person_commits_an_older_index_between_them() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let soon = |text: &str| {
         space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), text.to_owned())).soon()).unwrap();
     };
@@ -414,7 +414,7 @@ fn a_write_over_one_that_was_only_accepted_stands_though_a_person_commits_an_old
     space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "by hand"]);
     points.clear(FailPoint::FeedAnswered);
     answers.go_on();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     space.vfs.rescan().unwrap();
     assert_eq!(space.text("a.md"), "three");
     let log = space.log();

@@ -22,16 +22,16 @@ impl Clock for Hooked {
 
 #[test]
 fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_made() {
-    let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
+    let ann = Caller::new(Protocol::Fuse).with_actor(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());
     let vfs = Vfs::open(VfsOptions { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
     let space = TestSpace { directory, vfs };
     space.put("from.md", "renamed\n");
-    let (found, _) = space.vfs.find(&ann, &at("from.md")).unwrap();
+    let (found, _) = space.vfs.lookup_path(&ann, &at("from.md")).unwrap();
     let reader = space.vfs.open_node(&ann, found, OpenMode::default()).unwrap();
-    let points = FailPoints::of(space.directory.path());
-    let stop = Stop::at(&points, FailPoint::AcceptHeld);
+    let points = FailPoints::new(space.directory.path());
+    let stop = Stop::at(&points, FailPoint::AcceptLocked);
     let renaming = Arc::new(Mutex::new(None));
     let (vfs, renamer) = (Arc::clone(&space.vfs), Arc::clone(&renaming));
     // While the page is made: the name was free.
@@ -39,7 +39,7 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
         let rename = move || vfs.apply(&eve(), Change::rename(at("from.md"), at("to.md"))).map(drop);
         *renamer.lock() = Some(std::thread::spawn(rename));
         stop.wait();
-        points.clear(FailPoint::AcceptHeld);
+        points.clear(FailPoint::AcceptLocked);
         stop.go_on();
     }));
     let made = space.vfs.create(&ann, NodeId::ROOT, &PathComponent::parse("to.md").unwrap(), 0o644);
@@ -61,7 +61,7 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
 
 #[test]
 fn of_two_who_make_one_page_in_one_moment_one_is_told_that_it_is_there() {
-    let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
+    let ann = Caller::new(Protocol::Fuse).with_actor(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());
     let vfs = Vfs::open(VfsOptions { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
@@ -69,7 +69,7 @@ fn of_two_who_make_one_page_in_one_moment_one_is_told_that_it_is_there() {
     let made = Arc::new(Mutex::new(None));
     let (other, maker) = (Arc::clone(&vfs), Arc::clone(&made));
     *clock.0.lock() = Some(Box::new(move || {
-        let eve = Caller::new(Protocol::Nfs).named(Actor::new("eve"));
+        let eve = Caller::new(Protocol::Nfs).with_actor(Actor::new("eve"));
         *maker.lock() = Some(other.create(&eve, NodeId::ROOT, &PathComponent::parse("a.md").unwrap(), 0o644).unwrap());
     }));
     let late = vfs.create(&ann, NodeId::ROOT, &name, 0o644).map(drop);

@@ -10,7 +10,7 @@ fn refuse(space: &TestSpace, path: &str, text: &str, expect: Precondition) -> Ki
 }
 
 fn kept(space: &TestSpace, path: &str) -> Option<String> {
-    let text = space.vfs.refused_text(&at(path)).unwrap()?;
+    let text = space.vfs.rejected_text(&at(path)).unwrap()?;
     Some(String::from_utf8(text.to_vec()).unwrap())
 }
 
@@ -19,8 +19,8 @@ fn a_refused_text_stays_when_the_disk_refuses_the_next_write_of_its_page() {
     let space = TestSpace::new();
     space.put("a.md", "good");
     assert_eq!(refuse(&space, "a.md", "refuse this", Precondition::Any), Kind::Rejected);
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogFlush, 28);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::LogFlush, 28);
     assert_eq!(space.vfs.apply(&eve(), Change::put(at("a.md"), "better")).unwrap_err().kind(), Kind::NoSpace);
     points.clear(FailPoint::LogFlush);
     assert_eq!(kept(&space, "a.md").as_deref(), Some("refuse this"), "nothing was accepted");
@@ -36,7 +36,7 @@ fn what_is_refused_while_an_accepted_write_is_on_its_way_to_the_disk_is_kept_aft
     let space = TestSpace::new();
     space.put("a.md", "good");
     assert_eq!(refuse(&space, "a.md", "refuse this", Precondition::Any), Kind::Rejected);
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogWrite);
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| space.vfs.apply(&eve(), Change::put(at("a.md"), "better")).map(drop));

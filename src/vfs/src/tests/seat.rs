@@ -28,7 +28,7 @@ fn a_lone_writer_who_waits_does_the_work_itself_and_nobody_else_s_save_does() {
     space.put("a.md", "two\n");
     assert_eq!(*flushers.lock(), vec![thread::current().id(); 2]);
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("b.md"), "soon\n")).soon()).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let all = flushers.lock().clone();
     assert_ne!(all[2..], [] as [ThreadId; 0]);
     assert!(!all[2..].contains(&thread::current().id()), "who does not wait does not work either");
@@ -39,9 +39,9 @@ fn a_lone_writer_who_waits_does_the_work_itself_and_nobody_else_s_save_does() {
 fn what_a_writer_at_work_cannot_bring_to_its_end_the_thread_does_once_the_disk_lets_it() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     for point in [FailPoint::TreeWrite, FailPoint::TreeRename, FailPoint::PackRename, FailPoint::BranchRename] {
-        points.refuse(point, 5);
+        points.inject_error(point, 5);
         thread::scope(|scope| {
             let (sender, done) = mpsc::channel();
             let vfs = &space.vfs;
@@ -74,21 +74,21 @@ fn a_page_that_changes_while_its_next_version_is_flushed_is_not_covered_by_what_
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     let path = space.directory.path().join("a.md");
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let changed = path.clone();
     // The log has it: what was written ahead is there, too.
-    points.call(FailPoint::LogFlushed, move || {
+    points.set_callback(FailPoint::LogFlushed, move || {
         fs::set_permissions(&changed, fs::Permissions::from_mode(0o600)).unwrap();
     });
     space.put("a.md", "two\n");
     points.clear(FailPoint::LogFlushed);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let edited = path.clone();
-    points.call(FailPoint::LogFlushed, move || fs::write(&edited, "by hand\n").unwrap());
+    points.set_callback(FailPoint::LogFlushed, move || fs::write(&edited, "by hand\n").unwrap());
     space.put("a.md", "three\n");
     points.clear(FailPoint::LogFlushed);
     assert_eq!(fs::read_to_string(&path).unwrap(), "by hand\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.git(&["log", "--format=%s", "-2"]).lines().count(), 2);
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "by hand\n");
     assert_eq!(space.git(&["show", "HEAD~:a.md"]), "three\n");

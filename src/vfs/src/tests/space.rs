@@ -25,8 +25,8 @@ pub(crate) fn options(root: &Path, watch: bool) -> VfsOptions {
         clock: Arc::new(SystemClock),
         gates,
         strategy: VersionStrategy::Git,
-        scratch,
-        commits: CommitPolicy::Each,
+        scratch_patterns: scratch,
+        commit_policy: CommitPolicy::PerSet,
         watch,
         progress: None,
     }
@@ -36,7 +36,7 @@ pub(crate) fn options(root: &Path, watch: bool) -> VfsOptions {
 struct NoBadWord;
 
 impl WriteGate for NoBadWord {
-    fn pass(&self, _: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, _: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         if proposal.content.windows(6).any(|window| window == b"refuse") {
             return Err(Fault::rejected("bad word"));
         }
@@ -56,7 +56,7 @@ impl TestSpace {
     pub(crate) fn reopen(&mut self) {
         self.vfs.close().unwrap();
         let commits = self.vfs.core.commits;
-        self.vfs = Vfs::open(VfsOptions { commits, ..options(self.directory.path(), false) }).unwrap();
+        self.vfs = Vfs::open(VfsOptions { commit_policy: commits, ..options(self.directory.path(), false) }).unwrap();
     }
     pub(crate) fn put(&self, path: &str, text: &str) -> ApplyResult {
         self.vfs.apply(&eve(), Change::put(at(path), text.to_owned())).unwrap()
@@ -95,5 +95,5 @@ pub(crate) fn at(path: &str) -> TreePath {
 }
 
 pub(crate) fn eve() -> Caller {
-    Caller::new(Protocol::Http).named(Actor::new("eve"))
+    Caller::new(Protocol::Http).with_actor(Actor::new("eve"))
 }

@@ -18,7 +18,7 @@ impl Stop {
     pub(super) fn at(points: &FailPoints, point: FailPoint) -> Self {
         let ((come, came), (go, gone)) = (channel(), channel());
         let gone = parking_lot::Mutex::new(gone);
-        points.call(point, move || {
+        points.set_callback(point, move || {
             // Nobody asks any more once the test is over.
             let _ = come.send(());
             let _ = gone.lock().recv();

@@ -7,11 +7,11 @@ use super::faults::{new_space, opened};
 use super::*;
 use crate::recovery::tests::{crashed, remove_tree};
 
-const SNAPSHOTS: VersionStrategy = VersionStrategy::Snapshots { at_most: None };
-const WITHOUT_GIT: [VersionStrategy; 2] = [SNAPSHOTS, VersionStrategy::Nothing];
+const SNAPSHOTS: VersionStrategy = VersionStrategy::Snapshots { max_snapshots: None };
+const WITHOUT_GIT: [VersionStrategy; 2] = [SNAPSHOTS, VersionStrategy::LogOnly];
 
 fn adam() -> Caller {
-    Caller::new(Protocol::Mcp).named(Actor::new("adam"))
+    Caller::new(Protocol::Mcp).with_actor(Actor::new("adam"))
 }
 
 /// Closed, and opened again with a strategy.
@@ -26,7 +26,7 @@ fn turned(space: TestSpace, strategy: VersionStrategy) -> TestSpace {
 fn texts(space: &TestSpace, path: &str) -> Vec<String> {
     let versions = space.vfs.versions(&at(path)).unwrap();
     let text = |version: PageVersion| {
-        let content = space.vfs.version(&at(path), &version.hash.to_string()).ok()?;
+        let content = space.vfs.read_version(&at(path), &version.hash.to_string()).ok()?;
         Some(String::from_utf8(content.to_vec()).unwrap())
     };
     versions.into_iter().rev().filter_map(text).collect()
@@ -54,7 +54,7 @@ fn snapshots_are_listed_read_and_compared() {
     space.vfs.apply(&eve(), Change::remove(at("d/a.md"))).unwrap();
     assert_eq!(texts(&space, "d/a.md").len(), 2, "a removed page still has its versions");
     for unknown in ["dead", &one[..18], "1234567890123456789", "../../d/a.md", ""] {
-        assert_eq!(space.vfs.version(&at("d/a.md"), unknown).unwrap_err().kind(), Kind::NotFound, "{unknown}");
+        assert_eq!(space.vfs.read_version(&at("d/a.md"), unknown).unwrap_err().kind(), Kind::NotFound, "{unknown}");
         assert_eq!(space.vfs.diff(&at("d/a.md"), unknown, &two).unwrap_err().kind(), Kind::NotFound, "{unknown}");
     }
     assert!(!space.directory.path().join(".git").exists());
@@ -62,13 +62,13 @@ fn snapshots_are_listed_read_and_compared() {
 
 #[test]
 fn without_versions_what_changed_is_told_all_the_same() {
-    let space = new_space(VersionStrategy::Nothing);
+    let space = new_space(VersionStrategy::LogOnly);
     let applied = space.put("a.md", "one");
-    assert_eq!((applied.commit, applied.files[0].etag), (None, Some(ETag::of(b"one"))));
+    assert_eq!((applied.commit, applied.files[0].etag), (None, Some(ETag::from_content(b"one"))));
     space.vfs.apply(&adam(), Change::rename(at("a.md"), at("b.md"))).unwrap();
     assert_eq!(space.vfs.versions(&at("b.md")).unwrap(), []);
     let moment = space.vfs.changes(None, 1).unwrap().last_seq;
-    assert_eq!(space.vfs.version(&at("b.md"), &moment).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.read_version(&at("b.md"), &moment).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(told(&space), ["eve Write a.md", "adam Delete a.md", "adam Write b.md"]);
     let timeline = space.vfs.timeline(&ChangeFilter::default(), 0, 9).unwrap();
     assert_eq!((timeline.total, timeline.events[0].actor.as_str()), (3, "adam"));
@@ -115,13 +115,13 @@ fn changes_page_forward_by_moments_without_a_gap() {
 
 #[test]
 fn the_oldest_snapshots_of_a_file_go_when_there_are_more_than_are_kept() {
-    let mut space = new_space(VersionStrategy::Snapshots { at_most: NonZeroUsize::new(3) });
+    let mut space = new_space(VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(3) });
     for n in 0..5 {
         space.put("a.md", &n.to_string());
         space.put("b.md", &n.to_string());
     }
     assert_eq!(texts(&space, "a.md"), ["2", "3", "4"]);
-    space = turned(space, VersionStrategy::Snapshots { at_most: NonZeroUsize::new(2) });
+    space = turned(space, VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(2) });
     space.put("a.md", "5");
     assert_eq!(texts(&space, "a.md"), ["4", "5"]);
     assert_eq!(texts(&space, "b.md"), ["2", "3", "4"], "another file keeps its own until it is written");
@@ -189,7 +189,7 @@ fn files_and_snapshots_that_never_reached_the_disk_are_made_again_from_the_log()
         let space = new_space(strategy);
         space.put("kept.md", "settled");
         let space = turned(space, strategy);
-        let points = svcfs_store::FailPoints::of(space.directory.path());
+        let points = svcfs_store::FailPoints::new(space.directory.path());
         points.pause(svcfs_store::FailPoint::CheckpointFlush);
         space.put("a.md", "one");
         space.put("a.md", "two");
@@ -297,7 +297,7 @@ fn what_another_strategy_recorded_meanwhile_becomes_a_commit_when_git_is_back() 
 
 #[test]
 fn a_file_of_another_strategys_time_has_a_first_snapshot_before_anything_covers_it() {
-    for before in [VersionStrategy::Git, VersionStrategy::Nothing] {
+    for before in [VersionStrategy::Git, VersionStrategy::LogOnly] {
         let mut space = new_space(before);
         space.put("a.md", "one");
         space.vfs.apply(&adam(), Change::put(at("a.md"), "two")).unwrap();
@@ -330,10 +330,10 @@ fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_beg
     for (before, after) in [
         (VersionStrategy::Git, SNAPSHOTS),
         (SNAPSHOTS, VersionStrategy::Git),
-        (VersionStrategy::Git, VersionStrategy::Nothing),
+        (VersionStrategy::Git, VersionStrategy::LogOnly),
     ] {
         let space = new_space(before);
-        let points = svcfs_store::FailPoints::of(space.directory.path());
+        let points = svcfs_store::FailPoints::new(space.directory.path());
         points.pause(svcfs_store::FailPoint::CheckpointFlush);
         space.put("a.md", "one");
         space.put("a.md", "two");
@@ -352,7 +352,7 @@ fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_beg
 
 #[test]
 fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
-    for strategy in [VersionStrategy::Git, SNAPSHOTS, VersionStrategy::Nothing] {
+    for strategy in [VersionStrategy::Git, SNAPSHOTS, VersionStrategy::LogOnly] {
         let space = new_space(strategy);
         space.put("a.md", "one");
         let folder = space.directory.path().join(".versions/b.md");
@@ -360,10 +360,12 @@ fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
         fs::write(folder.join("0000000000000000001.md"), "forged").unwrap();
         assert_eq!(space.vfs.rescan().unwrap(), 0, "{strategy:?}");
         let place = at(".versions/b.md/0000000000000000001.md");
-        for door in [Protocol::Fuse, Protocol::Http, Protocol::Mcp, Protocol::S3] {
-            assert_eq!(space.vfs.read(door, &place).unwrap_err().kind(), Kind::NotFound, "{door:?}");
-            assert!(space.vfs.list(door, &TreePath::root()).unwrap().iter().all(|entry| entry.path != at(".versions")));
-            let caller = Caller::new(door);
+        for protocol in [Protocol::Fuse, Protocol::Http, Protocol::Mcp, Protocol::S3] {
+            assert_eq!(space.vfs.read(protocol, &place).unwrap_err().kind(), Kind::NotFound, "{protocol:?}");
+            assert!(
+                space.vfs.list(protocol, &TreePath::root()).unwrap().iter().all(|entry| entry.path != at(".versions"))
+            );
+            let caller = Caller::new(protocol);
             for change in [
                 Change::put(place.clone(), "x"),
                 Change::remove(place.clone()),

@@ -6,25 +6,25 @@ use super::*;
 fn a_file_on_its_way_is_listed_by_no_door_and_what_is_left_of_one_by_all() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    let names = |door: Protocol| -> Vec<String> {
-        let caller = Caller::new(door);
-        let (root, _) = space.vfs.find(&caller, &TreePath::root()).unwrap();
+    let names = |protocol: Protocol| -> Vec<String> {
+        let caller = Caller::new(protocol);
+        let (root, _) = space.vfs.lookup_path(&caller, &TreePath::root()).unwrap();
         let listed = space.vfs.entries(&caller, root).unwrap();
         listed.into_iter().map(|(name, ..)| name.as_str().to_owned()).filter(|name| name != ".svc").collect()
     };
-    let doors = [Protocol::Fuse, Protocol::Nfs, Protocol::WebDav, Protocol::S3];
+    let protocols = [Protocol::Fuse, Protocol::Nfs, Protocol::WebDav, Protocol::S3];
     let caller = Caller::new(Protocol::WebDav);
-    let (root, _) = space.vfs.find(&caller, &TreePath::root()).unwrap();
-    let name = format!("{}1234{}", UPLOAD.0, UPLOAD.1);
+    let (root, _) = space.vfs.lookup_path(&caller, &TreePath::root()).unwrap();
+    let name = format!("{}1234{}", UPLOAD_AFFIXES.0, UPLOAD_AFFIXES.1);
     let begun = |name: &str| space.vfs.create(&caller, root, &PathComponent::parse(name).unwrap(), 0o644).unwrap().2;
     let (coming, other) = (begun(&name), begun("other.part"));
     space.vfs.write_node(&caller, coming, WriteAt::Offset(0), b"half").unwrap();
-    for door in doors {
-        assert_eq!(names(door), ["a.md", "other.part"], "{door:?}");
+    for protocol in protocols {
+        assert_eq!(names(protocol), ["a.md", "other.part"], "{protocol:?}");
     }
     space.vfs.release(&caller, other).unwrap();
     space.vfs.release(&caller, coming).unwrap();
-    for door in doors {
-        assert_eq!(names(door), [&*name, "a.md", "other.part"], "{door:?}");
+    for protocol in protocols {
+        assert_eq!(names(protocol), [&*name, "a.md", "other.part"], "{protocol:?}");
     }
 }

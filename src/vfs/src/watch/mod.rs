@@ -295,10 +295,10 @@ impl TreeFollower {
     /// it are not waited for: somebody may try again and again what cannot be done before we have looked.
     fn is_git_busy(&mut self, vfs: &Vfs) -> bool {
         let Some(history) = vfs.core.memory.git() else { return false };
-        let found = || Some((history.other_at_work(GIT_GRACE, None)?, Instant::now()));
+        let found = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
         self.other = self.other.take().or_else(found);
         self.other
             .as_ref()
-            .is_some_and(|(other, since)| history.is_at_work(other, GIT_GRACE) && since.elapsed() < GIT_BUSY)
+            .is_some_and(|(other, since)| history.is_git_running(other, GIT_GRACE) && since.elapsed() < GIT_BUSY)
     }
 }

@@ -116,16 +116,16 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Ranking> {
     for (name, below) in TREES {
         let archive = extent.corpora.join(format!("{name}.tar.xz"));
         if archive.is_file() {
-            run.tell(&format!("questions about {name}"));
-            let folder = run.at(name);
+            run.report(&format!("questions about {name}"));
+            let folder = run.path(name);
             let trial = Trial::unpack((&archive, below), &folder, extent.questions)?;
             ranking.ask(name, &trial, &folder)?;
         }
     }
     if ranking.trees.is_empty() {
-        run.tell(&format!("`{}` has no corpora; questions about tests/corpora", extent.corpora.display()));
+        run.report(&format!("`{}` has no corpora; questions about tests/corpora", extent.corpora.display()));
         for name in OWN_TREES {
-            ranking.ask(name, &own_trial(name, extent.questions)?, &run.at(name))?;
+            ranking.ask(name, &own_trial(name, extent.questions)?, &run.path(name))?;
         }
     }
     Ok(ranking)
@@ -194,7 +194,7 @@ impl Ranking {
                 cells.push(TableCell::Share(Some(marks.hit_rate())));
                 cells.push(text(format!("{:.3}", marks.mean_reciprocal())));
             }
-            table.row(cells);
+            table.add_row(cells);
         }
         table.notes.push(format!("Asked of {}.", self.trees.join(", ")));
         table
@@ -210,7 +210,7 @@ fn index(trial: &Trial, file: &Path) -> Result<Index> {
             .map(|(path, text)| {
                 Ok(IndexEntry::Page {
                     path: TreePath::parse(path)?,
-                    etag: ETag::of(text.as_bytes()),
+                    etag: ETag::from_content(text.as_bytes()),
                     text: text.clone(),
                     modified: Timestamp::UNIX_EPOCH,
                 })
@@ -222,6 +222,6 @@ fn index(trial: &Trial, file: &Path) -> Result<Index> {
 }
 
 fn search(index: &Index, q: &str) -> Result<Vec<String>> {
-    let query = SearchQuery { or_some: true, ..SearchQuery::new(q) };
+    let query = SearchQuery { allow_partial: true, ..SearchQuery::new(q) };
     Ok(index.search(&query)?.hits.into_iter().map(|hit| hit.path.to_string()).collect())
 }

@@ -108,7 +108,7 @@ impl Trial {
     fn links(&mut self, most: usize) {
         let mut resolver = LinkTargets::new();
         for (path, text) in &self.pages {
-            let page = Page::read(path, text);
+            let page = Page::parse(path, text);
             resolver.insert(path, Some(&page.title), &page.aliases);
         }
         // For each page the labels that lead to it and to no other page.
@@ -139,7 +139,7 @@ impl Trial {
             for link in links(text).into_iter().rev() {
                 let label = link.label.as_deref().and_then(question);
                 if let Some(label) = label.filter(|label| asked.contains(&label.to_lowercase().as_str())) {
-                    text.replace_range(link.whole.clone(), &label);
+                    text.replace_range(link.full_range.clone(), &label);
                 }
             }
         }
@@ -172,7 +172,7 @@ fn read(root: &Path, folder: &Path, pages: &mut Vec<(String, String)>) -> Result
 
 /// The title as a question, and the page without it.
 fn title(path: &str, text: &str) -> Option<(String, String)> {
-    let page = Page::read(path, text);
+    let page = Page::parse(path, text);
     let q = question(&page.title)?;
     // A page may say it twice: in its frontmatter and as its first heading.
     let without_field = without_line(text, |line| line.trim().starts_with("title:"));
@@ -185,12 +185,12 @@ fn title(path: &str, text: &str) -> Option<(String, String)> {
 /// The first sentence of a page as a question, and the page without it.
 fn description(path: &str, text: &str) -> Option<(String, String)> {
     let split = frontmatter::split(text);
-    let read = frontmatter::read(&split);
+    let read = frontmatter::parse_split(&split);
     if let Some(description) = read.text("description") {
         let without = without_line(text, |line| line.starts_with("description:"))?;
         return Some((question(&description)?, without));
     }
-    let page = Page::read(path, text);
+    let page = Page::parse(path, text);
     let sentence = page.excerpt.split_inclusive(['.', '!', '?']).next()?.to_owned();
     let q = question(&sentence)?;
     // The line of the page that begins as its first sentence does.

@@ -27,7 +27,7 @@ fn ranking_of_own_corpora_is_not_worse_than_measured() {
         assert!(trial.questions.len() >= 100, "{name} gives only {} questions", trial.questions.len());
         ranking.ask(name, &trial, &scratch.path().join(name)).unwrap();
     }
-    let table = ranking.table().markdown();
+    let table = ranking.table().to_markdown();
     println!("{table}");
     for (kind, floor) in FLOORS {
         let measured = ranking.marks[&(Engine::Svcfs, kind)].mean_reciprocal();
@@ -59,7 +59,7 @@ fn pages_are_found_more_often_than_by_plain_full_text_search() {
         ranking.ask(name, &trial, &folder).unwrap();
     }
     let [ours, all, any, grep] = Engine::ALL.map(|engine| ranking.overall(engine));
-    let told = ranking.table().markdown();
+    let told = ranking.table().to_markdown();
     println!("{told}");
     // Floors with reserve: a hundred questions more or less shift a share by some hundredths. What is measured stands in
     // docs/benchmarks.md.

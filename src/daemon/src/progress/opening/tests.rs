@@ -51,7 +51,7 @@ fn shown(patience: Duration, progress: OpenProgress, is_enough: impl Fn(&str) ->
 
 #[test]
 fn a_long_adoption_is_told_in_the_log_again_and_again_where_nobody_sees_a_bar() {
-    let progress = OpenProgress::Adopting { looked_at: 23_000, recorded: 20_000, total: 38_405 };
+    let progress = OpenProgress::Adopting { scanned_files: 23_000, recorded_files: 20_000, total: 38_405 };
     let log = shown(Duration::ZERO, progress, |log| log.lines().count() >= 2);
     for line in log.lines() {
         assert!(line.contains("INFO") && line.contains("opening the root: 23000 of 38405 files read, 20000 recorded"));
@@ -74,7 +74,9 @@ fn nothing_is_shown_before_the_opening_has_said_anything() {
 
 #[test]
 fn a_bar_is_full_when_everything_is_read_and_recorded_and_not_before() {
-    let adopting = |looked_at, recorded| amount(OpenProgress::Adopting { looked_at, recorded, total: 10 });
+    let adopting = |looked_at, recorded| {
+        amount(OpenProgress::Adopting { scanned_files: looked_at, recorded_files: recorded, total: 10 })
+    };
     assert_eq!([adopting(0, 0), adopting(10, 0), adopting(10, 10)], [Some((0, 20)), Some((10, 20)), Some((20, 20))]);
     assert_eq!(amount(OpenProgress::Replaying { records: 3, total: 3 }), Some((3, 3)));
     assert_eq!(amount(OpenProgress::Restoring { files: 1, total: 2 }), Some((1, 2)));

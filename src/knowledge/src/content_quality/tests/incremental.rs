@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use svcfs_base::{Permissions, TreePath};
 
 use crate::content_quality::findings::{FindingKind, FindingSeverity, PageFinding};
-use crate::content_quality::{ReviewPolicy, disputes, messages, page, survey};
+use crate::content_quality::{ReviewPolicy, find_disputes, messages, page, survey};
 use crate::spaces::test_space::{TestSpace, caller};
 
 /// One change, or a question in between.
@@ -68,7 +68,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
     let caller = caller();
     let cx = space.cx(&caller);
     let index = &cx.space.index;
-    let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
+    let review = ReviewPolicy::new(cx.now(), cx.settings().janitor.stale_days);
     let (mut findings, mut links) = (Vec::new(), 0);
     let mut titles: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
     let paths = index.paths(&TreePath::root()).unwrap();
@@ -79,7 +79,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
         let is_linked = paths
             .iter()
             .filter(|other| *other != path)
-            .any(|other| index.links_out(other).unwrap().iter().any(|link| link.resolved.as_ref() == Some(path)));
+            .any(|other| index.links_out(other).unwrap().iter().any(|link| link.resolved_path.as_ref() == Some(path)));
         if !is_linked && !survey::is_entrance(path) {
             findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
         }
@@ -91,7 +91,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
         };
         findings.extend(group.iter().map(|path| of(path).about(group)));
     }
-    for dispute in disputes(index, &Permissions::FULL).unwrap() {
+    for dispute in find_disputes(index, &Permissions::FULL).unwrap() {
         let of = |path: &TreePath| PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
         findings.extend(dispute.pages.iter().map(|path| of(path).about(&dispute.pages)));
     }

@@ -39,7 +39,7 @@ fn yes() -> bool {
 
 impl Operation for RenameFile {
     const NAME: &'static str = "rename";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
@@ -57,7 +57,7 @@ impl Operation for RenameFile {
         };
         rename::rename(cx, self.from, self.to, rename::RenameOptions { following, expect })
     }
-    fn words(renamed: &RenamedFile) -> Option<String> {
+    fn render_text(renamed: &RenamedFile) -> Option<String> {
         let RenamedFile { from, to, etag, updated_links } = renamed;
         Some(format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated"))
     }
@@ -78,13 +78,13 @@ pub struct RenameDirectory {
 
 impl Operation for RenameDirectory {
     const NAME: &'static str = "rename_dir";
-    const WITHIN: FolderScope = FolderScope::Paths;
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/rename-dir")];
     type Output = RenamedDirectory;
     fn run(self, cx: &OperationContext<'_>) -> Result<RenamedDirectory, Fault> {
         rename::rename_directory(cx, self.from, self.to)
     }
-    fn words(renamed: &RenamedDirectory) -> Option<String> {
+    fn render_text(renamed: &RenamedDirectory) -> Option<String> {
         let RenamedDirectory { from, to, renamed } = renamed;
         Some(format!("Renamed {from} → {to}, {renamed} files"))
     }

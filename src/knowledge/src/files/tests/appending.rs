@@ -19,7 +19,7 @@ fn an_append_adds_a_separator_only_between_texts() {
     assert_eq!(space.text("log.md"), "* one");
     let answer = append("* two", None);
     assert_eq!(space.text("log.md"), "* one\n* two");
-    assert_eq!(answer, json!({ "path": "log.md", "etag": ETag::of(b"* one\n* two") }));
+    assert_eq!(answer, json!({ "path": "log.md", "etag": ETag::from_content(b"* one\n* two") }));
     append("!", Some(""));
     append("end", Some("\n\n---\n\n"));
     assert_eq!(space.text("log.md"), "* one\n* two!\n\n---\n\nend");

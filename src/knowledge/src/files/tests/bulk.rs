@@ -11,7 +11,7 @@ fn a_bulk_write_is_one_commit() {
     let written = space.ask_as(&caller, "bulk_write", json!({ "files": files, "actor": "body" })).unwrap();
     assert_eq!((&written["count"], &written["files"][0]["path"]), (&json!(2), &json!("b.md")));
     assert_eq!(written["files"][1]["path"], "a.md");
-    assert_eq!(written["files"][1]["etag"], json!(ETag::of(space.text("a.md").as_bytes())));
+    assert_eq!(written["files"][1]["etag"], json!(ETag::from_content(space.text("a.md").as_bytes())));
     assert!(space.text("b.md").ends_with("- b\n") && space.text("b.md").contains("derived-from:"));
     let (commit, author, message) = space.newest("a.md");
     assert_eq!((author.as_str(), message.as_str()), ("body", "body: bulk write — 2 files"));

@@ -13,7 +13,7 @@ fn a_link_is_made_read_through_and_is_a_version() {
     space.put("a.md", "a\n");
     let made = space.get("write", link("d/l.md", "../a.md\n"));
     assert_eq!(made["type"], "symlink");
-    assert_eq!(made["etag"], ETag::of(b"../a.md").to_string());
+    assert_eq!(made["etag"], ETag::from_content(b"../a.md").to_string());
     assert_eq!(space.get("readlink", json!({ "path": "d/l.md" }))["target"], "../a.md");
     let read = space.get("read", json!({ "path": "d/l.md" }));
     assert_eq!((&read["content"], &read["type"]), (&json!("a\n"), &json!("symlink")));
@@ -26,7 +26,7 @@ fn a_link_is_made_read_through_and_is_a_version() {
 fn a_link_takes_the_place_of_a_file_under_its_condition() {
     let space = TestSpace::new();
     let etag = space.put("l.md", "text\n");
-    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"x")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"x")]));
     assert_eq!(told(space.ask_as(&stale, "write", link("l.md", "a.md"))).0, 409);
     let fresh = expecting(Precondition::OneOf(vec![etag]));
     space.ask_as(&fresh, "write", link("l.md", "not/yet.md")).unwrap();

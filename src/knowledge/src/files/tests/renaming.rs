@@ -10,7 +10,7 @@ fn rename_rewrites_links_in_the_same_commit() {
     space.put("index.md", "[[auth]] and [[notes/auth#Tokens|tokens]], ![[auth.md]], `[[auth]]`\n");
     space.put("notes/other.md", "[sign in](./auth.md#top) and [again](auth.md)\n");
     space.put("far.md", "nothing here\n");
-    let etag = ETag::of(b"# Auth\n");
+    let etag = ETag::from_content(b"# Auth\n");
     let renamed = space.get("rename", json!({ "from": "notes/auth.md", "to": "security/sign-in.md" }));
     let expected = json!({ "from": "notes/auth.md", "to": "security/sign-in.md", "etag": etag, "updated_links": 5 });
     assert_eq!(renamed, expected);
@@ -167,7 +167,7 @@ fn a_moved_page_keeps_leading_where_it_led() {
         space.text("deep/er/a.md"),
         "[b](../../notes/b.md) ![p](../../notes/pic.txt) [gone](gone.md) [[b]] [me](a.md)\n"
     );
-    assert_eq!(renamed["etag"], json!(ETag::of(space.text("deep/er/a.md").as_bytes())));
+    assert_eq!(renamed["etag"], json!(ETag::from_content(space.text("deep/er/a.md").as_bytes())));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_rename_that_cannot_be_is_refused() {
     ] {
         assert_eq!(space.refusal("rename", arguments), (status, message.to_owned()));
     }
-    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"old")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"old")]));
     assert_eq!(told(space.ask_as(&stale, "rename", json!({ "from": "a.md", "to": "z.md" }))).0, 409);
     let unchanged = space.get("rename", json!({ "from": "a.md", "to": "./a.md" }));
     assert_eq!(unchanged, json!({ "from": "a.md", "to": "a.md", "etag": etag, "updated_links": 0 }));
@@ -252,7 +252,7 @@ fn a_rename_replaces_the_version_it_names_and_no_other() {
     let etag = space.put("a.md", "# Old\n");
     let ask = |replacing| json!({ "from": "new.md", "to": "a.md", "replacing": replacing });
     assert_eq!(space.refusal("rename", json!({ "from": "new.md", "to": "a.md" })).0, 409);
-    assert_eq!(space.refusal("rename", ask(json!(ETag::of(b"x")))).0, 409);
+    assert_eq!(space.refusal("rename", ask(json!(ETag::from_content(b"x")))).0, 409);
     let (status, message) = space.refusal("rename", ask(json!("nonsense")));
     assert_eq!(status, 400);
     assert!(message.starts_with("`replacing`: "), "{message}");
@@ -273,7 +273,7 @@ fn a_rename_never_relies_on_an_index_that_is_behind() {
     space.stop_indexing();
     space.put("b.md", "[[a]]\n");
     let caller = caller();
-    let Err(fault) = space.cx(&caller).index_within(std::time::Duration::ZERO) else { panic!("it knows all") };
+    let Err(fault) = space.cx(&caller).up_to_date_index(std::time::Duration::ZERO) else { panic!("it knows all") };
     assert_eq!(fault.kind().http(), 503);
     assert_eq!(fault.message(), "the search index is behind (changes to read: 1); try again in a moment");
 }
@@ -291,6 +291,6 @@ fn a_linking_page_that_is_not_utf_8_stays_as_it_is_and_the_caller_is_told() {
     let rename = super::super::AREA.operations.iter().find(|entry| entry.name == "rename").unwrap();
     let renamed = (rename.call)(json!({ "from": "a.md", "to": "c.md" }), &cx).unwrap();
     assert_eq!(renamed["updated_links"], 0);
-    assert_eq!(cx.remarks().notes, ["the page `b.md` is not UTF-8, so that its links stay as they are"]);
+    assert_eq!(cx.response_meta().notes, ["the page `b.md` is not UTF-8, so that its links stay as they are"]);
     assert_eq!(std::fs::read(space.root().join("b.md")).unwrap(), b"\xff[[a]]\n");
 }

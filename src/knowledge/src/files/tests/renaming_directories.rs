@@ -106,7 +106,7 @@ fn a_rename_of_a_directory_that_cannot_be_is_refused() {
     ] {
         assert_eq!(space.refusal("rename_dir", arguments.clone()), (status, message.to_owned()), "{arguments}");
     }
-    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"old")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"old")]));
     let (status, message) = told(space.ask_as(&stale, "rename_dir", json!({ "from": "d", "to": "x" })));
     assert_eq!((status, message.starts_with("`If-Match`: ")), (400, true), "{message}");
     assert_eq!(space.text("d/b.md"), "# B\n");
@@ -140,7 +140,7 @@ fn a_hub_and_everything_that_links_to_it_change_in_one_commit() {
 fn leading(space: &TestSpace) -> BTreeMap<TreePath, Vec<Option<TreePath>>> {
     let index = &space.space().index;
     space.settle();
-    let links = |page: &TreePath| index.links_out(page).unwrap().into_iter().map(|link| link.resolved).collect();
+    let links = |page: &TreePath| index.links_out(page).unwrap().into_iter().map(|link| link.resolved_path).collect();
     index.paths(&TreePath::root()).unwrap().into_iter().map(|page| (page.clone(), links(&page))).collect()
 }
 
@@ -178,7 +178,7 @@ proptest! {
             return Ok(());
         }
         let after = leading(&space);
-        let moved = |place: &TreePath| place.moved(&path("d"), &path(&to));
+        let moved = |place: &TreePath| place.rebase(&path("d"), &path(&to));
         for (page, links) in before {
             let now = &after[&moved(&page).unwrap_or_else(|| page.clone())];
             prop_assert_eq!(links.len(), now.len());

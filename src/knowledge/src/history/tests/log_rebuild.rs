@@ -56,7 +56,7 @@ fn eventful() -> TestSpace {
     space.put("notes/sub/y.md", "y\n");
     // Written before removed, were paths alone to decide.
     space.get("rename", json!({ "from": "d.md", "to": "a.md" }));
-    let rename = Change::Move { from: path("notes"), to: path("alpha"), expect: Precondition::Any };
+    let rename = Change::Move { from: path("notes"), to: path("alpha"), precondition: Precondition::Any };
     space.space().vfs.apply(&caller(), rename).unwrap();
     let files = json!([
         { "path": "z.md", "content": "z\n" },

@@ -49,10 +49,10 @@ fn in_a_flood_a_client_waits_for_its_own_changes_and_for_old_ones() {
     freshness.accepted(&on_connection(1), Some(Seq(990)), now);
     assert_eq!(position(&freshness, &on_connection(1), now), 990);
     assert_eq!(position(&freshness, &on_connection(2), now), stranger);
-    let named = on_connection(3).named(Actor::new("ann"));
+    let named = on_connection(3).with_actor(Actor::new("ann"));
     freshness.accepted(&named, Some(Seq(995)), now);
-    assert_eq!(position(&freshness, &on_connection(4).named(Actor::new("ann")), now), 995);
-    assert_eq!(position(&freshness, &on_connection(4).named(Actor::new("bob")), now), stranger);
+    assert_eq!(position(&freshness, &on_connection(4).with_actor(Actor::new("ann")), now), 995);
+    assert_eq!(position(&freshness, &on_connection(4).with_actor(Actor::new("bob")), now), stranger);
     freshness.accepted(&with_key(7, 5), Some(Seq(997)), now);
     assert_eq!(position(&freshness, &with_key(7, 6), now), 997);
     assert_eq!(position(&freshness, &with_key(8, 6), now), stranger);
@@ -62,7 +62,7 @@ fn in_a_flood_a_client_waits_for_its_own_changes_and_for_old_ones() {
 fn protocols_without_connections_are_one_client_each() {
     let freshness = freshness();
     let now = flood(&freshness);
-    freshness.accepted(&Caller::new(Protocol::Mcp).named(Actor::new("agent:x")), Some(Seq(999)), now);
+    freshness.accepted(&Caller::new(Protocol::Mcp).with_actor(Actor::new("agent:x")), Some(Seq(999)), now);
     assert_eq!(position(&freshness, &Caller::new(Protocol::Mcp), now), 999);
     assert!(position(&freshness, &Caller::new(Protocol::Http), now) < 700);
 }
@@ -71,7 +71,7 @@ fn protocols_without_connections_are_one_client_each() {
 fn a_queued_change_is_waited_for_until_it_is_announced() {
     let freshness = freshness();
     let now = flood(&freshness);
-    let user = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
+    let user = Caller::new(Protocol::Fuse).with_actor(Actor::new("ann"));
     freshness.accepted(&user, None, now);
     let (required, queued) = freshness.required(&user, (0, now));
     assert_eq!((required, queued.len()), (RequiredFreshness::Everything, 2));

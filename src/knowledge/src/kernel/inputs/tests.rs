@@ -5,14 +5,14 @@ use crate::CATALOGUE;
 
 fn inputs(operation: &str) -> OperationInputs {
     let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
-    OperationInputs::of(entries.find(|entry| entry.name == operation).unwrap())
+    OperationInputs::from_entry(entries.find(|entry| entry.name == operation).unwrap())
 }
 
 /// What an operation reads from these texts, or why not.
 fn read(operation: &str, texts: &[(&str, &str)]) -> Result<Value, String> {
     let (inputs, mut object) = (inputs(operation), Map::new());
     for (name, text) in texts {
-        inputs.named(name).and_then(|field| field.add(&mut object, text)).map_err(|fault| {
+        inputs.find_parameter(name).and_then(|field| field.parse_into(&mut object, text)).map_err(|fault| {
             assert_eq!(fault.kind(), Kind::Invalid);
             fault.message().to_owned()
         })?;
@@ -73,7 +73,7 @@ fn what_cannot_be_read_is_named() {
 #[test]
 fn what_must_be_given_is_missed_unless_it_is_there_under_one_of_its_names() {
     let search = inputs("search");
-    let missing = |members: Value| search.missing(members.as_object().unwrap()).map(|field| field.name.as_str());
+    let missing = |members: Value| search.first_missing(members.as_object().unwrap()).map(|field| field.name.as_str());
     assert_eq!(missing(json!({ "limit": 5 })), Some("q"));
     assert_eq!(missing(json!({ "q": "x" })), None);
     assert_eq!(missing(json!({ "query": "x" })), None);

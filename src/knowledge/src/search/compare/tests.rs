@@ -14,7 +14,8 @@ fn looked_at(space: &TestSpace) -> IndexState {
     let read = |path: &TreePath| vfs.read(Protocol::Internal, path).ok().map(|file| file.content.to_vec());
     let mut last = (0, 0);
     let progress = |done, total| last = (done, total);
-    compare((&space.root().join(INDEX), scratch.path()), (files.collect(), vfs.last_seq()), read, progress).unwrap()
+    compare_index((&space.root().join(INDEX), scratch.path()), (files.collect(), vfs.last_seq()), read, progress)
+        .unwrap()
 }
 
 #[test]
@@ -25,16 +26,16 @@ fn an_index_is_held_against_one_made_from_the_same_pages() {
     space.settle();
     assert!(matches!(looked_at(&space), IndexState::Equal(2)));
     let (index, last) = (&space.space().index, space.space().vfs.last_seq());
-    index.ingest(&[IndexEntry::Gone(path("a.md")), entry(&path("b.md"), b"# Other\n")], last).unwrap();
+    index.ingest(&[IndexEntry::Deleted(path("a.md")), entry(&path("b.md"), b"# Other\n")], last).unwrap();
     match looked_at(&space) {
-        IndexState::Differs(found) => {
+        IndexState::Different(found) => {
             let told: Vec<_> = found.iter().map(|found| (found.path.as_str(), found.divergence)).collect();
             assert_eq!(told, [("a.md", IndexDivergence::Added), ("b.md", IndexDivergence::Changed)]);
         }
         other => panic!("{other:?}"),
     }
     index.ingest(&[], last.next()).unwrap();
-    assert!(matches!(looked_at(&space), IndexState::Elsewhere(at) if at == last.next()));
+    assert!(matches!(looked_at(&space), IndexState::OtherSeq(at) if at == last.next()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use proptest::strategy::Strategy;
 use serde_json::json;
 use svcfs_base::{Caller, Change, ChangeSet, Kind, Protocol};
 
-use super::{check, paths};
+use super::{check_index, paths};
 use crate::spaces::test_space::{TestSpace, path};
 
 const PATHS: [&str; 8] = ["a.md", "b.md", "d/a.md", "d/b.md", "d/x/c.md", "e/a.md", "e", "notes.txt"];
@@ -136,7 +136,7 @@ impl World {
     }
 
     fn behind(&self, deed: impl FnOnce(&Path)) {
-        self.space.space().vfs.committed().unwrap();
+        self.space.space().vfs.wait_committed().unwrap();
         deed(self.space.root());
         self.space.space().vfs.rescan().unwrap();
     }
@@ -187,9 +187,9 @@ fn agrees(space: &TestSpace) {
         let expected: Vec<_> = pages.iter().filter(|(_, text)| has(text)).map(|(page, _)| page.as_str()).collect();
         assert_eq!(found, expected, "`{word}`, which links to {}", PATHS[number]);
     }
-    let report = check(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
+    let report = check_index(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
     assert_eq!((report.differences.as_slice(), report.pages), ([].as_slice(), pages.len()));
-    assert!(report.before.is_as_good_as(&report.after));
+    assert!(report.before.is_equivalent_to(&report.after));
 }
 
 fn cases() -> u32 {

@@ -22,7 +22,7 @@ impl SpaceCollection {
     ///
     /// # Errors
     /// As [`Spaces::create`]; `Exists` where the directory holds a file.
-    pub fn create_blank(&self, name: &str, caller: &Caller) -> Result<Arc<Space>, Fault> {
+    pub fn create_empty(&self, name: &str, caller: &Caller) -> Result<Arc<Space>, Fault> {
         let root = self.place_of(name)?;
         if let Some(file) = first_file(&root)? {
             let message = format!(
@@ -35,8 +35,8 @@ impl SpaceCollection {
         let space = self.create(name, None)?;
         let settings = TreePath::parse(CONFIG.path)?;
         // Settings are the server's own affair, not the caller's.
-        let caller = Caller { door: Protocol::Internal, reach: Permissions::FULL, ..caller.clone() };
-        let written = Change::put(settings, CONFIG.content.as_bytes()).expecting(Precondition::Absent);
+        let caller = Caller { protocol: Protocol::Internal, permissions: Permissions::FULL, ..caller.clone() };
+        let written = Change::put(settings, CONFIG.content.as_bytes()).with_precondition(Precondition::Absent);
         match space.vfs.apply(&caller, written) {
             Err(fault) if fault.kind() != Kind::PreconditionFailed && fault.kind() != Kind::Exists => Err(fault),
             _ => Ok(space),
@@ -47,11 +47,11 @@ impl SpaceCollection {
     ///
     /// # Errors
     /// `NotEmpty`, and the space stays; as [`Spaces::remove`]; `Unavailable` where the directory cannot be removed.
-    pub fn remove_blank(&self, name: &str) -> Result<(), Fault> {
+    pub fn remove_empty(&self, name: &str) -> Result<(), Fault> {
         let _changing = self.changing.lock();
-        let root = match self.known(name)? {
+        let root = match self.status(name)? {
             SpaceStatus::Open(space) => {
-                space.vfs.committed()?;
+                space.vfs.wait_committed()?;
                 space.vfs.root().to_owned()
             }
             SpaceStatus::Failed(_, _, why) => {
@@ -72,7 +72,7 @@ impl SpaceCollection {
                 "the space `{name}` is not served any more, but its directory `{}` could not be removed: {error}; remove it on the server's disk",
                 root.display()
             ))
-            .caused_by(error)
+            .with_source(error)
         })
     }
 }
@@ -110,5 +110,5 @@ fn first_file(root: &Path) -> Result<Option<PathBuf>, Fault> {
 }
 
 fn unreadable(directory: &Path, error: io::Error) -> Fault {
-    Fault::unavailable(format!("`{}` cannot be read: {error}", directory.display())).caused_by(error)
+    Fault::unavailable(format!("`{}` cannot be read: {error}", directory.display())).with_source(error)
 }

@@ -17,7 +17,7 @@ const OPEN: &str = "svc-query: TABLE hours FROM \"tasks/\" WHERE status = \"open
 fn shows(space: &TestSpace, path: &str, part: &str) -> String {
     let feed = space.space().vfs.feed();
     loop {
-        let last = feed.last();
+        let last = feed.last_seq();
         let text = space.text(path);
         if text.contains(part) {
             return text;
@@ -217,7 +217,7 @@ fn a_write_during_a_refresh_is_never_written_over() {
 fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     let space = space();
     let limited = Permissions { scope: Scope::Write, folder: Some(path("team")) };
-    let ann = Caller { reach: limited, ..caller() };
+    let ann = Caller { permissions: limited, ..caller() };
     let write = |query: &str| {
         let text = format!("---\nsvc-view: true\nsvc-query: '{query}'\n---\n");
         space.ask_as(&ann, "write", json!({ "path": "team/r.md", "content": text }))

@@ -22,7 +22,7 @@ fn committed(contents: &[String]) -> (Fixture, Vec<FileVersion>) {
             commit: staged.commit,
             actor,
             time,
-            blob: ETag::of(content.as_bytes()),
+            blob: ETag::from_content(content.as_bytes()),
         });
     }
     versions.reverse();
@@ -122,8 +122,8 @@ fn contents_are_alike_when_half_of_their_lines_are() {
     let lines = |range: std::ops::Range<u32>| range.map(|number| format!("{number}\n")).collect::<String>();
     let contents = [lines(0..10), lines(5..10), lines(6..10), String::new()];
     let (fixture, _) = committed(&contents);
-    let [ten, five, four, none] = contents.map(|content| ETag::of(content.as_bytes()));
-    let is_alike = |one, other| fixture.history.are_alike(one, other).unwrap();
+    let [ten, five, four, none] = contents.map(|content| ETag::from_content(content.as_bytes()));
+    let is_alike = |one, other| fixture.history.are_similar(one, other).unwrap();
     assert!(is_alike(ten, five) && is_alike(five, ten));
     assert!(!is_alike(ten, four) && !is_alike(ten, none) && !is_alike(none, none));
 }

@@ -66,8 +66,11 @@ fn every_commit_changed_what_stock_git_says_it_changed() {
     std::fs::rename(root.join("b-c"), root.join("c-b")).unwrap();
     put("ä/ö.md", "changed");
     commits.push(commit_all(&fixture, "\n names \n\nand a body\n\n"));
-    assert_eq!(fixture.history.way(None, *commits.last().unwrap()).unwrap(), HeadMove::Commits(commits.clone()));
-    let between = fixture.history.foreign(&commits).unwrap();
+    assert_eq!(
+        fixture.history.head_move(None, *commits.last().unwrap()).unwrap(),
+        HeadMove::FastForward(commits.clone())
+    );
+    let between = fixture.history.external_commits(&commits).unwrap();
     for (foreign, commit) in between.iter().zip(commits) {
         assert_eq!(told(foreign), of_git(&fixture, commit), "{}", foreign.message);
         let order: Vec<_> = foreign.entries.iter().map(|entry| (entry.new.is_some(), entry.path.clone())).collect();
@@ -87,14 +90,14 @@ fn submodules_and_names_that_are_no_text_are_left_out() {
     std::fs::write(fixture.directory.path().join("a.md"), "a").unwrap();
     let first = commit_all(&fixture, "first");
     fixture.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{first},module")]);
-    let blob = ETag::of(b"a").to_string();
+    let blob = ETag::from_content(b"a").to_string();
     let name = std::ffi::OsStr::from_bytes(b"latin-\xe9.md");
     std::fs::write(fixture.directory.path().join(name), "a").unwrap();
     fixture.git(&["add", "--", "*.md"]);
     fixture.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},b.md")]);
     fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "second"]);
     let second = fixture.history.head().unwrap().unwrap();
-    assert_eq!(fixture.history.way(Some(first), second).unwrap(), HeadMove::Commits(vec![second]));
-    let between = fixture.history.foreign(&[second]).unwrap();
+    assert_eq!(fixture.history.head_move(Some(first), second).unwrap(), HeadMove::FastForward(vec![second]));
+    let between = fixture.history.external_commits(&[second]).unwrap();
     assert_eq!(told(&between[0]), ["A b.md"]);
 }

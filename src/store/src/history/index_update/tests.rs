@@ -22,7 +22,7 @@ fn changed(fixture: &Fixture, parent: Option<CommitId>, pages: &[(&str, &str)]) 
     }
     let edits: Vec<_> = paths.iter().zip(pages).map(|(path, (_, text))| write(path, text)).collect();
     let head = fixture.commit(parent, &edits);
-    let of_agents = ["one", "two"].map(|text| ETag::of(text.as_bytes()));
+    let of_agents = ["one", "two"].map(|text| ETag::from_content(text.as_bytes()));
     fixture.history.refresh_index(paths.iter(), |_, content| Ok(of_agents.contains(&content))).unwrap();
     head
 }
@@ -100,7 +100,7 @@ fn a_draft_is_dropped_when_somebody_wrote_the_index_meanwhile() {
     let (repository, draft) = drafted(&fixture);
     fs::write(fixture.directory.path().join("added.md"), "added").unwrap();
     fixture.git(&["add", "added.md"]);
-    assert!(draft.take(&repository).unwrap_err().is_held());
+    assert!(draft.take(&repository).unwrap_err().is_locked());
     drop(draft);
     assert_eq!(fixture.git(&["ls-files"]), "a.md\nadded.md\n");
     assert!(is_clear(&folder(&fixture)));
@@ -112,9 +112,9 @@ fn somebodys_lock_is_respected_and_left_alone() {
     let (repository, draft) = drafted(&fixture);
     let lock = folder(&fixture).join(LOCK);
     fs::write(&lock, "theirs").unwrap();
-    assert!(draft.take(&repository).unwrap_err().is_held());
+    assert!(draft.take(&repository).unwrap_err().is_locked());
     drop(draft);
-    assert!(IndexUpdate::of(&repository).err().unwrap().is_held());
+    assert!(IndexUpdate::of(&repository).err().unwrap().is_locked());
     drop(History::open(fixture.directory.path(), &[]).unwrap());
     assert_eq!(fs::read_to_string(&lock).unwrap(), "theirs");
 }

@@ -16,7 +16,7 @@ use svcfs_base::CommitId;
 pub(super) use locks::holder;
 pub use locks::{GitLock, LockHolder};
 pub use objects::{BadObject, ReachableObjects};
-pub use repair::mend_head;
+pub use repair::repair_head;
 pub(crate) use repair::set_aside;
 pub(super) use repair::set_aside_in_git;
 pub use tree::TreeState;
@@ -29,7 +29,7 @@ pub struct UnknownCommits {
     /// They came after what the log knows to be settled.
     pub newer: Vec<CommitId>,
     /// They lie below it.
-    pub left_out: Vec<CommitId>,
+    pub older: Vec<CommitId>,
 }
 
 /// The repository of a root that nobody serves, or of one that somebody serves and only objects are asked for.
@@ -64,7 +64,7 @@ impl RepoInspection {
     ///
     /// # Errors
     /// `Git` when the objects cannot be looked through at all.
-    pub fn missing(&self, commits: &[CommitId]) -> HistoryResult<Vec<CommitId>> {
+    pub fn missing_commits(&self, commits: &[CommitId]) -> HistoryResult<Vec<CommitId>> {
         let stored = self.repository.odb()?;
         let mut missing = Vec::new();
         for commit in commits {
@@ -89,7 +89,7 @@ impl RepoInspection {
     ///
     /// # Errors
     /// `Git` when history cannot be walked: a commit is missing.
-    pub fn unknown(
+    pub fn unknown_commits(
         &self,
         head: CommitId,
         settled: Option<CommitId>,
@@ -110,7 +110,7 @@ impl RepoInspection {
             Ok::<_, StoreError>(commits.into_iter().filter(|commit| !known.contains(commit)).collect())
         };
         let left_out = settled.map_or(Ok(Vec::new()), |settled| unknown(settled, None))?;
-        Ok(UnknownCommits { newer: unknown(head, settled)?, left_out })
+        Ok(UnknownCommits { newer: unknown(head, settled)?, older: left_out })
     }
 
     /// Where the local branches stand; one that cannot be read is left out.

@@ -16,7 +16,7 @@ use crate::history::{HistoryResult, etag, flush, head_of, oid, repair};
 #[derive(Debug, Default)]
 pub struct ReachableObjects {
     /// How many were read.
-    pub read: usize,
+    pub read_count: usize,
     /// Those that are missing or damaged; what only they lead to is not known.
     pub bad: Vec<BadObject>,
 }
@@ -55,7 +55,7 @@ impl RepoInspection {
     ///
     /// # Errors
     /// `Git` when the newest commit is not known or the objects cannot be looked through at all.
-    pub fn objects(&self, progress: impl FnMut(usize)) -> HistoryResult<ReachableObjects> {
+    pub fn check_objects(&self, progress: impl FnMut(usize)) -> HistoryResult<ReachableObjects> {
         let Some(head) = head_of(&self.repository)? else { return Ok(ReachableObjects::default()) };
         let mut walk = ObjectWalk {
             repository: &self.repository,
@@ -166,8 +166,8 @@ impl<P: FnMut(usize)> ObjectWalk<'_, P> {
 
     /// Reads one object; libgit2 compares its bytes with its name, and is not asked for one that was cut off: it would read for ever.
     fn is_good(&mut self, id: Oid, kind: ObjectType, place: &str) -> bool {
-        self.found.read += 1;
-        (self.progress)(self.found.read);
+        self.found.read_count += 1;
+        (self.progress)(self.found.read_count);
         if repair::is_torn(&flush::loose(self.repository, id), id) {
             self.note(id, kind, place, false);
             return false;

@@ -28,7 +28,7 @@ impl RepoInspection {
     }
 
     /// Files in `.git/objects` that a killed process never finished, our own and those of git.
-    pub fn unfinished(&self) -> Vec<PathBuf> {
+    pub fn partial_files(&self) -> Vec<PathBuf> {
         let objects = self.repository.commondir().join("objects");
         let directories = fs::read_dir(&objects).into_iter().flatten().flatten().map(|entry| entry.path());
         let files = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
@@ -41,8 +41,8 @@ impl RepoInspection {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn remove_unfinished(&self) -> HistoryResult<usize> {
-        let files = self.unfinished();
+    pub fn remove_partial_files(&self) -> HistoryResult<usize> {
+        let files = self.partial_files();
         files.iter().try_for_each(|file| removed(file))?;
         Ok(files.len())
     }
@@ -68,7 +68,7 @@ impl RepoInspection {
     ///
     /// # Errors
     /// `State`, `Git` when they cannot be written.
-    pub fn restore(&self, bad: &[BadObject]) -> HistoryResult<usize> {
+    pub fn restore_objects(&self, bad: &[BadObject]) -> HistoryResult<usize> {
         let mut restored = 0;
         for object in bad.iter().filter(|object| object.kind == "content" && !object.path.is_root()) {
             let file = self.root.join(object.path.as_str());
@@ -76,7 +76,7 @@ impl RepoInspection {
                 Ok(stat) if stat.is_file() => fs::read(&file)?,
                 Ok(_) | Err(_) => continue,
             };
-            if ETag::of(&content) != object.id {
+            if ETag::from_content(&content) != object.id {
                 continue;
             }
             let name = object.oid()?.to_string();
@@ -97,14 +97,14 @@ impl RepoInspection {
     ///
     /// # Errors
     /// `State`, `Git` when it cannot be written.
-    pub fn mend_branch(&self, settled: CommitId) -> HistoryResult<bool> {
+    pub fn repair_branch(&self, settled: CommitId) -> HistoryResult<bool> {
         let is_lost = match head_of(&self.repository) {
-            Ok(Some(head)) => !self.missing(&[head])?.is_empty(),
+            Ok(Some(head)) => !self.missing_commits(&[head])?.is_empty(),
             Ok(None) => false,
             Err(StoreError::Git(error)) if error.class() == ErrorClass::Reference => true,
             Err(error) => return Err(error),
         };
-        if !is_lost || !self.missing(&[settled])?.is_empty() {
+        if !is_lost || !self.missing_commits(&[settled])?.is_empty() {
             return Ok(false);
         }
         let Ok(name) = current_reference(&self.repository) else { return Ok(false) };
@@ -123,7 +123,7 @@ impl RepoInspection {
 ///
 /// # Errors
 /// `State`, `Git` when it cannot be written.
-pub fn mend_head(root: &Path, settled: Option<CommitId>) -> HistoryResult<Option<String>> {
+pub fn repair_head(root: &Path, settled: Option<CommitId>) -> HistoryResult<Option<String>> {
     let git = root.join(".git");
     let head = git.join("HEAD");
     if !git.join("objects").is_dir() || !git.join("refs").is_dir() || is_a_head(&head) {

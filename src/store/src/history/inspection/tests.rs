@@ -30,7 +30,7 @@ impl Repo {
             let author = CommitAuthor { actor: &Actor::new("eve"), time: Timestamp::UNIX_EPOCH, message: name };
             let staged = history.stage(newest, &[edit], &author).unwrap();
             history.advance(newest, staged.commit).unwrap();
-            history.release();
+            history.unpin_packs();
             history.refresh_index([&path].into_iter(), |_, _| Ok(true)).unwrap();
             newest = Some(staged.commit);
         }
@@ -59,7 +59,7 @@ impl Repo {
         }
     }
     fn loose(&self, content: &str) -> PathBuf {
-        let name = svcfs_base::ETag::of(content.as_bytes()).to_string();
+        let name = svcfs_base::ETag::from_content(content.as_bytes()).to_string();
         self.git("objects").join(&name[..2]).join(&name[2..])
     }
 }
@@ -69,14 +69,14 @@ fn a_whole_repository_has_nothing_to_complain_about() {
     let repo = Repo::new();
     let inspection = repo.inspect();
     assert_eq!(inspection.head().unwrap(), Some(repo.newest));
-    let objects = inspection.objects(|_| {}).unwrap();
-    assert_eq!(objects.read, 7, "two commits, three directories, two contents");
+    let objects = inspection.check_objects(|_| {}).unwrap();
+    assert_eq!(objects.read_count, 7, "two commits, three directories, two contents");
     assert!(objects.bad.is_empty() && inspection.torn_packs().unwrap().is_empty() && inspection.locks().is_empty());
-    let state = inspection.tree(|_, _| {}).unwrap();
+    let state = inspection.compare_tree(|_, _| {}).unwrap();
     assert_eq!(state.files.len(), 2);
-    assert!(state.edited.is_empty() && state.new.is_empty() && state.index_behind.is_empty(), "{state:?}");
-    assert_eq!(state.index_damage, None);
-    assert_eq!(mend_head(repo.folder.path(), Some(repo.newest)).unwrap(), None);
+    assert!(state.modified.is_empty() && state.untracked.is_empty() && state.stale_index.is_empty(), "{state:?}");
+    assert_eq!(state.index_error, None);
+    assert_eq!(repair_head(repo.folder.path(), Some(repo.newest)).unwrap(), None);
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn a_lost_and_a_damaged_content_are_named_and_written_again_from_the_tree() {
     fs::remove_file(repo.loose("two")).unwrap();
     fs::write(repo.loose("two"), "rubbish").unwrap();
     let inspection = repo.inspect();
-    let mut bad = inspection.objects(|_| {}).unwrap().bad;
+    let mut bad = inspection.check_objects(|_| {}).unwrap().bad;
     bad.sort_by(|one, other| one.path.cmp(&other.path));
     let told: Vec<_> = bad.iter().map(|object| (object.path.as_str(), object.kind, object.is_missing)).collect();
     assert_eq!(told, [("a.md", "content", true), ("folder/b.md", "content", false)]);
-    assert_eq!(inspection.restore(&bad).unwrap(), 2);
-    assert!(repo.inspect().objects(|_| {}).unwrap().bad.is_empty());
+    assert_eq!(inspection.restore_objects(&bad).unwrap(), 2);
+    assert!(repo.inspect().check_objects(|_| {}).unwrap().bad.is_empty());
     let aside: Vec<_> = fs::read_dir(repo.git("damaged")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(fs::read(&aside[0]).unwrap(), b"rubbish", "what stood there is kept");
 }
@@ -104,7 +104,7 @@ fn an_object_that_was_cut_off_is_named() {
     let bytes = fs::read(repo.loose("one")).unwrap();
     fs::remove_file(repo.loose("one")).unwrap();
     fs::write(repo.loose("one"), &bytes[..bytes.len() - 6]).unwrap();
-    let bad = repo.inspect().objects(|_| {}).unwrap().bad;
+    let bad = repo.inspect().check_objects(|_| {}).unwrap().bad;
     assert_eq!(
         bad.iter().map(|object| (object.path.as_str(), object.is_missing)).collect::<Vec<_>>(),
         [("a.md", false)]
@@ -117,9 +117,9 @@ fn a_content_that_nobody_has_any_more_is_not_made_up() {
     repo.loosen();
     fs::remove_file(repo.loose("one")).unwrap();
     fs::write(repo.folder.path().join("a.md"), "another").unwrap();
-    let bad = repo.inspect().objects(|_| {}).unwrap().bad;
-    assert_eq!(repo.inspect().restore(&bad).unwrap(), 0);
-    assert_eq!(repo.inspect().objects(|_| {}).unwrap().bad.len(), 1);
+    let bad = repo.inspect().check_objects(|_| {}).unwrap().bad;
+    assert_eq!(repo.inspect().restore_objects(&bad).unwrap(), 0);
+    assert_eq!(repo.inspect().check_objects(|_| {}).unwrap().bad.len(), 1);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_pack_that_was_cut_short_is_named() {
     let pack = pack.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).min().unwrap();
     File::options().write(true).open(&pack).unwrap().set_len(40).unwrap();
     assert_eq!(repo.inspect().torn_packs().unwrap(), [pack]);
-    assert!(!repo.inspect().objects(|_| {}).unwrap().bad.is_empty());
+    assert!(!repo.inspect().check_objects(|_| {}).unwrap().bad.is_empty());
 }
 
 #[test]
@@ -141,10 +141,10 @@ fn an_edit_of_the_same_size_and_time_is_seen() {
     File::options().write(true).open(&file).unwrap().set_modified(before).unwrap();
     fs::write(repo.folder.path().join("new.md"), "new").unwrap();
     fs::remove_file(repo.folder.path().join("folder/b.md")).unwrap();
-    let state = repo.inspect().tree(|_, _| {}).unwrap();
+    let state = repo.inspect().compare_tree(|_, _| {}).unwrap();
     let names = |paths: &[TreePath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(names(&state.edited), ["a.md", "folder/b.md"]);
-    assert_eq!(names(&state.new), ["new.md"]);
+    assert_eq!(names(&state.modified), ["a.md", "folder/b.md"]);
+    assert_eq!(names(&state.untracked), ["new.md"]);
 }
 
 #[test]
@@ -152,11 +152,11 @@ fn an_index_that_is_behind_or_damaged_is_told() {
     let repo = Repo::new();
     let other = Repo::new();
     fs::copy(other.git("index"), repo.git("index")).unwrap();
-    assert!(repo.inspect().tree(|_, _| {}).unwrap().index_behind.is_empty(), "times are not believed");
+    assert!(repo.inspect().compare_tree(|_, _| {}).unwrap().stale_index.is_empty(), "times are not believed");
     fs::remove_file(repo.git("index")).unwrap();
-    assert_eq!(repo.inspect().tree(|_, _| {}).unwrap().index_behind.len(), 2);
+    assert_eq!(repo.inspect().compare_tree(|_, _| {}).unwrap().stale_index.len(), 2);
     fs::write(repo.git("index"), "rubbish that is long enough to be read as one").unwrap();
-    assert!(repo.inspect().tree(|_, _| {}).unwrap().index_damage.is_some());
+    assert!(repo.inspect().compare_tree(|_, _| {}).unwrap().index_error.is_some());
 }
 
 #[test]
@@ -166,10 +166,10 @@ fn an_index_of_a_kind_that_is_not_known_is_no_damage_and_new_files_are_told_with
     let mut git = std::process::Command::new("git");
     let split = git.args(["update-index", "--split-index"]).current_dir(repo.folder.path());
     assert!(split.status().unwrap().success());
-    let state = repo.inspect().tree(|_, _| {}).unwrap();
-    assert!(state.index_unknown.is_some_and(|told| told.contains("--no-split-index")));
-    assert_eq!((state.index_damage, state.index_behind, state.edited), (None, Vec::new(), Vec::new()));
-    assert_eq!(state.new, [TreePath::parse("new.md").unwrap()]);
+    let state = repo.inspect().compare_tree(|_, _| {}).unwrap();
+    assert!(state.index_unsupported.is_some_and(|told| told.contains("--no-split-index")));
+    assert_eq!((state.index_error, state.stale_index, state.modified), (None, Vec::new(), Vec::new()));
+    assert_eq!(state.untracked, [TreePath::parse("new.md").unwrap()]);
 }
 
 #[test]
@@ -200,13 +200,13 @@ fn a_head_without_sense_names_its_branch_again() {
     let repo = Repo::new();
     for broken in [&b"\0\0\0\0"[..], b"", b"ref: \n", b"ref: refs heads\n", b"0123"] {
         fs::write(repo.git("HEAD"), broken).unwrap();
-        let name = mend_head(repo.folder.path(), Some(repo.newest)).unwrap();
+        let name = repair_head(repo.folder.path(), Some(repo.newest)).unwrap();
         assert_eq!(name.as_deref(), Some("refs/heads/main"), "{broken:?}");
         assert_eq!(repo.inspect().head().unwrap(), Some(repo.newest));
     }
     fs::remove_file(repo.git("HEAD")).unwrap();
     assert!(RepoInspection::open(repo.folder.path()).unwrap().is_none());
-    assert!(mend_head(repo.folder.path(), None).unwrap().is_some());
+    assert!(repair_head(repo.folder.path(), None).unwrap().is_some());
     assert_eq!(repo.inspect().head().unwrap(), Some(repo.newest));
     assert_eq!(fs::read(repo.git("damaged/HEAD.damaged-1")).unwrap(), b"\0\0\0\0", "what stood there is kept");
 }
@@ -219,17 +219,17 @@ fn a_head_is_left_alone_when_nobody_can_say_which_branch_it_was() {
     }
     fs::remove_file(repo.git("refs/heads/main")).unwrap();
     fs::write(repo.git("HEAD"), "?").unwrap();
-    assert_eq!(mend_head(repo.folder.path(), Some(repo.newest)).unwrap(), None);
+    assert_eq!(repair_head(repo.folder.path(), Some(repo.newest)).unwrap(), None);
     assert_eq!(fs::read(repo.git("HEAD")).unwrap(), b"?");
 }
 
 #[test]
 fn a_branch_that_cannot_be_read_stands_where_the_log_says() {
     let repo = Repo::new();
-    assert!(!repo.inspect().mend_branch(repo.newest).unwrap(), "nothing is wrong");
+    assert!(!repo.inspect().repair_branch(repo.newest).unwrap(), "nothing is wrong");
     fs::write(repo.git("refs/heads/main"), "rubbish").unwrap();
     assert!(repo.inspect().head().is_err());
-    assert!(repo.inspect().mend_branch(repo.newest).unwrap());
+    assert!(repo.inspect().repair_branch(repo.newest).unwrap());
     assert_eq!(repo.inspect().head().unwrap(), Some(repo.newest));
     assert_eq!(
         fs::read(repo.git("damaged/refs-heads-main.damaged-1")).unwrap(),
@@ -246,6 +246,6 @@ fn unfinished_files_are_ours_at_once_and_gits_when_they_are_old() {
     }
     let old = File::options().write(true).open(repo.git("objects/pack/tmp_pack_x")).unwrap();
     old.set_modified(SystemTime::now() - Duration::from_secs(7200)).unwrap();
-    assert_eq!(repo.inspect().remove_unfinished().unwrap(), 2);
+    assert_eq!(repo.inspect().remove_partial_files().unwrap(), 2);
     assert!(repo.git("objects/pack/tmp_pack_y").exists(), "its git may be at work");
 }

@@ -21,17 +21,17 @@ pub struct TreeState {
     /// The files of the newest commit, in path order.
     pub files: Vec<(TreePath, FileKind)>,
     /// Files that are not as the newest commit has them, gone ones among them.
-    pub edited: Vec<TreePath>,
+    pub modified: Vec<TreePath>,
     /// Files that the newest commit does not have and nobody told git to leave alone.
-    pub new: Vec<TreePath>,
+    pub untracked: Vec<TreePath>,
     /// Files that cannot be read, and why.
     pub unreadable: Vec<(TreePath, String)>,
     /// Files that are as the newest commit has them, while `.git/index` says otherwise.
-    pub index_behind: Vec<TreePath>,
+    pub stale_index: Vec<TreePath>,
     /// Why `.git/index` cannot be read.
-    pub index_damage: Option<String>,
+    pub index_error: Option<String>,
     /// What to do where `.git/index` is whole, and of a kind that svcfs does not know.
-    pub index_unknown: Option<String>,
+    pub index_unsupported: Option<String>,
 }
 
 impl RepoInspection {
@@ -39,7 +39,7 @@ impl RepoInspection {
     ///
     /// # Errors
     /// `Git` when the newest commit cannot be read.
-    pub fn tree(&self, mut progress: impl FnMut(usize, usize)) -> HistoryResult<TreeState> {
+    pub fn compare_tree(&self, mut progress: impl FnMut(usize, usize)) -> HistoryResult<TreeState> {
         let mut recorded = Vec::new();
         if let Some(head) = head_of(&self.repository)? {
             let tree = self.repository.find_commit(oid(head)?)?.tree()?;
@@ -48,24 +48,24 @@ impl RepoInspection {
         let (mut state, equal) = TreeState::against(&self.root, &recorded, &mut progress);
         let known: BTreeSet<_> = recorded.iter().map(|(path, ..)| path.clone()).collect();
         let looked = index_of(&self.repository).and_then(|index| {
-            state.index_behind = behind(&index, &equal);
+            state.stale_index = behind(&index, &equal);
             let staged = index.into_keys().filter(|path| !known.contains(path));
             let (new, gone): (Vec<_>, Vec<_>) =
                 staged.partition(|path| self.root.join(path.as_str()).symlink_metadata().is_ok());
-            state.index_behind.extend(gone);
-            state.new = new;
+            state.stale_index.extend(gone);
+            state.untracked = new;
             untracked(&self.repository)
         });
         match looked {
-            Ok(untracked) => state.new.extend(untracked.into_iter().filter(|path| !known.contains(path))),
+            Ok(untracked) => state.untracked.extend(untracked.into_iter().filter(|path| !known.contains(path))),
             Err(error) => {
                 match std::fs::read(self.repository.path().join("index")) {
-                    Ok(bytes) if !is_damaged(&bytes) => state.index_unknown = Some(unknown_kind(error.message())),
-                    Ok(_) | Err(_) => state.index_damage = Some(error.message().to_owned()),
+                    Ok(bytes) if !is_damaged(&bytes) => state.index_unsupported = Some(unknown_kind(error.message())),
+                    Ok(_) | Err(_) => state.index_error = Some(error.message().to_owned()),
                 }
                 let repository = Repository::open(&self.root)?;
                 go_without_index(&repository)?;
-                state.new = untracked(&repository)?;
+                state.untracked = untracked(&repository)?;
             }
         }
         Ok(state)
@@ -85,7 +85,7 @@ impl TreeState {
             state.files.push((path.clone(), *kind));
             match standing(&root.join(path.as_str())) {
                 Ok(Some(present)) if present == (*blob, *kind) => drop(equal.insert(path.clone(), *blob)),
-                Ok(_) => state.edited.push(path.clone()),
+                Ok(_) => state.modified.push(path.clone()),
                 Err(error) => state.unreadable.push((path.clone(), error.to_string())),
             }
         }
@@ -93,7 +93,7 @@ impl TreeState {
     }
 
     /// What stands in a tree at a path; none when no file of a size that svcfs serves can be read there.
-    pub fn content(root: &Path, path: &TreePath) -> Option<Vec<u8>> {
+    pub fn read_content(root: &Path, path: &TreePath) -> Option<Vec<u8>> {
         let file = root.join(path.as_str());
         let stat = std::fs::symlink_metadata(&file).ok()?;
         let is_served = stat.is_file() && stat.len() <= MAX_FILE_BYTES as u64;
@@ -110,11 +110,11 @@ fn standing(file: &Path) -> std::io::Result<Option<(ETag, FileKind)>> {
         stat => stat?,
     };
     Ok(if stat.is_symlink() {
-        Some((ETag::of(std::fs::read_link(file)?.as_os_str().as_bytes()), FileKind::Symlink))
+        Some((ETag::from_content(std::fs::read_link(file)?.as_os_str().as_bytes()), FileKind::Symlink))
     } else if stat.is_file() {
         let is_executable = stat.permissions().mode() & 0o100 != 0;
         let kind = if is_executable { FileKind::Executable } else { FileKind::Regular };
-        Some((ETag::of(&std::fs::read(file)?), kind))
+        Some((ETag::from_content(&std::fs::read(file)?), kind))
     } else {
         None
     })
@@ -126,7 +126,7 @@ fn index_of(repository: &Repository) -> Result<BTreeMap<TreePath, Oid>, git2::Er
     index.read(true)?;
     let entry = |entry: git2::IndexEntry| {
         let path = TreePath::parse(std::str::from_utf8(&entry.path).ok()?).ok()?;
-        FileKind::of_git_mode(entry.mode.cast_signed()).map(|_| (path, entry.id))
+        FileKind::from_git_mode(entry.mode.cast_signed()).map(|_| (path, entry.id))
     };
     Ok(index.iter().filter_map(entry).collect())
 }

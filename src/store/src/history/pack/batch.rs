@@ -171,12 +171,12 @@ fn put<'a>(
     parts: impl Iterator<Item = &'a [u8]>,
 ) -> HistoryResult<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    fail.at(FailPoint::PackWrite)?;
+    fail.check(FailPoint::PackWrite)?;
     let mut draft = TempPack::begin(path.with_file_name(format!("{TEMPORARY}{extension}")), Some(reuse))?;
     for part in parts {
         draft.write_all(part)?;
     }
     draft.finish()?;
-    fail.at(FailPoint::PackRename)?;
+    fail.check(FailPoint::PackRename)?;
     Ok(draft.place(path)?)
 }

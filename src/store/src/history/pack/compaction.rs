@@ -114,13 +114,13 @@ impl Merger {
         if !self.shared.state.lock().is_stopping {
             self.call(|state| state.is_stopping = true);
         }
-        self.helper.rest();
+        self.helper.wait_idle();
     }
 
     /// Waits until nothing is being merged any more.
     #[cfg(test)]
     pub(in super::super) fn rest(&self) {
-        self.helper.rest();
+        self.helper.wait_idle();
     }
 
     fn call(&self, change: impl FnOnce(&mut MergerState)) {
@@ -128,7 +128,7 @@ impl Merger {
         change(&mut state);
         if !std::mem::replace(&mut state.is_called, true) {
             let shared = Arc::clone(&self.shared);
-            self.helper.run(move || shared.look_and_merge());
+            self.helper.submit(move || shared.look_and_merge());
         }
     }
 
@@ -287,7 +287,7 @@ impl MergerShared {
             }
         }
         for part in parts.iter().filter(|part| part.path != merged.path) {
-            self.fail.at(FailPoint::PackDrop)?;
+            self.fail.check(FailPoint::PackDrop)?;
             self.remove(&part.path, way)?;
         }
         self.state.lock().packs.drop_claim(parts);

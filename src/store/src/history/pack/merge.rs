@@ -84,7 +84,7 @@ impl PackMerge<'_> {
         parts: &[StoredPack],
         between: &mut dyn FnMut() -> Result<(), MergeFailure>,
     ) -> Result<StoredPack, MergeFailure> {
-        self.fail.at(FailPoint::PackMerge)?;
+        self.fail.check(FailPoint::PackMerge)?;
         let mut parts = parts.iter().map(|part| SourcePack::open(&part.path)).collect::<Result<Vec<_>, _>>()?;
         let (order, counts) = order_of(&parts)?;
         let begin = |extension| TempPack::begin(self.temporary.with_extension(extension), self.reuse);
@@ -95,17 +95,17 @@ impl PackMerge<'_> {
         let path = path_of(self.directory, &checksum)?;
         let bytes = data.draft.bytes();
         if self.is_flushed {
-            self.fail.at(FailPoint::PackFlush)?;
+            self.fail.check(FailPoint::PackFlush)?;
             data.draft.sync()?;
             index.draft.sync()?;
         }
-        self.fail.at(FailPoint::PackPlace)?;
+        self.fail.check(FailPoint::PackInstall)?;
         data.draft.place(&path)?;
         index.draft.place(&path.with_extension("idx"))?;
         if self.is_flushed {
             File::open(self.directory)?.sync_all()?;
         }
-        self.fail.pass(FailPoint::PackMerged);
+        self.fail.hit(FailPoint::PackMerged);
         Ok(StoredPack { path, bytes, is_flushed: self.is_flushed })
     }
 
@@ -118,7 +118,7 @@ impl PackMerge<'_> {
         between: &mut dyn FnMut() -> Result<(), MergeFailure>,
     ) -> Result<(MergeOutput, [u8; CHECKSUM_BYTES]), MergeFailure> {
         out.write_all(&header(counts.iter().sum()))?;
-        self.fail.at(FailPoint::PackCopy)?;
+        self.fail.check(FailPoint::PackCopy)?;
         let mut slice_end = SLICE;
         for (number, part) in parts.iter_mut().enumerate() {
             part.start = out.draft.bytes();
@@ -128,7 +128,7 @@ impl PackMerge<'_> {
                 let end = objects.get(at + 1).map_or(source.end, |next| u64::from(next & !FAR));
                 source.copy(end, (object & FAR == 0).then_some(&mut out))?;
                 if out.draft.bytes() >= slice_end {
-                    self.fail.at(FailPoint::PackCopy)?;
+                    self.fail.check(FailPoint::PackCopy)?;
                     if self.is_flushed {
                         // A little at a time: who flushes the log meanwhile waits for a little only.
                         out.flush()?;

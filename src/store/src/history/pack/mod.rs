@@ -79,12 +79,12 @@ impl History {
         let (pack, keep) = batch::kept(&self.fail, &directory, self.reuse(), &fresh)?;
         writer.objects.forget_fresh();
         self.merger.publish(pack, keep);
-        self.fail.pass(FailPoint::PackDone);
+        self.fail.hit(FailPoint::PackDone);
         Ok(())
     }
 
     /// Says that a branch shows all that was published: git's housekeeping may have it, and small packs are merged.
-    pub fn release(&self) {
+    pub fn unpin_packs(&self) {
         self.merger.release(self.reuse());
         if self.merger.removed().load(Ordering::Relaxed) >= MANY_REMOVED {
             self.merger.removed().store(0, Ordering::Relaxed);
@@ -93,12 +93,12 @@ impl History {
     }
 
     /// Says that everything published so far is about to be flushed.
-    pub fn flushing(&self) {
+    pub fn start_flush(&self) {
         self.merger.flushing();
     }
 
     /// Says that everything published before the last [`History::flushing`] is on the disk for good.
-    pub fn flushed(&self) {
+    pub fn finish_flush(&self) {
         self.merger.flushed();
     }
 

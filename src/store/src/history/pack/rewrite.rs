@@ -27,7 +27,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when one cannot be read, written or moved.
-    pub fn renew_packs(&self, since: Timestamp) -> HistoryResult<usize> {
+    pub fn rewrite_unsynced_packs(&self, since: Timestamp) -> HistoryResult<usize> {
         let mut writer = self.writer.lock();
         self.spares.clear();
         self.branches.clear();
@@ -48,7 +48,7 @@ impl History {
     }
 
     /// Says that the objects of packs that were taken away were made again.
-    pub fn made_again(&self) {
+    pub fn mark_rebuilt(&self) {
         self.writer.lock().is_torn = false;
     }
 
@@ -91,10 +91,10 @@ impl History {
         if !are_of_each_other(index)? {
             return Ok(false);
         }
-        self.fail.at(FailPoint::PackFlush)?;
+        self.fail.check(FailPoint::PackFlush)?;
         pack.sync()?;
         copy.sync()?;
-        self.fail.at(FailPoint::PackRename)?;
+        self.fail.check(FailPoint::PackRename)?;
         pack.place(&index.with_extension("pack"))?;
         copy.place(index)?;
         Ok(true)
@@ -108,7 +108,7 @@ impl History {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        self.fail.at(FailPoint::PackWrite)?;
+        self.fail.check(FailPoint::PackWrite)?;
         let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let mut draft = TempPack::begin(temporary(file, extension), None)?;
         let is_whole = read_through(source, |part| draft.write_all(part))?;

@@ -46,8 +46,8 @@ impl Fixture {
     }
 
     fn checkpoint(&self) {
-        self.history.flushing();
-        self.history.flushed();
+        self.history.start_flush();
+        self.history.finish_flush();
     }
 
     fn stage(&self, parent: Option<CommitId>, edits: &[FileEdit<'_>]) -> HistoryResult<CommitId> {
@@ -119,7 +119,7 @@ fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
     }
     let head = fixture.stage(None, &[write(&page, "0"), write(&at("same.md"), "same")]).unwrap();
     fixture.history.advance(None, head).unwrap();
-    fixture.history.release();
+    fixture.history.unpin_packs();
     let head = fixture.pages(Some(head), 0, FAN * 2);
     assert_eq!(fixture.history.head().unwrap(), head);
     fixture.git(&["fsck", "--strict", "--full"]);
@@ -274,7 +274,7 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
             })
             .collect();
         let target = tempfile::tempdir().unwrap();
-        let fail = crate::FailPoints::of(target.path());
+        let fail = crate::FailPoints::new(target.path());
         let join = merge::PackMerge {
             fail: &fail,
             directory: target.path(),
@@ -315,7 +315,7 @@ fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
     fixture.git(&["repack", "-adq"]);
     fixture.git(&["gc", "-q", "--prune=now"]);
     fixture.history.advance(head, next).unwrap();
-    fixture.history.release();
+    fixture.history.unpin_packs();
     fixture.git(&["fsck", "--strict", "--full"]);
     assert!(fixture.packs().iter().all(|file| file.extension().is_none_or(|extension| extension != "keep")));
 }
@@ -363,7 +363,7 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
                     let head = fixture.history.head().unwrap().unwrap();
                     for commit in [first, head] {
                         let (etag, _) = fixture.history.leaf(commit, &path).unwrap().unwrap();
-                        assert_eq!(fixture.history.blob(etag).unwrap().unwrap(), page.as_bytes());
+                        assert_eq!(fixture.history.read_blob(etag).unwrap().unwrap(), page.as_bytes());
                     }
                 }
             });
@@ -378,7 +378,7 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
                 assert!(matches!(&error, StoreError::Git(error) if error.code() == git2::ErrorCode::Locked), "{error}");
                 std::thread::yield_now();
             }
-            fixture.history.release();
+            fixture.history.unpin_packs();
             assert!(fixture.history.leaf(next, &path).unwrap().is_some());
             commits.push(next);
         }
@@ -433,7 +433,7 @@ fn a_tree_of_a_batch_is_found_when_it_is_no_longer_kept_in_memory() {
     }
     tip = fixture.stage(Some(tip), &[write(&at("side/other.md"), "other")]).unwrap();
     fixture.history.advance(None, tip).unwrap();
-    fixture.history.release();
+    fixture.history.unpin_packs();
     fixture.git(&["fsck", "--strict", "--full"]);
     assert_eq!(fixture.git(&["show", "HEAD:side/page.md"]), "side");
 }
@@ -462,7 +462,7 @@ fn a_large_blob_is_read_by_git_as_it_was_written() {
     let mut head = Some(fixture.commit(None, &[edit]));
     head = fixture.pages(head, 0, FAN * 3);
     let blob = fixture.history.leaf(head.unwrap(), &path).unwrap().unwrap().0;
-    assert!(fixture.history.blob(blob).unwrap().unwrap() == content);
+    assert!(fixture.history.read_blob(blob).unwrap().unwrap() == content);
     fixture.git(&["fsck", "--strict", "--full"]);
 }
 

@@ -26,7 +26,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when one cannot be read or removed.
-    pub fn sweep_torn_packs(&self, since: Option<Timestamp>) -> HistoryResult<usize> {
+    pub fn remove_torn_packs(&self, since: Option<Timestamp>) -> HistoryResult<usize> {
         let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
         let files: Vec<_> = match fs::read_dir(&directory) {

@@ -26,7 +26,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when it cannot be written, `State` when it cannot be moved.
-    pub fn mend_index(&self, started: SystemTime) -> HistoryResult<bool> {
+    pub fn repair_index(&self, started: SystemTime) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let lock = repository.path().join("index.lock");

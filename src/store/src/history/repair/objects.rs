@@ -35,8 +35,8 @@ impl History {
     ///
     /// # Errors
     /// `State` when a directory of them cannot be read, or one of them not be moved.
-    pub fn sweep_torn_objects(&self) -> HistoryResult<usize> {
-        self.fail.at(FailPoint::OpenSweep)?;
+    pub fn remove_torn_objects(&self) -> HistoryResult<usize> {
+        self.fail.check(FailPoint::OpenSweep)?;
         let writer = self.writer.lock();
         let git = writer.repository.commondir();
         let (mut swept, mut unread) = (0, None);

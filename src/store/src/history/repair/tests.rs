@@ -44,7 +44,7 @@ impl Fixture {
     }
 
     fn is_index_mended(&self) -> bool {
-        self.history.mend_index(SystemTime::UNIX_EPOCH).unwrap()
+        self.history.repair_index(SystemTime::UNIX_EPOCH).unwrap()
     }
 
     /// What was kept of damaged files.
@@ -79,7 +79,7 @@ fn overwritten(file: &Path, bytes: &[u8]) {
 fn an_object_that_cannot_be_read_in_the_moment_stays() {
     let fixture = fixture();
     let object = fixture.loose("theirs");
-    while_unreadable(&object, || assert_eq!(fixture.history.sweep_torn_objects().unwrap(), 0));
+    while_unreadable(&object, || assert_eq!(fixture.history.remove_torn_objects().unwrap(), 0));
     assert_eq!(fixture.kept(), Vec::<Vec<u8>>::new());
     fixture.git(&["fsck", "--strict"]);
 }
@@ -90,10 +90,10 @@ fn nothing_is_built_upon_an_object_that_is_there_and_cannot_be_read() {
     let (object, page) = (fixture.loose("text"), at("page.md"));
     fs::remove_file(&object).unwrap();
     fs::create_dir(&object).unwrap();
-    fixture.history.stage_shown(None, &[write(&page, "text")], &author(&Actor::new("eve"))).unwrap();
+    fixture.history.restage(None, &[write(&page, "text")], &author(&Actor::new("eve"))).unwrap();
     fixture.history.publish().unwrap();
     fs::remove_dir(&object).unwrap();
-    fixture.git(&["cat-file", "-e", svcfs_base::ETag::of(b"text").to_string().as_str()]);
+    fixture.git(&["cat-file", "-e", svcfs_base::ETag::from_content(b"text").to_string().as_str()]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn of_torn_objects_those_with_bytes_are_kept_and_whole_ones_stay() {
     overwritten(&cut, &bytes[..bytes.len() - 6]);
     overwritten(&empty, b"");
     overwritten(&zeros, &[0; 40]);
-    assert_eq!(fixture.history.sweep_torn_objects().unwrap(), 4);
+    assert_eq!(fixture.history.remove_torn_objects().unwrap(), 4);
     assert!(whole.exists() && [other, cut, empty, zeros].iter().all(|object| !object.exists()));
     let mut kept = fixture.kept();
     kept.sort();
@@ -131,7 +131,7 @@ fn what_a_person_staged_in_a_split_index_stays_and_edits_are_seen_without_it() {
     fs::write(fixture.file(".git/index.lock"), "").unwrap();
     assert_eq!(fixture.differences(), ["a.md", "d/b.md", "new.md", "staged.md"], "while somebody's git is at work");
     fs::remove_file(fixture.file(".git/index.lock")).unwrap();
-    assert!(fixture.history.untouched(&pages.each_ref()).unwrap().is_empty());
+    assert!(fixture.history.unmodified_paths(&pages.each_ref()).unwrap().is_empty());
     let refreshed = fixture.history.refresh_index(pages.iter(), |_, _| Ok(true));
     assert!(
         matches!(&refreshed, Err(StoreError::Repository(told)) if told.contains("--no-split-index")),

@@ -7,7 +7,7 @@ fn who_only_asks_beside_a_server_leaves_its_files_alone() {
     let fixture = fixture();
     let root = fixture.directory.path().to_owned();
     drop(fixture.history);
-    let (served, _) = History::open_alone(&root, &[]).unwrap();
+    let (served, _) = History::open_locked(&root, &[]).unwrap();
     let (waiting, draft) = (root.join(".git/svcfs/pack-7"), root.join(".git/objects/pack/.svcfs_pack"));
     fs::create_dir_all(draft.parent().unwrap()).unwrap();
     for file in [&waiting, &draft] {
@@ -17,10 +17,12 @@ fn who_only_asks_beside_a_server_leaves_its_files_alone() {
     assert_eq!(asking.head().unwrap(), None);
     drop(asking);
     assert!(waiting.exists() && draft.exists());
-    let refused = History::open_alone(&root, &[]).err().unwrap();
-    assert!(matches!(&refused, StoreError::Served { process, .. } if *process == std::process::id().to_string()));
+    let refused = History::open_locked(&root, &[]).err().unwrap();
+    assert!(
+        matches!(&refused, StoreError::AlreadyServed { process, .. } if *process == std::process::id().to_string())
+    );
     served.close();
-    drop(History::open_alone(&root, &[]).unwrap());
+    drop(History::open_locked(&root, &[]).unwrap());
     assert!(!waiting.exists() && !draft.exists());
 }
 
@@ -42,7 +44,7 @@ fn files_that_wait_go_when_the_repository_is_closed_and_what_the_next_server_kee
     assert!(waiting() > 0);
     fixture.history.close();
     assert_eq!(waiting(), 0);
-    let (_next, _) = History::open_alone(&root, &[]).unwrap();
+    let (_next, _) = History::open_locked(&root, &[]).unwrap();
     fs::write(root.join(".git/svcfs/pack-0"), "the next one's").unwrap();
     drop(fixture.history);
     assert_eq!(waiting(), 1);

@@ -10,12 +10,16 @@ use crate::log::tests::{Fixture, fixture, record};
 #[test]
 fn a_whole_log_is_counted_and_its_settled_commits_are_named() {
     let Fixture { directory, log } = fixture();
-    let paths = StatePaths::of(directory.path());
+    let paths = StatePaths::new(directory.path());
     log.append(&[record(1, "a.md", b"one"), record(2, "a.md", b"two"), record(3, "b.md", b"three")]).unwrap();
-    log.settle(Seq(2), record(2, "a.md", b"two").commit).unwrap();
+    log.checkpoint(Seq(2), record(2, "a.md", b"two").commit).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
-    assert_eq!((found.last, found.settled, found.unsettled), (Seq(3), Seq(2), 1), "beside the one who has it open");
-    assert_eq!((found.settled_commit, found.has_commits), (record(2, "", b"").commit, true));
+    assert_eq!(
+        (found.last_seq, found.checkpoint_seq, found.pending_records),
+        (Seq(3), Seq(2), 1),
+        "beside the one who has it open"
+    );
+    assert_eq!((found.checkpoint_commit, found.has_commits), (record(2, "", b"").commit, true));
     assert_eq!(found.commits, [record(1, "", b"").commit.unwrap(), record(2, "", b"").commit.unwrap()]);
     assert!(found.damage.is_empty() && found.missing_spool.is_empty() && found.leftover_spool.is_empty(), "{found:?}");
 }
@@ -23,9 +27,9 @@ fn a_whole_log_is_counted_and_its_settled_commits_are_named() {
 #[test]
 fn large_contents_that_are_gone_and_files_that_nobody_needs_are_told() {
     let Fixture { directory, log } = fixture();
-    let paths = StatePaths::of(directory.path());
+    let paths = StatePaths::new(directory.path());
     log.append(&[record(1, "big.md", &vec![b'x'; 2 << 20]), record(2, "other.md", &vec![b'y'; 2 << 20])]).unwrap();
-    let name = super::name_of(Seq(1), 0, Some(ETag::of(&vec![b'x'; 2 << 20])));
+    let name = super::name_of(Seq(1), 0, Some(ETag::from_content(&vec![b'x'; 2 << 20])));
     fs::rename(paths.spool().join(&name), paths.spool().join("7-0")).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
     assert_eq!(found.missing_spool, [name]);
@@ -35,7 +39,7 @@ fn large_contents_that_are_gone_and_files_that_nobody_needs_are_told() {
 #[test]
 fn damage_is_told_in_any_shape_and_never_repaired_by_looking() {
     let Fixture { directory, log } = fixture();
-    let paths = StatePaths::of(directory.path());
+    let paths = StatePaths::new(directory.path());
     let many: Vec<_> = (1..200).map(|seq| record(seq, &format!("{seq}.md"), &[b'x'; 900])).collect();
     log.append(&many).unwrap();
     log.close().unwrap();
@@ -57,17 +61,17 @@ fn damage_is_told_in_any_shape_and_never_repaired_by_looking() {
 #[test]
 fn a_log_moved_aside_is_kept_and_makes_room_for_another() {
     let Fixture { directory, log } = fixture();
-    let paths = StatePaths::of(directory.path());
+    let paths = StatePaths::new(directory.path());
     log.append(&[record(1, "a.md", b"one")]).unwrap();
     drop(log);
     let names: Vec<_> = [(), ()]
         .map(|()| {
             fs::write(paths.log(), "rubbish").unwrap();
-            Log::set_aside(&paths).unwrap()
+            Log::quarantine(&paths).unwrap()
         })
         .into();
     assert_eq!(names, [1, 2].map(|number| paths.directory().join(format!("log.db.damaged-{number}"))));
     assert!(names.iter().all(|name| fs::read(name).unwrap() == b"rubbish"));
     let (log, is_new) = Log::open(&paths).unwrap();
-    assert!(is_new && log.last() == Seq(0), "what stood beside the old file is not taken for its own");
+    assert!(is_new && log.last_seq() == Seq(0), "what stood beside the old file is not taken for its own");
 }

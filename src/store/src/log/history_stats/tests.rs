@@ -30,7 +30,7 @@ fn planted() -> Fixture {
 }
 
 fn told(log: &Log, selection: &ChangeFilter, skip: usize, max: usize) -> (Vec<String>, usize) {
-    let (found, total) = log.select(selection, skip, max).unwrap();
+    let (found, total) = log.select_changes(selection, skip, max).unwrap();
     let told = |one: PathOccurrence| format!("{}{} {}", if one.is_removal { "-" } else { "" }, one.path, one.seq);
     (found.into_iter().map(told).collect(), total)
 }

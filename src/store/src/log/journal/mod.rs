@@ -105,7 +105,7 @@ impl Journal {
         let (length, told) = header.split_at_mut(8);
         length.copy_from_slice(&(batch.len() as u64).to_le_bytes());
         told.copy_from_slice(&hash(&filling.key, batch));
-        fail.at(FailPoint::LogWrite)?;
+        fail.check(FailPoint::LogWrite)?;
         let is_roomy = probe::has_room(&filling.file, &self.spool, bytes.len())?;
         let end = filling.end + bytes.len() as u64;
         if end > filling.filled && is_roomy {
@@ -114,11 +114,11 @@ impl Journal {
             filling.filled = from + STRETCH as u64;
         }
         filling.file.write_all_at(&bytes, filling.end)?;
-        let flushed = fail.at(FailPoint::LogFlush).and_then(|()| filling.file.sync_data());
+        let flushed = fail.check(FailPoint::LogFlush).and_then(|()| filling.file.sync_data());
         flushed.map_err(|error| AppendError { error: error.into(), is_in_doubt: true })?;
         filling.end = end;
         filling.newest = records.last().map_or(filling.newest, |record| record.seq);
-        fail.pass(FailPoint::LogFlushed);
+        fail.hit(FailPoint::LogFlushed);
         Ok(())
     }
 

@@ -26,7 +26,7 @@ struct JournalSet<'b> {
     /// Nanoseconds since 1970, as all times here.
     time: i64,
     actor: &'b str,
-    door: &'b str,
+    protocol: &'b str,
     message: &'b str,
     provenance: Option<&'b str>,
     announcement: &'b str,
@@ -85,7 +85,7 @@ fn behind(records: &[LogRecord]) -> BatchTrailer {
     let overs = records.iter().flat_map(|record| {
         let entries = record.entries.iter().enumerate().filter(|(_, entry)| entry.content.is_some());
         entries.filter_map(|(ordinal, entry)| {
-            let large = entry.over.as_ref().and_then(rows::large_numbers)?;
+            let large = entry.replaces_large.as_ref().and_then(rows::large_numbers)?;
             Some(LargeReplacement { seq: record.seq.0, ordinal, large })
         })
     });
@@ -97,12 +97,12 @@ fn set_of(record: &LogRecord) -> JournalSet<'_> {
         seq: record.seq.0,
         time: rows::nanosecond(record.time),
         actor: record.actor.as_str(),
-        door: record.door.name(),
+        protocol: record.protocol.name(),
         message: &record.message,
         provenance: record.provenance.as_deref(),
         announcement: record.announcement.name(),
-        role: record.role.number(),
-        against: record.against.number(),
+        role: record.kind.number(),
+        against: record.diff_base.number(),
         commit: record.commit.map(|commit| *commit.as_bytes()),
         moves: record.moves.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect(),
         changes: record.entries.iter().map(change_of).collect(),
@@ -112,15 +112,15 @@ fn set_of(record: &LogRecord) -> JournalSet<'_> {
 fn change_of(entry: &LogEntry) -> JournalChange<'_> {
     let content = entry.content.as_deref().map(|content| JournalContent {
         bytes: (!spool::is_large(content)).then_some(serde_bytes::Bytes::new(content)),
-        mode: entry.disk.mode,
-        owner: entry.disk.owner,
+        mode: entry.attributes.mode,
+        owner: entry.attributes.owner,
     });
     JournalChange {
         path: entry.path.as_str(),
         old: entry.old.map(|etag| *etag.as_bytes()),
         new: entry.new.map(|etag| *etag.as_bytes()),
         kind: entry.kind.git_mode(),
-        modified: entry.disk.modified.and_then(rows::nanoseconds),
+        modified: entry.attributes.modified.and_then(rows::nanoseconds),
         content,
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn read(bytes: &[u8], spooled: SpooledContent<'_>) -> Result<(Seq, Ve
     for LargeReplacement { seq, ordinal, large } in behind.overs {
         let record = records.iter_mut().find(|record| record.seq.0 == seq);
         let entry = record.and_then(|record| record.entries.get_mut(ordinal));
-        entry.ok_or_else(|| damaged("something is said of a change that is not there"))?.over =
+        entry.ok_or_else(|| damaged("something is said of a change that is not there"))?.replaces_large =
             Some(rows::large(large));
     }
     Ok((Seq(batch.after), records))
@@ -154,22 +154,22 @@ fn record_of(set: JournalSet<'_>, spooled: SpooledContent<'_>) -> Result<LogReco
             path: path(change.path)?,
             old: change.old.map(ETag::from_bytes),
             new,
-            kind: FileKind::of_git_mode(change.kind).ok_or_else(|| damaged("unknown kind of file"))?,
+            kind: FileKind::from_git_mode(change.kind).ok_or_else(|| damaged("unknown kind of file"))?,
             content,
-            disk: DiskAttributes { mode, owner, modified: change.modified.map(rows::moment), accessed: None },
-            over: None,
+            attributes: DiskAttributes { mode, owner, modified: change.modified.map(rows::moment), accessed: None },
+            replaces_large: None,
         })
     });
     Ok(LogRecord {
         seq,
         time: Timestamp::from_nanosecond(set.time.into()).map_err(|error| damaged(&error.to_string()))?,
         actor: Actor::new(set.actor),
-        door: Protocol::parse(set.door).ok_or_else(|| damaged("unknown door"))?,
+        protocol: Protocol::parse(set.protocol).ok_or_else(|| damaged("unknown protocol"))?,
         message: set.message.to_owned(),
         provenance: set.provenance.map(str::to_owned),
         announcement: EventAnnouncement::parse(set.announcement).ok_or_else(|| damaged("unknown announcement"))?,
-        role: RecordKind::of_number(set.role).ok_or_else(|| damaged("unknown role"))?,
-        against: DiffBase::of_number(set.against).ok_or_else(|| damaged("unknown origin of a difference"))?,
+        kind: RecordKind::of_number(set.role).ok_or_else(|| damaged("unknown role"))?,
+        diff_base: DiffBase::of_number(set.against).ok_or_else(|| damaged("unknown origin of a difference"))?,
         commit: set.commit.map(CommitId::from_bytes),
         moves: set.moves.iter().map(|(from, to)| Ok((path(from)?, path(to)?))).collect::<Result<_, StoreError>>()?,
         entries: entries.collect::<Result<_, StoreError>>()?,

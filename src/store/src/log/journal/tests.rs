@@ -8,7 +8,7 @@ use super::*;
 fn killed(Fixture { directory, log }: Fixture) -> Fixture {
     // Nothing is done at the end of a process that is killed: what this one would do is done elsewhere.
     let copy = tempfile::tempdir().unwrap();
-    let (from, to) = (StatePaths::of(directory.path()), StatePaths::of(copy.path()));
+    let (from, to) = (StatePaths::new(directory.path()), StatePaths::new(copy.path()));
     std::fs::create_dir_all(to.spool()).unwrap();
     for (from, to) in [(from.directory(), to.directory()), (&from.spool(), &to.spool())] {
         for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
@@ -22,7 +22,7 @@ fn killed(Fixture { directory, log }: Fixture) -> Fixture {
 }
 
 fn unsettled(log: &Log) -> Vec<u64> {
-    log.unsettled().unwrap().iter().map(|record| record.seq.0).collect()
+    log.pending_records().unwrap().iter().map(|record| record.seq.0).collect()
 }
 
 fn keys() -> [JournalKey; FILES] {
@@ -51,7 +51,7 @@ fn files() -> Files {
 }
 
 fn append(Files { directory, journal, .. }: &mut Files, after: u64, records: &[LogRecord]) {
-    let appended = journal.append(Seq(after), records, &FailPoints::of(directory.path()));
+    let appended = journal.append(Seq(after), records, &FailPoints::new(directory.path()));
     assert!(appended.is_ok());
 }
 
@@ -122,21 +122,21 @@ fn what_was_appended_is_there_after_a_kill_with_its_contents() {
     }
     for life in 0..3 {
         space = killed(space);
-        let logged = space.log.unsettled().unwrap();
+        let logged = space.log.pending_records().unwrap();
         let wanted = [record(1, "a.md", b"one"), record(2, "a.md", &big), record(3, "a.md", b"")];
         assert_eq!(format!("{:?}", &logged[..3]), format!("{wanted:?}"));
         let seq = 4 + life;
-        assert_eq!(space.log.last(), Seq(seq - 1));
+        assert_eq!(space.log.last_seq(), Seq(seq - 1));
         space.log.append(&[record(seq, "b.md", b"more")]).unwrap();
     }
-    space.log.settle(Seq(2), None).unwrap();
+    space.log.checkpoint(Seq(2), None).unwrap();
     assert_eq!(unsettled(&killed(space).log), [3, 4, 5, 6]);
 }
 
 #[test]
 fn rows_are_made_once_there_are_many_and_the_journal_does_not_grow() {
     let space = fixture();
-    let paths = StatePaths::of(space.directory.path());
+    let paths = StatePaths::new(space.directory.path());
     let content = vec![b'x'; 1 << 20];
     for seq in 1..=60 {
         space.log.append(&[record(seq, "a.md", &content)]).unwrap();
@@ -174,14 +174,17 @@ fn what_a_path_holds_is_told_before_there_are_rows_of_it() {
     };
     let (a, e) = (TreePath::parse("d/a.md").unwrap(), TreePath::parse("e.md").unwrap());
     for is_made in [false, true] {
-        let state = |content: &[u8]| Some((ETag::of(content), FileKind::Executable));
-        assert_eq!(log.standing(&[&a, &e], Seq(3)).unwrap(), [state(b"one"), None]);
-        assert_eq!(log.standing(&[&a, &e], Seq(2)).unwrap(), [state(b"one"), state(b"two")]);
-        let below: Vec<_> = log.standing_below(&TreePath::root()).unwrap().into_iter().map(|(path, ..)| path).collect();
+        let state = |content: &[u8]| Some((ETag::from_content(content), FileKind::Executable));
+        assert_eq!(log.states_at(&[&a, &e], Seq(3)).unwrap(), [state(b"one"), None]);
+        assert_eq!(log.states_at(&[&a, &e], Seq(2)).unwrap(), [state(b"one"), state(b"two")]);
+        let below: Vec<_> = log.list_states(&TreePath::root()).unwrap().into_iter().map(|(path, ..)| path).collect();
         assert_eq!(below, std::slice::from_ref(&a));
         assert_eq!(versions(&e, 9, 9), [(3, false), (2, true)]);
         assert_eq!((versions(&e, 9, 1), versions(&e, 3, 9)), (vec![(3, false)], vec![(2, true)]));
-        assert!(log.had(&e, ETag::of(b"two")).unwrap() && !log.had(&e, ETag::of(b"one")).unwrap());
+        assert!(
+            log.has_content(&e, ETag::from_content(b"two")).unwrap()
+                && !log.has_content(&e, ETag::from_content(b"one")).unwrap()
+        );
         assert_eq!(log.writer.owed().is_empty(), is_made, "no rows are made for it");
         log.writer.catch_up().unwrap();
     }
@@ -190,19 +193,19 @@ fn what_a_path_holds_is_told_before_there_are_rows_of_it() {
 #[test]
 fn a_look_from_outside_counts_what_is_in_the_journal_only() {
     let space = fixture();
-    let paths = StatePaths::of(space.directory.path());
+    let paths = StatePaths::new(space.directory.path());
     space.log.append(&[record(1, "a.md", b"one")]).unwrap();
-    space.log.settle(Seq(1), None).unwrap();
+    space.log.checkpoint(Seq(1), None).unwrap();
     space.log.append(&[record(2, "a.md", b"two"), record(3, "b.md", b"three")]).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
-    assert_eq!((found.last, found.settled, found.unsettled), (Seq(3), Seq(1), 2));
+    assert_eq!((found.last_seq, found.checkpoint_seq, found.pending_records), (Seq(3), Seq(1), 2));
     assert_eq!(space.log.writer.owed().len(), 2, "looking changed nothing");
     let big = vec![7; spool::ABOVE + 1];
     space.log.append(&[record(4, "b.md", &big)]).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
-    assert_eq!((found.last, found.unsettled), (Seq(4), 3), "in the journal, rows, or both");
+    assert_eq!((found.last_seq, found.pending_records), (Seq(4), 3), "in the journal, rows, or both");
     assert!(found.damage.is_empty() && found.missing_spool.is_empty() && found.leftover_spool.is_empty(), "{found:?}");
-    std::fs::remove_file(paths.spool().join(spool::name_of(Seq(4), 0, Some(ETag::of(&big))))).unwrap();
+    std::fs::remove_file(paths.spool().join(spool::name_of(Seq(4), 0, Some(ETag::from_content(&big))))).unwrap();
     assert_eq!(Log::check(&paths).unwrap().unwrap().missing_spool.len(), 1);
 }
 
@@ -214,19 +217,19 @@ mod refused {
     fn what_a_failed_flush_refused_does_not_come_back_after_the_next_append() {
         for is_closed in [false, true] {
             let space = fixture();
-            let points = FailPoints::of(space.directory.path());
+            let points = FailPoints::new(space.directory.path());
             space.log.append(&[record(1, "a.md", b"one")]).unwrap();
-            points.refuse(FailPoint::LogFlush, 5);
+            points.inject_error(FailPoint::LogFlush, 5);
             assert!(space.log.append(&[record(2, "a.md", b"refused"), record(3, "b.md", b"refused")]).is_err());
             points.clear(FailPoint::LogFlush);
-            assert_eq!(space.log.last(), Seq(1));
+            assert_eq!(space.log.last_seq(), Seq(1));
             if is_closed {
                 space.log.close().unwrap();
                 assert_eq!(unsettled(&killed(space).log), [1]);
             } else {
                 space.log.append(&[record(2, "a.md", b"two")]).unwrap();
                 let space = killed(space);
-                let logged = space.log.unsettled().unwrap();
+                let logged = space.log.pending_records().unwrap();
                 assert_eq!(logged[1].entries[0].content.as_deref(), Some(&b"two"[..]));
                 assert_eq!(logged.len(), 2);
             }
@@ -243,7 +246,7 @@ mod refused {
         let space = fixture();
         space.log.append(&[record(1, "a.md", b"one")]).unwrap();
         assert!(space.log.writer.write(|_| Err::<(), _>(failed())).is_err());
-        let keys = || writer::keys(&Connection::open(StatePaths::of(space.directory.path()).log()).unwrap()).unwrap();
+        let keys = || writer::keys(&Connection::open(StatePaths::new(space.directory.path()).log()).unwrap()).unwrap();
         let before = keys();
         space.log.append(&[record(2, "a.md", b"two")]).unwrap();
         assert_ne!(keys(), before, "what may have been written is overwritten, or no batch is looked for behind it");
@@ -253,9 +256,9 @@ mod refused {
     #[test]
     fn behind_a_batch_that_could_not_be_flushed_a_large_set_is_safe() {
         let space = fixture();
-        let points = FailPoints::of(space.directory.path());
+        let points = FailPoints::new(space.directory.path());
         space.log.append(&[record(1, "a.md", b"one")]).unwrap();
-        points.refuse(FailPoint::LogFlush, 5);
+        points.inject_error(FailPoint::LogFlush, 5);
         let refused: Vec<_> = (2..9).map(|seq| record(seq, "b.md", b"refused")).collect();
         assert!(space.log.append(&refused).is_err());
         points.clear(FailPoint::LogFlush);
@@ -267,32 +270,32 @@ mod refused {
     #[test]
     fn a_large_content_stays_for_a_record_that_may_come_back() {
         let space = fixture();
-        let points = FailPoints::of(space.directory.path());
+        let points = FailPoints::new(space.directory.path());
         let big = vec![7; spool::ABOVE + 1];
-        points.refuse(FailPoint::LogFlush, 5);
+        points.inject_error(FailPoint::LogFlush, 5);
         assert!(space.log.append(&[record(1, "a.md", &big)]).is_err());
-        points.refuse(FailPoint::LogSpoolFlush, 5);
+        points.inject_error(FailPoint::LogSpoolFlush, 5);
         assert!(space.log.append(&[record(1, "a.md", &big)]).is_err(), "tried again");
         for point in [FailPoint::LogFlush, FailPoint::LogSpoolFlush] {
             points.clear(point);
         }
-        let logged = killed(space).log.unsettled().unwrap();
+        let logged = killed(space).log.pending_records().unwrap();
         assert_eq!(logged[0].entries[0].content.as_deref(), Some(&big[..]));
     }
 
     #[test]
     fn a_large_content_that_was_refused_is_not_that_of_the_record_in_its_place() {
         let space = fixture();
-        let points = FailPoints::of(space.directory.path());
-        points.refuse(FailPoint::LogFlush, 5);
+        let points = FailPoints::new(space.directory.path());
+        points.inject_error(FailPoint::LogFlush, 5);
         let contents = [1, 2].map(|byte| vec![byte; spool::ABOVE + 1]);
         for content in &contents {
             assert!(space.log.append(&[record(1, "a.md", content)]).is_err());
         }
         points.clear(FailPoint::LogFlush);
-        for record in killed(space).log.unsettled().unwrap() {
+        for record in killed(space).log.pending_records().unwrap() {
             let entry = &record.entries[0];
-            assert_eq!(entry.new, entry.content.as_deref().map(ETag::of), "whichever came back");
+            assert_eq!(entry.new, entry.content.as_deref().map(ETag::from_content), "whichever came back");
         }
     }
 
@@ -300,14 +303,14 @@ mod refused {
     fn rows_that_the_disk_refuses_are_made_when_it_does_not_any_more() {
         for point in [FailPoint::RowsWrite, FailPoint::RowsCommit] {
             let space = fixture();
-            let points = FailPoints::of(space.directory.path());
+            let points = FailPoints::new(space.directory.path());
             space.log.append(&[record(1, "a.md", b"one")]).unwrap();
-            points.refuse(point, 28);
+            points.inject_error(point, 28);
             space.log.append(&[record(2, "a.md", b"two")]).unwrap();
-            assert!(space.log.after(Seq(0), 9).is_err(), "who asks is told");
-            assert_eq!(space.log.last(), Seq(2));
+            assert!(space.log.records_after(Seq(0), 9).is_err(), "who asks is told");
+            assert_eq!(space.log.last_seq(), Seq(2));
             points.clear(point);
-            assert_eq!(space.log.after(Seq(0), 9).unwrap().len(), 2);
+            assert_eq!(space.log.records_after(Seq(0), 9).unwrap().len(), 2);
             assert_eq!(unsettled(&killed(space).log), [1, 2]);
         }
     }
@@ -316,7 +319,11 @@ mod refused {
 #[test]
 fn a_batch_of_a_program_that_knew_of_no_large_files_is_read() {
     let records = [LogRecord {
-        entries: record(1, "a.md", b"one").entries.into_iter().map(|entry| LogEntry { over: None, ..entry }).collect(),
+        entries: record(1, "a.md", b"one")
+            .entries
+            .into_iter()
+            .map(|entry| LogEntry { replaces_large: None, ..entry })
+            .collect(),
         ..record(1, "a.md", b"one")
     }];
     let now = record::written(Seq(0), &records, 0).unwrap();

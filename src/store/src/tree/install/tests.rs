@@ -22,17 +22,20 @@ fn at(path: &str) -> TreePath {
 
 fn put(tree: &WorkTree, known: &[&str]) -> InstallResult {
     let path = at("a.md");
-    let known: Vec<_> = known.iter().map(|text| ETag::of(text.as_bytes())).collect();
+    let known: Vec<_> = known.iter().map(|text| ETag::from_content(text.as_bytes())).collect();
     let disk = DiskAttributes::default();
-    tree.replace(&FileInstall { path: &path, content: b"two", kind: FileKind::Regular, disk }, known[..].into())
-        .unwrap()
+    tree.replace(
+        &FileInstall { path: &path, content: b"two", kind: FileKind::Regular, attributes: disk },
+        known[..].into(),
+    )
+    .unwrap()
 }
 
 /// What was replaced is let go of a moment later.
 fn assert_nothing_left(directory: &Path) {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while crate::preflight::half_installed(directory) != [] as [PathBuf; 0] {
-        assert!(Instant::now() < deadline, "left over: {:?}", crate::preflight::half_installed(directory));
+    while crate::preflight::leftover_temp_files(directory) != [] as [PathBuf; 0] {
+        assert!(Instant::now() < deadline, "left over: {:?}", crate::preflight::leftover_temp_files(directory));
         std::thread::yield_now();
     }
 }
@@ -44,28 +47,37 @@ fn what_was_replaced_and_removed_by_thousands_is_gone_when_the_tree_is_closed() 
     let (kind, disk) = (FileKind::Regular, DiskAttributes::default());
     for (before, content) in [("", "one"), ("one", "two"), ("two", "three")] {
         for path in &paths {
-            let install = FileInstall { path, content: content.as_bytes(), kind, disk };
-            assert_eq!(tree.replace(&install, [ETag::of(before.as_bytes())][..].into()).unwrap(), InstallResult::Done);
+            let install = FileInstall { path, content: content.as_bytes(), kind, attributes: disk };
+            assert_eq!(
+                tree.replace(&install, [ETag::from_content(before.as_bytes())][..].into()).unwrap(),
+                InstallResult::Done
+            );
         }
     }
     for path in &paths {
-        assert_eq!(tree.remove_known(path, [ETag::of(b"three")][..].into()).unwrap(), InstallResult::Done);
+        assert_eq!(tree.remove_expected(path, [ETag::from_content(b"three")][..].into()).unwrap(), InstallResult::Done);
     }
     drop(tree);
-    assert_eq!(crate::preflight::half_installed(directory.path()), [] as [PathBuf; 0]);
+    assert_eq!(crate::preflight::leftover_temp_files(directory.path()), [] as [PathBuf; 0]);
 }
 
 #[test]
 fn a_known_file_is_replaced_and_any_other_stays() {
     let (directory, tree, file) = tree();
-    assert_eq!(put(&tree, &["none", "three"]), InstallResult::Edited);
+    assert_eq!(put(&tree, &["none", "three"]), InstallResult::ConflictingEdit);
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     assert_eq!(put(&tree, &["none", "one"]), InstallResult::Done);
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
-    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"one")][..].into()).unwrap(), InstallResult::Edited);
-    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"two")][..].into()).unwrap(), InstallResult::Done);
+    assert_eq!(
+        tree.remove_expected(&at("a.md"), [ETag::from_content(b"one")][..].into()).unwrap(),
+        InstallResult::ConflictingEdit
+    );
+    assert_eq!(
+        tree.remove_expected(&at("a.md"), [ETag::from_content(b"two")][..].into()).unwrap(),
+        InstallResult::Done
+    );
     assert!(!file.exists());
-    assert!(tree.remove_known(&at("a.md"), [][..].into()).is_err());
+    assert!(tree.remove_expected(&at("a.md"), [][..].into()).is_err());
     assert_eq!(put(&tree, &[]), InstallResult::Done, "nothing is lost over nothing");
     assert_nothing_left(directory.path());
 }
@@ -75,7 +87,7 @@ fn a_known_file_is_replaced_and_any_other_stays() {
 fn a_program_in_the_middle_of_writing_finds_its_file_in_place() {
     let (directory, tree, file) = tree();
     let mut open = fs::OpenOptions::new().write(true).truncate(true).open(&file).unwrap();
-    assert_eq!(put(&tree, &["one"]), InstallResult::Edited);
+    assert_eq!(put(&tree, &["one"]), InstallResult::ConflictingEdit);
     open.write_all(b"by hand").unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "by hand");
     assert_nothing_left(directory.path());

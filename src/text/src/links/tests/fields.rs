@@ -9,7 +9,7 @@ fn keys() -> Vec<String> {
 }
 
 fn of(text: &str) -> Vec<(String, String)> {
-    let found = of_fields(&frontmatter::parse(text).map, &keys());
+    let found = field_links(&frontmatter::parse(text).map, &keys());
     found.into_iter().map(|link| (link.target, link.context)).collect()
 }
 
@@ -31,7 +31,7 @@ fn what_fields_name_are_links_and_nothing_else_in_them_is() {
 #[test]
 fn links_in_fields_follow_a_move_and_nothing_else_changes_by_a_byte() {
     let change = OneMove::new("p.md", "a/old.md", "a/new name.md", &["p.md", "other.md"]);
-    let retargeted = |text: &str| retarget_fields(text, &keys(), PageMove::fixed("p.md"), &change);
+    let retargeted = |text: &str| retarget_fields(text, &keys(), PageMove::in_place("p.md"), &change);
     for (before, after, count) in [
         ("see: old  # why", "see: new name  # why", 1),
         ("see: 'old'", "see: 'new name'", 1),
@@ -59,7 +59,7 @@ proptest! {
     fn whatever_a_field_holds_the_rest_of_the_page_stays(yaml in "(see|title): .{0,30}(\nsee: (old|a/old|\\[old, x\\]))?") {
         let change = OneMove::new("p.md", "a/old.md", "a/new.md", &["p.md"]);
         let text = format!("---\n{yaml}\n---\nbody old\n");
-        if let Some((new, count)) = retarget_fields(&text, &keys(), PageMove::fixed("p.md"), &change) {
+        if let Some((new, count)) = retarget_fields(&text, &keys(), PageMove::in_place("p.md"), &change) {
             prop_assert!(count > 0);
             let (before, after) = (frontmatter::parse(&text).map, frontmatter::parse(&new).map);
             prop_assert_eq!(before.get("title"), after.get("title"));

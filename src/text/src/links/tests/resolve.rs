@@ -108,13 +108,13 @@ fn stored_keys_give_the_same_answer_as_the_resolver() {
     let pages = [("a/x.md", None), ("b/x.md", None), ("b/c/x.md", None), ("people/title.md", Some("x"))];
     let table: Vec<(String, LinkKey)> = pages
         .iter()
-        .flat_map(|(path, title)| keys_of(path, *title, &[]).into_iter().map(|key| ((*path).to_owned(), key)))
+        .flat_map(|(path, title)| page_keys(path, *title, &[]).into_iter().map(|key| ((*path).to_owned(), key)))
         .collect();
     for (from, target) in [("b/c/p.md", "x"), ("p.md", "c/x"), ("p.md", "X"), ("a/p.md", "b/x.md"), ("p.md", "./a/x")] {
         let wanted = candidates(from, LinkKind::Wiki, target);
         let found = table.iter().filter(|(_, key)| wanted.iter().any(|want| want.folded == key.folded));
         let known = found.map(|(path, key)| KnownName { kind: key.kind, text: &key.text, path });
-        assert_eq!(choose(from, &wanted, known), resolve(&tree, from, target), "{target} in {from}");
+        assert_eq!(choose_target(from, &wanted, known), resolve(&tree, from, target), "{target} in {from}");
     }
     for kind in [KeyKind::Path, KeyKind::Suffix, KeyKind::Stem, KeyKind::Alias, KeyKind::Title] {
         assert_eq!(KeyKind::from_number(kind as u8), Some(kind));

@@ -24,18 +24,18 @@ impl OneMove {
     }
 
     fn retarget(&self, text: &str) -> Option<(String, usize)> {
-        retarget(text, PageMove::fixed(&self.page), self)
+        retarget(text, PageMove::in_place(&self.page), self)
     }
 }
 
 impl RetargetContext for OneMove {
-    fn led_to(&self, link: &Link) -> Option<String> {
+    fn old_target(&self, link: &Link) -> Option<String> {
         self.before.resolve(&self.page, link).map(str::to_owned)
     }
-    fn moved(&self, path: &str) -> Option<String> {
+    fn new_path(&self, path: &str) -> Option<String> {
         (path == self.from).then(|| self.to.clone())
     }
-    fn leads_to(&self, target: &str, path: &str) -> bool {
+    fn resolves_to(&self, target: &str, path: &str) -> bool {
         self.after.resolve_target(&self.page, LinkKind::Wiki, target) == Some(path)
     }
 }
@@ -55,11 +55,12 @@ fn a_wiki_link_to_a_name_that_none_can_hold_becomes_a_markdown_link_that_leads_t
         let led: Vec<_> =
             links(&new).iter().filter_map(|link| change.after.resolve("p.md", link).map(str::to_owned)).collect();
         assert_eq!(led.iter().filter(|path| *path == to).count(), 4, "{new}: {led:?}");
-        let field =
-            retarget_fields("---\nsee: old\n---\n", &["see".to_owned()], PageMove::fixed("p.md"), &change).unwrap().0;
+        let field = retarget_fields("---\nsee: old\n---\n", &["see".to_owned()], PageMove::in_place("p.md"), &change)
+            .unwrap()
+            .0;
         let value = &crate::frontmatter::parse(&field).map["see"];
         assert!(value == to.trim_end_matches(".md") || *value == format!("[{label}]({address})"), "{field}");
-        let link = of_fields(&crate::frontmatter::parse(&field).map, &["see".to_owned()]).remove(0);
+        let link = field_links(&crate::frontmatter::parse(&field).map, &["see".to_owned()]).remove(0);
         assert_eq!(change.after.resolve("p.md", &link), Some(to), "{field}");
     }
 }
@@ -100,13 +101,13 @@ fn only_links_that_led_to_the_moved_page_are_rewritten() {
 struct PageMoves(LinkTargets);
 
 impl RetargetContext for PageMoves {
-    fn led_to(&self, link: &Link) -> Option<String> {
+    fn old_target(&self, link: &Link) -> Option<String> {
         self.0.resolve("a/b/p.md", link).map(str::to_owned)
     }
-    fn moved(&self, path: &str) -> Option<String> {
+    fn new_path(&self, path: &str) -> Option<String> {
         (path == "a/b/p.md").then(|| "a/q/r/p.md".to_owned())
     }
-    fn leads_to(&self, target: &str, path: &str) -> bool {
+    fn resolves_to(&self, target: &str, path: &str) -> bool {
         self.0.resolve_target("a/q/r/p.md", LinkKind::Wiki, target) == Some(path)
     }
 }
@@ -120,14 +121,14 @@ fn a_page_that_moves_takes_its_relative_links_along() {
     let text =
         "[x](../x.md) [y](y.md#h) ![i](../../img.png) [me](p.md) [[x]] [[./y]] [[a/b/y]] [r](/a/x.md) [no](none.md)";
     let expected = "[x](../../x.md) [y](../../b/y.md#h) ![i](../../../img.png) [me](p.md) [[x]] [[../../b/y]] [[a/b/y]] [r](/a/x.md) [no](none.md)";
-    let place = PageMove { before: "a/b/p.md", after: "a/q/r/p.md" };
+    let place = PageMove { old_path: "a/b/p.md", new_path: "a/q/r/p.md" };
     assert_eq!(retarget(text, place, &PageMoves(tree)), Some((expected.to_owned(), 4)));
 }
 
 #[test]
 fn rewriting_nothing_is_none() {
-    assert_eq!(rewrite("[[a]] [b](c.md)", |_| None), None);
-    assert_eq!(rewrite("no links", |_| Some("x".into())), None);
+    assert_eq!(rewrite_targets("[[a]] [b](c.md)", |_| None), None);
+    assert_eq!(rewrite_targets("no links", |_| Some("x".into())), None);
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn encoded_targets_survive_odd_names() {
         "x\u{a0}y.md",
     ] {
         for text in ["[l](old.md#h)", "![l](<old.md>)", "[l][r]\n\n[r]: old.md\n", "[r]\n\n[r]: <old.md> 't'\n"] {
-            let new = rewrite(text, |_| Some(name.to_owned())).unwrap();
+            let new = rewrite_targets(text, |_| Some(name.to_owned())).unwrap();
             let found = links(&new);
             assert_eq!(found.len(), 1, "{new}");
             assert_eq!(found[0].target, name, "{new}");
@@ -168,7 +169,7 @@ proptest! {
     ) {
         let text = words.join(" ");
         let before = links(&text);
-        let Some(after) = rewrite(&text, |link| Some(format!("new/{}", link.target))) else {
+        let Some(after) = rewrite_targets(&text, |link| Some(format!("new/{}", link.target))) else {
             prop_assert!(before.is_empty());
             return Ok(());
         };
@@ -176,7 +177,7 @@ proptest! {
         let expected: Vec<_> = before.iter().map(|l| (l.kind, format!("new/{}", l.target), l.heading.clone(), l.label.clone())).collect();
         let got: Vec<_> = found.iter().map(|l| (l.kind, l.target.clone(), l.heading.clone(), l.label.clone())).collect();
         prop_assert_eq!(got, expected);
-        let back = rewrite(&after, |link| link.target.strip_prefix("new/").map(str::to_owned));
+        let back = rewrite_targets(&after, |link| link.target.strip_prefix("new/").map(str::to_owned));
         prop_assert_eq!(back, Some(text));
     }
 }

@@ -38,7 +38,8 @@ fn wiki_links_of_every_form_are_found() {
 #[test]
 fn the_range_is_the_target_as_written() {
     let text = "---\nt: 1\n---\nx [[  one two # h | l ]] ![](<a b.md#h>) [c](d%20e.md?q#f 'title') [r]\n\n[r]: <f g.md#h> \"t\"\n";
-    let written: Vec<_> = links(text).into_iter().map(|link| (text[link.range].to_owned(), link.target)).collect();
+    let written: Vec<_> =
+        links(text).into_iter().map(|link| (text[link.target_range].to_owned(), link.target)).collect();
     let pair = |written: &str, target: &str| (written.to_owned(), target.to_owned());
     assert_eq!(
         written,
@@ -111,8 +112,11 @@ fn an_escaped_pipe_in_a_table_separates_the_label() {
     let text = "| x | y |\n|---|---|\n| [[a\\|b]] | [[c#d\\|e]] |\n";
     let found = links(text);
     assert_eq!(rows(&found), [(LinkKind::Wiki, "a", None, Some("b")), (LinkKind::Wiki, "c", Some("d"), Some("e"))]);
-    assert_eq!(&text[found[0].range.clone()], "a");
-    assert_eq!(rewrite(text, |_| Some("z".into())).unwrap(), "| x | y |\n|---|---|\n| [[z\\|b]] | [[z#d\\|e]] |\n");
+    assert_eq!(&text[found[0].target_range.clone()], "a");
+    assert_eq!(
+        rewrite_targets(text, |_| Some("z".into())).unwrap(),
+        "| x | y |\n|---|---|\n| [[z\\|b]] | [[z#d\\|e]] |\n"
+    );
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn an_image_inside_a_link_is_a_link_of_its_own() {
     let text = "[![alt](i.png \"t\")](page.md) after";
     assert_eq!(targets(text), ["i.png", "page.md"]);
     assert_eq!(
-        rewrite(text, |link| Some(format!("new/{}", link.target))).unwrap(),
+        rewrite_targets(text, |link| Some(format!("new/{}", link.target))).unwrap(),
         "[![alt](new/i.png \"t\")](new/page.md) after"
     );
 }
@@ -173,12 +177,12 @@ proptest! {
     fn ranges_are_in_order_and_hold_the_target(text in "([\\[\\]()!|#\\\\`<>a/. \n-]|\\[\\[|\\]\\]|---\n|\\]\\(|~~~\n){0,60}") {
         let mut from = 0;
         for link in links(&text) {
-            prop_assert!(link.range.start >= from && text.get(link.range.clone()).is_some(), "{:?}", link);
+            prop_assert!(link.target_range.start >= from && text.get(link.target_range.clone()).is_some(), "{:?}", link);
             prop_assert!(!link.target.is_empty());
             if link.kind.is_wiki() {
-                prop_assert_eq!(&text[link.range.clone()], &link.target);
+                prop_assert_eq!(&text[link.target_range.clone()], &link.target);
             }
-            from = link.range.start;
+            from = link.target_range.start;
         }
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 fn set(actor: &str, message: &str, paths: &[&str]) -> LogRecord {
     let entry = |path: &&str| {
         let (name, new) =
-            path.strip_prefix('-').map_or((*path, Some(ETag::of(message.as_bytes()))), |name| (name, None));
+            path.strip_prefix('-').map_or((*path, Some(ETag::from_content(message.as_bytes()))), |name| (name, None));
         let path = TreePath::parse(name).unwrap();
         LogEntry {
             path,
@@ -15,20 +15,20 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> LogRecord {
             new,
             kind: FileKind::Regular,
             content: None,
-            disk: DiskAttributes::default(),
-            over: None,
+            attributes: DiskAttributes::default(),
+            replaces_large: None,
         }
     };
     LogRecord {
         seq: Seq(1),
         time: Timestamp::UNIX_EPOCH,
         actor: Actor::new(actor),
-        door: Protocol::Http,
+        protocol: Protocol::Http,
         message: message.to_owned(),
         provenance: None,
         announcement: EventAnnouncement::Files,
-        role: RecordKind::Deferred,
-        against: DiffBase::Parent,
+        kind: RecordKind::Uncommitted,
+        diff_base: DiffBase::Parent,
         commit: None,
         moves: Vec::new(),
         entries: paths.iter().map(entry).collect(),

@@ -16,7 +16,7 @@ fn attributes_set_before_and_after_publishing_reach_the_disk() {
     assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));
     let set = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     assert_eq!(space.vfs.set_attributes(&ann(), node, set).unwrap().mode, 0o755);
@@ -32,13 +32,13 @@ fn a_saved_file_changed_when_it_was_saved_also_after_it_was_put_in_place() {
     space.vfs.release(&ann(), handle).unwrap();
     let changed = || space.vfs.attributes(node).unwrap().changed;
     let saved = changed();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!((changed(), changed()), (saved, saved), "it was put in place meanwhile");
     let (from, to) = (name("a.md"), name("b.md"));
     space.vfs.rename_node(&ann(), (NodeId::ROOT, &from), (NodeId::ROOT, &to), true).unwrap();
     let renamed = changed();
     assert_ne!(renamed, saved, "a rename is a change");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(changed(), renamed);
     let bits = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
     assert_ne!(space.vfs.set_attributes(&ann(), node, bits).unwrap().changed, renamed);
@@ -79,7 +79,7 @@ fn the_time_set_on_a_directory_is_not_changed_by_saves_that_came_before() {
     }
     let set = SetAttributes { modified: Some(then), ..SetAttributes::default() };
     space.vfs.set_attributes(&ann(), directory, set).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.vfs.attributes(directory).unwrap().modified, then);
 }
 
@@ -87,13 +87,13 @@ fn the_time_set_on_a_directory_is_not_changed_by_saves_that_came_before() {
 fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
     let space = TestSpace::new();
     let mark = |path: &str, value: &[u8]| {
-        let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
-        space.vfs.set_extended(node, b"user.mood", value, SetXattrMode::Either).unwrap();
+        let (node, _) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
+        space.vfs.set_xattr(node, b"user.mood", value, SetXattrMode::CreateOrReplace).unwrap();
         space.vfs.forget(node, 1);
     };
     let marked = |path: &str| {
-        let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
-        let value = space.vfs.extended(node, b"user.mood").unwrap();
+        let (node, _) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
+        let value = space.vfs.xattr(node, b"user.mood").unwrap();
         space.vfs.forget(node, 1);
         value.map(|value| String::from_utf8(value).unwrap())
     };
@@ -106,7 +106,7 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
     let set = vec![Change::rename(at("b.md"), at("d/e.md")), Change::put(at("a.md"), "[b](d/e.md)\n")];
     space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap();
     assert_eq!((marked("d/e.md").as_deref(), marked("a.md").as_deref()), (Some("of b"), Some("of a")));
-    let over = Change::rename(at("c.md"), at("d/e.md")).expecting(Precondition::Any);
+    let over = Change::rename(at("c.md"), at("d/e.md")).with_precondition(Precondition::Any);
     space.vfs.apply(&eve(), ChangeSet::from(over)).unwrap();
     assert_eq!(marked("d/e.md"), None, "another file");
     space.vfs.apply(&eve(), Change::rename(at("d"), at("f"))).unwrap();
@@ -120,21 +120,21 @@ fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoeve
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
     let set = |number: i32| {
-        space.vfs.set_extended(node, format!("user.{number}").as_bytes(), &[b'x'; 1000], SetXattrMode::Either)
+        space.vfs.set_xattr(node, format!("user.{number}").as_bytes(), &[b'x'; 1000], SetXattrMode::CreateOrReplace)
     };
     let refused = (0..200).find_map(|number| Some((number, set(number).err()?)));
     let (taken, fault) = refused.expect("somewhere is an end");
     assert_eq!(fault.kind(), Kind::NoSpace);
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
-    assert_eq!(space.vfs.extended_names(node).unwrap().len(), taken as usize);
+    assert_eq!(space.vfs.xattr_names(node).unwrap().len(), taken as usize);
 }
 
 #[test]
 fn an_attribute_of_a_file_that_is_not_saved_is_tried_on_the_disk_once() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
-    let set = |name: &str| space.vfs.set_extended(node, name.as_bytes(), b"x", SetXattrMode::Either).unwrap();
+    let set = |name: &str| space.vfs.set_xattr(node, name.as_bytes(), b"x", SetXattrMode::CreateOrReplace).unwrap();
     assert!(set("user.first") && set("user.second"));
     let drafts = std::fs::read_dir(space.vfs.state_directory().join("tmp")).unwrap();
     let drafts = drafts.map(|draft| draft.unwrap().path()).collect::<Vec<_>>();
@@ -146,10 +146,10 @@ fn an_attribute_of_a_file_that_is_not_saved_is_tried_on_the_disk_once() {
     rustix::fs::removexattr(&tried, "user.first").unwrap();
     assert!(set("user.third"));
     assert!(has("user.third") == Some(tried) && has("user.first").is_none(), "all of them were tried again");
-    assert!(space.vfs.remove_extended(node, b"user.second").unwrap());
+    assert!(space.vfs.remove_xattr(node, b"user.second").unwrap());
     assert!(has("user.second").is_none(), "there is room again");
     space.vfs.release(&ann(), handle).unwrap();
-    assert_eq!(space.vfs.extended_names(node).unwrap().len(), 2);
+    assert_eq!(space.vfs.xattr_names(node).unwrap().len(), 2);
     assert!(has("user.third").is_none(), "it is let go of when the file is saved");
 }
 
@@ -173,7 +173,7 @@ fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
         for is_settled in [true, false] {
             save(&space, "a.md", "same\n");
             if is_settled {
-                space.vfs.settled().unwrap();
+                space.vfs.wait_applied().unwrap();
             }
             let (node, handle) = open(&space, "a.md", mode);
             space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"same\n").unwrap();
@@ -185,7 +185,7 @@ fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
                 assert_eq!((now.modified, now.changed), (saved.modified, saved.changed), "{what} {is_settled}");
             };
             told("when it is closed");
-            space.vfs.settled().unwrap();
+            space.vfs.wait_applied().unwrap();
             told("a moment later");
             assert_eq!(space.vfs.stat(Protocol::Http, &at("a.md")).unwrap().modified, saved.modified);
             let (node, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
@@ -193,7 +193,7 @@ fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
             space.vfs.forget(node, 1);
         }
     }
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert!(space.log().iter().all(|line| line == "ann|ann: a.md" || line == "ann|delete: a.md"));
     assert_eq!(space.log().len(), 8, "the same bytes are no version");
 }
@@ -209,7 +209,7 @@ fn an_unchanged_page_of_another_owner_is_saved_though_its_time_cannot_be_set() {
         return;
     }
     space.put("a.md", "the same\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let page = root.join("a.md");
     chown(&page, Some(12345), None).unwrap();
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
@@ -232,8 +232,8 @@ fn permission_bits_are_given_to_no_other_file_though_directories_change_their_na
     let own = "of mallory\n".repeat(20_000);
     space.put("mal/m.md", &own);
     space.put("alice/m.md", "of alice\n");
-    space.vfs.settled().unwrap();
-    let find = |path: &str| space.vfs.find(&ann(), &at(path)).unwrap().0;
+    space.vfs.wait_applied().unwrap();
+    let find = |path: &str| space.vfs.lookup_path(&ann(), &at(path)).unwrap().0;
     let (mallorys, alices) = (find("mal/m.md"), find("alice/m.md"));
     let bits = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
     space.vfs.set_attributes(&ann(), alices, bits(0o600)).unwrap();

@@ -52,7 +52,7 @@ fn what_is_not_published_of_all_spaces_of_a_server_has_one_room_in_memory() {
     let unpublished = std::sync::Arc::<crate::DirtyBytes>::default();
     let spaces = [TestSpace::new(), TestSpace::new()];
     for space in &spaces {
-        space.vfs.shares_memory(&unpublished);
+        space.vfs.share_dirty_bytes(&unpublished);
         for number in 0..3 {
             let file = name(&format!("{number}.bin"));
             let (node, _, _) = space.vfs.create(&ann(), NodeId::ROOT, &file, 0o644).unwrap();
@@ -92,7 +92,7 @@ fn a_large_file_that_is_emptied_is_written_anew_beside_the_tree_and_in_memory_wh
     }
     assert_eq!(space.vfs.read_node(node, 0, 100).unwrap(), "begin and end\n");
     space.vfs.release(&ann(), handle).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.text("a.txt"), "begin and end\n");
     assert_eq!(counted(), 0);
 }
@@ -124,7 +124,7 @@ fn a_file_too_large_to_be_recorded_is_on_the_disk_alone_from_its_first_save_on()
         space.vfs.release(&ann(), handle).unwrap();
     }
     assert_eq!(space.vfs.read_node(node, LARGE, 100).unwrap(), "en");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.vfs.last_seq(), svcfs_base::Seq(0), "history has not heard of it");
 }
 
@@ -166,7 +166,7 @@ fn a_large_file_is_written_anew_over_itself() {
         assert_eq!(space.vfs.read_node(node, LARGE - 1, 100).unwrap(), format!("\0{content}"));
         assert_eq!(space.vfs.attributes(node).unwrap().mode & 0o777, 0o640);
     }
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.vfs.last_seq(), svcfs_base::Seq(0), "history has not heard of it");
 }
 
@@ -208,28 +208,28 @@ fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_ano
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     space.vfs.make_link(&ann(), NodeId::ROOT, &name("link"), "a.bin").unwrap();
-    let (reader, attributes) = FileReader::at(&space.vfs, &ann(), &at("link")).unwrap();
+    let (reader, attributes) = FileReader::open_path(&space.vfs, &ann(), &at("link")).unwrap();
     assert_eq!(attributes.size, LARGE + 3);
     assert_eq!(reader.read(LARGE, 100).unwrap(), "end");
     // Where a disk cannot tell what is in memory, one waits.
-    if let Some(at_once) = reader.read_now(LARGE, 100) {
+    if let Some(at_once) = reader.try_read_cached(LARGE, 100) {
         assert_eq!(at_once, "end");
-        assert_eq!(reader.read_now(LARGE + 3, 100), None, "the end is told by who waits");
+        assert_eq!(reader.try_read_cached(LARGE + 3, 100), None, "the end is told by who waits");
     }
     space.put("b.md", "text\n");
     space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("b.md")), (NodeId::ROOT, &name("a.bin")), true).unwrap();
     assert_eq!(reader.read(LARGE, 100).unwrap(), "end");
     drop(reader);
-    let (reader, _) = FileReader::at(&space.vfs, &ann(), &at("a.bin")).unwrap();
-    assert_eq!((reader.read_now(0, 5), reader.read(0, 5).unwrap()), (None, "text\n".into()));
-    assert_eq!(FileReader::at(&space.vfs, &ann(), &at("none")).unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(FileReader::at(&space.vfs, &ann(), &at(".svc")).unwrap_err().kind(), Kind::IsDirectory);
+    let (reader, _) = FileReader::open_path(&space.vfs, &ann(), &at("a.bin")).unwrap();
+    assert_eq!((reader.try_read_cached(0, 5), reader.read(0, 5).unwrap()), (None, "text\n".into()));
+    assert_eq!(FileReader::open_path(&space.vfs, &ann(), &at("none")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(FileReader::open_path(&space.vfs, &ann(), &at(".svc")).unwrap_err().kind(), Kind::IsDirectory);
 }
 
 fn stands(space: &TestSpace, path: &str) -> Precondition {
-    let (node, attributes) = space.vfs.find(&ann(), &at(path)).unwrap();
+    let (node, attributes) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
     space.vfs.forget(node, 1);
-    Precondition::Large(attributes.large().unwrap())
+    Precondition::Large(attributes.large_file().unwrap())
 }
 
 /// A large file under a name.
@@ -247,8 +247,11 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
         let (old, new) = (name(from), name("film.bin"));
         space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), (expect, Durability::Soon))
     };
-    let put = |expect: Precondition| space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").expecting(expect));
-    let remove = |expect: Precondition| space.vfs.apply(&eve(), Change::remove(at("film.bin")).expecting(expect));
+    let put = |expect: Precondition| {
+        space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").with_precondition(expect))
+    };
+    let remove =
+        |expect: Precondition| space.vfs.apply(&eve(), Change::remove(at("film.bin")).with_precondition(expect));
     large(&space, "film.bin", LARGE);
     let first = stands(&space, "film.bin");
     large(&space, "next.bin", LARGE + 1);
@@ -263,14 +266,17 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
     assert_eq!(rename("late.md", first.clone()).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(put(first.clone()).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(put(Precondition::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
-    assert_eq!(put(Precondition::OneOf(vec![svcfs_base::ETag::of(b"x")])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(
+        put(Precondition::OneOf(vec![svcfs_base::ETag::from_content(b"x")])).unwrap_err().kind(),
+        Kind::Conflict
+    );
     assert_eq!(remove(first).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(stands(&space, "film.bin"), second);
     put(second.clone()).unwrap();
     assert_eq!(space.text("film.bin"), "small\n");
     assert_eq!(rename("late.bin", second.clone()).unwrap_err().kind(), Kind::Conflict, "a page is no large file");
     assert_eq!(space.text("film.bin"), "small\n");
-    rename("late.bin", Precondition::OneOf(vec![svcfs_base::ETag::of(b"small\n")])).unwrap();
+    rename("late.bin", Precondition::OneOf(vec![svcfs_base::ETag::from_content(b"small\n")])).unwrap();
     rename("late.md", stands(&space, "film.bin")).unwrap();
     assert_eq!(space.text("film.bin"), "late\n");
     large(&space, "next.bin", LARGE);
@@ -295,7 +301,7 @@ fn a_page_that_is_written_while_a_large_file_takes_its_place_is_not_covered_unse
             }
         });
         space.vfs.release(&ann(), handle).unwrap();
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         let is_large = std::fs::metadata(space.directory.path().join(&file)).unwrap().len() == LARGE;
         let last = space.log().into_iter().find(|line| line.contains(&file)).unwrap();
         assert_eq!(is_large, last.contains("delete"), "what stands there is what history ends with: {last}");
@@ -338,7 +344,7 @@ fn of_doors_that_replace_one_large_file_one_does() {
         let putters = [0, 1, 2, 3].map(|number| {
             let (space, expected) = (&space, expected.clone());
             scope.spawn(move || {
-                let change = Change::put(at("film.bin"), format!("{number}\n")).expecting(expected);
+                let change = Change::put(at("film.bin"), format!("{number}\n")).with_precondition(expected);
                 space.vfs.apply(&eve(), change).is_ok()
             })
         });
@@ -353,11 +359,11 @@ fn a_file_that_is_expected_to_be_large_is_on_the_disk_from_its_first_byte_on() {
     let space = TestSpace::new();
     let counted = || space.vfs.core.unpublished.get().map_or(0, |unpublished| unpublished.bytes());
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
-    space.vfs.expect_large(handle).unwrap();
+    space.vfs.spill_to_disk(handle).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"begin").unwrap();
     assert_eq!((drafts(&space), counted()), (1, 0));
     // What is there is not thrown away.
-    space.vfs.expect_large(handle).unwrap();
+    space.vfs.spill_to_disk(handle).unwrap();
     assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "begin");
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(LARGE), b"end").unwrap();
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
@@ -365,14 +371,14 @@ fn a_file_that_is_expected_to_be_large_is_on_the_disk_from_its_first_byte_on() {
     space.vfs.release(&ann(), handle).unwrap();
     // One that stays short is a version as any other.
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("b.txt"), 0o644).unwrap();
-    space.vfs.expect_large(handle).unwrap();
+    space.vfs.spill_to_disk(handle).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"short\n").unwrap();
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!((space.text("b.txt").as_str(), drafts(&space)), ("short\n", 0));
     // A file that has a version is no new one.
     let (node, handle) = open(&space, "b.txt", WRITING);
-    space.vfs.expect_large(handle).unwrap();
+    space.vfs.spill_to_disk(handle).unwrap();
     assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "short\n");
     space.vfs.release(&ann(), handle).unwrap();
 }

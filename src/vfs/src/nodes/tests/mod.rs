@@ -17,7 +17,7 @@ use crate::EntryKind;
 use crate::tests::{TestSpace, at, eve};
 
 fn ann() -> Caller {
-    Caller::new(Protocol::Fuse).named(svcfs_base::Actor::new("ann"))
+    Caller::new(Protocol::Fuse).with_actor(svcfs_base::Actor::new("ann"))
 }
 
 fn name(text: &str) -> PathComponent {

@@ -11,7 +11,7 @@ fn a_node_follows_its_file_through_renames_of_it_and_of_its_directory() {
     space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("d")), (NodeId::ROOT, &name("e")), true).unwrap();
     assert_eq!(space.vfs.path_of(node).unwrap(), at("e/b.md"));
     assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "one\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log()[..2], ["ann|ann: rename dir d → e", "ann|ann: rename d/a.md → d/b.md"]);
 }
 
@@ -21,7 +21,7 @@ fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
     space.put("d/a.md", "one\n");
     let (directory, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("d")).unwrap();
     let (node, _) = space.vfs.lookup(&ann(), directory, &name("a.md")).unwrap();
-    let found = |directory, name| space.vfs.found(node, (directory, name));
+    let found = |directory, name| space.vfs.add_lookup(node, (directory, name));
     assert!(found(directory, "a.md") && !found(directory, "b.md") && !found(NodeId::ROOT, "a.md"));
     space.vfs.rename_node(&ann(), (directory, &name("a.md")), (directory, &name("b.md")), true).unwrap();
     assert!(!found(directory, "a.md") && found(directory, "b.md"));
@@ -32,17 +32,17 @@ fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
 #[test]
 fn what_is_not_saved_below_a_directory_that_another_renames_is_saved_for_who_wrote_it() {
     let space = TestSpace::new();
-    let bob = Caller::new(Protocol::Fuse).named(svcfs_base::Actor::new("bob"));
+    let bob = Caller::new(Protocol::Fuse).with_actor(svcfs_base::Actor::new("bob"));
     let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
     space.put("d/b.md", "old\n");
     let (_, _, made) = space.vfs.create(&ann(), directory, &name("a.md"), 0o644).unwrap();
     space.vfs.write_node(&ann(), made, WriteAt::Offset(0), b"text\n").unwrap();
-    let (node, _) = space.vfs.find(&bob, &at("d/b.md")).unwrap();
+    let (node, _) = space.vfs.lookup_path(&bob, &at("d/b.md")).unwrap();
     let opened = space.vfs.open_node(&bob, node, WRITING).unwrap();
     space.vfs.write_node(&bob, opened, WriteAt::Offset(0), b"new\n").unwrap();
     let root = NodeId::ROOT;
     space.vfs.rename_node(&eve(), (root, &name("d")), (root, &name("e")), true).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let log = space.log();
     assert_eq!(log[0].split('|').next(), Some("eve"), "the rename is hers: {log:?}");
     assert!(log.iter().any(|line| line.starts_with("ann|") && line.ends_with("d/a.md")), "{log:?}");
@@ -90,7 +90,7 @@ fn an_unlinked_file_lives_on_for_its_handles() {
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.vfs.read(Protocol::Http, &at("a.md")).unwrap_err().kind(), Kind::NotFound);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log()[0], "ann|delete: a.md");
 }
 
@@ -146,7 +146,7 @@ fn a_file_that_was_found_is_opened_and_read_although_its_name_has_gone_to_anothe
         save(&space, page, "old text\n");
         save(&space, "new", "new\n");
         if is_settled {
-            space.vfs.settled().unwrap();
+            space.vfs.wait_applied().unwrap();
         }
         let (found, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name(page)).unwrap();
         space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("new")), (NodeId::ROOT, &name(page)), true).unwrap();
@@ -169,7 +169,7 @@ fn a_file_that_was_found_is_opened_and_read_although_its_name_has_gone_to_anothe
 fn opened(space: &TestSpace, page: &str, is_settled: bool) -> (NodeId, HandleId) {
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at(page), "kept\n")).soon()).unwrap();
     if is_settled {
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
     }
     let mut found = NodeId::ROOT;
     for part in page.split('/') {
@@ -207,7 +207,7 @@ fn a_handle_goes_on_under_the_name_that_another_door_gives_its_page() {
     let renames = [("b.md", "b.md", "elsewhere.md"), ("d/page.md", "d", "e")];
     for (page, from, to) in renames {
         for (is_settled, is_written) in [(true, false), (false, false), (true, true), (false, true)] {
-            let new = at(page).moved(&at(from), &at(to)).unwrap();
+            let new = at(page).rebase(&at(from), &at(to)).unwrap();
             let (found, handle) = opened(&space, page, is_settled);
             if is_written {
                 space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"K").unwrap();
@@ -215,8 +215,8 @@ fn a_handle_goes_on_under_the_name_that_another_door_gives_its_page() {
             space.vfs.apply(&eve(), Change::rename(at(from), at(to))).unwrap();
             assert_eq!(space.vfs.path_of(found).unwrap(), new);
             assert_eq!(space.vfs.attributes(found).unwrap().links, 1);
-            assert_eq!(space.vfs.find(&ann(), &new).unwrap().0, found);
-            assert_eq!(space.vfs.find(&ann(), &at(page)).unwrap_err().kind(), Kind::NotFound);
+            assert_eq!(space.vfs.lookup_path(&ann(), &new).unwrap().0, found);
+            assert_eq!(space.vfs.lookup_path(&ann(), &at(page)).unwrap_err().kind(), Kind::NotFound);
             space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"K").unwrap();
             space.vfs.write_node(&ann(), handle, WriteAt::End, b"more\n").unwrap();
             space.vfs.publish(&ann(), found, Durability::Soon).unwrap();
@@ -299,7 +299,7 @@ fn links_are_made_read_and_versioned() {
     assert_eq!(attributes.kind, EntryKind::Symlink);
     assert_eq!(space.vfs.link_target(&ann(), node).unwrap(), "a.md");
     assert_eq!(space.vfs.make_link(&ann(), NodeId::ROOT, &name("l"), "b").unwrap_err().kind(), Kind::Exists);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.git(&["ls-tree", "HEAD", "l"]).split(' ').next(), Some("120000"));
 }
 
@@ -312,7 +312,7 @@ fn state_of_the_server_is_neither_found_nor_made_through_the_mount() {
         space.vfs.make_directory(&ann(), NodeId::ROOT, &name(".git"), 0o755).unwrap_err().kind(),
         Kind::Forbidden
     );
-    let put = svcfs_base::Change::put(at(".svc/config.toml"), "").expecting(Precondition::Any);
+    let put = svcfs_base::Change::put(at(".svc/config.toml"), "").with_precondition(Precondition::Any);
     space.vfs.apply(&ann(), put).unwrap();
     assert_eq!(space.vfs.read(Protocol::Http, &at(".svc/config.toml")).unwrap_err().kind(), Kind::NotFound);
     assert!(space.vfs.apply(&eve(), svcfs_base::Change::remove(at(".svc/config.toml"))).is_err());

@@ -11,16 +11,16 @@ use super::*;
 /// Mode, owner and extended attribute of a file, as the node has them now, and the same once it is on the disk.
 fn seen(space: &TestSpace, path: &str) -> [(u32, u32, Option<Vec<u8>>); 2] {
     let look = || {
-        let (node, attributes) = space.vfs.find(&ann(), &at(path)).unwrap();
+        let (node, attributes) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
         space.vfs.forget(node, 1);
         (attributes.mode, attributes.uid)
     };
     let now = look();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(now, look(), "{path}: attributes change when the file comes to the disk");
     let disk = std::fs::metadata(space.directory.path().join(path)).unwrap();
-    let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
-    let extended = space.vfs.extended(node, b"user.mark").unwrap();
+    let (node, _) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
+    let extended = space.vfs.xattr(node, b"user.mark").unwrap();
     space.vfs.forget(node, 1);
     let on_disk = (disk.permissions().mode() & 0o7777, disk.uid());
     [(now.0, now.1, extended.clone()), (on_disk.0, on_disk.1, extended)]
@@ -106,8 +106,8 @@ fn a_file_made_where_another_was_removed_at_once_has_nothing_of_it() {
     let space = TestSpace::new();
     for kind in ["queued", "on the disk"] {
         private(&space, "a.md");
-        let (node, _) = space.vfs.find(&ann(), &at("a.md")).unwrap();
-        space.vfs.set_extended(node, b"user.mark", b"old", SetXattrMode::Either).unwrap();
+        let (node, _) = space.vfs.lookup_path(&ann(), &at("a.md")).unwrap();
+        space.vfs.set_xattr(node, b"user.mark", b"old", SetXattrMode::CreateOrReplace).unwrap();
         space.vfs.forget(node, 1);
         if kind == "queued" {
             save_again(&space, "a.md", EMPTYING);
@@ -128,14 +128,14 @@ fn a_rename_over_a_file_with_the_same_bytes_keeps_what_its_source_has() {
     for (at_rest, source) in [("both", "b.md"), ("target", "b.md"), ("none", "b.md"), ("both", "b~"), ("none", "b~")] {
         save(&space, "a.md", "same\n");
         if at_rest != "none" {
-            space.vfs.settled().unwrap();
+            space.vfs.wait_applied().unwrap();
         }
         private_with(&space, source, "same\n");
-        let (node, _) = space.vfs.find(&ann(), &at(source)).unwrap();
+        let (node, _) = space.vfs.lookup_path(&ann(), &at(source)).unwrap();
         if at_rest == "both" {
             let set = SetAttributes { modified: Some(then), ..SetAttributes::default() };
             space.vfs.set_attributes(&ann(), node, set).unwrap();
-            space.vfs.set_extended(node, b"user.mark", b"b", SetXattrMode::Either).unwrap();
+            space.vfs.set_xattr(node, b"user.mark", b"b", SetXattrMode::CreateOrReplace).unwrap();
         }
         let before = space.vfs.attributes(node).unwrap();
         rename(&space, source, "a.md");
@@ -149,7 +149,7 @@ fn a_rename_over_a_file_with_the_same_bytes_keeps_what_its_source_has() {
         assert_eq!(modified, before.modified, "{at_rest} {source}");
         assert!(space.vfs.stat(Protocol::Fuse, &at(source)).is_err());
         remove(&space, "a.md");
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
     }
 }
 
@@ -158,13 +158,13 @@ fn an_edit_behind_the_server_is_not_covered_by_a_rename_of_the_same_bytes() {
     let space = TestSpace::new();
     save(&space, "a.md", "same\n");
     save(&space, "b.md", "same\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let root = space.directory.path().to_owned();
     let page = root.join("a.md");
     let edit = move || std::fs::write(&page, "of a person\n").unwrap();
-    svcfs_store::FailPoints::of(&root).call(svcfs_store::FailPoint::AcceptPlanned, edit);
+    svcfs_store::FailPoints::new(&root).set_callback(svcfs_store::FailPoint::AcceptPlanned, edit);
     rename(&space, "b.md", "a.md");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(std::fs::read_to_string(root.join("a.md")).unwrap(), "of a person\n");
 }
 
@@ -218,7 +218,7 @@ fn no_directory_takes_the_name_of_an_unsaved_file() {
 fn the_setuid_bit_goes_with_the_first_write_and_not_with_the_save() {
     let space = TestSpace::new();
     save(&space, "run.sh", "#!/bin/sh\n");
-    let (node, _) = space.vfs.find(&ann(), &at("run.sh")).unwrap();
+    let (node, _) = space.vfs.lookup_path(&ann(), &at("run.sh")).unwrap();
     let bits = SetAttributes { mode: Some(0o6755), ..SetAttributes::default() };
     assert_eq!(space.vfs.set_attributes(&ann(), node, bits).unwrap().mode, 0o6755);
     for mode in [WRITING, EMPTYING] {

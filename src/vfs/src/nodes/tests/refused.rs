@@ -1,7 +1,7 @@
 use super::*;
 
 fn publish(space: &TestSpace, handle: HandleId, durability: Durability) -> Result<(), Kind> {
-    space.vfs.publish_opened(&ann(), handle, durability).map_err(|fault| fault.kind())
+    space.vfs.publish_handle(&ann(), handle, durability).map_err(|fault| fault.kind())
 }
 
 fn write(space: &TestSpace, handle: HandleId, at: WriteAt, text: &str) {
@@ -25,7 +25,7 @@ fn a_save_that_goes_on_after_it_was_refused_goes_on_where_it_was() {
         assert_eq!(publish(&space, handle, durability), Ok(()));
         space.vfs.release(&ann(), handle).unwrap();
         assert_eq!(space.text("a.md"), "refusry of sugar\n", "{durability:?}");
-        assert_eq!(space.vfs.refusal(node), None);
+        assert_eq!(space.vfs.rejection_reason(node), None);
         assert!(!is_kept(&space, "a.md"), "it was accepted");
     }
 }
@@ -36,7 +36,7 @@ fn a_new_page_that_goes_on_after_it_was_refused_is_saved_whole() {
     let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o640).unwrap();
     write(&space, handle, WriteAt::Offset(0), "refuse");
     assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::Rejected));
-    let set = SetAttributes { size: Some(4), through: Some(handle), ..SetAttributes::default() };
+    let set = SetAttributes { size: Some(4), handle: Some(handle), ..SetAttributes::default() };
     let (node, set) = (space.vfs.nodes.handle(handle).unwrap().node, set);
     space.vfs.set_attributes(&ann(), node, set).unwrap();
     write(&space, handle, WriteAt::End, "rence\n");
@@ -104,7 +104,7 @@ fn a_save_that_lost_a_race_stays_lost_and_its_text_kept_whatever_is_written_afte
         write(&space, handle, WriteAt::End, "mine\n");
         space.put("a.md", "theirs again\n");
         assert_eq!(publish(&space, handle, durability), Err(Kind::Conflict));
-        let empty = SetAttributes { size: Some(0), through: Some(handle), ..SetAttributes::default() };
+        let empty = SetAttributes { size: Some(0), handle: Some(handle), ..SetAttributes::default() };
         space.vfs.set_attributes(&ann(), node, empty).unwrap();
         write(&space, handle, WriteAt::Offset(0), "all mine\n");
         assert_eq!(publish(&space, handle, durability), Ok(()));
@@ -130,7 +130,7 @@ fn what_is_written_after_the_disk_refused_a_part_does_not_land_in_the_old_page()
 }
 
 fn refuse(space: &TestSpace, path: &str) {
-    let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
+    let (node, _) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
     let handle = space.vfs.open_node(&ann(), node, EMPTYING).unwrap();
     write(space, handle, WriteAt::Offset(0), "refuse this\n");
     assert_eq!(publish(space, handle, Durability::Soon), Err(Kind::Rejected));
@@ -147,7 +147,7 @@ fn the_refused_text_of_a_page_is_read_by_those_who_may_read_the_page() {
     for page in ["a.md", "private.md", "d/e/deep.md"] {
         space.put(page, "good\n");
     }
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let set = |path: &str, mode| {
         std::fs::set_permissions(root.join(path), std::fs::Permissions::from_mode(mode)).unwrap();
         chown(root.join(path), Some(owner), None).unwrap();
@@ -175,8 +175,8 @@ fn the_refused_text_of_a_page_is_read_by_those_who_may_read_the_page() {
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(of("new.md").0, 0o600);
     // There is no page yet that could say why.
-    let (kept, _) = space.vfs.find(&ann(), &at(".svc/rejected/new.md")).unwrap();
-    assert_eq!(space.vfs.refusal(kept).as_deref(), Some("bad word"));
+    let (kept, _) = space.vfs.lookup_path(&ann(), &at(".svc/rejected/new.md")).unwrap();
+    assert_eq!(space.vfs.rejection_reason(kept).as_deref(), Some("bad word"));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_save_that_is_refused_with_its_last_handle_leaves_the_kept_text_and_nothing_
 fn a_refused_text_goes_with_the_next_accepted_write_of_its_page_through_any_door() {
     let mut space = TestSpace::new();
     space.put("a.md", "good\n");
-    let node = space.vfs.find(&ann(), &at("a.md")).unwrap().0;
+    let node = space.vfs.lookup_path(&ann(), &at("a.md")).unwrap().0;
     let other = |text: &str| Change::put(at("a.md"), text.to_owned());
     let writes: [&dyn Fn(&TestSpace); 4] = [
         &|space| drop(space.put("a.md", "of HTTP\n")),
@@ -225,14 +225,14 @@ fn a_refused_text_goes_with_the_next_accepted_write_of_its_page_through_any_door
     ];
     for (number, write) in writes.iter().enumerate() {
         refuse(&space, "a.md");
-        assert_eq!(space.vfs.refusal(node).as_deref(), Some("bad word"));
-        assert!(space.vfs.refused_text(&at("a.md")).unwrap().is_some());
+        assert_eq!(space.vfs.rejection_reason(node).as_deref(), Some("bad word"));
+        assert!(space.vfs.rejected_text(&at("a.md")).unwrap().is_some());
         space.vfs.apply(&eve(), other("refuse this, too\n")).unwrap_err();
         assert!(is_kept(&space, "a.md"), "nothing was accepted");
         write(&space);
         assert!(!is_kept(&space, "a.md"), "{number}");
-        assert_eq!(space.vfs.refused_text(&at("a.md")).unwrap(), None);
-        assert_eq!(space.vfs.refusal(node), None);
+        assert_eq!(space.vfs.rejected_text(&at("a.md")).unwrap(), None);
+        assert_eq!(space.vfs.rejection_reason(node), None);
     }
     // Also of a server that was there before.
     refuse(&space, "a.md");
@@ -294,7 +294,7 @@ fn whoever_wrote_a_refused_text_does_not_go_on_in_the_refused_text_of_another() 
     space.vfs.release(&ann(), second).unwrap();
     assert_eq!(late(WriteAt::Offset(6)), Err(Kind::Conflict));
     // Who empties the file writes all of it.
-    let empty = SetAttributes { size: Some(0), through: Some(first), ..SetAttributes::default() };
+    let empty = SetAttributes { size: Some(0), handle: Some(first), ..SetAttributes::default() };
     space.vfs.set_attributes(&ann(), node, empty).unwrap();
     assert_eq!(late(WriteAt::Offset(0)), Ok(4));
     space.vfs.release(&ann(), first).unwrap();

@@ -15,10 +15,10 @@ struct Known<F>(F);
 impl<F: Fn(&TreePath, &TreePath) -> Result<Vec<RelinkedPage>, Fault> + Send + Sync + 'static> LinkResolver
     for Known<F>
 {
-    fn wait(&self) -> Result<(), Fault> {
+    fn catch_up(&self) -> Result<(), Fault> {
         Ok(())
     }
-    fn relinked(&self, _: &Caller, (from, to): (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
+    fn relink_pages(&self, _: &Caller, (from, to): (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
         self.0(from, to)
     }
 }
@@ -41,7 +41,7 @@ fn following(
             let links = text.matches(from.as_str()).count();
             let path = if at(page) == *from { to.clone() } else { at(page) };
             let after = text.replace(from.as_str(), to.as_str());
-            (links > 0).then_some(RelinkedPage { path, before: file.etag, after, links })
+            (links > 0).then_some(RelinkedPage { path, old_etag: file.etag, new_text: after, link_count: links })
         };
         pages.iter().filter_map(relinked).collect()
     }
@@ -50,7 +50,7 @@ fn following(
 fn space_with_links(pages: &'static [&'static str]) -> TestSpace {
     let space = TestSpace::new();
     let following = following(&space, pages);
-    space.vfs.follow_links(Known(move |from: &TreePath, to: &TreePath| Ok(following(from, to))));
+    space.vfs.set_link_resolver(Known(move |from: &TreePath, to: &TreePath| Ok(following(from, to))));
     space
 }
 
@@ -61,7 +61,7 @@ fn links_follow_a_page_to_its_new_name_in_the_commit_of_the_rename() {
     space.put("index.md", "a.md and a.md\n");
     renamed(&space, "a.md", "b.md").unwrap();
     assert_eq!((space.text("index.md"), space.text("b.md")), ("b.md and b.md\n".to_owned(), "I am b.md\n".to_owned()));
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log()[0], "ann|ann: rename a.md → b.md (updated 3 links)");
     assert_eq!(space.log().len(), 3);
 }
@@ -69,7 +69,7 @@ fn links_follow_a_page_to_its_new_name_in_the_commit_of_the_rename() {
 #[test]
 fn only_the_rename_of_a_page_to_a_page_that_readers_see_takes_links_along() {
     let space = TestSpace::new();
-    space.vfs.follow_links(Known(|from: &TreePath, to: &TreePath| panic!("asked for {from} → {to}")));
+    space.vfs.set_link_resolver(Known(|from: &TreePath, to: &TreePath| panic!("asked for {from} → {to}")));
     for path in ["a.md", "d/c.md", "x.txt", ".hidden.md", ".svc/rules.md"] {
         space.put(path, "text\n");
     }
@@ -103,7 +103,7 @@ fn a_page_that_would_be_refused_with_the_new_links_keeps_the_old_ones_and_the_re
     renamed(&space, "a.md", "b.md").unwrap();
     assert_eq!(space.text("good.md"), "b.md\n");
     assert_eq!((space.text("bad.md"), space.text("b.md")), ("refuse this, a.md\n".to_owned(), "page\n".to_owned()));
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log()[0], "ann|ann: rename a.md → b.md (updated 1 links)");
 }
 
@@ -113,7 +113,7 @@ fn space_with_writers(times: usize) -> TestSpace {
     let following = following(&space, &["index.md"]);
     let writer = Arc::downgrade(&space.vfs);
     let asked = AtomicUsize::new(0);
-    space.vfs.follow_links(Known(move |from: &TreePath, to: &TreePath| {
+    space.vfs.set_link_resolver(Known(move |from: &TreePath, to: &TreePath| {
         let relinked = following(from, to);
         if asked.fetch_add(1, Ordering::Relaxed) < times {
             let writer = writer.upgrade().unwrap();
@@ -155,7 +155,7 @@ fn a_page_keeps_its_mode_and_owner_when_its_own_links_follow_its_rename() {
     space.vfs.set_attributes(&ann(), node, set).unwrap();
     renamed(&space, "a.md", "b.md").unwrap();
     assert_eq!(space.text("b.md"), "I am b.md\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let there = space.vfs.stat(Protocol::Fuse, &at("b.md")).unwrap();
     assert_eq!((there.mode & 0o7777, there.uid), (0o600, uid));
 }
@@ -179,16 +179,16 @@ fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_come
     space.put("index.md", "a.md\n");
     let lease = Lease {
         path: at("index.md"),
-        door: Protocol::WebDav,
+        protocol: Protocol::WebDav,
         token: "token".to_owned(),
         holder: "eve".to_owned(),
         note: String::new(),
         is_deep: false,
         is_shared: false,
-        until: std::time::SystemTime::now() + std::time::Duration::from_secs(60),
+        expires_at: std::time::SystemTime::now() + std::time::Duration::from_secs(60),
     };
-    space.vfs.lease(lease).unwrap().unwrap();
-    let dav = Caller::new(Protocol::WebDav).named(svcfs_base::Actor::new("bob"));
+    space.vfs.acquire_lease(lease).unwrap().unwrap();
+    let dav = Caller::new(Protocol::WebDav).with_actor(svcfs_base::Actor::new("bob"));
     space.vfs.rename_node(&dav, (NodeId::ROOT, &name("a.md")), (NodeId::ROOT, &name("b.md")), true).unwrap();
     renamed(&space, "b.md", "c.md").unwrap();
     assert_eq!((space.text("c.md"), space.text("index.md")), ("page\n".to_owned(), "a.md\n".to_owned()));
@@ -197,7 +197,7 @@ fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_come
 #[test]
 fn nothing_is_renamed_while_nobody_knows_what_links_there() {
     let space = TestSpace::new();
-    space.vfs.follow_links(Known(|_: &TreePath, _: &TreePath| Err(Fault::unavailable("the index is behind"))));
+    space.vfs.set_link_resolver(Known(|_: &TreePath, _: &TreePath| Err(Fault::unavailable("the index is behind"))));
     space.put("a.md", "page\n");
     assert_eq!(renamed(&space, "a.md", "b.md").unwrap_err().kind(), Kind::Unavailable);
     assert_eq!(space.text("a.md"), "page\n");
@@ -223,19 +223,19 @@ fn the_commit_of_a_rename_with_links_says_what_its_author_announced() {
     let space = space_with_links(&["index.md"]);
     space.put("a.md", "page\n");
     let index = space.put("index.md", "a.md\n");
-    space.vfs.announce_save(&ann(), &at("b.md"), Some("Call it what it is")).unwrap();
+    space.vfs.set_save_message(&ann(), &at("b.md"), Some("Call it what it is")).unwrap();
     renamed(&space, "a.md", "b.md").unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log()[0], "ann|Call it what it is");
-    assert_eq!(space.vfs.announced_save(&ann(), &at("b.md")), None);
-    assert_ne!(index.files[0].etag, Some(ETag::of(space.text("index.md").as_bytes())));
+    assert_eq!(space.vfs.save_message(&ann(), &at("b.md")), None);
+    assert_ne!(index.files[0].etag, Some(ETag::from_content(space.text("index.md").as_bytes())));
 }
 
 #[test]
 fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_either() {
     let space = TestSpace::new();
     space.put("a.md", "page\n");
-    let points = svcfs_store::FailPoints::of(space.directory.path());
+    let points = svcfs_store::FailPoints::new(space.directory.path());
     let rename = |durability| {
         let (from, to) = (name("a.md"), name("b.md"));
         space.vfs.rename_node_expecting(
@@ -245,11 +245,11 @@ fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_eithe
             (Precondition::Any, durability),
         )
     };
-    points.refuse(svcfs_store::FailPoint::LogWrite, 28);
+    points.inject_error(svcfs_store::FailPoint::LogWrite, 28);
     assert_eq!(rename(Durability::Now).unwrap_err().kind(), Kind::NoSpace);
     points.clear(svcfs_store::FailPoint::LogWrite);
     space.put("c.md", "another\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.text("a.md"), "page\n");
     assert!(space.vfs.stat(Protocol::Fuse, &at("b.md")).is_err());
     rename(Durability::Now).unwrap();

@@ -12,7 +12,7 @@ fn a_save_is_one_version_however_often_it_is_flushed() {
     }
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log(), ["ann|ann: a.md"]);
     assert_eq!(space.text("a.md"), "hello world\n");
 }
@@ -69,12 +69,12 @@ fn a_refused_save_keeps_the_last_good_version_and_the_refused_text() {
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.text("a.md"), "good\n");
     assert_eq!(space.text(".svc/rejected/a.md"), "refuse this");
-    assert_eq!(space.vfs.refusal(node).as_deref(), Some("bad word"));
+    assert_eq!(space.vfs.rejection_reason(node).as_deref(), Some("bad word"));
     space.put("b.md", "other");
     let (node, handle) = open(&space, "a.md", EMPTYING);
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"better\n").unwrap();
     space.vfs.release(&ann(), handle).unwrap();
-    assert_eq!(space.vfs.refusal(node), None);
+    assert_eq!(space.vfs.rejection_reason(node), None);
     assert!(space.vfs.read(Protocol::Fuse, &at(".svc/rejected/a.md")).is_err());
 }
 
@@ -101,7 +101,7 @@ fn a_created_file_is_listed_before_it_is_published_and_leaves_no_trace_when_remo
     space.vfs.unlink(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     save(&space, "b.md", "b");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log(), ["ann|ann: b.md"]);
 }
 
@@ -174,7 +174,7 @@ fn a_length_set_by_name_is_saved_at_once_though_somebody_reads_the_file() {
     let (node, reading) = open(&space, "a.md", OpenMode::default());
     let set = SetAttributes { size: Some(3), ..SetAttributes::default() };
     assert_eq!(space.vfs.set_attributes(&ann(), node, set).unwrap().size, 3);
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     assert_eq!((space.text("a.md").as_str(), space.log()[0].as_str()), ("one", "ann|ann: a.md"));
     assert_eq!(space.vfs.read_node(node, 0, 9).unwrap(), "one");
     space.vfs.release(&eve(), reading).unwrap();
@@ -193,7 +193,7 @@ fn a_long_file_that_is_written_anew_is_a_version_where_any_byte_differs_and_only
             space.vfs.write_node(&ann(), handle, WriteAt::End, part).unwrap();
         }
         space.vfs.release(&ann(), handle).unwrap();
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         assert_eq!(space.text("a.txt").as_bytes(), content);
         space.log().len()
     };

@@ -23,7 +23,7 @@ fn opened() -> (TestSpace, FileContent) {
     let space = TestSpace::new();
     space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'a'))).unwrap();
     let opened = space.vfs.open_content(Protocol::S3, &at("a.bin")).unwrap();
-    assert_eq!((opened.etag, opened.attributes.size), (ETag::of(&long(b'a')), LONG as u64));
+    assert_eq!((opened.etag, opened.attributes.size), (ETag::from_content(&long(b'a')), LONG as u64));
     assert!(
         matches!(opened.content, FileContent::OnDisk(_)),
         "it would stay in memory for as long as a client is slow"
@@ -36,7 +36,7 @@ fn rest(content: &FileContent, from: usize) -> Result<Vec<u8>, Fault> {
     let mut all = Vec::new();
     loop {
         let at = (from + all.len()) as u64;
-        let piece = content.read_now(at, 300_000).map_or_else(|| content.read(at, 300_000), Ok)?;
+        let piece = content.try_read_cached(at, 300_000).map_or_else(|| content.read(at, 300_000), Ok)?;
         if piece.is_empty() {
             return Ok(all);
         }
@@ -71,13 +71,13 @@ fn a_long_file_that_somebody_writes_into_is_read_as_it_was_or_not_at_all() {
     std::fs::remove_dir_all(space.vfs.state_directory().join("tmp")).unwrap();
     assert_eq!(rest(&second.content, LONG).unwrap(), b"more");
     open().set_modified(then).unwrap();
-    assert_eq!(second.content.read_now(LONG as u64 - 1, 2), None);
+    assert_eq!(second.content.try_read_cached(LONG as u64 - 1, 2), None);
     assert_eq!(second.content.read(LONG as u64 - 1, 2).unwrap(), "am");
-    assert_eq!(second.content.read_now(LONG as u64 - 1, 2).unwrap(), "am", "it was looked at once");
+    assert_eq!(second.content.try_read_cached(LONG as u64 - 1, 2).unwrap(), "am", "it was looked at once");
     open().write_all_at(b"b", 0).unwrap();
     open().set_modified(then + Duration::from_secs(2)).unwrap();
     for read in [&content, &second.content] {
-        assert_eq!(read.read_now(3, 3), None);
+        assert_eq!(read.try_read_cached(3, 3), None);
         assert_eq!(read.read(3, 3).unwrap_err().kind(), Kind::Unavailable);
     }
     open().write_all_at(b"a", 0).unwrap();
@@ -87,7 +87,7 @@ fn a_long_file_that_somebody_writes_into_is_read_as_it_was_or_not_at_all() {
     assert_eq!(third.read(0, 3).unwrap(), "baa");
     open().write_all_at(b"c", 0).unwrap();
     open().set_modified(then + Duration::from_secs(3)).unwrap();
-    assert_eq!(third.read_now(3, 3), None);
+    assert_eq!(third.try_read_cached(3, 3), None);
     assert_eq!(third.read(3, 3).unwrap_err().kind(), Kind::Unavailable);
 }
 
@@ -120,8 +120,8 @@ fn a_file_that_is_appended_to_all_the_time_is_read_in_the_time_that_its_length_t
 #[test]
 fn a_long_content_that_no_file_has_is_read_from_the_disk_and_leaves_nothing_there() {
     let space = TestSpace::new();
-    let aside = space.vfs.set_aside(long(b'x')).unwrap();
+    let aside = space.vfs.spill_content(long(b'x')).unwrap();
     assert!(matches!(aside, FileContent::OnDisk(_)));
     assert_eq!(rest(&aside, 0).unwrap(), long(b'x'));
-    assert!(matches!(space.vfs.set_aside(Bytes::from_static(b"x")).unwrap(), FileContent::Here(_)));
+    assert!(matches!(space.vfs.spill_content(Bytes::from_static(b"x")).unwrap(), FileContent::InMemory(_)));
 }

@@ -7,8 +7,8 @@ fn write(space: &TestSpace, handle: HandleId, at: WriteAt, text: &str) {
 }
 
 fn taken(space: &TestSpace, handle: HandleId, durability: Durability) -> RejectedText {
-    match space.vfs.publish_or_take(&ann(), handle, durability) {
-        Err((fault, Some(RejectedBuffer::Taken(text)))) if fault.kind() == Kind::Rejected => text,
+    match space.vfs.publish_or_detach(&ann(), handle, durability) {
+        Err((fault, Some(RejectedBuffer::Detached(text)))) if fault.kind() == Kind::Rejected => text,
         outcome => panic!("{outcome:?}"),
     }
 }
@@ -25,9 +25,9 @@ fn a_refused_text_that_was_taken_out_leaves_the_page_and_is_gone_on_with_whole()
         assert_eq!((text.length(), text.read(1, 100).unwrap()), (6, "efuse".into()));
         assert_eq!(space.vfs.read_node(node, 0, 100).unwrap(), "good\n");
         let (_, handle) = open(&space, "a.md", WRITING);
-        assert!(space.vfs.go_on_with(handle, text).unwrap().is_some(), "it began from the page");
+        assert!(space.vfs.reattach(handle, text).unwrap().is_some(), "it began from the page");
         write(&space, handle, WriteAt::Offset(5), "ry of sugar\n");
-        space.vfs.publish_or_take(&ann(), handle, durability).unwrap();
+        space.vfs.publish_or_detach(&ann(), handle, durability).unwrap();
         space.vfs.release(&ann(), handle).unwrap();
         assert_eq!(space.text("a.md"), "refusry of sugar\n", "{durability:?}");
     }
@@ -43,9 +43,9 @@ fn a_text_that_was_taken_out_is_not_saved_over_what_another_door_wrote_since() {
     space.vfs.release(&ann(), handle).unwrap();
     space.put("a.md", "theirs\n");
     let (_, handle) = open(&space, "a.md", WRITING);
-    space.vfs.go_on_with(handle, text).unwrap();
+    space.vfs.reattach(handle, text).unwrap();
     write(&space, handle, WriteAt::Offset(0), "accept");
-    let (fault, _left) = space.vfs.publish_or_take(&ann(), handle, Durability::Now).unwrap_err();
+    let (fault, _left) = space.vfs.publish_or_detach(&ann(), handle, Durability::Now).unwrap_err();
     assert_eq!(fault.kind(), Kind::Conflict);
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!([space.text("a.md"), space.text(".svc/rejected/a.md")], ["theirs\n", "accept"]);
@@ -64,9 +64,9 @@ fn a_refused_text_of_two_handles_is_taken_out_for_one_and_stays_that_of_the_othe
     space.vfs.release(&ann(), other).unwrap();
     write(&space, one, WriteAt::Offset(0), "accept");
     let (_, third) = open(&space, "a.md", WRITING);
-    let (fault, text) = space.vfs.go_on_with(third, text).unwrap_err();
+    let (fault, text) = space.vfs.reattach(third, text).unwrap_err();
     assert_eq!((fault.kind(), text.length()), (Kind::Conflict, 7), "somebody writes the file");
-    space.vfs.publish_opened(&ann(), one, Durability::Soon).unwrap();
+    space.vfs.publish_handle(&ann(), one, Durability::Soon).unwrap();
     [one, third].into_iter().for_each(|handle| space.vfs.release(&ann(), handle).unwrap());
     assert_eq!(space.text("a.md"), "accept\n");
 }
@@ -77,8 +77,8 @@ fn a_refused_text_of_a_file_that_was_never_saved_stays_where_it_is() {
         let space = TestSpace::new();
         let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
         write(&space, handle, WriteAt::Offset(0), "refuse\n");
-        let refused = space.vfs.publish_or_take(&ann(), handle, durability).unwrap_err();
-        assert!(matches!(refused.1, Some(RejectedBuffer::Here)), "{refused:?}");
+        let refused = space.vfs.publish_or_detach(&ann(), handle, durability).unwrap_err();
+        assert!(matches!(refused.1, Some(RejectedBuffer::InPlace)), "{refused:?}");
         assert_eq!(space.vfs.attributes(node).unwrap().size, 7, "{durability:?}");
         space.vfs.release(&ann(), handle).unwrap();
         assert!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).is_err());

@@ -72,8 +72,8 @@ fn a_persons_commit_that_was_lost_with_the_power_before_anybody_knew_it_does_not
 #[test]
 fn a_persons_commit_is_flushed_before_anything_is_built_on_it() {
     let space = unsettled_space();
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::AdoptFlush, FAILED);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::AdoptFlush, FAILED);
     commit_by_hand(space.directory.path());
     let refused = space.vfs.apply(&eve(), Change::put(at("b.md"), "on top")).unwrap_err();
     assert_eq!(refused.kind(), svcfs_base::Kind::DiskFailed, "{refused:?}");
@@ -88,7 +88,7 @@ fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
     let space = settled_space();
     space.put("o.md", "of both");
     space.git(&["branch", "other"]);
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "one");
     space.put("a.md", "two");
     space.vfs.apply(&eve(), Change::rename(at("o.md"), at("d/o.md"))).unwrap();
@@ -104,7 +104,7 @@ fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
         assert_eq!(again.log(), space.log()[3..]);
         assert_eq!(again.text("o.md"), "of both");
         assert!(again.vfs.read(Protocol::Http, &at("a.md")).is_err());
-        let told = again.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let told = again.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
         let is_told = |event: &Arc<crate::FeedEvent>| event.message.starts_with("fswatch: the branch is at ");
         assert_eq!(told.iter().filter(|event| is_told(event)).count(), 1, "{told:?}");
         again.put("a.md", "here");
@@ -186,7 +186,7 @@ fn without_last_moves(space: &TestSpace, stands: &str) -> TempDir {
 fn what_had_not_reached_a_branch_that_a_person_left_is_put_in_place_though_the_opening_was_cut_off() {
     let space = settled_space();
     space.git(&["branch", "other"]);
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "of the branch");
     let reached = space.git(&["rev-parse", "HEAD"]);
     space.put("b.md", "late");
@@ -197,7 +197,7 @@ fn what_had_not_reached_a_branch_that_a_person_left_is_put_in_place_though_the_o
         git(&root, &["switch", "-q", "other"]);
         let below = if has_page { vec![commit(&root, "b.md")] } else { Vec::new() };
         let killed = Arc::new(Mutex::new(None));
-        FailPoints::of(&root).call(FailPoint::OpenCommits, {
+        FailPoints::new(&root).set_callback(FailPoint::OpenCommits, {
             let killed = Arc::clone(&killed);
             move || *killed.lock() = Some(copied(&root))
         });
@@ -220,7 +220,7 @@ fn a_branch_that_a_person_left_where_the_power_cut_had_put_it_back_to_the_last_c
     space.git(&["branch", "older"]);
     space.put("second.md", "of the branch");
     space.reopen();
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     let settled = space.git(&["rev-parse", "HEAD"]);
     space.put("a.md", "late");
     let copy = without_last_moves(&space, settled.trim());
@@ -239,7 +239,7 @@ fn what_was_left_on_a_branch_stays_there_also_when_a_person_goes_on_to_a_third_o
     let space = settled_space();
     space.git(&["branch", "other"]);
     space.git(&["branch", "third"]);
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "of the first");
     let root = space.directory.path();
     git(root, &["reset", "-q"]);
@@ -264,12 +264,12 @@ fn what_was_left_on_a_branch_stays_there_also_when_a_person_goes_on_to_a_third_o
 fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
     let space = settled_space();
     let root = space.directory.path().to_owned();
-    let points = FailPoints::of(&root);
-    points.refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    let points = FailPoints::new(&root);
+    points.inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "one");
     for (point, page) in [(FailPoint::BranchMove, "below.md"), (FailPoint::BranchMoved, "above.md")] {
         let (root, is_done) = (root.clone(), Mutex::new(false));
-        points.call(point, move || {
+        points.set_callback(point, move || {
             if !std::mem::replace(&mut *is_done.lock(), true) {
                 commit(&root, page);
             }
@@ -277,7 +277,7 @@ fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
     }
     space.put("b.md", "between");
     space.wait_until("the person's commits are told", |space| {
-        let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let told = space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
         told.iter().any(|event| event.message == "above.md")
     });
     assert_eq!(space.log()[..4], ["Ann|above.md", "eve|eve: b.md", "Ann|below.md", "eve|eve: a.md"]);

@@ -12,7 +12,7 @@ pub(super) const NO_SPACE: i32 = 28;
 /// A space whose log is settled up to its first commit, and no further however long it rests.
 pub(super) fn unsettled_space() -> TestSpace {
     let space = settled_space();
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "one");
     space.put("a.md", "two");
     space
@@ -35,8 +35,8 @@ fn with_a_persons_commit(space: &TestSpace) -> TempDir {
 fn an_opening_that_was_cut_off_makes_no_commit_twice() {
     let space = unsettled_space();
     let copy = with_a_persons_commit(&space);
-    let points = FailPoints::of(copy.path());
-    points.refuse(FailPoint::OpenRenumber, FAILED);
+    let points = FailPoints::new(copy.path());
+    points.inject_error(FailPoint::OpenRenumber, FAILED);
     assert!(Vfs::open(options(copy.path(), false)).is_err());
     points.clear(FailPoint::OpenRenumber);
     let again = reopened(copy);
@@ -49,8 +49,8 @@ fn a_persons_commit_below_ours_is_told_though_the_opening_was_cut_off_before_it_
     let space = unsettled_space();
     let copy = with_a_persons_commit(&space);
     let (killed, root) = (Arc::new(Mutex::new(None)), copy.path().to_owned());
-    let points = FailPoints::of(copy.path());
-    points.call(FailPoint::OpenCommits, {
+    let points = FailPoints::new(copy.path());
+    points.set_callback(FailPoint::OpenCommits, {
         let killed = Arc::clone(&killed);
         move || *killed.lock() = Some(copied(&root))
     });
@@ -68,8 +68,8 @@ fn an_edit_made_while_a_space_is_opened_is_kept_and_recorded() {
     let copy = crashed(&space);
     let root = copy.path().to_owned();
     fs::remove_file(root.join("a.md")).unwrap();
-    let points = FailPoints::of(copy.path());
-    points.call(FailPoint::OpenRestore, move || fs::write(root.join("a.md"), "by hand").unwrap());
+    let points = FailPoints::new(copy.path());
+    points.set_callback(FailPoint::OpenRestore, move || fs::write(root.join("a.md"), "by hand").unwrap());
     let again = reopened(copy);
     assert_eq!(again.text("a.md"), "by hand");
     assert_eq!(again.log()[0], "fswatch|fswatch: a.md");

@@ -24,7 +24,7 @@ fn assert_opens_in_time(space: &TestSpace, copy: TempDir, what: &str) {
 /// A space with so many records that no checkpoint settled, and copies of it as a crash would leave it.
 fn crashed_with_many_records<const COPIES: usize>() -> (TestSpace, [TempDir; COPIES]) {
     let space = settled_space();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     // However long writing and copying take on a busy machine.
     points.pause(FailPoint::CheckpointFlush);
     for number in 0..RECORDS {
@@ -32,8 +32,8 @@ fn crashed_with_many_records<const COPIES: usize>() -> (TestSpace, [TempDir; COP
         let set = ChangeSet::from(Change::put(path, format!("# Page {number}\n")));
         space.vfs.apply(&eve(), set.soon()).unwrap();
     }
-    space.vfs.settled().unwrap();
-    assert_eq!(space.vfs.core.log.unsettled().unwrap().len(), RECORDS, "a checkpoint came between");
+    space.vfs.wait_applied().unwrap();
+    assert_eq!(space.vfs.core.log.pending_records().unwrap().len(), RECORDS, "a checkpoint came between");
     let copies = std::array::from_fn(|_| crashed(&space));
     points.clear(FailPoint::CheckpointFlush);
     (space, copies)

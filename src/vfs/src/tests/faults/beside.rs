@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn held_up(points: &FailPoints, thread: &'static str, point: FailPoint) -> (Receiver<()>, Sender<()>) {
     let ((come, came), (go, gone)) = (channel(), channel::<()>());
     let gone = Mutex::new(gone);
-    points.call(point, move || {
+    points.set_callback(point, move || {
         if std::thread::current().name() != Some(thread) {
             return;
         }
@@ -27,7 +27,7 @@ fn held_up(points: &FailPoints, thread: &'static str, point: FailPoint) -> (Rece
 #[test]
 fn writers_do_not_wait_while_a_checkpoint_is_flushed() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let (came, go) = held_up(&points, "checkpoint", FailPoint::CheckpointFlush);
     space.put("a.md", "before\n");
     came.recv_timeout(LIMIT).expect("a checkpoint begins when nobody writes");
@@ -38,7 +38,7 @@ fn writers_do_not_wait_while_a_checkpoint_is_flushed() {
     space.vfs.close().unwrap();
     assert_eq!((space.text("a.md").as_str(), space.text("b.md").as_str()), ("meanwhile\n", "meanwhile\n"));
     assert_eq!(space.log().len(), 3);
-    let (settled, last) = (space.vfs.core.log.settled().unwrap().0, space.vfs.core.log.last());
+    let (settled, last) = (space.vfs.core.log.last_checkpoint().unwrap().0, space.vfs.core.log.last_seq());
     assert_eq!(settled, last, "the end settles what the checkpoint on its way did not have");
 }
 
@@ -60,7 +60,7 @@ fn packs_that_are_due(space: &TestSpace) -> Vec<std::path::PathBuf> {
 fn writers_do_not_wait_while_packs_are_merged() {
     for point in FailPoint::ALL.iter().copied().filter(|point| point.name().starts_with("merge.")) {
         let space = TestSpace::new();
-        let points = FailPoints::of(space.directory.path());
+        let points = FailPoints::new(space.directory.path());
         let (came, go) = held_up(&points, "helpers", point);
         packs_that_are_due(&space);
         came.recv_timeout(LIMIT).expect("packs are merged");
@@ -79,7 +79,7 @@ fn writers_do_not_wait_while_packs_are_merged() {
 #[test]
 fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let (came, go) = held_up(&points, "helpers", FailPoint::PackFlush);
     let flushed = packs_that_are_due(&space);
     came.recv_timeout(LIMIT).expect("packs are merged");

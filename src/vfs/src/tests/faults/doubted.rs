@@ -18,11 +18,11 @@ fn inodes(root: &Path) -> BTreeMap<String, u64> {
 /// A space whose disk refused a flush after some writes, and refuses still.
 fn doubted() -> (TestSpace, FailPoints) {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::CheckpointFlush, 5);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::CheckpointFlush, 5);
     space.put("a.md", "one");
     space.put("run", "#!/bin/sh\n");
-    space.vfs.apply(&eve(), Change::link(at("link"), "a.md")).unwrap();
+    space.vfs.apply(&eve(), Change::symlink(at("link"), "a.md")).unwrap();
     space.put("c/b.md", "b");
     space.vfs.apply(&eve(), Change::rename(at("c"), at("d"))).unwrap();
     space.wait_until("a flush is refused", |space| space.vfs.health().is_err());
@@ -30,7 +30,7 @@ fn doubted() -> (TestSpace, FailPoints) {
 }
 
 fn assert_whole_and_settled(space: &TestSpace) {
-    let mark = StatePaths::of(space.directory.path()).unflushed();
+    let mark = StatePaths::new(space.directory.path()).sync_failed_marker();
     space.wait_until("a flush is to be trusted", |space| is_settled(space) && !mark.exists());
     assert_eq!((space.text("a.md").as_str(), space.text("d/b.md").as_str()), ("one", "b"));
     space.git(&["fsck", "--strict"]);
@@ -40,7 +40,7 @@ fn assert_whole_and_settled(space: &TestSpace) {
 fn what_was_written_before_a_flush_failed_is_written_anew_before_the_log_lets_go_of_it() {
     let (space, points) = doubted();
     let root = space.directory.path();
-    assert!(StatePaths::of(root).unflushed().exists(), "the next process would trust it");
+    assert!(StatePaths::new(root).sync_failed_marker().exists(), "the next process would trust it");
     let before = inodes(root);
     // A person's edit is not covered by what the log has.
     fs::write(root.join("run"), "by hand").unwrap();

@@ -13,7 +13,7 @@ const MAX_PATHS: usize = 2;
 /// Does a deed; what waits for history to be complete would wait for ever otherwise.
 fn go(space: &TestSpace, deed: &Deed) -> Result<(), Fault> {
     if deed.commits == 0 {
-        space.vfs.committed()?;
+        space.vfs.wait_committed()?;
     }
     (deed.go)(space)
 }
@@ -26,7 +26,7 @@ fn commits_after(deeds: usize) -> &'static [String] {
         for deed in &DEEDS[..deeds] {
             go(&space, deed).unwrap();
         }
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
         sets(&space)
     };
     &KNOWN.get_or_init(|| (0..=DEEDS.len()).map(after).collect())[deeds]
@@ -52,7 +52,7 @@ fn images_of_a_life() -> Vec<Image> {
         recorder.safe.fetch_add(1, Ordering::SeqCst);
     }
     recorder.stage.fetch_add(1, Ordering::SeqCst);
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     space.vfs.close().unwrap();
     recorder.finish()
 }
@@ -76,17 +76,17 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_when_commits_are_gathered() {
 /// Which deed comes by a point first, or the question about history after it.
 fn deeds_by_point() -> BTreeMap<FailPoint, usize> {
     let space = TestSpace::gathering(NEVER, MAX_PATHS);
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let seen: Arc<Mutex<BTreeMap<FailPoint, usize>>> = Arc::default();
     for (number, deed) in DEEDS.iter().enumerate() {
-        for point in FailPoint::ALL.iter().filter(|point| point.nature() == svcfs_store::FailPointKind::Call) {
+        for point in FailPoint::ALL.iter().filter(|point| point.kind() == svcfs_store::FailPointKind::Syscall) {
             let seen = Arc::clone(&seen);
-            points.call(*point, move || {
+            points.set_callback(*point, move || {
                 seen.lock().entry(*point).or_insert(number);
             });
         }
         go(&space, deed).unwrap();
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
     }
     FailPoint::ALL.iter().for_each(|point| points.clear(*point));
     std::mem::take(&mut *seen.lock())
@@ -101,16 +101,16 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
         let space = TestSpace::gathering(NEVER, MAX_PATHS);
         for deed in &DEEDS[..number] {
             go(&space, deed).unwrap();
-            space.vfs.committed().unwrap();
+            space.vfs.wait_committed().unwrap();
         }
-        let points = FailPoints::of(space.directory.path());
-        points.refuse(point, errno);
+        let points = FailPoints::new(space.directory.path());
+        points.inject_error(point, errno);
         std::thread::scope(|scope| {
             let (sender, done) = std::sync::mpsc::channel();
             let space = &space;
             scope.spawn(move || {
                 let outcome = go(space, deed);
-                let asked = space.vfs.committed();
+                let asked = space.vfs.wait_committed();
                 sender.send((outcome, asked)).unwrap();
             });
             let mut outcome = None;
@@ -132,7 +132,7 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
             if outcome.is_err() {
                 go(space, deed).unwrap_or_else(|fault| panic!("again, {when}: {fault:?}"));
             }
-            space.vfs.committed().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
+            space.vfs.wait_committed().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
         });
         assert_whole((&space, VersionStrategy::Git), number + 1..=number + 1, &when);
     }

@@ -38,7 +38,7 @@ impl Recorder {
         });
         for point in FailPoint::ALL {
             let recorder = Arc::clone(&recorder);
-            FailPoints::of(root).call(*point, move || recorder.come_by(*point));
+            FailPoints::new(root).set_callback(*point, move || recorder.come_by(*point));
         }
         recorder
     }
@@ -56,7 +56,7 @@ impl Recorder {
 
     pub(super) fn finish(&self) -> Vec<Image> {
         for point in FailPoint::ALL {
-            FailPoints::of(&self.root).clear(*point);
+            FailPoints::new(&self.root).clear(*point);
         }
         std::mem::take(&mut self.images.lock())
     }
@@ -98,7 +98,7 @@ pub(super) fn assert_all_whole(
         loop {
             let Some(Image { point, directory, deeds }) = images.lock().next() else { return };
             let deed = deeds.end().checked_sub(1).map_or("nothing is done yet", |begun| DEEDS[begun].what);
-            let when = format!("{when} at `{}` ({}) as {deed}", point.name(), point.meaning());
+            let when = format!("{when} at `{}` ({}) as {deed}", point.name(), point.description());
             if let Err(panic) = std::panic::catch_unwind(|| assert_whole(directory, deeds, &when)) {
                 let said = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "see above".to_owned());
                 broken.lock().push(format!("{when}: {said}"));

@@ -26,7 +26,7 @@ fn put_another(space: &TestSpace) -> Result<(), Fault> {
 
 fn put_soon(space: &TestSpace) -> Result<(), Fault> {
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at(FILM), PAGE)).soon())?;
-    space.vfs.settled().map(drop)
+    space.vfs.wait_applied().map(drop)
 }
 
 fn rename(space: &TestSpace) -> Result<(), Fault> {
@@ -58,7 +58,7 @@ fn film(root: &Path) -> fs::Metadata {
 
 /// How many sets the space tells of.
 fn told(space: &TestSpace) -> usize {
-    space.vfs.feed().after(Seq(0), usize::MAX).unwrap().iter().filter(|event| !event.changes.is_empty()).count()
+    space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap().iter().filter(|event| !event.changes.is_empty()).count()
 }
 
 /// Images of a space whose film gives way, and of its end.
@@ -73,17 +73,17 @@ fn images(strategy: VersionStrategy, deed: Deed) -> Vec<Image> {
 }
 
 fn assert_one_of_both(image: Image, strategy: VersionStrategy, when: &str) {
-    let when = format!("{when} at `{}` ({})", image.point.name(), image.point.meaning());
+    let when = format!("{when} at `{}` ({})", image.point.name(), image.point.description());
     let found = fs::metadata(image.directory.path().join(FILM)).unwrap_or_else(|error| panic!("{when}: {error}"));
     let space = opened(image.directory, strategy);
     let now = film(space.directory.path());
     if now.len() == LARGE {
         assert_eq!((now.ino(), now.mtime_nsec()), (found.ino(), found.mtime_nsec()), "{when}");
         assert_eq!(*image.deeds.start(), 0, "{when}: acknowledged, and the large file is back");
-        assert_eq!((told(&space), space.vfs.recorded(&at(FILM)).unwrap()), (1, None), "{when}");
+        assert_eq!((told(&space), space.vfs.recorded_etag(&at(FILM)).unwrap()), (1, None), "{when}");
     } else {
         assert_eq!((space.text(FILM).as_str(), told(&space)), (PAGE, 2), "{when}");
-        assert_eq!(space.vfs.recorded(&at(FILM)).unwrap(), Some(ETag::of(PAGE.as_bytes())), "{when}");
+        assert_eq!(space.vfs.recorded_etag(&at(FILM)).unwrap(), Some(ETag::from_content(PAGE.as_bytes())), "{when}");
     }
     space.vfs.close().unwrap();
     if strategy == VersionStrategy::Git {
@@ -103,7 +103,7 @@ fn a_kill_at_any_point_leaves_a_large_file_or_the_page_that_takes_its_place() {
             let logged = images.iter().find(is_logged).unwrap_or_else(|| panic!("{when}: nothing is logged"));
             assert_eq!(film(logged.directory.path()).len(), LARGE, "{when}: it gave way before its time");
             let again = images_of_an_opening(logged, strategy);
-            let last = again.iter().find(|image| image.point == FailPoint::OpenFollowed).unwrap();
+            let last = again.iter().find(|image| image.point == FailPoint::OpenReconciled).unwrap();
             assert_eq!(film(last.directory.path()).len(), PAGE.len() as u64, "{when}: what is logged will happen");
             for image in images {
                 assert_one_of_both(image, strategy, &when);
@@ -120,19 +120,19 @@ fn a_kill_at_any_point_leaves_a_large_file_or_the_page_that_takes_its_place() {
 fn a_page_that_takes_the_place_of_a_large_file_has_its_commit_later() {
     let space = TestSpace::gathering(crate::tests::gathered::NEVER, usize::MAX);
     lay(space.directory.path());
-    let stop = Stop::at(&FailPoints::of(space.directory.path()), FailPoint::LogFlushed);
+    let stop = Stop::at(&FailPoints::new(space.directory.path()), FailPoint::LogFlushed);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| put(&space));
         stop.wait();
         let image = copied(space.directory.path());
-        FailPoints::of(space.directory.path()).clear(FailPoint::LogFlushed);
+        FailPoints::new(space.directory.path()).clear(FailPoint::LogFlushed);
         stop.go_on();
         writer.join().unwrap().unwrap();
         assert_eq!(film(image.path()).len(), LARGE);
         let again = reopened(image);
         assert_eq!((again.text(FILM).as_str(), again.log()), (PAGE, vec!["eve|eve: film.bin".to_owned()]));
     });
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     assert_eq!((space.text(FILM).as_str(), space.log()), (PAGE, vec!["eve|eve: film.bin".to_owned()]));
 }
 
@@ -169,8 +169,8 @@ fn a_large_file_is_the_same_file_until_the_disk_takes_what_replaces_it() {
     for point in points {
         let space = with_film(VersionStrategy::Git);
         let before = film(space.directory.path()).ino();
-        let points = FailPoints::of(space.directory.path());
-        points.refuse(point, 28);
+        let points = FailPoints::new(space.directory.path());
+        points.inject_error(point, 28);
         assert_eq!(put(&space).unwrap_err().kind(), Kind::NoSpace, "{}", point.name());
         assert_eq!(film(space.directory.path()).ino(), before, "{}", point.name());
         assert_eq!(space.vfs.stat(Protocol::Http, &at(FILM)).unwrap().size, LARGE);
@@ -182,8 +182,8 @@ fn a_large_file_is_the_same_file_until_the_disk_takes_what_replaces_it() {
     for point in [FailPoint::TreeWrite, FailPoint::TreeRename] {
         let space = with_film(VersionStrategy::Git);
         let before = film(space.directory.path()).ino();
-        let points = FailPoints::of(space.directory.path());
-        points.refuse(point, 28);
+        let points = FailPoints::new(space.directory.path());
+        points.inject_error(point, 28);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| put(&space));
             space.wait_until("the disk refuses", |space| space.vfs.health().is_err());
@@ -203,7 +203,7 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
         ("nothing", |space| space.vfs.apply(&eve(), Change::remove(at(FILM))).map(drop)),
     ] {
         let space = with_film(VersionStrategy::Git);
-        let points = FailPoints::of(space.directory.path());
+        let points = FailPoints::new(space.directory.path());
         // Another's batch is under way: these come behind it, together.
         let stop = Stop::at(&points, FailPoint::LogWrite);
         std::thread::scope(|scope| {
@@ -223,7 +223,7 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
             first.join().unwrap();
             second.join().unwrap();
         });
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         let standing = fs::read_to_string(space.directory.path().join(FILM)).ok();
         assert_eq!(standing.as_deref(), (what == "a page").then_some("two\n"), "{what}");
         assert_eq!(space.vfs.rescan().unwrap(), 0, "{what}");
@@ -235,13 +235,13 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
 fn a_large_file_that_somebody_writes_into_before_the_page_is_in_its_place_stays_and_the_page_is_a_version() {
     let space = with_film(VersionStrategy::Git);
     let root = space.directory.path().to_owned();
-    let points = FailPoints::of(&root);
-    points.call(FailPoint::LogFlushed, move || {
+    let points = FailPoints::new(&root);
+    points.set_callback(FailPoint::LogFlushed, move || {
         File::options().append(true).open(root.join(FILM)).unwrap().set_len(LARGE + 1).unwrap();
     });
     put(&space).unwrap();
     points.clear(FailPoint::LogFlushed);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(film(space.directory.path()).len(), LARGE + 1);
     assert_eq!(space.log(), ["fswatch|delete: film.bin", "eve|eve: film.bin", "eve|eve: a.md"]);
 }
@@ -253,7 +253,7 @@ fn whoever_has_a_large_file_open_writes_into_the_one_that_gave_way() {
     let (node, _) = space.vfs.lookup(&caller, crate::NodeId::ROOT, &PathComponent::parse(FILM).unwrap()).unwrap();
     let mode = crate::OpenMode { write: true, truncate: false };
     let handle = space.vfs.open_node(&caller, node, mode).unwrap();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogFlushed);
     std::thread::scope(|scope| {
         let page = scope.spawn(|| put(&space));

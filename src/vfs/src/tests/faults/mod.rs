@@ -25,8 +25,11 @@ use crate::recovery::tests::{copied, crashed, reopened};
 use story::{DEEDS, Deed, assert_whole};
 
 /// Every way of remembering has points of its own; of snapshots only the newest is kept, so that one is dropped now and then.
-const STRATEGIES: [VersionStrategy; 3] =
-    [VersionStrategy::Git, VersionStrategy::Snapshots { at_most: NonZeroUsize::new(1) }, VersionStrategy::Nothing];
+const STRATEGIES: [VersionStrategy; 3] = [
+    VersionStrategy::Git,
+    VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(1) },
+    VersionStrategy::LogOnly,
+];
 
 /// A space with a strategy, over what is there.
 pub(super) fn opened(directory: TempDir, strategy: VersionStrategy) -> TestSpace {

@@ -42,7 +42,7 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
     // What a writer comes by itself: checkpoints, and what else is done now and then, go on beside it (`beside`).
     let others = ["open.", "close.", "checkpoint.", "adopt.", "merge."];
     let is_of_a_write = |point: &&FailPoint| {
-        point.nature() != FailPointKind::Housekeeping && !others.iter().any(|step| point.name().starts_with(step))
+        point.kind() != FailPointKind::Housekeeping && !others.iter().any(|step| point.name().starts_with(step))
     };
     let points = FailPoint::ALL.iter().filter(is_of_a_write);
     for (point, strategy) in points.flat_map(|point| STRATEGIES.map(|strategy| (point, strategy))) {
@@ -52,9 +52,9 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
             (deed.go)(&space).unwrap();
         }
         let gate = Arc::new(Gate::default());
-        let points = FailPoints::of(space.directory.path());
+        let points = FailPoints::new(space.directory.path());
         let at_gate = Arc::clone(&gate);
-        points.call(*point, move || at_gate.come_by());
+        points.set_callback(*point, move || at_gate.come_by());
         std::thread::scope(|scope| {
             let (sender, done) = std::sync::mpsc::channel();
             let space = &space;
@@ -64,7 +64,7 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
             for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
                 // Gone in this moment, or read whole.
                 if let Ok(file) = space.vfs.read(Protocol::Fuse, &entry.path) {
-                    assert_eq!(file.etag, ETag::of(&file.content), "`{}` at `{}`", entry.path, point.name());
+                    assert_eq!(file.etag, ETag::from_content(&file.content), "`{}` at `{}`", entry.path, point.name());
                 }
             }
             assert!(
@@ -84,9 +84,9 @@ fn a_directory_in_the_place_of_a_file_whose_removal_is_on_its_way_moves_with_all
     let space = TestSpace::new();
     space.put("notes", "a file without an extension");
     let gate = Arc::new(Gate::default());
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let at_gate = Arc::clone(&gate);
-    points.call(FailPoint::TreeDone, move || at_gate.come_by());
+    points.set_callback(FailPoint::TreeDone, move || at_gate.come_by());
     space.vfs.apply(&eve(), ChangeSet::from(Change::remove(at("notes"))).soon()).unwrap();
     gate.wait_for_somebody("the removal");
     // The file is gone from the tree, and its removal from history is pending: so is the page.
@@ -103,7 +103,7 @@ fn a_directory_in_the_place_of_a_file_whose_removal_is_on_its_way_moves_with_all
         gate.let_go();
         rename.join().unwrap().unwrap();
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "moved/page.md\n");
     assert_eq!(space.text("moved/page.md"), "text");
 }

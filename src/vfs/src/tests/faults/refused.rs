@@ -19,12 +19,12 @@ pub(super) fn deeds_by_point(strategy: VersionStrategy) -> &'static BTreeMap<Fai
     static DEEDS_BY_POINT: Once<BTreeMap<FailPoint, usize>> = Once::new();
     DEEDS_BY_POINT.get(strategy, || {
         let space = new_space(strategy);
-        let points = FailPoints::of(space.directory.path());
+        let points = FailPoints::new(space.directory.path());
         let now = Arc::new(AtomicUsize::new(0));
         let seen: Arc<Mutex<BTreeMap<FailPoint, usize>>> = Arc::default();
         for point in FailPoint::ALL {
             let (now, seen) = (Arc::clone(&now), Arc::clone(&seen));
-            points.call(*point, move || {
+            points.set_callback(*point, move || {
                 seen.lock().entry(*point).or_insert_with(|| now.load(Ordering::SeqCst));
             });
         }
@@ -39,9 +39,9 @@ pub(super) fn deeds_by_point(strategy: VersionStrategy) -> &'static BTreeMap<Fai
 
 /// Does a deed while the disk refuses at a point, and once more when it does not any more; what its writer heard at first.
 fn refused(space: &TestSpace, point: FailPoint, (errno, kind, reason): (i32, Kind, &str), deed: &Deed) {
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let when = format!("{} while the disk says {errno} at `{}`", deed.what, point.name());
-    points.refuse(point, errno);
+    points.inject_error(point, errno);
     std::thread::scope(|scope| {
         let (sender, done) = mpsc::channel();
         scope.spawn(move || sender.send((deed.go)(space)).unwrap());
@@ -63,7 +63,7 @@ fn refused(space: &TestSpace, point: FailPoint, (errno, kind, reason): (i32, Kin
                 false
             }
             Some(Ok(())) => {
-                assert_eq!(point.nature(), FailPointKind::Housekeeping, "{when}: told that all is well");
+                assert_eq!(point.kind(), FailPointKind::Housekeeping, "{when}: told that all is well");
                 true
             }
             None => {
@@ -86,7 +86,7 @@ fn assert_recovers_from(refusal: (i32, Kind, &str)) {
 }
 
 fn assert_recovers_with(strategy: VersionStrategy, refusal: (i32, Kind, &str)) {
-    for (point, number) in deeds_by_point(strategy).iter().filter(|(point, _)| point.nature() == FailPointKind::Call) {
+    for (point, number) in deeds_by_point(strategy).iter().filter(|(point, _)| point.kind() == FailPointKind::Syscall) {
         let space = new_space(strategy);
         for deed in &DEEDS[..*number] {
             (deed.go)(&space).unwrap();
@@ -124,12 +124,13 @@ fn an_opening_that_the_disk_refuses_says_why_and_the_next_one_loses_nothing() {
 
 /// How many refusals an opening was met with.
 fn walk_an_opening(strategy: VersionStrategy) -> usize {
-    let is_of_opening = |point: &&FailPoint| point.name().starts_with("open.") && point.nature() == FailPointKind::Call;
+    let is_of_opening =
+        |point: &&FailPoint| point.name().starts_with("open.") && point.kind() == FailPointKind::Syscall;
     let is_of_git =
         |point: &FailPoint| matches!(point, FailPoint::OpenHistory | FailPoint::OpenSweep | FailPoint::OpenRenumber);
     let space = new_space(strategy);
     // What is not settled makes an opening come by more points.
-    let held = FailPoints::of(space.directory.path());
+    let held = FailPoints::new(space.directory.path());
     held.pause(FailPoint::CheckpointFlush);
     for deed in &DEEDS[..7] {
         (deed.go)(&space).unwrap();
@@ -143,8 +144,8 @@ fn walk_an_opening(strategy: VersionStrategy) -> usize {
             let copy = copied(unsettled.path());
             let when =
                 format!("an opening with `{}` while the disk says {errno} at `{}`", strategy.name(), point.name());
-            let points = FailPoints::of(copy.path());
-            points.refuse(*point, errno);
+            let points = FailPoints::new(copy.path());
+            points.inject_error(*point, errno);
             let fault = match Vfs::open(VfsOptions { strategy, ..options(copy.path(), false) }) {
                 Ok(_) => panic!("{when}: it opened"),
                 Err(fault) => fault,
@@ -163,7 +164,7 @@ fn walk_an_opening(strategy: VersionStrategy) -> usize {
 fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
     let missed: Vec<_> = FailPoint::ALL
         .iter()
-        .filter(|point| point.nature() == FailPointKind::Call && !point.name().starts_with("open."))
+        .filter(|point| point.kind() == FailPointKind::Syscall && !point.name().starts_with("open."))
         .filter(|point| !is_of_others(point))
         .filter(|point| !STRATEGIES.iter().any(|strategy| deeds_by_point(*strategy).contains_key(point)))
         .collect();
@@ -173,13 +174,13 @@ fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
 /// Git's index and merging are tried again or left; a flush or a settling that fails is told.
 #[test]
 fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
-    let points = FailPoint::ALL.iter().filter(|point| point.nature() == FailPointKind::Housekeeping);
+    let points = FailPoint::ALL.iter().filter(|point| point.kind() == FailPointKind::Housekeeping);
     for (point, (errno, ..)) in points.flat_map(|point| REFUSALS.map(|refusal| (point, refusal))) {
         let comes_by = |strategy| strategy == VersionStrategy::Git || deeds_by_point(strategy).contains_key(point);
         for strategy in STRATEGIES.into_iter().filter(|strategy| comes_by(*strategy)) {
             let space = new_space(strategy);
-            let points = FailPoints::of(space.directory.path());
-            points.refuse(*point, errno);
+            let points = FailPoints::new(space.directory.path());
+            points.inject_error(*point, errno);
             for deed in DEEDS.iter().filter(|deed| deed.commits > 0) {
                 (deed.go)(&space).unwrap_or_else(|fault| panic!("{} at `{}`: {fault:?}", deed.what, point.name()));
             }
@@ -196,10 +197,10 @@ fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
 #[test]
 fn a_checkpoint_that_the_disk_refuses_turns_the_server_unready_with_the_reason() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
-    for point in [FailPoint::CheckpointFlush, FailPoint::CheckpointSettle] {
+    let points = FailPoints::new(space.directory.path());
+    for point in [FailPoint::CheckpointFlush, FailPoint::CheckpointRelease] {
         for (errno, kind, reason) in REFUSALS {
-            points.refuse(point, errno);
+            points.inject_error(point, errno);
             space.put("a.md", &format!("{} {errno}", point.name()));
             space.wait_until("the checkpoint is refused", |space| space.vfs.health().is_err());
             let trouble = space.vfs.health().unwrap_err();
@@ -216,8 +217,8 @@ fn a_checkpoint_that_the_disk_refuses_turns_the_server_unready_with_the_reason()
 fn a_refused_write_leaves_no_directory_that_was_made_for_it() {
     let space = TestSpace::new();
     space.put("kept/a.md", "a");
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogWrite, 28);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::LogWrite, 28);
     for path in ["new/deep/a.md", "kept/new/a.md"] {
         let fault = space.vfs.apply(&eve(), Change::put(at(path), "a")).unwrap_err();
         assert_eq!(fault.kind(), Kind::NoSpace);
@@ -232,8 +233,8 @@ fn a_refused_write_leaves_no_directory_that_was_made_for_it() {
 fn saves_that_a_full_disk_refused_until_the_end_are_named() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogFlush, 28);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::LogFlush, 28);
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), "two")).soon()).unwrap();
     space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
     let fault = space.vfs.close().unwrap_err();
@@ -245,9 +246,9 @@ fn saves_that_a_full_disk_refused_until_the_end_are_named() {
 #[test]
 fn saves_that_a_broken_disk_refused_until_the_end_are_named_also_when_the_log_cannot_be_closed() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogFlush, 5);
-    points.refuse(FailPoint::CloseLog, 30);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::LogFlush, 5);
+    points.inject_error(FailPoint::CloseLog, 30);
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), "one")).soon()).unwrap();
     space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
     let fault = space.vfs.close().unwrap_err();
@@ -259,9 +260,9 @@ fn saves_that_a_broken_disk_refused_until_the_end_are_named_also_when_the_log_ca
 #[test]
 fn a_log_that_cannot_be_closed_is_said_to_have_everything_acknowledged() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     space.put("a.md", "one");
-    points.refuse(FailPoint::CloseLog, 30);
+    points.inject_error(FailPoint::CloseLog, 30);
     let fault = space.vfs.close().unwrap_err();
     points.clear(FailPoint::CloseLog);
     assert_eq!(fault.kind(), Kind::ReadOnly);
@@ -272,8 +273,8 @@ fn a_log_that_cannot_be_closed_is_said_to_have_everything_acknowledged() {
 #[test]
 fn while_logged_changes_wait_for_a_full_disk_nothing_else_is_taken_and_nobody_waits_long() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::TreeWrite, 28);
+    let points = FailPoints::new(space.directory.path());
+    points.inject_error(FailPoint::TreeWrite, 28);
     let put = |path: &str| space.vfs.apply(&eve(), Change::put(at(path), "text")).map(|_| ());
     std::thread::scope(|scope| {
         let began = Instant::now();
@@ -304,13 +305,13 @@ fn while_logged_changes_wait_for_a_full_disk_nothing_else_is_taken_and_nobody_wa
 #[test]
 fn writers_behind_a_change_that_waits_for_a_full_disk_are_turned_away_and_saves_are_kept() {
     let space = TestSpace::new();
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogFlushed);
     std::thread::scope(|scope| {
         let put = |path: &str| space.vfs.apply(&eve(), Change::put(at(path), "text")).map(|_| ());
         let held = scope.spawn(move || put("held.md"));
         stop.wait();
-        points.refuse(FailPoint::TreeWrite, 28);
+        points.inject_error(FailPoint::TreeWrite, 28);
         let behind = scope.spawn(move || put("behind.md"));
         space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("soon.md"), "text")).soon()).unwrap();
         space.wait_until("both are accepted", |space| {
@@ -322,7 +323,7 @@ fn writers_behind_a_change_that_waits_for_a_full_disk_are_turned_away_and_saves_
         points.clear(FailPoint::TreeWrite);
         held.join().unwrap().unwrap();
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log(), ["eve|eve: soon.md", "eve|eve: held.md"]);
     assert_eq!(space.text("soon.md"), "text");
     assert!(space.vfs.read(Protocol::Http, &at("behind.md")).is_err());

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use svcfs_store::preflight::half_installed;
+use svcfs_store::preflight::leftover_temp_files;
 use svcfs_store::{Log, SnapshotStore, StatePaths, VersionStore};
 
 use super::*;
@@ -27,7 +27,7 @@ pub(super) const DEEDS: &[Deed] = &[
     deed("a directory is renamed, and files inside and outside are written with it", rename_directory),
     deed("a page is removed", |space| apply(space, "eve", Change::remove(at("a.md")))),
     deed("several pages change at once", several),
-    deed("a link is made", |space| apply(space, "adam", Change::link(at("link"), "e/c.md"))),
+    deed("a link is made", |space| apply(space, "adam", Change::symlink(at("link"), "e/c.md"))),
     deed("somebody edits behind the server", edit_behind),
     Deed { commits: 0, ..deed("a checkpoint is made", checkpoint) },
     deed("a tenth commit is made", |space| put(space, "eve", "10.md", "ten\n")),
@@ -39,7 +39,7 @@ pub(super) const DEEDS: &[Deed] = &[
 ];
 
 fn apply(space: &TestSpace, who: &str, set: impl Into<ChangeSet>) -> Result<(), Fault> {
-    space.vfs.apply(&Caller::new(Protocol::Http).named(Actor::new(who)), set).map(|_| ())
+    space.vfs.apply(&Caller::new(Protocol::Http).with_actor(Actor::new(who)), set).map(|_| ())
 }
 
 fn put(space: &TestSpace, who: &str, path: &str, text: &str) -> Result<(), Fault> {
@@ -49,7 +49,7 @@ fn put(space: &TestSpace, who: &str, path: &str, text: &str) -> Result<(), Fault
 /// Waits for the disk afterwards, so that the next deed finds everything quiet.
 fn save(space: &TestSpace) -> Result<(), Fault> {
     apply(space, "eve", ChangeSet::from(Change::put(at("a.md"), "two\n")).soon())?;
-    space.vfs.settled().map(|_| ())
+    space.vfs.wait_applied().map(|_| ())
 }
 
 fn rename_directory(space: &TestSpace) -> Result<(), Fault> {
@@ -58,7 +58,7 @@ fn rename_directory(space: &TestSpace) -> Result<(), Fault> {
         Change::put(at("e/b.md"), "b\nin e\n"),
         Change::put(at("a.md"), "two\nof e\n"),
     ];
-    apply(space, "adam", ChangeSet::new(changes).message("adam: rename dir d → e"))
+    apply(space, "adam", ChangeSet::new(changes).with_message("adam: rename dir d → e"))
 }
 
 fn several(space: &TestSpace) -> Result<(), Fault> {
@@ -68,7 +68,7 @@ fn several(space: &TestSpace) -> Result<(), Fault> {
         Change::rename(at("e/b.md"), at("e/c.md")),
         Change::remove(at("big.txt")),
     ];
-    apply(space, "eve", ChangeSet::new(changes).message("several"))
+    apply(space, "eve", ChangeSet::new(changes).with_message("several"))
 }
 
 fn edit_behind(space: &TestSpace) -> Result<(), Fault> {
@@ -96,8 +96,8 @@ pub(super) fn packs(root: &Path) -> Vec<std::path::PathBuf> {
 }
 
 pub(super) fn is_settled(space: &TestSpace) -> bool {
-    let check = Log::check(&StatePaths::of(space.directory.path())).unwrap().unwrap();
-    check.unsettled == 0 && check.leftover_spool.is_empty()
+    let check = Log::check(&StatePaths::new(space.directory.path())).unwrap().unwrap();
+    check.pending_records == 0 && check.leftover_spool.is_empty()
 }
 
 /// Each set that the story makes, as [`sets`] tells it.
@@ -126,12 +126,12 @@ pub(super) fn sets(space: &TestSpace) -> Vec<String> {
         VersionStore::Git { .. } => {
             space.git(&["log", "--reverse", "--format=%an|%s|%T"]).lines().map(str::to_owned).collect()
         }
-        VersionStore::Snapshots { .. } | VersionStore::Nothing { .. } => {
+        VersionStore::Snapshots { .. } | VersionStore::LogOnly { .. } => {
             let told = |event: Arc<FeedEvent>| {
                 let files = event.changes.iter().map(|change| format!("{}={:?}", change.path, change.new));
                 format!("{}|{}|{}", event.actor, event.message, files.collect::<Vec<_>>().join(","))
             };
-            space.vfs.feed().after(Seq(0), usize::MAX).unwrap().into_iter().map(told).collect()
+            space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap().into_iter().map(told).collect()
         }
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn assert_whole(
     let allowed = commits_after(*deeds.start())..=commits_after(*deeds.end());
     assert!(allowed.contains(&found.len()), "{when}: {} commits, not {allowed:?}: {found:#?}", found.len());
     assert_eq!(found, reference(strategy)[..found.len()], "{when}: author, message or content");
-    let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+    let told = space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
     assert_eq!(told.iter().filter(|event| !event.changes.is_empty()).count(), found.len(), "{when}: the feed");
     assert_sound((space, strategy), &when);
 }
@@ -156,7 +156,7 @@ pub(super) fn assert_whole(
 pub(super) fn assert_sound((space, strategy): (&TestSpace, VersionStrategy), when: &str) {
     for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
         let present = space.vfs.core.standing(&entry.path).unwrap().map(|leaf| leaf.etag);
-        assert_eq!(space.vfs.recorded(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
+        assert_eq!(space.vfs.recorded_etag(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
     }
     space.vfs.health().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
     space.vfs.close().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
@@ -167,13 +167,13 @@ pub(super) fn assert_sound((space, strategy): (&TestSpace, VersionStrategy), whe
             space.git(&["fsck", "--strict", "--no-dangling"]);
         }
         VersionStore::Snapshots { snapshots, .. } => assert_newest_is_kept(space, snapshots, when),
-        VersionStore::Nothing { .. } => assert!(!root.join(".versions").exists(), "{when}"),
+        VersionStore::LogOnly { .. } => assert!(!root.join(".versions").exists(), "{when}"),
     }
     assert_eq!(root.join(".git").exists(), strategy == VersionStrategy::Git, "{when}: a repository");
-    let check = Log::check(&StatePaths::of(root)).unwrap().unwrap();
-    assert_eq!((check.damage, check.unsettled), (Vec::new(), 0), "{when}: the log");
+    let check = Log::check(&StatePaths::new(root)).unwrap().unwrap();
+    assert_eq!((check.damage, check.pending_records), (Vec::new(), 0), "{when}: the log");
     assert_eq!((check.missing_spool, check.leftover_spool), (Vec::new(), Vec::new()), "{when}: the spool");
-    space.wait_until(&format!("{when}: temporary files are gone"), |_| half_installed(root).is_empty());
+    space.wait_until(&format!("{when}: temporary files are gone"), |_| leftover_temp_files(root).is_empty());
     for file in fs::read_dir(root.join(".git/objects/pack")).into_iter().flatten() {
         let name = file.unwrap().file_name().into_string().unwrap();
         assert!(name.ends_with(".pack") || name.ends_with(".idx"), "{when}: `{name}` is left over");

@@ -36,9 +36,9 @@ fn a_pack_that_cannot_be_read_in_the_moment_stays_where_it_is() {
     let all = fixture.packs();
     for file in &all {
         while_unreadable(&fixture, file, || {
-            let renewed = fixture.history.renew_packs(Timestamp::UNIX_EPOCH);
+            let renewed = fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH);
             assert!(matches!(renewed, Err(StoreError::State(_))), "{}: {renewed:?}", file.display());
-            let swept = fixture.history.sweep_torn_packs(Some(Timestamp::UNIX_EPOCH));
+            let swept = fixture.history.remove_torn_packs(Some(Timestamp::UNIX_EPOCH));
             assert!(matches!(swept, Err(StoreError::State(_))), "{}: {swept:?}", file.display());
         });
     }
@@ -56,7 +56,7 @@ fn a_damaged_pack_is_kept_beside_the_others_which_are_written_anew() {
     bytes[20] ^= 1;
     fs::remove_file(damaged).unwrap();
     fs::write(damaged, &bytes).unwrap();
-    assert_eq!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap(), 1);
+    assert_eq!(fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH).unwrap(), 1);
     let after = inodes(&fixture);
     assert_eq!(after.keys().collect::<Vec<_>>(), [&whole.with_extension("idx"), whole]);
     assert!(after.iter().all(|(file, inode)| before[file] != *inode), "not written anew");
@@ -74,10 +74,10 @@ fn objects_of_a_damaged_pack_are_missing_until_somebody_says_that_they_were_made
     fs::write(&damaged, "damaged").unwrap();
     // Whoever asked first may not have come to make them.
     for _ in 0..2 {
-        assert_eq!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap(), 1);
+        assert_eq!(fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH).unwrap(), 1);
     }
-    fixture.history.made_again();
-    assert_eq!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap(), 0);
+    fixture.history.mark_rebuilt();
+    assert_eq!(fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH).unwrap(), 0);
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn a_pack_stays_as_it_is_until_its_copy_is_flushed() {
     let fixture = fixture();
     fixture.pages(None, 0, 2);
     let before = inodes(&fixture);
-    let points = crate::FailPoints::of(fixture.directory.path());
-    points.refuse(FailPoint::PackFlush, 5);
-    assert!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).is_err());
+    let points = crate::FailPoints::new(fixture.directory.path());
+    points.inject_error(FailPoint::PackFlush, 5);
+    assert!(fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH).is_err());
     assert_eq!(inodes(&fixture), before);
     points.clear(FailPoint::PackFlush);
-    assert_eq!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap(), 0);
+    assert_eq!(fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH).unwrap(), 0);
     assert!(inodes(&fixture).iter().all(|(file, inode)| before[file] != *inode));
 }
 
@@ -100,10 +100,10 @@ fn packs_that_a_flush_brought_to_the_disk_are_left_alone_by_the_next_one_that_fa
     let mut head = fixture.pages(None, 0, 2);
     fixture.checkpoint();
     let flushed = inodes(&fixture);
-    fixture.history.flushing();
+    fixture.history.start_flush();
     head = fixture.pages(head, 2, 3);
     let renewed = || {
-        assert_eq!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap(), 0);
+        assert_eq!(fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH).unwrap(), 0);
         inodes(&fixture)
     };
     let before = inodes(&fixture);
@@ -129,8 +129,8 @@ fn a_pack_that_takes_the_place_of_a_flushed_one_is_not_flushed() {
     // The same objects again, as an opening makes them.
     assert_eq!(fixture.stage(None, &[write(&page, "1")]).unwrap(), commit);
     fixture.history.publish().unwrap();
-    fixture.history.release();
+    fixture.history.unpin_packs();
     let before = inodes(&fixture);
-    fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap();
+    fixture.history.rewrite_unsynced_packs(Timestamp::UNIX_EPOCH).unwrap();
     assert!(inodes(&fixture).iter().all(|(file, inode)| before[file] != *inode));
 }

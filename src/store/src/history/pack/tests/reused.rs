@@ -64,7 +64,7 @@ fn a_pack_beside_the_index_of_another_is_torn() {
     let [one, two] = &fixture.data_files()[..] else { panic!("two packs") };
     // As a power cut may leave a file that was used again: whole, under its old name.
     fs::rename(two, one).unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs(Some(svcfs_base::Timestamp::now())).unwrap(), 2);
+    assert_eq!(fixture.history.remove_torn_packs(Some(svcfs_base::Timestamp::now())).unwrap(), 2);
     assert_eq!(fixture.data_files(), Vec::<PathBuf>::new());
 }
 
@@ -86,7 +86,7 @@ fn files_that_wait_are_not_written_over_after_a_flush_failed() {
     let fixture = fixture();
     let waiting = || waiting(&fixture.directory.path().join(".git/svcfs"));
     pages_until_some_wait(&fixture);
-    fixture.history.renew_packs(svcfs_base::Timestamp::UNIX_EPOCH).unwrap();
+    fixture.history.rewrite_unsynced_packs(svcfs_base::Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(waiting(), 0);
     fixture.git(&["fsck", "--strict"]);
 }

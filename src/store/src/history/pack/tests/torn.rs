@@ -23,7 +23,7 @@ fn what_a_crash_left_of_a_pack_is_swept_and_packs_of_others_are_not_doubted() {
     fs::File::open(damaged).unwrap().set_modified(old).unwrap();
     fs::File::open(damaged.with_extension("idx")).unwrap().set_modified(old).unwrap();
     let since = svcfs_base::Timestamp::now();
-    assert_eq!(fixture.history.sweep_torn_packs(Some(since)).unwrap(), 1);
+    assert_eq!(fixture.history.remove_torn_packs(Some(since)).unwrap(), 1);
     assert_eq!(fixture.packs(), theirs);
 }
 
@@ -42,7 +42,7 @@ fn a_pack_that_no_branch_shows_is_looked_at_after_a_crash_though_the_log_has_not
     let torn = fixture.packs().into_iter().find(|file| !whole.contains(file)).unwrap().with_extension("pack");
     fs::remove_file(&torn).unwrap();
     fs::write(&torn, "PACK").unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 1);
+    assert_eq!(fixture.history.remove_torn_packs(None).unwrap(), 1);
     assert_eq!(
         fixture.packs(),
         whole.into_iter().filter(|file| file.extension().unwrap() != "keep").collect::<Vec<_>>()
@@ -77,13 +77,13 @@ fn a_torn_pack_is_ours_though_its_mark_lost_its_text_with_the_power() {
     overwritten(&mark, "");
     overwritten(&mark.with_extension("pack"), "PACK");
     let fixture = fixture.again();
-    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 1);
+    assert_eq!(fixture.history.remove_torn_packs(None).unwrap(), 1);
     assert_eq!(fixture.packs(), settled);
     // The mark is what it is from here on.
     fixture.stage(head, &[write(&at("other.md"), "other")]).unwrap();
     fixture.history.publish().unwrap();
     overwritten(&super::torn::mark(&fixture).with_extension("pack"), "PACK");
-    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 1);
+    assert_eq!(fixture.history.remove_torn_packs(None).unwrap(), 1);
 }
 
 #[test]
@@ -98,6 +98,6 @@ fn marks_of_others_stay_and_those_that_say_that_they_are_ours_do_not() {
     // As it was made where the disk knows no further names.
     fs::remove_file(&ours).unwrap();
     fs::write(&ours, KEEP).unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 0);
+    assert_eq!(fixture.history.remove_torn_packs(None).unwrap(), 0);
     assert!(theirs.exists() && !ours.exists());
 }

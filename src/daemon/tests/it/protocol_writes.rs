@@ -29,8 +29,8 @@ impl Served {
     }
 
     fn of(place: Place, more: &[&str]) -> Self {
-        let doors = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0", "--nfs", "--nfs-port", "0"];
-        let server = Running::serve(&place.at("kb"), &[&doors[..], more].concat());
+        let protocols = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0", "--nfs", "--nfs-port", "0"];
+        let server = Running::serve(&place.at("kb"), &[&protocols[..], more].concat());
         Self { place, server }
     }
 
@@ -42,8 +42,8 @@ impl Served {
     }
 
     /// Where a door is.
-    fn at(&self, door: &str) -> String {
-        let told = self.server.greeting.lines().find_map(|line| line.trim().strip_prefix(door));
+    fn at(&self, protocol: &str) -> String {
+        let told = self.server.greeting.lines().find_map(|line| line.trim().strip_prefix(protocol));
         told.unwrap().trim().to_owned()
     }
 
@@ -236,15 +236,15 @@ fn an_upload_to_s3_outlives_a_server_that_is_killed_and_leaves_nothing_half() {
 fn conditional_writes_of_three_doors_at_once_lose_no_update() {
     const EACH: usize = 20;
     let served = Served::new();
-    let doors = [
+    let protocols = [
         (served.server.url().to_owned(), "/api/svc/file?path=page.md"),
         (served.at("webdav"), "/page.md"),
         (served.at("s3"), "/default/page.md"),
     ];
-    assert_eq!(request(&doors[1].0, "PUT", "/page.md", "# Page\n").0, 201);
+    assert_eq!(request(&protocols[1].0, "PUT", "/page.md", "# Page\n").0, 201);
     let refused = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for (door, (url, target)) in doors.iter().enumerate() {
+        for (protocol, (url, target)) in protocols.iter().enumerate() {
             let refused = &refused;
             scope.spawn(move || {
                 let mut done = 0;
@@ -253,7 +253,7 @@ fn conditional_writes_of_three_doors_at_once_lose_no_update() {
                     assert_eq!(status, 200, "{text}");
                     let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
                     let condition = format!("If-Match: {etag}\r\n");
-                    let more = format!("{text}- door {door}, line {done}\n");
+                    let more = format!("{text}- door {protocol}, line {done}\n");
                     match exchange(url, "PUT", target, (&condition, &more)) {
                         (200 | 201 | 204, ..) => done += 1,
                         (409 | 412, ..) => drop(refused.fetch_add(1, Ordering::Relaxed)),
@@ -263,7 +263,7 @@ fn conditional_writes_of_three_doors_at_once_lose_no_update() {
             });
         }
     });
-    let text = request(&doors[1].0, "GET", "/page.md", "").1;
+    let text = request(&protocols[1].0, "GET", "/page.md", "").1;
     let lines: std::collections::BTreeSet<&str> = text.lines().collect();
     assert_eq!((text.lines().count(), lines.len()), (3 * EACH + 1, 3 * EACH + 1), "{text}");
     assert!(refused.load(Ordering::Relaxed) > 0, "they never met");

@@ -102,13 +102,13 @@ impl Kind {
 fn what_is_asked_through_protocols_is_counted_by_door_and_operation() {
     let space = TestSpace::new();
     for kind in [Kind::WebDav, Kind::S3, Kind::Nfs] {
-        let door = kind.of(&space);
-        door.write("a.md", b"# A\n").unwrap();
-        assert_eq!(door.read("a.md").unwrap(), b"# A\n");
-        door.read("none.md").unwrap_err();
+        let protocol = kind.of(&space);
+        protocol.write("a.md", b"# A\n").unwrap();
+        assert_eq!(protocol.read("a.md").unwrap(), b"# A\n");
+        protocol.read("none.md").unwrap_err();
     }
     let told = space.client().send("GET", "/metrics", &[], Vec::new()).success().unwrap().text();
-    for (door, operation, outcome) in [
+    for (protocol, operation, outcome) in [
         ("webdav", "PUT", "ok"),
         ("webdav", "GET", "ok"),
         ("webdav", "GET", "404"),
@@ -119,7 +119,7 @@ fn what_is_asked_through_protocols_is_counted_by_door_and_operation() {
         ("nfs", "LOOKUP", "ok"),
         ("nfs", "LOOKUP", "NFS3ERR_NOENT"),
     ] {
-        let named = format!("door=\"{door}\",operation=\"{operation}\"");
+        let named = format!("protocol=\"{protocol}\",operation=\"{operation}\"");
         let samples = [
             format!("svc_operations_total{{{named},outcome=\"{outcome}\"}} "),
             format!("svc_operation_seconds_bucket{{le=\"+Inf\",{named}}} "),

@@ -19,7 +19,7 @@ use svcfs_measure::machine;
 use svcfs_measure::run::BenchRun;
 use svcfs_measure::series::{RoundBound, RoundSeries};
 use svcfs_measure::server::{ServerPlace, ServerProcess};
-use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text, times};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, factor, quotient, text};
 
 use self::nfs::{Nfs, Share};
 use self::rivals::{Rival, free_port};
@@ -102,18 +102,18 @@ struct At<'a> {
 /// # Errors
 /// When something is refused, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Doors> {
-    let amount = extent.doors;
-    let (root, log, large) = (run.at("root"), run.at("doors.log"), run.at("large.bin"));
+    let amount = extent.protocols;
+    let (root, log, large) = (run.path("root"), run.path("doors.log"), run.path("large.bin"));
     fs::create_dir(&root)?;
     fs::write(&large, noise(amount.large * MIB))?;
     let ports = [free_port()?, free_port()?, free_port()?].map(|port| port.to_string());
-    let doors = [
+    let protocols = [
         ["--webdav", "--webdav-port", &ports[0]],
         ["--s3", "--s3-port", &ports[1]],
         ["--nfs", "--nfs-port", &ports[2]],
     ];
-    let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
-    let server = ServerProcess::start_with(run, place, &doors.concat())?;
+    let place = ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time };
+    let server = ServerProcess::start_with_args(run, place, &protocols.concat())?;
     let (rivals, missing) = Rival::start_all(run)?;
     let ours = |port: &str, prefix: &'static str| -> Result<At<'_>> {
         let address = format!("127.0.0.1:{port}").parse()?;
@@ -150,7 +150,7 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Doors> {
                 if place.only_writes && matches!(deed, Deed::ReadSmall | Deed::ReadLarge) {
                     continue;
                 }
-                run.tell(&format!(
+                run.report(&format!(
                     "{}: {}, round {} of {}",
                     contestant.name,
                     deed.name(),
@@ -158,7 +158,7 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Doors> {
                     extent.plan.rounds
                 ));
                 run.flush_disk()?;
-                server.until_quiet(run)?;
+                server.wait_until_idle(run)?;
                 let name = format!("{}-{round}", contestant.key);
                 place.go(run, deed, (amount, &large, &name), &mut contestant.done[at])?;
             }
@@ -189,7 +189,7 @@ impl At<'_> {
                 series.add_counted(amount.files, begun.elapsed());
             }
             Deed::ReadSmall => {
-                let (begun, done, stop) = (Instant::now(), AtomicUsize::new(0), run.stop());
+                let (begun, done, stop) = (Instant::now(), AtomicUsize::new(0), run.stop_token());
                 crowd(
                     amount.reading.count,
                     || Nfs::mount(share, name),
@@ -254,7 +254,7 @@ impl At<'_> {
             }
             Deed::ReadSmall => {
                 let begun = Instant::now();
-                let (done, stop) = (AtomicUsize::new(0), run.stop());
+                let (done, stop) = (AtomicUsize::new(0), run.stop_token());
                 crowd(
                     amount.reading.count,
                     || BenchClient::connect(self.address),
@@ -300,7 +300,7 @@ fn write_bare(run: &BenchRun, (large, round): (&Path, usize)) -> Result<Duration
     let content = fs::read(large)?;
     run.flush_disk()?;
     let begun = Instant::now();
-    let mut file = File::create(run.at(&format!("bare-{round}.bin")))?;
+    let mut file = File::create(run.path(&format!("bare-{round}.bin")))?;
     content.chunks(MIB).try_for_each(|block| file.write_all(block))?;
     file.sync_all()?;
     Ok(begun.elapsed())
@@ -387,9 +387,9 @@ impl Doors {
             let rates = self.contestants.iter().map(|contestant| TableCell::Rate(rate(contestant)));
             let shares = self.contestants.iter().filter(|contestant| contestant.is_ours).map(|ours| {
                 let fastest = self.rivals(ours).filter(writes).filter_map(rate).reduce(f64::max);
-                times(rate(ours), fastest)
+                factor(rate(ours), fastest)
             });
-            table.row([text(deed.name())].into_iter().chain(rates).chain(shares));
+            table.add_row([text(deed.name())].into_iter().chain(rates).chain(shares));
         }
         table.notes.push(
             "What svcfs answered to a writer is on the disk, and a version where a version can have it (64 MiB); what the others \

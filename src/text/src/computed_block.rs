@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 /// The line above it.
-pub const BEGIN: &str = "<!-- svc:auto -->";
+pub const START_MARKER: &str = "<!-- svc:auto -->";
 /// The line below it.
-pub const END: &str = "<!-- /svc-view -->";
+pub const END_MARKER: &str = "<!-- /svc-view -->";
 
 /// Where an answer stands in the text of a page, with the lines around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,37 +13,37 @@ pub enum ComputedAnswer {
     /// Nowhere yet.
     Absent,
     /// From a byte on, and nothing says where it ends.
-    Open(usize),
+    Unterminated(usize),
     /// In these bytes.
-    There(Range<usize>),
+    Present(Range<usize>),
 }
 
 /// Looks for an answer in the body of a page.
 #[must_use]
-pub fn answer(body: &str) -> ComputedAnswer {
+pub fn find_answer(body: &str) -> ComputedAnswer {
     let mut begin = None;
     let mut offset = 0;
     for line in body.split_inclusive('\n') {
         match (begin, line.trim()) {
-            (None, BEGIN) => begin = Some(offset),
-            (Some(begin), END) => return ComputedAnswer::There(begin..offset + line.len()),
+            (None, START_MARKER) => begin = Some(offset),
+            (Some(begin), END_MARKER) => return ComputedAnswer::Present(begin..offset + line.len()),
             _ => {}
         }
         offset += line.len();
     }
-    begin.map_or(ComputedAnswer::Absent, ComputedAnswer::Open)
+    begin.map_or(ComputedAnswer::Absent, ComputedAnswer::Unterminated)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ComputedAnswer, answer};
+    use super::{ComputedAnswer, find_answer};
 
     #[test]
     fn an_answer_stands_between_its_lines() {
         let page = "a\n<!-- svc:auto -->\n- [ ] b\n<!-- /svc-view -->\nc\n";
-        let ComputedAnswer::There(range) = answer(page) else { panic!("it is there") };
+        let ComputedAnswer::Present(range) = find_answer(page) else { panic!("it is there") };
         assert_eq!((&page[..range.start], &page[range.end..]), ("a\n", "c\n"));
-        assert_eq!(answer("a\n<!-- svc:auto -->\nb\n"), ComputedAnswer::Open(2));
-        assert_eq!(answer("a\n<!-- /svc-view -->\n"), ComputedAnswer::Absent);
+        assert_eq!(find_answer("a\n<!-- svc:auto -->\nb\n"), ComputedAnswer::Unterminated(2));
+        assert_eq!(find_answer("a\n<!-- /svc-view -->\n"), ComputedAnswer::Absent);
     }
 }

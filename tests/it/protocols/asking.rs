@@ -8,13 +8,13 @@ use super::{Answer, Door};
 use crate::space::TestSpace;
 
 pub struct Asking {
-    door: Box<dyn Door>,
+    protocol: Box<dyn Door>,
     space: Arc<Space>,
 }
 
 impl Asking {
-    pub fn new(door: Box<dyn Door>, space: &TestSpace) -> Self {
-        Self { door, space: Arc::clone(space.space()) }
+    pub fn new(protocol: Box<dyn Door>, space: &TestSpace) -> Self {
+        Self { protocol, space: Arc::clone(space.space()) }
     }
 
     fn ask<T>(&self, answer: Answer<T>) -> Answer<T> {
@@ -25,27 +25,27 @@ impl Asking {
 
 impl Door for Asking {
     fn write(&self, path: &str, content: &[u8]) -> Answer<()> {
-        self.ask(self.door.write(path, content))
+        self.ask(self.protocol.write(path, content))
     }
     fn write_as_guest(&self, path: &str, content: &[u8]) -> Answer<()> {
-        self.ask(self.door.write_as_guest(path, content))
+        self.ask(self.protocol.write_as_guest(path, content))
     }
     fn append(&self, path: &str, content: &[u8]) -> Answer<()> {
-        self.ask(self.door.append(path, content))
+        self.ask(self.protocol.append(path, content))
     }
     fn read(&self, path: &str) -> Answer<Vec<u8>> {
-        self.door.read(path)
+        self.protocol.read(path)
     }
     fn rename(&self, from: &str, to: &str) -> Answer<()> {
-        self.ask(self.door.rename(from, to))
+        self.ask(self.protocol.rename(from, to))
     }
     fn remove(&self, path: &str) -> Answer<()> {
-        self.ask(self.door.remove(path))
+        self.ask(self.protocol.remove(path))
     }
     fn list(&self, directory: &str) -> Answer<Vec<String>> {
-        self.door.list(directory)
+        self.protocol.list(directory)
     }
     fn make_directory(&self, path: &str) -> Answer<()> {
-        self.ask(self.door.make_directory(path))
+        self.ask(self.protocol.make_directory(path))
     }
 }

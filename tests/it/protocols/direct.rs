@@ -16,7 +16,7 @@ impl Direct {
     }
 
     fn apply(&self, actor: &str, change: Change) -> Answer<()> {
-        let caller = caller().named(Actor::new(actor));
+        let caller = caller().with_actor(Actor::new(actor));
         self.0.vfs.apply(&caller, change).map(drop).map_err(told)
     }
 }
@@ -45,7 +45,7 @@ impl Door for Direct {
         self.write(at, &whole)
     }
     fn read(&self, at: &str) -> Answer<Vec<u8>> {
-        self.0.vfs.read(caller().door, &path(at)?).map(|file| file.content.to_vec()).map_err(told)
+        self.0.vfs.read(caller().protocol, &path(at)?).map(|file| file.content.to_vec()).map_err(told)
     }
     fn rename(&self, from: &str, to: &str) -> Answer<()> {
         self.apply(&me(), Change::rename(path(from)?, path(to)?))
@@ -54,7 +54,7 @@ impl Door for Direct {
         self.apply(&me(), Change::remove(path(at)?))
     }
     fn list(&self, directory: &str) -> Answer<Vec<String>> {
-        let entries = self.0.vfs.list(caller().door, &path(directory)?).map_err(told)?;
+        let entries = self.0.vfs.list(caller().protocol, &path(directory)?).map_err(told)?;
         let names = entries.iter().map(|entry| entry.path.name().to_owned());
         Ok(names.filter(|name| !name.starts_with('.')).collect())
     }

@@ -184,7 +184,7 @@ fn nginx(run: &BenchRun, folder: &Path, (port, _): Ports) -> Result<Command, Str
     let places = [PathBuf::from("/usr/sbin/nginx"), tools().join("nginx/usr/sbin/nginx")];
     let program = places.into_iter().find(|place| place.is_file());
     let program = program.ok_or("nginx is not installed; scripts/bench.sh downloads it")?;
-    let at = run.at("nginx-itself");
+    let at = run.path("nginx-itself");
     let told = |error: std::io::Error| format!("nginx cannot be set up: {error}");
     fs::create_dir(&at).map_err(told)?;
     let paths: String =
@@ -211,7 +211,7 @@ fn ganesha(run: &BenchRun, folder: &Path, (port, mount): Ports) -> Result<Comman
     if !rustix::process::geteuid().is_root() {
         return Err("NFS-Ganesha runs as root only".to_owned());
     }
-    let at = run.at("ganesha-itself");
+    let at = run.path("ganesha-itself");
     let told = |error: std::io::Error| format!("NFS-Ganesha cannot be set up: {error}");
     fs::create_dir(&at).map_err(told)?;
     let config = format!(
@@ -239,7 +239,7 @@ impl Rival {
     pub(super) fn start_all(run: &BenchRun) -> Result<(Vec<Self>, Vec<String>)> {
         let (mut rivals, mut missing) = (Vec::new(), Vec::new());
         for recipe in &RECIPES {
-            let (folder, ports) = (run.at(recipe.key).join("default"), (free_port()?, free_port()?));
+            let (folder, ports) = (run.path(recipe.key).join("default"), (free_port()?, free_port()?));
             fs::create_dir_all(&folder)?;
             match (recipe.command)(run, &folder, ports) {
                 Ok(command) => rivals.push(Self::start(run, recipe, command, (folder, ports))?),
@@ -251,7 +251,7 @@ impl Rival {
 
     fn start(run: &BenchRun, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, Ports)) -> Result<Self> {
         let Recipe { name, key, prefix, can_write, only_writes, is_nfs, .. } = *recipe;
-        let log = File::create(run.at(&format!("{key}.log")))?;
+        let log = File::create(run.path(&format!("{key}.log")))?;
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -260,7 +260,7 @@ impl Rival {
             is_nfs.then(|| Share { nfs: address, mount: at(ports.1), path: folder.to_string_lossy().into_owned() });
         // From here on a failure ends it, too.
         let mut rival = Self { name, key, address, prefix, folder, can_write, only_writes, share, child };
-        run.until(&format!("{name} answers"), STARTING, || {
+        run.wait_until(&format!("{name} answers"), STARTING, || {
             let ended = rival.child.try_wait()?;
             anyhow::ensure!(ended.is_none(), "{name} ended at once; its log is `{key}.log`");
             Ok(TcpStream::connect(address).is_ok()
