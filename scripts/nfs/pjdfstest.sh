@@ -29,7 +29,7 @@ readonly SVCFS="${1:-${CARGO_TARGET_DIR:-$CACHE/target}/debug/svcfs}"
 readonly SUITE="${SVCFS_TOOLS:-$CACHE/tools}/bin/pjdfstest"
 scripts/nfs/guest.sh
 for program in "$SVCFS" "$SUITE"; do
-    [[ -x $program ]] || { echo "pjdfstest.sh: \`$program\` is missing; run scripts/test.sh, which installs it" >&2 && exit 1; }
+    [[ -x $program ]] || { echo "pjdfstest.sh: \`$program\` is missing; run scripts/test.sh first" >&2 && exit 1; }
 done
 
 work="$(mktemp -d)"
@@ -74,7 +74,7 @@ unexpected="$(comm -23 "$work/failed" "$work/excluded")"
 passing="$(comm -13 "$work/failed" "$work/excluded")"
 if [[ -n $unexpected ]]; then
     cat "$work/guest.log" >&2
-    printf 'pjdfstest.sh: these fail and are not in scripts/nfs/exclusions.txt; fix them or add them with a reason:\n%s\n' "$unexpected" >&2
+    printf 'pjdfstest.sh: these fail and are not in scripts/nfs/exclusions.txt:\n%s\n' "$unexpected" >&2
 fi
 [[ -z $passing ]] || printf 'pjdfstest.sh: these pass; remove them from scripts/nfs/exclusions.txt:\n%s\n' "$passing" >&2
 [[ -z $unexpected$passing ]] || exit 1
