@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests in their long form, for a machine that has the night.
+# Runs the tests in their long form, for a nightly job.
 set -euo pipefail
 
 usage() {
@@ -8,27 +8,27 @@ Run the tests in their long form
 
 Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
 
-The same tests as scripts/test.sh; those that repeat or search read from the environment how long they may take.
-What is already set there is kept. Then scripts/bench.sh --quick, scripts/nfs/pjdfstest.sh (on amd64) and, where disks can be mounted (root, amd64),
-scripts/power.sh follow.
+Runs the tests of scripts/test.sh. Tests with random input or repetitions read their limits from these variables.
+Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, scripts/nfs/pjdfstest.sh (on amd64) and
+scripts/power.sh (as root on amd64).
 
-Environment:
+Environment (a variable that is set already is not changed):
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
   SVCFS_FSX_OPERATIONS Random operations on an asset and on a page of the mount (default here: 1000000)
-  SVCFS_LINEAR_SECONDS Seconds for which clients of all doors meet on a few pages before their answers are checked (default here: 60)
-  SVCFS_OTHERS_TIMES   Times as much that a person does with git in the root while agents write (default here: 10)
-  SVCFS_POWER_ROUNDS   Loads whose disk loses its power at nine moments, and machines that do (default here: 50)
-  SVCFS_STRESS_SECONDS Seconds for which stress-ng does to the mount what programs rarely do (default here: 120)
-  SVCFS_DOOR_FILES     Small files that go up and down over WebDAV, S3 and NFS (default here: 10000)
-  SVCFS_DOOR_MIB       MiB of a file that goes up and down through every door, in little memory (default here: 2048)
-  SVCFS_SLOW_CLIENTS   Clients that send a byte a second, while others are answered (default here: 1000)
-  SVCFS_SLOW_SECONDS   Seconds for which they do (default here: 90)
+  SVCFS_LINEAR_SECONDS Seconds of concurrent writes through all protocols in the linearizability test (default here: 60)
+  SVCFS_OTHERS_TIMES   Factor for the git commands in the root while agents write (default here: 10)
+  SVCFS_POWER_ROUNDS   Loads whose disk loses power at nine moments, and machines that lose power (default here: 50)
+  SVCFS_STRESS_SECONDS Seconds of stress-ng with unusual system calls on the mount (default here: 120)
+  SVCFS_DOOR_FILES     Small files uploaded and downloaded over WebDAV, S3 and NFS (default here: 10000)
+  SVCFS_DOOR_MIB       MiB of a file copied through every protocol with little memory (default here: 2048)
+  SVCFS_SLOW_CLIENTS   Clients that send one byte a second while other requests are answered (default here: 1000)
+  SVCFS_SLOW_SECONDS   Seconds for which the slow clients send (default here: 90)
   SVCFS_CROWD_SPACES   Spaces of one server whose threads and memory are counted (default here: 200)
-  SVCFS_CROWD_PAGES    Pages in each of them (default here: 500)
-  SVCFS_SCHEMA_SECONDS Seconds for which a server is held against its description, three times (default here: 300)
+  SVCFS_CROWD_PAGES    Pages in each of these spaces (default here: 500)
+  SVCFS_SCHEMA_SECONDS Seconds for each of the three API checks of scripts/schema.sh (default here: 300)
   SVCFS_SOAK_SECONDS   Seconds of load under which a server's memory must not grow (default here: 600)
-  SVCFS_FIDELITY_CASES Random sequences of system calls on the mount that must end as on a plain disk (default here: 3000)
-  SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
+  SVCFS_FIDELITY_CASES Random sequences of system calls on the mount, compared with a plain disk (default here: 3000)
+  SVCFS_MODEL_CASES    Random sequences of operations, compared with the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
 TEXT
@@ -54,12 +54,12 @@ export SVCFS_DOOR_FILES="${SVCFS_DOOR_FILES:-10000}"
 export SVCFS_DOOR_MIB="${SVCFS_DOOR_MIB:-2048}"
 export SVCFS_SLOW_CLIENTS="${SVCFS_SLOW_CLIENTS:-1000}"
 export SVCFS_SLOW_SECONDS="${SVCFS_SLOW_SECONDS:-90}"
-# Both ends of those connections are of one process.
+# The slow clients and the server are one process, which holds both ends of each connection.
 ulimit -n "$(ulimit -Hn)"
 export PROPTEST_CASES="${PROPTEST_CASES:-20000}"
 scripts="$(dirname "${BASH_SOURCE[0]}")"
 "$scripts/test.sh" "$@"
-# A night for some tests by name is not one for the benchmark, nor for the machine.
+# With arguments only the named tests run: no benchmark and no emulated machine.
 [[ $# -eq 0 ]] || exit 0
 "$scripts/schema.sh"
 "$scripts/bench.sh" --quick

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Debian package of svcfs.
+# Builds a Debian package of svcfs.
 set -euo pipefail
 
 usage() {
@@ -8,16 +8,16 @@ Build a Debian package of svcfs
 
 Usage: scripts/package.sh [--of PROFILE-FOLDER] [--to DIR]
 
-Without --of the program is built for release first. With it, the program that was built is packed as it is:
-`--of debug` is what the tests install.
+Without --of the release build is made first. With --of the existing build is packed unchanged.
+The tests install the package of `--of debug`.
 
 Options:
   --of FOLDER   Folder below the target directory with the built program: release or debug
-  --to DIR      Where the package is put (default: the target directory's folder `debian`)
+  --to DIR      Where to write the package (default: folder `debian` in the target directory)
 
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
-  SVCFS_TOOLS          Where cargo-deb is installed when it is missing (default: ~/.cache/svcfs/tools)
+  SVCFS_TOOLS          Where to install cargo-deb if it is missing (default: ~/.cache/svcfs/tools)
 TEXT
 }
 
@@ -48,7 +48,7 @@ if [[ -z $built ]]; then
     built=release
 fi
 
-# What the program says of itself, and a link that cargo-deb takes as it is.
+# Manual pages and completions, and links that cargo-deb packs as links.
 program="$CARGO_TARGET_DIR/$built/svcfs"
 stage="$CARGO_TARGET_DIR/$built/package"
 rm -rf "$stage"
@@ -60,14 +60,14 @@ gzip -9 --no-name "$stage"/man/*.1
 "$program" completions fish >"$stage/completions/svcfs.fish"
 ln -s ../bin/svcfs "$stage/mount.fuse.svcfs"
 ln -s ../man1/svcfs-mount.1.gz "$stage/mount.fuse.svcfs.8.gz"
-# What changed is told by the changelog of the program; Debian wants one of its own, with the version of the package.
+# Debian requires a changelog with the package version; it refers to the changelog of the program.
 version="$("$program" --version)"
 {
-    printf 'svcfs (%s-1) unstable; urgency=medium\n\n  * What changed is in changelog.gz.\n\n' "${version##* }"
+    printf 'svcfs (%s-1) unstable; urgency=medium\n\n  * See changelog.gz for the changes.\n\n' "${version##* }"
     printf ' -- svcfs developers <svcfs@localhost>  %s\n' "$(date --rfc-email --date="@${SOURCE_DATE_EPOCH:-$(stat -c %Y CHANGELOG.md)}")"
 } | gzip -9 --no-name >"$stage/changelog.Debian.gz"
 
-# What is only tried is not worth a minute of packing tightly.
+# A package for tests is compressed fast; the best compression takes a minute.
 [[ $built == release ]] && fast=() || fast=(--fast)
 "$SVCFS_TOOLS/bin/cargo-deb" --manifest-path src/daemon/Cargo.toml --no-build --no-strip --profile "$profile" "${fast[@]}" \
     --locked --output "$output/"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Draws docs/mount.svg, the picture in the README: a session in a mounted tree, as it went.
+"""Draws docs/mount.svg, the picture in the README: a recorded session in a mounted tree.
 
 Usage: scripts/picture.py [SVCFS] [PICTURE]
 
   SVCFS    The program (default: ~/.cache/svcfs/target/release/svcfs)
-  PICTURE  Where the picture goes (default: docs/mount.svg)
+  PICTURE  File to write (default: docs/mount.svg)
 
-Needs /dev/fuse, `attr` (getfattr) and `pip install rich`. What the session prints is what the program did: nothing is written by hand.
+Needs /dev/fuse, `attr` (getfattr) and `pip install rich`. The output in the picture is that of the program; none of it
+is written by hand.
 """
 
 import os
@@ -22,7 +23,7 @@ from rich.text import Text
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
-# Who types, and what. `agent:tidy` is a program that was started with SVC_ACTOR=agent:tidy.
+# Actors and their commands. `agent:tidy` is a program that was started with SVC_ACTOR=agent:tidy.
 SESSION = [
     ("ann", "ls"),
     ("ann", "printf '# Tides\\n\\nThe moon pulls the sea: see [[coast]].\\n' > tides.md     # any program, any editor"),
@@ -48,13 +49,13 @@ def main():
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(__doc__.strip())
         return
-    given = dict(enumerate(sys.argv[1:]))
+    arguments = dict(enumerate(sys.argv[1:]))
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", pathlib.Path.home() / ".cache/svcfs/target"))
-    program = pathlib.Path(given.get(0, target / "release/svcfs"))
-    picture = pathlib.Path(given.get(1, REPOSITORY / "docs/mount.svg"))
+    program = pathlib.Path(arguments.get(0, target / "release/svcfs"))
+    picture = pathlib.Path(arguments.get(1, REPOSITORY / "docs/mount.svg"))
     with tempfile.TemporaryDirectory() as directory:
-        place = pathlib.Path(directory)
-        root, mount = place / "notes", place / "notes.mnt"
+        folder = pathlib.Path(directory)
+        root, mount = folder / "notes", folder / "notes.mnt"
         root.mkdir()
         mount.mkdir()
         subprocess.run([program, "init", "--root", root, "--template", "blank"], check=True, stdout=subprocess.DEVNULL)
@@ -63,14 +64,14 @@ def main():
             server.stdout.readline()
             for name, text in PAGES.items():
                 (mount / name).write_text(text)
-            draw(picture, mount, before(program, root))
+            draw(picture, mount, last_commit(program, root))
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(30)
 
 
-def before(program, root):
-    """The commit that is there when the session begins: what is accepted is committed a moment later."""
+def last_commit(program, root):
+    """Waits until all pages are committed, and returns the newest commit."""
     pages = len(PAGES)
     while True:
         log = subprocess.run(["git", "-C", root, "log", "--format=%h"], check=True, capture_output=True, text=True)
@@ -90,16 +91,17 @@ def draw(picture, mount, commit):
             line.append(f"# {remark.strip()}", "dim")
         console.print(line)
         environment = {**os.environ, "SVC_ACTOR": actor, "LC_ALL": "C.UTF-8"}
-        # As on a terminal of this width.
+        # List in columns, as on a terminal of this width.
         columns = f"ls() {{ command ls -C -w {WIDTH} \"$@\"; }}; "
-        done = subprocess.run(["bash", "-c", columns + command], cwd=mount, env=environment, capture_output=True, text=True)
-        # `diff` says with 1 that there is a difference.
-        assert done.returncode in (0, 1), (command, done.stderr)
-        if done.stdout:
-            console.print(Text(done.stdout.rstrip("\n")))
-    drawn = console.export_svg(title="a mounted tree of pages", unique_id="mount")
-    # Nothing is fetched to show it: a font of the reader's will do.
-    picture.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
+        arguments = ["bash", "-c", columns + command]
+        result = subprocess.run(arguments, cwd=mount, env=environment, capture_output=True, text=True)
+        # `diff` returns 1 when the files differ.
+        assert result.returncode in (0, 1), (command, result.stderr)
+        if result.stdout:
+            console.print(Text(result.stdout.rstrip("\n")))
+    svg = console.export_svg(title="a mounted tree of pages", unique_id="mount")
+    # No web fonts: the picture uses a font of the reader's system and loads nothing.
+    picture.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL))
 
 
 main()

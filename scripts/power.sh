@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
-# Cut the power of a small machine under load, again and again, and look at what its disk holds.
+# Repeatedly cuts the power of an emulated machine under load and checks its disk.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Cut the power of a small machine under load, again and again, and look at what its disk holds
+Repeatedly cut the power of an emulated machine under load and check its disk
 
 Usage: scripts/power.sh [ROUNDS]
 
-Starts an emulated machine (qemu, Debian's cloud kernel; no hardware support needed) in which svcfs is loaded over HTTP
-and through its mount. Every acknowledgement leaves the machine over its serial line. Then the machine is gone in the
-middle of its work, and what its disk was told up to there is opened and audited here: as it was told, without what was
-never flushed, and with parts of that. A round takes a quarter of a minute; 50 are the default.
+Starts an emulated machine (qemu, Debian's cloud kernel; no hardware support needed). In it, clients write to svcfs
+over HTTP and through the mount. The machine reports every acknowledgement over its serial line. Then it is stopped
+under load.
 
-Needs root (disks are mounted) and amd64; downloads a kernel from Debian once.
+The script makes three disks from the recorded disk writes: with all writes, without the writes that were never flushed,
+and with a part of these. It opens svcfs on each disk and compares it with the acknowledged changes.
+A round takes 15 seconds; the default is 50 rounds.
+
+Needs root (it mounts disks) and amd64. Downloads a kernel from Debian once.
 
 Environment:
-  SVCFS_POWER_SEED     Plays the choices of an earlier run again
-  SVCFS_CACHE          Where kernel and guest are kept (default: ~/.cache/svcfs)
+  SVCFS_POWER_SEED     Seed of an earlier run, to repeat its choices
+  SVCFS_CACHE          Where to store kernel and guest (default: ~/.cache/svcfs)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
 TEXT
 }
@@ -35,16 +38,16 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 export SVCFS_POWER_ROUNDS="${1:-${SVCFS_POWER_ROUNDS:-50}}"
 export SVCFS_POWER_GUEST="$GUEST"
 
-[[ $EUID -eq 0 ]] || fail "disks are mounted, which takes root"
-[[ $(uname -m) == x86_64 ]] || fail "the guest is an amd64 machine"
+[[ $EUID -eq 0 ]] || fail "mounting disks needs root; run this as root"
+[[ $(uname -m) == x86_64 ]] || fail "the guest is an amd64 machine; run this on amd64"
 
-# Debian's kernel, and of its modules those that a disk and a mount need, each after what it needs itself.
+# Prepares Debian's kernel and the modules for a disk and a mount, each after its dependencies.
 prepare_kernel() {
     [[ ! -f $GUEST/initramfs.gz ]] || return 0
     local kernel modules build
     build="$(mktemp -d)"
     kernel="$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')"
-    [[ -n $kernel ]] || fail "no package linux-image-cloud-amd64 is known; run apt-get update on a Debian"
+    [[ -n $kernel ]] || fail "apt does not know linux-image-cloud-amd64; run apt-get update on Debian"
     (cd "$build" && chmod a+rwx . && apt-get -qq download "$kernel" && dpkg -x linux-image-*.deb kernel)
     modules="$(echo "$build"/kernel/lib/modules/*)"
     depmod -b "$build/kernel" "$(basename "$modules")"
@@ -53,7 +56,7 @@ prepare_kernel() {
     mkdir -p "$first"/{bin,modules,guest}
     cp -L /bin/busybox "$first/bin/busybox"
     for name in virtio_pci virtio_blk crc32c-intel crc32c_generic ext4 fuse; do
-        # What is built into the kernel has no file.
+        # A module that is built into the kernel has no file.
         awk -F: -v name="/$name.ko" 'index($1, name) {
             n = split($2, needed, " "); for (i = n; i > 0; i--) print needed[i]; print $1 }' "$modules/modules.dep" |
             while read -r file; do
@@ -70,7 +73,7 @@ prepare_kernel() {
     rm -rf "$build"
 }
 
-# The programs and their libraries, as the guest's whole world: it has no other files.
+# Writes the programs and their libraries to the guest's disk image; the guest has no other files.
 prepare_programs() {
     local tests="$1" world program library
     world="$(mktemp -d)"

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# From a clone to a mounted, searchable, versioned folder of markdown in one command.
+# Builds svcfs and serves a mounted, searchable, versioned folder of markdown, in one command.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Build svcfs, serve a folder of markdown on 127.0.0.1 and mount it beside itself
+Build svcfs, serve a folder of markdown on 127.0.0.1 and mount it at DIR.mnt
 
 Usage: scripts/quickstart.sh [OPTIONS] [DIR]
 
-DIR is the folder to serve (default: ./knowledge). A new or empty one is filled from a template; one that has pages
-keeps them as they are and gets settings and a git repository. It is mounted at DIR.mnt.
+DIR is the folder to serve (default: ./knowledge). A new or empty folder is filled from a template. In a folder with
+files, the files do not change; settings and a git repository are added.
 
 Options:
   --port PORT          Port to serve on (default: 3333)
   --template TEMPLATE  knowledge, wiki, runbook, research, tasks or blank (default: knowledge)
-  -h, --help           Show this
+  -h, --help           Show this help
 
-Installs what is missing: with apt-get where it may, else it says what to install.
-Ctrl-C finishes every accepted write, unmounts and stops.
+Installs missing packages with apt-get; without root and sudo it prints the command to run.
+Ctrl-C completes every accepted write, unmounts and stops.
 
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
@@ -43,7 +43,7 @@ while [[ $# -gt 0 ]]; do
             ;;
     esac
 done
-# Without `realpath -s`: a link to a folder is served as the folder it leads to, and its mountpoint lies beside that.
+# Not `realpath -s`: for a link to a folder, the target is served, and the mountpoint is next to the target.
 directory="$(realpath -m -- "${directory:-knowledge}")"
 mountpoint="$directory.mnt"
 log="${XDG_CACHE_HOME:-$HOME/.cache}/svcfs/quickstart.log"
@@ -53,10 +53,11 @@ prepare() {
     need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}"
     need_rust
     [[ -c /dev/fuse ]] ||
-        fail "/dev/fuse is missing; load the kernel module \`fuse\`, or start the container with --device /dev/fuse --cap-add SYS_ADMIN"
-    # Who is not root unmounts with fusermount3, which wants it; a chroot that never booted has none.
+        fail "/dev/fuse is missing; load the kernel module \`fuse\`," \
+            "or start the container with --device /dev/fuse --cap-add SYS_ADMIN"
+    # Without root, unmounting uses fusermount3, which reads /etc/mtab. A chroot that never booted has no such file.
     [[ $EUID -eq 0 || -e /etc/mtab ]] ||
-        fail "/etc/mtab is missing, nothing could be unmounted; as root, run: ln -s ../proc/self/mounts /etc/mtab"
+        fail "/etc/mtab is missing, so unmounting would fail; as root, run: ln -s ../proc/self/mounts /etc/mtab"
 }
 
 build() {
@@ -68,11 +69,11 @@ build() {
 
 initialise() {
     [[ ! -e $directory/.svc/config.toml ]] || return 0
-    # A folder that has something in it is adopted as it is, without example pages.
+    # A folder with files is adopted without example pages.
     if [[ -d $directory && -n $(ls -A "$directory") ]]; then
         template=blank
     fi
-    # Only what became of the directory: the next step that `init` names is taken here anyway.
+    # Print only the first line, the result. The next step that `init` suggests is done below.
     "$svcfs" init --root "$directory" --template "$template" | sed -n 1p
 }
 
@@ -80,34 +81,34 @@ server=""
 stopping=no
 made_mountpoint=no
 
-# Ask once; the server finishes what it accepted and unmounts by itself.
+# Sends one signal; the server completes the accepted writes and unmounts by itself.
 stop() {
     stopping=yes
     [[ -z $server ]] || kill -TERM "$server" 2>/dev/null || true
 }
 
 # shellcheck disable=SC2317 # called by the trap
-leave() {
+remove_mountpoint() {
     [[ $made_mountpoint == no ]] || rmdir "$mountpoint" 2>/dev/null || true
 }
 
 is_mounted() { grep -qF " ${mountpoint// /\\040} fuse" /proc/mounts; }
 
 start() {
-    # What an earlier server left mounted is not even a folder any more; the new one takes care of it.
+    # The stale mount of an earlier server does not look like a folder; the new server unmounts it.
     if ! is_mounted && [[ ! -d $mountpoint ]]; then
         mkdir -p "$mountpoint"
         made_mountpoint=yes
     fi
     mkdir -p "$(dirname "$log")"
     trap stop INT TERM HUP
-    trap leave EXIT
-    # In a session of its own, so that the terminal's Ctrl-C reaches only this script and the server is told once.
+    trap remove_mountpoint EXIT
+    # In its own session: Ctrl-C reaches only this script, so that the server gets one signal.
     setsid "$svcfs" serve --root "$directory" --host 127.0.0.1 --port "$port" --mount "$mountpoint" >"$log" 2>&1 &
     server=$!
 }
 
-# The server answers and the folder is mounted, or the server is gone.
+# Waits until the server answers and the folder is mounted. Fails when the server ends, and after 600 attempts.
 wait_until_ready() {
     local attempt
     for ((attempt = 0; attempt < 600; attempt++)); do
@@ -138,14 +139,14 @@ Ctrl-C unmounts and stops. The log is $log
 TEXT
 }
 
-# The exit code of the server. A signal to us ends a `wait` early, and the next one then has the real answer.
+# Returns the exit code of the server. A signal to this script ends `wait` early; a second `wait` returns the code.
 wait_for_server() {
-    local status=0 again=0
+    local status=0 second=0
     wait "$server" || status=$?
     if [[ $status -gt 128 ]]; then
-        wait "$server" 2>/dev/null || again=$?
-        # 127: there was nothing left to wait for, it was the server itself that a signal ended.
-        [[ $again -eq 127 ]] || status=$again
+        wait "$server" 2>/dev/null || second=$?
+        # 127: the server had ended before; the first code says which signal killed it.
+        [[ $second -eq 127 ]] || status=$second
     fi
     return "$status"
 }

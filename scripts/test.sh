@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# Install what the tests need and run all of them.
+# Installs the prerequisites of the tests and runs all tests.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Install what the tests need and run all of them with plain `cargo test`
+Install the prerequisites of the tests and run all tests with `cargo test`
 
 Usage: scripts/test.sh [CARGO-TEST-ARGUMENTS...]
 
-Arguments are handed to `cargo test --workspace`, for example:
-  scripts/test.sh                            everything
+Passes its arguments to `cargo test --workspace`, for example:
+  scripts/test.sh                            all tests
   scripts/test.sh rename                     tests with `rename` in their name
-  scripts/test.sh -- --nocapture             show what tests print
+  scripts/test.sh -- --nocapture             show the output of the tests
 
-Tests that need what a machine lacks (/dev/fuse, root, a program that cannot be installed) are skipped; the run ends with a
-list of them and the reasons. No test needs anything beside the clone.
+A test is skipped when the machine lacks something it needs: /dev/fuse, root, or a program that cannot be installed.
+The run ends with a list of skipped tests and the reasons. No test needs files outside the clone.
 
-Tests run beside each other and keep every processor busy: what fails then is asked once more with nothing beside it. A test
-that fails again is red; one that does not is listed as unsteady, and is a defect to be mended all the same.
+Tests run in parallel and use all processors. The tests that fail then run a second time, one after the other. A test
+that fails again fails the run. One that passes is listed as flaky; this is a bug to fix as well.
 
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
-  SVCFS_TOOLS          Where to install what comes with cargo, pip and npm (default: ~/.cache/svcfs/tools)
+  SVCFS_TOOLS          Where to install programs from cargo, pip and npm (default: ~/.cache/svcfs/tools)
 TEXT
 }
 
@@ -41,10 +41,10 @@ need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}"
 need_python_tools "${PYTHON_TOOLS[@]}"
 need_node_tools
 need_nginx || fail "nginx could not be downloaded; run: apt-get update"
-# A machine of its own, because only a kernel that is somebody else's can be asked to mount what is served.
+# An emulated machine: its kernel mounts the NFS export without changing this machine.
 [[ $(uname -m) != x86_64 ]] || scripts/nfs/guest.sh
 
-# Drops the output of tests that passed, except for the reason why one was skipped.
+# Removes the output of passed tests, except the reasons of skipped ones.
 filter_successes() {
     local line test="" in_successes=false
     while IFS= read -r line; do
@@ -60,11 +60,11 @@ filter_successes() {
     done
 }
 
-# Runs `cargo test` with arguments, and writes what is printed to a file, too.
+# Runs `cargo test` with these arguments; prints the output and writes it to a file.
 run_tests() {
     local file=$1 output=(--show-output)
     shift
-    # Arguments of the test programs stand behind the first `--`.
+    # Arguments of the test programs follow the first `--`.
     [[ " $* " == *" -- "* ]] || output=(-- --show-output)
     cargo test --locked --no-fail-fast "$@" "${output[@]}" 2>&1 | filter_successes | tee "$file"
 }
@@ -75,14 +75,14 @@ list_skipped() {
     ((${#skipped[@]} == 0)) || say "" "${#skipped[@]} tests were skipped:" "${skipped[@]/#/  }"
 }
 
-# The names of tests that failed, from what was printed.
+# Prints the names of failed tests from an output file.
 failed_tests() {
     sed -n -E 's/^test (.*) \.\.\. FAILED$/\1/p' "$1" | sed -E 's/ - should panic$//' | sort -u
 }
 
-# The targets that failed, as arguments of cargo, one in each line.
+# Prints the failed targets as cargo arguments, one target on each line.
 failed_targets() {
-    # shellcheck disable=SC2016 # cargo prints them between these
+    # shellcheck disable=SC2016 # cargo prints them between backquotes
     sed -n -E 's/^    `(-p .*)`$/\1/p' "$1"
 }
 
@@ -94,17 +94,17 @@ list_skipped
 ((outcome != 0)) || exit 0
 mapfile -t tests < <(failed_tests "$printed/all")
 mapfile -t targets < <(failed_targets "$printed/all")
-# A build that failed names no test, and a process that died not all that it should have run.
+# No second run after a failed build, which lists no tests, or a killed process, which has not run all its tests.
 ((${#tests[@]} > 0 && ${#targets[@]} > 0)) && ! grep -q '(signal: ' "$printed/all" || exit "$outcome"
-say "" "== once more, alone: ${tests[*]}"
-asked=0
+say "" "== second run, one after the other: ${tests[*]}"
+passed=0
 for target in "${targets[@]}"; do
     read -r -a target <<<"$target"
-    run_tests "$printed/again" "${target[@]}" -- --exact --test-threads=1 "${tests[@]}" || exit
-    ran=$(sed -n -E 's/^test result: ok\. ([0-9]+) passed.*/\1/p' "$printed/again" | tail -1)
-    # What failed of this target must have been asked.
+    run_tests "$printed/second" "${target[@]}" -- --exact --test-threads=1 "${tests[@]}" || exit
+    ran=$(sed -n -E 's/^test result: ok\. ([0-9]+) passed.*/\1/p' "$printed/second" | tail -1)
+    # A failed target must have run at least one of the failed tests.
     ((${ran:-0} > 0)) || exit "$outcome"
-    asked=$((asked + ran))
+    passed=$((passed + ran))
 done
-((asked >= ${#tests[@]})) || exit "$outcome"
-say "" "UNSTEADY, failed beside others and not alone, to be mended: ${tests[*]}"
+((passed >= ${#tests[@]})) || exit "$outcome"
+say "" "FLAKY, failed in parallel and passed alone, fix them: ${tests[*]}"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Make a small machine whose kernel mounts NFS: Debian's kernel, its modules, busybox and mount.nfs. For the test
-# in src/daemon/tests/it/protocols.rs.
+# Prepares an emulated machine whose kernel mounts NFS: Debian's kernel and modules, busybox, mount.nfs. Used by the
+# tests in src/daemon/tests/it/protocols.rs.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Make a small machine whose kernel mounts NFS, for the tests
+Prepare an emulated machine whose kernel mounts NFS, for the tests
 
 Usage: scripts/nfs/guest.sh
 
-Leaves kernel and first filesystem in $SVCFS_CACHE/nfs, and does nothing where they are there. Downloads from Debian.
+Writes kernel and initramfs to $SVCFS_CACHE/nfs, unless they are up to date. Downloads packages from Debian.
 
 Environment:
-  SVCFS_CACHE          Where it is kept (default: ~/.cache/svcfs)
+  SVCFS_CACHE          Where to store the machine (default: ~/.cache/svcfs)
 TEXT
 }
 
@@ -33,8 +33,8 @@ need_packages "${GUEST_PACKAGES[@]}"
 build="$(mktemp -d)"
 trap 'rm -rf "$build"' EXIT
 kernel="$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')"
-[[ -n $kernel ]] || fail "no package linux-image-cloud-amd64 is known; run apt-get update on a Debian"
-# As the user apt downloads as.
+[[ -n $kernel ]] || fail "apt does not know linux-image-cloud-amd64; run apt-get update on Debian"
+# apt downloads as an unprivileged user.
 chmod a+rwx "$build"
 (cd "$build" && apt-get -qq download "$kernel" nfs-common)
 dpkg -x "$build"/linux-image-*.deb "$build/kernel"
@@ -49,13 +49,13 @@ cp "$build/client/sbin/mount.nfs" "$first/bin/"
 printf 'tcp tpi_cots_ord v inet tcp - -\nudp tpi_clts v inet udp - -\n' >"$first/etc/netconfig"
 printf 'tcp 6 TCP\nudp 17 UDP\n' >"$first/etc/protocols"
 printf 'root:x:0:0:root:/:/bin/sh\n' >"$first/etc/passwd"
-# What the program is linked to. A library that this machine does not have is in its own package.
+# The shared libraries of mount.nfs; GUEST_PACKAGES has those that a machine may lack.
 ldd "$first/bin/mount.nfs" | grep -o '/[^ ]*' | while read -r library; do
     mkdir -p "$first$(dirname "$library")"
     cp -L "$library" "$first$library"
 done
 for name in virtio_pci virtio_net crc32c-intel crc32c_generic nfsv3; do
-    # What is built into the kernel has no file.
+    # A module that is built into the kernel has no file.
     awk -F: -v name="/$name.ko" 'index($1, name) {
         n = split($2, needed, " "); for (i = n; i > 0; i--) print needed[i]; print $1 }' "$modules/modules.dep" |
         while read -r file; do

@@ -1,9 +1,9 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
-# What comes after `||` is to run whichever step fails, and ends everything.
+# In `a && b || fail`, `fail` must run for both, and it ends the machine.
 # shellcheck disable=SC2015
-# The first process of the guest of scripts/nfs/guest.sh: mounts what is served at PORT of its host, and works there as programs do.
-# The kernel hands over PORT, and WORK where it is other work than usual.
+# First process of the guest of scripts/nfs/guest.sh: mounts the server at PORT of the host and uses files there.
+# The kernel passes PORT, and WORK to select another test than the default one.
 busybox=/bin/busybox
 export PATH=/bin
 $busybox --install -s /bin
@@ -24,9 +24,10 @@ fail() {
     poweroff -f
 }
 
-# A server that is killed in the middle of a file: what was written and not committed is sent again to the next, and nobody here notices.
+# The server is killed while a file is written. The client sends the uncommitted writes again to the new server, and
+# programs see no error.
 if [ "$WORK" = restart ]; then
-    # Looks at the server each time, and sends what is written soon: some of it before the server dies.
+    # No caches, and early writeback: some writes reach the server before it is killed.
     options="vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard,actimeo=0,lookupcache=none"
     mount.nfs 10.0.2.2:/ /mnt -o "$options" || fail mount
     echo 65536 >/proc/sys/vm/dirty_background_bytes
@@ -40,7 +41,7 @@ if [ "$WORK" = restart ]; then
     echo "guest: kill the server"
     until [ -e after.md ]; do sleep 1; done
     dd if=/tmp/big bs=64k skip=32 count=32 >&4 2>/dev/null || fail "the second half"
-    # Closing waits until all of it is safe.
+    # close waits until the server has committed everything.
     exec 4>&- || fail close
     read -r line <&5 && [ "$line" = "# Before" ] || fail "a file that was open"
     exec 5<&-
@@ -52,7 +53,7 @@ if [ "$WORK" = restart ]; then
     poweroff -f
 fi
 
-# pjdfstest, which scripts/nfs/pjdfstest.sh adds to this machine.
+# pjdfstest; scripts/nfs/pjdfstest.sh adds it to this machine.
 if [ "$WORK" = pjdfstest ]; then
     mount.nfs 10.0.2.2:/ /mnt -o "vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard" || fail mount
     mkdir -m 777 /mnt/suite || fail mkdir
@@ -61,7 +62,7 @@ if [ "$WORK" = pjdfstest ]; then
     poweroff -f
 fi
 
-# Of what is said here, that is no whole sentence which a person should read, the test looks at the last line.
+# The default test. `a_kernel_mounts_what_is_served_and_programs_work_there` checks the last line of the output.
 mount.nfs 10.0.2.2:/ /mnt -o "vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard" || fail mount
 cd /mnt || fail cd
 echo "# From the kernel" >kernel.md || fail write
@@ -89,8 +90,8 @@ rm deep/moved.md && read -r line <&5 && [ "$line" = "# From the kernel" ] || fai
 exec 5<&-
 rmdir deep || fail "an empty directory"
 [ "$(df . | tail -n 1 | awk '{ print $2 }')" -gt 0 ] || fail df
-mkdir .git 2>/dev/null && fail "what belongs to the server can be made"
-ls .git >/dev/null 2>&1 && fail "what belongs to the server is seen"
+mkdir .git 2>/dev/null && fail ".git can be created"
+ls .git >/dev/null 2>&1 && fail ".git is visible"
 cd / && umount /mnt || fail umount
 echo "guest: all is well"
 poweroff -f

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Run pjdfstest in the small machine of scripts/nfs/guest.sh, whose kernel mounts a server of this machine.
+# Runs pjdfstest in the emulated machine of scripts/nfs/guest.sh, whose kernel mounts a server on this machine.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Run pjdfstest over NFS, with the kernel of a small machine as the client
+Run pjdfstest over NFS, with the kernel of an emulated machine as the client
 
 Usage: scripts/nfs/pjdfstest.sh [SVCFS]
 
-SVCFS is the program to test (default: the one built in CARGO_TARGET_DIR). Each test that fails must be in
-scripts/nfs/exclusions.txt, with the reason why, and each test there must fail. Takes one to two minutes.
+SVCFS is the program to test (default: the debug build in CARGO_TARGET_DIR). Exactly the tests listed in
+scripts/nfs/exclusions.txt must fail; the file has the reasons. Takes one to two minutes.
 
 Environment:
-  SVCFS_CACHE          Where machine and suite are kept (default: ~/.cache/svcfs)
+  SVCFS_CACHE          Where the emulated machine is stored (default: ~/.cache/svcfs)
+  SVCFS_TOOLS          Where pjdfstest is installed (default: ~/.cache/svcfs/tools)
   CARGO_TARGET_DIR     Where svcfs was built (default: ~/.cache/svcfs/target)
 TEXT
 }
@@ -28,14 +29,14 @@ readonly SVCFS="${1:-${CARGO_TARGET_DIR:-$CACHE/target}/debug/svcfs}"
 readonly SUITE="${SVCFS_TOOLS:-$CACHE/tools}/bin/pjdfstest"
 scripts/nfs/guest.sh
 for program in "$SVCFS" "$SUITE"; do
-    [[ -x $program ]] || { echo "pjdfstest.sh: \`$program\` is missing; scripts/test.sh makes it" >&2 && exit 1; }
+    [[ -x $program ]] || { echo "pjdfstest.sh: \`$program\` is missing; run scripts/test.sh first" >&2 && exit 1; }
 done
 
 work="$(mktemp -d)"
 server=
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-# What the suite needs, as a second archive behind that of the machine.
+# The suite and its files, as a second archive after the initramfs of the machine.
 mkdir -p "$work"/first/{bin,etc} "$work/root"
 cp "$SUITE" "$work/first/bin/"
 ldd "$SUITE" | grep -o '/[^ ]*' | while read -r library; do
@@ -60,21 +61,21 @@ append="console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable random
 timeout 1800 qemu-system-x86_64 -accel tcg -cpu max -m 384 -nographic -no-reboot -monitor none -serial stdio \
     -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= -kernel "$CACHE/nfs/vmlinuz" \
     -initrd "$work/initramfs.gz" -append "$append" </dev/null | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r' >"$work/guest.log"
-# A run of which a part is missing says nothing.
+# An incomplete run proves nothing.
 if ! grep -q '^guest: all is done$' "$work/guest.log" || [[ $(grep -cE ' (ok|FAILED|skipped)$' "$work/guest.log") -lt 350 ]]; then
     cat "$work/guest.log" "$work/serve.log" >&2
-    echo "pjdfstest.sh: the suite did not come to its end" >&2
+    echo "pjdfstest.sh: the suite did not finish; see the output above" >&2
     exit 1
 fi
 
 sed -n 's/^\([^ ]*\) .*FAILED$/\1/p' "$work/guest.log" | sort -u >"$work/failed"
 grep -v '^#' scripts/nfs/exclusions.txt | awk 'NF { print $1 }' | sort -u >"$work/excluded"
-unexcused="$(comm -23 "$work/failed" "$work/excluded")"
-better="$(comm -13 "$work/failed" "$work/excluded")"
-if [[ -n $unexcused ]]; then
+unexpected="$(comm -23 "$work/failed" "$work/excluded")"
+passing="$(comm -13 "$work/failed" "$work/excluded")"
+if [[ -n $unexpected ]]; then
     cat "$work/guest.log" >&2
-    printf 'pjdfstest.sh: these fail and are not in scripts/nfs/exclusions.txt:\n%s\n' "$unexcused" >&2
+    printf 'pjdfstest.sh: these fail and are not in scripts/nfs/exclusions.txt:\n%s\n' "$unexpected" >&2
 fi
-[[ -z $better ]] || printf 'pjdfstest.sh: these do not fail; take them out of scripts/nfs/exclusions.txt:\n%s\n' "$better" >&2
-[[ -z $unexcused$better ]] || exit 1
+[[ -z $passing ]] || printf 'pjdfstest.sh: these pass; remove them from scripts/nfs/exclusions.txt:\n%s\n' "$passing" >&2
+[[ -z $unexpected$passing ]] || exit 1
 echo "pjdfstest over NFS: $(grep -cE ' ok$' "$work/guest.log") passed, $(wc -l <"$work/failed") excluded with reasons"

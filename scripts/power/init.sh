@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
-# The first process of the guest of scripts/power.sh: starts the load on the second disk, with the programs of the first.
-# The kernel hands over OPTIONS, how that disk is mounted, and what the load reads.
+# First process of the guest of scripts/power.sh: runs the programs of the first disk and writes to the second disk.
+# The kernel passes OPTIONS, the mount options of the second disk, and the variables that the load reads.
 busybox=/bin/busybox
 export PATH=/bin
 $busybox --install -s /bin

@@ -1,15 +1,15 @@
-//! Something that is not as it should be.
+//! A violation that a check reports.
 
 use std::fmt;
 
-/// A place, and what to do there.
+/// A location, and what to do there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// A file relative to the workspace root.
     pub path: String,
     /// The line, counted from 1; `None` when the whole file is meant.
     pub line: Option<usize>,
-    /// What is wrong and what to do, in one sentence.
+    /// What is wrong and what to do, in one sentence without a period.
     pub message: String,
 }
 

@@ -1,4 +1,5 @@
-//! Files that are made from code and kept in git, so that a change to the public face shows up in the diff.
+//! Files that are generated from code and stored in git, so that a change of the public interface
+//! appears in the diff.
 
 use std::path::Path;
 
@@ -10,11 +11,11 @@ use crate::finding::Finding;
 struct Output {
     /// Relative to the workspace root.
     path: &'static str,
-    /// What is in it; ends with one newline.
+    /// Generates the content, which ends with one newline.
     make: fn() -> anyhow::Result<String>,
 }
 
-/// All of them. One line adds another.
+/// All generated files.
 const OUTPUTS: &[Output] = &[
     Output { path: "src/config/config.schema.json", make: || Ok(svcfs_config::schema()) },
     Output { path: "docs/configuration.md", make: || Ok(svcfs_config::render_reference()) },
@@ -23,31 +24,31 @@ const OUTPUTS: &[Output] = &[
     Output { path: "http/tools.json", make: || Ok(svcfs_http::mcp::tools()) },
 ];
 
-/// Write every file that is out of date, and say which.
+/// Writes every file that is out of date and prints its path.
 #[expect(clippy::disallowed_methods, reason = "writes files of this repository, not of a knowledge root")]
 pub fn write(root: &Path) -> anyhow::Result<Vec<Finding>> {
     for Output { path, make } in OUTPUTS {
-        let made = make().with_context(|| format!("making `{path}`"))?;
-        let is_current = current(root, path)? == made;
+        let generated = make().with_context(|| format!("generating `{path}`"))?;
+        let is_current = current(root, path)? == generated;
         if !is_current {
-            std::fs::write(root.join(path), made).with_context(|| format!("writing `{path}`"))?;
+            std::fs::write(root.join(path), generated).with_context(|| format!("writing `{path}`"))?;
         }
         println!("{path}: {}", if is_current { "is up to date" } else { "written" });
     }
     Ok(Vec::new())
 }
 
-/// Compare every file with what would be written.
+/// Compares every file with its generated content.
 pub fn compare(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for Output { path, make } in OUTPUTS {
-        let made = make().with_context(|| format!("making `{path}`"))?;
-        findings.extend(difference(path, &current(root, path)?, &made));
+        let generated = make().with_context(|| format!("generating `{path}`"))?;
+        findings.extend(difference(path, &current(root, path)?, &generated));
     }
     Ok(findings)
 }
 
-/// What the file holds now; nothing when it is not there.
+/// The current content of the file; empty if the file does not exist.
 fn current(root: &Path, path: &str) -> anyhow::Result<String> {
     match std::fs::read_to_string(root.join(path)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -55,12 +56,12 @@ fn current(root: &Path, path: &str) -> anyhow::Result<String> {
     }
 }
 
-/// The first line that differs, and how to mend it.
-fn difference(path: &str, current: &str, made: &str) -> Option<Finding> {
-    if current == made {
+/// The first line that differs, and how to update the file.
+fn difference(path: &str, current: &str, generated: &str) -> Option<Finding> {
+    if current == generated {
         return None;
     }
-    let (mut old, mut new) = (current.lines(), made.lines());
+    let (mut old, mut new) = (current.lines(), generated.lines());
     let mut line = 0;
     let (old, new) = loop {
         line += 1;
@@ -69,11 +70,11 @@ fn difference(path: &str, current: &str, made: &str) -> Option<Finding> {
             (old, new) => break (old, new),
         }
     };
-    let shown = |text: Option<&str>| text.map_or("nothing".to_owned(), |text| format!("`{}`", text.trim()));
+    let quote = |text: Option<&str>| text.map_or("nothing".to_owned(), |text| format!("`{}`", text.trim()));
     let message = format!(
         "is out of date: {} should be {}; run `cargo run -p xtask -- generate` and read the difference before committing it",
-        shown(old),
-        shown(new)
+        quote(old),
+        quote(new)
     );
     Some(Finding::at(path, line, message))
 }
@@ -86,12 +87,13 @@ mod tests {
     fn a_difference_names_its_first_line_and_both_texts() {
         assert_eq!(difference("a.json", "1\n2\n", "1\n2\n"), None);
         let advice = "run `cargo run -p xtask -- generate` and read the difference before committing it";
-        for (current, made, expected) in [
+        for (current, generated, expected) in [
             ("1\n2\n", "1\n3\n", "a.json:2: is out of date: `2` should be `3`"),
             ("", "1\n", "a.json:1: is out of date: nothing should be `1`"),
             ("1\n2\n", "1\n", "a.json:2: is out of date: `2` should be nothing"),
         ] {
-            assert_eq!(difference("a.json", current, made).unwrap().to_string(), format!("{expected}; {advice}"));
+            let finding = difference("a.json", current, generated).unwrap();
+            assert_eq!(finding.to_string(), format!("{expected}; {advice}"));
         }
     }
 
@@ -105,8 +107,8 @@ mod tests {
     #[test]
     fn every_output_ends_with_one_newline() {
         for output in OUTPUTS {
-            let made = (output.make)().unwrap();
-            assert!(made.ends_with('\n') && !made.ends_with("\n\n"), "{}", output.path);
+            let text = (output.make)().unwrap();
+            assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{}", output.path);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Who may depend on whom: the layer table of ARCHITECTURE.md, executed.
+//! Which crate may depend on which: enforces the tables of `docs/design/crates.md`.
 
 use crate::finding::Finding;
 use crate::metadata::Package;
 
 /// A crate and the crates of this workspace that it may use outside its tests.
-struct Room {
+struct LayeredCrate {
     name: &'static str,
     may_use: MayUse,
 }
@@ -12,27 +12,27 @@ struct Room {
 enum MayUse {
     /// These and no others.
     Only(&'static [&'static str]),
-    /// Whatever it needs: it stands on top.
+    /// Every crate: it belongs to the top layer.
     Everything,
 }
 
 use MayUse::{Everything, Only};
 
-const ROOMS: &[Room] = &[
+const LAYERS: &[LayeredCrate] = &[
     // 0
-    Room { name: "svcfs-base", may_use: Only(&[]) },
-    Room { name: "svcfs-work", may_use: Only(&[]) },
-    Room { name: "svcfs-net", may_use: Only(&[]) },
+    LayeredCrate { name: "svcfs-base", may_use: Only(&[]) },
+    LayeredCrate { name: "svcfs-work", may_use: Only(&[]) },
+    LayeredCrate { name: "svcfs-net", may_use: Only(&[]) },
     // 1
-    Room { name: "svcfs-config", may_use: Only(&["svcfs-base", "svcfs-work"]) },
-    Room { name: "svcfs-text", may_use: Only(&["svcfs-base", "svcfs-work"]) },
-    // 2: index is handed documents and never sees store
-    Room { name: "svcfs-store", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
-    Room { name: "svcfs-index", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
+    LayeredCrate { name: "svcfs-config", may_use: Only(&["svcfs-base", "svcfs-work"]) },
+    LayeredCrate { name: "svcfs-text", may_use: Only(&["svcfs-base", "svcfs-work"]) },
+    // 2: index receives documents and does not use store
+    LayeredCrate { name: "svcfs-store", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
+    LayeredCrate { name: "svcfs-index", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
     // 3
-    Room { name: "svcfs-vfs", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]) },
+    LayeredCrate { name: "svcfs-vfs", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]) },
     // 4
-    Room {
+    LayeredCrate {
         name: "svcfs-knowledge",
         may_use: Only(&[
             "svcfs-base",
@@ -45,31 +45,32 @@ const ROOMS: &[Room] = &[
             "svcfs-vfs",
         ]),
     },
-    // 5: what the doors that listen have in common, then the doors, which know nothing of each other
-    Room { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
-    Room { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-vfs"]) },
-    Room {
+    // 5: listener has the common parts of the protocols that listen; protocols do not know each
+    // other
+    LayeredCrate { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
+    LayeredCrate { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-vfs"]) },
+    LayeredCrate {
         name: "svcfs-http",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge", "svcfs-listener"]),
     },
-    Room {
+    LayeredCrate {
         name: "svcfs-nfs",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge"]),
     },
-    Room {
+    LayeredCrate {
         name: "svcfs-s3",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
     },
-    Room {
+    LayeredCrate {
         name: "svcfs-webdav",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
     },
-    // It drives the built program from outside, as a user would.
-    Room { name: "svcfs-measure", may_use: Only(&["svcfs-work"]) },
+    // Runs the built program from outside, as a user does.
+    LayeredCrate { name: "svcfs-measure", may_use: Only(&["svcfs-work"]) },
     // 6
-    Room { name: "svcfs", may_use: Everything },
-    Room { name: "svcfs-tests", may_use: Everything },
-    Room {
+    LayeredCrate { name: "svcfs", may_use: Everything },
+    LayeredCrate { name: "svcfs-tests", may_use: Everything },
+    LayeredCrate {
         name: "svcfs-bench",
         may_use: Only(&[
             "svcfs-base",
@@ -81,12 +82,12 @@ const ROOMS: &[Room] = &[
             "svcfs-measure",
         ]),
     },
-    Room { name: "xtask", may_use: Everything },
+    LayeredCrate { name: "xtask", may_use: Everything },
 ];
 
-/// A crate from outside, and the only crates of this workspace that may use it outside their tests.
+/// A third-party crate, and the only crates of this workspace that may use it outside their tests.
 ///
-/// `svcfs-tests` may use all of them: it looks at what the doors did with the tools of the trade.
+/// `svcfs-tests` may use all of them: it checks the results of the protocols with these libraries.
 const OWNED: &[(&str, &[&str])] = &[
     ("anyhow", &["svcfs", "svcfs-measure", "svcfs-bench", "xtask"]),
     ("clap", &["svcfs", "svcfs-bench"]),
@@ -124,38 +125,38 @@ const OWNED: &[(&str, &[&str])] = &[
     ("yaml-edit", &["svcfs-text"]),
 ];
 
-/// The crate that may use whatever is owned by others.
+/// The crate that may use all third-party crates.
 const TESTS: &str = "svcfs-tests";
 
-/// Dependencies that the tables do not allow, and crates that they do not know.
+/// Dependencies that the tables do not allow, and crates that are not in them.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in packages {
-        let Some(room) = ROOMS.iter().find(|room| room.name == package.name) else {
-            let message = "is in no layer; add it to `ROOMS` in scripts/xtask/src/layers.rs and to ARCHITECTURE.md";
+        let Some(user) = LAYERS.iter().find(|entry| entry.name == package.name) else {
+            let message = "is in no layer; add it to scripts/xtask/src/layers.rs and docs/design/crates.md";
             findings.push(Finding::about(&package.manifest, format!("`{}` {message}", package.name)));
             continue;
         };
         for dependency in &package.dependencies {
-            findings.extend(objection(room, dependency).map(|message| Finding::about(&package.manifest, message)));
+            findings.extend(objection(user, dependency).map(|message| Finding::about(&package.manifest, message)));
         }
     }
     findings
 }
 
-/// Why a crate may not use another one, if it may not.
-fn objection(room: &Room, dependency: &str) -> Option<String> {
-    let name = room.name;
+/// The reason why a crate must not use another one; `None` if it may.
+fn objection(user: &LayeredCrate, dependency: &str) -> Option<String> {
+    let name = user.name;
     if let Some((_, owners)) = OWNED.iter().find(|(owned, _)| *owned == dependency) {
         let allowed = name == TESTS || owners.contains(&name);
         return (!allowed).then(|| {
-            format!("`{name}` uses `{dependency}`, which belongs to `{}`; ask that crate instead", owners.join("`, `"))
+            format!("`{name}` must not use `{dependency}`; call `{}`, which may use it", owners.join("`, `"))
         });
     }
-    let is_ours = ROOMS.iter().any(|room| room.name == dependency);
-    match &room.may_use {
-        Only(allowed) if is_ours && !allowed.contains(&dependency) => Some(format!(
-            "`{name}` must not use `{dependency}`; dependencies go downwards only (ARCHITECTURE.md, layers)"
+    let is_member = LAYERS.iter().any(|entry| entry.name == dependency);
+    match &user.may_use {
+        Only(allowed) if is_member && !allowed.contains(&dependency) => Some(format!(
+            "`{name}` must not use `{dependency}`; a crate uses only lower layers (docs/design/crates.md)"
         )),
         Only(_) | Everything => None,
     }
@@ -163,7 +164,7 @@ fn objection(room: &Room, dependency: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ROOMS, check};
+    use super::{LAYERS, check};
     use crate::metadata::Package;
 
     fn package(name: &str, dependencies: &[&str]) -> Package {
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn downward_dependencies_and_free_crates_are_fine() {
+    fn downward_dependencies_and_unrestricted_crates_are_allowed() {
         assert_eq!(messages("svcfs-vfs", &["svcfs-base", "svcfs-store", "notify", "serde"]), [""; 0]);
         assert_eq!(messages("svcfs", &["svcfs-http", "svcfs-mount", "clap"]), [""; 0]);
         assert_eq!(messages("svcfs-tests", &["git2", "svcfs-store"]), [""; 0]);
@@ -189,16 +190,15 @@ mod tests {
     #[test]
     fn upward_and_sideways_dependencies_are_found() {
         let expected = "svcfs-index/Cargo.toml: `svcfs-index` must not use `svcfs-store`; \
-                        dependencies go downwards only (ARCHITECTURE.md, layers)";
+                        a crate uses only lower layers (docs/design/crates.md)";
         assert_eq!(messages("svcfs-index", &["svcfs-store"]), [expected]);
         assert_eq!(messages("svcfs-mount", &["svcfs-http"]).len(), 1);
         assert_eq!(messages("svcfs-base", &["svcfs"]).len(), 1);
     }
 
     #[test]
-    fn a_crate_that_belongs_to_another_room_is_found() {
-        let expected = "svcfs-vfs/Cargo.toml: `svcfs-vfs` uses `git2`, which belongs to `svcfs-store`; \
-                        ask that crate instead";
+    fn a_third_party_of_another_crate_is_found() {
+        let expected = "svcfs-vfs/Cargo.toml: `svcfs-vfs` must not use `git2`; call `svcfs-store`, which may use it";
         assert_eq!(messages("svcfs-vfs", &["git2"]), [expected]);
     }
 
@@ -208,11 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn every_allowed_dependency_stands_lower_in_the_table() {
-        for (position, room) in ROOMS.iter().enumerate() {
-            if let super::Only(allowed) = &room.may_use {
+    fn every_allowed_dependency_is_lower_in_the_table() {
+        for (position, entry) in LAYERS.iter().enumerate() {
+            if let super::Only(allowed) = &entry.may_use {
                 for name in *allowed {
-                    assert!(ROOMS.iter().take(position).any(|lower| lower.name == *name), "{} -> {name}", room.name);
+                    let mut lower = LAYERS.iter().take(position);
+                    assert!(lower.any(|lower| lower.name == *name), "{} -> {name}", entry.name);
                 }
             }
         }

@@ -1,16 +1,19 @@
-//! Checks of the house that no compiler makes, and the files that are written from code.
+//! Checks of the workspace that the compiler does not make, and files that are generated from code.
 //!
-//! One rule: a finding reads like help. It names the place, what is wrong and what to do; the tables that decide are
-//! `layers::ROOMS`, `words::REFUSED` and `generate::OUTPUTS`.
+//! Invariant: a finding reads like help. It names the place, what is wrong and what to do. The
+//! tables that decide are `layers::LAYERS`, `words::REFUSED`, `language::TERMS` and
+//! `generate::OUTPUTS`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to a person")]
 
+mod figures;
 mod finding;
 mod generate;
+mod guarantees;
+mod language;
 mod layers;
 mod metadata;
 mod modules;
-mod promises;
 mod sources;
 mod templates;
 mod words;
@@ -25,17 +28,18 @@ use metadata::Package;
 use sources::SourceFile;
 
 const USAGE: &str = "\
-Keep the house in order
+Check the structure of the workspace and generate files
 
 Usage: cargo run -p xtask -- <command>
 
 Commands:
-  check             Layers, file lengths, file names, refused words, forgotten files,
-                    pages of the init templates, promises without a test
-  generate          Write the files that are made from code
-  generate --check  Compare them instead, and say which are out of date
+  check             Check layers, file lengths, file names, refused words, language,
+                    unused files, init templates and guarantees without a test
+  figures [COMMIT]  Print the language figures, lines and types; with COMMIT, its lines and types too
+  generate          Write the files that are generated from code
+  generate --check  Compare them instead and list those that are out of date
 
-Exit codes: 0 all is well; 1 there are findings; 2 the command was not understood or could not be run";
+Exit codes: 0 no findings; 1 findings; 2 the command is unknown or failed";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +47,8 @@ fn main() -> ExitCode {
     let root = root();
     let outcome = match arguments.as_slice() {
         ["check"] => check(&root),
+        ["figures"] => figures::print(&root, None),
+        ["figures", commit] => figures::print(&root, Some(commit)),
         ["generate"] => generate::write(&root),
         ["generate", "--check"] => generate::compare(&root),
         ["help" | "--help" | "-h"] => {
@@ -63,12 +69,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the workspace; this crate stands two folders below it.
+/// The root of the workspace, two folders above this crate.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).components().collect::<PathBuf>().join("../..")
 }
 
-/// Everything `check` looks at.
+/// All checks.
 fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let root = root.canonicalize().context("the workspace root")?;
     let packages = Package::all(&root)?;
@@ -78,7 +84,8 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(words::check(&files));
     findings.extend(modules::check(&files, &packages));
     findings.extend(templates::check());
-    findings.extend(promises::check(&root, &files)?);
+    findings.extend(language::check(&files));
+    findings.extend(guarantees::check(&root, &files)?);
     Ok(findings)
 }
 

@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace.
+//! The packages of the workspace, from `cargo metadata`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ pub struct Package {
     pub name: String,
     /// Its manifest, relative to the workspace root.
     pub manifest: String,
-    /// What it depends on outside tests, by crate name.
+    /// Names of its dependencies outside tests.
     pub dependencies: Vec<String>,
     /// The root file of each of its targets, relative to the workspace root.
     pub targets: Vec<String>,
@@ -26,11 +26,12 @@ impl Package {
             .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
             .current_dir(root)
             .output()
-            .context("`cargo metadata` could not be started")?;
+            .context("starting `cargo metadata`")?;
         if !output.status.success() {
             bail!("`cargo metadata` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
-        let metadata: Value = serde_json::from_slice(&output.stdout).context("what `cargo metadata` printed")?;
+        let metadata: Value =
+            serde_json::from_slice(&output.stdout).context("parsing the output of `cargo metadata`")?;
         let packages = metadata["packages"].as_array().context("`cargo metadata` printed no packages")?;
         packages.iter().map(|package| Self::parse(package, root)).collect()
     }
@@ -38,12 +39,12 @@ impl Package {
     fn parse(package: &Value, root: &Path) -> anyhow::Result<Self> {
         let name = text(package, "name")?;
         let relative = |path: String| -> anyhow::Result<String> {
-            let below =
-                Path::new(&path).strip_prefix(root).with_context(|| format!("`{name}` lies outside the workspace"))?;
-            Ok(below.to_string_lossy().into_owned())
+            let relative =
+                Path::new(&path).strip_prefix(root).with_context(|| format!("`{name}` is outside the workspace"))?;
+            Ok(relative.to_string_lossy().into_owned())
         };
-        let dependencies = package["dependencies"].as_array().context("a package without dependencies")?;
-        let targets = package["targets"].as_array().context("a package without targets")?;
+        let dependencies = package["dependencies"].as_array().context("a package has no `dependencies`")?;
+        let targets = package["targets"].as_array().context("a package has no `targets`")?;
         Ok(Self {
             manifest: relative(text(package, "manifest_path")?)?,
             dependencies: dependencies

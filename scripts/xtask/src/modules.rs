@@ -1,4 +1,4 @@
-//! Files that no `mod` line mentions: they look like tests or code, and are neither compiled nor run.
+//! Rust files that no `mod` line names: they are neither compiled nor run.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,24 +11,24 @@ pub fn check(files: &[SourceFile], packages: &[Package]) -> Vec<Finding> {
     let by_path: HashMap<&str, &SourceFile> = files.iter().map(|file| (file.path.as_str(), file)).collect();
     let roots: BTreeSet<&str> = packages.iter().flat_map(|package| &package.targets).map(String::as_str).collect();
     let mut reached: BTreeSet<&str> = BTreeSet::new();
-    let mut waiting: Vec<&str> = roots.iter().copied().collect();
-    while let Some(path) = waiting.pop() {
+    let mut pending: Vec<&str> = roots.iter().copied().collect();
+    while let Some(path) = pending.pop() {
         let Some(file) = by_path.get(path) else { continue };
         if !reached.insert(&file.path) {
             continue;
         }
         for module in modules(&file.text) {
             let candidates = module.files(path, roots.contains(path));
-            waiting
+            pending
                 .extend(candidates.iter().filter_map(|path| by_path.get(path.as_str())).map(|file| file.path.as_str()));
         }
     }
-    let forgotten = files.iter().filter(|file| !reached.contains(file.path.as_str()));
-    forgotten
+    let unreachable = files.iter().filter(|file| !reached.contains(file.path.as_str()));
+    unreachable
         .map(|file| {
             Finding::about(
                 &file.path,
-                "is mentioned by no `mod` line, so it is never compiled; add one or delete the file",
+                "is not named by any `mod` line, so it is never compiled; add one or delete the file",
             )
         })
         .collect()
@@ -42,7 +42,7 @@ struct Module<'a> {
 }
 
 impl Module<'_> {
-    /// Where its file may be, given the file that mentions it.
+    /// Possible paths of its file, for the file with the `mod` line.
     fn files(&self, parent: &str, parent_is_root: bool) -> Vec<String> {
         let (folder, file) = parent.rsplit_once('/').map_or(("", parent), |(folder, file)| (folder, file));
         let stem = file.trim_end_matches(".rs");
@@ -61,19 +61,19 @@ impl Module<'_> {
 
 /// The `mod name;` lines of a file, in the form that rustfmt gives them.
 fn modules(text: &str) -> Vec<Module<'_>> {
-    let mut found = Vec::new();
+    let mut declarations = Vec::new();
     let mut path = None;
     for line in text.lines().map(str::trim) {
         if let Some(rest) = line.strip_prefix("#[path = \"") {
             path = rest.split('"').next();
         } else if let Some(name) = module_name(line) {
-            found.push(Module { name, path: path.take() });
+            declarations.push(Module { name, path: path.take() });
         }
     }
-    found
+    declarations
 }
 
-/// The name in `mod name;`, whatever its visibility.
+/// The name in `mod name;`, with any visibility.
 fn module_name(line: &str) -> Option<&str> {
     let declaration = match line.strip_prefix("pub") {
         Some(rest) => rest.strip_prefix('(').and_then(|rest| rest.split_once(") ")).map_or(rest, |(_, rest)| rest),
@@ -89,7 +89,7 @@ mod tests {
     use crate::metadata::Package;
     use crate::sources::SourceFile;
 
-    fn forgotten(files: &[(&str, &str)]) -> Vec<String> {
+    fn unreachable(files: &[(&str, &str)]) -> Vec<String> {
         let package = Package {
             name: "a".to_owned(),
             manifest: "a/Cargo.toml".to_owned(),
@@ -116,13 +116,13 @@ mod tests {
             ("a/it/scenarios/mod.rs", "mod rename;\n"),
             ("a/it/scenarios/rename.rs", ""),
         ];
-        assert_eq!(forgotten(&files), [""; 0]);
+        assert_eq!(unreachable(&files), [""; 0]);
     }
 
     #[test]
-    fn a_forgotten_test_file_is_found() {
+    fn a_test_file_without_a_mod_line_is_found() {
         let files = [("a/src/lib.rs", "mod one;\n"), ("a/src/one.rs", "// mod tests;\n"), ("a/src/one/tests.rs", "")];
-        assert_eq!(forgotten(&files), ["a/src/one/tests.rs"]);
+        assert_eq!(unreachable(&files), ["a/src/one/tests.rs"]);
     }
 
     #[test]

@@ -11,16 +11,16 @@ use crate::finding::Finding;
 pub struct SourceFile {
     /// Relative to the workspace root, with `/`.
     pub path: String,
-    /// What is in it.
+    /// Its content.
     pub text: String,
 }
 
 impl SourceFile {
-    /// All Rust files below `root`, sorted by path; `target` and folders with a leading dot are left out.
+    /// All Rust files below `root`, sorted by path; skips `target` and folders with a leading dot.
     pub fn all(root: &Path) -> anyhow::Result<Vec<Self>> {
         let mut files = Vec::new();
         collect(root, "", &mut files)?;
-        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(files)
     }
 
@@ -29,7 +29,7 @@ impl SourceFile {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Whether it only holds tests.
+    /// Whether it has only tests.
     pub fn is_test(&self) -> bool {
         self.name() == "tests.rs" || self.path.split('/').any(|folder| folder == "tests")
     }
@@ -52,27 +52,27 @@ fn collect(folder: &Path, below: &str, files: &mut Vec<SourceFile>) -> anyhow::R
 }
 
 /// Lines that a file may have.
-const LONGEST: usize = 500;
+const MAX_LINES: usize = 500;
 /// Lines that a file of tests may have.
-const LONGEST_TEST: usize = 800;
+const MAX_TEST_LINES: usize = 800;
 
-/// Names that say nothing: what is in such a file belongs beside what it serves.
-const EMPTY_NAMES: &[&str] = &["utils.rs", "util.rs", "helpers.rs", "helper.rs", "common.rs", "misc.rs", "types.rs"];
+/// Names without meaning: the code of such a file belongs to its callers.
+const VAGUE_NAMES: &[&str] = &["utils.rs", "util.rs", "helpers.rs", "helper.rs", "common.rs", "misc.rs", "types.rs"];
 
-/// Files that are too long or whose names say nothing.
+/// Files that are too long or have a vague name.
 pub fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
-        let (lines, longest) = (file.text.lines().count(), if file.is_test() { LONGEST_TEST } else { LONGEST });
-        if lines > longest {
-            let message = format!("has {lines} lines, {longest} is the most; split it by what the parts are about");
+        let (lines, max) = (file.text.lines().count(), if file.is_test() { MAX_TEST_LINES } else { MAX_LINES });
+        if lines > max {
+            let message = format!("has {lines} lines, {max} is the limit; split it by subject");
             findings.push(Finding::about(&file.path, message));
         }
         let name = file.name();
         let folder = file.path.rsplit('/').nth(1).map(|folder| format!("{folder}.rs"));
-        if EMPTY_NAMES.contains(&name) || (name == "mod.rs" && folder.is_some_and(|name| EMPTY_NAMES.contains(&&*name)))
+        if VAGUE_NAMES.contains(&name) || (name == "mod.rs" && folder.is_some_and(|name| VAGUE_NAMES.contains(&&*name)))
         {
-            findings.push(Finding::about(&file.path, "has a name that says nothing; name it after what is in it"));
+            findings.push(Finding::about(&file.path, "has a vague name; name it after its content"));
         }
     }
     findings
@@ -95,14 +95,14 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "src/a.rs: has 501 lines, 500 is the most; split it by what the parts are about",
-                "src/a/tests.rs: has 801 lines, 800 is the most; split it by what the parts are about",
+                "src/a.rs: has 501 lines, 500 is the limit; split it by subject",
+                "src/a/tests.rs: has 801 lines, 800 is the limit; split it by subject",
             ]
         );
     }
 
     #[test]
-    fn names_that_say_nothing_are_found_as_files_and_as_folders() {
+    fn vague_names_of_files_and_folders_are_found() {
         let files = [file("src/utils.rs", 1), file("src/common/mod.rs", 1), file("src/path/mod.rs", 1)];
         let paths: Vec<_> = check(&files).into_iter().map(|finding| finding.path).collect();
         assert_eq!(paths, ["src/utils.rs", "src/common/mod.rs"]);

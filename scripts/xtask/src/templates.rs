@@ -1,6 +1,7 @@
-//! The pages that `svcfs init` brings: clean by our own rules, and connected.
+//! The template pages of `svcfs init`: they pass lint and format, and links connect them.
 //!
-//! Why here and not in a test of svcfs-config? Settings and text stand side by side in the house and do not know each other.
+//! This is no test of svcfs-config, because config and text are in one layer and must not use each
+//! other.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,7 @@ use svcfs_text::{Page, format, lint};
 
 use crate::finding::Finding;
 
-/// What the linter and the formatter would say to a newcomer about our own pages, links that lead nowhere, and pages that
-/// nothing leads to.
+/// Lint and format findings in template pages, broken links, and pages without a link to them.
 pub fn check() -> Vec<Finding> {
     TEMPLATES.iter().flat_map(check_template).collect()
 }
@@ -25,38 +25,38 @@ fn check_template(template: &Template) -> Vec<Finding> {
     }
     let mut linked = BTreeSet::from(["index.md"]);
     for file in template.files().filter(|file| file.path.ends_with(".md")) {
-        let place = format!("{} of template `{}`", file.path, template.id);
-        findings.extend(unclean(&place, file));
+        let name = format!("{} of template `{}`", file.path, template.id);
+        findings.extend(check_style(&name, file));
         for link in Page::parse(file.path, file.content).links {
             let target = resolver.resolve(file.path, &link);
             match template.pages.iter().find(|page| Some(page.path) == target) {
                 Some(page) if page.path != file.path => drop(linked.insert(page.path)),
                 Some(_) => {}
-                None => findings.push(Finding::at(&place, link.line, format!("`{}` leads nowhere", link.target))),
+                None => findings.push(Finding::at(&name, link.line, format!("`{}` is a broken link", link.target))),
             }
         }
     }
-    let forgotten = template.pages.iter().filter(|page| !linked.contains(page.path));
-    findings.extend(forgotten.map(|page| {
-        let place = format!("{} of template `{}`", page.path, template.id);
-        Finding::about(&place, "cannot be reached from any other page; link to it, for example from index.md")
+    let unreachable = template.pages.iter().filter(|page| !linked.contains(page.path));
+    findings.extend(unreachable.map(|page| {
+        let name = format!("{} of template `{}`", page.path, template.id);
+        Finding::about(&name, "has no link from another page; link to it, for example from index.md")
     }));
     findings
 }
 
 /// Lint issues, and the first line that formatting would change.
-fn unclean(place: &str, file: &TemplateFile) -> Vec<Finding> {
+fn check_style(name: &str, file: &TemplateFile) -> Vec<Finding> {
     let issues = lint::lint(file.content);
     let mut findings: Vec<_> = issues
         .iter()
-        .map(|issue| Finding::at(place, issue.line, format!("{}: {}", issue.rule.name(), issue.message)))
+        .map(|issue| Finding::at(name, issue.line, format!("{}: {}", issue.rule.name(), issue.message)))
         .collect();
     let formatted = format::format(file.content);
     if formatted != file.content {
         let lines = file.content.lines().zip(formatted.lines());
-        let line = 1 + lines.take_while(|(written, formatted)| written == formatted).count();
-        let wanted = formatted.lines().nth(line - 1).unwrap_or_default();
-        findings.push(Finding::at(place, line, format!("would be formatted as `{wanted}`; write it so")));
+        let line = 1 + lines.take_while(|(original, formatted)| original == formatted).count();
+        let expected = formatted.lines().nth(line - 1).unwrap_or_default();
+        findings.push(Finding::at(name, line, format!("is not formatted; write `{expected}`")));
     }
     findings
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::check_template;
 
     #[test]
-    fn an_untidy_template_is_told_everything_at_once() {
+    fn all_findings_of_an_untidy_template_are_reported() {
         let template = Template {
             id: "untidy",
             name: "Untidy",
@@ -80,9 +80,9 @@ mod tests {
         };
         let messages: Vec<_> = check_template(&template).iter().map(ToString::to_string).collect();
         assert_eq!(messages.len(), 4, "{messages:#?}");
-        assert_eq!(messages[0], "index.md of template `untidy`:5: would be formatted as `- [[gone]]`; write it so");
-        assert_eq!(messages[1], "index.md of template `untidy`:5: `gone` leads nowhere");
+        assert_eq!(messages[0], "index.md of template `untidy`:5: is not formatted; write `- [[gone]]`");
+        assert_eq!(messages[1], "index.md of template `untidy`:5: `gone` is a broken link");
         assert!(messages[2].starts_with("alone.md of template `untidy`:1: frontmatter-missing-required: "));
-        assert!(messages[3].starts_with("alone.md of template `untidy`: cannot be reached"));
+        assert!(messages[3].starts_with("alone.md of template `untidy`: has no link from another page"));
     }
 }

@@ -174,7 +174,7 @@ impl TrackedRequest {
             return;
         }
         let server = &*self.server;
-        let RequestHead { protocol: protocol, method, path, query, peer, id } = self.head.clone();
+        let RequestHead { protocol, method, path, query, peer, id } = self.head.clone();
         let known = std::mem::take(&mut *self.notes.0.lock());
         let RequestFacts { space, actor, operation, file, status: own, token, x_space, provenance } = known;
         let status = own.unwrap_or(status);
