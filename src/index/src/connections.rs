@@ -1,4 +1,4 @@
-//! The connections that read: a few, kept open, each one lent to one question at a time.
+//! Pool of read connections. A query has a connection to itself while it runs.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,25 +8,26 @@ use rusqlite::{Connection, ErrorCode, Transaction};
 
 use crate::{IndexError, schema, writer};
 
-/// How many idle connections are kept; more are opened when more questions come at once, and closed after.
+/// Number of idle connections in the pool. More are opened for concurrent queries and closed
+/// afterwards.
 const KEPT: usize = 4;
 
-/// What a connection has in memory is given back when it was idle for so long.
+/// An idle connection releases its memory after this time.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// All idle connections but one are closed after so long.
+/// All idle connections but one are closed after this time.
 const UNUSED: Duration = Duration::from_secs(60);
 
-/// How long a question in somebody's own words may take.
+/// Time limit of a query that a client wrote.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many steps SQLite takes before it looks at the time: well under a millisecond.
+/// SQLite checks the time limit after this many steps: well under a millisecond.
 const STEPS: i32 = 10_000;
 
 /// Connections that cannot write (`query_only`).
 pub(crate) struct ReaderPool {
     file: PathBuf,
-    /// With the time of their last question, the newest last.
+    /// Idle connections with the time of their last query, the newest last.
     idle: Mutex<Vec<(Connection, Instant)>>,
 }
 
@@ -35,19 +36,19 @@ impl ReaderPool {
         Self { file, idle: Mutex::new(Vec::new()) }
     }
 
-    /// The file they read.
+    /// The database file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Reads from one consistent state of the index, however many statements it takes and whatever is written or swapped
-    /// meanwhile.
+    /// Reads from one consistent snapshot, however many statements `read` runs and whatever is
+    /// written concurrently.
     pub(crate) fn read<T>(&self, ask: impl FnOnce(&Transaction<'_>) -> Result<T, IndexError>) -> Result<T, IndexError> {
         self.lend(|connection| ask(&connection.transaction()?))
     }
 
-    /// As [`Readers::read`], for a question that `field` puts in the caller's own words: stopped after five seconds, so that a
-    /// query that fits everything in every way cannot keep the others waiting.
+    /// As [`ReaderPool::read`], for a query that the client wrote in `field`. It is interrupted
+    /// after five seconds, so that a query without useful limits cannot block other queries.
     pub(crate) fn answer<T>(
         &self,
         field: &'static str,
@@ -77,7 +78,8 @@ impl ReaderPool {
         })
     }
 
-    /// Gives back the memory of idle connections, and closes those that are not needed. True where no connection was used lately.
+    /// Releases the memory of idle connections and closes surplus ones. True when no connection was
+    /// used recently.
     pub(crate) fn rest(&self) -> bool {
         self.rest_at(Instant::now())
     }
@@ -89,13 +91,14 @@ impl ReaderPool {
         idle.retain(|(_, since)| idle_for(since) < UNUSED);
         idle.extend(newest);
         for (connection, _) in idle.iter().filter(|(_, since)| idle_for(since) >= IDLE) {
-            // Its cache stays as it is then, until the next time.
+            // On failure the cache stays until the next call.
             let _ = connection.release_memory();
         }
         idle.iter().all(|(_, since)| idle_for(since) >= IDLE)
     }
 
-    /// As [`Readers::read`], for what the server itself looks at again and again: to it, a connection is as idle as it was before.
+    /// As [`ReaderPool::read`], for periodic reads by the server itself: they do not reset the idle
+    /// time of a connection.
     pub(crate) fn peek<T>(&self, ask: impl FnOnce(&Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
         let (connection, since) = self.take()?;
         let answer = ask(&connection);
@@ -103,10 +106,11 @@ impl ReaderPool {
         schema::noticed(&self.file, answer)
     }
 
-    /// Reads from one consistent state of the index on several connections, for a caller that reads all of it and has a thread for each.
-    /// `ask` has them [`begin`] while nothing is committed.
+    /// Reads one consistent snapshot on several connections, for a caller that reads all rows on
+    /// one thread per connection. `read` calls [`begin_all`] while no commit can happen.
     ///
-    /// The connections are opened for it and have small caches: no row is read twice, and caches that other questions filled stay.
+    /// The connections are opened for this call and have small caches: each row is read once, and
+    /// the caches of other queries stay.
     pub(crate) fn read_together<T>(
         &self,
         count: usize,
@@ -129,7 +133,7 @@ impl ReaderPool {
         schema::noticed(&self.file, answer)
     }
 
-    /// An idle connection, or a new one; with the time of its last question.
+    /// An idle or a new connection, with the time of its last query.
     fn take(&self) -> rusqlite::Result<(Connection, Instant)> {
         let idle = self.idle.lock().pop();
         idle.map_or_else(|| Ok((schema::open_reader(&self.file)?, Instant::now())), Ok)
@@ -143,11 +147,12 @@ impl ReaderPool {
     }
 }
 
-/// Begins a transaction on each connection. All read the same state if nothing is committed meanwhile.
+/// Starts a transaction on each connection. All see the same snapshot if no commit happens during
+/// the call.
 pub(crate) fn begin(connections: &[Connection]) -> rusqlite::Result<()> {
     for connection in connections {
         connection.execute_batch("BEGIN")?;
-        // The first statement fixes which rows are read.
+        // The first statement fixes the snapshot.
         writer::cursor(connection)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What the index keeps of one page, read before any lock is taken.
+//! The rows of one page, computed before any lock is taken.
 
 use std::borrow::Cow;
 
@@ -14,14 +14,14 @@ use crate::search::trust;
 use crate::words::{self, Dictionary, TextWords};
 use crate::{IndexError, PageHeading};
 
-/// How pages are read.
+/// Settings and state for parsing pages.
 pub(crate) struct ReadContext<'r> {
-    /// Keys of the frontmatter whose values are links, too.
+    /// Frontmatter keys whose values are also links.
     pub(crate) typed_links: &'r [String],
     pub(crate) dictionary: &'r mut Dictionary,
 }
 
-/// A page, ready to become rows.
+/// A parsed page.
 pub(crate) struct PageDocument {
     pub(crate) path: TreePath,
     pub(crate) etag: ETag,
@@ -30,33 +30,33 @@ pub(crate) struct PageDocument {
     pub(crate) title: String,
     pub(crate) excerpt: String,
     pub(crate) word_count: usize,
-    /// Bytes of the whole file.
+    /// Bytes of the file.
     pub(crate) size: usize,
-    /// The tasks as JSON, see `tasks`.
+    /// The tasks as JSON, see [`tasks`].
     pub(crate) tasks: String,
     /// The frontmatter as JSON.
     pub(crate) metadata: String,
-    /// The keys at the top of the frontmatter, and whether their values are short enough for rows of their own.
+    /// The top-level frontmatter keys, and whether their values are short enough for a field index.
     pub(crate) fields: Vec<(String, bool)>,
-    /// The headings as JSON, see [`Heading`].
+    /// The headings as JSON, see [`PageHeading`].
     pub(crate) headings: String,
     /// The frontmatter as written.
     pub(crate) frontmatter_text: String,
     pub(crate) body: String,
-    /// What its score is multiplied with, softly and hard; none for most pages.
+    /// Score factors for soft and hard trust boost; `None` for most pages.
     pub(crate) standing: Option<[f64; 2]>,
-    /// What it is found by.
+    /// The words of the full-text index.
     pub(crate) columns: TextColumns,
-    /// See [`words::Forward`].
+    /// See [`words::ForwardIndex`].
     pub(crate) forward: Vec<u8>,
     pub(crate) keys: Vec<LinkKey>,
     pub(crate) links: Vec<Link>,
-    /// The words of the label of each link; empty when it has none.
+    /// The words of each link's label; empty without a label.
     pub(crate) labels: Vec<String>,
 }
 
 impl PageDocument {
-    /// Reads a page.
+    /// Parses a page.
     pub(crate) fn read(
         (path, etag): (TreePath, ETag),
         text: &str,
@@ -111,7 +111,7 @@ impl PageDocument {
             path,
         })
     }
-    /// The names under which a link may find its page, each once.
+    /// The distinct keys under which a link may find its page.
     pub(crate) fn folded_targets(&self, link: &Link) -> Vec<String> {
         let mut folded: Vec<String> =
             candidates(self.path.as_str(), link.kind, &link.target).into_iter().map(|key| key.folded).collect();
@@ -121,7 +121,8 @@ impl PageDocument {
     }
 }
 
-/// The tasks of a page as a query sees them: objects of `text`, `completed`, `line`, `tags`, `due` and `meta`.
+/// The tasks of a page as queries see them: objects of `text`, `completed`, `line`, `tags`, `due`
+/// and `meta`.
 fn tasks(text: &str) -> Vec<serde_json::Value> {
     let shown = |task: PageTask| {
         serde_json::json!({
@@ -132,16 +133,16 @@ fn tasks(text: &str) -> Vec<serde_json::Value> {
     svcfs_text::tasks::parse_tasks(text).into_iter().map(shown).collect()
 }
 
-/// The words of a page as the full-text index is handed them: with spaces between them.
+/// The words of a page for the full-text index, separated by spaces.
 pub(crate) struct TextColumns {
     pub(crate) title: String,
     pub(crate) names: String,
     pub(crate) headings: String,
     pub(crate) body: String,
     pub(crate) frontmatter: String,
-    /// Other ways in which words of the page are written.
+    /// Alternative forms of the page's words.
     pub(crate) extras: String,
-    /// Those of them that stand in title, names and headings.
+    /// Alternative forms of the words in title, names and headings.
     pub(crate) name_extras: String,
     /// See [`field_words`].
     pub(crate) fields: String,
@@ -164,7 +165,7 @@ impl TextColumns {
     }
 }
 
-/// Words with spaces between them.
+/// Joins words with spaces.
 fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let mut joined = String::new();
     for word in words {
@@ -176,7 +177,7 @@ fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
     joined
 }
 
-/// A label as others may look for the page it leads to.
+/// The words of a label, alternative forms included.
 fn label_of(label: &str, dictionary: &mut Dictionary) -> String {
     let words = TextWords::of(label, dictionary);
     joined(words.terms().chain(words.other_terms()))
@@ -186,7 +187,8 @@ fn without_ending(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(name, _)| name)
 }
 
-/// NUL ends a text in parts of SQLite: it becomes the replacement character, which is no part of a word.
+/// Replaces NUL, which ends a text in parts of SQLite, by the replacement character, which belongs
+/// to no word.
 fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}").into() } else { text.into() }
 }

@@ -1,7 +1,9 @@
-//! The fields of a page as words of the full-text index, so that `status:verified` and `path:docs/` are asked for as any word is.
+//! The fields of a page as words of the full-text index, so that `status:verified` and `path:docs/`
+//! are ordinary word queries.
 //!
-//! A value is its words, each with the field before it (`owner:platform owner:team`); a tag and a path are also found as a whole
-//! (`tags:area/work`, and for a path every folder on the way). The field by itself (`owner:`) says that the page has it.
+//! Each word of a value gets the field as prefix (`owner:platform owner:team`). A tag and a path
+//! are also indexed as a unit (`tags:area/work`, and for a path every parent folder). The field
+//! alone (`owner:`) says that the page has it.
 
 use std::collections::HashMap;
 
@@ -9,31 +11,33 @@ use serde_json::{Map, Value};
 
 use crate::words::{Dictionary, TextWords, folded};
 
-/// Most words of one page's fields: a page that holds a data set in its frontmatter is found by the first of it.
+/// Word limit per page: of a page with a data set in its frontmatter only the first values are
+/// indexed.
 const MOST: usize = 4_000;
 
-/// How deep nested fields are read.
+/// Nesting limit of fields.
 const DEEPEST: usize = 8;
 
-/// The field of the path.
+/// The pseudo-field of the path.
 pub(crate) const PATH: &str = "path";
 
-/// The fields whose values are also found as a whole.
+/// The fields whose values are also indexed as a unit.
 pub(crate) const WHOLE: [&str; 3] = [PATH, "tags", "tag"];
 
-/// The word for a field and a word of its value.
+/// The token for a field and a word of its value.
 pub(crate) fn token(field: &str, word: &str) -> String {
     format!("{field}:{word}")
 }
 
-/// A field's name as it is looked up: in lower case, a space as `-`; none for a name that has signs no field name has.
+/// Normalizes a field name: lower case, `-` for a space. `None` for a name with characters that no
+/// field name has.
 pub(crate) fn name(field: &str) -> Option<String> {
     let name: String = field.trim().to_lowercase().replace(' ', "-");
     let is_name = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
     (!name.is_empty() && name.len() <= 64 && name.chars().all(is_name)).then_some(name)
 }
 
-/// A value as it is looked up as a whole.
+/// Normalizes a value that is indexed as a unit.
 pub(crate) fn whole(value: &str) -> String {
     let mut whole = String::with_capacity(value.len());
     for character in value.trim().trim_matches('/').chars() {
@@ -48,7 +52,7 @@ pub(crate) fn whole(value: &str) -> String {
     whole
 }
 
-/// All words of a page's fields.
+/// All tokens of a page's fields.
 pub(crate) fn tokens(
     path: &str,
     frontmatter: &Map<String, Value>,
@@ -57,7 +61,8 @@ pub(crate) fn tokens(
 ) -> Vec<String> {
     let mut tokens = FieldTokens { all: Vec::new(), dictionary };
     tokens.path(path);
-    // Before all values: which pages have a field is asked of all of them (`Index::having`).
+    // Names come before values, so that the limit never drops one: field indexes rely on them
+    // (`fields::presence_query`).
     tokens.all.extend(frontmatter.keys().filter_map(|field| name(field)).map(|field| token(&field, "")));
     let most = MOST.max(tokens.all.len());
     for tag in tags {
@@ -78,25 +83,25 @@ pub(crate) fn tokens(
     tokens.all
 }
 
-/// How dense a word is that a page is about: one in so many words of its text, the densest first.
+/// Density levels of a subject: one in so many words of the text, the densest first.
 const DENSE: [usize; 2] = [20, 60];
 
 /// Fewer uses are chance.
 const FEWEST_USES: usize = 4;
 
-/// Most words that a page is about.
+/// Limit of subjects per page.
 const MOST_ABOUT: usize = 16;
 
-/// The word of the index that says how dense a word is in a page, by its place in [`DENSE`]. No field and no word begins with its sign.
+/// The token for a subject with its level in [`DENSITY_LEVELS`]. No field and no word starts with
+/// `/`.
 pub(crate) fn about(density: usize, word: &str) -> String {
     format!("/{density}{word}")
 }
 
-/// How many densities there are.
 pub(crate) const DENSITIES: usize = DENSE.len();
 
-/// What a page is about: the words that its text uses again and again. Of a hundred thousand pages that have a word they are the ones to look
-/// at, though they may be old, and called otherwise.
+/// The subjects of a page: the words its text uses most often. They select candidates among 100,000
+/// pages with a word, also old pages and pages with another title.
 pub(crate) fn subjects(text: &TextWords) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for word in text.terms() {

@@ -1,4 +1,4 @@
-//! What the pages of a tree have in common, counted: the outline that an agent reads where no page describes the tree.
+//! Counts over the pages of a tree: the outline for an agent when no page describes the tree.
 
 use rusqlite::{CachedStatement, Connection, ToSql};
 use svcfs_base::TreePath;
@@ -6,35 +6,36 @@ use svcfs_base::TreePath;
 use crate::pages::range_below;
 use crate::{Index, IndexError};
 
-/// How many pages have something, most frequent first.
+/// Values with their number of pages, most frequent first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopCounts {
-    /// The most frequent, each with its number of pages.
+    /// The most frequent values, each with its number of pages.
     pub top: Vec<(String, usize)>,
-    /// How many others there are.
+    /// Number of further values.
     pub other_count: usize,
 }
 
 /// The outline of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TreeOutline {
-    /// Pages in all.
+    /// Number of pages.
     pub pages: usize,
-    /// Folders of the first level, and the pages below each.
+    /// First-level folders, with the number of pages below each.
     pub folders: TopCounts,
     /// Values of the field `type`.
     pub types: TopCounts,
-    /// Fields at the top of the frontmatter, each followed by the JSON type that most pages give it, such as `due: text`.
+    /// Top-level frontmatter fields, each with its most frequent JSON type, such as `due: text`.
     pub fields: TopCounts,
     /// Tags of the field `tags`.
     pub tags: TopCounts,
 }
 
-/// The pages of one directory, with `?1` and `?2` as its range and `?3` as the length of its path with the slash behind it.
+/// The pages below a directory: `?1` and `?2` are the range, `?3` is the length of its path with
+/// the trailing slash.
 const PAGES: &str = "pages WHERE path > ?1 AND path < ?2 AND ?3 >= 0";
 
 impl Index {
-    /// Counts what the pages below a directory have in common, at most `max` entries of each kind.
+    /// Counts values of the pages below a directory, with at most `max` entries per kind.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -69,9 +70,9 @@ impl Index {
     }
 }
 
-/// The fields, each with the type that most pages give it.
+/// The fields, each with its most frequent type.
 fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<TopCounts, IndexError> {
-    // With one max() the other columns are those of the row that has it.
+    // With a single max(), SQLite takes the other columns from the row with the maximum.
     let sql = "SELECT key || ': ' || kind, pages FROM (
                    SELECT key, kind, sum(pages) AS pages, max(pages) FROM (
                        SELECT entry.key AS key, count(*) AS pages, CASE entry.type

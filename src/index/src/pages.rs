@@ -1,4 +1,4 @@
-//! What is known of one page, and which pages there are.
+//! Stored data of pages, and lists of pages.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use svcfs_base::{ETag, Timestamp, TreePath};
 
 use crate::{Index, IndexError, MetaRow, field_words};
 
-/// The tags of all pages: what is selected, and where from.
+/// The tags of all pages: selected column and source.
 const TAGS: &str = "CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
                     WHERE tag.type IN ('text', 'integer', 'real')";
 
@@ -19,33 +19,33 @@ const TAGS: &str = "CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmat
 pub struct PageHeading {
     /// 1 for `#` to 6 for `######`.
     pub level: u8,
-    /// The words of the heading, without markup.
+    /// The text of the heading, without markup.
     pub text: String,
-    /// The anchor that leads to it.
+    /// The anchor of the heading.
     pub slug: String,
 }
 
-/// What the index keeps of a page beside its words.
+/// What the index stores about a page, apart from its words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageRow {
     /// `title` of the frontmatter, else the first heading, else the file name.
     pub title: String,
     /// The first paragraph without markup, cut at 300 characters.
     pub excerpt: String,
-    /// The frontmatter; empty when there is none or when it cannot be read.
+    /// The frontmatter; empty when the page has none or it cannot be parsed.
     pub frontmatter: Map<String, Value>,
-    /// How many words the body has.
+    /// Number of words in the body.
     pub word_count: usize,
     /// The headings, in order.
     pub headings: Vec<PageHeading>,
-    /// The hash of the text that all this was read from.
+    /// Hash of the text that this row was read from.
     pub etag: ETag,
-    /// When the page was last changed, to the microsecond.
+    /// Time of the last change, to the microsecond.
     pub modified: Timestamp,
 }
 
 impl Index {
-    /// What is known of a page; none when the index has no page there.
+    /// The stored data of a page; `None` when the index has no page at this path.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
@@ -74,7 +74,7 @@ impl Index {
         }))
     }
 
-    /// The pages at or below a place, in path order; the root gives all of them.
+    /// The pages at or below a path, in path order; the root gives all pages.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
@@ -88,12 +88,14 @@ impl Index {
         })
     }
 
-    /// The pages whose frontmatter has one of these keys, at least one of which is given, at its top, whatever its value, in path order.
+    /// The pages whose frontmatter has at least one of these top-level keys, with any value, in
+    /// path order. `keys` must not be empty.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn pages_with_keys(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
-        // The words of fields are asked first, which know keys in lower case only, and few pages have any of these.
+        // The full-text index selects candidates: few pages have any of these keys. It stores keys
+        // in lower case only, so the frontmatter is checked too.
         let words: Option<Vec<String>> = keys.iter().map(|key| field_words::name(key)).collect();
         let words = words.filter(|_| keys.iter().all(|key| !field_words::WHOLE.contains(key)));
         let is_near = words.map_or_else(String::new, |words| {
@@ -118,7 +120,8 @@ impl Index {
         })
     }
 
-    /// Every tag of the frontmatter's `tags` that a page has, each once, in order. A lone tag counts as a list of one.
+    /// All distinct tags in the `tags` field of the pages, sorted. A single tag counts as a list of
+    /// one.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -130,7 +133,7 @@ impl Index {
         })
     }
 
-    /// The same tags of each page that has some, in path order.
+    /// The tags of each page that has tags, in path order.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
@@ -151,7 +154,7 @@ impl Index {
         found.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -160,14 +163,14 @@ impl Index {
     }
 }
 
-/// The number of rows of one of our tables.
+/// Number of rows in a table of the index.
 pub(crate) fn count(connection: &Connection, table: &'static str) -> Result<usize, IndexError> {
     let count: i64 =
         connection.prepare_cached(&format!("SELECT count(*) FROM {table}"))?.query_row([], |row| row.get(0))?;
     usize::try_from(count).map_err(|error| IndexError::Damaged(format!("rows of `{table}`: {error}")))
 }
 
-/// The open range in which the paths below a directory lie: `/` and the character after it close it off.
+/// The open range of the paths below a directory: from `/` to the character after it.
 pub(crate) fn range_below(directory: &TreePath) -> (String, String) {
     if directory.is_root() {
         (String::new(), char::MAX.to_string())
@@ -176,12 +179,12 @@ pub(crate) fn range_below(directory: &TreePath) -> (String, String) {
     }
 }
 
-/// A path as it stands in a row.
+/// Parses a path column.
 pub(crate) fn tree_path(text: &str) -> Result<TreePath, IndexError> {
     TreePath::parse(text).map_err(|fault| IndexError::Damaged(fault.to_string()))
 }
 
-/// A column that holds JSON.
+/// Parses a JSON column.
 pub(crate) fn json(text: &str, path: &str) -> Result<Value, IndexError> {
     Value::from_str(text).map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))
 }

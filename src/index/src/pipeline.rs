@@ -1,6 +1,7 @@
-//! Many files read in: what they say is found out while what was found out before is written.
+//! Two-stage pipeline: one batch is parsed while the previous one is written.
 //!
-//! Reading a page takes about as long as writing its rows, and SQLite has one writer: two threads are twice as fast, more would wait.
+//! Parsing a page takes about as long as writing its rows, and SQLite has one writer: two threads
+//! are twice as fast, more would wait.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +12,12 @@ use crate::words::Dictionary;
 use crate::writer::WriteBatch;
 use crate::{IndexEntry, IndexError};
 
-/// Writes what batches of files say, one batch after the other and in their order. Two of them are in memory at once: one is read, one
-/// is written. `progress` is told the number of files that were written so far.
+/// Writes batches of files in order. Two batches are in memory: one is parsed, one is written.
+/// `progress` gets the number of files written so far.
 ///
 /// # Errors
-/// [`IndexError::Source`] when `batches` yields an error, and those of `write`; what was written before stays written.
+/// [`IndexError::Source`] when `batches` yields an error, and the errors of `write`. Batches that
+/// were written before stay.
 pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
     (batches, typed_links): (impl Iterator<Item = Result<Vec<IndexEntry>, E>>, &[String]),
     mut write: impl FnMut(&WriteBatch) -> Result<(), IndexError> + Send,
@@ -41,7 +43,7 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
             })
         });
         let reading = read(batches, typed_links, |batch| {
-            // Nobody takes it: the writer met an error, which is told below.
+            // A failed send means that the writer failed; its error is returned below.
             let is_taken = hand_over.send(batch).is_ok();
             tell(done);
             is_taken
@@ -54,7 +56,7 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
     Ok(())
 }
 
-/// Finds out what the files say, until somebody does not want to know.
+/// Parses batches until `send` returns false.
 fn read<E: Into<Box<dyn Error + Send + Sync>>>(
     batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
     typed_links: &[String],

@@ -1,11 +1,11 @@
-//! The whole index made again, while questions go on.
+//! Rebuild of the full index while queries run.
 //!
-//! The new rows go into a second set of tables; one last transaction puts them in the place of the live ones. A question
-//! therefore sees all of the old index or all of the new one. Why not a second file? Because connections that are open on the
-//! first one would go on reading it, and SQLite's `-wal` file, which belongs to a file's name, would belong to both.
+//! The new rows go into a second table set; one last transaction swaps the sets. So a query sees
+//! either the old or the new index. Why not a second file? Open connections would continue to read
+//! the first file, and SQLite's `-wal` file, which is found by name, would be shared by both.
 //!
-//! Pages that are ingested meanwhile go into both sets at once, and the rebuild leaves them alone from then on: what it was
-//! handed may be older.
+//! Pages that are ingested during a rebuild go into both sets, and the rebuild skips them from then
+//! on: its own copy may be older.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -18,23 +18,24 @@ use crate::schema::{self, TableSet};
 use crate::writer::{self, IndexWriter, WriteBatch};
 use crate::{Index, IndexEntry, IndexError};
 
-/// A batch is written when it holds this many pages …
+/// A batch is written when it has this many pages …
 const BATCH_PAGES: usize = 500;
-/// … or this many bytes of text; changes made meanwhile wait for one batch at most.
+/// … or this many bytes of text. Concurrent changes wait for one batch at most.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// How much of the space that a swap frees is given back at once, in pages of the file.
+/// Freed database pages that one vacuum step returns to the file system.
 const VACUUM_STEP: i64 = 2_000;
 
 impl Index {
-    /// Makes all rows again from `pages`, the whole tree as it was at position `cursor` of the change log or later, then puts
-    /// them in the place of the old ones in one step. `progress` is told the number of files read so far.
+    /// Rebuilds all rows from `pages`, the full tree at position `cursor` of the change log or
+    /// later, then swaps them in. `progress` gets the number of files written so far.
     ///
-    /// Afterwards [`Index::cursor`] is a position from which nothing is missing: `cursor`, or later when changes
-    /// were ingested meanwhile. A second rebuild waits for the first.
+    /// Afterwards [`Index::cursor`] is a position up to which nothing is missing: `cursor`, or
+    /// later when changes were ingested concurrently. A second rebuild waits for the first.
     ///
     /// # Errors
-    /// [`IndexError::Source`] when `pages` yields an error; [`IndexError::Database`]. Either way the old index stays as it was.
+    /// [`IndexError::Source`] when `pages` yields an error; [`IndexError::Database`]. Either way
+    /// the old index is unchanged.
     pub fn rebuild<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         pages: impl Iterator<Item = Result<IndexEntry, E>>,
@@ -60,7 +61,7 @@ impl Index {
         Ok(())
     }
 
-    /// Makes the empty tables; from here on `ingest` fills them too. Gives the live cursor.
+    /// Creates the empty tables; from now on `ingest` fills them too. Returns the live cursor.
     fn begin(&self) -> Result<Seq, IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
@@ -101,7 +102,8 @@ impl Index {
         Ok(())
     }
 
-    /// Hands the space of the old tables back to the disk, a piece at a time so that writers get their turn.
+    /// Returns the space of the old tables to the file system, in steps, so that other writers can
+    /// run in between.
     fn give_back_space(&self) -> rusqlite::Result<()> {
         let free = |writer: &IndexWriter| -> rusqlite::Result<i64> {
             writer.connection.pragma_query_value(None, "freelist_count", |row| row.get(0))
@@ -112,14 +114,14 @@ impl Index {
             writer.connection.execute_batch(&format!("PRAGMA incremental_vacuum({VACUUM_STEP})"))?;
             let after = free(&writer)?;
             if after == 0 || after >= before {
-                // What readers still look at is handed back by a later checkpoint.
+                // A later checkpoint returns what running queries still read.
                 return writer.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             }
         }
     }
 }
 
-/// Files in batches.
+/// Groups files into batches.
 struct EntryBatches<I>(I);
 
 impl<E, I: Iterator<Item = Result<IndexEntry, E>>> Iterator for EntryBatches<I> {
@@ -141,13 +143,15 @@ impl<E, I: Iterator<Item = Result<IndexEntry, E>>> Iterator for EntryBatches<I> 
     }
 }
 
-/// The position from which nothing is missing, when a rebuild that was handed the tree of position `handed` ends while the
-/// live tables went from `began_at` to `live`, with changes ingested `meanwhile` or not.
+/// The position up to which nothing is missing after a rebuild. The rebuild got the tree of
+/// position `source`; meanwhile the live tables went from `start` to `live`, with ingested changes
+/// or without.
 fn reached(began_at: Seq, handed: Seq, live: Seq, meanwhile: bool) -> Seq {
     match (began_at <= handed, meanwhile) {
-        // What lies between the two was neither handed nor ingested into the new tables.
+        // Changes between the two were neither in the source nor ingested into the new tables.
         (false, _) => handed,
-        // Everything up to `live` is in: handed at first, then ingested. Touched pages may be older than `handed`.
+        // The source and the ingested changes cover everything up to `live`. Pages ingested
+        // concurrently may be older than `source`.
         (true, true) => live,
         (true, false) => handed.max(live),
     }

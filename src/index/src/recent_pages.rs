@@ -1,4 +1,3 @@
-//! The pages that were changed last.
 
 use svcfs_base::{Timestamp, TreePath};
 
@@ -6,7 +5,7 @@ use crate::pages::tree_path;
 use crate::{Index, IndexError};
 
 impl Index {
-    /// The pages that were changed last, newest first.
+    /// The most recently changed pages, newest first.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].

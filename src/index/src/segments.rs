@@ -1,13 +1,16 @@
-//! The parts of the full-text tables, joined while nothing else is to do.
+//! Background merge of full-text segments.
 //!
-//! FTS5 writes the words of each transaction as a part of its own and joins parts only as far as writing stays cheap. An index of
-//! a hundred thousand pages that was filled has eleven of them, and a question for a phrase or for several words looks into all.
+//! FTS5 writes the words of each transaction as a segment and merges only as far as writing stays
+//! cheap. A filled index of 100,000 pages has eleven segments, and a query for a phrase or several
+//! words reads all of them.
 //!
-//! One rule: nobody waits for it. A step is some milliseconds, keeps what it did, and is given up when a writer comes; those who ask read
-//! what was there before. A step reads its own cursor: how the words are spread stands in one row of each table.
+//! Invariant: merging never blocks. A step takes some milliseconds, commits its result, and is
+//! interrupted when a writer comes; queries read the old segments. A step needs no cursor of its
+//! own: the segment layout is one row of each table.
 //!
-//! Parts are joined when the others have an eighth of the largest: for each page of the file that is written nine are written by joining, however
-//! long that goes on. FTS5 keeps smaller ones few by itself.
+//! Segments are merged when all others together have an eighth of the largest: nine database pages
+//! are rewritten per page written, in the long run. FTS5 itself limits the number of smaller
+//! segments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,22 +21,23 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use crate::writer::IndexWriter;
 use crate::{Index, IndexError, schema};
 
-/// Tables that have parts.
+/// Tables with segments.
 const TABLES: [&str; 3] = ["texts", "names", "anchors"];
 
-/// Pages of the file that a step writes: some milliseconds. A word is never divided: one that each of 100,000 pages has took 50 ms.
+/// Database pages that a step writes: some milliseconds. A term is never split: one that is in each
+/// of 100,000 pages took 50 ms.
 const STEP: usize = 64;
 
-/// The largest part is joined with the others once those have one page for so many of its own.
+/// The largest segment is merged with the others once they have one page per this many of its own.
 const SHARE: u64 = 8;
 
-/// Where FTS5 keeps how the words are spread, in the table of that name with `_data` behind it.
+/// Row of the structure record in the FTS5 table `…_data`.
 const SPREAD: i64 = 10;
 
-/// How many steps SQLite takes before it looks for writers: about a millisecond of joining.
+/// SQLite checks for waiting writers after this many steps: about a millisecond of merging.
 const LOOK: i32 = 100;
 
-/// The connection that writes, and who waits for it.
+/// The write connection, and the number of threads that wait for it.
 pub(crate) struct WriterLock {
     writer: Mutex<IndexWriter>,
     waiting: Arc<AtomicUsize>,
@@ -44,7 +48,7 @@ impl WriterLock {
         Self { writer: Mutex::new(writer), waiting: Arc::default() }
     }
 
-    /// Waits for one's turn, for a moment at most when parts are joined.
+    /// Waits for the connection; a running merge ends within about a millisecond.
     pub(crate) fn lock(&self) -> MutexGuard<'_, IndexWriter> {
         self.writer.try_lock().unwrap_or_else(|| {
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -54,15 +58,15 @@ impl WriterLock {
         })
     }
 
-    /// Does what is given up as soon as somebody waits or `gives_way` says so; none when it was, or when somebody writes. Nothing was
-    /// changed then.
+    /// Runs `work` and interrupts it when a writer waits or `should_preempt` returns true. `None`
+    /// when it was interrupted or a writer is active; nothing has changed then.
     fn between<T>(
         &self,
         gives_way: impl Fn() -> bool + Send + 'static,
         work: impl FnOnce(&Connection) -> Result<T, IndexError>,
     ) -> Result<Option<T>, IndexError> {
         let Some(mut writer) = self.writer.try_lock() else { return Ok(None) };
-        // A rebuild puts other tables in the place of these.
+        // A rebuild will replace these tables.
         if writer.touched.is_some() {
             return Ok(None);
         }
@@ -79,31 +83,31 @@ impl WriterLock {
     }
 }
 
-/// What a step of joining found.
+/// Result of a merge step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeStep {
-    /// There is nothing to join, until pages change.
+    /// Nothing to merge until pages change.
     Complete,
-    /// Some was joined, and there may be more.
+    /// Something was merged; there may be more.
     Partial,
-    /// Somebody writes, or makes the index anew: it is better to come back when it rests.
+    /// A writer or a rebuild is active; try again when it has finished.
     Preempted,
 }
 
 impl Index {
-    /// Joins parts of the full-text tables for some milliseconds, so that questions are answered sooner; answers stay the same.
-    /// To be called again and again while nothing is written. A writer who waits, and `gives_way` when it says yes, end a step in
-    /// about a millisecond, and what it did is undone.
+    /// Merges full-text segments for some milliseconds, which makes queries faster; results stay
+    /// the same. Call repeatedly while nothing is written. A waiting writer, or `should_preempt`
+    /// when it returns true, ends a step within about a millisecond and rolls it back.
     ///
     /// # Errors
-    /// [`IndexError::Database`]; nothing was changed then.
+    /// [`IndexError::Database`]; nothing has changed then.
     pub fn merge_segments(&self, gives_way: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
         let outcome = self.writer.between(gives_way, |connection| join(connection, STEP));
         schema::noticed(self.readers.file(), outcome.map(|joined| joined.unwrap_or(MergeStep::Preempted)))
     }
 }
 
-/// Takes one step in the first table in which there is something to join.
+/// Runs one step in the first table that has something to merge.
 fn join(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> {
     for table in TABLES {
         let Some(spread) = SegmentLayout::read(connection, table)? else { continue };
@@ -111,7 +115,7 @@ fn join(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> 
         connection
             .prepare_cached(&format!("INSERT INTO {table} ({table}, rank) VALUES ('merge', ?1)"))?
             .execute([work])?;
-        // Otherwise nothing was found to do, and would not be the next time.
+        // An unchanged layout means that FTS5 found nothing to do.
         if SegmentLayout::read(connection, table)?.as_ref() != Some(&spread) {
             return Ok(MergeStep::Partial);
         }
@@ -119,30 +123,31 @@ fn join(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> 
     Ok(MergeStep::Complete)
 }
 
-/// How the words of a table are spread over its parts.
+/// The segments of a table.
 #[derive(Debug, PartialEq, Eq)]
 struct SegmentLayout {
     levels: Vec<SegmentLevel>,
 }
 
-/// Parts of about the same size.
+/// Segments of about the same size.
 #[derive(Debug, PartialEq, Eq)]
 struct SegmentLevel {
-    /// How many of them are being joined, the oldest first, into the last part of the next level.
+    /// How many of them, the oldest first, are being merged into the last segment of the next
+    /// level.
     joining: usize,
-    /// The pages of the file that each has, the oldest part first.
+    /// Size of each segment in database pages, the oldest first.
     parts: Vec<u64>,
 }
 
 impl SegmentLayout {
-    /// None when it is written in a way that this version does not know: it is better to join nothing then.
+    /// `None` when the format is unknown; then nothing is merged.
     fn read(connection: &Connection, table: &'static str) -> Result<Option<Self>, IndexError> {
         let mut statement = connection.prepare_cached(&format!("SELECT block FROM {table}_data WHERE id = ?1"))?;
         let record = statement.query_row([SPREAD], |row| row.get::<_, Vec<u8>>(0)).optional()?;
         Ok(record.and_then(|record| Self::decode(&record)))
     }
 
-    /// Reads what FTS5 calls the structure record, in its second form, which tables have that keep no text but forget pages.
+    /// Decodes the FTS5 structure record, version 2, which contentless tables with deletion have.
     fn decode(record: &[u8]) -> Option<Self> {
         let mut rest = record.get(4..)?.strip_prefix(&[0xff, 0, 0, 1])?;
         let mut number = || varint(&mut rest);
@@ -151,7 +156,7 @@ impl SegmentLayout {
             let joining = usize::try_from(number()?).ok()?;
             let parts = (0..number()?).map(|_| {
                 let [_name, first, last] = [number()?, number()?, number()?];
-                // From which writes it is, and what was removed of it.
+                // Origins and tombstones.
                 for _ in 0..5 {
                     number()?;
                 }
@@ -163,20 +168,21 @@ impl SegmentLayout {
         Some(Self { levels: levels.collect::<Option<_>>()? })
     }
 
-    /// What to tell FTS5: so many pages more of what is being joined, the same negative to begin with all parts, or nothing.
+    /// Argument of the FTS5 `merge` command: that many pages of the current merge, the same
+    /// negative to start a merge of all segments, `None` for nothing.
     fn next(&self, pages: usize) -> Option<i64> {
         let sizes = || self.levels.iter().flat_map(|level| &level.parts);
         let all: u64 = sizes().sum();
         let others = all - sizes().max()?;
         let pages = i64::try_from(pages).ok()?;
-        // A writer's own joining of some parts does not count: all of them are joined at once.
+        // FTS5's own merge of some segments does not count as the current one.
         if self.being_joined() * 4 >= all * 3 {
             return Some(pages);
         }
         (others * SHARE >= all - others).then_some(-pages)
     }
 
-    /// The pages that are being joined, and those that came of it so far; 0 when nothing is.
+    /// Pages being merged, input and output; 0 without a merge.
     fn being_joined(&self) -> u64 {
         let at_work = self.levels.windows(2).filter(|two| two[0].joining > 0);
         let pages = at_work.map(|two| {
@@ -186,7 +192,7 @@ impl SegmentLayout {
     }
 }
 
-/// Takes a number off the front: seven bits a byte, the highest first, and all eight of a ninth.
+/// Decodes a varint: seven bits per byte, the highest first, and all eight of a ninth byte.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for place in 0..9 {

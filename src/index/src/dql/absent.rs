@@ -1,5 +1,5 @@
-//! Pages that have none of the fields a query of sums and counts asks for: for such a query all of them are alike. They are counted in the
-//! index, and none of them is read.
+//! Shortcut for aggregates: pages without any of the fields in the query are all alike. They are
+//! counted in the index, and none of them is read.
 
 use rusqlite::{Transaction, params_from_iter};
 
@@ -13,8 +13,8 @@ use crate::IndexError;
 use crate::fields;
 
 impl QueryRun<'_> {
-    /// The condition for the pages that have one of the fields; none for queries in which pages without them are not alike, or are as good as
-    /// none.
+    /// The condition for pages that have one of the fields. `None` for queries in which pages
+    /// without them differ, or which cannot use the shortcut.
     pub(crate) fn presence(&self, statement: &mut NarrowingSql) -> Option<String> {
         let parsed = self.parsed;
         let is_of_groups = parsed.is_aggregated() || parsed.mode == QueryMode::Count && parsed.group.is_some();
@@ -45,8 +45,8 @@ impl QueryRun<'_> {
         Some(format!("pages.id IN (SELECT rowid FROM texts WHERE texts MATCH {words})"))
     }
 
-    /// How many of the pages that the query is about have none of the fields, when they fulfil the conditions; those that have one are `present`,
-    /// where all of them were looked at.
+    /// The number of pages in the query's source that have none of the fields, if they match the
+    /// conditions. `present` is the number of pages with a field, if all were scanned.
     pub(crate) fn absent(&self, connection: &Transaction<'_>, present: Option<usize>) -> Result<usize, IndexError> {
         let nobody = QueryRow::nobody();
         for condition in &self.parsed.conditions {
@@ -63,7 +63,8 @@ impl QueryRun<'_> {
             if with_field {
                 parts.extend(self.presence(&mut statement));
             }
-            // Without a condition SQLite counts the rows of a table a page of the file at a time, and this one has short rows.
+            // Without a condition, SQLite counts rows one database page at a time, and `facts` has
+            // short rows.
             let sql = if parts.is_empty() {
                 "SELECT count(*) FROM facts".to_owned()
             } else {
@@ -78,7 +79,7 @@ impl QueryRun<'_> {
     }
 }
 
-/// Whether an aggregate passes over what is absent, or counts rows.
+/// Whether an aggregate ignores absent values, or counts rows.
 fn is_blind_to_absence(function: Function, arguments: &[ExpressionNode]) -> bool {
     let is_field = |node: &ExpressionNode| matches!(node.kind, Expression::Field(_));
     match (function, arguments) {

@@ -1,4 +1,4 @@
-//! Sums and counts over the values of one field (contract 4.6, GET /query/aggregate), as a query.
+//! Aggregates over the values of one field (GET /query/aggregate), as a query.
 
 use super::ast::{Expression, ExpressionNode, NamedColumn, PageSource, ParsedQuery, QueryMode};
 use super::functions::Function;
@@ -6,7 +6,7 @@ use super::problem::{hint, shown};
 use super::{DqlQuery, grammar};
 use crate::IndexError;
 
-/// What can be calculated.
+/// The aggregate functions.
 const FUNCTIONS: [(&str, Function); 5] = [
     ("count", Function::Count),
     ("avg", Function::Average),
@@ -15,12 +15,13 @@ const FUNCTIONS: [(&str, Function); 5] = [
     ("max", Function::Max),
 ];
 
-/// Most calculations of one question.
+/// Limit of calculations per query.
 const MAX_CALCULATIONS: usize = 32;
 
 impl DqlQuery {
-    /// Sums and counts over groups of pages: one row a value of `group`, with `count` and one column a calculation
-    /// (`function` or `function:field`), named `function_field`. A page counts for each item of a list.
+    /// Builds a query for aggregates over groups of pages: one row per value of `group`, with
+    /// `count` and one column per calculation (`function` or `function:field`), named
+    /// `function_field`. A page counts for each item of a list.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `group`, `calc` or `where`.

@@ -1,4 +1,4 @@
-//! Numbers, dates, lengths of time and texts, added and taken apart.
+//! Arithmetic on numbers, dates, time spans and texts.
 
 use super::ast::Arithmetic;
 use super::calls::bounded;
@@ -6,7 +6,7 @@ use crate::IndexError;
 use crate::moments::WrittenDate;
 use crate::value::{DateLength, Value};
 
-/// What an operator makes of two values; null when it makes nothing of them, such as a division by zero.
+/// Applies an operator; null when it is undefined for the values, such as a division by zero.
 pub(crate) fn combine(operator: Arithmetic, one: Value, two: Value) -> Result<Value, IndexError> {
     if one.is_null() || two.is_null() {
         return Ok(Value::Null);
@@ -17,7 +17,7 @@ pub(crate) fn combine(operator: Arithmetic, one: Value, two: Value) -> Result<Va
     if let Some(value) = times(operator, &one, &two) {
         return Ok(value);
     }
-    // A date and a number make no date, and text is not what was meant: `+ 1d` is.
+    // A date plus a number is an error (`+ 1d` was meant), not a concatenation of texts.
     let is_date_with_number = |date: &Value, other: &Value| date.moment().is_some() && other.number().is_some();
     if is_date_with_number(&one, &two) || is_date_with_number(&two, &one) {
         return Ok(Value::Null);
@@ -57,7 +57,7 @@ fn numbers(operator: Arithmetic, one: (&Value, f64), two: (&Value, f64)) -> Valu
     if real.is_finite() { Value::Real(real) } else { Value::Null }
 }
 
-/// Dates and lengths; none when neither is there.
+/// Dates and spans; `None` when neither value is one.
 fn times(operator: Arithmetic, one: &Value, two: &Value) -> Option<Value> {
     let moment = |moment: Option<WrittenDate>| match moment {
         Some(WrittenDate::Day(day)) => Value::Day(day),

@@ -1,4 +1,4 @@
-//! What each function gives.
+//! Implementation of the functions.
 
 use jiff::tz::TimeZone;
 
@@ -8,10 +8,10 @@ use crate::IndexError;
 use crate::moments::WrittenDate;
 use crate::value::{DAY, DateLength, Value};
 
-/// Longest text that an expression may make, in bytes: `replace` in `replace` could fill any memory.
+/// Limit of a computed text in bytes: nested `replace` could fill any memory.
 const MAX_TEXT: usize = 1 << 20;
 
-/// A text that an expression made.
+/// Wraps a computed text, checking its length.
 pub(crate) fn bounded(text: String) -> Result<Value, IndexError> {
     if text.len() > MAX_TEXT {
         return Err(IndexError::invalid("q", "makes a text of more than 1 MiB"));
@@ -19,7 +19,6 @@ pub(crate) fn bounded(text: String) -> Result<Value, IndexError> {
     Ok(Value::Text(text))
 }
 
-/// A number of things.
 pub(crate) fn count(things: usize) -> Value {
     i64::try_from(things).map_or(Value::Null, Value::Integer)
 }
@@ -39,7 +38,7 @@ pub(crate) fn negative(value: Value) -> Value {
     }
 }
 
-/// Calls a function. Its number of arguments was checked when the query was read.
+/// Calls a function. The number of arguments was checked when the query was parsed.
 pub(crate) fn call(context: &EvaluationContext<'_>, function: Function, values: &[Value]) -> Result<Value, IndexError> {
     let absent = Value::Null;
     let at = |index: usize| values.get(index).unwrap_or(&absent);
@@ -89,12 +88,12 @@ pub(crate) fn call(context: &EvaluationContext<'_>, function: Function, values: 
         Function::Round => rounded(first, at(1)),
         Function::Substring => substring(values),
         Function::TypeOf => Value::Text(type_of(first).to_owned()),
-        // These need the row, and are answered before their arguments are.
+        // These need the row; `evaluate` handles them before it evaluates arguments.
         Function::Choice | Function::Default | Function::InLinks | Function::OutLinks => Value::Null,
     })
 }
 
-/// The items of a list; a lone value counts as a list of one, nothing as an empty one.
+/// The items of a list; a single value counts as a list of one, null as an empty one.
 fn items(value: &Value) -> &[Value] {
     match value {
         Value::List(items) => items,
@@ -128,7 +127,7 @@ fn average(list: &Value) -> Value {
     if numbers.is_empty() { Value::Null } else { Value::Real(numbers.iter().sum::<f64>() / count) }
 }
 
-/// The least or greatest of a list, or of several values.
+/// The minimum or maximum of a list, or of several values.
 fn extreme(values: &[Value], greatest: bool) -> Value {
     let all: Vec<&Value> = if let [one] = values { items(one).iter().collect() } else { values.iter().collect() };
     let there = all.into_iter().filter(|value| !value.is_null());
@@ -192,7 +191,7 @@ fn length(value: &Value) -> Value {
     }
 }
 
-/// A function of texts, in lists one by one.
+/// Applies a text function, to each item of a list.
 fn texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::Text(text) => Value::Text(change(text)),
@@ -201,7 +200,7 @@ fn texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
     }
 }
 
-/// A question about two texts, in any case.
+/// A case-insensitive test on two texts.
 fn folded(text: &Value, part: &Value, test: fn(&str, &str) -> bool) -> Value {
     let is_there = !text.is_null() && !part.is_null();
     Value::Boolean(is_there && test(&text.text().to_lowercase(), &part.text().to_lowercase()))
@@ -227,7 +226,7 @@ fn regex_replace(context: &EvaluationContext<'_>, values: &[Value]) -> Result<Va
         return Ok(Value::Null);
     }
     let (text, by) = (text.text(), by.text());
-    // What one match becomes may hold the whole match several times over.
+    // A replacement may contain the full match several times.
     let room =
         |matches: usize| matches.saturating_mul(by.len().saturating_mul(text.len().max(1)).max(1)) <= MAX_TEXT * 64;
     let replaced = context.with_pattern(&pattern.text(), false, |regex| {
@@ -274,7 +273,7 @@ fn rounded(value: &Value, digits: &Value) -> Value {
     })
 }
 
-/// `start` counts from 1 as in SQL; a negative one from the end.
+/// `start` counts from 1 as in SQL; a negative one counts from the end.
 fn substring(values: &[Value]) -> Value {
     let (Some(text), Some(Value::Integer(start))) = (values.first(), values.get(1)) else {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! What a query must be beyond its grammar.
+//! Semantic checks of a query.
 
 use super::ast::{Expression, ExpressionNode, PageSource, ParsedQuery, QueryMode};
 use super::evaluate::compile;
@@ -7,7 +7,7 @@ use super::lexemes::ValueStep;
 use super::problem::{QueryProblem, shown};
 use crate::value::Value;
 
-/// Passes a query on that makes sense, conditions that look at links behind the others: those decide faster.
+/// Checks a query. Also moves conditions on links behind the others, which are cheaper.
 pub(crate) fn check(mut parsed: ParsedQuery, text: &str) -> Result<ParsedQuery, String> {
     for condition in &mut parsed.conditions {
         if let Expression::All(nodes) = &mut condition.kind {
@@ -20,7 +20,7 @@ pub(crate) fn check(mut parsed: ParsedQuery, text: &str) -> Result<ParsedQuery, 
     Ok(parsed)
 }
 
-/// A column's name means the column, in GROUP BY as in SORT.
+/// In GROUP BY, as in SORT, the name of a column means the column.
 fn group_by_column(parsed: &mut ParsedQuery) {
     let Some(group) = &mut parsed.group else { return };
     let Expression::Field(steps) = &group.node.kind else { return };
@@ -31,9 +31,9 @@ fn group_by_column(parsed: &mut ParsedQuery) {
     }
 }
 
-/// The beginning of the path of every page that can change the answer; none when any page can.
+/// The path prefix of all pages that can change the result; `None` when any page can.
 pub(super) fn prefix(parsed: &ParsedQuery) -> Option<&str> {
-    // What a link leads to hangs on the names of pages anywhere.
+    // The target of a link depends on the names of all pages.
     if nodes(parsed).any(looks_at_links) {
         return None;
     }
@@ -48,13 +48,13 @@ fn prefix_of(source: &PageSource) -> Option<&str> {
     }
 }
 
-/// Every expression of a query.
+/// All expressions of a query.
 pub(super) fn nodes(parsed: &ParsedQuery) -> impl Iterator<Item = &ExpressionNode> {
     let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
     columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))
 }
 
-/// Whether it looks at the other ends of links.
+/// Whether it reads link sources or targets.
 pub(super) fn looks_at_links(node: &ExpressionNode) -> bool {
     let mut found = false;
     node.visit(&mut |node| {
@@ -77,7 +77,7 @@ pub(super) fn looks_at_links(node: &ExpressionNode) -> bool {
     found
 }
 
-/// A pattern or a format that stands in the query is none for any page.
+/// Checks literal patterns and date formats.
 fn patterns(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     let mut wrong = None;
     for node in nodes(parsed) {
@@ -101,14 +101,14 @@ fn no_pattern(text: &str) -> Option<String> {
     Some(format!("`{}` is no regular expression: {last}", shown(text)))
 }
 
-/// Any moment will do to find that out: what can be written of one can be written of all.
+/// Any time will do: whether a format is valid does not depend on it.
 fn no_format(text: &str) -> Option<String> {
     let moment = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
     let error = jiff::fmt::strtime::format(text, &moment).err()?;
     Some(format!("`{}` is no format of dates: {error}", shown(text)))
 }
 
-/// What GROUP BY and functions of many rows can be together with.
+/// Checks where aggregates are allowed.
 fn grouping(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     for node in parsed.flatten.iter().map(|column| &column.node).chain(parsed.group.iter().map(|column| &column.node)) {
         if node.has_aggregate() {
@@ -146,7 +146,7 @@ fn grouping(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     Ok(())
 }
 
-/// Where an expression counts rows.
+/// The position of a `count()` in an expression.
 fn bare_count(node: &ExpressionNode) -> Option<usize> {
     let mut found = None;
     node.visit(&mut |node| {
@@ -159,7 +159,7 @@ fn bare_count(node: &ExpressionNode) -> Option<usize> {
     found
 }
 
-/// Whether a field stands in an expression outside of functions of many rows.
+/// Whether an expression has a field outside of aggregate functions.
 fn loose_field(node: &ExpressionNode, key: Option<&ExpressionNode>) -> bool {
     if let Expression::Field(steps) = &node.kind {
         return !matches!(key, Some(ExpressionNode { kind: Expression::Field(key), .. }) if key == steps);
@@ -170,13 +170,13 @@ fn loose_field(node: &ExpressionNode, key: Option<&ExpressionNode>) -> bool {
 }
 
 impl ParsedQuery {
-    /// Whether each row stands for many: a group, or all of them.
+    /// Whether each row stands for several pages: a group, or all.
     pub(crate) fn is_aggregated(&self) -> bool {
         let is_joined = |node: &ExpressionNode| {
             let mut found = false;
             node.visit(&mut |node| {
                 if let Expression::Call(function, arguments) = &node.kind {
-                    // Without groups, `join(tags)` is of one page's list.
+                    // Without groups, `join(tags)` applies to the list of one page.
                     let is_lone_join = *function == Function::Join && self.group.is_none();
                     found |= function.is_aggregate(arguments.len()) && !is_lone_join;
                 }

@@ -1,5 +1,5 @@
-//! Queries that are counted in the index: only paths and conditions that SQL decides exactly say which pages are in the answer and in which
-//! order. No page but those shown is read.
+//! Queries that the index answers alone: paths and conditions that SQL decides exactly select and
+//! sort the pages. Only the pages on the result page are read.
 
 use std::cell::RefCell;
 
@@ -15,21 +15,21 @@ use super::shape::{self, ResultFrame};
 use crate::IndexError;
 use crate::fields;
 
-/// Pages are found in the order of their paths when one in so many is an answer: others are passed over one by one.
+/// If at least one page in this many matches, walking in path order is faster than sorting.
 const WORTH_A_WALK: usize = 8;
 
-/// From which pages an answer is selected.
+/// FROM and WHERE parts of the statement.
 struct CountedSelection {
-    /// The tables, in the order in which they are read.
+    /// The tables, in join order.
     from: &'static str,
     filter: String,
-    /// The column with the path, and that with the page's number.
+    /// The columns with path and page id.
     path: &'static str,
     page: &'static str,
 }
 
 impl QueryRun<'_> {
-    /// The answer of such a query; none for all others.
+    /// The result of such a query; `None` for others.
     pub(crate) fn by_index_alone(
         &self,
         connection: &Transaction<'_>,
@@ -82,7 +82,7 @@ impl QueryRun<'_> {
         Ok(Some(QueryOutcome { answer, fields: FieldIndexUse { used, ..FieldIndexUse::default() } }))
     }
 
-    /// The pages that the query is about; none where the index cannot tell them exactly.
+    /// The selection of pages; `None` where the index cannot decide exactly.
     fn selection(
         &self,
         (hot, access): (&HotFields, FieldAccess),
@@ -114,7 +114,7 @@ impl QueryRun<'_> {
         Ok(Some(CountedSelection { from, filter, path, page }))
     }
 
-    /// The pages that are shown.
+    /// Reads the pages on the result page.
     fn selected(
         &self,
         connection: &Transaction<'_>,

@@ -1,7 +1,8 @@
-//! What an expression gives for a row.
+//! Evaluation of expressions.
 //!
-//! Two truth values, not three: a comparison with something absent is false (a written `null` asks for absence), and NOT turns it
-//! round. Nothing a page holds is an error: a function that is handed what it does not understand gives null.
+//! There are two truth values, not three: a comparison with an absent value is false (except with a
+//! literal `null`), and NOT inverts it. Page content never causes an error: a function returns null
+//! for arguments it does not support.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -22,45 +23,45 @@ use super::row::{ImplicitField, QueryRow, walk};
 use crate::IndexError;
 use crate::value::Value;
 
-/// How many values are made between two looks at the clock; a text may be a megabyte.
+/// Values computed between two checks of the timeout; a text may be a megabyte.
 const BETWEEN_LOOKS: u32 = 128;
 
-/// How deep computed fields may be made of each other.
+/// Nesting limit of computed fields.
 const MAX_CUSTOM_DEPTH: usize = 8;
 
-/// How large a compiled pattern may be, in bytes.
+/// Limit of a compiled pattern in bytes.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// Patterns kept compiled while a query runs; one that is made of each page's own text does not fill the memory.
+/// Limit of cached patterns: a pattern that is built from page content cannot fill the memory.
 const MAX_PATTERNS: usize = 256;
 
-/// What expressions are evaluated with: one for a run of a query.
+/// Environment of evaluation, one per run of a query.
 pub(crate) struct EvaluationContext<'c> {
-    /// The frontmatter keys that rows carry.
+    /// The frontmatter keys that rows have.
     pub(crate) keys: Vec<String>,
     pub(crate) now: Timestamp,
-    /// Fields that the configuration defines.
+    /// Fields from the configuration.
     pub(crate) custom: &'c BTreeMap<String, ExpressionNode>,
     clock: QueryDeadline,
     links: RefCell<LinkedPages<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
 }
 
-/// How long a query may take.
+/// Time limit of a query.
 pub(crate) struct QueryDeadline {
     begun: Instant,
     timeout: Duration,
-    /// Values that were made since the last look.
+    /// Values computed since the last check.
     made: Cell<u32>,
 }
 
 impl QueryDeadline {
-    /// Begins now.
+    /// Starts the timeout.
     pub(crate) fn begin(timeout: Duration) -> Self {
         Self { begun: Instant::now(), timeout, made: Cell::new(0) }
     }
 
-    /// Refuses to go on when the time is up.
+    /// Fails when the time is up.
     pub(crate) fn look(&self) -> Result<(), IndexError> {
         let timeout = self.timeout;
         if self.begun.elapsed() <= timeout {
@@ -72,7 +73,8 @@ impl QueryDeadline {
         Err(IndexError::invalid("q", why))
     }
 
-    /// Counts a value, and looks now and then: one row of a long expression may take longer than all others.
+    /// Counts a value and sometimes checks the time: one row of a long expression may take longer
+    /// than all others.
     fn tick(&self) -> Result<(), IndexError> {
         let made = self.made.get() + 1;
         if made < BETWEEN_LOOKS {
@@ -84,7 +86,7 @@ impl QueryDeadline {
     }
 }
 
-/// What an expression is evaluated for: a row, or the rows of a group of which it is the first.
+/// The input of an expression: a row, or the rows of a group with its first row.
 #[derive(Clone, Copy)]
 pub(crate) struct EvaluationScope<'r> {
     pub(crate) row: &'r QueryRow,
@@ -117,12 +119,12 @@ impl<'c> EvaluationContext<'c> {
         Self { keys, now, custom, clock, links: RefCell::new(links), patterns: RefCell::default() }
     }
 
-    /// Refuses to go on when the time is up.
+    /// Fails when the time is up.
     pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
         self.clock.look()
     }
 
-    /// Whether a condition holds.
+    /// Whether a condition is true for a row.
     pub(crate) fn holds(&self, node: &ExpressionNode, row: &QueryRow) -> Result<bool, IndexError> {
         Ok(self.value(node, EvaluationScope::of(row))?.is_true())
     }
@@ -159,7 +161,7 @@ impl<'c> EvaluationContext<'c> {
                 result
             }
             Expression::Compare(comparison, one, two) => {
-                // Two fields that are both absent have nothing in common; only a written `null` asks for absence.
+                // Two absent fields are not equal; only a literal `null` tests for absence.
                 let asks_for_null = is_written_null(one) || is_written_null(two);
                 let (one, two) = (self.choices(one, scope)?, self.choices(two, scope)?);
                 let is_asked = |one: &Value, two: &Value| asks_for_null || !one.is_null() || !two.is_null();
@@ -182,7 +184,7 @@ impl<'c> EvaluationContext<'c> {
         })
     }
 
-    /// The values that a comparison looks at: all that `[*]` leads to, else the one.
+    /// The operands of a comparison: all values of `[*]`, else one.
     fn choices(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Vec<Value>, IndexError> {
         let is_spread = matches!(&node.kind, Expression::Field(steps) if steps.contains(&ValueStep::Any));
         Ok(match self.value(node, scope)? {
@@ -192,7 +194,8 @@ impl<'c> EvaluationContext<'c> {
         })
     }
 
-    /// Whether a test holds for one of the values, or with NOT for a value that is there and not.
+    /// Whether a test is true for one of the values; with NOT, whether it is false for one that is
+    /// not null.
     fn any_choice(
         &self,
         node: &ExpressionNode,
@@ -233,7 +236,7 @@ impl<'c> EvaluationContext<'c> {
         for node in list {
             values.push(self.value(node, scope)?);
         }
-        // `x IN (list)`, where the list is a field.
+        // `x IN (list)` where the list is a field.
         if let [Value::List(_)] = values.as_slice()
             && let Some(Value::List(items)) = values.pop()
         {
@@ -334,7 +337,7 @@ impl<'c> EvaluationContext<'c> {
         calls::call(self, function, &values)
     }
 
-    /// One value of all rows of a group; items of lists count one by one.
+    /// Aggregates over the rows of a group; list items count one by one.
     fn aggregate(
         &self,
         function: Function,
@@ -345,7 +348,7 @@ impl<'c> EvaluationContext<'c> {
             return Ok(calls::count(rows.len() + absent));
         };
         let mut values = Vec::with_capacity(rows.len() + 1);
-        // As good as many of them.
+        // Aggregates ignore null, so one stands for any number.
         values.extend((absent > 0).then_some(Value::Null));
         for row in rows {
             match self.value(first, EvaluationScope::of(row))? {
@@ -360,12 +363,13 @@ impl<'c> EvaluationContext<'c> {
         calls::call(self, function, &handed)
     }
 
-    /// Whether a text fits a regular expression that we made ourselves.
+    /// Whether a text matches a generated regular expression.
     pub(crate) fn fits(&self, pattern: &str, text: &str) -> bool {
         self.with_pattern(pattern, true, |regex| regex.is_match(text)).unwrap_or_default()
     }
 
-    /// Uses a regular expression; none when it is not one. Time is linear in the text whatever the pattern.
+    /// Runs `work` with a compiled pattern; `None` for an invalid one. Matching takes time linear
+    /// in the text for any pattern.
     pub(crate) fn with_pattern<T>(
         &self,
         pattern: &str,
@@ -386,7 +390,7 @@ const fn is_written_null(node: &ExpressionNode) -> bool {
     matches!(node.kind, Expression::Literal(Value::Null))
 }
 
-/// Compiles a pattern, which may take 1 MiB.
+/// Compiles a pattern of up to 1 MiB.
 pub(crate) fn compile(pattern: &str, ignores_case: bool) -> Result<Regex, regex::Error> {
     regex::RegexBuilder::new(pattern)
         .case_insensitive(ignores_case)
@@ -418,7 +422,7 @@ fn like_pattern(pattern: &str) -> String {
     regex
 }
 
-/// A comparison of two values.
+/// Compares two values.
 pub(crate) fn compares(comparison: Comparison, one: &Value, two: &Value) -> bool {
     let order = one.compare(two);
     match comparison {

@@ -1,8 +1,9 @@
-//! Conditions that SQL decides exactly as `evaluate` does: comparisons of computed fields, and of fields that have rows of their own, with
-//! numbers, texts and booleans.
+//! Conditions that SQL decides exactly as `evaluate` does: comparisons of computed fields, and of
+//! indexed fields, with numbers, texts and booleans.
 //!
-//! Invariant: a condition is rendered only where no page is decided otherwise by `evaluate`. Dates are not rendered, because a day stands for
-//! all its moments; neither is `!=`, because it is about absence, too. A query of nothing else is counted in the index, and pages are read
+//! Invariant: a condition is rendered only if `evaluate` gives the same result for every page.
+//! Dates are not rendered, because a day equals all its times; `!=` is not, because it depends on
+//! absence. If all conditions of a query are exact, it is counted in the index and pages are read
 //! only to be shown.
 
 use std::cell::RefCell;
@@ -18,35 +19,35 @@ use crate::IndexError;
 use crate::fields::{RowKind, key_of};
 use crate::value::Value;
 
-/// Integers up to here are exact as reals.
+/// Integers up to this are exact as reals.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// How a page is found by the rows of a field.
+/// How the rows of a field are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldAccess {
-    /// All such pages are listed: for a statement that reads them all.
+    /// List all matching pages: for a statement that reads all of them.
     List,
-    /// Each page is probed: for a statement that ends after a few pages.
+    /// Probe each page: for a statement that ends after a few pages.
     Probe,
 }
 
-/// Renders conditions.
+/// Renders conditions as SQL.
 pub(crate) struct ConditionRenderer<'e, 'c> {
     pub(crate) finder: LookupPlanner<'e, 'c>,
     pub(crate) hot: &'e HotFields,
     pub(crate) access: FieldAccess,
 }
 
-/// Fields that have rows.
+/// Indexed fields.
 pub(crate) struct HotFields {
-    /// Their names, with their numbers.
+    /// Their ids and names.
     pub(crate) known: Vec<(i64, String)>,
-    /// Those that are used.
+    /// The names of those that were used.
     pub(crate) used: RefCell<Vec<String>>,
 }
 
 impl ConditionRenderer<'_, '_> {
-    /// The condition over `facts`; none where SQL cannot decide it.
+    /// The condition over `facts`; `None` where SQL cannot decide it.
     pub(crate) fn condition(
         &self,
         node: &ExpressionNode,
@@ -66,7 +67,7 @@ impl ConditionRenderer<'_, '_> {
                 let between = low.zip(high).map(|(low, high)| format!("({low} AND {high})"));
                 Ok(match sense {
                     NegationSense::Plain => between,
-                    // Every page has a computed field; another one may be absent.
+                    // Every page has a computed field; another field may be absent.
                     NegationSense::Negated => {
                         between.filter(|_| column(one).is_some()).map(|between| format!("NOT {between}"))
                     }
@@ -156,7 +157,7 @@ impl ConditionRenderer<'_, '_> {
     }
 }
 
-/// A computed field that is a column of `facts`.
+/// The column of `facts` of a computed field.
 pub(crate) fn column(node: &ExpressionNode) -> Option<(ImplicitField, &'static str)> {
     let Expression::Field(steps) = &node.kind else { return None };
     let [ValueStep::Key(key)] = steps.as_slice() else { return None };

@@ -1,7 +1,8 @@
-//! The grammar of expressions, loosest operator first: OR, AND, NOT, comparisons, `+ -`, `* / %`, `-`, values.
+//! Grammar of expressions, lowest precedence first: OR, AND, NOT, comparisons, `+ -`, `* / %`, `-`,
+//! values.
 //!
-//! How deep an expression nests is counted on the way down, so that no query can exhaust the stack; chains of one operator are
-//! lists and do not nest.
+//! Nesting is counted on the way down, so that no query can exhaust the stack; chains of one
+//! operator are lists and do not nest.
 
 use winnow::Parser;
 use winnow::combinator::{alt, opt, peek};
@@ -15,10 +16,10 @@ use super::lexemes::{
 use super::problem::{Outcome, expected, hint, refuse, shown};
 use crate::value::Value;
 
-/// How deep parentheses, calls, NOT and `-` may nest.
+/// Nesting limit of parentheses, calls, NOT and `-`.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// Reads an expression; `depth` is how deep it stands in others.
+/// Parses an expression at nesting level `depth`.
 pub(crate) fn expression(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     if depth > MAX_DEPTH {
         return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
@@ -40,7 +41,7 @@ fn conjunction(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNo
     Ok(joined(nodes, Expression::All, start))
 }
 
-/// One node stays itself.
+/// A single node is returned unchanged.
 fn joined(mut nodes: Vec<ExpressionNode>, join: fn(Vec<ExpressionNode>) -> Expression, start: usize) -> ExpressionNode {
     let end = nodes.last().map_or(start, |node| node.span.end);
     match nodes.pop() {
@@ -60,7 +61,7 @@ fn negation(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode>
     }
     let node = comparison(input, depth)?;
     let span = start..node.span.end;
-    // Two of them are none, whatever stands behind them becomes true or false.
+    // Two negations cancel out, but convert the value to a boolean.
     Ok(match count {
         0 => node,
         count => {
@@ -215,7 +216,7 @@ fn value(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     Ok(ExpressionNode { kind, span: start..offset(input) })
 }
 
-/// A keyword with a value, a call, or a field.
+/// A literal keyword, a call, or a field.
 fn named(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
     if let Some(word) = next_word(input) {
         for (keyword, value) in [

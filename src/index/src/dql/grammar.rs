@@ -1,4 +1,4 @@
-//! The grammar of a whole query (gaps.md 4.6): a mode with its columns, then clauses in any order.
+//! Grammar of a query: a mode with its columns, then clauses in any order.
 
 use winnow::Parser;
 use winnow::combinator::opt;
@@ -14,16 +14,16 @@ use super::lexemes::{
 };
 use super::problem::{Outcome, QueryProblem, expected, found, hint, refuse, shown};
 
-/// Most columns, sort keys and FLATTEN clauses, each.
+/// Limit of columns, of sort keys, and of FLATTEN clauses.
 const MAX_COLUMNS: usize = 64;
 
 /// The clauses, for messages.
 const CLAUSES: [&str; 7] = ["FROM", "WHERE", "SORT", "GROUP BY", "FLATTEN", "LIMIT", "OFFSET"];
 
-/// What may be meant by a word that is out of place.
+/// Suggestions for a word that is out of place.
 const FIRST_WORDS: [&str; 10] = ["FROM", "WHERE", "SORT", "GROUP", "FLATTEN", "LIMIT", "OFFSET", "AND", "OR", "AS"];
 
-/// Reads a query.
+/// Parses a query.
 pub(crate) fn query(text: &str) -> Result<ParsedQuery, String> {
     whole(text, |input| {
         let mut parsed = mode(input)?;
@@ -32,7 +32,7 @@ pub(crate) fn query(text: &str) -> Result<ParsedQuery, String> {
     })
 }
 
-/// Reads an expression that stands alone, such as the one of a view's filter.
+/// Parses a single expression, such as the filter of a view.
 pub(crate) fn lone_expression(text: &str) -> Result<ExpressionNode, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("the expression is {} bytes long; at most {MAX_BYTES} are read", text.len()));
@@ -47,7 +47,7 @@ fn whole<T>(text: &str, mut rule: impl FnMut(&mut LexerInput<'_>) -> Outcome<T>)
         .and_then(|read| if input.eof_offset() == 0 { Ok(read) } else { expected(&input, "an operator or the end") });
     read.map_err(|error| match error {
         ErrMode::Cut(problem) | ErrMode::Backtrack(problem) => problem.told(text),
-        // Only for text that arrives in pieces.
+        // Only possible for streamed input.
         ErrMode::Incomplete(_) => QueryProblem::at(text.len(), "the query is cut off").told(text),
     })
 }
@@ -99,7 +99,7 @@ fn mode(input: &mut LexerInput<'_>) -> Outcome<ParsedQuery> {
     Ok(parsed)
 }
 
-/// Whether the columns are over: at a keyword or the end.
+/// Whether the columns end here: at a keyword or the end.
 fn at_clause(input: &mut LexerInput<'_>) -> bool {
     input.eof_offset() == 0 || next_word(input).is_some_and(|word| is_reserved(word) && !is_value(word))
 }
@@ -119,7 +119,7 @@ fn columns(input: &mut LexerInput<'_>) -> Outcome<Vec<NamedColumn>> {
     Ok(columns)
 }
 
-/// An expression, with a name of its own or the one it is written by.
+/// An expression, with an alias or named by its text.
 fn column(input: &mut LexerInput<'_>) -> Outcome<NamedColumn> {
     let begin = *input;
     let node = expression(input, 0)?;
@@ -179,7 +179,7 @@ fn unexpected<T>(input: &mut LexerInput<'_>, last: Option<&NamedColumn>) -> Outc
         && let hint = hint(name, FIRST_WORDS)
         && !hint.is_empty()
     {
-        // What was read as a column is rather a keyword: `LIST WERE x`.
+        // What was read as a column is probably a keyword: `LIST WERE x`.
         let what = format!("unexpected keyword \"{}\": expected {clauses} or the end{hint}", shown(name));
         return Err(ErrMode::Cut(QueryProblem::at(span.start, what)));
     }

@@ -1,4 +1,4 @@
-//! The words of the language: names, numbers, texts, dates, keywords. Each takes the blanks behind it along.
+//! Lexer: names, numbers, texts, dates, keywords. Each rule also consumes trailing blanks.
 
 use winnow::Parser;
 use winnow::combinator::{delimited, opt, peek, preceded, repeat};
@@ -10,10 +10,9 @@ use super::problem::{Outcome, QueryProblem, expected, refuse, shown};
 use crate::moments::WrittenDate;
 use crate::value::{DateLength, Value};
 
-/// Where the reader stands.
 pub(crate) type LexerInput<'i> = LocatingSlice<&'i str>;
 
-/// Words that are never names of fields, unless in back-ticks.
+/// Words that are not field names, unless in back-ticks.
 pub(crate) const RESERVED: [&str; 22] = [
     "AND", "AS", "ASC", "BETWEEN", "BY", "DESC", "FALSE", "FLATTEN", "FROM", "GROUP", "IN", "IS", "LIKE", "LIMIT",
     "NIL", "NOT", "NULL", "OFFSET", "OR", "SORT", "TRUE", "WHERE",
@@ -29,12 +28,12 @@ pub(crate) fn sign<'i>(sign: &'static str) -> impl Parser<LexerInput<'i>, &'i st
     (sign, blanks).map(|(sign, ())| sign)
 }
 
-/// Takes a sign when it stands here.
+/// Consumes a sign if it is next.
 pub(crate) fn takes_sign(input: &mut LexerInput<'_>, text: &'static str) -> Outcome<bool> {
     Ok(opt(sign(text)).parse_next(input)?.is_some())
 }
 
-/// Takes a sign, or refuses the query.
+/// Consumes a sign, or fails.
 pub(crate) fn must_sign(input: &mut LexerInput<'_>, text: &'static str, why: &str) -> Outcome<()> {
     if takes_sign(input, text)? { Ok(()) } else { expected(input, why) }
 }
@@ -59,17 +58,17 @@ fn key<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
         .parse_next(input)
 }
 
-/// A word as it stands here, without taking it: what may be a keyword.
+/// The next word, not consumed: a possible keyword.
 pub(crate) fn next_word<'i>(input: &mut LexerInput<'i>) -> Option<&'i str> {
     peek(key).parse_next(input).ok()
 }
 
-/// Takes the word that stands here.
+/// Consumes the next word.
 pub(crate) fn take_word(input: &mut LexerInput<'_>) -> Outcome<()> {
     (key, blanks).void().parse_next(input)
 }
 
-/// Takes a keyword, in any case, when it stands here.
+/// Consumes a keyword, in any case, if it is next.
 pub(crate) fn takes_word(input: &mut LexerInput<'_>, keyword: &str) -> Outcome<bool> {
     if next_word(input).is_some_and(|word| word.eq_ignore_ascii_case(keyword)) {
         take_word(input)?;
@@ -78,23 +77,23 @@ pub(crate) fn takes_word(input: &mut LexerInput<'_>, keyword: &str) -> Outcome<b
     Ok(false)
 }
 
-/// Whether a word cannot be the name of a field.
+/// Whether a word cannot be a field name.
 pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }
 
-/// One step from a value into it.
+/// One step of a path into a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ValueStep {
-    /// The member of an object.
+    /// A member of an object.
     Key(String),
-    /// The item of a list, from 0.
+    /// An item of a list, from 0.
     Index(usize),
-    /// Any item of a list; a lone value counts as a list of one.
+    /// Any item of a list; a single value counts as a list of one.
     Any,
 }
 
-/// Longest way into a value.
+/// Limit of steps in a path.
 const MAX_STEPS: usize = 16;
 
 /// A field: `status`, `author.name`, `tags[0]`, `sources[*].id`, `` `odd name` ``.
@@ -145,7 +144,7 @@ fn index(input: &mut LexerInput<'_>) -> Outcome<ValueStep> {
     }
 }
 
-/// A name to show a column by: a word, or a text in quotes or back-ticks.
+/// A column name: a word, or a text in quotes or back-ticks.
 pub(crate) fn alias(input: &mut LexerInput<'_>) -> Outcome<String> {
     if let Some(text) = opt(text).parse_next(input)? {
         return Ok(text);
@@ -158,8 +157,8 @@ pub(crate) fn alias(input: &mut LexerInput<'_>) -> Outcome<String> {
     }
 }
 
-/// A text in quotes. `\"`, `\'`, `\\`, `\n` and `\t` mean what they mean elsewhere; every other backslash is itself, so that patterns
-/// need no second one.
+/// A quoted text with the escapes `\"`, `\'`, `\\`, `\n` and `\t`. Every other backslash is
+/// literal, so that regular expressions need no double backslashes.
 pub(crate) fn text(input: &mut LexerInput<'_>) -> Outcome<String> {
     let begin = *input;
     let quote = one_of(['"', '\'']).parse_next(input)?;
@@ -183,7 +182,8 @@ pub(crate) fn text(input: &mut LexerInput<'_>) -> Outcome<String> {
     }
 }
 
-/// A number (`3`, `1.5`), a date (`2026-01-31`, `2026-01-31T12:00:00Z`) or a length of time (`7d`, `1h 30min` as `1h30min`).
+/// A number (`3`, `1.5`), a date (`2026-01-31`, `2026-01-31T12:00:00Z`) or a time span (`7d`,
+/// `1h30min`).
 pub(crate) fn measure(input: &mut LexerInput<'_>) -> Outcome<Value> {
     let begin = *input;
     let written = peek(take_while(1.., |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '+')))
@@ -241,7 +241,7 @@ fn one_length(begin: &LexerInput<'_>, number: &str, unit: &str) -> Outcome<DateL
     )
 }
 
-/// A whole number of at least 0, for LIMIT and OFFSET.
+/// A non-negative integer, for LIMIT and OFFSET.
 pub(crate) fn count(input: &mut LexerInput<'_>, clause: &str) -> Outcome<u64> {
     let begin = *input;
     match opt(measure).parse_next(input)? {
@@ -250,18 +250,18 @@ pub(crate) fn count(input: &mut LexerInput<'_>, clause: &str) -> Outcome<u64> {
     }
 }
 
-/// The byte offset reached.
+/// The current byte offset.
 pub(crate) fn offset(input: &LexerInput<'_>) -> usize {
     input.current_token_start()
 }
 
-/// What FROM takes without quotes: a path up to the next blank or parenthesis.
+/// An unquoted path after FROM, up to the next blank or parenthesis.
 pub(crate) fn bare_path<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
     let path = take_while(1.., |c: char| !c.is_whitespace() && !matches!(c, '(' | ')' | ',' | '"' | '\'' | '#' | '`'));
     delimited(winnow::combinator::empty, path, blanks).parse_next(input)
 }
 
-/// A tag behind its `#`.
+/// A tag with its `#`.
 pub(crate) fn tag<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
     let word = take_while(1.., |c: char| !c.is_whitespace() && !matches!(c, '(' | ')' | ',' | '"' | '\'' | '#' | '`'));
     delimited('#', word, blanks).parse_next(input)

@@ -1,17 +1,18 @@
-//! The older form of a query: a line for each clause (gaps.md 4.6, "Legacy form").
+//! The older syntax: one line per clause.
 //!
-//! One rule: it is another way to write the same queries. The lines are put together to one in today's form, which is then read as ever.
+//! Invariant: it is only another syntax. The lines are converted to the current syntax, which is
+//! then parsed.
 
-/// What begins a line that makes a text one of this form.
+/// A line with one of these keys identifies the older syntax.
 const TELLING: [&str; 4] = ["where", "sort", "columns", "type"];
 
-/// The clauses.
+/// The keys.
 const KNOWN: [&str; 9] = ["type", "columns", "from", "where", "sort", "group_by", "flatten", "limit", "offset"];
 
-/// The query in today's form; none when it is in that already.
+/// The query in the current syntax; `None` when it is in that already.
 ///
 /// # Errors
-/// What is wrong with a line, with its number.
+/// The number of a line and what is wrong with it.
 pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
     let clauses: Vec<_> = text.lines().map(clause).collect();
     if !clauses.iter().flatten().any(|(name, _)| TELLING.contains(&name.as_str())) {
@@ -41,7 +42,7 @@ pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
         }
     }
     let mode = match mode.as_deref() {
-        // A table of nothing but paths.
+        // Without columns, a table has only paths.
         Some("TABLE") | None if columns.is_empty() => "LIST",
         None => "TABLE",
         Some(mode) => mode,
@@ -57,7 +58,7 @@ fn clause(line: &str) -> Option<(String, &str)> {
     Some((name.trim_end().to_lowercase(), value.trim()))
 }
 
-/// Tags and what stands in quotes already as they are, everything else as the beginning of paths.
+/// Tags and quoted texts are unchanged; anything else is quoted as a path prefix.
 fn source(value: &str) -> String {
     if value.starts_with(['#', '"', '\'', '-', '(']) {
         return value.to_owned();

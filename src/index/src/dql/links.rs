@@ -1,4 +1,4 @@
-//! Where the links of the pages of a query lead and come from.
+//! Links of the pages of a query.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::links::{NameLookup, each_link};
 use crate::pages::tree_path;
 use crate::{Index, IndexError, LinkGraph};
 
-/// The pages on the other ends of links, for one query about many pages: names that were looked up once are kept, and what links to
-/// a page is asked of the link graph, which is had when the first page needs it. The graph may have seen writes that came after
-/// the query began. Only pages at or below one path are known: the others are on no end of a link.
+/// Link targets and sources, for one query over many pages. Names are cached; sources come from the
+/// link graph, which is loaded for the first page that needs it. The graph may include writes after
+/// the start of the query. Pages outside `below` are treated as absent.
 pub(crate) struct LinkedPages<'c> {
     index: &'c Index,
     below: Option<&'c TreePath>,
@@ -24,7 +24,7 @@ impl<'c> LinkedPages<'c> {
         Self { index, below, names: NameLookup::new(connection), graph: None }
     }
 
-    /// The pages that a page links to, each once, in the order of its links.
+    /// The distinct pages that a page links to, in the order of its links.
     pub(crate) fn targets(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
         let mut found: Vec<String> = Vec::new();
         let below = self.below;
@@ -39,14 +39,14 @@ impl<'c> LinkedPages<'c> {
         Ok(found)
     }
 
-    /// The other pages that link to a page, in path order, each once.
+    /// The other pages that link to a page, in path order.
     pub(crate) fn sources(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
         let sources = self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below));
         Ok(sources.map(ToString::to_string).collect())
     }
 
-    /// How many other pages link to a page.
+    /// Number of other pages that link to a page.
     pub(crate) fn count_sources(&mut self, path: &str) -> Result<usize, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
         Ok(self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below)).count())

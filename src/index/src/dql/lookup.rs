@@ -1,4 +1,4 @@
-//! Conditions that rows of hot fields can answer: a field compared with what is known before any page is looked at.
+//! Conditions that field indexes can answer: a field compared with a constant.
 
 use rusqlite::Connection;
 use rusqlite::types::Value as Bound;
@@ -14,10 +14,10 @@ use crate::IndexError;
 use crate::fields::{ITEM, RowKind, key_of, name_of};
 use crate::value::Value;
 
-/// A condition that no page fulfils but those with one of these rows.
+/// A condition that only pages with one of these rows can match.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexLookup {
-    /// The field, as its rows are named.
+    /// The stored name of the field.
     pub(crate) field: String,
     ranges: Vec<KeyRange>,
 }
@@ -26,19 +26,19 @@ pub(crate) struct IndexLookup {
 #[derive(Debug, Clone)]
 struct KeyRange {
     kind: RowKind,
-    /// Items of lists, too.
+    /// Also list items.
     with_items: bool,
     low: Option<Bound>,
     high: Option<Bound>,
 }
 
 impl IndexLookup {
-    /// The condition as SQL over `pages`, given the number of its field.
+    /// The condition as SQL over `pages`, given the id of its field.
     pub(crate) fn sql(&self, statement: &mut NarrowingSql, field: i64) -> String {
         format!("pages.id IN ({})", self.rows(statement, field))
     }
 
-    /// How many rows it has, counted no further than `most`.
+    /// Number of its rows, counted up to `limit`.
     pub(crate) fn count(&self, connection: &Connection, field: i64, most: usize) -> Result<usize, IndexError> {
         let mut statement = NarrowingSql::default();
         let rows = self.rows(&mut statement, field);
@@ -75,7 +75,7 @@ impl IndexLookup {
     }
 }
 
-/// The lookups of a query; all of them narrow it down.
+/// The lookups of a query; a page must match all of them.
 pub(crate) fn lookups(parsed: &ParsedQuery, context: &EvaluationContext<'_>) -> Result<Vec<IndexLookup>, IndexError> {
     let mut found = Vec::new();
     if let Some(source) = &parsed.source {
@@ -88,7 +88,7 @@ pub(crate) fn lookups(parsed: &ParsedQuery, context: &EvaluationContext<'_>) -> 
     Ok(found)
 }
 
-/// Tags that every page of a source has.
+/// The tags that every page of a source has.
 fn tags(source: &PageSource, found: &mut Vec<IndexLookup>) {
     match source {
         PageSource::Tag(tag) => {
@@ -189,7 +189,7 @@ impl LookupPlanner<'_, '_> {
         };
         let range = match comparison {
             Comparison::Equal => KeyRange::equal(&value, false),
-            // A day stands for all its moments, so that both ends belong to the range.
+            // A day equals all its times, so both ends belong to the range.
             Comparison::Less | Comparison::LessOrEqual => KeyRange::between(None, Some(&value)),
             Comparison::Greater | Comparison::GreaterOrEqual => KeyRange::between(Some(&value), None),
             Comparison::NotEqual => None,
@@ -197,7 +197,7 @@ impl LookupPlanner<'_, '_> {
         Ok(range.map(|range| vec![range]))
     }
 
-    /// A field whose value stands in the frontmatter and nowhere else.
+    /// A field whose value comes only from the frontmatter.
     pub(crate) fn field(&self, node: &ExpressionNode) -> Option<String> {
         let Expression::Field(steps) = &node.kind else { return None };
         let Some(ValueStep::Key(key)) = steps.first() else { return None };
@@ -210,7 +210,7 @@ impl LookupPlanner<'_, '_> {
         name_of(steps)
     }
 
-    /// The value of an expression that no page has a part in.
+    /// The value of an expression that does not depend on the page.
     pub(crate) fn constant(&self, node: &ExpressionNode) -> Result<Option<Value>, IndexError> {
         let mut is_constant = true;
         node.visit(&mut |node| {

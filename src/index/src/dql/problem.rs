@@ -1,4 +1,4 @@
-//! What is wrong with a query, and where.
+//! Errors in queries, with their position.
 
 use winnow::Parser as _;
 use winnow::error::{ErrMode, ParserError};
@@ -6,13 +6,13 @@ use winnow::stream::Location;
 
 use super::lexemes::LexerInput;
 
-/// Names closer than this (Jaro-Winkler) are offered as what may have been meant.
+/// Minimum similarity (Jaro-Winkler) of a suggested name.
 const LIKENESS: f64 = 0.8;
 
-/// Characters of a query that are shown in a message.
+/// Limit of excerpts in messages, in characters.
 const SHOWN: usize = 40;
 
-/// A refusal at one place of the text.
+/// An error at a position of the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct QueryProblem {
     /// Byte offset.
@@ -25,7 +25,7 @@ impl QueryProblem {
         Self { at, what: what.into() }
     }
 
-    /// The message: line and column (in characters, from 1) before what is wrong there.
+    /// The message, with line and column (in characters, from 1).
     pub(crate) fn told(&self, text: &str) -> String {
         let before = text.get(..self.at).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
@@ -48,20 +48,20 @@ impl<'i> ParserError<LexerInput<'i>> for QueryProblem {
     }
 }
 
-/// What a rule of the grammar gives.
+/// Result of a grammar rule.
 pub(crate) type Outcome<T> = winnow::ModalResult<T, QueryProblem>;
 
-/// Refuses the query at the place reached.
+/// Fails at the current position.
 pub(crate) fn refuse<T>(input: &LexerInput<'_>, what: impl Into<String>) -> Outcome<T> {
     Err(ErrMode::Cut(QueryProblem::at(input.current_token_start(), what)))
 }
 
-/// Refuses the query at the place reached, because something else had to come.
+/// Fails at the current position because something else was expected.
 pub(crate) fn expected<T>(input: &LexerInput<'_>, wanted: &str) -> Outcome<T> {
     refuse(input, format!("expected {wanted}, found {}", found(input)))
 }
 
-/// What stands at the place reached, for a message.
+/// The next word, for messages.
 pub(crate) fn found(input: &LexerInput<'_>) -> String {
     let mut rest = *input;
     let whole: Outcome<&str> = winnow::token::rest.parse_next(&mut rest);
@@ -72,7 +72,7 @@ pub(crate) fn found(input: &LexerInput<'_>) -> String {
     }
 }
 
-/// A piece of a query, short enough for a message, without control characters.
+/// An excerpt of a query for messages, without control characters.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown: String = svcfs_base::escape_unprintable(&text.chars().take(SHOWN).collect::<String>());
     if text.chars().nth(SHOWN).is_some() {
@@ -81,7 +81,7 @@ pub(crate) fn shown(text: &str) -> String {
     shown
 }
 
-/// `; did you mean …?`, when one of the names is like the one given.
+/// `; did you mean …?`, if one of the names is similar.
 pub(crate) fn hint<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     let given: String = given.chars().take(SHOWN).collect::<String>().to_lowercase();
     let likeness = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());

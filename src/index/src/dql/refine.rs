@@ -1,4 +1,4 @@
-//! A query with more said about it: the filters, order, groups and columns of a saved view (contract 2.12).
+//! Adds the filters, order, groups and columns of a saved view to a query.
 
 use serde_json::Value as Json;
 
@@ -10,61 +10,63 @@ use super::{DqlQuery, checks, grammar};
 use crate::IndexError;
 use crate::value::Value;
 
-/// Parts that an expression may have once the columns it names are put in.
+/// Node limit of an expression after its column names are replaced.
 const MAX_SIZE: usize = 100_000;
 
-/// Most columns, filters and sort keys, each.
+/// Limit of columns, of filters, and of sort keys.
 const MAX_ITEMS: usize = 64;
 
-/// What is said about a query beside its text.
+/// Changes to a query.
 #[derive(Debug, Clone, Default)]
 pub struct QueryRefinement<'v> {
-    /// Columns instead of the query's own; none keeps those, and formulas alone stand beside them.
+    /// Columns that replace the query's own; empty keeps those. If all have formulas, they are
+    /// added instead.
     pub columns: Vec<ViewColumn<'v>>,
-    /// Conditions that must hold, too.
+    /// Additional conditions.
     pub filters: Vec<RowFilter<'v>>,
-    /// Fields to sort by instead of the query's, each with whether it runs downwards; none keeps those.
+    /// Fields to sort by instead of the query's, each with whether it is descending; empty keeps
+    /// those.
     pub sort: Vec<(&'v str, bool)>,
-    /// The field to group by instead of the query's.
+    /// Field to group by instead of the query's.
     pub group: Option<&'v str>,
 }
 
-/// One column.
+/// A column of a view.
 #[derive(Debug, Clone, Copy)]
 pub struct ViewColumn<'v> {
     /// A column of the query, or a field.
     pub property: &'v str,
-    /// What it is called.
+    /// Its name in the result.
     pub label: &'v str,
-    /// What its cells are instead.
+    /// Expression that replaces the property.
     pub formula: Option<&'v str>,
-    /// What is made of all its cells.
+    /// Summary over all cells.
     pub summary: Option<ColumnSummary>,
 }
 
-/// One condition.
+/// A condition of a view.
 #[derive(Debug, Clone, Copy)]
 pub struct RowFilter<'v> {
-    /// Which field.
+    /// The field.
     pub field: &'v str,
     /// `=`, `!=`, `>`, `<`, `>=`, `<=`, `contains` or `in`.
     pub operator: &'v str,
-    /// What it is compared with; for `in` a list.
+    /// The value to compare with; a list for `in`.
     pub value: &'v Json,
 }
 
-/// What is made of all cells of a column.
+/// Summary over all cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnSummary {
-    /// Of the numbers.
+    /// Sum of the numbers.
     Sum,
-    /// Of the numbers.
+    /// Average of the numbers.
     Average,
-    /// Of cells with a value.
+    /// Number of cells with a value.
     Count,
-    /// The least.
+    /// Minimum.
     Min,
-    /// The greatest.
+    /// Maximum.
     Max,
 }
 
@@ -81,10 +83,10 @@ impl ColumnSummary {
 }
 
 impl DqlQuery {
-    /// The query with more said about it.
+    /// Applies the changes of a view.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] on `columns`, `filters`, `sort` or `group_by`, naming the place in it.
+    /// [`IndexError::Invalid`] on `columns`, `filters`, `sort` or `group_by`, with the wrong part.
     pub fn refine(self, refinement: &QueryRefinement<'_>) -> Result<Self, IndexError> {
         let mut parsed = self.parsed;
         let counts = [
@@ -177,14 +179,14 @@ fn condition(parsed: &ParsedQuery, filter: &RowFilter<'_>) -> Result<ExpressionN
     }))
 }
 
-/// An expression in which the names of the query's columns mean those columns.
+/// Replaces the names of the query's columns by their expressions.
 fn meant(parsed: &ParsedQuery, mut node: ExpressionNode) -> Result<ExpressionNode, IndexError> {
     let size = |node: &ExpressionNode| {
         let mut size = 0_usize;
         node.visit(&mut |_| size += 1);
         size
     };
-    // Each name may become a whole column: what that makes is bounded before it is made.
+    // Each name may become a full column: check the size before the replacement.
     let largest = parsed.columns.iter().map(|column| size(&column.node)).max().unwrap_or(1);
     if size(&node).saturating_mul(largest) > MAX_SIZE {
         return Err(IndexError::invalid("columns", "an expression is too large together with the columns it names"));

@@ -1,4 +1,4 @@
-//! A query from the pages it looks at to its answer.
+//! Runs a query: selects, scans and filters pages.
 
 use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
@@ -15,41 +15,42 @@ use crate::fields;
 use crate::value::Value;
 use crate::{Index, IndexError};
 
-/// How many rows are looked at between two looks at the clock.
+/// Rows scanned between two checks of the timeout.
 const BETWEEN_LOOKS: usize = 64;
 
-/// A query that looks at fewer pages than this is fast enough as it is.
+/// A query that scans fewer pages than this needs no index.
 const WORTH_AN_INDEX: usize = 1_000;
 
-/// One run of one query.
+/// One run of a query.
 pub(crate) struct QueryRun<'c> {
     pub(crate) parsed: &'c ParsedQuery,
     pub(crate) asking: &'c QueryLimits<'c>,
     pub(crate) context: EvaluationContext<'c>,
     pub(crate) facts: Vec<ImplicitField>,
-    /// How many of the keys decide, and are read of every page; the others are read of pages that are an answer.
+    /// Number of leading keys that conditions use and that are read of every page; the others are
+    /// read of matching pages.
     deciding: usize,
 }
 
-/// What became of a query.
+/// Result of a run.
 pub(crate) struct QueryOutcome {
     pub(crate) answer: QueryAnswer,
     pub(crate) fields: FieldIndexUse,
 }
 
-/// What became of indexes of fields.
+/// How a run used field indexes.
 #[derive(Default)]
 pub(crate) struct FieldIndexUse {
-    /// Fields by whose own rows fewer pages would have been looked at.
+    /// Fields whose index would have shortened the scan.
     pub(crate) wanted: Vec<String>,
-    /// Those that have rows, which were asked.
+    /// Fields whose index was used.
     pub(crate) used: Vec<String>,
-    /// Whether pages are passed over that have none of the fields ([`Run::presence`]).
+    /// Whether pages without any of the fields were skipped ([`QueryRun::presence`]).
     pub(crate) is_of_present: bool,
 }
 
-/// Answers a query. Where it reaches the bound of what may be looked at, and an index of its fields would help, it is made and asked; where
-/// it only looked at many, the fields come nearer to having one.
+/// Answers a query. If the scan reached its limit and an index would help, creates it and runs
+/// again; after a long scan, counts the use of the fields.
 pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
     let QueryOutcome { answer, fields } = attempt(index, parsed, asking)?;
     index.heat.used(fields.used);
@@ -62,7 +63,7 @@ pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'
     if is_warmed && answer.scanned_rows.is_some() { Ok(attempt(index, parsed, asking)?.answer) } else { Ok(answer) }
 }
 
-/// How SQLite finds the pages that a query looks at.
+/// The query plan of SQLite.
 #[cfg(test)]
 pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<Vec<String>, IndexError> {
     let needs = RequiredParts::of(parsed, asking)?;
@@ -82,7 +83,7 @@ pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>
     })
 }
 
-/// Answers a query from one state of the index.
+/// Answers a query from one snapshot.
 fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<QueryOutcome, IndexError> {
     let needs = RequiredParts::of(parsed, asking)?;
     index.readers.answer_within(asking.timeout, "q", |connection| {
@@ -103,7 +104,7 @@ fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Res
         if !is_cut && looked_at < WORTH_AN_INDEX {
             fields.wanted.clear();
         }
-        // What was not looked at may follow.
+        // More rows may follow among the unscanned pages.
         let has_more = answer.has_more || is_cut && answer.count.is_none();
         Ok(QueryOutcome {
             answer: QueryAnswer { scanned_rows: is_cut.then_some(looked_at), has_more, ..answer },
@@ -112,14 +113,14 @@ fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Res
     })
 }
 
-/// Rows that were found.
+/// Result of a scan.
 struct ScannedRows {
     rows: Vec<QueryRow>,
-    /// How many pages, items or tasks were looked at.
+    /// Number of scanned pages, items or tasks.
     looked_at: usize,
-    /// How many further rows there are of pages that have none of the fields.
+    /// Number of further rows, of pages without any of the fields.
     absent: usize,
-    /// Whether there were more than may be looked at.
+    /// Whether the scan reached its limit.
     is_cut: bool,
     fields: FieldIndexUse,
 }
@@ -128,7 +129,7 @@ struct ScannedRows {
 struct RequiredParts {
     keys: Vec<String>,
     facts: Vec<ImplicitField>,
-    /// See [`Run::deciding`].
+    /// See [`QueryRun::filter_keys`].
     deciding: usize,
 }
 
@@ -137,7 +138,7 @@ impl RequiredParts {
         let mut needs = Self { keys: Vec::new(), facts: Vec::new(), deciding: 0 };
         let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
         let others: Vec<_> = columns.chain(parsed.sort.iter().map(|(node, _)| node)).collect();
-        // A custom field may be a part of any condition.
+        // A custom field may be part of any condition.
         let deciding: Vec<_> = parsed.conditions.iter().chain(asking.custom_fields.0.values()).collect();
         if parsed.source.is_some() {
             needs.keys.push("tags".to_owned());
@@ -178,12 +179,12 @@ impl RequiredParts {
 }
 
 impl QueryRun<'_> {
-    /// Refuses to go on when the time is up.
+    /// Fails when the time is up.
     pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
         self.context.look_at_the_clock()
     }
 
-    /// Every row that fulfils the conditions, of those that may be looked at.
+    /// Scans for rows that match the conditions, up to the limit.
     fn scan(&self, connection: &Transaction<'_>) -> Result<ScannedRows, IndexError> {
         let (statement, fields) = self.narrowed(connection)?;
         let mut scanned = self.looked_through(connection, &statement)?;
@@ -194,7 +195,7 @@ impl QueryRun<'_> {
         Ok(ScannedRows { fields, ..scanned })
     }
 
-    /// The statement that finds the pages to look at, and what it made of indexes of fields.
+    /// The statement that selects the candidates, and how it uses field indexes.
     pub(crate) fn narrowed(&self, connection: &Transaction<'_>) -> Result<(NarrowingSql, FieldIndexUse), IndexError> {
         let mut statement = NarrowingSql::default();
         let mut conditions: Vec<String> = Vec::new();
@@ -210,7 +211,7 @@ impl QueryRun<'_> {
             fields_asked.is_of_present = true;
         }
         let known = fields::hot(connection)?;
-        // Rows found one by one cost more than pages read in a row: the shortest list is used, if it is short.
+        // Single lookups cost more than sequential reads: use the shortest list, if it is short.
         let pages = greatest_id(connection)?;
         let mut least =
             if pages > self.asking.max_scan_rows { self.asking.max_scan_rows + 1 } else { (pages / 10).max(100) };
@@ -238,7 +239,7 @@ impl QueryRun<'_> {
             conditions.push(lookup.sql(&mut statement, number));
             fields_asked.used.push(lookup.field);
         } else if pages > WORTH_AN_INDEX && !fields_asked.is_of_present {
-            // A field without rows of its own: the words of the index say which pages have it.
+            // For a field without an index, the full-text index knows which pages have it.
             let word = fields_asked.wanted.iter().find_map(|field| fields::presence(field));
             let has_field =
                 |word| format!("pages.id IN (SELECT rowid FROM texts WHERE texts MATCH {})", statement.bind(word));
@@ -248,7 +249,8 @@ impl QueryRun<'_> {
         Ok((statement, fields_asked))
     }
 
-    /// Reads the pages of a statement and keeps the rows that fulfil source and conditions, until as many were looked at as may be.
+    /// Reads the pages of a statement and collects the rows that match source and conditions, up to
+    /// the scan limit.
     fn looked_through(
         &self,
         connection: &Transaction<'_>,
@@ -270,7 +272,7 @@ impl QueryRun<'_> {
             if scanned.looked_at.is_multiple_of(BETWEEN_LOOKS) {
                 self.look_at_the_clock()?;
             }
-            // Where most pages are an answer, reading twice would cost more than it saves.
+            // If most pages match, reading twice costs more than it saves.
             let keys = &self.context.keys;
             let read = if kept.len() * 2 < scanned.looked_at { &keys[..self.deciding] } else { keys };
             let mut row = self.row(one, read)?;
@@ -335,7 +337,8 @@ impl QueryRun<'_> {
             || self.context.value(&self.parsed.columns[0].node, EvaluationScope::of(row))?.moment().is_some())
     }
 
-    /// One row an item of each list that FLATTEN names, none for a page without it; and whether there were more items than may be looked at.
+    /// Creates one row per item of the FLATTEN lists, none for a page without them. Also returns
+    /// whether the scan limit was reached.
     fn flattened(&self, mut rows: Vec<QueryRow>, items_left: &mut usize) -> Result<(Vec<QueryRow>, bool), IndexError> {
         let mut is_cut = false;
         for NamedColumn { name, node } in &self.parsed.flatten {
@@ -373,24 +376,24 @@ impl QueryRun<'_> {
     }
 }
 
-/// As many pages as there are at most.
+/// Upper bound of the number of pages.
 fn greatest_id(connection: &Transaction<'_>) -> Result<usize, IndexError> {
     let id: i64 =
         connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
     Ok(usize::try_from(id).unwrap_or_default())
 }
 
-/// The frontmatter of a page of [`Statement::select`].
+/// The frontmatter column of [`NarrowingSql::select`].
 fn frontmatter<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r str, IndexError> {
     Ok(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-/// Whether a column has no name of its own.
+/// Whether a column has no alias.
 fn is_named_after(name: &str, steps: &[ValueStep]) -> bool {
     matches!(steps.first(), Some(ValueStep::Key(key)) if name.starts_with(key.as_str()))
 }
 
-/// The tags of a frontmatter: a list or a lone one; a `#` before them is no part of them.
+/// The tags of a page: a list or a single one, without `#`.
 fn tags_of(tags: &Json) -> Vec<String> {
     let tag = |tag: &Json| match tag {
         Json::String(text) => Some(text.strip_prefix('#').unwrap_or(text).to_owned()),
@@ -403,7 +406,7 @@ fn tags_of(tags: &Json) -> Vec<String> {
     }
 }
 
-/// The rows that an answer shows, of what is asked for and what is allowed.
+/// Limit and offset of the result, from request, query and maximum.
 pub(crate) fn window(parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> (usize, usize) {
     let written = |number: Option<u64>| number.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     let limit = asking.limit.or(written(parsed.limit)).unwrap_or(ROWS).min(MAX_ROWS);

@@ -1,4 +1,4 @@
-//! Rows become an answer: sorted, grouped, cut, with their cells.
+//! Builds the result of a query: sorts, groups and limits rows, and computes cells.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -15,14 +15,14 @@ use super::{QueryAnswer, QueryLimits, RowGroup, tasks};
 use crate::IndexError;
 use crate::value::Value;
 
-/// The name of the first column, and of what COUNT counts.
+/// The name of the first column, and of the COUNT column.
 const PATH: &str = "path";
 const COUNT: &str = "count";
 
-/// Most groups that are told without being cut into pages.
+/// Limit of groups in a result that is not paginated.
 const MAX_GROUPS: usize = 10_000;
 
-/// Which of the rows are shown, and under what names.
+/// The range of rows in the result, and its column names.
 pub(crate) struct ResultFrame {
     pub(crate) limit: usize,
     pub(crate) offset: usize,
@@ -73,7 +73,7 @@ impl ResultFrame {
     }
 }
 
-/// The answer made of all rows there are, and of so many pages without any of the fields.
+/// Builds the result from all rows, and from the number of pages without any of the fields.
 pub(crate) fn answer(
     run: &QueryRun<'_>,
     (rows, absent): (Vec<QueryRow>, usize),
@@ -102,7 +102,7 @@ pub(crate) fn answer(
     }
 }
 
-/// What is made of all cells of a column.
+/// Computes the column summaries.
 fn summaries(run: &QueryRun<'_>, rows: &[QueryRow]) -> Result<Option<Vec<(String, Json)>>, IndexError> {
     let parsed = run.parsed;
     let nobody = QueryRow::nobody();
@@ -117,7 +117,7 @@ fn summaries(run: &QueryRun<'_>, rows: &[QueryRow]) -> Result<Option<Vec<(String
     Ok((!made.is_empty()).then_some(made))
 }
 
-/// The answer that shows these rows of all.
+/// The result with these rows, out of `total`.
 pub(crate) fn listed(
     run: &QueryRun<'_>,
     shown: Vec<QueryRow>,
@@ -149,7 +149,8 @@ fn cells(run: &QueryRun<'_>, row: &QueryRow) -> Result<Vec<Json>, IndexError> {
     Ok(cells)
 }
 
-/// What a sort key means: the name of a column means the column, also that of the group and of what COUNT counts.
+/// Resolves a sort key: the name of a column, of the group or of the COUNT column means that
+/// column.
 pub(crate) fn meant<'n>(parsed: &'n ParsedQuery, node: &'n ExpressionNode) -> &'n ExpressionNode {
     static COUNTED: ExpressionNode = ExpressionNode { kind: Expression::Call(Function::Count, Vec::new()), span: 0..0 };
     let Expression::Field(steps) = &node.kind else { return node };
@@ -162,10 +163,10 @@ pub(crate) fn meant<'n>(parsed: &'n ParsedQuery, node: &'n ExpressionNode) -> &'
     }
 }
 
-/// A value to sort by for each key, the group's first.
+/// The values to sort a row by, that of the group first.
 type SortKeys = Vec<Value>;
 
-/// The rows in their order: by group, by SORT, by what the mode says, by path.
+/// Sorts rows: by group, by SORT, by the mode's default, by path.
 fn sorted(run: &QueryRun<'_>, rows: Vec<QueryRow>) -> Result<Vec<(SortKeys, QueryRow)>, IndexError> {
     let parsed = run.parsed;
     let mut nodes: Vec<(&ExpressionNode, bool)> = parsed.group.iter().map(|group| (&group.node, false)).collect();
@@ -194,7 +195,7 @@ fn in_order(one: &[Value], two: &[Value], descending: &[bool]) -> Ordering {
     orders.fold(Ordering::Equal, Ordering::then)
 }
 
-/// Rows under the groups they belong to; LIMIT counts rows.
+/// Puts rows into groups; LIMIT counts rows.
 fn grouped(
     run: &QueryRun<'_>,
     sorted: Vec<(SortKeys, QueryRow)>,
@@ -224,12 +225,12 @@ fn grouped(
     Ok(QueryAnswer { groups: Some(groups), ..frame.answer(run.parsed.mode, rows, total) })
 }
 
-/// What tells one group from another.
+/// Identifies a group.
 fn name_of(keys: &[Value]) -> String {
     keys.first().map(|key| key.clone().into_json().to_string()).unwrap_or_default()
 }
 
-/// One row a group, or one for all.
+/// One row per group, or one for all.
 fn aggregated(
     run: &QueryRun<'_>,
     (rows, absent): (Vec<QueryRow>, usize),
@@ -238,7 +239,7 @@ fn aggregated(
     let parsed = run.parsed;
     let counted = rows.len() + absent;
     let nobody = QueryRow::nobody();
-    // The group of the pages without any of the fields.
+    // Index of the group of pages without any of the fields.
     let mut absent_group = None;
     let mut groups: Vec<(Value, Vec<QueryRow>)> = Vec::new();
     match &parsed.group {
@@ -298,7 +299,7 @@ fn aggregated(
     Ok(QueryAnswer { groups, count, ..frame.answer(parsed.mode, rows, total) })
 }
 
-/// The groups a row belongs to.
+/// The groups of a row.
 fn keys_of(parsed: &ParsedQuery, key: Value) -> Vec<Value> {
     match key {
         Value::List(items) if parsed.is_whole => {
@@ -337,7 +338,7 @@ fn line(
     Ok(cells)
 }
 
-/// Each value once, smallest first.
+/// Each distinct value, smallest first.
 fn distinct(run: &QueryRun<'_>, rows: &[QueryRow], frame: &ResultFrame) -> Result<QueryAnswer, IndexError> {
     let mut values: HashMap<String, Value> = HashMap::new();
     for row in rows {

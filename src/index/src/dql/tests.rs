@@ -1,7 +1,9 @@
-//! The language, asked: `tests/dql/*.txt` hold queries over the pages in `tests/dql/vault`, each with what must come out.
+//! The language, asked: `tests/dql/*.txt` hold queries over the pages in `tests/dql/vault`, each
+//! with what must come out.
 //!
-//! `?` begins a query, which goes on in lines that begin with blanks. Below it stand `!` and the refusal, or `=` and mode, rows shown and
-//! total, then the headers, then the rows, one JSON list a line, and `@` lines for groups. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
+//! `?` begins a query, which goes on in lines that begin with blanks. Below it stand `!` and the
+//! refusal, or `=` and mode, rows shown and total, then the headers, then the rows, one JSON list a
+//! line, and `@` lines for groups. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
 //! read the difference before committing it.
 #![expect(clippy::disallowed_methods, reason = "tests write their own data files when asked to")]
 

@@ -1,11 +1,12 @@
-//! Indexes over fields of the frontmatter that appear by themselves (`dataview.max_auto_indexes`).
+//! Automatic indexes over frontmatter fields (`dataview.max_auto_indexes`).
 //!
-//! A field that queries keep asking for gets rows of its own, `field → kind → value → page`, kept current with every page that is
-//! written. They only ever narrow down which pages are looked at: a row too many is harmless, and what a query means is decided in
-//! `dql::evaluate`. Which fields are hot outlives a rebuild: `hot_fields` is no part of the swap, and both sets of tables are filled.
+//! A field that queries use often gets rows `field → kind → value → page`, which every write keeps
+//! current. The rows only select candidate pages: a surplus row is harmless, and `dql::evaluate`
+//! decides what matches. The set of hot fields survives a rebuild: `hot_fields` is not swapped, and
+//! both table sets are filled.
 //!
-//! Why not an index of SQLite over an expression? Because it would have a name, which stays behind when tables are renamed, and would
-//! sort dates, numbers and items of lists as texts.
+//! Why not an SQLite expression index? It would have a name, which table renames keep, and it would
+//! sort dates, numbers and list items as text.
 
 mod early;
 #[cfg(test)]
@@ -27,16 +28,17 @@ use crate::{Index, IndexError};
 
 pub(crate) use early::{EarlyFields, is_short};
 
-/// After so many questions that a field's own rows would have shortened, it gets them.
+/// Number of queries that would have used a field index before it is created.
 const HOT: u32 = 3;
 
-/// Fields that are counted; a caller who asks for ever new ones fills no memory.
+/// Limit of counted fields, which bounds the memory that queries on random names can use.
 const MAX_COUNTED: usize = 1_000;
 
-/// A field that nobody asked for in so long gives its place to one that is asked for.
+/// A field index that was not used for so long may be replaced.
 const UNUSED: Duration = Duration::from_secs(600);
 
-/// How often fields without rows were asked for since the index was opened, and when those with rows were last.
+/// How often queries used fields without an index, and when they last used those with one, since
+/// the index was opened.
 #[derive(Debug, Default)]
 pub(crate) struct FieldUsage {
     counts: Mutex<HashMap<String, u32>>,
@@ -44,20 +46,20 @@ pub(crate) struct FieldUsage {
 }
 
 impl FieldUsage {
-    /// Notes that rows of these fields were asked for.
+    /// Records a use of these field indexes.
     pub(crate) fn used(&self, fields: Vec<String>) {
         let now = Instant::now();
         self.used.lock().extend(fields.into_iter().map(|field| (field, now)));
     }
 
-    /// The field among these that nobody asked for since a moment, and for the longest time.
+    /// The least recently used of these fields, if it was not used since `since`.
     fn unused<'f>(&self, fields: &'f [(i64, String)], since: Instant) -> Option<&'f (i64, String)> {
         let used = self.used.lock();
         let last = |(_, field): &&(i64, String)| used.get(field).copied();
         fields.iter().filter(|field| last(field).is_none_or(|last| last < since)).min_by_key(last)
     }
 
-    /// Counts a question; true when it makes the field hot.
+    /// Counts a query; true when the field is hot.
     pub(crate) fn rises(&self, field: &str) -> bool {
         let mut counts = self.counts.lock();
         if counts.len() >= MAX_COUNTED && !counts.contains_key(field) {
@@ -69,22 +71,22 @@ impl FieldUsage {
     }
 }
 
-/// The kind of value a row holds, so that different kinds never meet.
+/// The type of a row's value, so that different types never compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RowKind {
     Boolean = 1,
     Number = 2,
-    /// A text that is no date.
+    /// A text that is not a date.
     Text = 3,
-    /// The day of a date, counted from 1970: moments of one day come together.
+    /// The day of a date, counted from 1970; groups all times of a day.
     Day = 4,
 }
 
-/// Added to the kind of an item of a list.
+/// Added to the kind of a list item.
 pub(crate) const ITEM: u8 = 16;
 
-/// What a value is found under; none for what has no rows: nothing, lists, objects.
+/// The index key of a value; `None` for null, lists and objects, which have no rows.
 pub(crate) fn key_of(value: &Value) -> Option<(RowKind, rusqlite::types::Value)> {
     use rusqlite::types::Value as Bound;
     if let Some(moment) = value.moment() {
@@ -92,14 +94,14 @@ pub(crate) fn key_of(value: &Value) -> Option<(RowKind, rusqlite::types::Value)>
     }
     match value {
         Value::Boolean(boolean) => Some((RowKind::Boolean, Bound::Integer(i64::from(*boolean)))),
-        // All numbers as reals, because that is how an integer meets a real.
+        // All numbers as reals, so that integers and reals compare.
         Value::Integer(_) | Value::Real(_) => Some((RowKind::Number, Bound::Real(value.number()?))),
         Value::Text(text) => Some((RowKind::Text, Bound::Text(text.clone()))),
         Value::Null | Value::Day(_) | Value::Instant(_) | Value::Length(_) | Value::List(_) | Value::Object(_) => None,
     }
 }
 
-/// The name under which a field's rows are kept: its keys as a JSON list. None for fields that lead into lists.
+/// The stored name of a field: its keys as a JSON list. `None` for a path that goes through a list.
 pub(crate) fn name_of(steps: &[ValueStep]) -> Option<String> {
     let keys: Option<Vec<&str>> = steps
         .iter()
@@ -111,15 +113,15 @@ pub(crate) fn name_of(steps: &[ValueStep]) -> Option<String> {
     serde_json::to_string(&keys?).ok()
 }
 
-/// The question to the full-text index for the pages that have a field at the top of their frontmatter, and perhaps others; none for a field
-/// whose name it does not have.
+/// Full-text query for the pages that have the top-level key of a field, and possibly others.
+/// `None` for a field name that the full-text index does not store.
 pub(crate) fn presence(name: &str) -> Option<String> {
     let steps = steps_of(name).ok()?;
     let Some(ValueStep::Key(key)) = steps.first() else { return None };
     Some(format!("{{fields}} : {}", presence_word(key)?))
 }
 
-/// The word of the full-text index that every page with this key at the top of its frontmatter has, quoted.
+/// The quoted full-text token of every page with this top-level key.
 pub(crate) fn presence_word(key: &str) -> Option<String> {
     Some(format!("\"{}\"", field_words::token(&field_words::name(key)?, "")))
 }
@@ -130,38 +132,38 @@ fn steps_of(name: &str) -> Result<Vec<ValueStep>, IndexError> {
     Ok(keys.into_iter().map(ValueStep::Key).collect())
 }
 
-/// The fields that have rows, with their numbers.
+/// The indexed fields, with their ids.
 pub(crate) fn hot(connection: &Connection) -> Result<Vec<(i64, String)>, IndexError> {
     let mut statement = connection.prepare_cached("SELECT id, field FROM hot_fields")?;
     let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Adds a field, which gets rows with each page that is taken in from now on.
+/// Adds a field; pages written from now on get rows for it.
 pub(crate) fn add(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     connection.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?.execute([name]).map(drop)
 }
 
-/// Writes the rows of fields, for one page after the other.
+/// Writes the field rows of pages.
 #[derive(Debug)]
 pub(crate) struct FieldWriter {
-    /// The keys at the top of a frontmatter that the fields begin with, each once.
+    /// The distinct first keys of the fields.
     keys: Vec<String>,
     fields: Vec<IndexedField>,
 }
 
-/// A field that has rows.
 #[derive(Debug)]
 struct IndexedField {
     number: i64,
-    /// The place of its first key in [`FieldWriter::keys`].
+    /// Index of its first key in [`FieldWriter::keys`].
     first: usize,
-    /// Its other steps.
+    /// Its further steps.
     rest: Vec<ValueStep>,
 }
 
 impl FieldWriter {
-    /// A writer for every field that has rows; valid until another field gets them, which needs the writer's lock.
+    /// A writer for all indexed fields; valid until a field is added, which needs the writer's
+    /// lock.
     pub(crate) fn of_hot(connection: &Connection) -> Result<Self, IndexError> {
         let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
         for (number, name) in hot(connection)? {
@@ -187,7 +189,8 @@ impl FieldWriter {
         self.fields.push(IndexedField { number, first, rest: steps.collect() });
     }
 
-    /// Writes the rows of a page: one for a lone value, one for each item of a list. The frontmatter is JSON.
+    /// Writes the rows of a page: one for a single value, one for each list item. `frontmatter` is
+    /// JSON.
     pub(crate) fn put(
         &self,
         transaction: &Transaction<'_>,
@@ -222,7 +225,8 @@ impl FieldWriter {
 }
 
 impl Index {
-    /// Gives a field rows of its own, unless as many have them as may, all of them lately asked for. True when it has them now.
+    /// Adds an index for a field, replacing an unused one at the limit. False when all existing
+    /// ones are in use.
     pub(crate) fn warm(&self, field: &str, at_most: usize) -> Result<bool, IndexError> {
         let IndexWriter { connection, touched } = &mut *self.writer.lock();
         let transaction = connection.transaction()?;
@@ -243,7 +247,7 @@ impl Index {
         let rows = FieldWriter::of(number, steps_of(field)?);
         fill(&transaction, TableSet::Live, &rows)?;
         if touched.is_some() {
-            // A rebuild runs: what it wrote so far has no rows of this field, what it writes from now on has.
+            // A rebuild runs: its rows so far lack this field, its later rows have it.
             fill(&transaction, TableSet::Next, &rows)?;
         }
         transaction.commit()?;
@@ -253,7 +257,7 @@ impl Index {
     }
 }
 
-/// A field that no page has: a misspelt one takes no place from others.
+/// An indexed field that no page has, for example a misspelt one.
 fn empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::Result<Option<i64>> {
     let mut any = transaction.prepare_cached("SELECT 1 FROM field_values WHERE field = ?1 LIMIT 1")?;
     for (number, _) in fields {
@@ -264,7 +268,7 @@ fn empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::R
     Ok(None)
 }
 
-/// Takes the rows of a field away.
+/// Removes a field and its rows.
 fn cool(transaction: &Transaction<'_>, (field, is_rebuilt): (i64, bool)) -> Result<(), IndexError> {
     transaction.execute("DELETE FROM hot_fields WHERE id = ?1", [field])?;
     for tables in [TableSet::Live, TableSet::Next].into_iter().filter(|tables| is_rebuilt || *tables == TableSet::Live)

@@ -1,10 +1,12 @@
-//! The link graph: every page, and which page leads to which (contract 4.6).
+//! The link graph: every page, and every link between pages.
 //!
-//! One rule: a graph is made once and never changed. A question gets the one that stands for everything the index has taken in;
-//! after a change the next one is made from the last, and only the links that the change is about are looked up again.
+//! Invariant: a graph is immutable. Readers get the graph of the current state of the index; after
+//! a change the next one is derived from the last, and only links affected by the change are
+//! resolved again.
 //!
-//! Why not rows of a table? Because a page that comes, goes or is renamed would then have to touch the rows of every page whose
-//! links mean its name, in the transaction of a write; here it costs who asks, once, and only if somebody asks.
+//! Why is it not stored in a table? A page that is created, removed or renamed would then have to
+//! update, within its transaction, the rows of every page whose links mean its name. Here the cost
+//! is paid on read, once.
 
 mod build;
 mod cache;
@@ -23,24 +25,24 @@ use crate::pages::range_below;
 pub(crate) use cache::GraphCache;
 pub use facts::{PageFacts, ReviewDay, UnresolvedLink};
 
-/// A page of a [`Graph`], by its place in the order of paths.
+/// A page of a [`LinkGraph`], as its index in path order.
 pub type GraphNode = u32;
 
-/// A page, as a graph knows it.
+/// A page in the graph.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GraphPage {
-    /// Where it is.
+    /// Path of the page.
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// The tags of its frontmatter, as written there, each once; a lone tag counts as a list of one.
+    /// The distinct tags of its frontmatter, as written; a single tag counts as a list of one.
     pub tags: Vec<Arc<str>>,
-    /// What its text and its links say of its condition.
+    /// Facts for quality checks.
     pub facts: PageFacts,
 }
 
-/// Every page of the index and every link between two of them. However often a page links to another, it is one link; links of a
-/// page to itself and links that lead to no page are not in it.
+/// Every page of the index and every link between two of them. Several links between two pages
+/// count as one; links of a page to itself and broken links are left out.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LinkGraph {
     pages: Vec<Arc<GraphPage>>,
@@ -48,16 +50,16 @@ pub struct LinkGraph {
     links_in: Neighbours,
 }
 
-/// For each node, others: in order, each once.
+/// Adjacency list (compressed sparse rows): for each node, its distinct neighbours in order.
 #[derive(Debug, PartialEq, Eq)]
 struct Neighbours {
-    /// Where the list of each node begins, and, last, where the last one ends.
+    /// Start of each node's list, and the end of the last list.
     starts: Vec<u32>,
     nodes: Vec<GraphNode>,
 }
 
 impl LinkGraph {
-    /// How many pages there are.
+    /// Number of pages.
     pub fn len(&self) -> usize {
         self.pages.len()
     }
@@ -65,29 +67,29 @@ impl LinkGraph {
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
-    /// How many pairs of pages there are of which the first links to the second.
+    /// Number of links between pages.
     pub fn link_count(&self) -> usize {
         self.links_out.nodes.len()
     }
-    /// Every node, in the order of paths.
+    /// Every node, in path order.
     pub fn nodes(&self) -> Range<GraphNode> {
         0..node_of(self.pages.len())
     }
-    /// The page of a node of this graph.
+    /// The page of a node.
     pub fn page(&self, node: GraphNode) -> &GraphPage {
         &self.pages[node as usize]
     }
-    /// The node of a page; none when the index has no page there.
+    /// The node of a page; `None` for an unknown path.
     pub fn node(&self, path: &TreePath) -> Option<GraphNode> {
         self.pages.binary_search_by(|page| page.path.cmp(path)).ok().map(node_of)
     }
-    /// The pages below a directory, however deep.
+    /// The pages below a directory, recursively.
     pub fn nodes_below(&self, directory: &TreePath) -> Range<GraphNode> {
         let (from, to) = range_below(directory);
         let first = |end: &str| node_of(self.pages.partition_point(|page| page.path.as_str() < end));
         first(&from)..first(&to)
     }
-    /// The graph of the pages below a directory and of the links between them, as if there were no others.
+    /// The graph of the pages below a directory and the links between them.
     #[must_use]
     pub fn subgraph(&self, directory: &TreePath) -> Self {
         let there = self.nodes_below(directory);
@@ -102,7 +104,7 @@ impl LinkGraph {
         }
         Self::new(self.pages[first..end].to_vec(), links_out)
     }
-    /// Bytes of memory that its links take; its pages are shared with the graphs before and after it.
+    /// Memory of the links in bytes. Pages are shared with earlier and later graphs.
     pub fn memory_bytes(&self) -> usize {
         let of = |neighbours: &Neighbours| (neighbours.starts.len() + neighbours.nodes.len()) * size_of::<GraphNode>();
         self.pages.len() * size_of::<Arc<GraphPage>>() + of(&self.links_out) + of(&self.links_in)
@@ -116,13 +118,13 @@ impl LinkGraph {
         self.links_in.of(node)
     }
 
-    /// The other pages that link to a page, in path order; none when there is no such page.
+    /// The other pages that link to a page, in path order; empty for an unknown page.
     pub fn linking_pages(&self, path: &TreePath) -> impl ExactSizeIterator<Item = &TreePath> {
         let sources = self.node(path).map_or(&[][..], |node| self.links_in(node));
         sources.iter().map(|source| &self.page(*source).path)
     }
 
-    /// The graph of pages in the order of their paths, and of the links of each.
+    /// Builds a graph from pages in path order and their links.
     fn new(pages: Vec<Arc<GraphPage>>, links_out: Neighbours) -> Self {
         let links_in = links_out.turned();
         Self { pages, links_out, links_in }
@@ -136,7 +138,8 @@ impl Neighbours {
         Self { starts, nodes: Vec::with_capacity(links) }
     }
 
-    /// Adds the list of the next node, which may come in any order and with repetitions; the node itself is left out.
+    /// Adds the list of the next node from `targets`, which may be unsorted and have duplicates; a
+    /// self-link is dropped. Clears `targets`.
     fn push(&mut self, others: &mut Vec<GraphNode>) {
         let own = node_of(self.starts.len() - 1);
         others.sort_unstable();
@@ -150,7 +153,7 @@ impl Neighbours {
         &self.nodes[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
-    /// For each node, those whose lists it is in.
+    /// The same links in the opposite direction.
     fn turned(&self) -> Self {
         let count = self.starts.len() - 1;
         let mut starts = vec![0; count + 1];
@@ -173,8 +176,7 @@ impl Neighbours {
     }
 }
 
-/// A place in one of the lists. SQLite itself stops at fewer pages, and the links of a tree are bounded by its bytes: a count that
-/// does not fit is not met, and would stop here.
+/// Converts an index. SQLite's limits are lower, so an overflow cannot happen.
 fn node_of(place: usize) -> GraphNode {
     GraphNode::try_from(place).unwrap_or(GraphNode::MAX)
 }

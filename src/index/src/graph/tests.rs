@@ -153,7 +153,8 @@ fn connections_that_read_together_read_one_state() {
         });
         while !writing.is_finished() {
             let graph = space.index.fresh().unwrap();
-            // Each page but the first links to the one before it and, once it is there, to the one after it.
+            // Each page but the first links to the one before it and, once it is there, to the one
+            // after it.
             assert_eq!(graph.link_count(), 2 * (graph.len() - 1), "pages and links are of one moment");
         }
     });

@@ -1,7 +1,7 @@
-//! Every name that a link may mean, for whoever asks where all links lead.
+//! Bulk name resolution, for the target of every link.
 //!
-//! Invariant: the answers are those of [`Names`](super::Names). The names of all pages take a few allocations and are never changed once
-//! they are read, so that several threads can ask.
+//! Invariant: the results are those of [`NameLookup`](super::NameLookup). All names share a few
+//! allocations and are immutable after loading, so that several threads can use them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,28 +14,28 @@ use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
 use super::names::{FEW, Namesakes, add_name, near};
 use crate::IndexError;
 
-/// Every name that a link asks for, in the order of their bytes.
+/// Every name that a link may mean, in byte order.
 const ALL_WANTED: &str = "SELECT folded FROM link_keys ORDER BY folded";
-/// Every name that a page answers to, in the same order.
+/// Every name of a page, in the same order.
 const ALL_NAMES: &str = "SELECT kind, text, page, folded FROM page_keys ORDER BY folded";
 
-/// A page by its place among all of them, in the order of their rows.
+/// Index of a page, in row order.
 pub(crate) type PageOrdinal = u32;
 
-/// The pages that names are names of.
+/// The pages that the names belong to.
 #[derive(Clone, Copy)]
 pub(crate) struct AllPages<'p> {
-    /// Their rows, in order.
+    /// Their row ids, sorted.
     pub(crate) ids: &'p [i64],
     /// Their paths, in the same order.
     pub(crate) paths: &'p [TreePath],
-    /// The places of the paths, in the order of the alphabet.
+    /// Page ordinals, sorted by path.
     pub(crate) by_path: &'p [PageOrdinal],
 }
 
 impl<'p> AllPages<'p> {
     pub(crate) fn place(self, id: i64) -> Option<PageOrdinal> {
-        // Rows are numbered one after the other, with gaps where pages were removed.
+        // Row ids are consecutive, with gaps where pages were removed.
         let guess = id.checked_sub(*self.ids.first()?).and_then(|guess| usize::try_from(guess).ok());
         let is_there = |guess: &usize| self.ids.get(*guess) == Some(&id);
         let place = guess.filter(is_there).or_else(|| self.ids.binary_search(&id).ok())?;
@@ -52,22 +52,22 @@ impl<'p> AllPages<'p> {
     }
 }
 
-/// The names of pages that links ask for.
+/// The page names that links use.
 pub(crate) struct AllNames {
-    /// The texts of all names, one behind the other.
+    /// The texts of all names, concatenated.
     text: String,
     names: Vec<PageName>,
     groups: HashTable<NameGroup>,
     hasher: RandomState,
-    /// Groups of more than a few names, by their first, as the nearest page is found among them.
+    /// Groups with many names, by index of their first name, prepared for nearest-page lookup.
     large: HashMap<u32, Vec<Namesakes>>,
 }
 
-/// Names that are the same in lower case.
+/// Names that are equal in lower case.
 #[derive(Clone, Copy)]
 struct NameGroup {
     folded: TextSpan,
-    /// The first of them, and how many there are.
+    /// Index of the first name, and number of names.
     first: u32,
     count: u32,
 }
@@ -78,7 +78,7 @@ struct PageName {
     kind: KeyKind,
 }
 
-/// A part of the text.
+/// A range of the text.
 #[derive(Clone, Copy)]
 struct TextSpan {
     start: usize,
@@ -90,7 +90,7 @@ impl TextSpan {
         &text[self.start..self.start + self.length as usize]
     }
 
-    /// Appends a part.
+    /// Appends to the text.
     fn push(text: &mut String, part: &str) -> Result<Self, IndexError> {
         let length = u32::try_from(part.len()).map_err(|_| too_much())?;
         let start = text.len();
@@ -99,12 +99,12 @@ impl TextSpan {
     }
 }
 
-/// SQLite itself stops at less.
+/// Not reachable: SQLite's own limits are lower.
 fn too_much() -> IndexError {
     IndexError::Damaged("names are longer, or more, than an index can hold".to_owned())
 }
 
-/// Names on their way into [`AllNames`], in the order of their groups.
+/// Loads [`AllNames`], group by group.
 #[derive(Default)]
 struct NameLoader {
     text: String,
@@ -148,9 +148,9 @@ impl NameLoader {
 }
 
 impl AllNames {
-    /// Reads the names that a link asks for.
+    /// Reads the names that links use.
     ///
-    /// Both lists are read in one order, side by side: to look for each name by itself takes several times as long.
+    /// This is a merge join of two sorted lists: looking up each name takes several times as long.
     pub(crate) fn read(connection: &Connection) -> Result<Self, IndexError> {
         let mut reading = NameLoader::default();
         let (mut wanted, mut keys) = (connection.prepare_cached(ALL_WANTED)?, connection.prepare_cached(ALL_NAMES)?);
@@ -172,7 +172,7 @@ impl AllNames {
         Ok(reading.done())
     }
 
-    /// Prepares the groups of many pages.
+    /// Prepares the groups with many pages.
     pub(crate) fn prepare(&mut self, pages: AllPages<'_>) {
         let large = self.groups.iter().filter(|group| group.count as usize > FEW).map(|group| {
             let mut of_name = Vec::new();
@@ -191,7 +191,7 @@ impl AllNames {
         &self.names[first..first + group.count as usize]
     }
 
-    /// The names that a link may mean, a group for each lower case.
+    /// The distinct groups of the names that a link may mean.
     fn groups<'a>(&'a self, wanted: &'a [LinkKey]) -> impl Iterator<Item = NameGroup> + 'a {
         wanted.iter().enumerate().filter_map(|(at, key)| {
             let is_repeated = wanted[..at].iter().any(|earlier| earlier.folded == key.folded);
@@ -203,13 +203,13 @@ impl AllNames {
         })
     }
 
-    /// The page that a link in `from` leads to.
+    /// The target page of a link in `from`.
     pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[LinkKey]) -> Option<PageOrdinal> {
         let mut groups = self.groups(wanted);
         let first = groups.next()?;
         let second = groups.next();
         if let ([name], None) = (self.names_of(first), second) {
-            // The only name there is, as most are: where its page lies does not matter.
+            // The common case of a unique name: the location of the page does not matter.
             let text = name.written.of(&self.text);
             if wanted.iter().any(|key| key.kind == name.kind && key.text == text) {
                 return pages.place(name.page);

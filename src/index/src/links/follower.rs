@@ -1,4 +1,4 @@
-//! Where many links lead before and after something gets another path: what a rename asks (gaps.md D17).
+//! Resolves many links before and after a rename.
 
 use std::collections::BTreeSet;
 
@@ -11,28 +11,28 @@ use super::{NameLookup, SOURCES};
 use crate::pages::{range_below, tree_path};
 use crate::{Index, IndexError};
 
-/// The names that the pages at or below a place have by their text: aliases and titles.
+/// The aliases and titles of the pages at or below a path.
 const NAMES_OF_TEXT: &str = "
     SELECT pages.path, page_keys.kind, page_keys.text FROM pages JOIN page_keys ON page_keys.page = pages.id
     WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3)) AND page_keys.kind >= ?4";
 
-/// The pages at or below a place that hold a link.
+/// The pages at or below a path that have links.
 const LINKING_BELOW: &str = "
     SELECT pages.path FROM pages WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3))
     AND EXISTS (SELECT 1 FROM links WHERE links.page = pages.id)";
 
-/// Many questions about where links lead, all answered from one state of the index; a name that was looked up for one is known for
-/// the next.
+/// Resolves links in one snapshot of the index, with a name cache.
 pub struct LinkFollower<'c> {
     now: NameLookup<'c>,
     without: NameLookup<'c>,
 }
 
 impl Index {
-    /// Asks where links lead now, and where they would if the page `gone`, or every page below the directory `gone`, were not there.
+    /// Runs `read` with a resolver for links as they are now, and as if the page `excluded`, or
+    /// every page below that directory, did not exist.
     ///
     /// # Errors
-    /// What `ask` fails with; [`IndexError::Database`].
+    /// The errors of `read`; [`IndexError::Database`].
     pub fn with_link_follower<T>(
         &self,
         gone: &TreePath,
@@ -45,7 +45,7 @@ impl Index {
 }
 
 impl LinkFollower<'_> {
-    /// The page that a link in the page `from` leads to.
+    /// The target page of a link in the page `from`.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -54,7 +54,8 @@ impl LinkFollower<'_> {
         self.now.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()
     }
 
-    /// Where `[[target]]` in the page `from` would lead without what is gone, and with these names beside.
+    /// The target of `[[target]]` in the page `from`, without the excluded pages and with
+    /// additional names.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -68,7 +69,7 @@ impl LinkFollower<'_> {
         self.without.lead_to_one_of(from.as_str(), &wanted, more)?.map(tree_path).transpose()
     }
 
-    /// The names a file answers to, by its path and, when it is a page, by its text.
+    /// The titles and aliases of the pages at or below a path.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -87,8 +88,8 @@ impl LinkFollower<'_> {
         Ok(names)
     }
 
-    /// The pages whose links a move of these files may concern, in path order: those with a link that may mean one of them by any of
-    /// its names, and those among them that hold a link.
+    /// The pages whose links a move of these files may affect, in path order: pages with a link
+    /// that may mean one of the files, and moved pages that have links.
     ///
     /// # Errors
     /// [`IndexError::Database`].

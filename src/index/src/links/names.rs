@@ -1,7 +1,8 @@
-//! The names that pages answer to, brought together with the names a link may mean.
+//! Resolves the names in links to pages.
 //!
-//! `svcfs_text::links::choose` decides; here it is only kept from looking at ten thousand `index.md` for each of ten thousand
-//! links. Of the pages that share one name, a folder has exactly one that is nearest, and it is found by walking up from there.
+//! `svcfs_text::links::choose_target` decides. This module avoids comparing ten thousand `index.md`
+//! for each of ten thousand links: among pages of one name, each folder has exactly one nearest
+//! page, which is found by walking up from the folder.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,23 +13,23 @@ use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
 
 use crate::IndexError;
 
-/// Pages of one name up to which looking at each is no more work than looking for the nearest.
+/// Up to this many pages of one name, comparing all is as fast as finding the nearest.
 pub(super) const FEW: usize = 8;
 
-/// The pages that answer to a name.
+/// The pages with a name.
 pub(super) const NAMES: &str = "
     SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
     WHERE page_keys.folded = ?1";
 
-/// The names that pages answer to, read as they are needed and kept for one question.
+/// Page names, read on demand and cached for one query.
 pub(crate) struct NameLookup<'c> {
     connection: &'c Connection,
     known: HashMap<String, Vec<Namesakes>>,
-    /// Pages to be taken as absent: this one, or all below it.
+    /// A page, or a directory with all pages below it, to treat as absent.
     gone: Option<&'c TreePath>,
 }
 
-/// The pages that answer to one name, spelt one way.
+/// The pages with one name in one spelling.
 pub(super) struct Namesakes {
     kind: KeyKind,
     text: String,
@@ -37,7 +38,8 @@ pub(super) struct Namesakes {
 
 enum NamedPages {
     Few(Vec<String>),
-    /// For each folder with such pages in it, however deep: the one with the fewest folders, then the first in the alphabet.
+    /// For each ancestor folder of such pages: the one with the fewest folders, then the first in
+    /// path order.
     FirstBelow(HashMap<String, (usize, String)>),
 }
 
@@ -46,7 +48,7 @@ impl<'c> NameLookup<'c> {
         Self { connection, known: HashMap::new(), gone: None }
     }
 
-    /// The names as they would be if a page, or every page below a directory, were not there.
+    /// The names as if a page, or every page below a directory, did not exist.
     pub(super) fn without(connection: &'c Connection, gone: &'c TreePath) -> Self {
         Self { gone: Some(gone), ..Self::new(connection) }
     }
@@ -55,12 +57,12 @@ impl<'c> NameLookup<'c> {
         self.connection
     }
 
-    /// The page that a link in `from` leads to.
+    /// The target page of a link in `from`.
     pub(crate) fn lead_to(&mut self, from: &str, wanted: &[LinkKey]) -> Result<Option<&str>, IndexError> {
         self.lead_to_one_of(from, wanted, std::iter::empty())
     }
 
-    /// The same were there these names, too.
+    /// As [`NameLookup::resolve`], with additional names.
     pub(super) fn lead_to_one_of<'n>(
         &'n mut self,
         from: &str,
@@ -101,8 +103,7 @@ fn add(of_name: &mut Vec<Namesakes>, row: &rusqlite::Row<'_>, path: String) -> R
     Ok(())
 }
 
-/// Adds a kind and text, and the page that has this name, to the others of the name. A name is spelt in few ways, so looking for the right
-/// one is no work.
+/// Adds a page to the spellings of a name. A name has few spellings, so a linear search is fast.
 pub(super) fn add_name(of_name: &mut Vec<Namesakes>, (kind, text): (KeyKind, &str), path: String) {
     match of_name.iter_mut().find(|names| names.kind == kind && names.text == text) {
         Some(names) => names.pages.add(path),
@@ -110,7 +111,7 @@ pub(super) fn add_name(of_name: &mut Vec<Namesakes>, (kind, text): (KeyKind, &st
     }
 }
 
-/// The pages of a name that may be meant from a place.
+/// The pages of a name that a link in `from` may mean.
 pub(super) fn near<'n, 'f>(
     of_name: &'n [Namesakes],
     from: &'f str,
@@ -120,7 +121,7 @@ pub(super) fn near<'n, 'f>(
     })
 }
 
-/// The kind of a name of a page, as a row has it.
+/// Decodes the kind of a name.
 pub(super) fn kind_of_name(number: u8, page: &str) -> Result<KeyKind, IndexError> {
     KeyKind::from_number(number).ok_or_else(|| IndexError::Damaged(format!("a name of `{page}` is of kind {number}")))
 }
@@ -144,7 +145,7 @@ impl NamedPages {
         }
     }
 
-    /// The pages that may be meant from a place: all of few, and of many the nearest.
+    /// The pages that a link in `from` may mean: all of few, the nearest of many.
     fn near(&self, from: &str) -> impl Iterator<Item = &str> {
         let (few, nearest) = match self {
             Self::Few(pages) => (pages.as_slice(), None),
@@ -171,12 +172,12 @@ fn add_below(first_below: &mut HashMap<String, (usize, String)>, path: String) {
     }
 }
 
-/// The page nearest to the folder of `from`: below it, else below the folder above, and so on.
+/// The page nearest to the folder of `from`: below it, else below its parent, and so on.
 fn nearest<'n>(first_below: &'n HashMap<String, (usize, String)>, from: &str) -> Option<&'n str> {
     folders_above(from).find_map(|folder| first_below.get(folder).map(|(_, path)| path.as_str()))
 }
 
-/// The folders a path lies in, nearest first, the root (empty) last.
+/// The ancestor folders of a path, nearest first, the root (empty) last.
 fn folders_above(path: &str) -> impl Iterator<Item = &str> {
     let parent = |path: &str| path.rfind('/').unwrap_or_default();
     std::iter::successors(Some(&path[..parent(path)]), move |folder| {

@@ -1,21 +1,22 @@
-//! One condition on frontmatter, such as `$.priority>3`, read from text (gaps.md 4.5, GET /meta; D16).
+//! Parser for a condition on frontmatter, such as `$.priority>3`.
 
 use crate::IndexError;
 use crate::moments::WrittenDate;
 
-/// Longest condition, in bytes.
+/// Limit of a condition in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// Most parts of a field, such as the three of `$.a.b[*]`.
+/// Limit of the parts of a field; `$.a.b[*]` has three.
 const MAX_PARTS: usize = 16;
 
-/// What a condition or a sort key looks at: JSON paths, cut where `[*]` stands. `$.a[*].b` is `$."a"` and `$."b"`.
+/// The field of a condition or sort key: JSON paths, split at `[*]`. `$.a[*].b` is `$."a"` and
+/// `$."b"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JsonField {
     pub(super) paths: Vec<String>,
 }
 
-/// How a value is compared.
+/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MetaOperator {
     Equal,
@@ -28,30 +29,32 @@ pub(super) enum MetaOperator {
     NotLike,
 }
 
-/// What a value is compared with.
+/// Type of the value to compare with.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MetaLiteral {
     Null,
     Boolean(bool),
     Integer(i64),
     Real(f64),
-    /// Text that is a date, in microseconds since 1970 UTC.
+    /// A text that is a time, in microseconds since 1970 UTC.
     Instant(i64),
-    /// Text that is a day, counted from 1970.
+    /// A text that is a day, as days since 1970.
     Day(i64),
     Text,
 }
 
 /// One condition on the frontmatter of a page.
 ///
-/// `<field><operator><value>`: the field begins with `$.` and may hold `.key`, `[0]` and `[*]` (any element; a lone value
-/// counts as a list of one). Operators are `=`, `!=`, `<>`, `<`, `<=`, `>`, `>=`, `like`, `not like` (`%` any text, `_` any
-/// character, ASCII letters in any case). Quotes around the value are dropped.
+/// `<field><operator><value>`: the field starts with `$.` and may have `.key`, `[0]` and `[*]` (any
+/// element; a single value counts as a list of one). Operators are `=`, `!=`, `<>`, `<`, `<=`, `>`,
+/// `>=`, `like`, `not like` (`%` any text, `_` any character, ASCII letters in any case). Quotes
+/// around the value are dropped.
 ///
-/// Values compare as what they are: numbers with numbers, dates with dates (a day with the day, a moment with the moment; UTC
-/// without zone), `true` and `false` with booleans, text with text, byte by byte. A quoted value is text or a date; an unquoted one
-/// also equals a text that is spelt the same. Different kinds are neither equal nor in any order. `=null` is true where the
-/// field is missing or null; every other operator is false there.
+/// Values compare by type: numbers with numbers, dates with dates (a day by day, a time by time;
+/// UTC without zone), `true` and `false` with booleans, text with text, byte by byte. A quoted
+/// value is text or a date; an unquoted one also equals a text that is spelled the same. Different
+/// types are neither equal nor ordered. `=null` is true where the field is missing or null; every
+/// other operator is false there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetaCondition {
     pub(super) field: JsonField,
@@ -59,12 +62,12 @@ pub struct MetaCondition {
     pub(super) literal: MetaLiteral,
     /// The value as text.
     pub(super) text: String,
-    /// Was the value in quotes?
+    /// Whether the value was quoted.
     pub(super) quoted: bool,
 }
 
 impl MetaCondition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `where`, with the condition and what is wrong with it.
@@ -95,13 +98,13 @@ impl MetaCondition {
 }
 
 impl JsonField {
-    /// Reads a field that is the whole text.
+    /// Parses a text that is a field only.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (field, rest) = Self::read(text.trim())?;
         if rest.is_empty() { Ok(field) } else { Err(format!("has `{}` after the field", shown(rest))) }
     }
 
-    /// Reads a field at the beginning of a text, and gives the rest.
+    /// Parses a field at the start of a text; also returns the rest.
     fn read(text: &str) -> Result<(Self, &str), String> {
         let mut rest = text.strip_prefix("$.").ok_or("must begin with a field such as `$.status`")?;
         let mut paths = vec!["$".to_owned()];
@@ -112,7 +115,7 @@ impl JsonField {
             if key.is_empty() {
                 return Err("has an empty key in its field; write `$.key` or `$.key.key`".to_owned());
             }
-            // A key holds neither quotes nor backslashes, so that these quotes close where they should.
+            // A key has neither quotes nor backslashes, so it needs no escaping.
             last(&mut paths).push_str(&format!(".\"{key}\""));
             parts += 1;
             rest = after;
@@ -147,7 +150,7 @@ fn last(paths: &mut Vec<String>) -> &mut String {
     &mut paths[end]
 }
 
-/// The operator that a text begins with, and the value after it.
+/// The operator at the start of a text, and the value after it.
 fn operator(text: &str) -> Option<(MetaOperator, &str)> {
     const SIGNS: [(&str, MetaOperator); 8] = [
         ("!=", MetaOperator::NotEqual),
@@ -163,7 +166,7 @@ fn operator(text: &str) -> Option<(MetaOperator, &str)> {
     if let Some(found) = SIGNS.iter().find_map(|(sign, operator)| Some((*operator, bare.strip_prefix(sign)?))) {
         return Some(found);
     }
-    // A word needs a space before it, or it would be a part of the key.
+    // A word operator needs a space before it, else it would be part of the key.
     let words = bare.split_once(char::is_whitespace).filter(|_| bare.len() < text.len())?;
     match words {
         (not, rest) if not.eq_ignore_ascii_case("not") => {
@@ -203,7 +206,7 @@ fn literal(value: &str, quoted: bool) -> MetaLiteral {
     .unwrap_or(MetaLiteral::Text)
 }
 
-/// Numbers as JSON writes them; `inf` and `nan` are words.
+/// Numbers as in JSON; `inf` and `nan` are text.
 fn number(value: &str) -> Option<MetaLiteral> {
     if !value.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
         return None;
@@ -214,7 +217,7 @@ fn number(value: &str) -> Option<MetaLiteral> {
     value.parse().ok().filter(|real: &f64| real.is_finite()).map(MetaLiteral::Real)
 }
 
-/// A piece of a condition, short enough for a message.
+/// An excerpt of a condition for error messages.
 fn shown(text: &str) -> String {
     svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>())
 }

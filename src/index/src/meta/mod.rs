@@ -1,4 +1,4 @@
-//! Pages by their frontmatter (contract 4.5, GET /meta).
+//! Pages by frontmatter conditions (GET /meta).
 
 mod condition;
 mod sql;
@@ -16,10 +16,10 @@ use sql::MetaSql;
 
 pub use condition::MetaCondition;
 
-/// Most conditions of one query, `where` and `or` together.
+/// Limit of the conditions of a query, `where` and `or` together.
 const MAX_CONDITIONS: usize = 32;
 
-/// Which way a list runs.
+/// Direction of a sort.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SortOrder {
     /// Smallest first.
@@ -34,7 +34,7 @@ pub enum SortOrder {
 pub struct SortKey(JsonField);
 
 impl SortKey {
-    /// Reads a field as in [`Condition`], without `[*]`.
+    /// Parses a field as in [`MetaCondition`], without `[*]`.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `sort`.
@@ -48,38 +48,39 @@ impl SortKey {
     }
 }
 
-/// A question to [`Index::meta`]. With no condition at all, every page answers.
+/// A query for [`Index::query_metadata`]. Without conditions, every page matches.
 #[derive(Debug, Clone, Default)]
 pub struct MetaQuery {
     /// All of these must be true.
     pub conditions: Vec<MetaCondition>,
-    /// And one of these, when there are any.
+    /// At least one of these must be true, unless empty.
     pub any_of: Vec<MetaCondition>,
     /// Only pages below this directory.
     pub folder: Option<TreePath>,
-    /// What to sort by before the path; pages without it come last, whichever way the list runs.
+    /// The sort field; ties are sorted by path, and pages without the field come last in both
+    /// directions.
     pub sort: Option<SortKey>,
-    /// Which way `sort` runs.
+    /// Direction of `sort`.
     pub order: SortOrder,
-    /// How many pages to answer with.
+    /// Number of results.
     pub limit: AnswerLimit,
-    /// How many of the first to leave out.
+    /// Number of results to skip.
     pub offset: u32,
 }
 
-/// A page that fulfils the conditions.
+/// A matching page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetaRow {
-    /// Where it is.
+    /// Path of the page.
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// Its whole frontmatter, keys in the author's order.
+    /// Its full frontmatter, keys in the author's order.
     pub metadata: Value,
 }
 
 impl MetaRow {
-    /// The page of a row of `path`, `title` and `frontmatter`, in this order.
+    /// Reads a row of `path`, `title` and `frontmatter`, in this order.
     pub(crate) fn of(row: &Row<'_>) -> Result<Self, IndexError> {
         let path: String = row.get(0)?;
         let metadata = json(&row.get::<_, String>(2)?, &path)?;
@@ -88,10 +89,11 @@ impl MetaRow {
 }
 
 impl Index {
-    /// The pages whose frontmatter fulfils the conditions.
+    /// The pages whose frontmatter matches the conditions.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s;
+    /// [`IndexError::Database`].
     pub fn query_metadata(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
         let asked = query.conditions.len() + query.any_of.len();
         if asked > MAX_CONDITIONS {

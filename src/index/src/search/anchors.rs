@@ -1,4 +1,4 @@
-//! How other pages call a page: the labels of the links that lead to it.
+//! Anchor text: the labels of the links that lead to a page.
 
 use std::collections::HashMap;
 
@@ -8,30 +8,30 @@ use super::query::QueryWord;
 use crate::IndexError;
 use crate::writer::ANCHORS_A_PAGE;
 
-/// Most links that are looked at for one word.
+/// Limit of the links read per word.
 const LOOKED_AT: i64 = 200;
 
-/// How often other pages use each of the words for this one.
+/// How often other pages use the words of the query for a page.
 #[derive(Debug, Default)]
 pub(super) struct AnchorCounts {
-    /// By the number of the word in the question.
+    /// By index of the word in the query.
     uses: HashMap<usize, u32>,
-    /// Whether one link has all of the words.
+    /// Whether a single link has all words.
     is_whole: bool,
 }
 
 impl AnchorCounts {
-    /// How many pages call it by a word.
+    /// Number of pages that use this word.
     pub(super) fn uses(&self, word: usize) -> u32 {
         self.uses.get(&word).copied().unwrap_or_default()
     }
-    /// Whether one link has all the words of the question.
+    /// Whether a single link has all words of the query.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
 }
 
-/// The pages that others call by some of the words.
+/// The pages whose incoming links have some of the words.
 pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<HashMap<i64, AnchorCounts>, IndexError> {
     let mut found: HashMap<i64, AnchorCounts> = HashMap::new();
     for (at, word) in words.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<HashMap
     Ok(found)
 }
 
-/// The pages that links with these words lead to, and from how many pages.
+/// The targets of links with these words, each with its number of linking pages.
 fn called(connection: &Connection, expression: &str) -> Result<Vec<(i64, u32)>, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT page_keys.page, count(DISTINCT link_keys.page)

@@ -1,7 +1,7 @@
-//! Which pages are worth weighing.
+//! Selects the pages to score.
 //!
-//! Most questions are answered by all pages that fit. A word that ten thousand pages have says little about any of them, so that
-//! it is enough to weigh those that have it in their names, and some of the others.
+//! Most queries match few pages, and all of them are scored. A word on ten thousand pages says
+//! little about any of them, so only pages with it in their names and some others are scored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,43 +16,45 @@ use crate::IndexError;
 use crate::field_words;
 use crate::pages::{range_below, tree_path};
 
-/// Most pages that are weighed for one question, of each of the places that are looked at.
+/// Limit of scored pages per source of candidates.
 pub(super) const WEIGHED: usize = 400;
 
-/// Most pages that are weighed because they are about a word of the question, for each of the first of its words, and how many these are.
+/// Limit of candidates that have a query word as a subject, and number of query words that this is
+/// tried for.
 const ABOUT: usize = 100;
 const ABOUT_WORDS: usize = 3;
 
-/// Pages that are weighed because they are new, however many are for another reason.
+/// Newest pages that are scored in any case.
 const FEWEST_OTHERS: usize = 100;
 
-/// Most pages that are weighed because they have some of the words.
+/// Limit of candidates with some of the words.
 const WEIGHED_FOR_SOME: usize = 800;
 
-/// Words of a question that is answered with pages that have some of them, too, where few have all: who asks for two means both.
+/// Words in a query from which on partial matches are added when few pages have all of them. A
+/// query of two words means both.
 const MANY_WORDS: usize = 3;
 
-/// Fewer pages than this that have all of the words are few.
+/// Fewer full matches than this are few.
 const FEW: usize = 10;
 
-/// A question of so many words describes what it looks for, and nobody expects each of its words in the page: those with all of them do not
-/// come first for that alone.
+/// A query of this many words is a description; pages with all of its words do not rank first just
+/// for that.
 const DESCRIPTION: usize = 6;
 
-/// The pages that are weighed.
+/// The pages to score.
 #[derive(Default)]
 pub(super) struct CandidateSet {
-    /// Their numbers, each once.
+    /// Distinct page ids.
     pub(super) ids: Vec<i64>,
-    /// How other pages call them.
+    /// Anchor text of the pages.
     pub(super) anchors: HashMap<i64, AnchorCounts>,
-    /// Whether more pages fit.
+    /// Whether more pages match.
     pub(super) is_cut: bool,
-    /// Whether no page fits, and these have some of the words.
+    /// Whether no page matches fully, so all of these are partial matches.
     pub(super) has_some_only: bool,
-    /// Whether few pages fit, and the others have some of the words.
+    /// Whether few pages match fully, so partial matches were added.
     pub(super) has_some: bool,
-    /// Those that come before all others.
+    /// Pages that rank before all others.
     pub(super) foremost: HashSet<i64>,
     seen: HashSet<i64>,
 }
@@ -67,7 +69,7 @@ impl CandidateSet {
     }
 }
 
-/// The pages to weigh; none when nothing fits.
+/// Selects the pages to score; `None` when nothing matches.
 pub(super) fn gather(
     connection: &Connection,
     query: &SearchQuery,
@@ -79,7 +81,8 @@ pub(super) fn gather(
     } else {
         vec![]
     };
-    // Who has the words in its name fits: of as many that are named so, few of the others are looked at.
+    // A page with the words in its name matches. The more of these there are, the fewer others are
+    // read.
     let most = if named.len() < WEIGHED { WEIGHED } else { FEWEST_OTHERS };
     let fit = matching(connection, query, "texts", &question.expression, most + 1)?;
     if fit.len() > most {
@@ -93,7 +96,7 @@ pub(super) fn gather(
             found.add(matching(connection, query, "texts", &rising, WEIGHED)?);
         }
     }
-    // Beside many that are named so, few of the others are worth it.
+    // The more candidates there are, the fewer of the newest pages are added.
     let others = WEIGHED.saturating_sub(found.ids.len()).max(FEWEST_OTHERS);
     found.add(fit.into_iter().take(others));
     if question.is_positive {
@@ -122,7 +125,8 @@ pub(super) fn gather(
     Ok((!found.ids.is_empty()).then_some(found))
 }
 
-/// Pages that have some of the words, those with the rarest first: what a question is about is what few pages have.
+/// Adds pages with some of the words, those with the rarest words first: rare words say most about
+/// the subject of a query.
 fn some(
     connection: &Connection,
     query: &SearchQuery,
@@ -143,7 +147,7 @@ fn some(
         if room == 0 {
             break;
         }
-        // Of two common words the pages with both come first.
+        // Of two common words, pages with both come first.
         if let Some(next) = any.get(at + 1) {
             found.add(matching(connection, query, "texts", &format!("{expression} AND {next}"), room)?);
         }
@@ -153,7 +157,7 @@ fn some(
     Ok(())
 }
 
-/// Pages that are about one of the words, those that use one most often first.
+/// Adds pages with one of the words as a subject, the densest first.
 fn about(
     connection: &Connection,
     query: &SearchQuery,
@@ -174,7 +178,8 @@ fn about(
                 words.iter().map(|(word, _)| format!("\"{}\"", field_words::about(density, word))).collect();
             format!("({}) AND ({})", question.expression, any.join(" OR "))
         };
-        // All words at once, which most often is enough: a question for each looks for the whole expression each time.
+        // First one query for all words, which is usually enough: each single query evaluates the
+        // full expression.
         if open.len() > 1 {
             let about = matching(connection, query, "texts", &of(&open), ABOUT)?;
             if about.len() < ABOUT {
@@ -182,7 +187,7 @@ fn about(
                 continue;
             }
         }
-        // Pages about one of the words leave no room for those about the others.
+        // Each word has its own limit, so that one word cannot displace the others.
         for one in &mut open {
             let about = matching(connection, query, "texts", &of(std::slice::from_ref(one)), one.1)?;
             one.1 -= about.len();
@@ -193,7 +198,7 @@ fn about(
     Ok(())
 }
 
-/// The next pages that fit, beyond those that were weighed: newest first.
+/// The matching pages after the scored ones, newest first.
 pub(super) fn beyond(
     connection: &Connection,
     query: &SearchQuery,
@@ -207,7 +212,7 @@ pub(super) fn beyond(
     Ok(fit.into_iter().filter(|id| !weighed.contains(id)).skip(skipped).take(missing).collect())
 }
 
-/// The newest pages that one of the two tables of words has for an expression, as far as the question admits them.
+/// The newest matches in a full-text table, within the folder and time limits of the query.
 fn matching(
     connection: &Connection,
     query: &SearchQuery,
@@ -220,7 +225,8 @@ fn matching(
     let mut conditions = String::new();
     if let Some(below) = query.folder.as_ref().filter(|below| !below.is_root()) {
         if table == "texts" {
-            // Every page has the folders above it among its words, so that the index itself leaves out the others.
+            // Every page has its parent folders among its words, so the full-text index filters by
+            // folder.
             let folder = field_words::token(field_words::PATH, &field_words::whole(below.as_str()));
             values[0] = format!("\"{folder}\" AND ({expression})").into();
         }
@@ -242,7 +248,7 @@ fn matching(
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Those of some pages that the question admits.
+/// Filters pages by the folder and time limits of the query.
 fn admitted(connection: &Connection, query: &SearchQuery, mut ids: Vec<i64>) -> Result<Vec<i64>, IndexError> {
     ids.sort_unstable();
     let mut statement = connection.prepare_cached("SELECT path, modified FROM pages WHERE id = ?1")?;

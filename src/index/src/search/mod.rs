@@ -1,11 +1,12 @@
-//! Full-text search, ranked by words, by where they stand, and by trust (contract 4.5).
+//! Full-text search, ranked by words, their positions, and trust.
 //!
-//! One rule: what a question costs does not grow with the tree. The full-text index says which pages have the words, and is not
-//! asked how often: FTS5 would read every page that has a word before it names the best. Instead the best places are looked at
-//! first (`candidates`), at most [`candidates::WEIGHED`] pages are weighed (`score`), and those shown get a snippet.
+//! Invariant: the cost of a query does not grow with the tree. The full-text index only says which
+//! pages have the words; its ranking would read every page that has a word. Instead the best
+//! sources of candidates are read (`candidates`), at most [`candidates::MAX_SCORED`] pages per
+//! source are scored (`score`), and those on the result page get a snippet.
 //!
-//! Why no engine beside SQLite that keeps the best of each word at hand? It would be a second store with a commit of its own, some
-//! milliseconds a page and never quite where the cursor says.
+//! Why no search engine that keeps the best pages of each word? It would be a second store with its
+//! own commit, some milliseconds per page, and never exactly at the cursor.
 
 mod anchors;
 mod answer_cache;
@@ -33,73 +34,75 @@ pub(crate) use answer_cache::AnswerCache;
 pub use spelling::SpellingSuggestion;
 pub use trust::TrustBoost;
 
-/// A question to [`Index::search`].
+/// A query for [`Index::search`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SearchQuery {
-    /// Words, all of which must occur; or an expression with `AND`, `OR`, `NOT`, `"a phrase"`, `pre*`, `NEAR(a b)`,
-    /// parentheses; `title:`, `headings:`, `body:`, `frontmatter:` before what is sought there; `field:value` for the fields of the
-    /// frontmatter, and `path:folder/`. An expression with a mistake in it is taken as plain words. At most 4,096 bytes and 128
-    /// words. Blank finds nothing.
+    /// Words that must all occur, or an expression with `AND`, `OR`, `NOT`, `"a phrase"`, `pre*`,
+    /// `NEAR(a b)`, parentheses; `title:`, `headings:`, `body:`, `frontmatter:` to search in one
+    /// section; `field:value` for frontmatter fields, and `path:folder/`. An expression with a
+    /// syntax error is read as plain words. Limits: 4,096 bytes and 128 words. A blank query has no
+    /// results.
     pub q: String,
-    /// How many pages to answer with.
+    /// Number of results.
     pub limit: AnswerLimit,
-    /// How many of the best to leave out.
+    /// Number of results to skip.
     pub offset: u32,
-    /// Only pages at or below this place.
+    /// Only pages at or below this path.
     pub folder: Option<TreePath>,
-    /// Only pages changed after this moment.
+    /// Only pages changed after this time.
     pub modified_after: Option<Timestamp>,
-    /// How much a page's standing counts beside its words.
+    /// How much the trust of a page affects its rank.
     pub trust: TrustBoost,
-    /// Whether pages that have some of the words are an answer when none has all of them.
+    /// Whether pages with some of the words are returned when few or none have all.
     pub allow_partial: bool,
 }
 
 impl SearchQuery {
-    /// The question with nothing but words.
+    /// A query with defaults for everything but the words.
     pub fn new(q: impl Into<String>) -> Self {
         Self { q: q.into(), ..Self::default() }
     }
 }
 
-/// What was found.
+/// Search results.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct SearchAnswer {
     /// The pages, best first.
     pub hits: Vec<SearchHit>,
-    /// How the question was read, when that is not how it was written.
+    /// How the query was interpreted, when not as written.
     pub note: Option<String>,
-    /// Whether no page has all of the words, and these have some of them.
+    /// Whether no page has all words, so these have some of them.
     pub is_partial: bool,
 }
 
-/// A page that was found.
+/// A page in the results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchHit {
-    /// Where it is.
+    /// Path of the page.
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// The words around the matches, on one line, each match in `<mark>…</mark>`. `&`, `<` and `>` of the page itself are
-    /// escaped, so that these marks are the only markup and the text can be shown in HTML as it is.
+    /// The text around the matches on one line, each match in `<mark>…</mark>`. `&`, `<` and `>` of
+    /// the page are escaped, so the text is safe HTML.
     pub snippet: String,
-    /// How well it fits, higher is better; comparable within one answer only.
+    /// Higher is better; comparable within one result list only.
     pub score: f64,
-    /// `status` of the frontmatter, as it stands there.
+    /// `status` of the frontmatter, as written.
     pub status: Option<Value>,
-    /// Is `source-of-truth: true` in the frontmatter?
+    /// Whether the frontmatter has `source-of-truth: true`.
     pub source_of_truth: bool,
 }
 
 impl Index {
-    /// The pages that match, best first; equal ones in path order.
+    /// Searches pages, best first; equal scores in path order.
     ///
-    /// At most [`candidates::WEIGHED`] pages are weighed for the places in which they have the words: those with all of them in
-    /// their names, those that are verified or a source of truth (unless trust is off), then the newest. Pages beyond that follow in the
-    /// order of their age.
+    /// At most [`candidates::MAX_SCORED`] pages per source are scored: those with all words in
+    /// their names, those that are verified or a source of truth (unless trust is off), then the
+    /// newest. Further matches follow by age.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s;
+    /// [`IndexError::Database`].
     pub fn search(&self, query: &SearchQuery) -> Result<SearchAnswer, IndexError> {
         query::measured(&query.q)?;
         let state = match self.answers.given(query) {
@@ -115,7 +118,7 @@ impl Index {
     }
 }
 
-/// What the index knows of words.
+/// The vocabulary of the index.
 struct KnownWords<'c>(&'c Connection);
 
 impl Vocabulary for KnownWords<'_> {
@@ -137,7 +140,7 @@ impl Vocabulary for KnownWords<'_> {
     }
 }
 
-/// A page that may be shown.
+/// A page on the result page.
 struct SearchCandidate {
     id: i64,
     path: TreePath,
@@ -177,21 +180,21 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: WordQuery)
     Ok(SearchAnswer { hits, note: question.note, is_partial: found.has_some_only })
 }
 
-/// A page and how well it fits.
+/// A page with its score.
 struct WeighedPage {
     id: i64,
     score: f64,
     path: String,
 }
 
-/// Puts the pages that come before all others there.
+/// Raises the scores of the pages that rank first above all others.
 fn lift(weighed: &mut [WeighedPage], found: &CandidateSet) {
     let is_foremost = |page: &WeighedPage| found.foremost.contains(&page.id);
     let best = weighed.iter().filter(|page| !is_foremost(page)).map(|page| page.score).fold(0.0, f64::max);
     weighed.iter_mut().filter(|page| is_foremost(page)).for_each(|page| page.score += best);
 }
 
-/// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
+/// Scores the candidates. Without words (only fields) all match equally and trust alone decides.
 fn weighed(
     connection: &Connection,
     (trust, question): (TrustBoost, &WordQuery),
@@ -200,7 +203,8 @@ fn weighed(
     let scale = ScoreScale::of(connection, &question.words)?;
     let has_words = !question.words.is_empty();
     let mut scratch = ScoreScratch::default();
-    // One statement, in the order of the rows: neighbours are found without another way down from the root of the table.
+    // One statement in row order, so that SQLite steps to the neighbour instead of descending from
+    // the root for each row.
     let mut ids = found.ids.clone();
     ids.sort_unstable();
     let wanted = serde_json::to_string(&ids).map_err(|error| IndexError::Source(error.into()))?;

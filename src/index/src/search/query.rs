@@ -1,6 +1,6 @@
-//! What a person types, as a question to the full-text index (gaps.md 4.5, "Query language of `q`").
+//! Translates `q` as typed into an FTS5 query.
 //!
-//! One rule: no question fails for its spelling. What is no sentence of the language is read as the words it has, and says so.
+//! Invariant: no query fails for its syntax. A malformed query is read as plain words, with a note.
 
 mod parser;
 #[cfg(test)]
@@ -11,46 +11,47 @@ use crate::IndexError;
 use crate::words::{self, Dictionary, TextWords, VarintBytes, WordClass, folded, number, spans, term};
 use tokens::QueryToken;
 
-/// Longest `q`, in bytes; far beyond any question, and short of what would keep SQLite busy.
+/// Limit of `q` in bytes: far above real queries, and below what would keep SQLite busy.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
 
-/// Most words that `pre*` is taken for one by one.
+/// Limit of the words that `pre*` expands to.
 const MOST_ENDINGS: usize = 100;
 
-/// Most words of a `q`, operators included.
+/// Limit of the words in `q`, operators included.
 const MAX_WORDS: usize = 128;
 
-/// A question, understood.
+/// A parsed query.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WordQuery {
-    /// In the words of FTS5, over the columns of `texts`.
+    /// FTS5 expression over the columns of `texts`.
     pub(super) expression: String,
-    /// The words that pages are to have: they make the score and are marked. Those after `NOT` are not among them.
+    /// The words to score and to mark. Words after `NOT` are not among them.
     pub(super) words: Vec<QueryWord>,
-    /// Whether it is words and nothing else, so that it may be asked again for pages that have some of them.
+    /// Whether it consists of words only, so that partial matches can be searched too.
     pub(super) is_plain: bool,
-    /// Whether more words never make it untrue: it has no `NOT` and asks for no part of a page.
+    /// Whether a page with more words still matches: there is no `NOT` and no section or field.
     pub(super) is_positive: bool,
-    /// What the caller should know of how it was read.
+    /// Tells the client how the query was interpreted.
     pub(super) note: Option<String>,
 }
 
-/// One word as it was asked for, or one phrase.
+/// A word or phrase of the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryWord {
-    /// Its spellings: each some words that follow each other.
+    /// Its spellings, each a sequence of words.
     pub(super) spellings: Vec<Vec<String>>,
-    /// Whether the last word may go on.
+    /// Whether the last word is a prefix.
     pub(super) is_prefix: bool,
 }
 
 impl QueryWord {
-    /// Reads what stands between spaces or quotes; none when there is no word in it.
+    /// Reads a word or the content of quotes; `None` without any word.
     fn read(text: &str, is_prefix: bool) -> Option<Self> {
         let mut stream: Vec<String> =
             TextWords::of(text, &mut Dictionary::default()).terms().map(str::to_owned).collect();
         let pieces: Vec<_> = spans(text).collect();
-        // The last character of `日本語` by itself ends a word in a page; here the word may go on.
+        // In a page, the last character of `日本語` is also a word of its own. In a query it may be
+        // the start of a pair.
         let is_lone = |at: usize| {
             let span = &pieces[at];
             span.written == WordClass::Pair && text[span.range.clone()].chars().count() == 1
@@ -62,7 +63,7 @@ impl QueryWord {
         }
         let mut spellings = vec![stream];
         if let Some(name) = without_page_ending(text) {
-            // A pasted path: pages are known by theirs without the ending.
+            // A pasted path: pages are indexed by path without extension.
             spellings.push(TextWords::of(name, &mut Dictionary::default()).terms().map(str::to_owned).collect());
         }
         let is_compound = pieces.windows(2).all(|two| {
@@ -83,12 +84,12 @@ impl QueryWord {
         Some(Self { spellings, is_prefix })
     }
 
-    /// Its spellings as pages have them.
+    /// Its spellings as stored in pages.
     pub(super) fn numbers(&self) -> Vec<Vec<VarintBytes>> {
         self.spellings.iter().map(|spelling| spelling.iter().map(|word| number(word)).collect()).collect()
     }
 
-    /// The word in the words of FTS5.
+    /// The word as an FTS5 expression.
     pub(super) fn expression(&self) -> String {
         let star = if self.is_prefix { "*" } else { "" };
         let spellings: Vec<String> =
@@ -106,15 +107,15 @@ fn without_page_ending(text: &str) -> Option<&str> {
     (ending.eq_ignore_ascii_case("md") && name.ends_with(char::is_alphanumeric)).then_some(name)
 }
 
-/// What the index knows of words.
+/// What query parsing needs from the index.
 pub(super) trait Vocabulary {
-    /// Whether any page has a field of that name.
+    /// Whether any page has a field with this name.
     fn has_field(&self, name: &str) -> Result<bool, IndexError>;
-    /// The words that begin so, in lower case and without accents: `most` at most.
+    /// The words with this prefix, in lower case and without accents, at most `limit`.
     fn beginning_with(&self, beginning: &str, most: usize) -> Result<Vec<String>, IndexError>;
 }
 
-/// Reads `q`; none when there is nothing to look for.
+/// Parses `q`; `None` when there is nothing to search for.
 pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQuery>, IndexError> {
     measured(q)?;
     if q.chars().all(|c| matches!(c, '*' | '?') || c.is_whitespace()) {
@@ -126,7 +127,7 @@ pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQ
         tokens.push(match token {
             QueryToken::Field { field, value, written } if !vocabulary.has_field(&field)? => {
                 unknown.push((field, written.clone()));
-                // As a phrase, because that is what stands before and behind the colon.
+                // As a phrase, because the words before and after the colon are adjacent.
                 QueryToken::Word(format!("{written}{}", if value.ends_with('*') { "*" } else { "" }))
             }
             QueryToken::Word(word) => completed(&word, vocabulary)?.map_or(QueryToken::Word(word), QueryToken::Read),
@@ -147,8 +148,9 @@ pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQ
     Ok((!question.expression.is_empty()).then_some(question))
 }
 
-/// `pre*` as all words it may stand for; none for other words, and when it stands for too many. FTS5 would put all places of all
-/// such words together before it names a page, and knows their stems only: `runn*` would not find `running`.
+/// Expands `pre*` to the words with this prefix; `None` for other words and for too many. FTS5
+/// would merge the postings of all of them before its first result, and it knows only stems:
+/// `runn*` would not find `running`.
 fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<QueryWord>, IndexError> {
     let Some(beginning) = word.strip_suffix('*') else { return Ok(None) };
     let mut pieces = spans(beginning);
@@ -166,7 +168,7 @@ fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<QueryWor
     Ok(Some(QueryWord { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
 }
 
-/// Refuses what is too much to look for.
+/// Checks the size limits of `q`.
 pub(super) fn measured(q: &str) -> Result<(), IndexError> {
     if q.len() > MAX_QUERY_BYTES {
         let why = format!("is {} bytes long; at most {MAX_QUERY_BYTES} are searched for", q.len());
@@ -180,7 +182,7 @@ pub(super) fn measured(q: &str) -> Result<(), IndexError> {
     Ok(())
 }
 
-/// The words of `q`, all of which must occur.
+/// All words of `q`, joined by AND.
 fn plain(q: &str) -> WordQuery {
     let words: Vec<QueryWord> = q
         .split(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '\0'))
@@ -191,7 +193,7 @@ fn plain(q: &str) -> WordQuery {
     WordQuery { expression: expressions.join(" AND "), words, is_plain: true, is_positive: true, note: None }
 }
 
-/// The words of `q` that somebody may have misspelt: without operators and the signs of the query language.
+/// The words of `q` to check for spelling: without operators and punctuation.
 pub(super) fn words(q: &str) -> impl Iterator<Item = &str> {
     q.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty() && !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))

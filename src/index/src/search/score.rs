@@ -1,4 +1,4 @@
-//! How well a page fits: where the words stand in it, how rare they are, how close together.
+//! Scores pages: position, rarity and proximity of the words.
 
 use rusqlite::Connection;
 
@@ -7,8 +7,9 @@ use super::query::QueryWord;
 use crate::IndexError;
 use crate::words::{ForwardIndex, PageSection, VarintBytes, WordSpellings};
 
-/// What one use of a word counts for, and how many words a part has when its length is neither praised nor blamed.
-/// These and the numbers below were measured: with them questions of each kind are answered best (`tests/bench/src/ranking`).
+/// Per section: the weight of one use of a word, and the section length at which length
+/// normalization is neutral. These and the numbers below were tuned on a benchmark with several
+/// kinds of queries (`tests/bench/src/ranking`).
 const SECTIONS: [(PageSection, f64, f64); 5] = [
     (PageSection::Title, 2.0, 3.0),
     (PageSection::Names, 2.0, 10.0),
@@ -17,37 +18,37 @@ const SECTIONS: [(PageSection, f64, f64); 5] = [
     (PageSection::Frontmatter, 0.7, 40.0),
 ];
 
-/// What a use in the links that lead to a page counts for.
+/// Weight of a use in anchor text.
 const ANCHOR: f64 = 4.0;
 
-/// How much the length of a part counts, 0 to 1.
+/// Strength of length normalization, 0 to 1.
 const BY_LENGTH: f64 = 0.9;
 
-/// When further uses of a word stop to count.
+/// Saturation: how quickly further uses of a word stop counting.
 const SATURATED: f64 = 1.0;
 
-/// What a title that is the question, and nothing else, adds to a page's score, in parts of it.
+/// Boost, as a fraction of the score, for a title that equals the query.
 const WHOLE_TITLE: f64 = 1.5;
 
-/// As how much of a word such a title counts when it is only also written so: `docker` fits `docker` better than `x11docker`.
+/// Title coverage of an alternative form: `docker` matches `docker` better than `x11docker`.
 const EXTRA: f64 = 0.5;
 
-/// A link that has all of the question is as good as this part of such a title.
+/// A link with all words counts as this fraction of an equal title.
 const WHOLE_ANCHOR: f64 = 0.4;
 
-/// What words that stand side by side add, in parts of the score.
+/// Boost, as a fraction of the score, for adjacent words.
 const SIDE_BY_SIDE: f64 = 0.6;
 
-/// How much more a rare word says than a common one: in a question of many words the common ones are chance.
+/// Exponent of rarity: in a query of many words the common ones match by chance.
 const BY_RARITY: f64 = 1.6;
 
-/// Pages that are counted to tell how rare a word is; beyond, the number is estimated.
+/// Pages counted to measure rarity; beyond, the number is estimated.
 const COUNTED: i64 = 250;
 
-/// A question, ready to weigh pages.
+/// A query, prepared for scoring.
 pub(super) struct ScoreScale {
     words: Vec<WordWeight>,
-    /// The weight of all words together.
+    /// Total weight of all words.
     total: f64,
 }
 
@@ -55,11 +56,11 @@ struct WordWeight {
     spellings: Vec<Vec<VarintBytes>>,
     is_prefix: bool,
     rarity: f64,
-    /// What a page gains by having it.
+    /// What a page gains by having the word.
     worth: f64,
 }
 
-/// About how many pages have a word.
+/// Estimated number of pages with a word.
 pub(super) fn pages_with(connection: &Connection, word: &QueryWord) -> Result<f64, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0)
@@ -70,12 +71,12 @@ pub(super) fn pages_with(connection: &Connection, word: &QueryWord) -> Result<f6
     if count < COUNTED {
         return Ok(count as f64);
     }
-    // As frequent among all pages as among those that were looked at.
+    // Assumes the same frequency in all pages as in those counted.
     Ok(count as f64 * last as f64 / (last - first + 1) as f64)
 }
 
 impl ScoreScale {
-    /// Learns how rare the words are.
+    /// Measures how rare the words are.
     pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<Self, IndexError> {
         let pages: i64 =
             connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
@@ -94,7 +95,7 @@ impl ScoreScale {
         Ok(Self { words: weights, total })
     }
 
-    /// How well a page fits; more is better.
+    /// The score of a page; higher is better.
     pub(super) fn score(
         &self,
         page: ForwardIndex<'_>,
@@ -125,7 +126,7 @@ impl ScoreScale {
                 }
             }
             if word.is_prefix && uses == 0.0 {
-                // How the word goes on is not known here; the index says that it is there.
+                // The full word is unknown here; the full-text index says that it matches.
                 uses = 1.0;
             }
             sum += word.worth * uses * (SATURATED + 1.0) / (uses + SATURATED);
@@ -142,18 +143,18 @@ impl ScoreScale {
         sum * (1.0 + WHOLE_TITLE * whole) * (1.0 + SIDE_BY_SIDE * close)
     }
 
-    /// How close together the words stand in the body: 1 when all of them stand side by side, near 0 when they are far apart or
-    /// most of them are missing.
+    /// Proximity of the words in the body: 1 when all are adjacent, near 0 when they are far apart
+    /// or most are missing.
     fn closeness(&self, places: &mut [(usize, usize)]) -> f64 {
         places.sort_unstable();
         let all = self.words.len();
         let mut best = 0.0_f64;
         for (start, (first, _)) in places.iter().enumerate() {
-            // A bit for each word: a question has 128 at most.
+            // One bit per word: a query has at most 128.
             let mut seen = 0_u128;
             let mut weight = 0.0;
             let mut count = 0;
-            // Twice as many words in between are as good as no company.
+            // Words further apart than this do not count as close.
             for (place, word) in places[start..].iter().take_while(|(place, _)| place - first < all * 4) {
                 if seen & (1 << (word % 128)) == 0 {
                     seen |= 1 << (word % 128);
@@ -170,34 +171,34 @@ impl ScoreScale {
     }
 }
 
-/// What one page after the other is weighed with.
+/// Buffers that are reused for each page.
 #[derive(Debug, Default)]
 pub(super) struct ScoreScratch {
     known: WordSpellings,
     found: Vec<WordUse>,
-    /// Places of the body, and which word of the question stands there.
+    /// Positions in the body, each with the index of the query word.
     places: Vec<(usize, usize)>,
 }
 
 /// One use of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WordUse {
-    /// Its first word in the stream of the section.
+    /// Position of its first word in the section.
     pub(super) at: usize,
-    /// How many words it is.
+    /// Number of words.
     pub(super) words: usize,
-    /// Whether it is only another way to write the place, as `docker` is in `x11docker`.
+    /// Whether it is only an alternative form, as `docker` is in `x11docker`.
     pub(super) is_extra: bool,
 }
 
 impl WordUse {
-    /// How many words of a title it makes up.
+    /// Number of title words that it covers.
     const fn share(&self) -> f64 {
         if self.is_extra { EXTRA } else { self.words as f64 }
     }
 }
 
-/// Where a part of a page has a word, in any of its spellings; `found` holds nothing else afterwards.
+/// Replaces `uses` by the uses of a word, in any spelling, in a section.
 pub(super) fn find(page: ForwardIndex<'_>, section: PageSection, spellings: &WordSpellings, found: &mut Vec<WordUse>) {
     found.clear();
     for spelling in spellings.each() {
@@ -207,7 +208,7 @@ pub(super) fn find(page: ForwardIndex<'_>, section: PageSection, spellings: &Wor
         }
     }
     if spellings.len() > 1 {
-        // `parse_token` is there as two words, and as one: both are meant.
+        // `parse_token` matches as two words and as one: the longer counts.
         found.sort_unstable_by_key(|place| (place.at, std::cmp::Reverse(place.words), place.is_extra));
         found.dedup_by_key(|place| place.at);
     }

@@ -1,4 +1,4 @@
-//! The part of a page that shows best why it was found.
+//! Snippets: the part of a page that shows the matches best.
 
 use std::ops::Range;
 
@@ -6,29 +6,31 @@ use super::query::QueryWord;
 use super::score::find;
 use crate::words::{ForwardIndex, PageSection, WordClass, WordSpan, WordSpellings, spans};
 
-/// About how many words a snippet shows.
+/// Approximate length of a snippet in words.
 const WORDS: usize = 24;
 
-/// Words that are shown before the first match.
+/// Words before the first match.
 const LEAD: usize = 6;
 
-/// Longest snippet before it is escaped and marked, in bytes: words without end, and tables without words, are cut.
+/// Length limit in bytes before escaping and marking: very long words, and tables without words,
+/// are cut.
 const LONGEST: usize = 600;
 
-/// Words of a page that are looked at for a question with `pre*`, whose matches have to be read.
+/// Words of a page that are tokenized to find the matches of `pre*`.
 const READ: usize = 20_000;
 
-/// A match: the words of the page it covers, and which word of the question it is.
+/// A match: position and number of words, and the index of the query word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SnippetMatch {
     at: usize,
     words: usize,
     word: usize,
-    /// Whether of its last word, a pair of characters, only the first was asked for.
+    /// Whether only the first character of its last word, a pair, was searched.
     is_half: bool,
 }
 
-/// The densest part of the body; of the frontmatter, when the words stand only there. On one line, as HTML, every match in `<mark>`.
+/// The densest part of the body, or of the frontmatter when only that matches. On one line, as
+/// HTML, with every match in `<mark>`.
 pub(super) fn of(body: &str, frontmatter: &str, page: ForwardIndex<'_>, words: &[QueryWord]) -> String {
     let in_body = matches(body, page, PageSection::Body, words);
     if in_body.is_empty() {
@@ -57,7 +59,7 @@ fn matches(text: &str, page: ForwardIndex<'_>, section: PageSection, words: &[Qu
     found
 }
 
-/// Where a text has a word of which only the beginning was given, how many words that is, and whether it is half a pair.
+/// The matches of a prefix: position, number of words, and whether it is half a pair.
 fn going_on(text: &str, word: &QueryWord) -> impl Iterator<Item = (usize, usize, bool)> {
     let spans: Vec<WordSpan> = spans(text).take(READ).collect();
     let terms: Vec<String> = spans.iter().map(|span| span.term(text)).collect();
@@ -74,7 +76,8 @@ fn going_on(text: &str, word: &QueryWord) -> impl Iterator<Item = (usize, usize,
     found.into_iter()
 }
 
-/// The words that are shown: where most of the question stands together, the earliest of such places.
+/// The word range of the snippet: where most distinct query words are together, the earliest such
+/// range.
 fn window(matches: &[SnippetMatch]) -> Range<usize> {
     let mut best = (0, 0, 0..0);
     for (start, first) in matches.iter().enumerate() {
@@ -92,7 +95,7 @@ fn window(matches: &[SnippetMatch]) -> Range<usize> {
     let room = WORDS.saturating_sub(found.len());
     let mut start = found.start.saturating_sub(room.min(LEAD));
     if start <= LEAD / 2 && found.end <= WORDS {
-        // As good as the beginning.
+        // Near the start of the text, so start with it.
         start = 0;
     }
     start..(start + WORDS).max(found.end)
@@ -105,7 +108,7 @@ fn shown(text: &str, matches: &[SnippetMatch]) -> String {
     else {
         return escaped(text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default(), &[]);
     };
-    // What stands before the first word and behind the last one belongs to them: `# Title`, `done.`
+    // Text before the first word and after the last one belongs to them: `# Title`, `done.`
     let mut start = if window.start == 0 { 0 } else { first.range.start };
     let is_end = spans.len() <= window.len();
     let mut end = if is_end { text.len() } else { last.range.end };
@@ -140,7 +143,7 @@ fn shown(text: &str, matches: &[SnippetMatch]) -> String {
     shown
 }
 
-/// On one line, as HTML, with the marked parts in `<mark>`; marks that touch are one.
+/// One line of HTML with the marked ranges in `<mark>`; adjacent marks are merged.
 fn escaped(text: &str, marks: &[Range<usize>]) -> String {
     let mut sorted: Vec<Range<usize>> = marks.to_vec();
     sorted.sort_unstable_by_key(|mark| (mark.start, mark.end));

@@ -1,4 +1,4 @@
-//! Time between two moments: `7d`, `2w`, `1mo`.
+//! Time spans: `7d`, `2w`, `1mo`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,12 +12,12 @@ use crate::moments::WrittenDate;
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
-/// Microseconds of a day; days are counted in UTC, where all are equally long.
+/// Microseconds of a day. Days are UTC days, which are equally long.
 pub(crate) const DAY: i64 = 24 * HOUR;
-/// Microseconds of a month for comparing lengths: a twelfth of 365.2425 days.
+/// Microseconds of a month for comparisons: a twelfth of 365.2425 days.
 const MONTH: i64 = 2_629_746 * SECOND;
 
-/// The units that a length may be written in. `m` alone is none: it could be a minute or a month.
+/// The units of a span. `m` is not one: it could be a minute or a month.
 const UNITS: [(&str, DateLength); 9] = [
     ("ms", DateLength { months: 0, microseconds: 1_000 }),
     ("s", DateLength { months: 0, microseconds: SECOND }),
@@ -30,7 +30,7 @@ const UNITS: [(&str, DateLength); 9] = [
     ("yr", DateLength { months: 12, microseconds: 0 }),
 ];
 
-/// A number of months, which are not equally long, and of microseconds.
+/// Months, whose length varies, and microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DateLength {
     months: i32,
@@ -38,13 +38,13 @@ pub(crate) struct DateLength {
 }
 
 impl DateLength {
-    /// So many of a unit; none for an unknown unit, and for what is longer than anybody lives.
+    /// A number of units; `None` for an unknown unit and on overflow.
     pub(crate) fn of(count: i64, unit: &str) -> Option<Self> {
         let (_, one) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
         one.times(count)
     }
 
-    /// From one moment to another.
+    /// The time from one date to another.
     pub(crate) fn between(from: WrittenDate, to: WrittenDate) -> Option<Self> {
         Some(Self { months: 0, microseconds: to.microsecond()?.checked_sub(from.microsecond()?)? })
     }
@@ -63,7 +63,7 @@ impl DateLength {
         })
     }
 
-    /// Days, and parts of them.
+    /// The span in days, with fraction.
     pub(crate) fn days(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact for 285 years")]
         let microseconds = self.compared() as f64;
@@ -72,7 +72,7 @@ impl DateLength {
         microseconds / day
     }
 
-    /// A date so much later. A whole day stays one when whole days are added.
+    /// Adds the span to a date. A full day stays one when full days are added.
     pub(crate) fn after(self, moment: WrittenDate) -> Option<WrittenDate> {
         match moment {
             WrittenDate::Day(day) if self.microseconds % DAY == 0 => {
@@ -109,7 +109,7 @@ impl Ord for DateLength {
     }
 }
 
-/// As it could be written in a query, the largest units first: `1mo 2d 3h`.
+/// In query syntax, the largest unit first: `1mo 2d 3h`.
 impl fmt::Display for DateLength {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.microseconds.unsigned_abs();

@@ -1,8 +1,8 @@
-//! Values as questions see them, and how they compare (gaps.md D16).
+//! Values in queries, and their comparison.
 //!
-//! One rule: a value is compared as what it is, and there is one place that says how. Numbers compare with numbers, texts with
-//! texts, byte by byte; a text that is a date is a date. Two dates of which one is a whole day compare by their days, all others by their
-//! moments. Different kinds are neither equal nor in any order.
+//! Invariant: this is the only place that compares values. Numbers compare with numbers, texts with
+//! texts, byte by byte; a text that is a date is a date. Two dates compare by day if one of them is
+//! a full day, else by instant. Different types are neither equal nor ordered.
 
 mod length;
 #[cfg(test)]
@@ -18,26 +18,26 @@ pub(crate) use length::{DAY, DateLength};
 
 use crate::moments::WrittenDate;
 
-/// A value of a page, or one made of such values.
+/// A value of a page, or computed from such values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
-    /// Nothing: an absent field and one that says `null` are the same.
+    /// An absent field or `null`.
     Null,
     Boolean(bool),
     Integer(i64),
     Real(f64),
     Text(String),
-    /// A whole day, made by a function; in a page it is a text.
+    /// A full day computed by a function; in a page it is a text.
     Day(Date),
-    /// A moment, made by a function; in a page it is a text.
+    /// A time computed by a function; in a page it is a text.
     Instant(Timestamp),
-    /// Time between two moments.
+    /// Time between two dates.
     Length(DateLength),
     List(Vec<Value>),
     Object(Map<String, Json>),
 }
 
-/// The ranks of kinds in a sorted list.
+/// The order of types in a sorted list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum KindRank {
     Boolean,
@@ -51,7 +51,7 @@ enum KindRank {
 }
 
 impl Value {
-    /// A JSON value of a page.
+    /// Converts a JSON value of a page.
     pub(crate) fn of(json: &Json) -> Self {
         match json {
             Json::Null => Self::Null,
@@ -66,7 +66,8 @@ impl Value {
         }
     }
 
-    /// What a cell of an answer holds; dates as texts, numbers that are none (infinite) as null.
+    /// Converts to the JSON of a result cell; dates become texts, infinite numbers and NaN become
+    /// null.
     pub(crate) fn into_json(self) -> Json {
         match self {
             Self::Null => Json::Null,
@@ -82,7 +83,7 @@ impl Value {
         }
     }
 
-    /// The value as text, as a person would write it; a list with commas.
+    /// The value as text; list items are separated by commas.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Null => String::new(),
@@ -105,7 +106,7 @@ impl Value {
         matches!(self, Self::Null)
     }
 
-    /// Whether a condition that is only this value holds: not for nothing, `false`, 0, an empty text or list.
+    /// Whether the value counts as true: not null, `false`, 0, an empty text or an empty list.
     pub(crate) fn is_true(&self) -> bool {
         match self {
             Self::Null => false,
@@ -119,7 +120,7 @@ impl Value {
         }
     }
 
-    /// The number it is.
+    /// The value as a number, if it is one.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             #[expect(clippy::cast_precision_loss, reason = "beyond 2^53 the nearest number will do for arithmetic")]
@@ -136,7 +137,7 @@ impl Value {
         }
     }
 
-    /// The date it is, or that it says.
+    /// The value as a date, if it is one or its text is one.
     pub(crate) fn moment(&self) -> Option<WrittenDate> {
         match self {
             Self::Day(day) => Some(WrittenDate::Day(*day)),
@@ -152,7 +153,8 @@ impl Value {
         }
     }
 
-    /// How two values of one kind stand to each other; none for different kinds, and for what has no order unless equal.
+    /// Compares two values of one type. `None` for different types and for unordered values that
+    /// are not equal.
     pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Null, Self::Null) => Some(Ordering::Equal),
@@ -167,7 +169,8 @@ impl Value {
         }
     }
 
-    /// How two numbers stand to each other, exactly: also an integer beyond 2^53 and a real beside it. None when one of them is none.
+    /// Compares two numbers exactly, also an integer beyond 2^53 with a real. `None` when one is
+    /// not a number.
     fn compare_numbers(&self, other: &Self) -> Option<Option<Ordering>> {
         Some(match (self, other) {
             (Self::Integer(one), Self::Integer(two)) => Some(one.cmp(two)),
@@ -189,12 +192,12 @@ impl Value {
         }
     }
 
-    /// Whether they are the same, as [`Value::compare`] sees it.
+    /// Equality according to [`Value::compare`].
     pub(crate) fn equals(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Equal)
     }
 
-    /// The order of a sorted list: kind by kind, nothing last; whichever way the list runs.
+    /// The order of a sorted list: type by type, null last in both directions.
     pub(crate) fn order(&self, other: &Self, is_descending: bool) -> Ordering {
         let (one, two) = (self.rank(), other.rank());
         if one == KindRank::Nothing || two == KindRank::Nothing {
@@ -202,7 +205,7 @@ impl Value {
         }
         let order = one.cmp(&two).then_with(|| match one {
             KindRank::Date => self.microsecond().cmp(&other.microsecond()),
-            // What is no number comes last.
+            // NaN comes last.
             KindRank::Number => {
                 self.compare_numbers(other).flatten().unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
             }
@@ -235,9 +238,9 @@ impl Value {
     }
 }
 
-/// An integer and a real, without making the one the other; none beside what is no number.
+/// Compares without converting between the types; `None` for NaN.
 fn exactly(integer: i64, real: f64) -> Option<Ordering> {
-    /// 2^63, the first that no integer reaches.
+    /// 2^63, the first value above all integers.
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if real.is_nan() {
         return None;

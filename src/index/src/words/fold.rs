@@ -1,12 +1,12 @@
-//! One word, in the form all its spellings share.
+//! Normal form of a single word.
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 
-/// Longest word, in bytes: what is longer (a line of base64) is known by its beginning.
+/// Limit in bytes: a longer word (a line of base64) is cut.
 const LONGEST: usize = 64;
 
-/// In lower case and without accents; compatible forms (full width, ligatures) are one.
+/// Lower case without accents; compatibility forms (full width, ligatures) are unified.
 pub(crate) fn folded(word: &str) -> String {
     let mut folded = if word.is_ascii() {
         word.get(..LONGEST).unwrap_or(word).to_ascii_lowercase()
@@ -23,7 +23,7 @@ pub(crate) fn folded(word: &str) -> String {
         folded.truncate(folded.floor_char_boundary(LONGEST));
     }
     if folded.is_empty() {
-        // Every word of the stream is one to the full-text index, too.
+        // Every word of the stream must be a token of the full-text index.
         folded.push(char::REPLACEMENT_CHARACTER);
     }
     folded
@@ -39,16 +39,16 @@ fn push(folded: &mut String, lower: char) {
         'ł' => folded.push('l'),
         'ı' => folded.push('i'),
         'ς' => folded.push('σ'),
-        // What a compatible form falls apart into and the full-text index would not take for a part of a word.
+        // Parts of a compatibility form that the full-text index would split at.
         _ if lower.is_ascii() && !lower.is_ascii_alphanumeric() || lower.is_whitespace() => {}
-        // A syllable of Korean would come apart into its letters.
+        // Decomposition would split a Korean syllable into letters.
         '\u{AC00}'..='\u{D7A3}' => folded.push(lower),
-        // Accents; not the dots that are half a letter of Japanese or Arabic.
+        // Accents, but not the marks that distinguish Japanese or Arabic letters.
         _ => folded.extend(std::iter::once(lower).nfd().filter(|part| !matches!(part, '\u{0300}'..='\u{036F}'))),
     }
 }
 
-/// The word as it is looked up: folded, and without the endings of English (`running` is `run`).
+/// The index form of a word: folded and with the English suffixes removed (`running` is `run`).
 pub(crate) fn term(word: &str) -> String {
     let folded = folded(word);
     if folded.len() < 3 || !folded.bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -60,8 +60,8 @@ pub(crate) fn term(word: &str) -> String {
     }
 }
 
-/// The parts of a compound name such as `parseHttpRequest`, `HTTPServer2` or `oauth2` that are words by themselves: of two letters
-/// or digits at least. None for a plain word.
+/// The parts of a compound name such as `parseHttpRequest`, `HTTPServer2` or `oauth2`, each of two
+/// characters or more. Empty for a plain word.
 pub(crate) fn parts(word: &str) -> Vec<&str> {
     let bytes = word.as_bytes();
     if !word.is_ascii() || bytes.len() > LONGEST {

@@ -1,45 +1,46 @@
-//! The words of one page in the order in which they stand there, as numbers: what scores and snippets are made from without
-//! reading the text again.
+//! Forward index: the words of one page in order, as hashes. Scores and snippets are computed from
+//! it without tokenizing the text again.
 //!
-//! A question looks at hundreds of pages, so a row is short and is looked into without being unpacked. It begins with each word of the page
-//! once, by its number; behind that a word is its place among those, which is one byte in a page of up to 256 different words. A page that
-//! lacks a word is known after a look at the first list.
+//! A query reads hundreds of pages, so a row is short and is read without unpacking. It starts with
+//! the sorted vocabulary of the page (the hash of each distinct word). Words are then indexes into
+//! it: one byte in a page of up to 256 distinct words. The vocabulary alone shows that a page lacks
+//! a word.
 
 use super::{TextWords, VarintBytes};
 
-/// Most words of one part of a page that count for its score; all of them are found.
+/// Limit of the words of one section that count for the score; all of them are indexed.
 const MOST_WORDS: usize = u16::MAX as usize;
 
-/// A part of a page.
+/// A section of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum PageSection {
-    /// Its title.
+    /// The title.
     Title = 0,
-    /// Its other names: aliases, tags, path.
+    /// Other names: aliases, tags, path.
     Names = 1,
-    /// Its headings.
+    /// The headings.
     Headings = 2,
-    /// Its text.
+    /// The text.
     Body = 3,
-    /// Its frontmatter as written.
+    /// The frontmatter as written.
     Frontmatter = 4,
 }
 
-/// How many sections there are.
+/// Number of sections.
 pub(crate) const SECTIONS: usize = 5;
 
-/// The words of a page as its row has them.
+/// The words of a page, as stored.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ForwardIndex<'r> {
-    /// Each word once, in the order of the numbers.
+    /// The hash of each distinct word, sorted.
     known: &'r [VarintBytes],
     sections: [WordStream<'r>; SECTIONS],
-    /// Other ways to write a place of the section, and which place.
+    /// Alternative forms in each section, and their positions.
     extras: [(WordStream<'r>, &'r [[u8; 2]]); SECTIONS],
 }
 
-/// Words one behind the other, each as its place among those that the page has.
+/// A sequence of words, as indexes into the vocabulary.
 #[derive(Debug, Clone, Copy)]
 enum WordStream<'r> {
     Narrow(&'r [u8]),
@@ -71,7 +72,7 @@ impl<'r> WordStream<'r> {
         }
     }
 
-    /// Tells each place at which these words follow each other.
+    /// Calls `on_match` with each position of this sequence of words.
     fn places(self, spelling: &[u32], found: impl FnMut(usize)) {
         match self {
             Self::Narrow(words) => following(words, spelling, |word| u32::from(*word), found),
@@ -97,26 +98,27 @@ fn following<T>(words: &[T], spelling: &[u32], number: impl Fn(&T) -> u32, mut f
     }
 }
 
-/// The spellings of a word that a page may have, in the page's own numbers: those all of whose words it has somewhere.
+/// The spellings of a word that a page may have, as indexes into its vocabulary: those whose words
+/// are all in it.
 #[derive(Debug, Default)]
 pub(crate) struct WordSpellings {
     words: Vec<u32>,
-    /// Where each ends among the words.
+    /// The end of each spelling in `words`.
     ends: Vec<usize>,
 }
 
 impl WordSpellings {
-    /// Whether the page has none of them.
+    /// Whether the page has none of the spellings.
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// How many there are.
+    /// Number of spellings.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Each as its words.
+    /// The words of each spelling.
     pub(crate) fn each(&self) -> impl Iterator<Item = &[u32]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end])
@@ -124,12 +126,12 @@ impl WordSpellings {
 }
 
 impl<'r> ForwardIndex<'r> {
-    /// How many words a section has.
+    /// Number of words in a section.
     pub(crate) const fn len(&self, section: PageSection) -> usize {
         self.sections[section as usize].len()
     }
 
-    /// The spellings that the page may have; `known` holds nothing else afterwards.
+    /// Replaces the content of `resolved` by the spellings that the page may have.
     pub(crate) fn known(&self, spellings: &[Vec<VarintBytes>], known: &mut WordSpellings) {
         known.words.clear();
         known.ends.clear();
@@ -147,18 +149,18 @@ impl<'r> ForwardIndex<'r> {
         }
     }
 
-    /// Tells each place at which the words of a section follow each other so.
+    /// Calls `on_match` with each position of this sequence of words in a section.
     pub(crate) fn places(&self, section: PageSection, spelling: &[u32], found: impl FnMut(usize)) {
         self.sections[section as usize].places(spelling, found);
     }
 
-    /// Tells each place of a section that is also written so.
+    /// Calls `on_match` with each position of a section that has this word as an alternative form.
     pub(crate) fn other_places(&self, section: PageSection, word: u32, mut found: impl FnMut(usize)) {
         let (words, places) = self.extras[section as usize];
         words.places(&[word], |at| found(places.get(at).map_or(0, |place| u16::from_le_bytes(*place).into())));
     }
 
-    /// Reads a row; none when it is none of ours.
+    /// Decodes a row; `None` when it is malformed.
     pub(crate) fn decode(row: &'r [u8]) -> Option<Self> {
         let (width, row) = row.split_first()?;
         let width = usize::from(*width);
@@ -180,7 +182,7 @@ impl<'r> ForwardIndex<'r> {
         rest.is_empty().then_some(forward)
     }
 
-    /// The words of a section as they are numbered everywhere.
+    /// The hashes of a section's words.
     #[cfg(test)]
     pub(crate) fn numbers(&self, section: PageSection) -> Vec<VarintBytes> {
         let mut numbers = vec![VarintBytes::default(); self.len(section)];
@@ -191,8 +193,9 @@ impl<'r> ForwardIndex<'r> {
     }
 }
 
-/// The row of a page: how many bytes a word is, how many different words there are; for each section the number of words and of extras;
-/// the different words; then for each section its words, its extras, and their places.
+/// The row of a page: bytes per word, number of distinct words; for each section the number of
+/// words and of extras; the vocabulary; then for each section its words, its extras, and their
+/// positions.
 pub(crate) fn encode(sections: [&TextWords; SECTIONS]) -> Vec<u8> {
     let mut known: Vec<VarintBytes> = sections
         .iter()
@@ -230,7 +233,7 @@ pub(crate) fn encode(sections: [&TextWords; SECTIONS]) -> Vec<u8> {
     row
 }
 
-/// The extras of words that are in the row.
+/// The extras that are stored.
 fn extras_of(words: &TextWords) -> impl Iterator<Item = (VarintBytes, u16)> {
     let extras = words.extras.iter().filter_map(|(word, place)| Some((word.number, u16::try_from(*place).ok()?)));
     extras.take(MOST_WORDS)

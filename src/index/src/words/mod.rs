@@ -1,14 +1,17 @@
-//! A text as the words it is found by.
+//! Tokenizer: splits text into words.
 //!
-//! One rule: pages and questions are read by the same code, so that what stands in a page is found by writing it as it stands there.
+//! Invariant: pages and queries use the same code, so text is found by typing it as it is written
+//! in the page.
 //!
-//! A text is one stream of words, and phrases are words that follow each other in it. Besides the stream there are *extras*: other
-//! ways in which people write the same place (`parseHttpRequest` is also `parse`, `http` and `request`; `snake_case` is also
-//! `snakecase`, `e-mail` is also `email`). Scripts that put no space between words (Chinese, Japanese, Thai, …) are read as pairs of
-//! characters, and each symbol (emoji, `€`, `→`) is a word.
+//! A text is one stream of words; a phrase is a sequence in the stream. Besides the stream there
+//! are *extras*: alternative forms at the same position (`parseHttpRequest` is also `parse`, `http`
+//! and `request`; `snake_case` is also `snakecase`, `e-mail` is also `email`). Scripts without
+//! spaces between words (Chinese, Japanese, Thai, …) are split into pairs of characters, and each
+//! symbol (emoji, `€`, `→`) is a word.
 //!
-//! Why not the tokenizers of FTS5? They know neither pairs nor symbols nor compound names, and only one place can decide what a
-//! word is when snippets, scores and questions must agree with the index. FTS5 is handed ready words with spaces between them.
+//! Why not the tokenizers of FTS5? They support neither pairs nor symbols nor compound names, and
+//! snippets, scores and queries must agree with the index about what a word is. FTS5 gets prepared
+//! words separated by spaces.
 
 mod fold;
 mod forward;
@@ -23,31 +26,30 @@ pub(crate) use fold::{folded, parts, term};
 pub(crate) use forward::{ForwardIndex, PageSection, WordSpellings, encode};
 pub(crate) use spans::{WordClass, WordSpan, spans};
 
-/// Most parts of a compound that are also found as one word.
+/// Limit of the parts of a compound that is also indexed as one word.
 const MOST_PARTS: usize = 6;
 
-/// The number a word is known by where its letters would take too much room: equal words have equal numbers, and unequal ones as
-/// good as always unequal numbers.
+/// A short stand-in for a term. Collisions are rare and only affect scores and snippets.
 pub(crate) fn number(term: &str) -> VarintBytes {
     crc32fast::hash(term.as_bytes()).to_le_bytes()
 }
 
-/// See [`number`]; the bytes as they stand in a row.
+/// See [`term_hash`]; the bytes as stored.
 pub(crate) type VarintBytes = [u8; 4];
 
-/// The words that were read already: a text says most of its words often, and finding the stem of one takes longer than finding it.
+/// Cache of tokenized words: texts repeat words, and stemming is slower than a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     words: HashMap<String, Rc<DictionaryWord>>,
     others: HashMap<String, Rc<DictionaryWord>>,
-    /// Words that were read for the first time, as they are spelled.
+    /// Words that were tokenized for the first time, unstemmed.
     new: Vec<String>,
 }
 
-/// Most words that are kept.
+/// Limit of cached words.
 const MOST_KNOWN: usize = 50_000;
 
-/// A word as it is looked up, and the words that are parts of it.
+/// A word in index form, and its parts if it is a compound.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DictionaryWord {
     pub(crate) term: String,
@@ -86,32 +88,32 @@ impl Dictionary {
         known
     }
 
-    /// The words that were read for the first time since this was last asked, in lower case and without accents; some of them twice.
+    /// Takes the words tokenized for the first time since the last call, in lower case and without
+    /// accents; may have duplicates.
     pub(crate) fn take_new(&mut self) -> Vec<String> {
         std::mem::take(&mut self.new)
     }
 }
 
-/// A text, read.
+/// A tokenized text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextWords {
     /// The stream, in order.
     pub(crate) stream: Vec<Rc<DictionaryWord>>,
-    /// Other ways to write a place, with that place in the stream.
+    /// Alternative forms, each with its position in the stream.
     pub(crate) extras: Vec<(Rc<DictionaryWord>, usize)>,
 }
 
 impl TextWords {
-    /// Reads a text.
+    /// Tokenizes a text.
     pub(crate) fn of(text: &str, dictionary: &mut Dictionary) -> Self {
         let mut words = Self::default();
         words.add(text, dictionary);
         words
     }
 
-    /// Reads more text behind what is there.
+    /// Appends a text.
     pub(crate) fn add(&mut self, text: &str, dictionary: &mut Dictionary) {
-        // The compound that is being read: how many words of the stream, and where the last one ended.
         let mut joined = CompoundWord::default();
         for span in spans(text) {
             let place = self.stream.len();
@@ -142,7 +144,7 @@ impl TextWords {
     }
 }
 
-/// Words with nothing but `_` or `-` between them.
+/// Words joined by `_` or `-`.
 #[derive(Default)]
 struct CompoundWord {
     parts: usize,

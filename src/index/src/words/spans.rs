@@ -1,4 +1,4 @@
-//! Where the words of a text stand, without a look at what they are: cheap enough to be done again for each snippet.
+//! Finds the words of a text without folding them: cheap enough to repeat for each snippet.
 
 use std::ops::Range;
 
@@ -10,25 +10,24 @@ use super::fold;
 /// One word of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WordSpan {
-    /// Where it stands, in bytes.
+    /// Byte range in the text.
     pub(crate) range: Range<usize>,
-    /// What it is.
     pub(crate) written: WordClass,
 }
 
-/// What a word of the stream is made of.
+/// What a word of the stream consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WordClass {
     /// Letters and digits.
     Word,
-    /// Two characters, or the last one by itself, of a script that puts no space between words.
+    /// Two characters, or the last one alone, of a script without spaces between words.
     Pair,
     /// One symbol.
     Symbol,
 }
 
 impl WordSpan {
-    /// The word as it is looked up.
+    /// The word in index form.
     pub(crate) fn term(&self, text: &str) -> String {
         let written = &text[self.range.clone()];
         match self.written {
@@ -43,7 +42,7 @@ pub(crate) fn spans(text: &str) -> WordSpans<'_> {
     WordSpans { text, at: 0 }
 }
 
-/// See [`spans`]. Bytes are looked at as long as they are ASCII: most texts are nothing else.
+/// See [`spans`]. Works on bytes while they are ASCII, which most texts are entirely.
 pub(crate) struct WordSpans<'t> {
     text: &'t str,
     at: usize,
@@ -78,13 +77,13 @@ impl Iterator for WordSpans<'_> {
 }
 
 impl WordSpans<'_> {
-    /// What is no ASCII at a place; none at the end and at ASCII.
+    /// The non-ASCII character at an offset; `None` at the end and for ASCII.
     fn character(&self, at: usize) -> Option<char> {
         let is_ascii = self.text.as_bytes().get(at)?.is_ascii();
         self.text.get(at..).filter(|_| !is_ascii)?.chars().next()
     }
 
-    /// The word whose first character was read, to its end.
+    /// The word that starts with the character just read.
     fn word(&mut self, start: usize) -> WordSpan {
         let bytes = self.text.as_bytes();
         loop {
@@ -98,7 +97,8 @@ impl WordSpans<'_> {
         }
     }
 
-    /// Where the pair ends whose first character was read; the second one begins a pair of its own.
+    /// The end of the pair whose first character was just read; its second character starts a pair
+    /// of its own.
     fn end_of_pair(&self) -> usize {
         let mut end = self.at;
         while let Some(mark) = self.character(end).filter(|next| is_combining_mark(*next)) {
@@ -116,7 +116,7 @@ enum CharClass {
     Nothing,
 }
 
-/// What a character beyond ASCII is.
+/// Classifies a non-ASCII character.
 fn class(character: char) -> CharClass {
     if is_dense(character) {
         return CharClass::Dense;
@@ -132,7 +132,7 @@ fn class(character: char) -> CharClass {
     }
 }
 
-/// Is the character of a script that puts no space between words?
+/// Whether the character belongs to a script without spaces between words.
 fn is_dense(character: char) -> bool {
     matches!(character,
         '\u{0E00}'..='\u{0EFF}' // Thai, Lao

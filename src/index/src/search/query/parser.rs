@@ -1,26 +1,27 @@
-//! The pieces of a question as an expression: `NOT` binds closest, then `AND` (also between two words with nothing but space), then `OR`.
+//! Parser for queries: `NOT` binds closest, then `AND` (also between two adjacent words), then
+//! `OR`.
 
 use super::tokens::QueryToken;
 use super::{QueryWord, WordQuery};
 use crate::field_words;
 use crate::words::{Dictionary, TextWords};
 
-/// Deepest brackets.
+/// Nesting limit of parentheses.
 const DEEPEST: usize = 32;
 
-/// Words apart that `NEAR` allows when it does not say.
+/// Default distance of `NEAR`, in words.
 const NEAR: u32 = 10;
 
-/// Most words apart that `NEAR` takes: no page counts further, and FTS5 reads the number as one of 32 bits.
+/// Maximum distance of `NEAR`: positions end there, and FTS5 reads the number as 32 bits.
 const FARTHEST: u32 = 65_535;
 
-/// What is wrong with a sentence, for people.
+/// Description of a syntax error, for the note.
 type SyntaxMistake = &'static str;
 
-/// An expression in the words of FTS5; none for a part that has no word in it, such as `—`.
+/// An FTS5 expression; `None` for a part without any word, such as `—`.
 type FtsExpression = Option<String>;
 
-/// Reads all of a question.
+/// Parses a full query.
 pub(super) fn parse(tokens: &[QueryToken]) -> Result<WordQuery, SyntaxMistake> {
     let mut parser =
         QueryParser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_wanted: true, depth: 0 };
@@ -42,7 +43,7 @@ struct QueryParser<'t> {
     words: Vec<QueryWord>,
     is_plain: bool,
     is_positive: bool,
-    /// False behind `NOT`.
+    /// False after `NOT`.
     is_wanted: bool,
     depth: usize,
 }
@@ -72,7 +73,7 @@ impl<'t> QueryParser<'t> {
         loop {
             if self.next_if(&QueryToken::And) {
                 if self.next_if(&QueryToken::Not) {
-                    // `a AND NOT b` is what people write for `a NOT b`.
+                    // Users write `a AND NOT b` for `a NOT b`.
                     let wanted = joined(std::mem::take(&mut all), " AND ");
                     all.extend(self.but(wanted)?);
                 } else {
@@ -157,7 +158,7 @@ impl<'t> QueryParser<'t> {
         if self.next_if(&QueryToken::Close) { Ok(()) } else { Err("a bracket is not closed") }
     }
 
-    /// `NEAR(a b, 5)`: what is behind the last comma says how many words may stand between them.
+    /// `NEAR(a b, 5)`: the number after the last comma is the maximum distance.
     fn near(&mut self) -> Result<FtsExpression, SyntaxMistake> {
         let mut parts = Vec::new();
         let mut apart = NEAR;
@@ -210,7 +211,7 @@ fn joined(parts: Vec<String>, sign: &str) -> FtsExpression {
     }
 }
 
-/// A field's value: its words in their order; a path and a tag also as a whole.
+/// A field value: its words in order; a path or tag also as a unit.
 fn field_expression(field: &str, value: &str) -> FtsExpression {
     let star = if value.ends_with('*') { "*" } else { "" };
     let read = TextWords::of(value, &mut Dictionary::default());

@@ -1,9 +1,9 @@
-//! A question taken apart: words, phrases, signs.
+//! Splits a query into tokens: words, phrases, operators.
 
 use super::QueryWord;
 use crate::field_words;
 
-/// One piece of a question.
+/// A token of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum QueryToken {
     /// `(`
@@ -18,28 +18,28 @@ pub(super) enum QueryToken {
     Not,
     /// `NEAR(`
     Near,
-    /// A word, possibly with `*` behind it.
+    /// A word, possibly with a trailing `*`.
     Word(String),
-    /// A word, understood already.
+    /// A word that was parsed already.
     Read(QueryWord),
-    /// What stands between quotes.
+    /// The content of quotes.
     Phrase(String),
-    /// `title:` and its like: the next piece is sought in that part of the page.
+    /// `title:` and similar: the next token is searched in that section only.
     Column(&'static str),
     /// `field:value`
     Field {
-        /// The field, folded.
+        /// The normalized field name.
         field: String,
         /// The value, without quotes.
         value: String,
-        /// All of it, as it was written.
+        /// The token as typed.
         written: String,
     },
-    /// A quote that does not end.
+    /// A quote without an end.
     Unclosed,
 }
 
-/// Parts of a page, by the names they have in a question.
+/// Section names in queries, with their columns.
 const COLUMNS: [(&str, &str); 5] = [
     ("title", "title"),
     ("headings", "headings"),
@@ -48,11 +48,11 @@ const COLUMNS: [(&str, &str); 5] = [
     ("frontmatter", "frontmatter"),
 ];
 
-/// Takes a question apart.
+/// Splits a query into tokens.
 pub(super) fn read(q: &str) -> Vec<QueryToken> {
     let mut tokens = Vec::new();
     let mut rest = q;
-    // Brackets that are open: one that closes more is a part of its word.
+    // Number of open parentheses. A `)` without one belongs to its word.
     let mut open = 0_usize;
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\0');
@@ -92,7 +92,7 @@ pub(super) fn read(q: &str) -> Vec<QueryToken> {
     }
 }
 
-/// A phrase and what follows it; `""` inside stands for a quote.
+/// A phrase and the text after it; `""` inside is an escaped quote.
 fn quoted(text: &str) -> (QueryToken, &str) {
     let inside = &text[1..];
     let mut from = 0;
@@ -110,7 +110,8 @@ fn quoted(text: &str) -> (QueryToken, &str) {
     (QueryToken::Unclosed, "")
 }
 
-/// Where the word ends that a text begins with: `foo.bar()` has its brackets, `(a OR b)` leaves the last one to the group.
+/// The end of the first word: `foo.bar()` includes its parentheses; in `(a OR b)` the last one
+/// closes the group.
 fn end_of_word(text: &str, open: usize) -> usize {
     let mut inside = 0_usize;
     for (at, character) in text.char_indices() {
