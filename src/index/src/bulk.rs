@@ -17,39 +17,39 @@ use crate::{Index, IndexError, writer};
 const UNFINISHED: i32 = -SCHEMA;
 
 /// How often a flush that running queries block is retried, each time for one busy timeout.
-const ATTEMPTS: usize = 12;
+const FLUSH_ATTEMPTS: usize = 12;
 
 impl Index {
     /// Runs `fill`, without flushes if the index is empty.
-    pub(crate) fn filling(&self, fill: impl FnOnce() -> Result<(), IndexError>) -> Result<(), IndexError> {
-        let is_new = self.begin_filling()?;
+    pub(crate) fn with_bulk_load(&self, fill: impl FnOnce() -> Result<(), IndexError>) -> Result<(), IndexError> {
+        let is_new = self.start_bulk_load()?;
         let outcome = fill();
         // Batches that were written before an error stay.
-        let ended = if is_new { self.end_filling() } else { Ok(()) };
+        let ended = if is_new { self.finish_bulk_load() } else { Ok(()) };
         outcome.and(ended)
     }
 
     /// Marks the index as unfinished and turns flushing off. False when the index must be filled
     /// with flushes: it is not empty, or was marked as damaged.
-    fn begin_filling(&self) -> Result<bool, IndexError> {
+    fn start_bulk_load(&self) -> Result<bool, IndexError> {
         let writer = self.writer.lock();
         let connection = &writer.connection;
-        if writer.touched.is_some() || writer::cursor(connection)? != Seq(0) || count(connection, "pages")? > 0 {
+        if writer.touched_pages.is_some() || writer::cursor(connection)? != Seq(0) || count(connection, "pages")? > 0 {
             return Ok(false);
         }
-        if !restamp(connection, SCHEMA, UNFINISHED)? {
+        if !change_version(connection, SCHEMA, UNFINISHED)? {
             return Ok(false);
         }
-        if !is_flushed(connection)? {
-            restamp(connection, UNFINISHED, SCHEMA)?;
+        if !checkpoint_fully(connection)? {
+            change_version(connection, UNFINISHED, SCHEMA)?;
             return Ok(false);
         }
         connection.pragma_update(None, "synchronous", "OFF")?;
-        connection.pragma_update(None, "cache_size", schema::FILLING_CACHE)?;
+        connection.pragma_update(None, "cache_size", schema::BULK_LOAD_CACHE)?;
         Ok(true)
     }
 
-    fn end_filling(&self) -> Result<(), IndexError> {
+    fn finish_bulk_load(&self) -> Result<(), IndexError> {
         let writer = self.writer.lock();
         let connection = &writer.connection;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -57,20 +57,20 @@ impl Index {
         connection.release_memory()?;
         // SQLite flushes only when something is left to checkpoint.
         connection.execute("UPDATE position SET cursor = cursor", [])?;
-        for _ in 0..ATTEMPTS {
-            if is_flushed(connection)? {
-                restamp(connection, UNFINISHED, SCHEMA)?;
+        for _ in 0..FLUSH_ATTEMPTS {
+            if checkpoint_fully(connection)? {
+                change_version(connection, UNFINISHED, SCHEMA)?;
                 return Ok(());
             }
         }
-        tracing::warn!("questions held up the flush of a new index; it is used, and the next start makes it again");
+        tracing::warn!("running queries blocked the flush of the new index; it is used, and rebuilt at the next start");
         Ok(())
     }
 }
 
 /// Changes the version number if it is still `from`: a query that met damage may have changed it,
 /// and that mark must stay.
-fn restamp(connection: &Connection, from: i32, to: i32) -> rusqlite::Result<bool> {
+fn change_version(connection: &Connection, from: i32, to: i32) -> rusqlite::Result<bool> {
     // An immediate transaction: no other connection can change the version between read and write.
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let version: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -83,6 +83,6 @@ fn restamp(connection: &Connection, from: i32, to: i32) -> rusqlite::Result<bool
 
 /// Checkpoints and flushes everything; false when a running query blocked it for the full busy
 /// timeout.
-fn is_flushed(connection: &Connection) -> rusqlite::Result<bool> {
+fn checkpoint_fully(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
 }

@@ -26,11 +26,11 @@ impl WrittenDate {
     /// Parses RFC 3339 and its usual short forms (`2026-01-31`, `2026-01-31 12:00`).
     pub(crate) fn parse(text: &str) -> Option<Self> {
         // Cheap check that rejects ordinary words before the parsers run.
-        let shape = text.as_bytes();
-        if shape.len() < 10 || shape.len() > 64 || !shape[..4].iter().all(u8::is_ascii_digit) || shape[4] != b'-' {
+        let bytes = text.as_bytes();
+        if bytes.len() < 10 || bytes.len() > 64 || !bytes[..4].iter().all(u8::is_ascii_digit) || bytes[4] != b'-' {
             return None;
         }
-        if shape.len() == 10 {
+        if bytes.len() == 10 {
             return text.parse().ok().map(Self::Day);
         }
         let instant = match text.parse::<Timestamp>() {
@@ -42,7 +42,7 @@ impl WrittenDate {
     /// Compares by day if one of the two is a full day, else by instant.
     pub(crate) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
-            (Self::Instant(one), Self::Instant(two)) => Some(one.cmp(&two)),
+            (Self::Instant(a), Self::Instant(b)) => Some(a.cmp(&b)),
             (Self::Day(_) | Self::Instant(_), Self::Day(_) | Self::Instant(_)) => Some(self.day()?.cmp(&other.day()?)),
         }
     }
@@ -75,15 +75,15 @@ pub fn parse_day(text: &str) -> Option<Date> {
 
 /// Adds the two functions to a connection.
 pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
-    add(connection, "svcfs_instant", WrittenDate::microsecond)?;
-    add(connection, "svcfs_day", WrittenDate::day)
+    add_function(connection, "svcfs_instant", WrittenDate::microsecond)?;
+    add_function(connection, "svcfs_day", WrittenDate::day)
 }
 
-fn add(connection: &Connection, name: &str, measure: fn(WrittenDate) -> Option<i64>) -> rusqlite::Result<()> {
+fn add_function(connection: &Connection, name: &str, convert: fn(WrittenDate) -> Option<i64>) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function(name, 1, flags, move |context| {
         Ok(match context.get_raw(0) {
-            ValueRef::Text(bytes) => std::str::from_utf8(bytes).ok().and_then(WrittenDate::parse).and_then(measure),
+            ValueRef::Text(text) => std::str::from_utf8(text).ok().and_then(WrittenDate::parse).and_then(convert),
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => None,
         })
     })

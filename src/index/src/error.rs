@@ -14,16 +14,16 @@ pub enum IndexError {
         reason: String,
     },
     /// SQLite failed. The index is a cache and can be deleted and rebuilt.
-    #[error("the index database failed")]
+    #[error("the search index database failed")]
     Database(#[from] rusqlite::Error),
     /// The directory or an old index file could not be changed on disk.
-    #[error("the index file could not be replaced")]
+    #[error("cannot replace the search index file")]
     Disk(#[from] std::io::Error),
     /// A page could not be read. A rebuild that meets this keeps the old index.
-    #[error("a page could not be read for the index")]
+    #[error("cannot read a page for the search index")]
     Source(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A row holds a value that this version never writes. A rebuild repairs it.
-    #[error("the index holds a damaged row: {0}")]
+    #[error("the search index has a damaged row: {0}")]
     Damaged(String),
 }
 

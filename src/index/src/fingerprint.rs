@@ -76,24 +76,24 @@ impl Eq for IndexFingerprint {}
 
 impl IndexFingerprint {
     /// Whether the index gives the same answers as a rebuilt one.
-    pub fn is_equivalent_to(&self, fresh: &Self) -> bool {
-        self == fresh && self.spellings.is_superset(&fresh.spellings)
+    pub fn is_equivalent_to(&self, rebuilt: &Self) -> bool {
+        self == rebuilt && self.spellings.is_superset(&rebuilt.spellings)
     }
     /// The pages for which `other` differs, in path order. Empty with unequal fingerprints means
     /// that only the full-text index differs (`postings`).
-    pub fn differences(&self, later: &Self) -> Vec<PageDifference> {
-        let before = self.page_digests.iter().filter_map(|(path, digest)| match later.page_digests.get(path) {
+    pub fn differences(&self, other: &Self) -> Vec<PageDifference> {
+        let before = self.page_digests.iter().filter_map(|(path, digest)| match other.page_digests.get(path) {
             None => Some((path, IndexDivergence::Missing)),
-            Some(other) if other != digest => Some((path, IndexDivergence::Changed)),
+            Some(other_digest) if other_digest != digest => Some((path, IndexDivergence::Changed)),
             Some(_) => None,
         });
-        let added = later.page_digests.keys().filter(|path| !self.page_digests.contains_key(*path));
-        let mut all: Vec<PageDifference> = before
+        let added = other.page_digests.keys().filter(|path| !self.page_digests.contains_key(*path));
+        let mut bytes: Vec<PageDifference> = before
             .chain(added.map(|path| (path, IndexDivergence::Added)))
             .map(|(path, divergence)| PageDifference { path: path.clone(), divergence })
             .collect();
-        all.sort_by(|a, b| a.path.cmp(&b.path));
-        all
+        bytes.sort_by(|a, b| a.path.cmp(&b.path));
+        bytes
     }
 }
 
@@ -108,23 +108,23 @@ impl Index {
 }
 
 pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, IndexError> {
-    let by_page = by_page(connection)?;
+    let digests = page_digests(connection)?;
     let (postings, words) = postings(connection)?;
-    let mut all = postings.as_bytes().to_vec();
-    for (path, digest) in &by_page {
-        all.extend_from_slice(path.as_str().as_bytes());
-        all.extend_from_slice(digest.as_bytes());
+    let mut bytes = postings.as_bytes().to_vec();
+    for (path, digest) in &digests {
+        bytes.extend_from_slice(path.as_str().as_bytes());
+        bytes.extend_from_slice(digest.as_bytes());
     }
     Ok(IndexFingerprint {
-        digest: ETag::from_content(&all),
-        pages: by_page.len(),
+        digest: ETag::from_content(&bytes),
+        pages: digests.len(),
         links: count(connection, "links")?,
         words,
         postings,
         damage: damage(connection)?,
         typed_links: schema::typed_links(connection)?,
-        hot_fields: fields::hot(connection)?.into_iter().map(|(_, name)| name).collect(),
-        page_digests: by_page,
+        hot_fields: fields::hot_fields(connection)?.into_iter().map(|(_, name)| name).collect(),
+        page_digests: digests,
         spellings: spellings(connection)?,
     })
 }
@@ -141,7 +141,7 @@ fn damage(connection: &Connection) -> Result<Option<String>, IndexError> {
     Ok((verdict != "ok").then_some(verdict))
 }
 
-fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
+fn page_digests(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT pages.id, pages.path, pages.etag, pages.title, pages.excerpt, pages.word_count, pages.frontmatter,
                 pages.headings, pages.size, pages.tasks, bodies.frontmatter, bodies.body, forwards.path,
@@ -153,36 +153,36 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
     let mut rows = statement.query([])?;
     let mut digests = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let mut canon = CanonicalHasher::default();
+        let mut hasher = CanonicalHasher::default();
         for column in 1..columns {
-            canon.add(row.get_ref(column)?);
+            hasher.add(row.get_ref(column)?);
         }
         let id: i64 = row.get(0)?;
-        canon.rows(connection, "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text", id)?;
-        canon.rows(
+        hasher.rows(connection, "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text", id)?;
+        hasher.rows(
             connection,
             "SELECT hot_fields.field, kind, value FROM field_values JOIN hot_fields ON hot_fields.id = field_values.field
              WHERE page = ?1 ORDER BY hot_fields.field, kind, value",
             id,
         )?;
-        canon.rows(
+        hasher.rows(
             connection,
             "SELECT position, is_wiki, target, heading, context FROM links WHERE page = ?1 ORDER BY position",
             id,
         )?;
-        canon.rows(
+        hasher.rows(
             connection,
             "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded",
             id,
         )?;
-        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&canon.bytes));
+        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&hasher.bytes));
     }
     Ok(digests)
 }
 
 /// The hash of all vocabularies, and the number of terms in the first.
 fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
-    let mut canon = CanonicalHasher::default();
+    let mut hasher = CanonicalHasher::default();
     let mut words = 0;
     for vocabulary in ["terms", "name_terms", "anchor_terms"] {
         let mut statement = connection.prepare_cached(&format!("SELECT term, doc, cnt FROM {vocabulary}"))?;
@@ -190,12 +190,12 @@ fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
         while let Some(row) = rows.next()? {
             words += usize::from(vocabulary == "terms");
             for column in 0..3 {
-                canon.add(row.get_ref(column)?);
+                hasher.add(row.get_ref(column)?);
             }
         }
-        canon.bytes.push(b'.');
+        hasher.bytes.push(b'.');
     }
-    Ok((ETag::from_content(&canon.bytes), words))
+    Ok((ETag::from_content(&hasher.bytes), words))
 }
 
 /// Collects values, each after its type and length, so that different rows never give the same

@@ -29,17 +29,20 @@ impl Index {
         if !file.exists() {
             return Ok(IndexInspection::Absent);
         }
-        match schema::open_reader(file).map_err(IndexError::from).and_then(|mut connection| look(&mut connection)) {
+        match schema::open_reader(file)
+            .map_err(IndexError::from)
+            .and_then(|mut connection| inspect_connection(&mut connection))
+        {
             Err(IndexError::Database(error)) if schema::is_corrupt(&error) => {
                 Ok(IndexInspection::Damaged(error.to_string()))
             }
-            Err(IndexError::Damaged(what)) => Ok(IndexInspection::Damaged(what)),
+            Err(IndexError::Damaged(reason)) => Ok(IndexInspection::Damaged(reason)),
             outcome => outcome,
         }
     }
 }
 
-fn look(connection: &mut Connection) -> Result<IndexInspection, IndexError> {
+fn inspect_connection(connection: &mut Connection) -> Result<IndexInspection, IndexError> {
     let connection = connection.transaction()?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version != schema::SCHEMA {

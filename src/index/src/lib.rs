@@ -14,6 +14,7 @@
 
 mod bulk;
 mod connections;
+mod dates;
 mod document;
 mod dql;
 mod error;
@@ -24,7 +25,6 @@ mod graph;
 mod inspection;
 mod links;
 mod meta;
-mod moments;
 mod outline;
 mod pages;
 mod pipeline;
@@ -46,6 +46,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
+pub use dates::parse_day;
 pub use dql::{
     ColumnSummary, CustomFields, DqlQuery, QueryAnswer, QueryLimits, QueryMode, QueryRefinement, RowFilter, RowGroup,
     ViewColumn,
@@ -56,7 +57,6 @@ pub use graph::{GraphNode, GraphPage, LinkGraph, PageFacts, ReviewDay, Unresolve
 pub use inspection::IndexInspection;
 pub use links::{Backlink, LinkFollower, OutLink, ResolvedLink};
 pub use meta::{MetaCondition, MetaQuery, MetaRow, SortKey, SortOrder};
-pub use moments::parse_day;
 pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
 pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
@@ -97,7 +97,7 @@ impl IndexEntry {
     }
 
     /// Bytes of text, to limit the size of a batch.
-    fn weight(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         match self {
             Self::Page { text, .. } => text.len(),
             Self::Deleted(_) => 0,
@@ -117,7 +117,7 @@ pub struct Index {
     /// Frontmatter keys whose values are also links.
     typed_links: Vec<String>,
     /// How often queries use each field.
-    heat: fields::FieldUsage,
+    field_usage: fields::FieldUsage,
     /// Selects the fields that are indexed when their first page is written.
     early_fields: fields::EarlyFields,
     /// Recent backlink queries.
@@ -137,12 +137,12 @@ impl Index {
         let connection = schema::open_writer(file)?;
         let typed_links = schema::typed_links(&connection)?;
         Ok(Self {
-            writer: WriterLock::new(IndexWriter { connection, touched: None }),
+            writer: WriterLock::new(IndexWriter { connection, touched_pages: None }),
             readers: ReaderPool::new(file.to_owned()),
             rebuild: Mutex::new(()),
             graph: graph::GraphCache::default(),
             typed_links,
-            heat: fields::FieldUsage::default(),
+            field_usage: fields::FieldUsage::default(),
             early_fields: fields::EarlyFields::default(),
             backlinks: links::BacklinkCache::default(),
             answers: search::AnswerCache::default(),
@@ -156,7 +156,7 @@ impl Index {
     /// [`IndexError::Database`].
     pub fn with_typed_links(self, keys: Vec<String>) -> Result<Self, IndexError> {
         if keys != self.typed_links {
-            schema::begin_with_typed_links(&mut self.writer.lock().connection, &keys)?;
+            schema::reset_with_typed_links(&mut self.writer.lock().connection, &keys)?;
         }
         Ok(Self { typed_links: keys, ..self })
     }
@@ -164,8 +164,8 @@ impl Index {
     /// Sets how many fields may be indexed when their first page is written
     /// (`dataview.max_auto_indexes`).
     #[must_use]
-    pub fn with_auto_indexes(self, at_most: usize) -> Self {
-        Self { early_fields: fields::EarlyFields::at_most(at_most), ..self }
+    pub fn with_auto_indexes(self, max_fields: usize) -> Self {
+        Self { early_fields: fields::EarlyFields::with_limit(max_fields), ..self }
     }
 
     /// Indexes these fields ([`IndexFingerprint::hot_fields`]). The index must be empty.
@@ -189,10 +189,10 @@ impl Index {
     /// recently, the cached results. Returns true in that case.
     pub fn release_memory(&self) -> bool {
         let _ = self.writer.lock().connection.release_memory();
-        let is_idle = self.readers.rest();
+        let is_idle = self.readers.release_idle();
         if is_idle {
-            self.answers.forget();
-            self.backlinks.forget();
+            self.answers.clear();
+            self.backlinks.clear();
         }
         is_idle
     }
@@ -205,7 +205,7 @@ impl Index {
         // Most of the work is done before the lock is taken.
         let mut dictionary = Dictionary::default();
         let batch = WriteBatch::read(entries, &self.typed_links, &mut dictionary)?;
-        schema::noticed(self.readers.file(), self.take_in(&batch, cursor))
+        schema::mark_if_corrupt(self.readers.file(), self.apply_batch(&batch, cursor))
     }
 
     /// Indexes many files, each batch in its own transaction, which also moves the cursor. Meant
@@ -220,38 +220,39 @@ impl Index {
         batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
         cursor: Seq,
     ) -> Result<(), IndexError> {
-        let outcome =
-            self.filling(|| pipeline::run((batches, &self.typed_links), |batch| self.take_in(batch, cursor), |_| ()));
-        schema::noticed(self.readers.file(), outcome)
+        let outcome = self.with_bulk_load(|| {
+            pipeline::run((batches, &self.typed_links), |batch| self.apply_batch(batch, cursor), |_| ())
+        });
+        schema::mark_if_corrupt(self.readers.file(), outcome)
     }
 
-    fn take_in(&self, batch: &WriteBatch, cursor: Seq) -> Result<(), IndexError> {
+    fn apply_batch(&self, batch: &WriteBatch, cursor: Seq) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
-        let mut changed = self.graph.changed();
-        if writer.touched.is_none() {
+        let mut changes = self.graph.start_recording();
+        if writer.touched_pages.is_none() {
             self.early_fields.register(&transaction, batch.documents())?;
         }
-        let rows = fields::FieldWriter::of_hot(&transaction)?;
+        let rows = fields::FieldWriter::for_hot_fields(&transaction)?;
         for step in &batch.steps {
-            changed.note(&transaction, step)?;
-            step.take(&transaction, schema::TableSet::Live, &rows)?;
-            if writer.touched.is_some() {
-                step.take(&transaction, schema::TableSet::Next, &rows)?;
+            changes.record_step(&transaction, step)?;
+            step.apply(&transaction, schema::TableSet::Live, &rows)?;
+            if writer.touched_pages.is_some() {
+                step.apply(&transaction, schema::TableSet::Next, &rows)?;
             }
         }
-        batch.spell(&transaction, schema::TableSet::Live)?;
-        if writer.touched.is_some() {
-            batch.spell(&transaction, schema::TableSet::Next)?;
+        batch.insert_spellings(&transaction, schema::TableSet::Live)?;
+        if writer.touched_pages.is_some() {
+            batch.insert_spellings(&transaction, schema::TableSet::Next)?;
         }
         writer::set_cursor(&transaction, cursor)?;
-        let committing = self.graph.committing();
+        let commit = self.graph.lock_for_commit();
         transaction.commit()?;
-        committing.done(changed);
-        self.answers.forget();
-        self.backlinks.forget();
-        if let Some(touched) = &mut writer.touched {
-            touched.extend(batch.steps.iter().map(|step| step.path().clone()));
+        commit.record(changes);
+        self.answers.clear();
+        self.backlinks.clear();
+        if let Some(touched_pages) = &mut writer.touched_pages {
+            touched_pages.extend(batch.steps.iter().map(|step| step.path().clone()));
         }
         Ok(())
     }

@@ -45,11 +45,11 @@ impl Index {
         let start = i64::try_from(start).unwrap_or_default();
         let range: [&dyn ToSql; 3] = [&from, &to, &start];
         self.readers.read(|connection| {
-            let counted = |select: &str, rest: &str| {
+            let count_by = |select: &str, rest: &str| {
                 let sql = format!("SELECT {select}, count(*) FROM {rest} GROUP BY 1 ORDER BY 2 DESC, 1");
                 counts(connection.prepare_cached(&sql)?, &range, max)
             };
-            let below_each = |path: &str, kinds: &str| {
+            let values_of = |path: &str, kinds: &str| {
                 format!(
                     "(SELECT entry.value FROM pages, json_each(pages.frontmatter, '{path}') AS entry
                       WHERE pages.path > ?1 AND pages.path < ?2 AND ?3 >= 0 AND entry.type IN ({kinds}))"
@@ -57,14 +57,14 @@ impl Index {
             };
             let total = connection.prepare_cached(&format!("SELECT count(*) FROM {PAGES}"))?;
             Ok(TreeOutline {
-                pages: number(total, &range)?,
-                folders: counted(
+                pages: single_count(total, &range)?,
+                folders: count_by(
                     "substr(path, ?3 + 1, instr(substr(path, ?3 + 1), '/') - 1)",
                     &format!("{PAGES} AND instr(substr(path, ?3 + 1), '/') > 0"),
                 )?,
-                types: counted("CAST(value AS TEXT)", &below_each("$.type", "'text'"))?,
+                types: count_by("CAST(value AS TEXT)", &values_of("$.type", "'text'"))?,
                 fields: fields(connection, &range, max)?,
-                tags: counted("CAST(value AS TEXT)", &below_each("$.tags", "'text', 'integer', 'real'"))?,
+                tags: count_by("CAST(value AS TEXT)", &values_of("$.tags", "'text', 'integer', 'real'"))?,
             })
         })
     }
@@ -85,7 +85,7 @@ fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<T
     counts(connection.prepare_cached(sql)?, range, max)
 }
 
-fn number(mut statement: CachedStatement<'_>, range: &[&dyn ToSql]) -> Result<usize, IndexError> {
+fn single_count(mut statement: CachedStatement<'_>, range: &[&dyn ToSql]) -> Result<usize, IndexError> {
     Ok(statement.query_row(range, |row| row.get::<_, i64>(0))?.try_into().unwrap_or_default())
 }
 

@@ -62,7 +62,7 @@ impl Index {
         let Some((title, excerpt, frontmatter, word_count, headings, etag, modified)) = row else {
             return Ok(None);
         };
-        let damaged = |why: &dyn std::fmt::Display| IndexError::Damaged(format!("page `{path}`: {why}"));
+        let damaged = |error: &dyn std::fmt::Display| IndexError::Damaged(format!("page `{path}`: {error}"));
         Ok(Some(PageRow {
             title,
             excerpt,
@@ -96,14 +96,14 @@ impl Index {
     pub fn pages_with_keys(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
         // The full-text index selects candidates: few pages have any of these keys. It stores keys
         // in lower case only, so the frontmatter is checked too.
-        let words: Option<Vec<String>> = keys.iter().map(|key| field_words::name(key)).collect();
-        let words = words.filter(|_| keys.iter().all(|key| !field_words::WHOLE.contains(key)));
-        let is_near = words.map_or_else(String::new, |words| {
+        let words: Option<Vec<String>> = keys.iter().map(|key| field_words::normalize_name(key)).collect();
+        let words = words.filter(|_| keys.iter().all(|key| !field_words::EXACT_FIELDS.contains(key)));
+        let prefilter = words.map_or_else(String::new, |words| {
             let words: Vec<String> = words.iter().map(|word| format!("\"{}\"", field_words::token(word, ""))).collect();
             format!("id IN (SELECT rowid FROM texts WHERE texts MATCH '{{fields}} : ({})') AND", words.join(" OR "))
         });
         let sql = format!(
-            "SELECT path, title, frontmatter FROM pages WHERE {is_near} EXISTS (
+            "SELECT path, title, frontmatter FROM pages WHERE {prefilter} EXISTS (
                  SELECT 1 FROM json_each(pages.frontmatter) AS field
                  WHERE field.key IN (SELECT value FROM json_each(?1))
              ) ORDER BY path"
@@ -112,11 +112,11 @@ impl Index {
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query([&list])?;
-            let mut found = Vec::new();
+            let mut matches = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(MetaRow::of(row)?);
+                matches.push(MetaRow::of(row)?);
             }
-            Ok(found)
+            Ok(matches)
         })
     }
 
@@ -138,20 +138,20 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn tags_by_page(&self) -> Result<Vec<(TreePath, Vec<String>)>, IndexError> {
-        let mut found: Vec<(String, Vec<String>)> = Vec::new();
+        let mut pages: Vec<(String, Vec<String>)> = Vec::new();
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(&format!("SELECT pages.path, {TAGS} ORDER BY 1"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let (path, tag): (String, String) = (row.get(0)?, row.get(1)?);
-                match found.last_mut() {
+                match pages.last_mut() {
                     Some((last, tags)) if *last == path => tags.push(tag),
-                    Some(_) | None => found.push((path, vec![tag])),
+                    Some(_) | None => pages.push((path, vec![tag])),
                 }
             }
             Ok(())
         })?;
-        found.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
+        pages.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
     }
 
     /// Number of pages.

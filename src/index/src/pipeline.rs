@@ -23,36 +23,36 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
     mut write: impl FnMut(&WriteBatch) -> Result<(), IndexError> + Send,
     mut progress: impl FnMut(usize),
 ) -> Result<(), IndexError> {
-    let done = AtomicUsize::new(0);
-    let mut told = 0;
-    let mut tell = |done: &AtomicUsize| {
-        let so_far = done.load(Ordering::Relaxed);
-        if so_far > told {
-            progress(so_far);
-            told = so_far;
+    let written_files = AtomicUsize::new(0);
+    let mut reported = 0;
+    let mut report_progress = |written_files: &AtomicUsize| {
+        let written = written_files.load(Ordering::Relaxed);
+        if written > reported {
+            progress(written);
+            reported = written;
         }
     };
     thread::scope(|scope| {
-        let (hand_over, handed) = sync_channel::<WriteBatch>(0);
-        let done = &done;
-        let writing = scope.spawn(move || {
-            handed.into_iter().try_for_each(|batch| {
+        let (send, receiver) = sync_channel::<WriteBatch>(0);
+        let written_files = &written_files;
+        let writer_thread = scope.spawn(move || {
+            receiver.into_iter().try_for_each(|batch| {
                 write(&batch)?;
-                done.fetch_add(batch.steps.len(), Ordering::Relaxed);
+                written_files.fetch_add(batch.steps.len(), Ordering::Relaxed);
                 Ok(())
             })
         });
-        let reading = read(batches, typed_links, |batch| {
+        let read_outcome = read(batches, typed_links, |batch| {
             // A failed send means that the writer failed; its error is returned below.
-            let is_taken = hand_over.send(batch).is_ok();
-            tell(done);
-            is_taken
+            let is_accepted = send.send(batch).is_ok();
+            report_progress(written_files);
+            is_accepted
         });
-        drop(hand_over);
-        let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        written.and(reading)
+        drop(send);
+        let write_outcome = writer_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        write_outcome.and(read_outcome)
     })?;
-    tell(&done);
+    report_progress(&written_files);
     Ok(())
 }
 
@@ -60,12 +60,12 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
 fn read<E: Into<Box<dyn Error + Send + Sync>>>(
     batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
     typed_links: &[String],
-    mut hand_over: impl FnMut(WriteBatch) -> bool,
+    mut send: impl FnMut(WriteBatch) -> bool,
 ) -> Result<(), IndexError> {
     let mut dictionary = Dictionary::default();
     for batch in batches {
         let batch = batch.map_err(|error| IndexError::Source(error.into()))?;
-        if !hand_over(WriteBatch::read(&batch, typed_links, &mut dictionary)?) {
+        if !send(WriteBatch::read(&batch, typed_links, &mut dictionary)?) {
             break;
         }
     }

@@ -1,4 +1,3 @@
-
 use svcfs_base::{Timestamp, TreePath};
 
 use crate::pages::tree_path;

@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::IndexError;
-use crate::moments;
+use crate::dates;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is
 /// deleted.
@@ -25,7 +25,7 @@ pub(crate) const SCAN_CACHE: i32 = -1_024;
 
 /// Page cache of the writer during a bulk load, where the rows of names and links are spread over
 /// their tables. This is most of the memory of the first start of a server.
-pub(crate) const FILLING_CACHE: i32 = -20_480;
+pub(crate) const BULK_LOAD_CACHE: i32 = -20_480;
 
 /// The table set a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +168,7 @@ pub(crate) fn typed_links(connection: &Connection) -> rusqlite::Result<Vec<Strin
 }
 
 /// Empties the index, resets the cursor and stores the fields whose values are links.
-pub(crate) fn begin_with_typed_links(connection: &mut Connection, fields: &[String]) -> rusqlite::Result<()> {
+pub(crate) fn reset_with_typed_links(connection: &mut Connection, fields: &[String]) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     drop_tables(&transaction, TableSet::Live)?;
     create(&transaction, TableSet::Live)?;
@@ -184,13 +184,13 @@ pub(crate) fn begin_with_typed_links(connection: &mut Connection, fields: &[Stri
 pub(crate) fn open_writer(file: &Path) -> Result<Connection, IndexError> {
     match try_open(file) {
         Ok(Some(connection)) => return Ok(connection),
-        Ok(None) => tracing::info!(index.file = %file.display(), "index has another schema; making it anew"),
+        Ok(None) => tracing::info!(index.file = %file.display(), "the index has another schema; creating a new one"),
         Err(error) if is_corrupt(&error) => {
-            tracing::warn!(index.file = %file.display(), error = %error, "index is damaged; making it anew");
+            tracing::warn!(index.file = %file.display(), error = %error, "the index is damaged; creating a new one");
         }
         Err(error) => return Err(error.into()),
     }
-    remove(file)?;
+    remove_files(file)?;
     try_open(file)?.ok_or_else(|| IndexError::Damaged("a new index has another schema".to_owned()))
 }
 
@@ -247,19 +247,19 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", CACHE)?;
-    moments::register(connection)
+    dates::register(connection)
 }
 
 /// Returns the outcome unchanged. When it reports corruption, marks the file as outdated in its
 /// header, so that the next start replaces it.
-pub(crate) fn noticed<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<T, IndexError> {
+pub(crate) fn mark_if_corrupt<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<T, IndexError> {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     if let Err(IndexError::Database(error)) = &outcome
         && matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
     {
-        let condemned = Connection::open(file).and_then(|connection| connection.pragma_update(None, "user_version", 0));
-        let is_condemned = condemned.is_ok();
-        tracing::error!(index.file = %file.display(), %error, is_condemned, "index is damaged; the next start makes it anew");
+        let marked = Connection::open(file).and_then(|connection| connection.pragma_update(None, "user_version", 0));
+        let is_marked = marked.is_ok();
+        tracing::error!(index.file = %file.display(), %error, is_marked, "the index is damaged; it is rebuilt at the next start");
     }
     outcome
 }
@@ -272,7 +272,7 @@ pub(crate) fn is_corrupt(error: &rusqlite::Error) -> bool {
 
 /// Removes the file and SQLite's files beside it.
 #[expect(clippy::disallowed_methods, reason = "index.db is a cache beside the tree, never a part of it")]
-fn remove(file: &Path) -> Result<(), std::io::Error> {
+fn remove_files(file: &Path) -> Result<(), std::io::Error> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = file.as_os_str().to_owned();
         name.push(suffix);

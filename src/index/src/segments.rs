@@ -26,52 +26,55 @@ const TABLES: [&str; 3] = ["texts", "names", "anchors"];
 
 /// Database pages that a step writes: some milliseconds. A term is never split: one that is in each
 /// of 100,000 pages took 50 ms.
-const STEP: usize = 64;
+const MERGE_STEP_PAGES: usize = 64;
 
 /// The largest segment is merged with the others once they have one page per this many of its own.
-const SHARE: u64 = 8;
+const MERGE_RATIO: u64 = 8;
 
 /// Row of the structure record in the FTS5 table `…_data`.
-const SPREAD: i64 = 10;
+const STRUCTURE_ROW: i64 = 10;
 
 /// SQLite checks for waiting writers after this many steps: about a millisecond of merging.
-const LOOK: i32 = 100;
+const PREEMPT_CHECK_STEPS: i32 = 100;
 
 /// The write connection, and the number of threads that wait for it.
 pub(crate) struct WriterLock {
     writer: Mutex<IndexWriter>,
-    waiting: Arc<AtomicUsize>,
+    waiting_writers: Arc<AtomicUsize>,
 }
 
 impl WriterLock {
     pub(crate) fn new(writer: IndexWriter) -> Self {
-        Self { writer: Mutex::new(writer), waiting: Arc::default() }
+        Self { writer: Mutex::new(writer), waiting_writers: Arc::default() }
     }
 
     /// Waits for the connection; a running merge ends within about a millisecond.
     pub(crate) fn lock(&self) -> MutexGuard<'_, IndexWriter> {
         self.writer.try_lock().unwrap_or_else(|| {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.waiting_writers.fetch_add(1, Ordering::Relaxed);
             let writer = self.writer.lock();
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.waiting_writers.fetch_sub(1, Ordering::Relaxed);
             writer
         })
     }
 
     /// Runs `work` and interrupts it when a writer waits or `should_preempt` returns true. `None`
     /// when it was interrupted or a writer is active; nothing has changed then.
-    fn between<T>(
+    fn run_preemptible<T>(
         &self,
-        gives_way: impl Fn() -> bool + Send + 'static,
+        should_preempt: impl Fn() -> bool + Send + 'static,
         work: impl FnOnce(&Connection) -> Result<T, IndexError>,
     ) -> Result<Option<T>, IndexError> {
         let Some(mut writer) = self.writer.try_lock() else { return Ok(None) };
         // A rebuild will replace these tables.
-        if writer.touched.is_some() {
+        if writer.touched_pages.is_some() {
             return Ok(None);
         }
-        let waiting = Arc::clone(&self.waiting);
-        writer.connection.progress_handler(LOOK, Some(move || waiting.load(Ordering::Relaxed) > 0 || gives_way()))?;
+        let waiting_writers = Arc::clone(&self.waiting_writers);
+        writer.connection.progress_handler(
+            PREEMPT_CHECK_STEPS,
+            Some(move || waiting_writers.load(Ordering::Relaxed) > 0 || should_preempt()),
+        )?;
         let outcome = work(&writer.connection);
         writer.connection.progress_handler(0, None::<fn() -> bool>)?;
         match outcome {
@@ -101,22 +104,23 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; nothing has changed then.
-    pub fn merge_segments(&self, gives_way: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
-        let outcome = self.writer.between(gives_way, |connection| join(connection, STEP));
-        schema::noticed(self.readers.file(), outcome.map(|joined| joined.unwrap_or(MergeStep::Preempted)))
+    pub fn merge_segments(&self, should_preempt: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
+        let outcome =
+            self.writer.run_preemptible(should_preempt, |connection| merge_step(connection, MERGE_STEP_PAGES));
+        schema::mark_if_corrupt(self.readers.file(), outcome.map(|step| step.unwrap_or(MergeStep::Preempted)))
     }
 }
 
 /// Runs one step in the first table that has something to merge.
-fn join(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> {
+fn merge_step(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> {
     for table in TABLES {
-        let Some(spread) = SegmentLayout::read(connection, table)? else { continue };
-        let Some(work) = spread.next(pages) else { continue };
+        let Some(layout) = SegmentLayout::read(connection, table)? else { continue };
+        let Some(work) = layout.next_merge(pages) else { continue };
         connection
             .prepare_cached(&format!("INSERT INTO {table} ({table}, rank) VALUES ('merge', ?1)"))?
             .execute([work])?;
         // An unchanged layout means that FTS5 found nothing to do.
-        if SegmentLayout::read(connection, table)?.as_ref() != Some(&spread) {
+        if SegmentLayout::read(connection, table)?.as_ref() != Some(&layout) {
             return Ok(MergeStep::Partial);
         }
     }
@@ -134,16 +138,16 @@ struct SegmentLayout {
 struct SegmentLevel {
     /// How many of them, the oldest first, are being merged into the last segment of the next
     /// level.
-    joining: usize,
+    merging: usize,
     /// Size of each segment in database pages, the oldest first.
-    parts: Vec<u64>,
+    segments: Vec<u64>,
 }
 
 impl SegmentLayout {
     /// `None` when the format is unknown; then nothing is merged.
     fn read(connection: &Connection, table: &'static str) -> Result<Option<Self>, IndexError> {
         let mut statement = connection.prepare_cached(&format!("SELECT block FROM {table}_data WHERE id = ?1"))?;
-        let record = statement.query_row([SPREAD], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+        let record = statement.query_row([STRUCTURE_ROW], |row| row.get::<_, Vec<u8>>(0)).optional()?;
         Ok(record.and_then(|record| Self::decode(&record)))
     }
 
@@ -153,8 +157,8 @@ impl SegmentLayout {
         let mut number = || varint(&mut rest);
         let (levels, _parts, _written) = (number()?, number()?, number()?);
         let levels = (0..levels).map(|_| {
-            let joining = usize::try_from(number()?).ok()?;
-            let parts = (0..number()?).map(|_| {
+            let merging = usize::try_from(number()?).ok()?;
+            let segments = (0..number()?).map(|_| {
                 let [_name, first, last] = [number()?, number()?, number()?];
                 // Origins and tombstones.
                 for _ in 0..5 {
@@ -162,31 +166,32 @@ impl SegmentLayout {
                 }
                 (last + 1).checked_sub(first)
             });
-            let parts: Vec<u64> = parts.collect::<Option<_>>()?;
-            (joining <= parts.len()).then_some(SegmentLevel { joining, parts })
+            let segments: Vec<u64> = segments.collect::<Option<_>>()?;
+            (merging <= segments.len()).then_some(SegmentLevel { merging, segments })
         });
         Some(Self { levels: levels.collect::<Option<_>>()? })
     }
 
     /// Argument of the FTS5 `merge` command: that many pages of the current merge, the same
     /// negative to start a merge of all segments, `None` for nothing.
-    fn next(&self, pages: usize) -> Option<i64> {
-        let sizes = || self.levels.iter().flat_map(|level| &level.parts);
-        let all: u64 = sizes().sum();
-        let others = all - sizes().max()?;
+    fn next_merge(&self, pages: usize) -> Option<i64> {
+        let sizes = || self.levels.iter().flat_map(|level| &level.segments);
+        let total: u64 = sizes().sum();
+        let smaller = total - sizes().max()?;
         let pages = i64::try_from(pages).ok()?;
         // FTS5's own merge of some segments does not count as the current one.
-        if self.being_joined() * 4 >= all * 3 {
+        if self.merging_pages() * 4 >= total * 3 {
             return Some(pages);
         }
-        (others * SHARE >= all - others).then_some(-pages)
+        (smaller * MERGE_RATIO >= total - smaller).then_some(-pages)
     }
 
     /// Pages being merged, input and output; 0 without a merge.
-    fn being_joined(&self) -> u64 {
-        let at_work = self.levels.windows(2).filter(|two| two[0].joining > 0);
-        let pages = at_work.map(|two| {
-            two[0].parts[..two[0].joining].iter().sum::<u64>() + two[1].parts.last().copied().unwrap_or_default()
+    fn merging_pages(&self) -> u64 {
+        let merges = self.levels.windows(2).filter(|levels| levels[0].merging > 0);
+        let pages = merges.map(|levels| {
+            levels[0].segments[..levels[0].merging].iter().sum::<u64>()
+                + levels[1].segments.last().copied().unwrap_or_default()
         });
         pages.max().unwrap_or_default()
     }
@@ -195,10 +200,10 @@ impl SegmentLayout {
 /// Decodes a varint: seven bits per byte, the highest first, and all eight of a ninth byte.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
-    for place in 0..9 {
+    for index in 0..9 {
         let (first, rest) = bytes.split_first()?;
         *bytes = rest;
-        if place == 8 {
+        if index == 8 {
             return Some(number << 8 | u64::from(*first));
         }
         number = number << 7 | u64::from(first & 0x7f);

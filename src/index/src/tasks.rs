@@ -1,4 +1,3 @@
-
 use svcfs_base::TreePath;
 
 use crate::pages::range_below;
@@ -22,11 +21,11 @@ impl Index {
             let (from, to) = range_below(below);
             let mut statement = connection.prepare_cached(WITH_STATUS)?;
             let mut rows = statement.query((below.as_str(), from, to, status))?;
-            let mut found = Vec::new();
+            let mut matches = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(MetaRow::of(row)?);
+                matches.push(MetaRow::of(row)?);
             }
-            Ok(found)
+            Ok(matches)
         })
     }
 }

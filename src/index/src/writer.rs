@@ -16,7 +16,7 @@ pub(crate) struct IndexWriter {
     pub(crate) connection: Connection,
     /// While a rebuild runs: the pages written since it started. Their new rows are in both table
     /// sets, and the rebuild must not overwrite them with older text.
-    pub(crate) touched: Option<HashSet<TreePath>>,
+    pub(crate) touched_pages: Option<HashSet<TreePath>>,
 }
 
 /// The changes of one transaction.
@@ -35,7 +35,7 @@ impl WriteBatch {
     ) -> Result<Self, IndexError> {
         let steps =
             entries.iter().map(|entry| WriteStep::read(entry, typed_links, dictionary)).collect::<Result<_, _>>()?;
-        let mut words = dictionary.take_new();
+        let mut words = dictionary.take_new_words();
         words.sort_unstable();
         words.dedup();
         Ok(Self { steps, words })
@@ -48,9 +48,9 @@ impl WriteBatch {
         })
     }
     /// Adds its new words to a table set.
-    pub(crate) fn spell(&self, transaction: &Transaction<'_>, tables: TableSet) -> rusqlite::Result<()> {
+    pub(crate) fn insert_spellings(&self, transaction: &Transaction<'_>, tables: TableSet) -> rusqlite::Result<()> {
         let mut word = transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO spellings@ VALUES (?1)"))?;
-        self.words.iter().try_for_each(|spelled| word.execute([spelled]).map(drop))
+        self.words.iter().try_for_each(|text| word.execute([text]).map(drop))
     }
 }
 
@@ -80,7 +80,7 @@ impl WriteStep {
         }
     }
     /// Applies the change to a table set.
-    pub(crate) fn take(
+    pub(crate) fn apply(
         &self,
         transaction: &Transaction<'_>,
         tables: TableSet,
@@ -113,11 +113,11 @@ fn put(
     rows: &FieldWriter,
     document: &PageDocument,
 ) -> Result<(), IndexError> {
-    let found: Option<(i64, [u8; 20])> = transaction
+    let existing: Option<(i64, [u8; 20])> = transaction
         .prepare_cached(&tables.sql("SELECT id, etag FROM pages@ WHERE path = ?1"))?
         .query_row([document.path.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let id = match found {
+    let id = match existing {
         Some((id, etag)) if etag == *document.etag.as_bytes() => {
             transaction
                 .prepare_cached(&tables.sql("UPDATE pages@ SET modified = ?2 WHERE id = ?1"))?
@@ -189,7 +189,7 @@ fn put_text(
         &document.frontmatter_text,
         &document.body,
     ))?;
-    let [soft, hard] = document.standing.map_or([None; 2], |standing| standing.map(Some));
+    let [soft, hard] = document.trust_factors.map_or([None; 2], |trust_factors| trust_factors.map(Some));
     transaction.prepare_cached(&tables.sql("INSERT INTO forwards@ VALUES (?1, ?2, ?3, ?4, ?5)"))?.execute((
         id,
         document.path.as_str(),
@@ -221,7 +221,7 @@ fn put_text(
 }
 
 /// Size of the rowid range of a page's anchors. Further links of a page have no anchor.
-pub(crate) const ANCHORS_A_PAGE: i64 = 1 << 20;
+pub(crate) const ANCHORS_PER_PAGE: i64 = 1 << 20;
 
 /// Writes the labels of links, which count as words of the link targets.
 fn put_anchors(
@@ -231,9 +231,9 @@ fn put_anchors(
     document: &PageDocument,
 ) -> Result<(), IndexError> {
     let mut anchor = transaction.prepare_cached(&tables.sql("INSERT INTO anchors@ (rowid, words) VALUES (?1, ?2)"))?;
-    for (position, label) in (0..ANCHORS_A_PAGE).zip(&document.labels) {
+    for (position, label) in (0..ANCHORS_PER_PAGE).zip(&document.labels) {
         if !label.is_empty() {
-            anchor.execute((id * ANCHORS_A_PAGE + position, label))?;
+            anchor.execute((id * ANCHORS_PER_PAGE + position, label))?;
         }
     }
     Ok(())
@@ -273,7 +273,7 @@ fn remove(transaction: &Transaction<'_>, tables: TableSet, path: &TreePath) -> R
 fn clear(transaction: &Transaction<'_>, tables: TableSet, id: i64) -> Result<(), IndexError> {
     transaction
         .prepare_cached(&tables.sql("DELETE FROM anchors@ WHERE rowid >= ?1 AND rowid < ?2"))?
-        .execute((id * ANCHORS_A_PAGE, (id + 1) * ANCHORS_A_PAGE))?;
+        .execute((id * ANCHORS_PER_PAGE, (id + 1) * ANCHORS_PER_PAGE))?;
     for statement in [
         "DELETE FROM facts@ WHERE page = ?1",
         "DELETE FROM bodies@ WHERE page = ?1",

@@ -8,7 +8,7 @@ use super::functions::Function;
 use super::narrow::{NarrowingSql, has_tags};
 use super::row::QueryRow;
 use super::run::QueryRun;
-use super::shape::meant;
+use super::shape::resolve_column;
 use crate::IndexError;
 use crate::fields;
 
@@ -17,29 +17,29 @@ impl QueryRun<'_> {
     /// without them differ, or which cannot use the shortcut.
     pub(crate) fn presence(&self, statement: &mut NarrowingSql) -> Option<String> {
         let parsed = self.parsed;
-        let is_of_groups = parsed.is_aggregated() || parsed.mode == QueryMode::Count && parsed.group.is_some();
+        let is_grouped = parsed.is_aggregated() || parsed.mode == QueryMode::Count && parsed.group.is_some();
         let is_plain = parsed.flatten.is_empty()
             && matches!(parsed.mode, QueryMode::Table | QueryMode::List | QueryMode::Json | QueryMode::Count)
             && parsed.source.as_ref().is_none_or(|source| !has_tags(source));
         let keys = &self.context.keys;
         let is_custom = |key: &String| self.context.custom.contains_key(key);
-        if !is_of_groups || !is_plain || !self.facts.is_empty() || keys.is_empty() || keys.iter().any(is_custom) {
+        if !is_grouped || !is_plain || !self.facts.is_empty() || keys.is_empty() || keys.iter().any(is_custom) {
             return None;
         }
-        let is_of_group = |node: &ExpressionNode| {
+        let is_group_value = |node: &ExpressionNode| {
             let group = parsed.group.as_ref().map(|group| &group.node.kind);
-            match (&meant(parsed, node).kind, group) {
-                (Expression::Call(function, arguments), _) => is_blind_to_absence(*function, arguments),
+            match (&resolve_column(parsed, node).kind, group) {
+                (Expression::Call(function, arguments), _) => ignores_absence(*function, arguments),
                 (Expression::Field(steps), Some(Expression::Field(group))) => steps == group,
                 _ => false,
             }
         };
-        let shown = parsed.columns.iter().map(|column| &column.node).chain(parsed.sort.iter().map(|(node, _)| node));
+        let outputs = parsed.columns.iter().map(|column| &column.node).chain(parsed.sort.iter().map(|(node, _)| node));
         let mut conditions = parsed.conditions.iter().chain(parsed.group.iter().map(|group| &group.node));
-        if !shown.into_iter().all(is_of_group) || conditions.any(follows_links) {
+        if !outputs.into_iter().all(is_group_value) || conditions.any(follows_links) {
             return None;
         }
-        let keys = keys.iter().map(|key| fields::presence_word(key));
+        let keys = keys.iter().map(|key| fields::presence_token(key));
         let words: Vec<String> = keys.collect::<Option<_>>()?;
         let words = statement.bind(format!("{{fields}} : ({})", words.join(" OR ")));
         Some(format!("pages.id IN (SELECT rowid FROM texts WHERE texts MATCH {words})"))
@@ -47,10 +47,14 @@ impl QueryRun<'_> {
 
     /// The number of pages in the query's source that have none of the fields, if they match the
     /// conditions. `present` is the number of pages with a field, if all were scanned.
-    pub(crate) fn absent(&self, connection: &Transaction<'_>, present: Option<usize>) -> Result<usize, IndexError> {
-        let nobody = QueryRow::nobody();
+    pub(crate) fn count_absent(
+        &self,
+        connection: &Transaction<'_>,
+        present: Option<usize>,
+    ) -> Result<usize, IndexError> {
+        let empty_row = QueryRow::empty();
         for condition in &self.parsed.conditions {
-            if !self.context.holds(condition, &nobody)? {
+            if !self.context.matches(condition, &empty_row)? {
                 return Ok(0);
             }
         }
@@ -80,19 +84,21 @@ impl QueryRun<'_> {
 }
 
 /// Whether an aggregate ignores absent values, or counts rows.
-fn is_blind_to_absence(function: Function, arguments: &[ExpressionNode]) -> bool {
+fn ignores_absence(function: Function, arguments: &[ExpressionNode]) -> bool {
     let is_field = |node: &ExpressionNode| matches!(node.kind, Expression::Field(_));
     match (function, arguments) {
         (Function::Count, []) => true,
-        (Function::Count | Function::Average | Function::Sum | Function::Min | Function::Max, [one]) => is_field(one),
+        (Function::Count | Function::Average | Function::Sum | Function::Min | Function::Max, [argument]) => {
+            is_field(argument)
+        }
         _ => false,
     }
 }
 
 fn follows_links(node: &ExpressionNode) -> bool {
-    let mut found = false;
+    let mut follows = false;
     node.visit(&mut |node| {
-        found |= matches!(node.kind, Expression::Call(Function::InLinks | Function::OutLinks, _));
+        follows |= matches!(node.kind, Expression::Call(Function::InLinks | Function::OutLinks, _));
     });
-    found
+    follows
 }

@@ -2,7 +2,7 @@
 
 use super::ast::{Expression, ExpressionNode, NamedColumn, PageSource, ParsedQuery, QueryMode};
 use super::functions::Function;
-use super::problem::{hint, shown};
+use super::problem::{excerpt, hint};
 use super::{DqlQuery, grammar};
 use crate::IndexError;
 
@@ -32,10 +32,10 @@ impl DqlQuery {
         prefix: Option<&str>,
     ) -> Result<Self, IndexError> {
         let read =
-            |argument, text: &str| grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, why));
+            |argument, text: &str| grammar::single_expression(text).map_err(|why| IndexError::invalid(argument, why));
         let field = |argument, text: &str| match read(argument, text)? {
             node @ ExpressionNode { kind: Expression::Field(_), .. } => Ok(node),
-            ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+            ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", excerpt(text)))),
         };
         if calculations.is_empty() || calculations.len() > MAX_CALCULATIONS {
             let why = format!("give 1 to {MAX_CALCULATIONS} calculations such as `count` or `avg:priority`");
@@ -53,7 +53,7 @@ impl DqlQuery {
                 let names = FUNCTIONS.map(|(name, _)| name);
                 let why = format!(
                     "there is no calculation `{}`; there are {}{}",
-                    shown(name),
+                    excerpt(name),
                     names.join(", "),
                     hint(name, names)
                 );
@@ -73,7 +73,7 @@ impl DqlQuery {
         }
         let condition = condition.map(|text| read("where", text)).transpose()?;
         if condition.as_ref().is_some_and(ExpressionNode::has_aggregate) {
-            return Err(IndexError::invalid("where", "a function of many pages cannot choose the pages"));
+            return Err(IndexError::invalid("where", "an aggregate function cannot select pages"));
         }
         let parsed = ParsedQuery {
             mode: QueryMode::Table,
@@ -86,7 +86,7 @@ impl DqlQuery {
             flatten: Vec::new(),
             limit: None,
             offset: None,
-            is_whole: true,
+            is_unpaginated: true,
             summaries: Vec::new(),
         };
         Ok(Self { parsed })

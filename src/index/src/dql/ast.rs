@@ -21,7 +21,7 @@ pub(crate) struct ParsedQuery {
     pub(crate) limit: Option<u64>,
     pub(crate) offset: Option<u64>,
     /// Return all groups, and put a page into the group of each item of a list.
-    pub(crate) is_whole: bool,
+    pub(crate) is_unpaginated: bool,
     /// Summaries by column index.
     pub(crate) summaries: Vec<(usize, ColumnSummary)>,
 }
@@ -148,7 +148,7 @@ pub(crate) enum Comparison {
 
 impl Comparison {
     /// The comparison with swapped operands.
-    pub(crate) const fn turned(self) -> Self {
+    pub(crate) const fn swapped(self) -> Self {
         match self {
             Self::Less => Self::Greater,
             Self::LessOrEqual => Self::GreaterOrEqual,
@@ -169,28 +169,28 @@ impl ExpressionNode {
             Expression::Chain(first, rest) => {
                 std::iter::once(&**first).chain(rest.iter().map(|(_, node)| node)).collect()
             }
-            Expression::Compare(_, one, two) | Expression::Like(one, two, _) => vec![one, two],
+            Expression::Compare(_, a, b) | Expression::Like(a, b, _) => vec![a, b],
             Expression::In(node, nodes, _) => std::iter::once(&**node).chain(nodes).collect(),
             Expression::Between(node, ends, _) => vec![node, &ends.0, &ends.1],
         }
     }
 
     /// Calls `visitor` with this node and all descendants.
-    pub(crate) fn visit<'n>(&'n self, look: &mut impl FnMut(&'n Self)) {
-        look(self);
+    pub(crate) fn visit<'n>(&'n self, visitor: &mut impl FnMut(&'n Self)) {
+        visitor(self);
         for child in self.children() {
-            child.visit(look);
+            child.visit(visitor);
         }
     }
 
     /// Whether it contains an aggregate function.
     pub(crate) fn has_aggregate(&self) -> bool {
-        let mut found = false;
+        let mut is_aggregate = false;
         self.visit(&mut |node| {
             if let Expression::Call(function, arguments) = &node.kind {
-                found |= function.is_aggregate(arguments.len());
+                is_aggregate |= function.is_aggregate(arguments.len());
             }
         });
-        found
+        is_aggregate
     }
 }

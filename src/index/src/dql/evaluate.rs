@@ -24,7 +24,7 @@ use crate::IndexError;
 use crate::value::Value;
 
 /// Values computed between two checks of the timeout; a text may be a megabyte.
-const BETWEEN_LOOKS: u32 = 128;
+const CHECK_INTERVAL: u32 = 128;
 
 /// Nesting limit of computed fields.
 const MAX_CUSTOM_DEPTH: usize = 8;
@@ -42,47 +42,47 @@ pub(crate) struct EvaluationContext<'c> {
     pub(crate) now: Timestamp,
     /// Fields from the configuration.
     pub(crate) custom: &'c BTreeMap<String, ExpressionNode>,
-    clock: QueryDeadline,
+    deadline: QueryDeadline,
     links: RefCell<LinkedPages<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
 }
 
 /// Time limit of a query.
 pub(crate) struct QueryDeadline {
-    begun: Instant,
+    started: Instant,
     timeout: Duration,
     /// Values computed since the last check.
-    made: Cell<u32>,
+    computed: Cell<u32>,
 }
 
 impl QueryDeadline {
     /// Starts the timeout.
-    pub(crate) fn begin(timeout: Duration) -> Self {
-        Self { begun: Instant::now(), timeout, made: Cell::new(0) }
+    pub(crate) fn start(timeout: Duration) -> Self {
+        Self { started: Instant::now(), timeout, computed: Cell::new(0) }
     }
 
     /// Fails when the time is up.
-    pub(crate) fn look(&self) -> Result<(), IndexError> {
+    pub(crate) fn check(&self) -> Result<(), IndexError> {
         let timeout = self.timeout;
-        if self.begun.elapsed() <= timeout {
+        if self.started.elapsed() <= timeout {
             return Ok(());
         }
-        let why = format!(
+        let message = format!(
             "takes longer than {timeout:?} (`dataview.query_timeout`); narrow it with FROM, or raise the setting"
         );
-        Err(IndexError::invalid("q", why))
+        Err(IndexError::invalid("q", message))
     }
 
     /// Counts a value and sometimes checks the time: one row of a long expression may take longer
     /// than all others.
     fn tick(&self) -> Result<(), IndexError> {
-        let made = self.made.get() + 1;
-        if made < BETWEEN_LOOKS {
-            self.made.set(made);
+        let computed = self.computed.get() + 1;
+        if computed < CHECK_INTERVAL {
+            self.computed.set(computed);
             return Ok(());
         }
-        self.made.set(0);
-        self.look()
+        self.computed.set(0);
+        self.check()
     }
 }
 
@@ -111,35 +111,35 @@ impl<'r> EvaluationScope<'r> {
 
 impl<'c> EvaluationContext<'c> {
     pub(crate) fn new(
-        (links, clock): (LinkedPages<'c>, QueryDeadline),
+        (links, deadline): (LinkedPages<'c>, QueryDeadline),
         keys: Vec<String>,
         now: Timestamp,
         custom: &'c BTreeMap<String, ExpressionNode>,
     ) -> Self {
-        Self { keys, now, custom, clock, links: RefCell::new(links), patterns: RefCell::default() }
+        Self { keys, now, custom, deadline, links: RefCell::new(links), patterns: RefCell::default() }
     }
 
     /// Fails when the time is up.
-    pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
-        self.clock.look()
+    pub(crate) fn check_timeout(&self) -> Result<(), IndexError> {
+        self.deadline.check()
     }
 
     /// Whether a condition is true for a row.
-    pub(crate) fn holds(&self, node: &ExpressionNode, row: &QueryRow) -> Result<bool, IndexError> {
-        Ok(self.value(node, EvaluationScope::of(row))?.is_true())
+    pub(crate) fn matches(&self, node: &ExpressionNode, row: &QueryRow) -> Result<bool, IndexError> {
+        Ok(self.value(node, EvaluationScope::of(row))?.is_truthy())
     }
 
     pub(crate) fn value(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Value, IndexError> {
-        self.clock.tick()?;
+        self.deadline.tick()?;
         Ok(match &node.kind {
             Expression::Literal(value) => value.clone(),
             Expression::Field(steps) => self.field(steps, scope)?,
             Expression::Call(function, arguments) => self.call(*function, arguments, scope)?,
-            Expression::Not(inner) => Value::Boolean(!self.value(inner, scope)?.is_true()),
+            Expression::Not(inner) => Value::Boolean(!self.value(inner, scope)?.is_truthy()),
             Expression::Negative(inner) => calls::negative(self.value(inner, scope)?),
             Expression::All(nodes) => {
                 for node in nodes {
-                    if !self.value(node, scope)?.is_true() {
+                    if !self.value(node, scope)?.is_truthy() {
                         return Ok(Value::Boolean(false));
                     }
                 }
@@ -147,7 +147,7 @@ impl<'c> EvaluationContext<'c> {
             }
             Expression::Any(nodes) => {
                 for node in nodes {
-                    if self.value(node, scope)?.is_true() {
+                    if self.value(node, scope)?.is_truthy() {
                         return Ok(Value::Boolean(true));
                     }
                 }
@@ -160,32 +160,32 @@ impl<'c> EvaluationContext<'c> {
                 }
                 result
             }
-            Expression::Compare(comparison, one, two) => {
+            Expression::Compare(comparison, a, b) => {
                 // Two absent fields are not equal; only a literal `null` tests for absence.
-                let asks_for_null = is_written_null(one) || is_written_null(two);
-                let (one, two) = (self.choices(one, scope)?, self.choices(two, scope)?);
-                let is_asked = |one: &Value, two: &Value| asks_for_null || !one.is_null() || !two.is_null();
-                let holds = |one: &Value| two.iter().any(|two| is_asked(one, two) && compares(*comparison, one, two));
-                Value::Boolean(one.iter().any(holds))
+                let compares_null = is_written_null(a) || is_written_null(b);
+                let (a, b) = (self.operands(a, scope)?, self.operands(b, scope)?);
+                let is_comparable = |a: &Value, b: &Value| compares_null || !a.is_null() || !b.is_null();
+                let holds = |a: &Value| b.iter().any(|b| is_comparable(a, b) && compares(*comparison, a, b));
+                Value::Boolean(a.iter().any(holds))
             }
-            Expression::Like(one, two, sense) => self.like(one, two, *sense, scope)?,
-            Expression::In(one, list, sense) => self.is_in(one, list, *sense, scope)?,
-            Expression::Between(one, ends, sense) => {
+            Expression::Like(a, b, sense) => self.like(a, b, *sense, scope)?,
+            Expression::In(a, list, sense) => self.is_in(a, list, *sense, scope)?,
+            Expression::Between(a, ends, sense) => {
                 let (low, high) = (self.value(&ends.0, scope)?, self.value(&ends.1, scope)?);
                 let is_between = |value: &Value| {
                     compares(Comparison::GreaterOrEqual, value, &low) && compares(Comparison::LessOrEqual, value, &high)
                 };
-                self.any_choice(one, *sense, scope, is_between)?
+                self.any_operand(a, *sense, scope, is_between)?
             }
-            Expression::IsNull(one, sense) => {
-                let is_null = self.choices(one, scope)?.iter().all(Value::is_null);
+            Expression::IsNull(a, sense) => {
+                let is_null = self.operands(a, scope)?.iter().all(Value::is_null);
                 Value::Boolean(is_null == (*sense == NegationSense::Plain))
             }
         })
     }
 
     /// The operands of a comparison: all values of `[*]`, else one.
-    fn choices(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Vec<Value>, IndexError> {
+    fn operands(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Vec<Value>, IndexError> {
         let is_spread = matches!(&node.kind, Expression::Field(steps) if steps.contains(&ValueStep::Any));
         Ok(match self.value(node, scope)? {
             Value::List(items) if is_spread && items.is_empty() => vec![Value::Null],
@@ -196,7 +196,7 @@ impl<'c> EvaluationContext<'c> {
 
     /// Whether a test is true for one of the values; with NOT, whether it is false for one that is
     /// not null.
-    fn any_choice(
+    fn any_operand(
         &self,
         node: &ExpressionNode,
         sense: NegationSense,
@@ -207,27 +207,27 @@ impl<'c> EvaluationContext<'c> {
             NegationSense::Plain => test(value),
             NegationSense::Negated => !value.is_null() && !test(value),
         };
-        Ok(Value::Boolean(self.choices(node, scope)?.iter().any(holds)))
+        Ok(Value::Boolean(self.operands(node, scope)?.iter().any(holds)))
     }
 
     fn like(
         &self,
-        one: &ExpressionNode,
-        two: &ExpressionNode,
+        a: &ExpressionNode,
+        b: &ExpressionNode,
         sense: NegationSense,
         scope: EvaluationScope<'_>,
     ) -> Result<Value, IndexError> {
-        let pattern = self.value(two, scope)?;
+        let pattern = self.value(b, scope)?;
         if pattern.is_null() {
             return Ok(Value::Boolean(false));
         }
         let pattern = like_pattern(&pattern.text());
-        self.any_choice(one, sense, scope, |value| !value.is_null() && self.fits(&pattern, &value.text()))
+        self.any_operand(a, sense, scope, |value| !value.is_null() && self.fits(&pattern, &value.text()))
     }
 
     fn is_in(
         &self,
-        one: &ExpressionNode,
+        a: &ExpressionNode,
         list: &[ExpressionNode],
         sense: NegationSense,
         scope: EvaluationScope<'_>,
@@ -242,13 +242,13 @@ impl<'c> EvaluationContext<'c> {
         {
             values = items;
         }
-        self.any_choice(one, sense, scope, |value| values.iter().any(|item| value.equals(item)))
+        self.any_operand(a, sense, scope, |value| values.iter().any(|item| value.equals(item)))
     }
 
     fn field(&self, steps: &[ValueStep], scope: EvaluationScope<'_>) -> Result<Value, IndexError> {
         let row = scope.row;
-        for (own, value) in &row.own {
-            if let Some(rest) = steps.strip_prefix(own.as_slice()) {
+        for (path, value) in &row.overrides {
+            if let Some(rest) = steps.strip_prefix(path.as_slice()) {
                 return Ok(if rest.is_empty() { value.clone() } else { walk(&value.clone().into_json(), rest) });
             }
         }
@@ -258,8 +258,8 @@ impl<'c> EvaluationContext<'c> {
         if let Some(fact) = ImplicitField::named(key).filter(|_| rest.is_empty()) {
             return self.fact(fact, row);
         }
-        let place = self.keys.iter().position(|asked| asked == key);
-        if let Some((_, json)) = row.members.iter().find(|(member, _)| Some(*member) == place) {
+        let index = self.keys.iter().position(|requested| requested == key);
+        if let Some((_, json)) = row.members.iter().find(|(member, _)| Some(*member) == index) {
             return Ok(walk(json, rest));
         }
         match self.custom.get(key) {
@@ -294,8 +294,8 @@ impl<'c> EvaluationContext<'c> {
             Function::OutLinks => return Ok(paths(self.links.borrow_mut().targets(&scope.row.path)?)),
             Function::InLinks => return Ok(paths(self.links.borrow_mut().sources(&scope.row.path)?)),
             Function::Choice => {
-                let chosen = if self.value(&arguments[0], scope)?.is_true() { &arguments[1] } else { &arguments[2] };
-                return self.value(chosen, scope);
+                let branch = if self.value(&arguments[0], scope)?.is_truthy() { &arguments[1] } else { &arguments[2] };
+                return self.value(branch, scope);
             }
             Function::Default => {
                 let value = self.value(&arguments[0], scope)?;
@@ -356,11 +356,11 @@ impl<'c> EvaluationContext<'c> {
                 value => values.push(value),
             }
         }
-        let mut handed = vec![Value::List(values)];
+        let mut call_arguments = vec![Value::List(values)];
         if let (Some(second), Some(row)) = (arguments.get(1), rows.first()) {
-            handed.push(self.value(second, EvaluationScope::of(row))?);
+            call_arguments.push(self.value(second, EvaluationScope::of(row))?);
         }
-        calls::call(self, function, &handed)
+        calls::call(self, function, &call_arguments)
     }
 
     /// Whether a text matches a generated regular expression.
@@ -374,7 +374,7 @@ impl<'c> EvaluationContext<'c> {
         &self,
         pattern: &str,
         ignores_case: bool,
-        using: impl FnOnce(&Regex) -> T,
+        work: impl FnOnce(&Regex) -> T,
     ) -> Option<T> {
         let mut patterns = self.patterns.borrow_mut();
         let key = (ignores_case, pattern.to_owned());
@@ -382,7 +382,7 @@ impl<'c> EvaluationContext<'c> {
             patterns.clear();
         }
         let compiled = patterns.entry(key).or_insert_with(|| compile(pattern, ignores_case).ok());
-        compiled.as_ref().map(using)
+        compiled.as_ref().map(work)
     }
 }
 
@@ -423,14 +423,14 @@ fn like_pattern(pattern: &str) -> String {
 }
 
 /// Compares two values.
-pub(crate) fn compares(comparison: Comparison, one: &Value, two: &Value) -> bool {
-    let order = one.compare(two);
+pub(crate) fn compares(comparison: Comparison, a: &Value, b: &Value) -> bool {
+    let order = a.compare(b);
     match comparison {
         Comparison::Equal => order == Some(Ordering::Equal),
-        Comparison::NotEqual => !one.is_null() && order != Some(Ordering::Equal),
+        Comparison::NotEqual => !a.is_null() && order != Some(Ordering::Equal),
         Comparison::Less => order == Some(Ordering::Less),
-        Comparison::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)) && !one.is_null(),
+        Comparison::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)) && !a.is_null(),
         Comparison::Greater => order == Some(Ordering::Greater),
-        Comparison::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)) && !one.is_null(),
+        Comparison::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)) && !a.is_null(),
     }
 }

@@ -16,7 +16,7 @@ use super::lookup::LookupPlanner;
 use super::narrow::NarrowingSql;
 use super::row::ImplicitField;
 use crate::IndexError;
-use crate::fields::{RowKind, key_of};
+use crate::fields::{RowKind, row_key};
 use crate::value::Value;
 
 /// Integers up to this are exact as reals.
@@ -33,7 +33,7 @@ pub(crate) enum FieldAccess {
 
 /// Renders conditions as SQL.
 pub(crate) struct ConditionRenderer<'e, 'c> {
-    pub(crate) finder: LookupPlanner<'e, 'c>,
+    pub(crate) planner: LookupPlanner<'e, 'c>,
     pub(crate) hot: &'e HotFields,
     pub(crate) access: FieldAccess,
 }
@@ -41,7 +41,7 @@ pub(crate) struct ConditionRenderer<'e, 'c> {
 /// Indexed fields.
 pub(crate) struct HotFields {
     /// Their ids and names.
-    pub(crate) known: Vec<(i64, String)>,
+    pub(crate) fields: Vec<(i64, String)>,
     /// The names of those that were used.
     pub(crate) used: RefCell<Vec<String>>,
 }
@@ -54,22 +54,22 @@ impl ConditionRenderer<'_, '_> {
         statement: &mut NarrowingSql,
     ) -> Result<Option<String>, IndexError> {
         match &node.kind {
-            Expression::All(nodes) => self.joined(nodes, " AND ", statement),
-            Expression::Any(nodes) => self.joined(nodes, " OR ", statement),
+            Expression::All(nodes) => self.join_conditions(nodes, " AND ", statement),
+            Expression::Any(nodes) => self.join_conditions(nodes, " OR ", statement),
             Expression::Not(inner) => Ok(self.condition(inner, statement)?.map(|inner| format!("NOT {inner}"))),
             Expression::Field(_) => Ok(column(node)
                 .filter(|(fact, _)| *fact == ImplicitField::HasFrontmatter)
                 .map(|(_, column)| column.to_owned())),
-            Expression::Compare(comparison, one, two) => self.compared(*comparison, (one, two), statement),
-            Expression::Between(one, ends, sense) => {
-                let low = self.compared(Comparison::GreaterOrEqual, (one, &ends.0), statement)?;
-                let high = self.compared(Comparison::LessOrEqual, (one, &ends.1), statement)?;
+            Expression::Compare(comparison, a, b) => self.render_comparison(*comparison, (a, b), statement),
+            Expression::Between(a, ends, sense) => {
+                let low = self.render_comparison(Comparison::GreaterOrEqual, (a, &ends.0), statement)?;
+                let high = self.render_comparison(Comparison::LessOrEqual, (a, &ends.1), statement)?;
                 let between = low.zip(high).map(|(low, high)| format!("({low} AND {high})"));
                 Ok(match sense {
                     NegationSense::Plain => between,
                     // Every page has a computed field; another field may be absent.
                     NegationSense::Negated => {
-                        between.filter(|_| column(one).is_some()).map(|between| format!("NOT {between}"))
+                        between.filter(|_| column(a).is_some()).map(|between| format!("NOT {between}"))
                     }
                 })
             }
@@ -83,7 +83,7 @@ impl ConditionRenderer<'_, '_> {
         }
     }
 
-    fn joined(
+    fn join_conditions(
         &self,
         nodes: &[ExpressionNode],
         operator: &str,
@@ -97,22 +97,22 @@ impl ConditionRenderer<'_, '_> {
         Ok((!parts.is_empty()).then(|| format!("({})", parts.join(operator))))
     }
 
-    fn compared(
+    fn render_comparison(
         &self,
         comparison: Comparison,
-        (one, two): (&ExpressionNode, &ExpressionNode),
+        (a, b): (&ExpressionNode, &ExpressionNode),
         statement: &mut NarrowingSql,
     ) -> Result<Option<String>, IndexError> {
-        if let Some(value) = self.finder.constant(two)? {
-            return Ok(self.field_compared(comparison, (one, &value), statement));
+        if let Some(value) = self.planner.constant(b)? {
+            return Ok(self.field_comparison(comparison, (a, &value), statement));
         }
-        match self.finder.constant(one)? {
-            Some(value) => Ok(self.field_compared(comparison.turned(), (two, &value), statement)),
+        match self.planner.constant(a)? {
+            Some(value) => Ok(self.field_comparison(comparison.swapped(), (b, &value), statement)),
             None => Ok(None),
         }
     }
 
-    fn field_compared(
+    fn field_comparison(
         &self,
         comparison: Comparison,
         (field, value): (&ExpressionNode, &Value),
@@ -136,9 +136,9 @@ impl ConditionRenderer<'_, '_> {
             };
             return Some(format!("{column} {operator} {}", statement.bind(value)));
         }
-        let name = self.finder.field(field)?;
-        let (number, _) = self.hot.known.iter().find(|(_, known)| *known == name)?;
-        let (kind, key) = key_of(value)?;
+        let name = self.planner.field(field)?;
+        let (number, _) = self.hot.fields.iter().find(|(_, indexed)| *indexed == name)?;
+        let (kind, key) = row_key(value)?;
         let is_exact = match kind {
             RowKind::Text | RowKind::Boolean => true,
             RowKind::Number => value.number().is_some_and(|number| number.abs() < MAX_EXACT),

@@ -41,15 +41,21 @@ pub(crate) struct FunctionRow {
     pub(crate) name: &'static str,
     pub(crate) function: Function,
     /// Minimum number of arguments.
-    pub(crate) least: usize,
+    pub(crate) min_arguments: usize,
     /// Maximum number of arguments.
-    pub(crate) most: usize,
+    pub(crate) max_arguments: usize,
     /// Its syntax, for messages.
     pub(crate) usage: &'static str,
 }
 
-const fn row(name: &'static str, function: Function, least: usize, most: usize, usage: &'static str) -> FunctionRow {
-    FunctionRow { name, function, least, most, usage }
+const fn row(
+    name: &'static str,
+    function: Function,
+    min_arguments: usize,
+    max_arguments: usize,
+    usage: &'static str,
+) -> FunctionRow {
+    FunctionRow { name, function, min_arguments, max_arguments, usage }
 }
 
 /// All function names; the first one of a function is its main name.

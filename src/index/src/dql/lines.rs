@@ -4,18 +4,18 @@
 //! then parsed.
 
 /// A line with one of these keys identifies the older syntax.
-const TELLING: [&str; 4] = ["where", "sort", "columns", "type"];
+const MARKER_KEYS: [&str; 4] = ["where", "sort", "columns", "type"];
 
 /// The keys.
-const KNOWN: [&str; 9] = ["type", "columns", "from", "where", "sort", "group_by", "flatten", "limit", "offset"];
+const KEYS: [&str; 9] = ["type", "columns", "from", "where", "sort", "group_by", "flatten", "limit", "offset"];
 
 /// The query in the current syntax; `None` when it is in that already.
 ///
 /// # Errors
 /// The number of a line and what is wrong with it.
-pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
+pub(super) fn convert(text: &str) -> Result<Option<String>, String> {
     let clauses: Vec<_> = text.lines().map(clause).collect();
-    if !clauses.iter().flatten().any(|(name, _)| TELLING.contains(&name.as_str())) {
+    if !clauses.iter().flatten().any(|(name, _)| MARKER_KEYS.contains(&name.as_str())) {
         return Ok(None);
     }
     let (mut mode, mut columns, mut rest) = (None, Vec::new(), Vec::new());
@@ -23,11 +23,11 @@ pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
         if line.trim().is_empty() {
             continue;
         }
-        let Some((name, value)) = clause.filter(|(name, _)| KNOWN.contains(&name.as_str())) else {
-            return Err(format!("line {number}: expected one of `{}:`", KNOWN.join(":`, `")));
+        let Some((name, value)) = clause.filter(|(name, _)| KEYS.contains(&name.as_str())) else {
+            return Err(format!("line {number}: expected one of `{}:`", KEYS.join(":`, `")));
         };
         if value.is_empty() {
-            return Err(format!("line {number}: behind `{name}:` stands nothing"));
+            return Err(format!("line {number}: `{name}:` has no value"));
         }
         match name.as_str() {
             "type" => mode = Some(value.to_uppercase()),
@@ -47,8 +47,8 @@ pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
         None => "TABLE",
         Some(mode) => mode,
     };
-    let begin = [vec![mode.to_owned()], vec![columns.join(", ")]].concat();
-    let parts: Vec<String> = begin.into_iter().chain(rest).filter(|part| !part.is_empty()).collect();
+    let head = [vec![mode.to_owned()], vec![columns.join(", ")]].concat();
+    let parts: Vec<String> = head.into_iter().chain(rest).filter(|part| !part.is_empty()).collect();
     Ok(Some(parts.join("\n")))
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn lines_are_put_together_to_a_query_of_today() {
-        let together = |text: &str| put_together(text).unwrap().map(|text| text.replace('\n', " "));
+        let together = |text: &str| convert(text).unwrap().map(|text| text.replace('\n', " "));
         for (lines, query) in [
             (
                 "type: table\ncolumns: status, due\nfrom: tasks/\nwhere: status != \"done\"\nwhere: a = 1 OR b = 2\nsort: due desc\nlimit: 5",
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_line_is_said_of_that_line() {
-        let refused = |text: &str| put_together(text).unwrap_err();
+        let refused = |text: &str| convert(text).unwrap_err();
         assert!(refused("type: list\nwher: x").starts_with("line 2: expected one of `type:`, `columns:`"));
         assert_eq!(refused("where:\n"), "line 1: behind `where:` stands nothing");
         let told = crate::DqlQuery::parse("type: list\nwhere: a = = 1").unwrap_err().to_string();

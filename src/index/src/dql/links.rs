@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use svcfs_base::TreePath;
 
-use crate::links::{NameLookup, each_link};
+use crate::links::{NameLookup, for_each_link};
 use crate::pages::tree_path;
 use crate::{Index, IndexError, LinkGraph};
 
@@ -26,30 +26,30 @@ impl<'c> LinkedPages<'c> {
 
     /// The distinct pages that a page links to, in the order of its links.
     pub(crate) fn targets(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
-        let mut found: Vec<String> = Vec::new();
+        let mut targets: Vec<String> = Vec::new();
         let below = self.below;
-        each_link(&mut self.names, path, |_, target| {
-            if let Some(target) = target.filter(|target| !found.iter().any(|known| known == target))
-                && is_seen(&tree_path(target)?, below)
+        for_each_link(&mut self.names, path, |_, target| {
+            if let Some(target) = target.filter(|target| !targets.iter().any(|existing| existing == target))
+                && is_visible(&tree_path(target)?, below)
             {
-                found.push(target.to_owned());
+                targets.push(target.to_owned());
             }
             Ok(())
         })?;
-        Ok(found)
+        Ok(targets)
     }
 
     /// The other pages that link to a page, in path order.
     pub(crate) fn sources(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
-        let sources = self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below));
+        let sources = self.graph()?.linking_pages(&path).filter(|source| is_visible(source, below));
         Ok(sources.map(ToString::to_string).collect())
     }
 
     /// Number of other pages that link to a page.
     pub(crate) fn count_sources(&mut self, path: &str) -> Result<usize, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
-        Ok(self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below)).count())
+        Ok(self.graph()?.linking_pages(&path).filter(|source| is_visible(source, below)).count())
     }
 
     fn graph(&mut self) -> Result<&LinkGraph, IndexError> {
@@ -61,6 +61,6 @@ impl<'c> LinkedPages<'c> {
     }
 }
 
-fn is_seen(path: &TreePath, below: Option<&TreePath>) -> bool {
+fn is_visible(path: &TreePath, below: Option<&TreePath>) -> bool {
     below.is_none_or(|below| path.is_under(below))
 }

@@ -50,7 +50,7 @@ pub use refine::{ColumnSummary, QueryRefinement, RowFilter, ViewColumn};
 const MAX_BYTES: usize = 64 << 10;
 
 /// Rows of a result: default and limit.
-const ROWS: usize = 50;
+const DEFAULT_ROWS: usize = 50;
 const MAX_ROWS: usize = 200;
 
 /// A parsed and checked query.
@@ -71,38 +71,35 @@ impl CustomFields {
     /// the field itself, or the name is built in.
     pub fn parse<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<Self, (String, String)> {
         let read = |(name, text): (&str, &str)| {
-            let node = grammar::lone_expression(text).map_err(|why| (name.to_owned(), why))?;
+            let node = grammar::single_expression(text).map_err(|why| (name.to_owned(), why))?;
             if node.has_aggregate() {
-                return Err((name.to_owned(), "makes one value of many pages, and a field is of one page".to_owned()));
+                return Err((name.to_owned(), "aggregates pages, but a field belongs to one page".to_owned()));
             }
             if ImplicitField::named(name).is_some() {
-                return Err((
-                    name.to_owned(),
-                    "is a field that every page has already; choose another name".to_owned(),
-                ));
+                return Err((name.to_owned(), "is a built-in field; choose another name".to_owned()));
             }
             Ok((name.to_owned(), node))
         };
         let fields = Self(fields.into_iter().map(read).collect::<Result<_, _>>()?);
-        match fields.0.keys().find(|name| fields.needs(name).contains(*name)) {
-            Some(name) => Err((name.clone(), "is made of itself, so that it never has a value".to_owned())),
+        match fields.0.keys().find(|name| fields.dependencies(name).contains(*name)) {
+            Some(name) => Err((name.clone(), "depends on itself, so it never has a value".to_owned())),
             None => Ok(fields),
         }
     }
 
     /// The fields that a field depends on, directly or indirectly.
-    fn needs(&self, name: &str) -> BTreeSet<String> {
-        let (mut found, mut next) = (BTreeSet::new(), vec![name.to_owned()]);
+    fn dependencies(&self, name: &str) -> BTreeSet<String> {
+        let (mut names, mut next) = (BTreeSet::new(), vec![name.to_owned()]);
         while let Some(node) = next.pop().and_then(|name| self.0.get(&name)) {
             node.visit(&mut |node| {
                 let Expression::Field(steps) = &node.kind else { return };
                 let Some(ValueStep::Key(key)) = steps.first() else { return };
-                if found.insert(key.clone()) && self.0.contains_key(key) {
+                if names.insert(key.clone()) && self.0.contains_key(key) {
                     next.push(key.clone());
                 }
             });
         }
-        found
+        names
     }
 }
 
@@ -172,15 +169,14 @@ impl DqlQuery {
     /// [`IndexError::Invalid`] on `q`: line and column, what was expected there, and a hint.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
         if text.len() > MAX_BYTES {
-            let why = format!("the query is {} bytes long; at most {MAX_BYTES} are read", text.len());
+            let why = format!("the query is {} bytes long; the limit is {MAX_BYTES} bytes", text.len());
             return Err(IndexError::invalid("q", why));
         }
         let read = |text: &str| grammar::query(text).and_then(|parsed| checks::check(parsed, text));
-        let parsed = match lines::put_together(text) {
+        let parsed = match lines::convert(text) {
             Ok(None) => read(text),
-            Ok(Some(today)) => {
-                read(&today).map_err(|why| format!("{why}; the lines were read as `{}`", today.replace('\n', " ")))
-            }
+            Ok(Some(converted)) => read(&converted)
+                .map_err(|why| format!("{why}; the lines were read as `{}`", converted.replace('\n', " "))),
             Err(why) => Err(why),
         };
         Ok(Self { parsed: parsed.map_err(|why| IndexError::invalid("q", why))? })
@@ -188,23 +184,23 @@ impl DqlQuery {
 
     /// The query plan of SQLite.
     #[cfg(test)]
-    pub(crate) fn plan(&self, index: &Index, asking: &QueryLimits<'_>) -> Vec<String> {
-        run::plan(index, &self.parsed, asking).unwrap_or_default()
+    pub(crate) fn plan(&self, index: &Index, limits: &QueryLimits<'_>) -> Vec<String> {
+        run::plan(index, &self.parsed, limits).unwrap_or_default()
     }
 
     /// The path prefix of all pages that can change the result; `None` when any page can.
     #[must_use]
     pub fn path_prefix(&self) -> Option<&str> {
-        checks::prefix(&self.parsed)
+        checks::path_prefix(&self.parsed)
     }
 
     /// The query, restricted to the pages below a folder.
-    fn below(&self, folder: &TreePath) -> Self {
-        let there = ast::PageSource::Prefix(format!("{folder}/"));
+    fn restricted_to(&self, folder: &TreePath) -> Self {
+        let prefix = ast::PageSource::Prefix(format!("{folder}/"));
         let mut narrowed = self.clone();
         narrowed.parsed.source = Some(match narrowed.parsed.source.take() {
-            Some(source) => ast::PageSource::All(vec![there, source]),
-            None => there,
+            Some(source) => ast::PageSource::All(vec![prefix, source]),
+            None => prefix,
         });
         narrowed
     }
@@ -222,10 +218,10 @@ impl Index {
     /// # Errors
     /// [`IndexError::Invalid`] on `q` when it exceeds the timeout, or uses a computed field while
     /// those are disabled; [`IndexError::Database`].
-    pub fn query(&self, query: &DqlQuery, asking: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
-        match asking.folder.filter(|below| !below.is_root()) {
-            Some(below) => run::answer(self, &query.below(below).parsed, asking),
-            None => run::answer(self, &query.parsed, asking),
+    pub fn query(&self, query: &DqlQuery, limits: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
+        match limits.folder.filter(|folder| !folder.is_root()) {
+            Some(folder) => run::answer(self, &query.restricted_to(folder).parsed, limits),
+            None => run::answer(self, &query.parsed, limits),
         }
     }
 }

@@ -27,10 +27,10 @@ impl NarrowingSql {
     }
 
     /// Number of rows of a query with these parameters, counted up to `limit`.
-    pub(crate) fn count(mut self, connection: &Connection, query: &str, most: usize) -> Result<usize, IndexError> {
-        let most = self.bind(i64::try_from(most).unwrap_or(i64::MAX));
+    pub(crate) fn count(mut self, connection: &Connection, query: &str, limit: usize) -> Result<usize, IndexError> {
+        let limit = self.bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let count: i64 = connection
-            .prepare_cached(&format!("SELECT count(*) FROM (SELECT 1 FROM ({query}) LIMIT {most})"))?
+            .prepare_cached(&format!("SELECT count(*) FROM (SELECT 1 FROM ({query}) LIMIT {limit})"))?
             .query_row(params_from_iter(&self.values), |row| row.get(0))?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
@@ -90,7 +90,7 @@ pub(crate) fn has_tags(source: &PageSource) -> bool {
 pub(crate) fn includes(source: &PageSource, path: &str, tags: &[String]) -> bool {
     match source {
         PageSource::Prefix(prefix) => path.starts_with(prefix.trim_start_matches('/')),
-        PageSource::Tag(tag) => tags.iter().any(|one| one == tag),
+        PageSource::Tag(tag) => tags.iter().any(|other| other == tag),
         PageSource::Not(inner) => !includes(inner, path, tags),
         PageSource::All(sources) => sources.iter().all(|source| includes(source, path, tags)),
         PageSource::Any(sources) => sources.iter().any(|source| includes(source, path, tags)),

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::ast::{Comparison, Expression, ExpressionNode, NamedColumn, NegationSense, ParsedQuery};
 use super::functions::Function;
 use super::lexemes::ValueStep;
-use super::problem::shown;
+use super::problem::excerpt;
 use super::{DqlQuery, checks, grammar};
 use crate::IndexError;
 use crate::value::Value;
@@ -104,8 +104,9 @@ impl DqlQuery {
             parsed.group = Some(NamedColumn { name: group.to_owned(), node: field("group_by", group)? });
         }
         if !refinement.sort.is_empty() {
-            let key =
-                |(name, is_descending): &(&str, bool)| Ok((meant(&parsed, field("sort", name)?)?, *is_descending));
+            let key = |(name, is_descending): &(&str, bool)| {
+                Ok((resolve_columns(&parsed, field("sort", name)?)?, *is_descending))
+            };
             parsed.sort = refinement.sort.iter().map(key).collect::<Result<_, IndexError>>()?;
         }
         if !refinement.columns.is_empty() {
@@ -114,21 +115,24 @@ impl DqlQuery {
                     Some(formula) => read("columns", formula)?,
                     None => field("columns", column.property)?,
                 };
-                Ok(NamedColumn { name: column.label.to_owned(), node: meant(&parsed, node)? })
+                Ok(NamedColumn { name: column.label.to_owned(), node: resolve_columns(&parsed, node)? })
             };
-            let adds = refinement.columns.iter().all(|column| column.formula.is_some());
-            let mut columns = if adds { parsed.columns.clone() } else { Vec::new() };
+            let is_addition = refinement.columns.iter().all(|column| column.formula.is_some());
+            let mut columns = if is_addition { parsed.columns.clone() } else { Vec::new() };
             let mut summaries = Vec::new();
-            for given in &refinement.columns {
-                let made = column(given)?;
-                let place = columns.iter().position(|known| adds && known.name == made.name).unwrap_or(columns.len());
-                columns.splice(place..columns.len().min(place + 1), [made]);
-                summaries.extend(given.summary.map(|summary| (place, summary)));
+            for view_column in &refinement.columns {
+                let new_column = column(view_column)?;
+                let index = columns
+                    .iter()
+                    .position(|existing| is_addition && existing.name == new_column.name)
+                    .unwrap_or(columns.len());
+                columns.splice(index..columns.len().min(index + 1), [new_column]);
+                summaries.extend(view_column.summary.map(|summary| (index, summary)));
             }
             (parsed.columns, parsed.summaries) = (columns, summaries);
         }
         if !parsed.summaries.is_empty() && parsed.is_aggregated() {
-            let why = "a column of sums and counts has no summary; leave one of the two out";
+            let why = "a column with aggregates cannot have a summary; remove one of the two";
             return Err(IndexError::invalid("columns", why));
         }
         let parsed = checks::check(parsed, "").map_err(|why| IndexError::invalid("columns", why))?;
@@ -137,13 +141,13 @@ impl DqlQuery {
 }
 
 fn read(argument: &'static str, text: &str) -> Result<ExpressionNode, IndexError> {
-    grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, format!("`{}`: {why}", shown(text))))
+    grammar::single_expression(text).map_err(|why| IndexError::invalid(argument, format!("`{}`: {why}", excerpt(text))))
 }
 
 fn field(argument: &'static str, text: &str) -> Result<ExpressionNode, IndexError> {
     match read(argument, text)? {
         node @ ExpressionNode { kind: Expression::Field(_), .. } => Ok(node),
-        ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+        ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", excerpt(text)))),
     }
 }
 
@@ -153,34 +157,34 @@ const fn node(kind: Expression) -> ExpressionNode {
 
 fn condition(parsed: &ParsedQuery, filter: &RowFilter<'_>) -> Result<ExpressionNode, IndexError> {
     let RowFilter { field: name, operator, value } = *filter;
-    let one = meant(parsed, field("filters", name)?)?;
+    let operand = resolve_columns(parsed, field("filters", name)?)?;
     let literal = node(Expression::Literal(Value::of(value)));
-    let compared = |comparison| Expression::Compare(comparison, Box::new(one.clone()), Box::new(literal.clone()));
+    let compare = |comparison| Expression::Compare(comparison, Box::new(operand.clone()), Box::new(literal.clone()));
     Ok(node(match operator {
-        "=" | "==" => compared(Comparison::Equal),
-        "!=" => compared(Comparison::NotEqual),
-        ">" => compared(Comparison::Greater),
-        "<" => compared(Comparison::Less),
-        ">=" => compared(Comparison::GreaterOrEqual),
-        "<=" => compared(Comparison::LessOrEqual),
-        "contains" => Expression::Call(Function::Contains, vec![one, literal]),
+        "=" | "==" => compare(Comparison::Equal),
+        "!=" => compare(Comparison::NotEqual),
+        ">" => compare(Comparison::Greater),
+        "<" => compare(Comparison::Less),
+        ">=" => compare(Comparison::GreaterOrEqual),
+        "<=" => compare(Comparison::LessOrEqual),
+        "contains" => Expression::Call(Function::Contains, vec![operand, literal]),
         "in" => {
             let items: Vec<Json> = match value {
                 Json::Array(items) => items.clone(),
-                lone => vec![lone.clone()],
+                single => vec![single.clone()],
             };
             let items = items.iter().map(|item| node(Expression::Literal(Value::of(item)))).collect();
-            Expression::In(Box::new(one), items, NegationSense::Plain)
+            Expression::In(Box::new(operand), items, NegationSense::Plain)
         }
         other => {
-            let why = format!("there is no operator `{}`; use =, !=, >, <, >=, <=, contains or in", shown(other));
+            let why = format!("there is no operator `{}`; use =, !=, >, <, >=, <=, contains or in", excerpt(other));
             return Err(IndexError::invalid("filters", why));
         }
     }))
 }
 
 /// Replaces the names of the query's columns by their expressions.
-fn meant(parsed: &ParsedQuery, mut node: ExpressionNode) -> Result<ExpressionNode, IndexError> {
+fn resolve_columns(parsed: &ParsedQuery, mut node: ExpressionNode) -> Result<ExpressionNode, IndexError> {
     let size = |node: &ExpressionNode| {
         let mut size = 0_usize;
         node.visit(&mut |_| size += 1);
@@ -208,21 +212,23 @@ fn replace(node: &mut ExpressionNode, columns: &[NamedColumn]) {
         Expression::Call(_, nodes) | Expression::All(nodes) | Expression::Any(nodes) => {
             nodes.iter_mut().for_each(|node| replace(node, columns));
         }
-        Expression::Not(one) | Expression::Negative(one) | Expression::IsNull(one, _) => replace(one, columns),
+        Expression::Not(operand) | Expression::Negative(operand) | Expression::IsNull(operand, _) => {
+            replace(operand, columns)
+        }
         Expression::Chain(first, rest) => {
             replace(first, columns);
             rest.iter_mut().for_each(|(_, node)| replace(node, columns));
         }
-        Expression::Compare(_, one, two) | Expression::Like(one, two, _) => {
-            replace(one, columns);
-            replace(two, columns);
+        Expression::Compare(_, left, right) | Expression::Like(left, right, _) => {
+            replace(left, columns);
+            replace(right, columns);
         }
-        Expression::In(one, nodes, _) => {
-            replace(one, columns);
+        Expression::In(operand, nodes, _) => {
+            replace(operand, columns);
             nodes.iter_mut().for_each(|node| replace(node, columns));
         }
-        Expression::Between(one, ends, _) => {
-            replace(one, columns);
+        Expression::Between(operand, ends, _) => {
+            replace(operand, columns);
             replace(&mut ends.0, columns);
             replace(&mut ends.1, columns);
         }

@@ -118,13 +118,13 @@ pub(crate) struct QueryRow {
     /// Values from columns of `facts`.
     pub(crate) facts: Vec<(ImplicitField, Value)>,
     /// Values that override the frontmatter: items of FLATTEN, the parts of a task.
-    pub(crate) own: Vec<(Vec<ValueStep>, Value)>,
+    pub(crate) overrides: Vec<(Vec<ValueStep>, Value)>,
 }
 
 impl QueryRow {
     /// A row without any page.
-    pub(crate) const fn nobody() -> Self {
-        Self { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), own: Vec::new() }
+    pub(crate) const fn empty() -> Self {
+        Self { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), overrides: Vec::new() }
     }
 }
 
@@ -151,16 +151,16 @@ impl<'de> Visitor<'de> for MemberVisitor<'_> {
         formatter.write_str("frontmatter")
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = Vec::new();
-        while let Some(place) = map.next_key_seed(KeyPlace(self.0))? {
-            match place {
-                Some(place) => found.push((place, map.next_value()?)),
+        let mut matched = Vec::new();
+        while let Some(index) = map.next_key_seed(KeyPlace(self.0))? {
+            match index {
+                Some(index) => matched.push((index, map.next_value()?)),
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(found)
+        Ok(matched)
     }
 }
 
@@ -180,7 +180,7 @@ impl Visitor<'_> for KeyPlace<'_> {
         formatter.write_str("a key")
     }
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|asked| asked == key))
+        Ok(self.0.iter().position(|known| known == key))
     }
 }
 
@@ -192,12 +192,12 @@ pub(crate) fn walk(json: &Json, steps: &[ValueStep]) -> Value {
         Some((ValueStep::Index(index), rest)) => json.get(index).map_or(Value::Null, |inner| walk(inner, rest)),
         Some((ValueStep::Any, rest)) => {
             let items = json.as_array().map_or(std::slice::from_ref(json), Vec::as_slice);
-            let found = items.iter().map(|item| walk(item, rest));
+            let matched = items.iter().map(|item| walk(item, rest));
             let is_list = |step: &ValueStep| *step == ValueStep::Any;
             Value::List(if rest.iter().any(is_list) {
-                found.flat_map(|inner| if let Value::List(items) = inner { items } else { vec![inner] }).collect()
+                matched.flat_map(|inner| if let Value::List(items) = inner { items } else { vec![inner] }).collect()
             } else {
-                found.filter(|value| !value.is_null()).collect()
+                matched.filter(|value| !value.is_null()).collect()
             })
         }
     }

@@ -21,7 +21,7 @@ pub(crate) fn rows(page: &QueryRow, tasks: &str) -> Result<Vec<QueryRow>, IndexE
             let value = task.get(name).map_or(Value::Null, Value::of);
             (vec![ValueStep::Key(name.to_owned())], value)
         };
-        QueryRow { own: PARTS.into_iter().chain([META]).map(part).collect(), ..page.clone() }
+        QueryRow { overrides: PARTS.into_iter().chain([META]).map(part).collect(), ..page.clone() }
     };
     Ok(tasks.iter().map(row).collect())
 }

@@ -170,7 +170,7 @@ fn an_index_of_a_field_changes_no_answer() {
         r#"["email"]"#,
         r#"["depends_on"]"#,
     ] {
-        assert!(indexed.index.warm(field, 100).unwrap(), "{field}");
+        assert!(indexed.index.add_field_index(field, 100).unwrap(), "{field}");
     }
     for entry in fs::read_dir(data()).unwrap() {
         let file = entry.unwrap().path();
@@ -251,7 +251,7 @@ fn mixed() -> Space {
     let pages: Vec<(&str, &str)> = pages.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let space = Space::of(&pages);
     for field in [r#"["status"]"#, r#"["priority"]"#] {
-        assert!(space.index.warm(field, 20).unwrap());
+        assert!(space.index.add_field_index(field, 20).unwrap());
     }
     space
 }
@@ -444,7 +444,7 @@ fn sums_and_counts_over_the_values_of_a_field() {
             "a",
             "sum:'); DROP TABLE pages; --",
             None,
-            "`calc`: line 1, column 1: the text that begins here has no closing '",
+            "`calc`: line 1, column 1: the text that starts here has no closing '",
         ),
         (
             "a",
@@ -452,7 +452,7 @@ fn sums_and_counts_over_the_values_of_a_field() {
             Some("x ="),
             "`where`: line 1, column 4: expected a field, a value or a function, found the end of the query",
         ),
-        ("a", "count", Some("sum(x) > 1"), "`where`: a function of many pages cannot choose the pages"),
+        ("a", "count", Some("sum(x) > 1"), "`where`: an aggregate function cannot select pages"),
     ] {
         assert_eq!(aggregate(group, &[calc], condition, None).unwrap_err(), message);
     }
@@ -463,7 +463,7 @@ fn a_text_that_grows_without_end_is_refused() {
     let space = vault();
     let twelve = (0..12).fold("\"aaaaaaaa\"".to_owned(), |inner, _| format!("replace({inner}, \"a\", \"aaaaaaaa\")"));
     let refused = ask(&space, &format!("TABLE {twelve} FROM \"index\"")).unwrap_err().to_string();
-    assert_eq!(refused, "`q`: makes a text of more than 1 MiB");
+    assert_eq!(refused, "`q`: computes a text of more than 1 MiB; the limit is 1 MiB");
     let refused = ask(&space, "TABLE dateformat(now(), \"%Q%!\") FROM \"index\"").unwrap_err().to_string();
     assert!(refused.contains("line 1, column 25") && refused.contains("`%Q%!` is no format of dates"), "{refused}");
     let made = ask(&space, "TABLE dateformat(now(), \"%\" + \"!\") FROM \"index\"").unwrap_err().to_string();

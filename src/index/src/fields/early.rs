@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rusqlite::Transaction;
 use serde_json::Value;
 
-use super::{add, hot, name_of, presence_word};
+use super::{add, field_name, hot_fields, presence_token};
 use crate::IndexError;
 use crate::document::PageDocument;
 use crate::dql::ValueStep;
@@ -34,7 +34,7 @@ pub(crate) struct EarlyFields {
 }
 
 impl EarlyFields {
-    pub(crate) fn at_most(max_fields: usize) -> Self {
+    pub(crate) fn with_limit(max_fields: usize) -> Self {
         Self { max_fields, declined: Mutex::default() }
     }
 
@@ -47,23 +47,23 @@ impl EarlyFields {
         if self.max_fields == 0 {
             return Ok(());
         }
-        let mut known: Option<HashSet<String>> = None;
+        let mut indexed: Option<HashSet<String>> = None;
         let mut declined = self.declined.lock();
         for (key, is_eligible) in documents.flat_map(|document| &document.fields) {
             if declined.contains(key) {
                 continue;
             }
-            let known = match &mut known {
-                Some(known) => known,
-                None => known.insert(hot(transaction)?.into_iter().map(|(_, name)| name).collect()),
+            let indexed = match &mut indexed {
+                Some(indexed) => indexed,
+                None => indexed.insert(hot_fields(transaction)?.into_iter().map(|(_, name)| name).collect()),
             };
-            let Some(name) = name_of(&[ValueStep::Key(key.clone())]) else { continue };
-            if known.contains(&name) {
+            let Some(name) = field_name(&[ValueStep::Key(key.clone())]) else { continue };
+            if indexed.contains(&name) {
                 continue;
             }
-            if known.len() < self.max_fields && *is_eligible && is_new(transaction, key)? {
+            if indexed.len() < self.max_fields && *is_eligible && is_new(transaction, key)? {
                 add(transaction, &name)?;
-                known.insert(name);
+                indexed.insert(name);
             } else {
                 if declined.len() >= MAX_DECLINED {
                     declined.clear();
@@ -77,9 +77,9 @@ impl EarlyFields {
 
 /// Whether no page has this top-level key.
 fn is_new(transaction: &Transaction<'_>, key: &str) -> Result<bool, IndexError> {
-    let Some(word) = presence_word(key) else { return Ok(false) };
-    let mut any = transaction.prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?;
-    Ok(!any.exists([format!("{{fields}} : {word}")])?)
+    let Some(word) = presence_token(key) else { return Ok(false) };
+    let mut rows = transaction.prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?;
+    Ok(!rows.exists([format!("{{fields}} : {word}")])?)
 }
 
 /// Whether a field with this value may be indexed early.

@@ -29,45 +29,45 @@ use crate::{Index, IndexError};
 pub(crate) use early::{EarlyFields, is_short};
 
 /// Number of queries that would have used a field index before it is created.
-const HOT: u32 = 3;
+const HOT_THRESHOLD: u32 = 3;
 
 /// Limit of counted fields, which bounds the memory that queries on random names can use.
-const MAX_COUNTED: usize = 1_000;
+const MAX_COUNTED_FIELDS: usize = 1_000;
 
 /// A field index that was not used for so long may be replaced.
-const UNUSED: Duration = Duration::from_secs(600);
+const UNUSED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How often queries used fields without an index, and when they last used those with one, since
 /// the index was opened.
 #[derive(Debug, Default)]
 pub(crate) struct FieldUsage {
     counts: Mutex<HashMap<String, u32>>,
-    used: Mutex<HashMap<String, Instant>>,
+    last_used: Mutex<HashMap<String, Instant>>,
 }
 
 impl FieldUsage {
     /// Records a use of these field indexes.
-    pub(crate) fn used(&self, fields: Vec<String>) {
+    pub(crate) fn mark_used(&self, fields: Vec<String>) {
         let now = Instant::now();
-        self.used.lock().extend(fields.into_iter().map(|field| (field, now)));
+        self.last_used.lock().extend(fields.into_iter().map(|field| (field, now)));
     }
 
     /// The least recently used of these fields, if it was not used since `since`.
-    fn unused<'f>(&self, fields: &'f [(i64, String)], since: Instant) -> Option<&'f (i64, String)> {
-        let used = self.used.lock();
-        let last = |(_, field): &&(i64, String)| used.get(field).copied();
+    fn least_recently_used<'f>(&self, fields: &'f [(i64, String)], since: Instant) -> Option<&'f (i64, String)> {
+        let last_used = self.last_used.lock();
+        let last = |(_, field): &&(i64, String)| last_used.get(field).copied();
         fields.iter().filter(|field| last(field).is_none_or(|last| last < since)).min_by_key(last)
     }
 
     /// Counts a query; true when the field is hot.
-    pub(crate) fn rises(&self, field: &str) -> bool {
+    pub(crate) fn count_query(&self, field: &str) -> bool {
         let mut counts = self.counts.lock();
-        if counts.len() >= MAX_COUNTED && !counts.contains_key(field) {
+        if counts.len() >= MAX_COUNTED_FIELDS && !counts.contains_key(field) {
             counts.clear();
         }
         let count = counts.entry(field.to_owned()).or_default();
         *count += 1;
-        *count >= HOT
+        *count >= HOT_THRESHOLD
     }
 }
 
@@ -87,10 +87,10 @@ pub(crate) enum RowKind {
 pub(crate) const ITEM: u8 = 16;
 
 /// The index key of a value; `None` for null, lists and objects, which have no rows.
-pub(crate) fn key_of(value: &Value) -> Option<(RowKind, rusqlite::types::Value)> {
+pub(crate) fn row_key(value: &Value) -> Option<(RowKind, rusqlite::types::Value)> {
     use rusqlite::types::Value as Bound;
-    if let Some(moment) = value.moment() {
-        return Some((RowKind::Day, Bound::Integer(moment.day()?)));
+    if let Some(date) = value.date() {
+        return Some((RowKind::Day, Bound::Integer(date.day()?)));
     }
     match value {
         Value::Boolean(boolean) => Some((RowKind::Boolean, Bound::Integer(i64::from(*boolean)))),
@@ -102,7 +102,7 @@ pub(crate) fn key_of(value: &Value) -> Option<(RowKind, rusqlite::types::Value)>
 }
 
 /// The stored name of a field: its keys as a JSON list. `None` for a path that goes through a list.
-pub(crate) fn name_of(steps: &[ValueStep]) -> Option<String> {
+pub(crate) fn field_name(steps: &[ValueStep]) -> Option<String> {
     let keys: Option<Vec<&str>> = steps
         .iter()
         .map(|step| match step {
@@ -115,15 +115,15 @@ pub(crate) fn name_of(steps: &[ValueStep]) -> Option<String> {
 
 /// Full-text query for the pages that have the top-level key of a field, and possibly others.
 /// `None` for a field name that the full-text index does not store.
-pub(crate) fn presence(name: &str) -> Option<String> {
+pub(crate) fn presence_query(name: &str) -> Option<String> {
     let steps = steps_of(name).ok()?;
     let Some(ValueStep::Key(key)) = steps.first() else { return None };
-    Some(format!("{{fields}} : {}", presence_word(key)?))
+    Some(format!("{{fields}} : {}", presence_token(key)?))
 }
 
 /// The quoted full-text token of every page with this top-level key.
-pub(crate) fn presence_word(key: &str) -> Option<String> {
-    Some(format!("\"{}\"", field_words::token(&field_words::name(key)?, "")))
+pub(crate) fn presence_token(key: &str) -> Option<String> {
+    Some(format!("\"{}\"", field_words::token(&field_words::normalize_name(key)?, "")))
 }
 
 fn steps_of(name: &str) -> Result<Vec<ValueStep>, IndexError> {
@@ -133,10 +133,10 @@ fn steps_of(name: &str) -> Result<Vec<ValueStep>, IndexError> {
 }
 
 /// The indexed fields, with their ids.
-pub(crate) fn hot(connection: &Connection) -> Result<Vec<(i64, String)>, IndexError> {
+pub(crate) fn hot_fields(connection: &Connection) -> Result<Vec<(i64, String)>, IndexError> {
     let mut statement = connection.prepare_cached("SELECT id, field FROM hot_fields")?;
-    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Adds a field; pages written from now on get rows for it.
@@ -164,9 +164,9 @@ struct IndexedField {
 impl FieldWriter {
     /// A writer for all indexed fields; valid until a field is added, which needs the writer's
     /// lock.
-    pub(crate) fn of_hot(connection: &Connection) -> Result<Self, IndexError> {
+    pub(crate) fn for_hot_fields(connection: &Connection) -> Result<Self, IndexError> {
         let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
-        for (number, name) in hot(connection)? {
+        for (number, name) in hot_fields(connection)? {
             writer.add(number, steps_of(&name)?);
         }
         Ok(writer)
@@ -182,7 +182,7 @@ impl FieldWriter {
     fn add(&mut self, number: i64, steps: Vec<ValueStep>) {
         let mut steps = steps.into_iter();
         let Some(ValueStep::Key(key)) = steps.next() else { return };
-        let first = self.keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+        let first = self.keys.iter().position(|first| *first == key).unwrap_or_else(|| {
             self.keys.push(key);
             self.keys.len() - 1
         });
@@ -204,16 +204,16 @@ impl FieldWriter {
         let mut insert = transaction.prepare_cached(
             &tables.sql("INSERT OR IGNORE INTO field_values@ (field, kind, value, page) VALUES (?1, ?2, ?3, ?4)"),
         )?;
-        for (place, json) in members(frontmatter, &self.keys, "")? {
-            for field in self.fields.iter().filter(|field| field.first == place) {
+        for (index, json) in members(frontmatter, &self.keys, "")? {
+            for field in self.fields.iter().filter(|field| field.first == index) {
                 match walk(&json, &field.rest) {
                     Value::List(items) => {
-                        for (kind, value) in items.iter().filter_map(key_of) {
+                        for (kind, value) in items.iter().filter_map(row_key) {
                             insert.execute((field.number, kind as u8 + ITEM, value, page))?;
                         }
                     }
-                    lone => {
-                        if let Some((kind, value)) = key_of(&lone) {
+                    single => {
+                        if let Some((kind, value)) = row_key(&single) {
                             insert.execute((field.number, kind as u8, value, page))?;
                         }
                     }
@@ -227,41 +227,43 @@ impl FieldWriter {
 impl Index {
     /// Adds an index for a field, replacing an unused one at the limit. False when all existing
     /// ones are in use.
-    pub(crate) fn warm(&self, field: &str, at_most: usize) -> Result<bool, IndexError> {
-        let IndexWriter { connection, touched } = &mut *self.writer.lock();
+    pub(crate) fn add_field_index(&self, field: &str, max_fields: usize) -> Result<bool, IndexError> {
+        let IndexWriter { connection, touched_pages } = &mut *self.writer.lock();
         let transaction = connection.transaction()?;
-        let known = hot(&transaction)?;
-        if known.iter().any(|(_, name)| name == field) {
+        let indexed = hot_fields(&transaction)?;
+        if indexed.iter().any(|(_, name)| name == field) {
             return Ok(true);
         }
-        if known.len() >= at_most {
-            let since = Instant::now().checked_sub(UNUSED);
-            let unused = || since.and_then(|since| self.heat.unused(&known, since)).map(|(number, _)| *number);
-            let Some(number) = empty(&transaction, &known)?.or_else(unused).filter(|_| at_most > 0) else {
+        if indexed.len() >= max_fields {
+            let since = Instant::now().checked_sub(UNUSED_TIMEOUT);
+            let unused = || {
+                since.and_then(|since| self.field_usage.least_recently_used(&indexed, since)).map(|(number, _)| *number)
+            };
+            let Some(number) = find_empty(&transaction, &indexed)?.or_else(unused).filter(|_| max_fields > 0) else {
                 return Ok(false);
             };
-            cool(&transaction, (number, touched.is_some()))?;
+            remove_field(&transaction, (number, touched_pages.is_some()))?;
         }
         add(&transaction, field)?;
         let number = transaction.last_insert_rowid();
         let rows = FieldWriter::of(number, steps_of(field)?);
-        fill(&transaction, TableSet::Live, &rows)?;
-        if touched.is_some() {
+        backfill(&transaction, TableSet::Live, &rows)?;
+        if touched_pages.is_some() {
             // A rebuild runs: its rows so far lack this field, its later rows have it.
-            fill(&transaction, TableSet::Next, &rows)?;
+            backfill(&transaction, TableSet::Next, &rows)?;
         }
         transaction.commit()?;
-        self.heat.used(vec![field.to_owned()]);
-        tracing::info!(index.field = field, "a field that queries ask for has an index now");
+        self.field_usage.mark_used(vec![field.to_owned()]);
+        tracing::info!(index.field = field, "created an index for a frequently queried field");
         Ok(true)
     }
 }
 
 /// An indexed field that no page has, for example a misspelt one.
-fn empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::Result<Option<i64>> {
-    let mut any = transaction.prepare_cached("SELECT 1 FROM field_values WHERE field = ?1 LIMIT 1")?;
+fn find_empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::Result<Option<i64>> {
+    let mut rows = transaction.prepare_cached("SELECT 1 FROM field_values WHERE field = ?1 LIMIT 1")?;
     for (number, _) in fields {
-        if !any.exists([number])? {
+        if !rows.exists([number])? {
             return Ok(Some(*number));
         }
     }
@@ -269,19 +271,20 @@ fn empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::R
 }
 
 /// Removes a field and its rows.
-fn cool(transaction: &Transaction<'_>, (field, is_rebuilt): (i64, bool)) -> Result<(), IndexError> {
+fn remove_field(transaction: &Transaction<'_>, (field, is_rebuilding): (i64, bool)) -> Result<(), IndexError> {
     transaction.execute("DELETE FROM hot_fields WHERE id = ?1", [field])?;
-    for tables in [TableSet::Live, TableSet::Next].into_iter().filter(|tables| is_rebuilt || *tables == TableSet::Live)
+    for tables in
+        [TableSet::Live, TableSet::Next].into_iter().filter(|tables| is_rebuilding || *tables == TableSet::Live)
     {
         transaction.execute(&tables.sql("DELETE FROM field_values@ WHERE field = ?1"), [field])?;
     }
     Ok(())
 }
 
-fn fill(transaction: &Transaction<'_>, tables: TableSet, rows: &FieldWriter) -> Result<(), IndexError> {
+fn backfill(transaction: &Transaction<'_>, tables: TableSet, rows: &FieldWriter) -> Result<(), IndexError> {
     let mut pages = transaction.prepare(&tables.sql("SELECT id, frontmatter FROM pages@ WHERE frontmatter <> '{}'"))?;
-    let mut found = pages.query([])?;
-    while let Some(row) = found.next()? {
+    let mut page_rows = pages.query([])?;
+    while let Some(row) = page_rows.next()? {
         let page: i64 = row.get(0)?;
         let frontmatter = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         rows.put(transaction, tables, page, frontmatter)?;

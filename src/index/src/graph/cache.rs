@@ -9,13 +9,13 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension};
 use svcfs_base::TreePath;
 
-use super::{LinkGraph, build, incremental};
+use super::{LinkGraph, full_build, incremental};
 use crate::document::PageDocument;
 use crate::writer::{self, WriteStep};
 use crate::{Index, IndexError, connections};
 
 /// Limit of recorded pages and names; beyond, the next graph is a full build.
-const MOST_CHANGES: usize = 20_000;
+const MAX_RECORDED_CHANGES: usize = 20_000;
 
 /// Limit of threads for a full build: beyond, the sequential part dominates.
 const MAX_THREADS: usize = 4;
@@ -28,7 +28,7 @@ const MAX_THREADS: usize = 4;
 #[derive(Default)]
 pub(crate) struct GraphCache {
     graph: Mutex<Option<Arc<LinkGraph>>>,
-    since: Mutex<PendingChanges>,
+    pending: Mutex<PendingChanges>,
 }
 
 /// Changes since the graph was built.
@@ -36,8 +36,8 @@ pub(crate) struct GraphCache {
 enum PendingChanges {
     /// Too many to record, or there is no graph: the next one is a full build.
     #[default]
-    Anything,
-    These(GraphChanges),
+    Unknown,
+    Recorded(GraphChanges),
 }
 
 /// Changed pages, and names that were added or removed.
@@ -55,22 +55,22 @@ impl GraphCache {
     /// The graph, if it is current.
     pub(crate) fn current(&self) -> Option<Arc<LinkGraph>> {
         // If a graph is being built, reading rows is faster than waiting for it.
-        let kept = self.graph.try_lock()?;
-        let is_current = matches!(&*self.since.lock(), PendingChanges::These(changes) if changes.pages.is_empty());
-        kept.as_ref().filter(|_| is_current).map(Arc::clone)
+        let cached = self.graph.try_lock()?;
+        let is_current = matches!(&*self.pending.lock(), PendingChanges::Recorded(changes) if changes.pages.is_empty());
+        cached.as_ref().filter(|_| is_current).map(Arc::clone)
     }
 
     /// Starts recording the changes of a transaction.
-    pub(crate) fn changed(&self) -> UncommittedChanges {
-        UncommittedChanges(match *self.since.lock() {
-            PendingChanges::Anything => PendingChanges::Anything,
-            PendingChanges::These(_) => PendingChanges::These(GraphChanges::default()),
+    pub(crate) fn start_recording(&self) -> UncommittedChanges {
+        UncommittedChanges(match *self.pending.lock() {
+            PendingChanges::Unknown => PendingChanges::Unknown,
+            PendingChanges::Recorded(_) => PendingChanges::Recorded(GraphChanges::default()),
         })
     }
 
     /// Locks the changes while a transaction commits; see [`CommitGuard::record`].
-    pub(crate) fn committing(&self) -> CommitGuard<'_> {
-        CommitGuard(self.since.lock())
+    pub(crate) fn lock_for_commit(&self) -> CommitGuard<'_> {
+        CommitGuard(self.pending.lock())
     }
 }
 
@@ -79,36 +79,36 @@ pub(crate) struct CommitGuard<'k>(MutexGuard<'k, PendingChanges>);
 
 impl CommitGuard<'_> {
     /// Records the changes of the committed transaction.
-    pub(crate) fn done(mut self, changed: UncommittedChanges) {
-        let PendingChanges::These(so_far) = &mut *self.0 else { return };
-        match changed.0 {
-            PendingChanges::These(GraphChanges { pages, names }) => {
-                so_far.pages.extend(pages);
-                so_far.names.extend(names);
-                if so_far.pages.len() + so_far.names.len() > MOST_CHANGES {
-                    *self.0 = PendingChanges::Anything;
+    pub(crate) fn record(mut self, uncommitted: UncommittedChanges) {
+        let PendingChanges::Recorded(recorded) = &mut *self.0 else { return };
+        match uncommitted.0 {
+            PendingChanges::Recorded(GraphChanges { pages, names }) => {
+                recorded.pages.extend(pages);
+                recorded.names.extend(names);
+                if recorded.pages.len() + recorded.names.len() > MAX_RECORDED_CHANGES {
+                    *self.0 = PendingChanges::Unknown;
                 }
             }
             // A graph of the rows before the transaction was built while it was open.
-            PendingChanges::Anything => *self.0 = PendingChanges::Anything,
+            PendingChanges::Unknown => *self.0 = PendingChanges::Unknown,
         }
     }
 
     /// Records that the committed transaction replaced all rows.
-    pub(crate) fn replaced(mut self) {
-        *self.0 = PendingChanges::Anything;
+    pub(crate) fn record_full_change(mut self) {
+        *self.0 = PendingChanges::Unknown;
     }
 }
 
 impl UncommittedChanges {
     /// Records a step before it changes the rows.
-    pub(crate) fn note(&mut self, connection: &Connection, step: &WriteStep) -> Result<(), IndexError> {
-        let PendingChanges::These(changes) = &mut self.0 else { return Ok(()) };
-        let found = connection
+    pub(crate) fn record_step(&mut self, connection: &Connection, step: &WriteStep) -> Result<(), IndexError> {
+        let PendingChanges::Recorded(changes) = &mut self.0 else { return Ok(()) };
+        let existing = connection
             .prepare_cached("SELECT id, etag FROM pages WHERE path = ?1")?
             .query_row([step.path().as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 20]>(1)?)))
             .optional()?;
-        let (before, after) = match (found, step) {
+        let (before, after) = match (existing, step) {
             (None, WriteStep::Remove(_)) => return Ok(()),
             (Some((_, etag)), WriteStep::Put(document)) if etag == *document.etag.as_bytes() => return Ok(()),
             (None, WriteStep::Put(document)) => (BTreeSet::new(), names_of(document)),
@@ -144,49 +144,49 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn graph(&self) -> Result<Arc<LinkGraph>, IndexError> {
-        let mut kept = self.graph.graph.lock();
-        let outcome = match self.carried(kept.as_ref()) {
-            Ok(None) => self.fresh(),
+        let mut cached = self.graph.graph.lock();
+        let outcome = match self.update_graph(cached.as_ref()) {
+            Ok(None) => self.build_graph(),
             Ok(Some(graph)) => Ok(graph),
             Err(error) => Err(error),
         };
         match &outcome {
-            Ok(graph) => *kept = Some(Arc::clone(graph)),
-            Err(_) => *self.graph.since.lock() = PendingChanges::Anything,
+            Ok(graph) => *cached = Some(Arc::clone(graph)),
+            Err(_) => *self.graph.pending.lock() = PendingChanges::Unknown,
         }
         outcome
     }
 
     /// The graph after `last`, or `last` itself without changes; `None` when a full build is
     /// needed.
-    fn carried(&self, last: Option<&Arc<LinkGraph>>) -> Result<Option<Arc<LinkGraph>>, IndexError> {
+    fn update_graph(&self, last: Option<&Arc<LinkGraph>>) -> Result<Option<Arc<LinkGraph>>, IndexError> {
         let Some(last) = last else { return Ok(None) };
         self.readers.read(|connection| {
-            let since = {
-                let mut since = self.graph.since.lock();
-                match &*since {
-                    PendingChanges::Anything => return Ok(None),
-                    PendingChanges::These(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
-                    PendingChanges::These(_) => {}
+            let pending = {
+                let mut pending = self.graph.pending.lock();
+                match &*pending {
+                    PendingChanges::Unknown => return Ok(None),
+                    PendingChanges::Recorded(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
+                    PendingChanges::Recorded(_) => {}
                 }
                 // The first statement fixes the snapshot.
                 writer::cursor(connection)?;
-                std::mem::replace(&mut *since, PendingChanges::These(GraphChanges::default()))
+                std::mem::replace(&mut *pending, PendingChanges::Recorded(GraphChanges::default()))
             };
-            let PendingChanges::These(changes) = since else { return Ok(None) };
-            Ok(build::carried(connection, (last, &changes))?.map(Arc::new))
+            let PendingChanges::Recorded(changes) = pending else { return Ok(None) };
+            Ok(incremental::update(connection, (last, &changes))?.map(Arc::new))
         })
     }
 
     /// Builds the graph from all rows.
-    pub(super) fn fresh(&self) -> Result<Arc<LinkGraph>, IndexError> {
+    pub(super) fn build_graph(&self) -> Result<Arc<LinkGraph>, IndexError> {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
-        self.readers.read_together(threads, |connections| {
-            let mut since = self.graph.since.lock();
-            connections::begin(connections)?;
-            *since = PendingChanges::These(GraphChanges::default());
-            drop(since);
-            incremental::fresh(connections).map(Arc::new)
+        self.readers.read_parallel(threads, |connections| {
+            let mut pending = self.graph.pending.lock();
+            connections::begin_all(connections)?;
+            *pending = PendingChanges::Recorded(GraphChanges::default());
+            drop(pending);
+            full_build::build(connections).map(Arc::new)
         })
     }
 }

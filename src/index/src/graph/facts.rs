@@ -15,7 +15,7 @@ use svcfs_base::TreePath;
 use svcfs_text::links::LinkKey;
 
 use crate::IndexError;
-use crate::moments::parse_day;
+use crate::dates::parse_day;
 
 /// Facts from the text of a page and its links.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum ReviewDay {
 }
 
 /// Values of `status` that end reviews.
-const PUT_AWAY: [&str; 2] = ["archived", "deprecated"];
+const NO_REVIEW_STATUSES: [&str; 2] = ["archived", "deprecated"];
 
 impl ReviewDay {
     /// Frontmatter keys for review dates, in order of precedence.
@@ -72,7 +72,7 @@ impl ReviewDay {
     /// As [`ReviewDay::from_metadata`], from the values of [`ReviewDay::KEYS`].
     fn read(status: Option<&Value>, [due, next, reviewed, last]: [Option<&Value>; 4]) -> Option<Self> {
         let status = status.and_then(Value::as_str).unwrap_or_default();
-        if PUT_AWAY.iter().any(|away| status.eq_ignore_ascii_case(away)) {
+        if NO_REVIEW_STATUSES.iter().any(|value| status.eq_ignore_ascii_case(value)) {
             return None;
         }
         let day = |values: [Option<&Value>; 2]| values.into_iter().find_map(|value| parse_day(value?.as_str()?.trim()));
@@ -133,8 +133,8 @@ impl PageFacts {
     /// Adds a broken link; `wanted` are the names it may mean.
     pub(super) fn add_unresolved(&mut self, is_wiki: bool, target: &str, wanted: &[LinkKey]) {
         self.add_link();
-        let address = wanted.first().and_then(|key| TreePath::parse(&key.text).ok());
-        self.unresolved_links.push(UnresolvedLink { target: target.into(), expected_path: address, is_wiki });
+        let expected_path = wanted.first().and_then(|key| TreePath::parse(&key.text).ok());
+        self.unresolved_links.push(UnresolvedLink { target: target.into(), expected_path, is_wiki });
     }
 }
 

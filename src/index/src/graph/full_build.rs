@@ -14,11 +14,11 @@ use rusqlite::Connection;
 use svcfs_base::TreePath;
 use svcfs_text::links::candidates;
 
-use super::build::{GraphReader, text_of};
 use super::facts::PageFacts;
+use super::incremental::{GraphReader, text_of};
 use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
 use crate::IndexError;
-use crate::links::{AllNames, AllPages, PageOrdinal, kind_of};
+use crate::links::{AllNames, AllPages, PageOrdinal, link_kind};
 use crate::pages::tree_path;
 
 const PAGES: &str = "SELECT id, title, frontmatter, word_count, path FROM pages ORDER BY id";
@@ -37,9 +37,9 @@ struct OrderedPages {
 }
 
 /// Reads every page and every link.
-pub(super) fn fresh(connections: &mut [Connection]) -> Result<LinkGraph, IndexError> {
+pub(super) fn build(connections: &mut [Connection]) -> Result<LinkGraph, IndexError> {
     let (pages, names) = (Mutex::default(), Mutex::new(None));
-    in_parallel(connections, 2, |connection, task| {
+    run_parallel(connections, 2, |connection, task| {
         match task {
             0 => *names.lock() = Some(AllNames::read(connection)?),
             _ => *pages.lock() = read_pages(connection)?,
@@ -52,19 +52,19 @@ pub(super) fn fresh(connections: &mut [Connection]) -> Result<LinkGraph, IndexEr
 
     let paths: Vec<TreePath> = pages.iter().map(|page| page.path.clone()).collect();
     let mut by_path: Vec<PageOrdinal> = (0..node_of(pages.len())).collect();
-    by_path.sort_unstable_by(|one, other| paths[*one as usize].cmp(&paths[*other as usize]));
+    by_path.sort_unstable_by(|a, b| paths[*a as usize].cmp(&paths[*b as usize]));
     let all = AllPages { ids: &ids, paths: &paths, by_path: &by_path };
     names.prepare(all);
 
     let tasks: Vec<_> = pages.chunks_mut(PAGES_OF_TASK).map(|pages| Mutex::new((pages, Vec::new()))).collect();
-    in_parallel(connections, tasks.len(), |connection, task| {
+    run_parallel(connections, tasks.len(), |connection, task| {
         let (pages, links) = &mut *tasks[task].lock();
         *links = read_links(connection, (all, &names), (task * PAGES_OF_TASK, pages))?;
         Ok(())
     })?;
     let links: Vec<Vec<(PageOrdinal, PageOrdinal)>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
     drop(names);
-    Ok(in_path_order(&pages, &by_path, &links))
+    Ok(build_in_path_order(&pages, &by_path, &links))
 }
 
 fn read_pages(connection: &Connection) -> Result<OrderedPages, IndexError> {
@@ -103,11 +103,11 @@ fn read_links(
         }
         let (source, from) = (first + at, all.paths[first + at].as_str());
         let (is_wiki, target) = (row.get(1)?, text_of(row, 2)?);
-        let wanted = || candidates(from, kind_of(is_wiki), target);
-        let found = same_folder.get_or_look_up(from, (is_wiki, target), || names.lead_to(all, from, &wanted()));
-        let mut unshared = PageFacts::default();
-        let facts = Arc::get_mut(&mut pages[at]).map_or(&mut unshared, |page| &mut page.facts);
-        match found {
+        let wanted = || candidates(from, link_kind(is_wiki), target);
+        let resolved = same_folder.get_or_resolve(from, (is_wiki, target), || names.resolve(all, from, &wanted()));
+        let mut ignored = PageFacts::default();
+        let facts = Arc::get_mut(&mut pages[at]).map_or(&mut ignored, |page| &mut page.facts);
+        match resolved {
             Some(target) => {
                 facts.add_link();
                 links.push((node_of(source), target));
@@ -124,40 +124,40 @@ fn read_links(
 struct SameFolder {
     folder: String,
     /// Markdown links, then wiki links.
-    known: [HashMap<Box<str>, Option<PageOrdinal>>; 2],
+    cache: [HashMap<Box<str>, Option<PageOrdinal>>; 2],
 }
 
 impl SameFolder {
-    fn get_or_look_up(
+    fn get_or_resolve(
         &mut self,
         from: &str,
         (is_wiki, target): (bool, &str),
-        look_up: impl FnOnce() -> Option<PageOrdinal>,
+        resolve_target: impl FnOnce() -> Option<PageOrdinal>,
     ) -> Option<PageOrdinal> {
         let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
         if folder != self.folder {
             folder.clone_into(&mut self.folder);
-            self.known.iter_mut().for_each(HashMap::clear);
+            self.cache.iter_mut().for_each(HashMap::clear);
         }
-        let known = &mut self.known[usize::from(is_wiki)];
-        if let Some(found) = known.get(target) {
-            return *found;
+        let cache = &mut self.cache[usize::from(is_wiki)];
+        if let Some(resolved) = cache.get(target) {
+            return *resolved;
         }
-        let found = look_up();
-        known.insert(target.into(), found);
-        found
+        let resolved = resolve_target();
+        cache.insert(target.into(), resolved);
+        resolved
     }
 }
 
 /// Sorts pages by path and builds the graph; links are in order of their source.
-fn in_path_order(
+fn build_in_path_order(
     pages: &[Arc<GraphPage>],
     by_path: &[PageOrdinal],
     links: &[Vec<(PageOrdinal, PageOrdinal)>],
 ) -> LinkGraph {
     let mut nodes: Vec<GraphNode> = vec![0; pages.len()];
-    for (node, place) in (0..).zip(by_path) {
-        nodes[*place as usize] = node;
+    for (node, ordinal) in (0..).zip(by_path) {
+        nodes[*ordinal as usize] = node;
     }
     let mut starts = Vec::with_capacity(pages.len() + 1);
     let mut targets = Vec::with_capacity(links.iter().map(Vec::len).sum());
@@ -168,17 +168,17 @@ fn in_path_order(
     starts.resize(pages.len() + 1, targets.len());
 
     let mut links_out = Neighbours::with_capacity(pages.len(), targets.len());
-    let mut others = Vec::new();
-    for place in by_path {
-        let at = *place as usize;
-        others.extend_from_slice(&targets[starts[at]..starts[at + 1]]);
-        links_out.push(&mut others);
+    let mut neighbours = Vec::new();
+    for ordinal in by_path {
+        let at = *ordinal as usize;
+        neighbours.extend_from_slice(&targets[starts[at]..starts[at + 1]]);
+        links_out.push(&mut neighbours);
     }
-    LinkGraph::new(by_path.iter().map(|place| Arc::clone(&pages[*place as usize])).collect(), links_out)
+    LinkGraph::new(by_path.iter().map(|ordinal| Arc::clone(&pages[*ordinal as usize])).collect(), links_out)
 }
 
 /// Runs all tasks, on one thread per connection: the current one and further ones if they start.
-fn in_parallel(
+fn run_parallel(
     connections: &mut [Connection],
     tasks: usize,
     work: impl Fn(&Connection, usize) -> Result<(), IndexError> + Sync,
@@ -197,14 +197,14 @@ fn in_parallel(
             }
         }
     };
-    let Some((own, others)) = connections.split_first_mut() else { return Ok(()) };
+    let Some((first, rest)) = connections.split_first_mut() else { return Ok(()) };
     thread::scope(|scope| {
-        for other in others.iter_mut().take(tasks.saturating_sub(1)) {
+        for other in rest.iter_mut().take(tasks.saturating_sub(1)) {
             let run = &run;
             // If no thread starts, the current one runs all tasks.
             let _not_needed = thread::Builder::new().name("graph".to_owned()).spawn_scoped(scope, move || run(other));
         }
-        run(own);
+        run(first);
     });
     failure.into_inner().map_or(Ok(()), Err)
 }

@@ -13,52 +13,52 @@ use super::cache::GraphChanges;
 use super::facts::GraphFields;
 use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
 use crate::IndexError;
-use crate::links::{NameLookup, SOURCES, each_link, kind_of};
+use crate::links::{NameLookup, SOURCES, for_each_link, link_kind};
 use crate::pages::tree_path;
 
 const PAGE: &str = "SELECT id, title, frontmatter, word_count FROM pages WHERE path = ?1";
 
 /// If more than one in this many pages (plus as many) must be read again, a full build is faster,
 /// because it reads in row order.
-const MOST_READ_AGAIN: usize = 8;
+const MAX_REREAD_SHARE: usize = 8;
 
 /// Stands for a page of the last graph that was removed.
-const GONE: GraphNode = GraphNode::MAX;
+const REMOVED: GraphNode = GraphNode::MAX;
 
 /// The graph after `last`. Reads only pages that changed, and pages with a link that may mean a
 /// changed name. `None` when a full build is cheaper.
-pub(super) fn carried(
+pub(super) fn update(
     connection: &Connection,
     (last, changes): (&LinkGraph, &GraphChanges),
 ) -> Result<Option<LinkGraph>, IndexError> {
-    let most = last.len() / MOST_READ_AGAIN + MOST_READ_AGAIN;
+    let limit = last.len() / MAX_REREAD_SHARE + MAX_REREAD_SHARE;
     let mut to_read: BTreeSet<TreePath> = changes.pages.iter().cloned().collect();
     let mut statement = connection.prepare_cached(SOURCES)?;
     for name in &changes.names {
         for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
             to_read.insert(tree_path(&source?)?);
         }
-        if to_read.len() > most {
+        if to_read.len() > limit {
             break;
         }
     }
-    if to_read.len() > most {
+    if to_read.len() > limit {
         return Ok(None);
     }
     let mut names = NameLookup::new(connection);
-    let mut read = BTreeMap::new();
+    let mut reread = BTreeMap::new();
     for path in to_read {
         let page = PageRead::at(&mut names, &path)?;
-        read.insert(path, page);
+        reread.insert(path, page);
     }
-    Ok(Some(joined(last, &read)))
+    Ok(Some(merge(last, &reread)))
 }
 
 /// A page that was read again.
 struct PageRead {
     page: Arc<GraphPage>,
     /// The targets of its links, with duplicates.
-    leads_to: Vec<String>,
+    targets: Vec<String>,
 }
 
 impl PageRead {
@@ -67,18 +67,18 @@ impl PageRead {
         let mut rows = statement.query([path.as_str()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let mut page = GraphReader::default().page(row, path.clone())?;
-        let mut leads_to = Vec::new();
-        each_link(names, path.as_str(), |row, target| {
+        let mut targets = Vec::new();
+        for_each_link(names, path.as_str(), |row, target| {
             let Some(target) = target else {
                 let (is_wiki, target) = (row.get(0)?, text_of(row, 1)?);
-                page.facts.add_unresolved(is_wiki, target, &candidates(path.as_str(), kind_of(is_wiki), target));
+                page.facts.add_unresolved(is_wiki, target, &candidates(path.as_str(), link_kind(is_wiki), target));
                 return Ok(());
             };
             page.facts.add_link();
-            leads_to.push(target.to_owned());
+            targets.push(target.to_owned());
             Ok(())
         })?;
-        Ok(Some(Self { page: Arc::new(page), leads_to }))
+        Ok(Some(Self { page: Arc::new(page), targets }))
     }
 }
 
@@ -90,48 +90,49 @@ enum NodeOrigin<'r> {
 }
 
 /// Merges the pages read again into the last graph; `None` removes a page.
-fn joined(last: &LinkGraph, read: &BTreeMap<TreePath, Option<PageRead>>) -> LinkGraph {
-    let mut origins = Vec::with_capacity(last.len() + read.len());
+fn merge(last: &LinkGraph, reread: &BTreeMap<TreePath, Option<PageRead>>) -> LinkGraph {
+    let mut origins = Vec::with_capacity(last.len() + reread.len());
     // Maps nodes of the last graph to new nodes, in the same order.
-    let mut now = Vec::with_capacity(last.len());
-    let mut done = 0;
-    let keep = |origins: &mut Vec<NodeOrigin<'_>>, now: &mut Vec<GraphNode>, from: usize, to: usize| {
-        now.extend((node_of(origins.len())..).take(to - from));
+    let mut new_nodes = Vec::with_capacity(last.len());
+    let mut copied = 0;
+    let copy_unchanged = |origins: &mut Vec<NodeOrigin<'_>>, new_nodes: &mut Vec<GraphNode>, from: usize, to: usize| {
+        new_nodes.extend((node_of(origins.len())..).take(to - from));
         origins.extend((node_of(from)..node_of(to)).map(NodeOrigin::Last));
     };
-    for (path, page) in read {
-        let found = last.pages.binary_search_by(|page| page.path.cmp(path));
-        let (Ok(at) | Err(at)) = found;
-        keep(&mut origins, &mut now, done, at);
-        done = at;
-        if found.is_ok() {
-            now.push(page.as_ref().map_or(GONE, |_| node_of(origins.len())));
-            done += 1;
+    for (path, page) in reread {
+        let position = last.pages.binary_search_by(|page| page.path.cmp(path));
+        let (Ok(at) | Err(at)) = position;
+        copy_unchanged(&mut origins, &mut new_nodes, copied, at);
+        copied = at;
+        if position.is_ok() {
+            new_nodes.push(page.as_ref().map_or(REMOVED, |_| node_of(origins.len())));
+            copied += 1;
         }
         origins.extend(page.as_ref().map(NodeOrigin::Read));
     }
-    keep(&mut origins, &mut now, done, last.len());
+    copy_unchanged(&mut origins, &mut new_nodes, copied, last.len());
 
     let page = |origin: &NodeOrigin<'_>| match origin {
         NodeOrigin::Last(node) => Arc::clone(&last.pages[*node as usize]),
-        NodeOrigin::Read(read) => Arc::clone(&read.page),
+        NodeOrigin::Read(reread) => Arc::clone(&reread.page),
     };
     let pages: Vec<Arc<GraphPage>> = origins.iter().map(page).collect();
     let mut links_out = Neighbours::with_capacity(pages.len(), last.link_count());
-    let mut others = Vec::new();
+    let mut neighbours = Vec::new();
     for origin in &origins {
         match origin {
             NodeOrigin::Last(node) => {
-                let targets = last.links_out(*node).iter().map(|target| now[*target as usize]);
-                others.extend(targets.filter(|target| *target != GONE));
+                let mapped = last.links_out(*node).iter().map(|target| new_nodes[*target as usize]);
+                neighbours.extend(mapped.filter(|target| *target != REMOVED));
             }
-            NodeOrigin::Read(read) => others.extend(
-                read.leads_to
+            NodeOrigin::Read(reread) => neighbours.extend(
+                reread
+                    .targets
                     .iter()
                     .filter_map(|path| pages.binary_search_by(|page| page.path.as_str().cmp(path)).ok().map(node_of)),
             ),
         }
-        links_out.push(&mut others);
+        links_out.push(&mut neighbours);
     }
     LinkGraph::new(pages, links_out)
 }
@@ -149,7 +150,7 @@ impl GraphReader {
         let fields = GraphFields::read(json, &path)?;
         let facts = fields.facts(json, &title, row.get(3)?);
         let mut tags: Vec<Arc<str>> = Vec::new();
-        each_text(fields.tags.as_ref(), |tag| {
+        for_each_text(fields.tags.as_ref(), |tag| {
             if !tags.iter().any(|known| **known == *tag) {
                 let shared = self.tags.get(&*tag).map_or_else(|| tag.into(), Arc::clone);
                 self.tags.insert(Arc::clone(&shared));
@@ -161,16 +162,16 @@ impl GraphReader {
 }
 
 /// Calls `visit` with the texts and numbers of a value or list.
-fn each_text(value: Option<&Value>, mut found: impl FnMut(Cow<'_, str>)) {
-    let several = match value {
-        Some(Value::Array(several)) => several,
-        Some(one) => std::slice::from_ref(one),
+fn for_each_text(value: Option<&Value>, mut visit: impl FnMut(Cow<'_, str>)) {
+    let values = match value {
+        Some(Value::Array(values)) => values,
+        Some(item) => std::slice::from_ref(item),
         None => return,
     };
-    for one in several {
-        match one {
-            Value::String(text) => found(text.into()),
-            Value::Number(number) => found(number.to_string().into()),
+    for item in values {
+        match item {
+            Value::String(text) => visit(text.into()),
+            Value::Number(number) => visit(number.to_string().into()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
         }
     }

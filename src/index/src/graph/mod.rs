@@ -8,9 +8,9 @@
 //! update, within its transaction, the rows of every page whose links mean its name. Here the cost
 //! is paid on read, once.
 
-mod build;
 mod cache;
 mod facts;
+mod full_build;
 mod incremental;
 #[cfg(test)]
 mod tests;
@@ -92,15 +92,15 @@ impl LinkGraph {
     /// The graph of the pages below a directory and the links between them.
     #[must_use]
     pub fn subgraph(&self, directory: &TreePath) -> Self {
-        let there = self.nodes_below(directory);
-        let (first, end) = (there.start as usize, there.end as usize);
-        let most = self.links_out.starts[end] - self.links_out.starts[first];
-        let mut links_out = Neighbours::with_capacity(there.len(), most as usize);
-        let mut others = Vec::new();
-        for node in there.clone() {
-            let kept = self.links_out(node).iter().filter(|to| there.contains(to));
-            others.extend(kept.map(|to| to - there.start));
-            links_out.push(&mut others);
+        let nodes = self.nodes_below(directory);
+        let (first, end) = (nodes.start as usize, nodes.end as usize);
+        let max_links = self.links_out.starts[end] - self.links_out.starts[first];
+        let mut links_out = Neighbours::with_capacity(nodes.len(), max_links as usize);
+        let mut targets = Vec::new();
+        for node in nodes.clone() {
+            let inside = self.links_out(node).iter().filter(|to| nodes.contains(to));
+            targets.extend(inside.map(|to| to - nodes.start));
+            links_out.push(&mut targets);
         }
         Self::new(self.pages[first..end].to_vec(), links_out)
     }
@@ -126,7 +126,7 @@ impl LinkGraph {
 
     /// Builds a graph from pages in path order and their links.
     fn new(pages: Vec<Arc<GraphPage>>, links_out: Neighbours) -> Self {
-        let links_in = links_out.turned();
+        let links_in = links_out.reversed();
         Self { pages, links_out, links_in }
     }
 }
@@ -140,36 +140,36 @@ impl Neighbours {
 
     /// Adds the list of the next node from `targets`, which may be unsorted and have duplicates; a
     /// self-link is dropped. Clears `targets`.
-    fn push(&mut self, others: &mut Vec<GraphNode>) {
+    fn push(&mut self, targets: &mut Vec<GraphNode>) {
         let own = node_of(self.starts.len() - 1);
-        others.sort_unstable();
-        others.dedup();
-        self.nodes.extend(others.drain(..).filter(|other| *other != own));
+        targets.sort_unstable();
+        targets.dedup();
+        self.nodes.extend(targets.drain(..).filter(|target| *target != own));
         self.starts.push(node_of(self.nodes.len()));
     }
 
     fn of(&self, node: GraphNode) -> &[GraphNode] {
-        let at = node as usize;
-        &self.nodes[self.starts[at] as usize..self.starts[at + 1] as usize]
+        let index = node as usize;
+        &self.nodes[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 
     /// The same links in the opposite direction.
-    fn turned(&self) -> Self {
+    fn reversed(&self) -> Self {
         let count = self.starts.len() - 1;
         let mut starts = vec![0; count + 1];
         for node in &self.nodes {
             starts[*node as usize + 1] += 1;
         }
-        for at in 0..count {
-            starts[at + 1] += starts[at];
+        for index in 0..count {
+            starts[index + 1] += starts[index];
         }
         let mut next = starts.clone();
         let mut nodes = vec![0; self.nodes.len()];
         for source in 0..node_of(count) {
             for node in self.of(source) {
-                let place = &mut next[*node as usize];
-                nodes[*place as usize] = source;
-                *place += 1;
+                let slot = &mut next[*node as usize];
+                nodes[*slot as usize] = source;
+                *slot += 1;
             }
         }
         Self { starts, nodes }
@@ -177,6 +177,6 @@ impl Neighbours {
 }
 
 /// Converts an index. SQLite's limits are lower, so an overflow cannot happen.
-fn node_of(place: usize) -> GraphNode {
-    GraphNode::try_from(place).unwrap_or(GraphNode::MAX)
+fn node_of(index: usize) -> GraphNode {
+    GraphNode::try_from(index).unwrap_or(GraphNode::MAX)
 }

@@ -17,7 +17,7 @@ pub(crate) struct PageBacklinks {
     /// The first [`MAX_ENTRIES`](super::MAX_ENTRIES), in path order.
     pub(super) entries: Vec<Backlink>,
     /// The paths of further ones.
-    pub(super) others: Vec<TreePath>,
+    pub(super) further_paths: Vec<TreePath>,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct CacheState {
 
 impl BacklinkCache {
     /// Clears the cache after a write.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear(&self) {
         let mut state = self.0.lock();
         let writes = state.writes + 1;
         *state = CacheState { writes, ..CacheState::default() };
@@ -46,14 +46,14 @@ impl BacklinkCache {
     }
 
     /// Stores backlinks, unless the index was written since `generation`: they may be stale.
-    pub(super) fn put(&self, path: &TreePath, backlinks: &Arc<PageBacklinks>, read_from: u64) {
+    pub(super) fn put(&self, path: &TreePath, backlinks: &Arc<PageBacklinks>, generation: u64) {
         let bytes = backlinks.bytes();
         let mut state = self.0.lock();
-        if state.writes != read_from || bytes > MAX_BYTES / 2 {
+        if state.writes != generation || bytes > MAX_BYTES / 2 {
             return;
         }
         if state.bytes + bytes > MAX_BYTES {
-            *state = CacheState { writes: read_from, ..CacheState::default() };
+            *state = CacheState { writes: generation, ..CacheState::default() };
         }
         state.bytes += bytes;
         state.pages.insert(path.clone(), Arc::clone(backlinks));
@@ -65,7 +65,7 @@ impl PageBacklinks {
         let entry = |entry: &Backlink| {
             size_of::<Backlink>() + entry.path.as_str().len() + entry.title.len() + entry.context.len()
         };
-        let other = |other: &TreePath| size_of::<TreePath>() + other.as_str().len();
-        self.entries.iter().map(entry).sum::<usize>() + self.others.iter().map(other).sum::<usize>() + 256
+        let path = |path: &TreePath| size_of::<TreePath>() + path.as_str().len();
+        self.entries.iter().map(entry).sum::<usize>() + self.further_paths.iter().map(path).sum::<usize>() + 256
     }
 }

@@ -6,7 +6,7 @@ use svcfs_base::TreePath;
 use svcfs_text::Link;
 use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkKind, candidates, page_keys};
 
-use super::names::kind_of_name;
+use super::names::name_kind;
 use super::{NameLookup, SOURCES};
 use crate::pages::{range_below, tree_path};
 use crate::{Index, IndexError};
@@ -23,7 +23,7 @@ const LINKING_BELOW: &str = "
 
 /// Resolves links in one snapshot of the index, with a name cache.
 pub struct LinkFollower<'c> {
-    now: NameLookup<'c>,
+    current: NameLookup<'c>,
     without: NameLookup<'c>,
 }
 
@@ -35,11 +35,14 @@ impl Index {
     /// The errors of `read`; [`IndexError::Database`].
     pub fn with_link_follower<T>(
         &self,
-        gone: &TreePath,
-        ask: impl FnOnce(&mut LinkFollower<'_>) -> Result<T, IndexError>,
+        excluded: &TreePath,
+        read: impl FnOnce(&mut LinkFollower<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         self.readers.read(|connection| {
-            ask(&mut LinkFollower { now: NameLookup::new(connection), without: NameLookup::without(connection, gone) })
+            read(&mut LinkFollower {
+                current: NameLookup::new(connection),
+                without: NameLookup::without(connection, excluded),
+            })
         })
     }
 }
@@ -51,7 +54,7 @@ impl LinkFollower<'_> {
     /// [`IndexError::Database`].
     pub fn resolve(&mut self, from: &TreePath, link: &Link) -> Result<Option<TreePath>, IndexError> {
         let wanted = candidates(from.as_str(), link.kind, &link.target);
-        self.now.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()
+        self.current.resolve(from.as_str(), &wanted)?.map(tree_path).transpose()
     }
 
     /// The target of `[[target]]` in the page `from`, without the excluded pages and with
@@ -63,10 +66,10 @@ impl LinkFollower<'_> {
         &'n mut self,
         from: &TreePath,
         target: &str,
-        more: impl Iterator<Item = KnownName<'n>>,
+        additional: impl Iterator<Item = KnownName<'n>>,
     ) -> Result<Option<TreePath>, IndexError> {
         let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
-        self.without.lead_to_one_of(from.as_str(), &wanted, more)?.map(tree_path).transpose()
+        self.without.resolve_with(from.as_str(), &wanted, additional)?.map(tree_path).transpose()
     }
 
     /// The titles and aliases of the pages at or below a path.
@@ -76,12 +79,12 @@ impl LinkFollower<'_> {
     pub fn titles_and_aliases(&self, below: &TreePath) -> Result<Vec<(TreePath, LinkKey)>, IndexError> {
         let (from, to) = range_below(below);
         let first = KeyKind::Alias as u8;
-        let mut statement = self.now.connection().prepare_cached(NAMES_OF_TEXT)?;
+        let mut statement = self.current.connection().prepare_cached(NAMES_OF_TEXT)?;
         let mut rows = statement.query((below.as_str(), from, to, first))?;
         let mut names = Vec::new();
         while let Some(row) = rows.next()? {
             let (path, text): (String, String) = (row.get(0)?, row.get(2)?);
-            let kind = kind_of_name(row.get(1)?, &path)?;
+            let kind = name_kind(row.get(1)?, &path)?;
             let folded = text.to_lowercase();
             names.push((tree_path(&path)?, LinkKey { kind, text, folded }));
         }
@@ -94,7 +97,7 @@ impl LinkFollower<'_> {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn affected_pages(&self, below: &TreePath, files: &[TreePath]) -> Result<BTreeSet<TreePath>, IndexError> {
-        let connection = self.now.connection();
+        let connection = self.current.connection();
         let of_path = files.iter().flat_map(|file| page_keys(file.as_str(), None, &[]));
         let of_text = self.titles_and_aliases(below)?.into_iter().map(|(_, key)| key);
         let names: BTreeSet<String> = of_path.chain(of_text).map(|key| key.folded).collect();

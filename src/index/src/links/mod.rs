@@ -58,7 +58,7 @@ pub struct ResolvedLink {
 }
 
 /// The link kind for the text crate, which only distinguishes wiki links from all others.
-pub(crate) const fn kind_of(is_wiki: bool) -> LinkKind {
+pub(crate) const fn link_kind(is_wiki: bool) -> LinkKind {
     if is_wiki { LinkKind::Wiki } else { LinkKind::Markdown }
 }
 
@@ -98,49 +98,49 @@ impl Index {
         &self,
         path: &TreePath,
         below: &TreePath,
-        most: usize,
+        max: usize,
     ) -> Result<(Vec<Backlink>, usize), IndexError> {
         let all = self.all_backlinks(path)?;
         let entries = || all.entries.iter().filter(|entry| entry.path.is_under(below));
-        let others = all.others.iter().filter(|other| other.is_under(below)).count();
-        let total = entries().count() + others;
-        let shown: Vec<Backlink> = entries().take(most).cloned().collect();
-        if others == 0 || shown.len() == most {
-            return Ok((shown, total));
+        let further = all.further_paths.iter().filter(|path| path.is_under(below)).count();
+        let total = entries().count() + further;
+        let listed: Vec<Backlink> = entries().take(max).cloned().collect();
+        if further == 0 || listed.len() == max {
+            return Ok((listed, total));
         }
         // Contexts beyond the cache limit are read from the database.
-        let mut shown = Vec::new();
+        let mut listed = Vec::new();
         self.readers.read(|connection| {
-            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
-                if shown.len() < most && from.is_under(below) {
-                    shown.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
+                if listed.len() < max && from.is_under(below) {
+                    listed.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 }
-                Ok(shown.len() < most)
+                Ok(listed.len() < max)
             })
         })?;
-        Ok((shown, total))
+        Ok((listed, total))
     }
 
     /// The backlinks of a page, from the cache if it is current.
     fn all_backlinks(&self, path: &TreePath) -> Result<Arc<PageBacklinks>, IndexError> {
-        let state = match self.backlinks.get(path) {
-            Ok(found) => return Ok(found),
-            Err(state) => state,
+        let generation = match self.backlinks.get(path) {
+            Ok(backlinks) => return Ok(backlinks),
+            Err(generation) => generation,
         };
-        let mut found = PageBacklinks::default();
+        let mut backlinks = PageBacklinks::default();
         self.readers.read(|connection| {
-            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
-                if found.entries.len() < MAX_ENTRIES {
-                    found.entries.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
+                if backlinks.entries.len() < MAX_ENTRIES {
+                    backlinks.entries.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 } else {
-                    found.others.push(from);
+                    backlinks.further_paths.push(from);
                 }
                 Ok(true)
             })
         })?;
-        let found = Arc::new(found);
-        self.backlinks.put(path, &found, state);
-        Ok(found)
+        let backlinks = Arc::new(backlinks);
+        self.backlinks.put(path, &backlinks, generation);
+        Ok(backlinks)
     }
 
     /// The other pages that link to this page, in path order. Empty for an unknown page.
@@ -155,12 +155,12 @@ impl Index {
             return Ok(graph.linking_pages(path).cloned().collect());
         }
         self.readers.read(|connection| {
-            let mut found = Vec::new();
-            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, _| {
-                found.push(from);
+            let mut sources = Vec::new();
+            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, _| {
+                sources.push(from);
                 Ok(true)
             })?;
-            Ok(found)
+            Ok(sources)
         })
     }
 
@@ -199,10 +199,10 @@ impl Index {
 
 /// The links of a page, in order. Share `names` between pages, so that each name is looked up once.
 pub(crate) fn links_of(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
-    let mut found = Vec::new();
-    each_link(names, path.as_str(), |row, resolved| {
+    let mut links = Vec::new();
+    for_each_link(names, path.as_str(), |row, resolved| {
         let resolved = resolved.map(tree_path).transpose()?;
-        found.push(OutLink {
+        links.push(OutLink {
             is_wiki: row.get(0)?,
             target: row.get(1)?,
             heading: row.get(2)?,
@@ -210,32 +210,32 @@ pub(crate) fn links_of(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Ve
         });
         Ok(())
     })?;
-    Ok(found)
+    Ok(links)
 }
 
 /// Calls `visit` for every link of a page, in order, with its row of [`LINKS_OUT`] and its target
 /// page.
-pub(crate) fn each_link(
+pub(crate) fn for_each_link(
     names: &mut NameLookup<'_>,
     path: &str,
-    mut look: impl FnMut(&Row<'_>, Option<&str>) -> Result<(), IndexError>,
+    mut visit: impl FnMut(&Row<'_>, Option<&str>) -> Result<(), IndexError>,
 ) -> Result<(), IndexError> {
     let mut statement = names.connection().prepare_cached(LINKS_OUT)?;
     let mut rows = statement.query([path])?;
     while let Some(row) = rows.next()? {
         let target = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        let wanted = candidates(path, kind_of(row.get(0)?), target);
-        look(row, names.lead_to(path, &wanted)?)?;
+        let wanted = candidates(path, link_kind(row.get(0)?), target);
+        visit(row, names.resolve(path, &wanted)?)?;
     }
     Ok(())
 }
 
 /// Calls `visit` for each other page that links to this one, in path order, with the row of
 /// [`BACKLINKS`] of its first such link, until `visit` returns false.
-fn each_backlink(
+fn for_each_backlink(
     names: &mut NameLookup<'_>,
     path: &str,
-    mut look: impl FnMut(TreePath, &Row<'_>) -> Result<bool, IndexError>,
+    mut visit: impl FnMut(TreePath, &Row<'_>) -> Result<bool, IndexError>,
 ) -> Result<(), IndexError> {
     let mut statement = names.connection().prepare_cached(BACKLINKS)?;
     let mut rows = statement.query([path])?;
@@ -245,9 +245,9 @@ fn each_backlink(
         if from == last {
             continue;
         }
-        let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
-        if names.lead_to(&from, &wanted)? == Some(path) {
-            if !look(tree_path(&from)?, row)? {
+        let wanted = candidates(&from, link_kind(row.get(3)?), &row.get::<_, String>(4)?);
+        if names.resolve(&from, &wanted)? == Some(path) {
+            if !visit(tree_path(&from)?, row)? {
                 break;
             }
             last = from;
@@ -262,7 +262,7 @@ fn resolve(names: &mut NameLookup<'_>, from: &TreePath, target: &str) -> Result<
         return Ok(None);
     }
     let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
-    let Some(path) = names.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()? else {
+    let Some(path) = names.resolve(from.as_str(), &wanted)?.map(tree_path).transpose()? else {
         return Ok(None);
     };
     let title = names

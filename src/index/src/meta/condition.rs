@@ -1,7 +1,7 @@
 //! Parser for a condition on frontmatter, such as `$.priority>3`.
 
 use crate::IndexError;
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 
 /// Limit of a condition in bytes.
 const MAX_BYTES: usize = 4096;
@@ -73,22 +73,22 @@ impl MetaCondition {
     /// [`IndexError::Invalid`] on `where`, with the condition and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
         if text.len() > MAX_BYTES {
-            return Err(refuse("…", &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len())));
+            return Err(invalid_condition("…", &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len())));
         }
         let condition = text.trim();
-        let (field, rest) = JsonField::read(condition).map_err(|why| refuse(condition, &why))?;
+        let (field, rest) = JsonField::read(condition).map_err(|why| invalid_condition(condition, &why))?;
         let (operator, value) = operator(rest).ok_or_else(|| {
-            refuse(
+            invalid_condition(
                 condition,
                 "has no operator after the field; use `=`, `!=`, `<`, `<=`, `>`, `>=`, `like` or `not like`",
             )
         })?;
-        let (value, quoted) = unquoted(value.trim());
+        let (value, quoted) = unquote(value.trim());
         let literal = literal(value, quoted);
         let is_equality = matches!(operator, MetaOperator::Equal | MetaOperator::NotEqual);
         let is_like = matches!(operator, MetaOperator::Like | MetaOperator::NotLike);
         if matches!(literal, MetaLiteral::Null | MetaLiteral::Boolean(_)) && !is_equality && !is_like {
-            return Err(refuse(
+            return Err(invalid_condition(
                 condition,
                 &format!("compares the order of `{value}`, which has none; use `=` or `!=`"),
             ));
@@ -101,7 +101,7 @@ impl JsonField {
     /// Parses a text that is a field only.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (field, rest) = Self::read(text.trim())?;
-        if rest.is_empty() { Ok(field) } else { Err(format!("has `{}` after the field", shown(rest))) }
+        if rest.is_empty() { Ok(field) } else { Err(format!("has `{}` after the field", excerpt(rest))) }
     }
 
     /// Parses a field at the start of a text; also returns the rest.
@@ -116,7 +116,7 @@ impl JsonField {
                 return Err("has an empty key in its field; write `$.key` or `$.key.key`".to_owned());
             }
             // A key has neither quotes nor backslashes, so it needs no escaping.
-            last(&mut paths).push_str(&format!(".\"{key}\""));
+            last_path(&mut paths).push_str(&format!(".\"{key}\""));
             parts += 1;
             rest = after;
             while let Some(inner) = rest.strip_prefix('[') {
@@ -124,9 +124,9 @@ impl JsonField {
                 if index == "*" {
                     paths.push("$".to_owned());
                 } else if !index.is_empty() && index.len() < 10 && index.bytes().all(|byte| byte.is_ascii_digit()) {
-                    last(&mut paths).push_str(&format!("[{index}]"));
+                    last_path(&mut paths).push_str(&format!("[{index}]"));
                 } else {
-                    return Err(format!("has `[{}]` in its field; use `[*]` or `[0]`", shown(index)));
+                    return Err(format!("has `[{}]` in its field; use `[*]` or `[0]`", excerpt(index)));
                 }
                 parts += 1;
                 rest = after;
@@ -142,7 +142,7 @@ impl JsonField {
     }
 }
 
-fn last(paths: &mut Vec<String>) -> &mut String {
+fn last_path(paths: &mut Vec<String>) -> &mut String {
     if paths.is_empty() {
         paths.push("$".to_owned());
     }
@@ -162,12 +162,12 @@ fn operator(text: &str) -> Option<(MetaOperator, &str)> {
         ("<", MetaOperator::Less),
         (">", MetaOperator::Greater),
     ];
-    let bare = text.trim_start();
-    if let Some(found) = SIGNS.iter().find_map(|(sign, operator)| Some((*operator, bare.strip_prefix(sign)?))) {
-        return Some(found);
+    let trimmed = text.trim_start();
+    if let Some(matched) = SIGNS.iter().find_map(|(sign, operator)| Some((*operator, trimmed.strip_prefix(sign)?))) {
+        return Some(matched);
     }
     // A word operator needs a space before it, else it would be part of the key.
-    let words = bare.split_once(char::is_whitespace).filter(|_| bare.len() < text.len())?;
+    let words = trimmed.split_once(char::is_whitespace).filter(|_| trimmed.len() < text.len())?;
     match words {
         (not, rest) if not.eq_ignore_ascii_case("not") => {
             let (like, value) = rest.trim_start().split_once(char::is_whitespace)?;
@@ -177,7 +177,7 @@ fn operator(text: &str) -> Option<(MetaOperator, &str)> {
     }
 }
 
-fn unquoted(value: &str) -> (&str, bool) {
+fn unquote(value: &str) -> (&str, bool) {
     for quote in ['"', '\''] {
         if let Some(inner) = value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote)) {
             return (inner, true);
@@ -218,12 +218,12 @@ fn number(value: &str) -> Option<MetaLiteral> {
 }
 
 /// An excerpt of a condition for error messages.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>())
 }
 
-fn refuse(condition: &str, why: &str) -> IndexError {
-    IndexError::invalid("where", format!("condition `{}` {why}", shown(condition)))
+fn invalid_condition(condition: &str, why: &str) -> IndexError {
+    IndexError::invalid("where", format!("condition `{}` {why}", excerpt(condition)))
 }
 
 #[cfg(test)]

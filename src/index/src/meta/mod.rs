@@ -39,11 +39,13 @@ impl SortKey {
     /// # Errors
     /// [`IndexError::Invalid`] on `sort`.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
-        let named = || svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>());
+        let excerpt = || svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>());
         match JsonField::parse(text) {
             Ok(field) if field.paths.len() == 1 => Ok(Self(field)),
-            Ok(_) => Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", named()))),
-            Err(why) => Err(IndexError::invalid("sort", format!("`{}` {why}", named()))),
+            Ok(_) => {
+                Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", excerpt())))
+            }
+            Err(why) => Err(IndexError::invalid("sort", format!("`{}` {why}", excerpt()))),
         }
     }
 }
@@ -95,20 +97,20 @@ impl Index {
     /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s;
     /// [`IndexError::Database`].
     pub fn query_metadata(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
-        let asked = query.conditions.len() + query.any_of.len();
-        if asked > MAX_CONDITIONS {
-            let why = format!("{asked} conditions are too many; at most {MAX_CONDITIONS} are read, `or` included");
+        let count = query.conditions.len() + query.any_of.len();
+        if count > MAX_CONDITIONS {
+            let why = format!("there are {count} conditions; the limit is {MAX_CONDITIONS}, `or` included");
             return Err(IndexError::invalid("where", why));
         }
         let statement = compile(query);
-        self.readers.answer("where", |connection| {
+        self.readers.query("where", |connection| {
             let mut prepared = connection.prepare_cached(&statement.text)?;
             let mut rows = prepared.query(params_from_iter(&statement.values))?;
-            let mut found = Vec::new();
+            let mut matches = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(MetaRow::of(row)?);
+                matches.push(MetaRow::of(row)?);
             }
-            Ok(found)
+            Ok(matches)
         })
     }
 }
@@ -120,8 +122,8 @@ fn compile(query: &MetaQuery) -> MetaSql {
     if !any.is_empty() {
         tests.push(format!("({})", any.join(" OR ")));
     }
-    if let Some(below) = query.folder.as_ref().filter(|below| !below.is_root()) {
-        let (from, to) = range_below(below);
+    if let Some(folder) = query.folder.as_ref().filter(|folder| !folder.is_root()) {
+        let (from, to) = range_below(folder);
         tests.push(format!("path > {} AND path < {}", statement.bind(from), statement.bind(to)));
     }
     let filter = if tests.is_empty() { "1".to_owned() } else { tests.join(" AND ") };

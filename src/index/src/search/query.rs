@@ -8,14 +8,14 @@ mod tests;
 mod tokens;
 
 use crate::IndexError;
-use crate::words::{self, Dictionary, TextWords, VarintBytes, WordClass, folded, number, spans, term};
+use crate::words::{self, Dictionary, TermHash, TextWords, WordClass, folded, spans, term, term_hash};
 use tokens::QueryToken;
 
 /// Limit of `q` in bytes: far above real queries, and below what would keep SQLite busy.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
 
 /// Limit of the words that `pre*` expands to.
-const MOST_ENDINGS: usize = 100;
+const MAX_EXPANSIONS: usize = 100;
 
 /// Limit of the words in `q`, operators included.
 const MAX_WORDS: usize = 128;
@@ -49,33 +49,33 @@ impl QueryWord {
     fn read(text: &str, is_prefix: bool) -> Option<Self> {
         let mut stream: Vec<String> =
             TextWords::of(text, &mut Dictionary::default()).terms().map(str::to_owned).collect();
-        let pieces: Vec<_> = spans(text).collect();
+        let word_spans: Vec<_> = spans(text).collect();
         // In a page, the last character of `日本語` is also a word of its own. In a query it may be
         // the start of a pair.
-        let is_lone = |at: usize| {
-            let span = &pieces[at];
-            span.written == WordClass::Pair && text[span.range.clone()].chars().count() == 1
+        let is_single_character = |at: usize| {
+            let span = &word_spans[at];
+            span.class == WordClass::Pair && text[span.range.clone()].chars().count() == 1
         };
-        let last = pieces.len().checked_sub(1)?;
-        let is_prefix = is_prefix || is_lone(last) && last == 0;
-        if last > 0 && is_lone(last) && pieces[last - 1].written == WordClass::Pair {
+        let last = word_spans.len().checked_sub(1)?;
+        let is_prefix = is_prefix || is_single_character(last) && last == 0;
+        if last > 0 && is_single_character(last) && word_spans[last - 1].class == WordClass::Pair {
             stream.pop();
         }
         let mut spellings = vec![stream];
-        if let Some(name) = without_page_ending(text) {
+        if let Some(name) = without_page_extension(text) {
             // A pasted path: pages are indexed by path without extension.
             spellings.push(TextWords::of(name, &mut Dictionary::default()).terms().map(str::to_owned).collect());
         }
-        let is_compound = pieces.windows(2).all(|two| {
-            two.iter().all(|span| span.written == WordClass::Word)
+        let is_compound = word_spans.windows(2).all(|two| {
+            two.iter().all(|span| span.class == WordClass::Word)
                 && matches!(&text[two[0].range.end..two[1].range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
         });
-        if pieces.len() > 1 && is_compound {
-            let joined: String = pieces.iter().map(|span| &text[span.range.clone()]).collect();
+        if word_spans.len() > 1 && is_compound {
+            let joined: String = word_spans.iter().map(|span| &text[span.range.clone()]).collect();
             spellings.push(vec![term(&joined)]);
         }
-        if let [whole] = &pieces[..] {
-            let written = &text[whole.range.clone()];
+        if let [only] = &word_spans[..] {
+            let written = &text[only.range.clone()];
             let parts = words::parts(written);
             if parts.len() > 1 && parts.concat() == written {
                 spellings.push(parts.into_iter().map(term).collect());
@@ -85,8 +85,8 @@ impl QueryWord {
     }
 
     /// Its spellings as stored in pages.
-    pub(super) fn numbers(&self) -> Vec<Vec<VarintBytes>> {
-        self.spellings.iter().map(|spelling| spelling.iter().map(|word| number(word)).collect()).collect()
+    pub(super) fn hashes(&self) -> Vec<Vec<TermHash>> {
+        self.spellings.iter().map(|spelling| spelling.iter().map(|word| term_hash(word)).collect()).collect()
     }
 
     /// The word as an FTS5 expression.
@@ -102,9 +102,9 @@ impl QueryWord {
 }
 
 /// `guides/tides` of `guides/tides.md`.
-fn without_page_ending(text: &str) -> Option<&str> {
-    let (name, ending) = text.rsplit_once('.')?;
-    (ending.eq_ignore_ascii_case("md") && name.ends_with(char::is_alphanumeric)).then_some(name)
+fn without_page_extension(text: &str) -> Option<&str> {
+    let (name, extension) = text.rsplit_once('.')?;
+    (extension.eq_ignore_ascii_case("md") && name.ends_with(char::is_alphanumeric)).then_some(name)
 }
 
 /// What query parsing needs from the index.
@@ -112,78 +112,80 @@ pub(super) trait Vocabulary {
     /// Whether any page has a field with this name.
     fn has_field(&self, name: &str) -> Result<bool, IndexError>;
     /// The words with this prefix, in lower case and without accents, at most `limit`.
-    fn beginning_with(&self, beginning: &str, most: usize) -> Result<Vec<String>, IndexError>;
+    fn words_with_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<String>, IndexError>;
 }
 
 /// Parses `q`; `None` when there is nothing to search for.
-pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQuery>, IndexError> {
-    measured(q)?;
+pub(super) fn parse(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQuery>, IndexError> {
+    check_size(q)?;
     if q.chars().all(|c| matches!(c, '*' | '?') || c.is_whitespace()) {
         return Ok(None);
     }
     let mut unknown = Vec::new();
     let mut tokens = Vec::new();
-    for token in tokens::read(q) {
+    for token in tokens::tokenize(q) {
         tokens.push(match token {
             QueryToken::Field { field, value, written } if !vocabulary.has_field(&field)? => {
                 unknown.push((field, written.clone()));
                 // As a phrase, because the words before and after the colon are adjacent.
                 QueryToken::Word(format!("{written}{}", if value.ends_with('*') { "*" } else { "" }))
             }
-            QueryToken::Word(word) => completed(&word, vocabulary)?.map_or(QueryToken::Word(word), QueryToken::Read),
+            QueryToken::Word(word) => {
+                expand_prefix(&word, vocabulary)?.map_or(QueryToken::Word(word), QueryToken::Parsed)
+            }
             token => token,
         });
     }
-    let mut question = match parser::parse(&tokens) {
-        Ok(question) => question,
+    let mut parsed = match parser::parse(&tokens) {
+        Ok(parsed) => parsed,
         Err(mistake) => {
-            let mut question = plain(q);
-            question.note = Some(format!("the question was read as plain words: {mistake}"));
-            question
+            let mut parsed = plain_words(q);
+            parsed.note = Some(format!("the query was read as plain words: {mistake}"));
+            parsed
         }
     };
-    if let (Some((field, written)), None) = (unknown.first(), &question.note) {
-        question.note = Some(format!("no page has a field `{field}`: `{written}` was read as words"));
+    if let (Some((field, written)), None) = (unknown.first(), &parsed.note) {
+        parsed.note = Some(format!("no page has a field `{field}`: `{written}` was read as words"));
     }
-    Ok((!question.expression.is_empty()).then_some(question))
+    Ok((!parsed.expression.is_empty()).then_some(parsed))
 }
 
 /// Expands `pre*` to the words with this prefix; `None` for other words and for too many. FTS5
 /// would merge the postings of all of them before its first result, and it knows only stems:
 /// `runn*` would not find `running`.
-fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<QueryWord>, IndexError> {
-    let Some(beginning) = word.strip_suffix('*') else { return Ok(None) };
-    let mut pieces = spans(beginning);
-    let (Some(only), None) = (pieces.next(), pieces.next()) else { return Ok(None) };
-    if only.written != WordClass::Word || only.range != (0..beginning.len()) {
+fn expand_prefix(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<QueryWord>, IndexError> {
+    let Some(prefix) = word.strip_suffix('*') else { return Ok(None) };
+    let mut word_spans = spans(prefix);
+    let (Some(only), None) = (word_spans.next(), word_spans.next()) else { return Ok(None) };
+    if only.class != WordClass::Word || only.range != (0..prefix.len()) {
         return Ok(None);
     }
-    let known = vocabulary.beginning_with(&folded(beginning), MOST_ENDINGS + 1)?;
-    if known.is_empty() || known.len() > MOST_ENDINGS {
+    let words = vocabulary.words_with_prefix(&folded(prefix), MAX_EXPANSIONS + 1)?;
+    if words.is_empty() || words.len() > MAX_EXPANSIONS {
         return Ok(None);
     }
-    let mut terms: Vec<String> = known.iter().map(|word| term(word)).collect();
+    let mut terms: Vec<String> = words.iter().map(|word| term(word)).collect();
     terms.sort_unstable();
     terms.dedup();
     Ok(Some(QueryWord { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
 }
 
 /// Checks the size limits of `q`.
-pub(super) fn measured(q: &str) -> Result<(), IndexError> {
+pub(super) fn check_size(q: &str) -> Result<(), IndexError> {
     if q.len() > MAX_QUERY_BYTES {
-        let why = format!("is {} bytes long; at most {MAX_QUERY_BYTES} are searched for", q.len());
+        let why = format!("is {} bytes long; the limit is {MAX_QUERY_BYTES} bytes", q.len());
         return Err(IndexError::invalid("q", why));
     }
     let words = q.split_whitespace().count();
     if words > MAX_WORDS {
-        let why = format!("has {words} words; at most {MAX_WORDS} are searched for");
+        let why = format!("has {words} words; the limit is {MAX_WORDS}");
         return Err(IndexError::invalid("q", why));
     }
     Ok(())
 }
 
 /// All words of `q`, joined by AND.
-fn plain(q: &str) -> WordQuery {
+fn plain_words(q: &str) -> WordQuery {
     let words: Vec<QueryWord> = q
         .split(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '\0'))
         .filter(|word| !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
@@ -194,7 +196,7 @@ fn plain(q: &str) -> WordQuery {
 }
 
 /// The words of `q` to check for spelling: without operators and punctuation.
-pub(super) fn words(q: &str) -> impl Iterator<Item = &str> {
+pub(super) fn spelling_words(q: &str) -> impl Iterator<Item = &str> {
     q.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty() && !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
 }

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::anchors::AnchorCounts;
 use super::query::QueryWord;
 use crate::IndexError;
-use crate::words::{ForwardIndex, PageSection, VarintBytes, WordSpellings};
+use crate::words::{ForwardIndex, PageSection, TermHash, WordSpellings};
 
 /// Per section: the weight of one use of a word, and the section length at which length
 /// normalization is neutral. These and the numbers below were tuned on a benchmark with several
@@ -19,31 +19,31 @@ const SECTIONS: [(PageSection, f64, f64); 5] = [
 ];
 
 /// Weight of a use in anchor text.
-const ANCHOR: f64 = 4.0;
+const ANCHOR_WEIGHT: f64 = 4.0;
 
 /// Strength of length normalization, 0 to 1.
-const BY_LENGTH: f64 = 0.9;
+const LENGTH_NORMALIZATION: f64 = 0.9;
 
 /// Saturation: how quickly further uses of a word stop counting.
-const SATURATED: f64 = 1.0;
+const SATURATION: f64 = 1.0;
 
 /// Boost, as a fraction of the score, for a title that equals the query.
-const WHOLE_TITLE: f64 = 1.5;
+const TITLE_BOOST: f64 = 1.5;
 
 /// Title coverage of an alternative form: `docker` matches `docker` better than `x11docker`.
-const EXTRA: f64 = 0.5;
+const EXTRA_TITLE_SHARE: f64 = 0.5;
 
 /// A link with all words counts as this fraction of an equal title.
-const WHOLE_ANCHOR: f64 = 0.4;
+const ANCHOR_AS_TITLE: f64 = 0.4;
 
 /// Boost, as a fraction of the score, for adjacent words.
-const SIDE_BY_SIDE: f64 = 0.6;
+const PROXIMITY_BOOST: f64 = 0.6;
 
 /// Exponent of rarity: in a query of many words the common ones match by chance.
-const BY_RARITY: f64 = 1.6;
+const RARITY_EXPONENT: f64 = 1.6;
 
 /// Pages counted to measure rarity; beyond, the number is estimated.
-const COUNTED: i64 = 250;
+const COUNT_LIMIT: i64 = 250;
 
 /// A query, prepared for scoring.
 pub(super) struct ScoreScale {
@@ -53,22 +53,22 @@ pub(super) struct ScoreScale {
 }
 
 struct WordWeight {
-    spellings: Vec<Vec<VarintBytes>>,
+    spellings: Vec<Vec<TermHash>>,
     is_prefix: bool,
     rarity: f64,
     /// What a page gains by having the word.
-    worth: f64,
+    gain: f64,
 }
 
 /// Estimated number of pages with a word.
-pub(super) fn pages_with(connection: &Connection, word: &QueryWord) -> Result<f64, IndexError> {
+pub(super) fn count_pages(connection: &Connection, word: &QueryWord) -> Result<f64, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0)
          FROM (SELECT rowid AS id FROM texts WHERE texts MATCH ?1 ORDER BY rowid DESC LIMIT ?2)",
     )?;
     let (count, first, last): (i64, i64, i64) =
-        statement.query_row((word.expression(), COUNTED), |row| row.try_into())?;
-    if count < COUNTED {
+        statement.query_row((word.expression(), COUNT_LIMIT), |row| row.try_into())?;
+    if count < COUNT_LIMIT {
         return Ok(count as f64);
     }
     // Assumes the same frequency in all pages as in those counted.
@@ -82,13 +82,13 @@ impl ScoreScale {
             connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
         let mut weights = Vec::with_capacity(words.len());
         for word in words {
-            let with = if words.len() > 1 { pages_with(connection, word)? } else { 0.0 };
-            let rarity = (1.0 + (pages as f64 - with + 0.5).max(0.5) / (with + 0.5)).ln();
+            let page_count = if words.len() > 1 { count_pages(connection, word)? } else { 0.0 };
+            let rarity = (1.0 + (pages as f64 - page_count + 0.5).max(0.5) / (page_count + 0.5)).ln();
             weights.push(WordWeight {
-                spellings: word.numbers(),
+                spellings: word.hashes(),
                 is_prefix: word.is_prefix,
                 rarity,
-                worth: rarity.powf(BY_RARITY),
+                gain: rarity.powf(RARITY_EXPONENT),
             });
         }
         let total = weights.iter().map(|word| word.rarity).sum::<f64>().max(f64::MIN_POSITIVE);
@@ -102,65 +102,66 @@ impl ScoreScale {
         anchors: Option<&AnchorCounts>,
         scratch: &mut ScoreScratch,
     ) -> f64 {
-        let ScoreScratch { known, found, places } = scratch;
-        places.clear();
+        let ScoreScratch { spellings, matches, positions } = scratch;
+        positions.clear();
         let mut sum = 0.0;
-        let mut in_title = 0.0;
-        let mut of_title = 0.0;
+        let mut title_rarity = 0.0;
+        let mut title_words = 0.0;
         for (at, word) in self.words.iter().enumerate() {
-            let mut uses = anchors.map_or(0.0, |anchors| ANCHOR * f64::from(anchors.uses(at)).ln_1p());
-            page.known(&word.spellings, known);
-            for (section, weight, length) in SECTIONS.into_iter().filter(|_| !known.is_empty()) {
-                find(page, section, known, found);
-                if found.is_empty() {
+            let mut uses = anchors.map_or(0.0, |anchors| ANCHOR_WEIGHT * f64::from(anchors.uses(at)).ln_1p());
+            page.resolve_spellings(&word.spellings, spellings);
+            for (section, weight, length) in SECTIONS.into_iter().filter(|_| !spellings.is_empty()) {
+                find(page, section, spellings, matches);
+                if matches.is_empty() {
                     continue;
                 }
                 if section == PageSection::Title {
-                    in_title += word.rarity;
-                    of_title += found.iter().map(WordUse::share).fold(0.0, f64::max);
+                    title_rarity += word.rarity;
+                    title_words += matches.iter().map(WordUse::share).fold(0.0, f64::max);
                 }
-                let long = page.len(section) as f64 / length;
-                uses += weight * found.len() as f64 / (1.0 - BY_LENGTH + BY_LENGTH * long);
+                let relative_length = page.len(section) as f64 / length;
+                uses += weight * matches.len() as f64
+                    / (1.0 - LENGTH_NORMALIZATION + LENGTH_NORMALIZATION * relative_length);
                 if section == PageSection::Body && self.words.len() > 1 {
-                    places.extend(found.iter().map(|place| (place.at, at)));
+                    positions.extend(matches.iter().map(|position| (position.at, at)));
                 }
             }
             if word.is_prefix && uses == 0.0 {
                 // The full word is unknown here; the full-text index says that it matches.
                 uses = 1.0;
             }
-            sum += word.worth * uses * (SATURATED + 1.0) / (uses + SATURATED);
+            sum += word.gain * uses * (SATURATION + 1.0) / (uses + SATURATION);
         }
         let title = page.len(PageSection::Title).max(1) as f64;
-        let whole = (in_title / self.total * (of_title / title).min(1.0)).powi(2);
-        let is_called_so = anchors.is_some_and(AnchorCounts::is_whole);
-        let close = match self.words.len() {
-            _ if is_called_so => 1.0,
+        let title_match = (title_rarity / self.total * (title_words / title).min(1.0)).powi(2);
+        let is_anchor_match = anchors.is_some_and(AnchorCounts::is_unpaginated);
+        let proximity = match self.words.len() {
+            _ if is_anchor_match => 1.0,
             0 | 1 => 0.0,
-            _ => self.closeness(places),
+            _ => self.proximity(positions),
         };
-        let whole = if is_called_so { whole.max(WHOLE_ANCHOR) } else { whole };
-        sum * (1.0 + WHOLE_TITLE * whole) * (1.0 + SIDE_BY_SIDE * close)
+        let title_match = if is_anchor_match { title_match.max(ANCHOR_AS_TITLE) } else { title_match };
+        sum * (1.0 + TITLE_BOOST * title_match) * (1.0 + PROXIMITY_BOOST * proximity)
     }
 
     /// Proximity of the words in the body: 1 when all are adjacent, near 0 when they are far apart
     /// or most are missing.
-    fn closeness(&self, places: &mut [(usize, usize)]) -> f64 {
-        places.sort_unstable();
+    fn proximity(&self, positions: &mut [(usize, usize)]) -> f64 {
+        positions.sort_unstable();
         let all = self.words.len();
         let mut best = 0.0_f64;
-        for (start, (first, _)) in places.iter().enumerate() {
+        for (start, (first, _)) in positions.iter().enumerate() {
             // One bit per word: a query has at most 128.
             let mut seen = 0_u128;
             let mut weight = 0.0;
             let mut count = 0;
             // Words further apart than this do not count as close.
-            for (place, word) in places[start..].iter().take_while(|(place, _)| place - first < all * 4) {
+            for (position, word) in positions[start..].iter().take_while(|(position, _)| position - first < all * 4) {
                 if seen & (1 << (word % 128)) == 0 {
                     seen |= 1 << (word % 128);
                     weight += self.words[*word].rarity;
                     count += 1;
-                    let width = (place - first + 1) as f64;
+                    let width = (position - first + 1) as f64;
                     if count > 1 {
                         best = best.max(weight / self.total * f64::from(count) / width.max(f64::from(count)));
                     }
@@ -174,10 +175,10 @@ impl ScoreScale {
 /// Buffers that are reused for each page.
 #[derive(Debug, Default)]
 pub(super) struct ScoreScratch {
-    known: WordSpellings,
-    found: Vec<WordUse>,
+    spellings: WordSpellings,
+    matches: Vec<WordUse>,
     /// Positions in the body, each with the index of the query word.
-    places: Vec<(usize, usize)>,
+    positions: Vec<(usize, usize)>,
 }
 
 /// One use of a word.
@@ -194,22 +195,29 @@ pub(super) struct WordUse {
 impl WordUse {
     /// Number of title words that it covers.
     const fn share(&self) -> f64 {
-        if self.is_extra { EXTRA } else { self.words as f64 }
+        if self.is_extra { EXTRA_TITLE_SHARE } else { self.words as f64 }
     }
 }
 
 /// Replaces `uses` by the uses of a word, in any spelling, in a section.
-pub(super) fn find(page: ForwardIndex<'_>, section: PageSection, spellings: &WordSpellings, found: &mut Vec<WordUse>) {
-    found.clear();
+pub(super) fn find(
+    page: ForwardIndex<'_>,
+    section: PageSection,
+    spellings: &WordSpellings,
+    matches: &mut Vec<WordUse>,
+) {
+    matches.clear();
     for spelling in spellings.each() {
-        page.places(section, spelling, |at| found.push(WordUse { at, words: spelling.len(), is_extra: false }));
+        page.for_each_match(section, spelling, |at| {
+            matches.push(WordUse { at, words: spelling.len(), is_extra: false })
+        });
         if let [word] = spelling {
-            page.other_places(section, *word, |at| found.push(WordUse { at, words: 1, is_extra: true }));
+            page.for_each_extra(section, *word, |at| matches.push(WordUse { at, words: 1, is_extra: true }));
         }
     }
     if spellings.len() > 1 {
         // `parse_token` matches as two words and as one: the longer counts.
-        found.sort_unstable_by_key(|place| (place.at, std::cmp::Reverse(place.words), place.is_extra));
-        found.dedup_by_key(|place| place.at);
+        matches.sort_unstable_by_key(|position| (position.at, std::cmp::Reverse(position.words), position.is_extra));
+        matches.dedup_by_key(|position| position.at);
     }
 }

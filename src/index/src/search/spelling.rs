@@ -13,11 +13,11 @@ use crate::{Index, IndexError};
 const DEFAULT_THRESHOLD: f64 = 0.7;
 
 /// Number of suggestions per word.
-const OFFERED: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 
 /// Number of similar words whose pages are counted, and the limit of the count.
-const COUNTED: usize = 30;
-const MOST_PAGES: usize = 1_000;
+const MAX_COUNTED_WORDS: usize = 30;
+const MAX_COUNTED_PAGES: usize = 1_000;
 
 /// Words of a query that are checked.
 const MAX_WORDS: usize = 16;
@@ -52,75 +52,82 @@ impl Index {
             let why = format!("{threshold} is out of range; 0 to 1 is allowed");
             return Err(IndexError::invalid("suggest_threshold", why));
         }
-        query::measured(q)?;
-        let words: BTreeSet<String> =
-            query::words(q).filter(|word| word.chars().count() >= 3).map(str::to_lowercase).take(MAX_WORDS).collect();
-        self.readers.answer("q", |connection| {
+        query::check_size(q)?;
+        let words: BTreeSet<String> = query::spelling_words(q)
+            .filter(|word| word.chars().count() >= 3)
+            .map(str::to_lowercase)
+            .take(MAX_WORDS)
+            .collect();
+        self.readers.query("q", |connection| {
             let mut unknown = Vec::new();
             for word in words {
                 if !is_known(connection, &word)? {
                     unknown.push(word);
                 }
             }
-            nearest(connection, &unknown, threshold)
+            most_similar(connection, &unknown, threshold)
         })
     }
 }
 
 /// Whether a page has this word in this spelling.
 fn is_known(connection: &Connection, word: &str) -> rusqlite::Result<bool> {
-    let mut spelled = connection.prepare_cached("SELECT 1 FROM spellings WHERE word = ?1")?;
-    Ok(spelled.exists([folded(word)])? && pages_with(connection, word, 1)? > 0)
+    let mut statement = connection.prepare_cached("SELECT 1 FROM spellings WHERE word = ?1")?;
+    Ok(statement.exists([folded(word)])? && count_pages(connection, word, 1)? > 0)
 }
 
 /// Number of pages with a word, in any form, counted up to `limit`.
-fn pages_with(connection: &Connection, word: &str, most: usize) -> rusqlite::Result<usize> {
+fn count_pages(connection: &Connection, word: &str, limit: usize) -> rusqlite::Result<usize> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT ?2)";
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let expression = format!("\"{}\"", term(word));
-    let pages: i64 = connection.prepare_cached(sql)?.query_row((expression, most), |row| row.get(0))?;
+    let pages: i64 = connection.prepare_cached(sql)?.query_row((expression, limit), |row| row.get(0))?;
     Ok(usize::try_from(pages).unwrap_or_default())
 }
 
 /// Compares every indexed word with all unknown words in one scan.
-fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Result<Vec<SpellingSuggestion>, IndexError> {
+fn most_similar(
+    connection: &Connection,
+    unknown: &[String],
+    threshold: f64,
+) -> Result<Vec<SpellingSuggestion>, IndexError> {
     if unknown.is_empty() {
         return Ok(Vec::new());
     }
-    let mut found: Vec<Vec<(f64, String)>> = vec![Vec::new(); unknown.len()];
+    let mut similar_words: Vec<Vec<(f64, String)>> = vec![Vec::new(); unknown.len()];
     let mut statement = connection.prepare_cached("SELECT word FROM spellings")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let known = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        for (word, offers) in unknown.iter().zip(&mut found) {
-            if let Some(similarity) = similarity(word, known, threshold) {
-                offers.push((similarity, known.to_owned()));
+        let indexed = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        for (word, suggestions) in unknown.iter().zip(&mut similar_words) {
+            if let Some(similarity) = similarity(word, indexed, threshold) {
+                suggestions.push((similarity, indexed.to_owned()));
             }
         }
     }
     let mut all = Vec::new();
-    for (word, mut alike) in unknown.iter().zip(found) {
-        alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        let mut offers = Vec::new();
-        for (similarity, instead) in alike.into_iter().take(COUNTED) {
+    for (word, mut similar) in unknown.iter().zip(similar_words) {
+        similar.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        let mut suggestions = Vec::new();
+        for (similarity, suggestion) in similar.into_iter().take(MAX_COUNTED_WORDS) {
             // No page may have the word any more.
-            match pages_with(connection, &instead, MOST_PAGES)? {
+            match count_pages(connection, &suggestion, MAX_COUNTED_PAGES)? {
                 0 => {}
-                pages => offers.push(SpellingSuggestion {
+                pages => suggestions.push(SpellingSuggestion {
                     word: word.clone(),
-                    suggestion: instead,
+                    suggestion,
                     similarity,
                     page_count: pages,
                 }),
             }
         }
-        offers.sort_by(|a, b| {
+        suggestions.sort_by(|a, b| {
             b.similarity
                 .total_cmp(&a.similarity)
                 .then(b.page_count.cmp(&a.page_count))
                 .then_with(|| a.suggestion.cmp(&b.suggestion))
         });
-        all.extend(offers.into_iter().take(OFFERED));
+        all.extend(suggestions.into_iter().take(MAX_SUGGESTIONS));
     }
     Ok(all)
 }

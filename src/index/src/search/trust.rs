@@ -20,16 +20,16 @@ const SOFT: [f64; 5] = [1.2, 0.5, 0.7, 1.4, 0.3];
 const HARD: [f64; 5] = [2.0, 0.1, 0.3, 3.0, 1.0];
 
 /// FTS5 query for trusted pages (`field_words`), which are candidates of every query.
-pub(super) const RISING: &str = "(\"status:verifi\" OR \"source-of-truth:true\")";
+pub(super) const TRUSTED: &str = "(\"status:verifi\" OR \"source-of-truth:true\")";
 
 /// The score factors for soft and hard boost; `None` for a page without trust fields.
-pub(crate) fn standing(frontmatter: &Map<String, Value>) -> Option<[f64; 2]> {
-    let standing = [SOFT, HARD].map(|signals| multiplier(signals, frontmatter));
-    (standing != [1.0, 1.0]).then_some(standing)
+pub(crate) fn factors(frontmatter: &Map<String, Value>) -> Option<[f64; 2]> {
+    let factors = [SOFT, HARD].map(|signals| factor(signals, frontmatter));
+    (factors != [1.0, 1.0]).then_some(factors)
 }
 
 /// The factors multiply.
-fn multiplier(signals: [f64; 5], frontmatter: &Map<String, Value>) -> f64 {
+fn factor(signals: [f64; 5], frontmatter: &Map<String, Value>) -> f64 {
     let [verified, deprecated, outdated, source_of_truth, confidence] = signals;
     let status = match frontmatter.get("status").and_then(Value::as_str) {
         Some("verified") => verified,
@@ -63,7 +63,7 @@ mod tests {
             (json!({"source-of-truth": "true", "status": 7, "confidence": 7}), 1.0, 1.0),
             (json!({"status": "verified", "source-of-truth": true, "confidence": 0.5}), 1.2 * 1.4 * 1.15, 9.0),
         ] {
-            let found = standing(frontmatter.as_object().unwrap());
+            let found = factors(frontmatter.as_object().unwrap());
             assert_eq!(found.is_none(), (soft, hard) == (1.0, 1.0), "{frontmatter}");
             let [softly, hardly] = found.unwrap_or([1.0, 1.0]);
             assert!((softly - soft).abs() < 1e-9 && (hardly - hard).abs() < 1e-9, "{frontmatter}");

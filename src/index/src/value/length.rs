@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -40,8 +40,8 @@ pub(crate) struct DateLength {
 impl DateLength {
     /// A number of units; `None` for an unknown unit and on overflow.
     pub(crate) fn of(count: i64, unit: &str) -> Option<Self> {
-        let (_, one) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
-        one.times(count)
+        let (_, base) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+        base.times(count)
     }
 
     /// The time from one date to another.
@@ -66,20 +66,20 @@ impl DateLength {
     /// The span in days, with fraction.
     pub(crate) fn days(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact for 285 years")]
-        let microseconds = self.compared() as f64;
+        let microseconds = self.approximate_microseconds() as f64;
         #[expect(clippy::cast_precision_loss, reason = "a constant far below 2^53")]
         let day = DAY as f64;
         microseconds / day
     }
 
     /// Adds the span to a date. A full day stays one when full days are added.
-    pub(crate) fn after(self, moment: WrittenDate) -> Option<WrittenDate> {
-        match moment {
+    pub(crate) fn add_to(self, date: WrittenDate) -> Option<WrittenDate> {
+        match date {
             WrittenDate::Day(day) if self.microseconds % DAY == 0 => {
                 let span = Span::new().try_months(self.months).ok()?.try_days(self.microseconds / DAY).ok()?;
                 day.checked_add(span).ok().map(WrittenDate::Day)
             }
-            WrittenDate::Day(day) => self.after(WrittenDate::Instant(midnight(day)?)),
+            WrittenDate::Day(day) => self.add_to(WrittenDate::Instant(midnight(day)?)),
             WrittenDate::Instant(instant) => {
                 let months = Span::new().try_months(self.months).ok()?;
                 let later = instant.to_zoned(TimeZone::UTC).checked_add(months).ok()?.timestamp();
@@ -88,7 +88,7 @@ impl DateLength {
         }
     }
 
-    fn compared(self) -> i64 {
+    fn approximate_microseconds(self) -> i64 {
         i64::from(self.months).saturating_mul(MONTH).saturating_add(self.microseconds)
     }
 }
@@ -105,7 +105,7 @@ impl PartialOrd for DateLength {
 
 impl Ord for DateLength {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.compared().cmp(&other.compared()).then(self.months.cmp(&other.months))
+        self.approximate_microseconds().cmp(&other.approximate_microseconds()).then(self.months.cmp(&other.months))
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Map, Number, Value as Json};
 
 pub(crate) use length::{DAY, DateLength};
 
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 
 /// A value of a page, or computed from such values.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +47,7 @@ enum KindRank {
     Text,
     List,
     Object,
-    Nothing,
+    Null,
 }
 
 impl Value {
@@ -107,7 +107,7 @@ impl Value {
     }
 
     /// Whether the value counts as true: not null, `false`, 0, an empty text or an empty list.
-    pub(crate) fn is_true(&self) -> bool {
+    pub(crate) fn is_truthy(&self) -> bool {
         match self {
             Self::Null => false,
             Self::Boolean(boolean) => *boolean,
@@ -138,7 +138,7 @@ impl Value {
     }
 
     /// The value as a date, if it is one or its text is one.
-    pub(crate) fn moment(&self) -> Option<WrittenDate> {
+    pub(crate) fn date(&self) -> Option<WrittenDate> {
         match self {
             Self::Day(day) => Some(WrittenDate::Day(*day)),
             Self::Instant(instant) => Some(WrittenDate::Instant(*instant)),
@@ -158,13 +158,13 @@ impl Value {
     pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Null, Self::Null) => Some(Ordering::Equal),
-            (Self::Boolean(one), Self::Boolean(two)) => Some(one.cmp(two)),
-            (Self::Integer(one), Self::Integer(two)) => Some(one.cmp(two)),
-            (Self::Length(one), Self::Length(two)) => Some(one.cmp(two)),
-            (Self::List(one), Self::List(two)) => (one.len() == two.len()
-                && one.iter().zip(two).all(|(one, two)| one.equals(two)))
-            .then_some(Ordering::Equal),
-            (Self::Object(one), Self::Object(two)) => (one == two).then_some(Ordering::Equal),
+            (Self::Boolean(a), Self::Boolean(b)) => Some(a.cmp(b)),
+            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(b)),
+            (Self::Length(a), Self::Length(b)) => Some(a.cmp(b)),
+            (Self::List(a), Self::List(b)) => {
+                (a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b))).then_some(Ordering::Equal)
+            }
+            (Self::Object(a), Self::Object(b)) => (a == b).then_some(Ordering::Equal),
             _ => self.compare_numbers(other).unwrap_or_else(|| self.compare_texts(other)),
         }
     }
@@ -173,19 +173,19 @@ impl Value {
     /// not a number.
     fn compare_numbers(&self, other: &Self) -> Option<Option<Ordering>> {
         Some(match (self, other) {
-            (Self::Integer(one), Self::Integer(two)) => Some(one.cmp(two)),
-            (Self::Integer(one), Self::Real(two)) => exactly(*one, *two),
-            (Self::Real(one), Self::Integer(two)) => exactly(*two, *one).map(Ordering::reverse),
-            (Self::Real(one), Self::Real(two)) => one.partial_cmp(two),
+            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(b)),
+            (Self::Integer(a), Self::Real(b)) => compare_exactly(*a, *b),
+            (Self::Real(a), Self::Integer(b)) => compare_exactly(*b, *a).map(Ordering::reverse),
+            (Self::Real(a), Self::Real(b)) => a.partial_cmp(b),
             _ => return None,
         })
     }
 
     fn compare_texts(&self, other: &Self) -> Option<Ordering> {
-        match (self.moment(), other.moment()) {
-            (Some(one), Some(two)) => one.compare(two),
+        match (self.date(), other.date()) {
+            (Some(a), Some(b)) => a.compare(b),
             (None, None) => match (self, other) {
-                (Self::Text(one), Self::Text(two)) => Some(one.cmp(two)),
+                (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
                 _ => None,
             },
             _ => None,
@@ -199,18 +199,18 @@ impl Value {
 
     /// The order of a sorted list: type by type, null last in both directions.
     pub(crate) fn order(&self, other: &Self, is_descending: bool) -> Ordering {
-        let (one, two) = (self.rank(), other.rank());
-        if one == KindRank::Nothing || two == KindRank::Nothing {
-            return one.cmp(&two);
+        let (a, b) = (self.rank(), other.rank());
+        if a == KindRank::Null || b == KindRank::Null {
+            return a.cmp(&b);
         }
-        let order = one.cmp(&two).then_with(|| match one {
+        let order = a.cmp(&b).then_with(|| match a {
             KindRank::Date => self.microsecond().cmp(&other.microsecond()),
             // NaN comes last.
             KindRank::Number => {
                 self.compare_numbers(other).flatten().unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
             }
             KindRank::Boolean | KindRank::Length => self.compare(other).unwrap_or(Ordering::Equal),
-            KindRank::Text | KindRank::List | KindRank::Object | KindRank::Nothing => self.text().cmp(&other.text()),
+            KindRank::Text | KindRank::List | KindRank::Object | KindRank::Null => self.text().cmp(&other.text()),
         });
         if is_descending { order.reverse() } else { order }
     }
@@ -220,16 +220,16 @@ impl Value {
     }
 
     fn microsecond(&self) -> Option<i64> {
-        self.moment().and_then(WrittenDate::microsecond)
+        self.date().and_then(WrittenDate::microsecond)
     }
 
     fn rank(&self) -> KindRank {
         match self {
-            Self::Null => KindRank::Nothing,
+            Self::Null => KindRank::Null,
             Self::Boolean(_) => KindRank::Boolean,
             Self::Integer(_) | Self::Real(_) => KindRank::Number,
             Self::Day(_) | Self::Instant(_) => KindRank::Date,
-            Self::Text(_) if self.moment().is_some() => KindRank::Date,
+            Self::Text(_) if self.date().is_some() => KindRank::Date,
             Self::Length(_) => KindRank::Length,
             Self::Text(_) => KindRank::Text,
             Self::List(_) => KindRank::List,
@@ -239,19 +239,19 @@ impl Value {
 }
 
 /// Compares without converting between the types; `None` for NaN.
-fn exactly(integer: i64, real: f64) -> Option<Ordering> {
+fn compare_exactly(integer: i64, real: f64) -> Option<Ordering> {
     /// 2^63, the first value above all integers.
-    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    const I64_LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if real.is_nan() {
         return None;
     }
-    if real >= BEYOND {
+    if real >= I64_LIMIT {
         return Some(Ordering::Less);
     }
-    if real < -BEYOND {
+    if real < -I64_LIMIT {
         return Some(Ordering::Greater);
     }
     #[expect(clippy::cast_possible_truncation, reason = "a whole number between -2^63 and 2^63")]
-    let whole = real.trunc() as i64;
-    Some(integer.cmp(&whole).then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal)))
+    let truncated = real.trunc() as i64;
+    Some(integer.cmp(&truncated).then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal)))
 }

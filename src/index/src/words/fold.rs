@@ -4,23 +4,23 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 
 /// Limit in bytes: a longer word (a line of base64) is cut.
-const LONGEST: usize = 64;
+const MAX_WORD_BYTES: usize = 64;
 
 /// Lower case without accents; compatibility forms (full width, ligatures) are unified.
 pub(crate) fn folded(word: &str) -> String {
     let mut folded = if word.is_ascii() {
-        word.get(..LONGEST).unwrap_or(word).to_ascii_lowercase()
+        word.get(..MAX_WORD_BYTES).unwrap_or(word).to_ascii_lowercase()
     } else {
         let mut folded = String::with_capacity(word.len());
-        for character in word.chars().take(LONGEST).collect::<String>().nfkc() {
+        for character in word.chars().take(MAX_WORD_BYTES).collect::<String>().nfkc() {
             for lower in character.to_lowercase() {
                 push(&mut folded, lower);
             }
         }
         folded
     };
-    if folded.len() > LONGEST {
-        folded.truncate(folded.floor_char_boundary(LONGEST));
+    if folded.len() > MAX_WORD_BYTES {
+        folded.truncate(folded.floor_char_boundary(MAX_WORD_BYTES));
     }
     if folded.is_empty() {
         // Every word of the stream must be a token of the full-text index.
@@ -64,29 +64,32 @@ pub(crate) fn term(word: &str) -> String {
 /// characters or more. Empty for a plain word.
 pub(crate) fn parts(word: &str) -> Vec<&str> {
     let bytes = word.as_bytes();
-    if !word.is_ascii() || bytes.len() > LONGEST {
+    if !word.is_ascii() || bytes.len() > MAX_WORD_BYTES {
         return Vec::new();
     }
     let mut parts = Vec::new();
     let mut start = 0;
-    let mut letters = 0;
+    let mut letters_start = 0;
     for at in 1..bytes.len() {
-        let (before, here) = (bytes[at - 1], bytes[at]);
-        let is_between_kinds = before.is_ascii_digit() != here.is_ascii_digit();
-        let is_hump = before.is_ascii_lowercase() && here.is_ascii_uppercase()
-            || before.is_ascii_uppercase()
-                && here.is_ascii_uppercase()
+        let (previous, current) = (bytes[at - 1], bytes[at]);
+        let is_between_kinds = previous.is_ascii_digit() != current.is_ascii_digit();
+        let is_case_change = previous.is_ascii_lowercase() && current.is_ascii_uppercase()
+            || previous.is_ascii_uppercase()
+                && current.is_ascii_uppercase()
                 && bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase);
-        if is_between_kinds || is_hump {
+        if is_between_kinds || is_case_change {
             parts.push(&word[start..at]);
             start = at;
         }
         if is_between_kinds {
             // `OAuth2` is also `oauth`, although its letters have a hump.
-            if !before.is_ascii_digit() && letters < at && parts.last().is_some_and(|last| last.len() < at - letters) {
-                parts.push(&word[letters..at]);
+            if !previous.is_ascii_digit()
+                && letters_start < at
+                && parts.last().is_some_and(|last| last.len() < at - letters_start)
+            {
+                parts.push(&word[letters_start..at]);
             }
-            letters = at;
+            letters_start = at;
         }
     }
     if parts.is_empty() {

@@ -6,10 +6,10 @@
 //! it: one byte in a page of up to 256 distinct words. The vocabulary alone shows that a page lacks
 //! a word.
 
-use super::{TextWords, VarintBytes};
+use super::{TermHash, TextWords};
 
 /// Limit of the words of one section that count for the score; all of them are indexed.
-const MOST_WORDS: usize = u16::MAX as usize;
+const MAX_SECTION_WORDS: usize = u16::MAX as usize;
 
 /// A section of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) const SECTIONS: usize = 5;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ForwardIndex<'r> {
     /// The hash of each distinct word, sorted.
-    known: &'r [VarintBytes],
+    vocabulary: &'r [TermHash],
     sections: [WordStream<'r>; SECTIONS],
     /// Alternative forms in each section, and their positions.
     extras: [(WordStream<'r>, &'r [[u8; 2]]); SECTIONS],
@@ -73,26 +73,31 @@ impl<'r> WordStream<'r> {
     }
 
     /// Calls `on_match` with each position of this sequence of words.
-    fn places(self, spelling: &[u32], found: impl FnMut(usize)) {
+    fn for_each_match(self, spelling: &[u32], on_match: impl FnMut(usize)) {
         match self {
-            Self::Narrow(words) => following(words, spelling, |word| u32::from(*word), found),
-            Self::Wide(words) => following(words, spelling, |word| u32::from(u16::from_le_bytes(*word)), found),
+            Self::Narrow(words) => find_sequences(words, spelling, |word| u32::from(*word), on_match),
+            Self::Wide(words) => find_sequences(words, spelling, |word| u32::from(u16::from_le_bytes(*word)), on_match),
             Self::Wider(words) => {
-                following(words, spelling, |[low, middle, high]| u32::from_le_bytes([*low, *middle, *high, 0]), found);
+                find_sequences(
+                    words,
+                    spelling,
+                    |[low, middle, high]| u32::from_le_bytes([*low, *middle, *high, 0]),
+                    on_match,
+                );
             }
         }
     }
 }
 
-fn following<T>(words: &[T], spelling: &[u32], number: impl Fn(&T) -> u32, mut found: impl FnMut(usize)) {
+fn find_sequences<T>(words: &[T], spelling: &[u32], value: impl Fn(&T) -> u32, mut on_match: impl FnMut(usize)) {
     let Some((first, rest)) = spelling.split_first() else { return };
     for (at, word) in words.iter().enumerate() {
-        if number(word) == *first {
-            let behind = words[at + 1..].iter().map(&number);
+        if value(word) == *first {
+            let following = words[at + 1..].iter().map(&value);
             if rest.is_empty()
-                || words.len() - at > rest.len() && behind.zip(rest).all(|(word, wanted)| word == *wanted)
+                || words.len() - at > rest.len() && following.zip(rest).all(|(word, wanted)| word == *wanted)
             {
-                found(at);
+                on_match(at);
             }
         }
     }
@@ -132,32 +137,34 @@ impl<'r> ForwardIndex<'r> {
     }
 
     /// Replaces the content of `resolved` by the spellings that the page may have.
-    pub(crate) fn known(&self, spellings: &[Vec<VarintBytes>], known: &mut WordSpellings) {
-        known.words.clear();
-        known.ends.clear();
+    pub(crate) fn resolve_spellings(&self, spellings: &[Vec<TermHash>], resolved: &mut WordSpellings) {
+        resolved.words.clear();
+        resolved.ends.clear();
         for spelling in spellings.iter().filter(|spelling| !spelling.is_empty()) {
-            let before = known.words.len();
-            known.words.extend(spelling.iter().map_while(|word| {
-                let place = self.known.binary_search(word).ok()?;
-                u32::try_from(place).ok()
+            let before = resolved.words.len();
+            resolved.words.extend(spelling.iter().map_while(|word| {
+                let position = self.vocabulary.binary_search(word).ok()?;
+                u32::try_from(position).ok()
             }));
-            if known.words.len() == before + spelling.len() {
-                known.ends.push(known.words.len());
+            if resolved.words.len() == before + spelling.len() {
+                resolved.ends.push(resolved.words.len());
             } else {
-                known.words.truncate(before);
+                resolved.words.truncate(before);
             }
         }
     }
 
     /// Calls `on_match` with each position of this sequence of words in a section.
-    pub(crate) fn places(&self, section: PageSection, spelling: &[u32], found: impl FnMut(usize)) {
-        self.sections[section as usize].places(spelling, found);
+    pub(crate) fn for_each_match(&self, section: PageSection, spelling: &[u32], on_match: impl FnMut(usize)) {
+        self.sections[section as usize].for_each_match(spelling, on_match);
     }
 
     /// Calls `on_match` with each position of a section that has this word as an alternative form.
-    pub(crate) fn other_places(&self, section: PageSection, word: u32, mut found: impl FnMut(usize)) {
-        let (words, places) = self.extras[section as usize];
-        words.places(&[word], |at| found(places.get(at).map_or(0, |place| u16::from_le_bytes(*place).into())));
+    pub(crate) fn for_each_extra(&self, section: PageSection, word: u32, mut on_match: impl FnMut(usize)) {
+        let (words, positions) = self.extras[section as usize];
+        words.for_each_match(&[word], |at| {
+            on_match(positions.get(at).map_or(0, |position| u16::from_le_bytes(*position).into()))
+        });
     }
 
     /// Decodes a row; `None` when it is malformed.
@@ -166,17 +173,17 @@ impl<'r> ForwardIndex<'r> {
         let width = usize::from(*width);
         let (count, row) = row.split_first_chunk::<4>()?;
         let (lengths, row) = row.split_first_chunk::<{ 4 * SECTIONS }>()?;
-        let (known, mut rest) =
+        let (vocabulary, mut rest) =
             row.split_at_checked(usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(4)?)?;
-        let mut forward = Self { known: known.as_chunks().0, ..Self::default() };
+        let mut forward = Self { vocabulary: vocabulary.as_chunks().0, ..Self::default() };
         for (section, [low, high, other_low, other_high]) in lengths.as_chunks::<4>().0.iter().enumerate() {
             let words = usize::from(u16::from_le_bytes([*low, *high]));
             let others = usize::from(u16::from_le_bytes([*other_low, *other_high]));
             let (stream, after) = rest.split_at_checked(width * words)?;
             let (extras, after) = after.split_at_checked(width * others)?;
-            let (places, after) = after.split_at_checked(2 * others)?;
+            let (positions, after) = after.split_at_checked(2 * others)?;
             forward.sections[section] = WordStream::decode(stream, width)?;
-            forward.extras[section] = (WordStream::decode(extras, width)?, places.as_chunks().0);
+            forward.extras[section] = (WordStream::decode(extras, width)?, positions.as_chunks().0);
             rest = after;
         }
         rest.is_empty().then_some(forward)
@@ -184,12 +191,12 @@ impl<'r> ForwardIndex<'r> {
 
     /// The hashes of a section's words.
     #[cfg(test)]
-    pub(crate) fn numbers(&self, section: PageSection) -> Vec<VarintBytes> {
-        let mut numbers = vec![VarintBytes::default(); self.len(section)];
-        for (place, number) in self.known.iter().enumerate() {
-            self.places(section, &[u32::try_from(place).unwrap()], |at| numbers[at] = *number);
+    pub(crate) fn hashes(&self, section: PageSection) -> Vec<TermHash> {
+        let mut hashes = vec![TermHash::default(); self.len(section)];
+        for (position, value) in self.vocabulary.iter().enumerate() {
+            self.for_each_match(section, &[u32::try_from(position).unwrap()], |at| hashes[at] = *value);
         }
-        numbers
+        hashes
     }
 }
 
@@ -197,44 +204,44 @@ impl<'r> ForwardIndex<'r> {
 /// words and of extras; the vocabulary; then for each section its words, its extras, and their
 /// positions.
 pub(crate) fn encode(sections: [&TextWords; SECTIONS]) -> Vec<u8> {
-    let mut known: Vec<VarintBytes> = sections
+    let mut vocabulary: Vec<TermHash> = sections
         .iter()
         .flat_map(|words| {
             let extras = extras_of(words).map(|(word, _)| word);
-            words.stream.iter().take(MOST_WORDS).map(|word| word.number).chain(extras)
+            words.stream.iter().take(MAX_SECTION_WORDS).map(|word| word.hash).chain(extras)
         })
         .collect();
-    let words = known.len();
-    known.sort_unstable();
-    known.dedup();
-    let width = match known.len() {
+    let words = vocabulary.len();
+    vocabulary.sort_unstable();
+    vocabulary.dedup();
+    let width = match vocabulary.len() {
         0..=0x100 => 1,
         0x101..=0x1_0000 => 2,
         _ => 3,
     };
-    let mut row = Vec::with_capacity(25 + 4 * known.len() + (width + 2) * words);
+    let mut row = Vec::with_capacity(25 + 4 * vocabulary.len() + (width + 2) * words);
     row.extend(u8::try_from(width));
-    row.extend(u32::try_from(known.len()).unwrap_or_default().to_le_bytes());
-    let short = |length: usize| u16::try_from(length.min(MOST_WORDS)).unwrap_or(u16::MAX).to_le_bytes();
+    row.extend(u32::try_from(vocabulary.len()).unwrap_or_default().to_le_bytes());
+    let capped_length = |length: usize| u16::try_from(length.min(MAX_SECTION_WORDS)).unwrap_or(u16::MAX).to_le_bytes();
     for words in sections {
-        row.extend(short(words.stream.len()));
-        row.extend(short(extras_of(words).count()));
+        row.extend(capped_length(words.stream.len()));
+        row.extend(capped_length(extras_of(words).count()));
     }
-    row.extend_from_slice(known.as_flattened());
-    let put = |word: &VarintBytes, row: &mut Vec<u8>| {
-        let place = known.binary_search(word).unwrap_or_default();
-        row.extend_from_slice(&place.to_le_bytes()[..width]);
+    row.extend_from_slice(vocabulary.as_flattened());
+    let put = |word: &TermHash, row: &mut Vec<u8>| {
+        let position = vocabulary.binary_search(word).unwrap_or_default();
+        row.extend_from_slice(&position.to_le_bytes()[..width]);
     };
     for words in sections {
-        words.stream.iter().take(MOST_WORDS).for_each(|word| put(&word.number, &mut row));
+        words.stream.iter().take(MAX_SECTION_WORDS).for_each(|word| put(&word.hash, &mut row));
         extras_of(words).for_each(|(word, _)| put(&word, &mut row));
-        extras_of(words).for_each(|(_, place)| row.extend(place.to_le_bytes()));
+        extras_of(words).for_each(|(_, position)| row.extend(position.to_le_bytes()));
     }
     row
 }
 
 /// The extras that are stored.
-fn extras_of(words: &TextWords) -> impl Iterator<Item = (VarintBytes, u16)> {
-    let extras = words.extras.iter().filter_map(|(word, place)| Some((word.number, u16::try_from(*place).ok()?)));
-    extras.take(MOST_WORDS)
+fn extras_of(words: &TextWords) -> impl Iterator<Item = (TermHash, u16)> {
+    let extras = words.extras.iter().filter_map(|(word, position)| Some((word.hash, u16::try_from(*position).ok()?)));
+    extras.take(MAX_SECTION_WORDS)
 }

@@ -27,53 +27,53 @@ pub(crate) use forward::{ForwardIndex, PageSection, WordSpellings, encode};
 pub(crate) use spans::{WordClass, WordSpan, spans};
 
 /// Limit of the parts of a compound that is also indexed as one word.
-const MOST_PARTS: usize = 6;
+const MAX_COMPOUND_PARTS: usize = 6;
 
 /// A short stand-in for a term. Collisions are rare and only affect scores and snippets.
-pub(crate) fn number(term: &str) -> VarintBytes {
+pub(crate) fn term_hash(term: &str) -> TermHash {
     crc32fast::hash(term.as_bytes()).to_le_bytes()
 }
 
 /// See [`term_hash`]; the bytes as stored.
-pub(crate) type VarintBytes = [u8; 4];
+pub(crate) type TermHash = [u8; 4];
 
 /// Cache of tokenized words: texts repeat words, and stemming is slower than a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     words: HashMap<String, Rc<DictionaryWord>>,
-    others: HashMap<String, Rc<DictionaryWord>>,
+    symbols: HashMap<String, Rc<DictionaryWord>>,
     /// Words that were tokenized for the first time, unstemmed.
     new: Vec<String>,
 }
 
 /// Limit of cached words.
-const MOST_KNOWN: usize = 50_000;
+const MAX_CACHED_WORDS: usize = 50_000;
 
 /// A word in index form, and its parts if it is a compound.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DictionaryWord {
     pub(crate) term: String,
-    pub(crate) number: VarintBytes,
+    pub(crate) hash: TermHash,
     parts: Vec<Rc<DictionaryWord>>,
 }
 
 impl DictionaryWord {
     fn new(term: String, parts: Vec<Rc<Self>>) -> Rc<Self> {
-        let number = number(&term);
-        Rc::new(Self { term, number, parts })
+        let hash = term_hash(&term);
+        Rc::new(Self { term, hash, parts })
     }
 }
 
 impl Dictionary {
-    fn read(&mut self, written: &str, kind: WordClass) -> Rc<DictionaryWord> {
-        let known_ones = match kind {
+    fn read(&mut self, written: &str, class: WordClass) -> Rc<DictionaryWord> {
+        let cache = match class {
             WordClass::Word => &mut self.words,
-            WordClass::Pair | WordClass::Symbol => &mut self.others,
+            WordClass::Pair | WordClass::Symbol => &mut self.symbols,
         };
-        if let Some(known) = known_ones.get(written) {
-            return Rc::clone(known);
+        if let Some(word) = cache.get(written) {
+            return Rc::clone(word);
         }
-        let known = match kind {
+        let word = match class {
             WordClass::Word => {
                 self.new.push(folded(written));
                 let parts = fold::parts(written).into_iter().map(|part| DictionaryWord::new(term(part), Vec::new()));
@@ -81,16 +81,16 @@ impl Dictionary {
             }
             WordClass::Pair | WordClass::Symbol => DictionaryWord::new(folded(written), Vec::new()),
         };
-        if known_ones.len() >= MOST_KNOWN {
-            known_ones.clear();
+        if cache.len() >= MAX_CACHED_WORDS {
+            cache.clear();
         }
-        known_ones.insert(written.to_owned(), Rc::clone(&known));
-        known
+        cache.insert(written.to_owned(), Rc::clone(&word));
+        word
     }
 
     /// Takes the words tokenized for the first time since the last call, in lower case and without
     /// accents; may have duplicates.
-    pub(crate) fn take_new(&mut self) -> Vec<String> {
+    pub(crate) fn take_new_words(&mut self) -> Vec<String> {
         std::mem::take(&mut self.new)
     }
 }
@@ -114,33 +114,33 @@ impl TextWords {
 
     /// Appends a text.
     pub(crate) fn add(&mut self, text: &str, dictionary: &mut Dictionary) {
-        let mut joined = CompoundWord::default();
+        let mut compound = CompoundWord::default();
         for span in spans(text) {
-            let place = self.stream.len();
+            let position = self.stream.len();
             let written = &text[span.range.clone()];
-            let known = dictionary.read(written, span.written);
-            if span.written == WordClass::Word && joined.goes_on(text, &span) {
-                joined.add(&span);
+            let word = dictionary.read(written, span.class);
+            if span.class == WordClass::Word && compound.continues(text, &span) {
+                compound.add(&span);
             } else {
-                joined.end(text, self, dictionary);
-                joined = CompoundWord::default();
-                if span.written == WordClass::Word {
-                    joined = CompoundWord { parts: 1, place, start: span.range.start, end: span.range.end };
+                compound.end(text, self, dictionary);
+                compound = CompoundWord::default();
+                if span.class == WordClass::Word {
+                    compound = CompoundWord { parts: 1, position, start: span.range.start, end: span.range.end };
                 }
             }
-            self.extras.extend(known.parts.iter().map(|part| (Rc::clone(part), place)));
-            self.stream.push(known);
+            self.extras.extend(word.parts.iter().map(|part| (Rc::clone(part), position)));
+            self.stream.push(word);
         }
-        joined.end(text, self, dictionary);
+        compound.end(text, self, dictionary);
     }
 
     /// The terms of the stream, in order.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &str> {
-        self.stream.iter().map(|known| known.term.as_str())
+        self.stream.iter().map(|word| word.term.as_str())
     }
     /// The terms of the extras, in order.
-    pub(crate) fn other_terms(&self) -> impl Iterator<Item = &str> {
-        self.extras.iter().map(|(known, _)| known.term.as_str())
+    pub(crate) fn extra_terms(&self) -> impl Iterator<Item = &str> {
+        self.extras.iter().map(|(word, _)| word.term.as_str())
     }
 }
 
@@ -148,13 +148,13 @@ impl TextWords {
 #[derive(Default)]
 struct CompoundWord {
     parts: usize,
-    place: usize,
+    position: usize,
     start: usize,
     end: usize,
 }
 
 impl CompoundWord {
-    fn goes_on(&self, text: &str, span: &WordSpan) -> bool {
+    fn continues(&self, text: &str, span: &WordSpan) -> bool {
         self.parts > 0 && matches!(&text[self.end..span.range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
     }
     fn add(&mut self, span: &WordSpan) {
@@ -162,10 +162,10 @@ impl CompoundWord {
         self.end = span.range.end;
     }
     fn end(&self, text: &str, words: &mut TextWords, dictionary: &mut Dictionary) {
-        if (2..=MOST_PARTS).contains(&self.parts) {
+        if (2..=MAX_COMPOUND_PARTS).contains(&self.parts) {
             let is_sign = |sign: char| matches!(sign, '_' | '-' | '\u{2010}' | '\u{2011}');
-            let joined = text[self.start..self.end].replace(is_sign, "");
-            words.extras.push((dictionary.read(&joined, WordClass::Word), self.place));
+            let text = text[self.start..self.end].replace(is_sign, "");
+            words.extras.push((dictionary.read(&text, WordClass::Word), self.position));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::fold;
 pub(crate) struct WordSpan {
     /// Byte range in the text.
     pub(crate) range: Range<usize>,
-    pub(crate) written: WordClass,
+    pub(crate) class: WordClass,
 }
 
 /// What a word of the stream consists of.
@@ -30,7 +30,7 @@ impl WordSpan {
     /// The word in index form.
     pub(crate) fn term(&self, text: &str) -> String {
         let written = &text[self.range.clone()];
-        match self.written {
+        match self.class {
             WordClass::Word => fold::term(written),
             WordClass::Pair | WordClass::Symbol => fold::folded(written),
         }
@@ -39,13 +39,13 @@ impl WordSpan {
 
 /// The words of a text, in order.
 pub(crate) fn spans(text: &str) -> WordSpans<'_> {
-    WordSpans { text, at: 0 }
+    WordSpans { text, offset: 0 }
 }
 
 /// See [`spans`]. Works on bytes while they are ASCII, which most texts are entirely.
 pub(crate) struct WordSpans<'t> {
     text: &'t str,
-    at: usize,
+    offset: usize,
 }
 
 impl Iterator for WordSpans<'_> {
@@ -53,23 +53,23 @@ impl Iterator for WordSpans<'_> {
     fn next(&mut self) -> Option<WordSpan> {
         let bytes = self.text.as_bytes();
         loop {
-            let start = self.at;
+            let start = self.offset;
             let first = *bytes.get(start)?;
             if first.is_ascii() {
-                self.at = start + 1;
+                self.offset = start + 1;
                 if first.is_ascii_alphanumeric() {
                     return Some(self.word(start));
                 }
                 continue;
             }
             let character = self.character(start)?;
-            self.at = start + character.len_utf8();
-            match class(character) {
+            self.offset = start + character.len_utf8();
+            match char_class(character) {
                 CharClass::Letter => return Some(self.word(start)),
                 CharClass::Dense => {
-                    return Some(WordSpan { range: start..self.end_of_pair(), written: WordClass::Pair });
+                    return Some(WordSpan { range: start..self.end_of_pair(), class: WordClass::Pair });
                 }
-                CharClass::Symbol => return Some(WordSpan { range: start..self.at, written: WordClass::Symbol }),
+                CharClass::Symbol => return Some(WordSpan { range: start..self.offset, class: WordClass::Symbol }),
                 CharClass::Nothing => {}
             }
         }
@@ -78,21 +78,23 @@ impl Iterator for WordSpans<'_> {
 
 impl WordSpans<'_> {
     /// The non-ASCII character at an offset; `None` at the end and for ASCII.
-    fn character(&self, at: usize) -> Option<char> {
-        let is_ascii = self.text.as_bytes().get(at)?.is_ascii();
-        self.text.get(at..).filter(|_| !is_ascii)?.chars().next()
+    fn character(&self, offset: usize) -> Option<char> {
+        let is_ascii = self.text.as_bytes().get(offset)?.is_ascii();
+        self.text.get(offset..).filter(|_| !is_ascii)?.chars().next()
     }
 
     /// The word that starts with the character just read.
     fn word(&mut self, start: usize) -> WordSpan {
         let bytes = self.text.as_bytes();
         loop {
-            while bytes.get(self.at).is_some_and(u8::is_ascii_alphanumeric) {
-                self.at += 1;
+            while bytes.get(self.offset).is_some_and(u8::is_ascii_alphanumeric) {
+                self.offset += 1;
             }
-            match self.character(self.at) {
-                Some(next) if class(next) == CharClass::Letter || is_combining_mark(next) => self.at += next.len_utf8(),
-                Some(_) | None => return WordSpan { range: start..self.at, written: WordClass::Word },
+            match self.character(self.offset) {
+                Some(next) if char_class(next) == CharClass::Letter || is_combining_mark(next) => {
+                    self.offset += next.len_utf8()
+                }
+                Some(_) | None => return WordSpan { range: start..self.offset, class: WordClass::Word },
             }
         }
     }
@@ -100,11 +102,11 @@ impl WordSpans<'_> {
     /// The end of the pair whose first character was just read; its second character starts a pair
     /// of its own.
     fn end_of_pair(&self) -> usize {
-        let mut end = self.at;
+        let mut end = self.offset;
         while let Some(mark) = self.character(end).filter(|next| is_combining_mark(*next)) {
             end += mark.len_utf8();
         }
-        end + self.character(end).filter(|next| class(*next) == CharClass::Dense).map_or(0, char::len_utf8)
+        end + self.character(end).filter(|next| char_class(*next) == CharClass::Dense).map_or(0, char::len_utf8)
     }
 }
 
@@ -117,7 +119,7 @@ enum CharClass {
 }
 
 /// Classifies a non-ASCII character.
-fn class(character: char) -> CharClass {
+fn char_class(character: char) -> CharClass {
     if is_dense(character) {
         return CharClass::Dense;
     }

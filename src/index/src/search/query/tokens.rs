@@ -21,7 +21,7 @@ pub(super) enum QueryToken {
     /// A word, possibly with a trailing `*`.
     Word(String),
     /// A word that was parsed already.
-    Read(QueryWord),
+    Parsed(QueryWord),
     /// The content of quotes.
     Phrase(String),
     /// `title:` and similar: the next token is searched in that section only.
@@ -49,7 +49,7 @@ const COLUMNS: [(&str, &str); 5] = [
 ];
 
 /// Splits a query into tokens.
-pub(super) fn read(q: &str) -> Vec<QueryToken> {
+pub(super) fn tokenize(q: &str) -> Vec<QueryToken> {
     let mut tokens = Vec::new();
     let mut rest = q;
     // Number of open parentheses. A `)` without one belongs to its word.
@@ -69,7 +69,7 @@ pub(super) fn read(q: &str) -> Vec<QueryToken> {
                 rest = &rest[1..];
             }
             '"' => {
-                let (phrase, after) = quoted(rest);
+                let (phrase, after) = quoted_phrase(rest);
                 tokens.push(phrase);
                 rest = after;
             }
@@ -93,10 +93,10 @@ pub(super) fn read(q: &str) -> Vec<QueryToken> {
 }
 
 /// A phrase and the text after it; `""` inside is an escaped quote.
-fn quoted(text: &str) -> (QueryToken, &str) {
+fn quoted_phrase(text: &str) -> (QueryToken, &str) {
     let inside = &text[1..];
-    let mut from = 0;
-    while let Some(at) = inside[from..].find('"').map(|at| from + at) {
+    let mut start = 0;
+    while let Some(at) = inside[start..].find('"').map(|at| start + at) {
         if !inside[at + 1..].starts_with('"') {
             let after = &inside[at + 1..];
             let phrase = inside[..at].replace("\"\"", " ");
@@ -105,7 +105,7 @@ fn quoted(text: &str) -> (QueryToken, &str) {
                 None => (QueryToken::Phrase(phrase), after),
             };
         }
-        from = at + 2;
+        start = at + 2;
     }
     (QueryToken::Unclosed, "")
 }
@@ -145,10 +145,10 @@ fn word_token(word: &str, rest: &mut &str) -> QueryToken {
 /// `field:value`, `field:"a value"`, `title:word`, `title:(a OR b)`.
 fn field(word: &str, rest: &mut &str) -> Option<QueryToken> {
     let (before, value) = word.split_once(':')?;
-    let field = field_words::name(before).filter(|_| before.starts_with(char::is_alphabetic))?;
+    let field = field_words::normalize_name(before).filter(|_| before.starts_with(char::is_alphabetic))?;
     let column = COLUMNS.iter().find(|(name, _)| *name == field).map(|(_, column)| *column);
-    let goes_on = rest.starts_with('"') || rest.starts_with('(');
-    if value.is_empty() && !goes_on || value.starts_with(':') || value.starts_with("//") {
+    let has_quoted_value = rest.starts_with('"') || rest.starts_with('(');
+    if value.is_empty() && !has_quoted_value || value.starts_with(':') || value.starts_with("//") {
         return None;
     }
     if let Some(column) = column {
@@ -157,7 +157,7 @@ fn field(word: &str, rest: &mut &str) -> Option<QueryToken> {
     if !value.is_empty() {
         return Some(QueryToken::Field { field, value: value.to_owned(), written: word.to_owned() });
     }
-    match quoted(rest.strip_prefix('"').map(|_| *rest)?) {
+    match quoted_phrase(rest.strip_prefix('"').map(|_| *rest)?) {
         (QueryToken::Phrase(value), after) => {
             let written = format!("{word}\"{value}\"");
             *rest = after;
