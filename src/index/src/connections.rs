@@ -24,7 +24,6 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// SQLite checks the time limit after this many steps: well under a millisecond.
 const TIMEOUT_CHECK_STEPS: i32 = 10_000;
 
-/// Connections that cannot write (`query_only`).
 pub(crate) struct ReaderPool {
     file: PathBuf,
     /// Idle connections with the time of their last query, the newest last.
@@ -36,7 +35,6 @@ impl ReaderPool {
         Self { file, idle: Mutex::new(Vec::new()) }
     }
 
-    /// The database file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
@@ -136,7 +134,6 @@ impl ReaderPool {
         schema::mark_if_corrupt(&self.file, answer)
     }
 
-    /// An idle or a new connection, with the time of its last query.
     fn acquire(&self) -> rusqlite::Result<(Connection, Instant)> {
         let idle = self.idle.lock().pop();
         idle.map_or_else(|| Ok((schema::open_reader(&self.file)?, Instant::now())), Ok)

@@ -73,7 +73,6 @@ pub fn parse_day(text: &str) -> Option<Date> {
     }
 }
 
-/// Adds the two functions to a connection.
 pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
     add_function(connection, "svcfs_instant", WrittenDate::microsecond)?;
     add_function(connection, "svcfs_day", WrittenDate::day)

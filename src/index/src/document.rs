@@ -14,14 +14,11 @@ use crate::search::trust;
 use crate::words::{self, Dictionary, TextWords};
 use crate::{IndexError, PageHeading};
 
-/// Settings and state for parsing pages.
 pub(crate) struct ReadContext<'r> {
-    /// Frontmatter keys whose values are also links.
     pub(crate) typed_links: &'r [String],
     pub(crate) dictionary: &'r mut Dictionary,
 }
 
-/// A parsed page.
 pub(crate) struct PageDocument {
     pub(crate) path: TreePath,
     pub(crate) etag: ETag,
@@ -30,24 +27,17 @@ pub(crate) struct PageDocument {
     pub(crate) title: String,
     pub(crate) excerpt: String,
     pub(crate) word_count: usize,
-    /// Bytes of the file.
     pub(crate) size: usize,
-    /// The tasks as JSON, see [`tasks`].
     pub(crate) tasks: String,
-    /// The frontmatter as JSON.
     pub(crate) metadata: String,
     /// The top-level frontmatter keys, and whether their values are short enough for a field index.
     pub(crate) fields: Vec<(String, bool)>,
-    /// The headings as JSON, see [`PageHeading`].
     pub(crate) headings: String,
-    /// The frontmatter as written.
     pub(crate) frontmatter_text: String,
     pub(crate) body: String,
     /// Score factors for soft and hard trust boost; `None` for most pages.
     pub(crate) trust_factors: Option<[f64; 2]>,
-    /// The words of the full-text index.
     pub(crate) columns: TextColumns,
-    /// See [`words::ForwardIndex`].
     pub(crate) forward: Vec<u8>,
     pub(crate) keys: Vec<LinkKey>,
     pub(crate) links: Vec<Link>,
@@ -56,7 +46,6 @@ pub(crate) struct PageDocument {
 }
 
 impl PageDocument {
-    /// Parses a page.
     pub(crate) fn read(
         (path, etag): (TreePath, ETag),
         text: &str,
@@ -143,9 +132,7 @@ pub(crate) struct TextColumns {
     pub(crate) frontmatter: String,
     /// Alternative forms of the page's words.
     pub(crate) extras: String,
-    /// Alternative forms of the words in title, names and headings.
     pub(crate) name_extras: String,
-    /// See [`field_words`].
     pub(crate) fields: String,
 }
 
@@ -166,7 +153,6 @@ impl TextColumns {
     }
 }
 
-/// Joins words with spaces.
 fn join_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let mut joined = String::new();
     for word in words {
@@ -178,7 +164,6 @@ fn join_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
     joined
 }
 
-/// The words of a label, alternative forms included.
 fn label_words(label: &str, dictionary: &mut Dictionary) -> String {
     let words = TextWords::of(label, dictionary);
     join_words(words.terms().chain(words.extra_terms()))

@@ -28,7 +28,6 @@ pub enum IndexError {
 }
 
 impl IndexError {
-    /// The value of `field` is invalid.
     pub(crate) fn invalid(field: &'static str, why: impl Into<String>) -> Self {
         Self::Invalid { field, reason: why.into() }
     }

@@ -15,16 +15,13 @@ use crate::words::{Dictionary, TextWords, folded};
 /// indexed.
 const MAX_WORDS: usize = 4_000;
 
-/// Nesting limit of fields.
 const MAX_DEPTH: usize = 8;
 
-/// The pseudo-field of the path.
 pub(crate) const PATH: &str = "path";
 
 /// The fields whose values are also indexed as a unit.
 pub(crate) const EXACT_FIELDS: [&str; 3] = [PATH, "tags", "tag"];
 
-/// The token for a field and a word of its value.
 pub(crate) fn token(field: &str, word: &str) -> String {
     format!("{field}:{word}")
 }
@@ -52,7 +49,6 @@ pub(crate) fn normalize_value(value: &str) -> String {
     normalized
 }
 
-/// All tokens of a page's fields.
 pub(crate) fn tokens(
     path: &str,
     frontmatter: &Map<String, Value>,
@@ -89,7 +85,6 @@ const DENSITY_LEVELS: [usize; 2] = [20, 60];
 /// Fewer uses are chance.
 const MIN_USES: usize = 4;
 
-/// Limit of subjects per page.
 const MAX_SUBJECTS: usize = 16;
 
 /// The token for a subject with its level in [`DENSITY_LEVELS`]. No field and no word starts with

@@ -114,15 +114,12 @@ pub struct Index {
     rebuild: Mutex<()>,
     /// The link graph, loaded when it is first read.
     graph: graph::GraphCache,
-    /// Frontmatter keys whose values are also links.
     typed_links: Vec<String>,
     /// How often queries use each field.
     field_usage: fields::FieldUsage,
     /// Selects the fields that are indexed when their first page is written.
     early_fields: fields::EarlyFields,
-    /// Recent backlink queries.
     backlinks: links::BacklinkCache,
-    /// Recent search results.
     answers: search::AnswerCache,
 }
 

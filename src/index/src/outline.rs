@@ -70,7 +70,6 @@ impl Index {
     }
 }
 
-/// The fields, each with its most frequent type.
 fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<TopCounts, IndexError> {
     // With a single max(), SQLite takes the other columns from the row with the maximum.
     let sql = "SELECT key || ': ' || kind, pages FROM (

@@ -163,7 +163,6 @@ impl Index {
     }
 }
 
-/// Number of rows in a table of the index.
 pub(crate) fn count(connection: &Connection, table: &'static str) -> Result<usize, IndexError> {
     let count: i64 =
         connection.prepare_cached(&format!("SELECT count(*) FROM {table}"))?.query_row([], |row| row.get(0))?;
@@ -179,12 +178,10 @@ pub(crate) fn range_below(directory: &TreePath) -> (String, String) {
     }
 }
 
-/// Parses a path column.
 pub(crate) fn tree_path(text: &str) -> Result<TreePath, IndexError> {
     TreePath::parse(text).map_err(|fault| IndexError::Damaged(fault.to_string()))
 }
 
-/// Parses a JSON column.
 pub(crate) fn json(text: &str, path: &str) -> Result<Value, IndexError> {
     Value::from_str(text).map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))
 }

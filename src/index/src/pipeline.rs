@@ -33,7 +33,7 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
         }
     };
     thread::scope(|scope| {
-        let (send, receiver) = sync_channel::<WriteBatch>(0);
+        let (sender, receiver) = sync_channel::<WriteBatch>(0);
         let written_files = &written_files;
         let writer_thread = scope.spawn(move || {
             receiver.into_iter().try_for_each(|batch| {
@@ -44,11 +44,11 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
         });
         let read_outcome = read(batches, typed_links, |batch| {
             // A failed send means that the writer failed; its error is returned below.
-            let is_accepted = send.send(batch).is_ok();
+            let is_accepted = sender.send(batch).is_ok();
             report_progress(written_files);
             is_accepted
         });
-        drop(send);
+        drop(sender);
         let write_outcome = writer_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         write_outcome.and(read_outcome)
     })?;
@@ -56,7 +56,6 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
     Ok(())
 }
 
-/// Parses batches until `send` returns false.
 fn read<E: Into<Box<dyn Error + Send + Sync>>>(
     batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
     typed_links: &[String],

@@ -121,7 +121,6 @@ impl Index {
     }
 }
 
-/// Groups files into batches.
 struct EntryBatches<I>(I);
 
 impl<E, I: Iterator<Item = Result<IndexEntry, E>>> Iterator for EntryBatches<I> {

@@ -43,7 +43,6 @@ impl TableSet {
             Self::Next => "_next",
         }
     }
-    /// The statement for this table set.
     pub(crate) fn sql(self, statement: &str) -> String {
         statement.replace('@', self.suffix())
     }
@@ -194,7 +193,6 @@ pub(crate) fn open_writer(file: &Path) -> Result<Connection, IndexError> {
     try_open(file)?.ok_or_else(|| IndexError::Damaged("a new index has another schema".to_owned()))
 }
 
-/// Opens a read-only connection.
 pub(crate) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(file)?;
     configure(&connection)?;

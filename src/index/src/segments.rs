@@ -21,7 +21,6 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use crate::writer::IndexWriter;
 use crate::{Index, IndexError, schema};
 
-/// Tables with segments.
 const TABLES: [&str; 3] = ["texts", "names", "anchors"];
 
 /// Database pages that a step writes: some milliseconds. A term is never split: one that is in each
@@ -127,7 +126,6 @@ fn merge_step(connection: &Connection, pages: usize) -> Result<MergeStep, IndexE
     Ok(MergeStep::Complete)
 }
 
-/// The segments of a table.
 #[derive(Debug, PartialEq, Eq)]
 struct SegmentLayout {
     levels: Vec<SegmentLevel>,

@@ -40,7 +40,6 @@ impl WriteBatch {
         words.dedup();
         Ok(Self { steps, words })
     }
-    /// The pages that it writes.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &PageDocument> {
         self.steps.iter().filter_map(|step| match step {
             WriteStep::Put(document) => Some(&**document),
@@ -56,9 +55,7 @@ impl WriteBatch {
 
 /// The change that one entry makes.
 pub(crate) enum WriteStep {
-    /// Insert or replace the page.
     Put(Box<PageDocument>),
-    /// Remove the page.
     Remove(TreePath),
 }
 
@@ -79,7 +76,6 @@ impl WriteStep {
             Self::Remove(path) => path,
         }
     }
-    /// Applies the change to a table set.
     pub(crate) fn apply(
         &self,
         transaction: &Transaction<'_>,

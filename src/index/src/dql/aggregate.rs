@@ -6,7 +6,6 @@ use super::problem::{excerpt, hint};
 use super::{DqlQuery, grammar};
 use crate::IndexError;
 
-/// The aggregate functions.
 const FUNCTIONS: [(&str, Function); 5] = [
     ("count", Function::Count),
     ("avg", Function::Average),
@@ -15,7 +14,6 @@ const FUNCTIONS: [(&str, Function); 5] = [
     ("max", Function::Max),
 ];
 
-/// Limit of calculations per query.
 const MAX_CALCULATIONS: usize = 32;
 
 impl DqlQuery {

@@ -7,7 +7,6 @@ use super::lexemes::ValueStep;
 use super::refine::ColumnSummary;
 use crate::value::Value;
 
-/// A full query.
 #[derive(Debug, Clone)]
 pub(crate) struct ParsedQuery {
     pub(crate) mode: QueryMode,
@@ -22,7 +21,6 @@ pub(crate) struct ParsedQuery {
     pub(crate) offset: Option<u64>,
     /// Return all groups, and put a page into the group of each item of a list.
     pub(crate) is_unpaginated: bool,
-    /// Summaries by column index.
     pub(crate) summaries: Vec<(usize, ColumnSummary)>,
 }
 
@@ -46,7 +44,6 @@ pub enum QueryMode {
 }
 
 impl QueryMode {
-    /// Every mode with its keyword.
     pub(crate) const ALL: [(&'static str, Self); 7] = [
         ("TABLE", Self::Table),
         ("LIST", Self::List),
@@ -72,26 +69,21 @@ impl QueryMode {
     }
 }
 
-/// An expression with its column name.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedColumn {
     pub(crate) name: String,
     pub(crate) node: ExpressionNode,
 }
 
-/// The pages that a query covers.
 #[derive(Debug, Clone)]
 pub(crate) enum PageSource {
-    /// Pages whose path has this prefix.
     Prefix(String),
-    /// Pages with this tag.
     Tag(String),
     Not(Box<PageSource>),
     All(Vec<PageSource>),
     Any(Vec<PageSource>),
 }
 
-/// An expression and its range in the text.
 #[derive(Debug, Clone)]
 pub(crate) struct ExpressionNode {
     pub(crate) kind: Expression,
@@ -107,9 +99,7 @@ pub(crate) enum Expression {
     Negative(Box<ExpressionNode>),
     /// Conjunction. A list instead of a tree, so that a long chain is not deep.
     All(Vec<ExpressionNode>),
-    /// Disjunction.
     Any(Vec<ExpressionNode>),
-    /// Evaluated from left to right.
     Chain(Box<ExpressionNode>, Vec<(Arithmetic, ExpressionNode)>),
     Compare(Comparison, Box<ExpressionNode>, Box<ExpressionNode>),
     Like(Box<ExpressionNode>, Box<ExpressionNode>, NegationSense),
@@ -118,7 +108,6 @@ pub(crate) enum Expression {
     IsNull(Box<ExpressionNode>, NegationSense),
 }
 
-/// Whether the operator is negated with NOT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NegationSense {
     Plain,
@@ -147,7 +136,6 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// The comparison with swapped operands.
     pub(crate) const fn swapped(self) -> Self {
         match self {
             Self::Less => Self::Greater,
@@ -160,7 +148,6 @@ impl Comparison {
 }
 
 impl ExpressionNode {
-    /// The direct child nodes.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             Expression::Literal(_) | Expression::Field(_) => Vec::new(),
@@ -175,7 +162,6 @@ impl ExpressionNode {
         }
     }
 
-    /// Calls `visitor` with this node and all descendants.
     pub(crate) fn visit<'n>(&'n self, visitor: &mut impl FnMut(&'n Self)) {
         visitor(self);
         for child in self.children() {
@@ -183,7 +169,6 @@ impl ExpressionNode {
         }
     }
 
-    /// Whether it contains an aggregate function.
     pub(crate) fn has_aggregate(&self) -> bool {
         let mut is_aggregate = false;
         self.visit(&mut |node| {

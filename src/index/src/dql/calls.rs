@@ -11,7 +11,6 @@ use crate::value::{DAY, DateLength, Value};
 /// Limit of a computed text in bytes: nested `replace` could fill any memory.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Wraps a computed text, checking its length.
 pub(crate) fn bounded(text: String) -> Result<Value, IndexError> {
     if text.len() > MAX_TEXT {
         return Err(IndexError::invalid("q", "computes a text of more than 1 MiB; the limit is 1 MiB"));
@@ -121,12 +120,11 @@ fn sum(list: &Value) -> Value {
 
 fn average(list: &Value) -> Value {
     let numbers: Vec<f64> = items(list).iter().filter_map(Value::number).collect();
-    #[expect(clippy::cast_precision_loss, reason = "nobody averages 2^53 numbers")]
+    #[expect(clippy::cast_precision_loss, reason = "a list has fewer than 2^53 numbers")]
     let count = numbers.len() as f64;
     if numbers.is_empty() { Value::Null } else { Value::Real(numbers.iter().sum::<f64>() / count) }
 }
 
-/// The minimum or maximum of a list, or of several values.
 fn extreme(values: &[Value], greatest: bool) -> Value {
     let candidates: Vec<&Value> =
         if let [list] = values { items(list).iter().collect() } else { values.iter().collect() };
@@ -191,7 +189,6 @@ fn length(value: &Value) -> Value {
     }
 }
 
-/// Applies a text function, to each item of a list.
 fn texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::Text(text) => Value::Text(change(text)),
@@ -200,7 +197,6 @@ fn texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
     }
 }
 
-/// A case-insensitive test on two texts.
 fn compare_folded(text: &Value, part: &Value, test: fn(&str, &str) -> bool) -> Value {
     let is_there = !text.is_null() && !part.is_null();
     Value::Boolean(is_there && test(&text.text().to_lowercase(), &part.text().to_lowercase()))

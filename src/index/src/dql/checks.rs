@@ -48,13 +48,11 @@ fn prefix_of(source: &PageSource) -> Option<&str> {
     }
 }
 
-/// All expressions of a query.
 pub(super) fn nodes(parsed: &ParsedQuery) -> impl Iterator<Item = &ExpressionNode> {
     let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
     columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))
 }
 
-/// Whether it reads link sources or targets.
 pub(super) fn reads_links(node: &ExpressionNode) -> bool {
     let mut is_match = false;
     node.visit(&mut |node| {
@@ -77,7 +75,6 @@ pub(super) fn reads_links(node: &ExpressionNode) -> bool {
     is_match
 }
 
-/// Checks literal patterns and date formats.
 fn check_patterns(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     let mut problem = None;
     for node in nodes(parsed) {
@@ -150,7 +147,6 @@ fn check_grouping(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     Ok(())
 }
 
-/// The position of a `count()` in an expression.
 fn find_row_count(node: &ExpressionNode) -> Option<usize> {
     let mut position = None;
     node.visit(&mut |node| {
@@ -163,7 +159,6 @@ fn find_row_count(node: &ExpressionNode) -> Option<usize> {
     position
 }
 
-/// Whether an expression has a field outside of aggregate functions.
 fn has_ungrouped_field(node: &ExpressionNode, key: Option<&ExpressionNode>) -> bool {
     if let Expression::Field(steps) = &node.kind {
         return !matches!(key, Some(ExpressionNode { kind: Expression::Field(key), .. }) if key == steps);

@@ -18,12 +18,9 @@ use crate::fields;
 /// If at least one page in this many matches, walking in path order is faster than sorting.
 const MIN_WALK_SHARE: usize = 8;
 
-/// FROM and WHERE parts of the statement.
 struct CountedSelection {
-    /// The tables, in join order.
     from: &'static str,
     filter: String,
-    /// The columns with path and page id.
     path: &'static str,
     page: &'static str,
 }
@@ -114,7 +111,6 @@ impl QueryRun<'_> {
         Ok(Some(CountedSelection { from, filter, path, page }))
     }
 
-    /// Reads the pages on the result page.
     fn read_selected(
         &self,
         connection: &Transaction<'_>,

@@ -26,7 +26,6 @@ use crate::value::Value;
 /// Values computed between two checks of the timeout; a text may be a megabyte.
 const CHECK_INTERVAL: u32 = 128;
 
-/// Nesting limit of computed fields.
 const MAX_CUSTOM_DEPTH: usize = 8;
 
 /// Limit of a compiled pattern in bytes.
@@ -37,31 +36,25 @@ const MAX_PATTERNS: usize = 256;
 
 /// Environment of evaluation, one per run of a query.
 pub(crate) struct EvaluationContext<'c> {
-    /// The frontmatter keys that rows have.
     pub(crate) keys: Vec<String>,
     pub(crate) now: Timestamp,
-    /// Fields from the configuration.
     pub(crate) custom: &'c BTreeMap<String, ExpressionNode>,
     deadline: QueryDeadline,
     links: RefCell<LinkedPages<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
 }
 
-/// Time limit of a query.
 pub(crate) struct QueryDeadline {
     started: Instant,
     timeout: Duration,
-    /// Values computed since the last check.
     computed: Cell<u32>,
 }
 
 impl QueryDeadline {
-    /// Starts the timeout.
     pub(crate) fn start(timeout: Duration) -> Self {
         Self { started: Instant::now(), timeout, computed: Cell::new(0) }
     }
 
-    /// Fails when the time is up.
     pub(crate) fn check(&self) -> Result<(), IndexError> {
         let timeout = self.timeout;
         if self.started.elapsed() <= timeout {
@@ -119,12 +112,10 @@ impl<'c> EvaluationContext<'c> {
         Self { keys, now, custom, deadline, links: RefCell::new(links), patterns: RefCell::default() }
     }
 
-    /// Fails when the time is up.
     pub(crate) fn check_timeout(&self) -> Result<(), IndexError> {
         self.deadline.check()
     }
 
-    /// Whether a condition is true for a row.
     pub(crate) fn matches(&self, node: &ExpressionNode, row: &QueryRow) -> Result<bool, IndexError> {
         Ok(self.value(node, EvaluationScope::of(row))?.is_truthy())
     }
@@ -390,7 +381,6 @@ const fn is_written_null(node: &ExpressionNode) -> bool {
     matches!(node.kind, Expression::Literal(Value::Null))
 }
 
-/// Compiles a pattern of up to 1 MiB.
 pub(crate) fn compile(pattern: &str, ignores_case: bool) -> Result<Regex, regex::Error> {
     regex::RegexBuilder::new(pattern)
         .case_insensitive(ignores_case)
@@ -422,7 +412,6 @@ fn like_pattern(pattern: &str) -> String {
     regex
 }
 
-/// Compares two values.
 pub(crate) fn compares(comparison: Comparison, a: &Value, b: &Value) -> bool {
     let order = a.compare(b);
     match comparison {

@@ -31,18 +31,14 @@ pub(crate) enum FieldAccess {
     Probe,
 }
 
-/// Renders conditions as SQL.
 pub(crate) struct ConditionRenderer<'e, 'c> {
     pub(crate) planner: LookupPlanner<'e, 'c>,
     pub(crate) hot: &'e HotFields,
     pub(crate) access: FieldAccess,
 }
 
-/// Indexed fields.
 pub(crate) struct HotFields {
-    /// Their ids and names.
     pub(crate) fields: Vec<(i64, String)>,
-    /// The names of those that were used.
     pub(crate) used: RefCell<Vec<String>>,
 }
 

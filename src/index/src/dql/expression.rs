@@ -16,10 +16,8 @@ use super::lexemes::{
 use super::problem::{Outcome, excerpt, expected, hint, refuse};
 use crate::value::Value;
 
-/// Nesting limit of parentheses, calls, NOT and `-`.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// Parses an expression at nesting level `depth`.
 pub(crate) fn expression(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     if depth > MAX_DEPTH {
         return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
@@ -262,7 +260,7 @@ fn call(origin: &LexerInput<'_>, word: &str, input: &mut LexerInput<'_>, depth: 
     };
     let nodes = if takes_sign(input, ")")? { Vec::new() } else { arguments(input, depth)? };
     let row = function.row();
-    if !(row.min_arguments..=row.max_arguments).contains(&nodes.len()) {
+    if !(row.min_args..=row.max_args).contains(&nodes.len()) {
         return refuse(
             origin,
             format!("`{}` is written `{}`; {} given", row.name, row.usage, describe_count(nodes.len())),
@@ -279,7 +277,6 @@ fn describe_count(count: usize) -> String {
     }
 }
 
-/// Expressions up to `)`.
 fn arguments(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Vec<ExpressionNode>> {
     let mut nodes = vec![expression(input, depth + 1)?];
     while takes_sign(input, ",")? {

@@ -36,26 +36,22 @@ pub(crate) enum Function {
     Upper,
 }
 
-/// One row of [`TABLE`].
 pub(crate) struct FunctionRow {
     pub(crate) name: &'static str,
     pub(crate) function: Function,
-    /// Minimum number of arguments.
-    pub(crate) min_arguments: usize,
-    /// Maximum number of arguments.
-    pub(crate) max_arguments: usize,
-    /// Its syntax, for messages.
+    pub(crate) min_args: usize,
+    pub(crate) max_args: usize,
     pub(crate) usage: &'static str,
 }
 
 const fn row(
     name: &'static str,
     function: Function,
-    min_arguments: usize,
-    max_arguments: usize,
+    min_args: usize,
+    max_args: usize,
     usage: &'static str,
 ) -> FunctionRow {
-    FunctionRow { name, function, min_arguments, max_arguments, usage }
+    FunctionRow { name, function, min_args, max_args, usage }
 }
 
 /// All function names; the first one of a function is its main name.
@@ -99,7 +95,6 @@ pub(crate) const TABLE: &[FunctionRow] = &[
 ];
 
 impl Function {
-    /// The function with this name, in any case.
     pub(crate) fn named(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.function)
     }

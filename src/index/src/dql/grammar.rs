@@ -17,14 +17,12 @@ use super::problem::{Outcome, QueryProblem, excerpt, expected, hint, next_token,
 /// Limit of columns, of sort keys, and of FLATTEN clauses.
 const MAX_COLUMNS: usize = 64;
 
-/// The clauses, for messages.
 const CLAUSES: [&str; 7] = ["FROM", "WHERE", "SORT", "GROUP BY", "FLATTEN", "LIMIT", "OFFSET"];
 
 /// Suggestions for a word that is out of place.
 const SUGGESTED_KEYWORDS: [&str; 10] =
     ["FROM", "WHERE", "SORT", "GROUP", "FLATTEN", "LIMIT", "OFFSET", "AND", "OR", "AS"];
 
-/// Parses a query.
 pub(crate) fn query(text: &str) -> Result<ParsedQuery, String> {
     parse_all(text, |input| {
         let mut parsed = mode(input)?;
@@ -212,7 +210,6 @@ fn sort(input: &mut LexerInput<'_>, keys: &mut Vec<(ExpressionNode, bool)>) -> O
     }
 }
 
-/// Prefixes and tags, joined by AND and OR.
 fn source(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
     if depth > MAX_DEPTH {
         return refuse(input, format!("nests deeper than {MAX_DEPTH}"));

@@ -18,22 +18,18 @@ pub(crate) const RESERVED: [&str; 22] = [
     "NIL", "NOT", "NULL", "OFFSET", "OR", "SORT", "TRUE", "WHERE",
 ];
 
-/// Blanks and line ends.
 pub(crate) fn blanks(input: &mut LexerInput<'_>) -> Outcome<()> {
     take_while(0.., char::is_whitespace).void().parse_next(input)
 }
 
-/// A sign such as `(` or `<=`.
 pub(crate) fn sign<'i>(sign: &'static str) -> impl Parser<LexerInput<'i>, &'i str, ErrMode<QueryProblem>> {
     (sign, blanks).map(|(sign, ())| sign)
 }
 
-/// Consumes a sign if it is next.
 pub(crate) fn takes_sign(input: &mut LexerInput<'_>, text: &'static str) -> Outcome<bool> {
     Ok(opt(sign(text)).parse_next(input)?.is_some())
 }
 
-/// Consumes a sign, or fails.
 pub(crate) fn expect_sign(input: &mut LexerInput<'_>, text: &'static str, why: &str) -> Outcome<()> {
     if takes_sign(input, text)? { Ok(()) } else { expected(input, why) }
 }
@@ -63,12 +59,10 @@ pub(crate) fn next_word<'i>(input: &mut LexerInput<'i>) -> Option<&'i str> {
     peek(key).parse_next(input).ok()
 }
 
-/// Consumes the next word.
 pub(crate) fn take_word(input: &mut LexerInput<'_>) -> Outcome<()> {
     (key, blanks).void().parse_next(input)
 }
 
-/// Consumes a keyword, in any case, if it is next.
 pub(crate) fn takes_word(input: &mut LexerInput<'_>, keyword: &str) -> Outcome<bool> {
     if next_word(input).is_some_and(|word| word.eq_ignore_ascii_case(keyword)) {
         take_word(input)?;
@@ -77,7 +71,6 @@ pub(crate) fn takes_word(input: &mut LexerInput<'_>, keyword: &str) -> Outcome<b
     Ok(false)
 }
 
-/// Whether a word cannot be a field name.
 pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }
@@ -85,7 +78,6 @@ pub(crate) fn is_reserved(word: &str) -> bool {
 /// One step of a path into a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ValueStep {
-    /// A member of an object.
     Key(String),
     /// An item of a list, from 0.
     Index(usize),
@@ -93,7 +85,6 @@ pub(crate) enum ValueStep {
     Any,
 }
 
-/// Limit of steps in a path.
 const MAX_STEPS: usize = 16;
 
 /// A field: `status`, `author.name`, `tags[0]`, `sources[*].id`, `` `odd name` ``.
@@ -250,7 +241,6 @@ pub(crate) fn count(input: &mut LexerInput<'_>, clause: &str) -> Outcome<u64> {
     }
 }
 
-/// The current byte offset.
 pub(crate) fn offset(input: &LexerInput<'_>) -> usize {
     input.current_token_start()
 }
@@ -261,7 +251,6 @@ pub(crate) fn bare_path<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
     delimited(winnow::combinator::empty, path, blanks).parse_next(input)
 }
 
-/// A tag with its `#`.
 pub(crate) fn tag<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
     let word = take_while(1.., |c: char| !c.is_whitespace() && !matches!(c, '(' | ')' | ',' | '"' | '\'' | '#' | '`'));
     delimited('#', word, blanks).parse_next(input)

@@ -6,7 +6,6 @@
 /// A line with one of these keys identifies the older syntax.
 const MARKER_KEYS: [&str; 4] = ["where", "sort", "columns", "type"];
 
-/// The keys.
 const KEYS: [&str; 9] = ["type", "columns", "from", "where", "sort", "group_by", "flatten", "limit", "offset"];
 
 /// The query in the current syntax; `None` when it is in that already.
@@ -52,7 +51,6 @@ pub(super) fn convert(text: &str) -> Result<Option<String>, String> {
     Ok(Some(parts.join("\n")))
 }
 
-/// `name: value`
 fn clause(line: &str) -> Option<(String, &str)> {
     let (name, value) = line.trim().split_once(':')?;
     Some((name.trim_end().to_lowercase(), value.trim()))
@@ -95,7 +93,7 @@ mod tests {
     fn what_is_wrong_with_a_line_is_said_of_that_line() {
         let refused = |text: &str| convert(text).unwrap_err();
         assert!(refused("type: list\nwher: x").starts_with("line 2: expected one of `type:`, `columns:`"));
-        assert_eq!(refused("where:\n"), "line 1: behind `where:` stands nothing");
+        assert_eq!(refused("where:\n"), "line 1: `where:` has no value");
         let told = crate::DqlQuery::parse("type: list\nwhere: a = = 1").unwrap_err().to_string();
         assert!(told.contains("read as `LIST WHERE (a = = 1)`"), "{told}");
     }

@@ -46,7 +46,6 @@ impl<'c> LinkedPages<'c> {
         Ok(sources.map(ToString::to_string).collect())
     }
 
-    /// Number of other pages that link to a page.
     pub(crate) fn count_sources(&mut self, path: &str) -> Result<usize, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
         Ok(self.graph()?.linking_pages(&path).filter(|source| is_visible(source, below)).count())

@@ -17,7 +17,6 @@ use crate::value::Value;
 /// A condition that only pages with one of these rows can match.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexLookup {
-    /// The stored name of the field.
     pub(crate) field: String,
     ranges: Vec<KeyRange>,
 }
@@ -26,7 +25,6 @@ pub(crate) struct IndexLookup {
 #[derive(Debug, Clone)]
 struct KeyRange {
     kind: RowKind,
-    /// Also list items.
     with_items: bool,
     low: Option<Bound>,
     high: Option<Bound>,
@@ -38,7 +36,6 @@ impl IndexLookup {
         format!("pages.id IN ({})", self.rows(statement, field))
     }
 
-    /// Number of its rows, counted up to `limit`.
     pub(crate) fn count(&self, connection: &Connection, field: i64, limit: usize) -> Result<usize, IndexError> {
         let mut statement = NarrowingSql::default();
         let rows = self.rows(&mut statement, field);

@@ -182,7 +182,6 @@ impl DqlQuery {
         Ok(Self { parsed: parsed.map_err(|why| IndexError::invalid("q", why))? })
     }
 
-    /// The query plan of SQLite.
     #[cfg(test)]
     pub(crate) fn plan(&self, index: &Index, limits: &QueryLimits<'_>) -> Vec<String> {
         run::plan(index, &self.parsed, limits).unwrap_or_default()
@@ -194,7 +193,6 @@ impl DqlQuery {
         checks::path_prefix(&self.parsed)
     }
 
-    /// The query, restricted to the pages below a folder.
     fn restricted_to(&self, folder: &TreePath) -> Self {
         let prefix = ast::PageSource::Prefix(format!("{folder}/"));
         let mut narrowed = self.clone();

@@ -20,7 +20,6 @@ pub(crate) struct NarrowingSql {
 }
 
 impl NarrowingSql {
-    /// Adds a parameter and returns its placeholder.
     pub(crate) fn bind(&mut self, value: impl Into<Bound>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
@@ -35,7 +34,6 @@ impl NarrowingSql {
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
-    /// A condition for the paths with this prefix.
     pub(crate) fn prefix(&mut self, prefix: &str) -> String {
         let prefix = prefix.trim_start_matches('/');
         if prefix.is_empty() {
@@ -86,7 +84,6 @@ pub(crate) fn has_tags(source: &PageSource) -> bool {
     }
 }
 
-/// Whether a page is in a source.
 pub(crate) fn includes(source: &PageSource, path: &str, tags: &[String]) -> bool {
     match source {
         PageSource::Prefix(prefix) => path.starts_with(prefix.trim_start_matches('/')),

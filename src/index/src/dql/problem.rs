@@ -9,13 +9,11 @@ use super::lexemes::LexerInput;
 /// Minimum similarity (Jaro-Winkler) of a suggested name.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Limit of excerpts in messages, in characters.
 const EXCERPT_CHARS: usize = 40;
 
 /// An error at a position of the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct QueryProblem {
-    /// Byte offset.
     pub(crate) at: usize,
     pub(crate) message: String,
 }
@@ -48,10 +46,8 @@ impl<'i> ParserError<LexerInput<'i>> for QueryProblem {
     }
 }
 
-/// Result of a grammar rule.
 pub(crate) type Outcome<T> = winnow::ModalResult<T, QueryProblem>;
 
-/// Fails at the current position.
 pub(crate) fn refuse<T>(input: &LexerInput<'_>, message: impl Into<String>) -> Outcome<T> {
     Err(ErrMode::Cut(QueryProblem::at(input.current_token_start(), message)))
 }
@@ -61,7 +57,6 @@ pub(crate) fn expected<T>(input: &LexerInput<'_>, wanted: &str) -> Outcome<T> {
     refuse(input, format!("expected {wanted}, found {}", next_token(input)))
 }
 
-/// The next word, for messages.
 pub(crate) fn next_token(input: &LexerInput<'_>) -> String {
     let mut rest = *input;
     let remaining: Outcome<&str> = winnow::token::rest.parse_next(&mut rest);

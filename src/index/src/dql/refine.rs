@@ -13,7 +13,6 @@ use crate::value::Value;
 /// Node limit of an expression after its column names are replaced.
 const MAX_SIZE: usize = 100_000;
 
-/// Limit of columns, of filters, and of sort keys.
 const MAX_ITEMS: usize = 64;
 
 /// Changes to a query.

@@ -71,7 +71,6 @@ impl ImplicitField {
         }
     }
 
-    /// The value of a column ([`ImplicitField::column`]).
     pub(crate) fn of_column(self, number: i64) -> Value {
         match self {
             Self::HasFrontmatter => Value::Boolean(number != 0),
@@ -115,14 +114,12 @@ pub(crate) struct QueryRow {
     pub(crate) path: String,
     /// Members of the frontmatter, each with its index in the requested keys.
     pub(crate) members: Vec<(usize, Json)>,
-    /// Values from columns of `facts`.
     pub(crate) facts: Vec<(ImplicitField, Value)>,
     /// Values that override the frontmatter: items of FLATTEN, the parts of a task.
     pub(crate) overrides: Vec<(Vec<ValueStep>, Value)>,
 }
 
 impl QueryRow {
-    /// A row without any page.
     pub(crate) const fn empty() -> Self {
         Self { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), overrides: Vec::new() }
     }

@@ -21,7 +21,6 @@ const CHECK_INTERVAL: usize = 64;
 /// A query that scans fewer pages than this needs no index.
 const MIN_INDEX_ROWS: usize = 1_000;
 
-/// One run of a query.
 pub(crate) struct QueryRun<'c> {
     pub(crate) parsed: &'c ParsedQuery,
     pub(crate) limits: &'c QueryLimits<'c>,
@@ -32,7 +31,6 @@ pub(crate) struct QueryRun<'c> {
     filter_keys: usize,
 }
 
-/// Result of a run.
 pub(crate) struct QueryOutcome {
     pub(crate) answer: QueryAnswer,
     pub(crate) fields: FieldIndexUse,
@@ -43,7 +41,6 @@ pub(crate) struct QueryOutcome {
 pub(crate) struct FieldIndexUse {
     /// Fields whose index would have shortened the scan.
     pub(crate) missing: Vec<String>,
-    /// Fields whose index was used.
     pub(crate) used: Vec<String>,
     /// Whether pages without any of the fields were skipped ([`QueryRun::presence`]).
     pub(crate) skips_absent: bool,
@@ -67,7 +64,6 @@ pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'
     }
 }
 
-/// The query plan of SQLite.
 #[cfg(test)]
 pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Result<Vec<String>, IndexError> {
     let required = RequiredParts::of(parsed, limits)?;
@@ -117,14 +113,11 @@ fn run_once(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Re
     })
 }
 
-/// Result of a scan.
 struct ScannedRows {
     rows: Vec<QueryRow>,
-    /// Number of scanned pages, items or tasks.
     scanned_count: usize,
     /// Number of further rows, of pages without any of the fields.
     absent: usize,
-    /// Whether the scan reached its limit.
     is_truncated: bool,
     fields: FieldIndexUse,
 }
@@ -133,7 +126,6 @@ struct ScannedRows {
 struct RequiredParts {
     keys: Vec<String>,
     facts: Vec<ImplicitField>,
-    /// See [`QueryRun::filter_keys`].
     filter_keys: usize,
 }
 
@@ -184,7 +176,6 @@ impl RequiredParts {
 }
 
 impl QueryRun<'_> {
-    /// Fails when the time is up.
     pub(crate) fn check_timeout(&self) -> Result<(), IndexError> {
         self.context.check_timeout()
     }
@@ -400,7 +391,6 @@ fn max_id(connection: &Transaction<'_>) -> Result<usize, IndexError> {
     Ok(usize::try_from(id).unwrap_or_default())
 }
 
-/// The frontmatter column of [`NarrowingSql::select`].
 fn frontmatter<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r str, IndexError> {
     Ok(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
 }
@@ -410,7 +400,6 @@ fn is_named_after(name: &str, steps: &[ValueStep]) -> bool {
     matches!(steps.first(), Some(ValueStep::Key(key)) if name.starts_with(key.as_str()))
 }
 
-/// The tags of a page: a list or a single one, without `#`.
 fn tags_of(tags: &Json) -> Vec<String> {
     let tag = |tag: &Json| match tag {
         Json::String(text) => Some(text.strip_prefix('#').unwrap_or(text).to_owned()),

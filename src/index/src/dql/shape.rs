@@ -102,7 +102,6 @@ pub(crate) fn answer(
     }
 }
 
-/// Computes the column summaries.
 fn summaries(run: &QueryRun<'_>, rows: &[QueryRow]) -> Result<Option<Vec<(String, Json)>>, IndexError> {
     let parsed = run.parsed;
     let empty_row = QueryRow::empty();
@@ -225,7 +224,6 @@ fn group_rows(
     Ok(QueryAnswer { groups: Some(groups), ..frame.answer(run.parsed.mode, rows, total) })
 }
 
-/// Identifies a group.
 fn group_id(keys: &[Value]) -> String {
     keys.first().map(|key| key.clone().into_json().to_string()).unwrap_or_default()
 }
@@ -299,7 +297,6 @@ fn aggregate(
     Ok(QueryAnswer { groups, count, ..frame.answer(parsed.mode, rows, total) })
 }
 
-/// The groups of a row.
 fn group_keys(parsed: &ParsedQuery, key: Value) -> Vec<Value> {
     match key {
         Value::List(items) if parsed.is_unpaginated => {
@@ -315,7 +312,6 @@ fn group_keys(parsed: &ParsedQuery, key: Value) -> Vec<Value> {
     }
 }
 
-/// The cells of a group.
 fn group_cells(
     run: &QueryRun<'_>,
     key: &Value,

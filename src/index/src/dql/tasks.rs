@@ -7,7 +7,6 @@ use super::row::QueryRow;
 use crate::IndexError;
 use crate::value::Value;
 
-/// The columns of a task after the path.
 pub(crate) const PARTS: [&str; 5] = ["text", "completed", "line", "tags", "due"];
 
 /// The other details of a task, as `meta.key`.

@@ -381,13 +381,13 @@ fn a_computed_field_that_cannot_be_read_is_named() {
             "line 1, column 4: expected a field, a value or a function, found the end of the query".to_owned()
         )
     );
-    assert!(refused("sum(hours)").1.contains("one value of many pages"));
+    assert!(refused("sum(hours)").1.contains("aggregates pages"));
     for circle in [vec![("a", "b + 1"), ("b", "c"), ("c", "default(a, 1)")], vec![("a", "a + 1")]] {
         let (name, why) = CustomFields::parse(circle).unwrap_err();
-        assert!(name == "a" && why.contains("made of itself"), "{name}: {why}");
+        assert!(name == "a" && why.contains("depends on itself"), "{name}: {why}");
     }
     let (name, why) = CustomFields::parse([("_path", "1")]).unwrap_err();
-    assert!(name == "_path" && why.contains("every page has already"), "{name}: {why}");
+    assert!(name == "_path" && why.contains("is a built-in field"), "{name}: {why}");
 }
 
 #[test]
@@ -465,7 +465,7 @@ fn a_text_that_grows_without_end_is_refused() {
     let refused = ask(&space, &format!("TABLE {twelve} FROM \"index\"")).unwrap_err().to_string();
     assert_eq!(refused, "`q`: computes a text of more than 1 MiB; the limit is 1 MiB");
     let refused = ask(&space, "TABLE dateformat(now(), \"%Q%!\") FROM \"index\"").unwrap_err().to_string();
-    assert!(refused.contains("line 1, column 25") && refused.contains("`%Q%!` is no format of dates"), "{refused}");
+    assert!(refused.contains("line 1, column 25") && refused.contains("`%Q%!` is not a date format"), "{refused}");
     let made = ask(&space, "TABLE dateformat(now(), \"%\" + \"!\") FROM \"index\"").unwrap_err().to_string();
     assert!(made.starts_with("`q`: dateformat cannot use this format"), "{made}");
 }
@@ -509,7 +509,7 @@ fn hostile_sizes_are_refused_at_once_and_never_exhaust_the_stack() {
     let refused = DqlQuery::parse(&deep("(", ")", 65)).unwrap_err().to_string();
     assert_eq!(refused, "`q`: line 1, column 77: nests deeper than 64");
     let refused = DqlQuery::parse(&"x".repeat(1 << 20)).unwrap_err().to_string();
-    assert_eq!(refused, "`q`: the query is 1048576 bytes long; at most 65536 are read");
+    assert_eq!(refused, "`q`: the query is 1048576 bytes long; the limit is 65536 bytes");
 }
 
 /// Pieces of queries, so that what is made of them gets far into the grammar.

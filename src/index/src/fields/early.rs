@@ -24,7 +24,6 @@ const MAX_ITEMS: usize = 32;
 /// Limit of the cache of keys that are not eligible.
 const MAX_DECLINED: usize = 10_000;
 
-/// Selects the fields that are indexed early.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyFields {
     /// Limit of indexed fields; 0 turns early indexes off.
@@ -75,7 +74,6 @@ impl EarlyFields {
     }
 }
 
-/// Whether no page has this top-level key.
 fn is_new(transaction: &Transaction<'_>, key: &str) -> Result<bool, IndexError> {
     let Some(word) = presence_token(key) else { return Ok(false) };
     let mut rows = transaction.prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?;

@@ -46,7 +46,6 @@ pub(crate) struct FieldUsage {
 }
 
 impl FieldUsage {
-    /// Records a use of these field indexes.
     pub(crate) fn mark_used(&self, fields: Vec<String>) {
         let now = Instant::now();
         self.last_used.lock().extend(fields.into_iter().map(|field| (field, now)));
@@ -77,7 +76,6 @@ impl FieldUsage {
 pub(crate) enum RowKind {
     Boolean = 1,
     Number = 2,
-    /// A text that is not a date.
     Text = 3,
     /// The day of a date, counted from 1970; groups all times of a day.
     Day = 4,
@@ -132,7 +130,6 @@ fn steps_of(name: &str) -> Result<Vec<ValueStep>, IndexError> {
     Ok(keys.into_iter().map(ValueStep::Key).collect())
 }
 
-/// The indexed fields, with their ids.
 pub(crate) fn hot_fields(connection: &Connection) -> Result<Vec<(i64, String)>, IndexError> {
     let mut statement = connection.prepare_cached("SELECT id, field FROM hot_fields")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -157,7 +154,6 @@ struct IndexedField {
     number: i64,
     /// Index of its first key in [`FieldWriter::keys`].
     first: usize,
-    /// Its further steps.
     rest: Vec<ValueStep>,
 }
 
@@ -172,7 +168,6 @@ impl FieldWriter {
         Ok(writer)
     }
 
-    /// A writer for one field.
     fn of(number: i64, steps: Vec<ValueStep>) -> Self {
         let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
         writer.add(number, steps);
@@ -270,7 +265,6 @@ fn find_empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqli
     Ok(None)
 }
 
-/// Removes a field and its rows.
 fn remove_field(transaction: &Transaction<'_>, (field, is_rebuilding): (i64, bool)) -> Result<(), IndexError> {
     transaction.execute("DELETE FROM hot_fields WHERE id = ?1", [field])?;
     for tables in

@@ -31,7 +31,6 @@ pub(crate) struct GraphCache {
     pending: Mutex<PendingChanges>,
 }
 
-/// Changes since the graph was built.
 #[derive(Default)]
 enum PendingChanges {
     /// Too many to record, or there is no graph: the next one is a full build.
@@ -44,7 +43,6 @@ enum PendingChanges {
 #[derive(Default)]
 pub(super) struct GraphChanges {
     pub(super) pages: HashSet<TreePath>,
-    /// In lower case, as in link keys.
     pub(super) names: HashSet<String>,
 }
 
@@ -60,7 +58,6 @@ impl GraphCache {
         cached.as_ref().filter(|_| is_current).map(Arc::clone)
     }
 
-    /// Starts recording the changes of a transaction.
     pub(crate) fn start_recording(&self) -> UncommittedChanges {
         UncommittedChanges(match *self.pending.lock() {
             PendingChanges::Unknown => PendingChanges::Unknown,
@@ -178,7 +175,6 @@ impl Index {
         })
     }
 
-    /// Builds the graph from all rows.
     pub(super) fn build_graph(&self) -> Result<Arc<LinkGraph>, IndexError> {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
         self.readers.read_parallel(threads, |connections| {

@@ -80,7 +80,6 @@ impl ReviewDay {
     }
 }
 
-/// The frontmatter fields that the graph needs.
 #[derive(Default, Deserialize)]
 pub(super) struct GraphFields {
     pub(super) tags: Option<Value>,
@@ -101,7 +100,6 @@ pub(super) struct GraphFields {
 const NO_FIELDS: &str = "{}";
 
 impl GraphFields {
-    /// Parses stored frontmatter.
     pub(super) fn read(json: &str, path: &TreePath) -> Result<Self, IndexError> {
         if json == NO_FIELDS {
             return Ok(Self::default());
@@ -125,7 +123,6 @@ impl GraphFields {
 }
 
 impl PageFacts {
-    /// Counts a resolved link.
     pub(super) fn add_link(&mut self) {
         self.link_count = self.link_count.saturating_add(1);
     }

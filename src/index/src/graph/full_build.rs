@@ -28,7 +28,6 @@ const LINKS: &str = "SELECT page, is_wiki, target FROM links WHERE page BETWEEN 
 /// Pages per task of reading links: few enough that all threads end at about the same time.
 const PAGES_OF_TASK: usize = if cfg!(test) { 3 } else { 4096 };
 
-/// Pages in row order.
 #[derive(Default)]
 struct OrderedPages {
     ids: Vec<i64>,
@@ -36,7 +35,6 @@ struct OrderedPages {
     pages: Vec<Arc<GraphPage>>,
 }
 
-/// Reads every page and every link.
 pub(super) fn build(connections: &mut [Connection]) -> Result<LinkGraph, IndexError> {
     let (pages, names) = (Mutex::default(), Mutex::new(None));
     run_parallel(connections, 2, |connection, task| {

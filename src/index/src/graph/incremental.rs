@@ -54,7 +54,6 @@ pub(super) fn update(
     Ok(Some(merge(last, &reread)))
 }
 
-/// A page that was read again.
 struct PageRead {
     page: Arc<GraphPage>,
     /// The targets of its links, with duplicates.
@@ -82,7 +81,6 @@ impl PageRead {
     }
 }
 
-/// The source of a node.
 enum NodeOrigin<'r> {
     /// Unchanged; its node in the last graph.
     Last(GraphNode),

@@ -124,7 +124,6 @@ impl LinkGraph {
         sources.iter().map(|source| &self.page(*source).path)
     }
 
-    /// Builds a graph from pages in path order and their links.
     fn new(pages: Vec<Arc<GraphPage>>, links_out: Neighbours) -> Self {
         let links_in = links_out.reversed();
         Self { pages, links_out, links_in }

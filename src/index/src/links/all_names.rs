@@ -27,7 +27,6 @@ pub(crate) type PageOrdinal = u32;
 pub(crate) struct AllPages<'p> {
     /// Their row ids, sorted.
     pub(crate) ids: &'p [i64],
-    /// Their paths, in the same order.
     pub(crate) paths: &'p [TreePath],
     /// Page ordinals, sorted by path.
     pub(crate) by_path: &'p [PageOrdinal],
@@ -52,7 +51,6 @@ impl<'p> AllPages<'p> {
     }
 }
 
-/// The page names that links use.
 pub(crate) struct AllNames {
     /// The texts of all names, concatenated.
     text: String,
@@ -78,7 +76,6 @@ struct PageName {
     kind: KeyKind,
 }
 
-/// A range of the text.
 #[derive(Clone, Copy)]
 struct TextSpan {
     start: usize,
@@ -90,7 +87,6 @@ impl TextSpan {
         &text[self.start..self.start + self.length as usize]
     }
 
-    /// Appends to the text.
     fn push(text: &mut String, part: &str) -> Result<Self, IndexError> {
         let length = u32::try_from(part.len()).map_err(|_| too_large())?;
         let start = text.len();
@@ -203,7 +199,6 @@ impl AllNames {
         })
     }
 
-    /// The target page of a link in `from`.
     pub(crate) fn resolve(&self, pages: AllPages<'_>, from: &str, wanted: &[LinkKey]) -> Option<PageOrdinal> {
         let mut groups = self.groups(wanted);
         let first = groups.next()?;

@@ -11,7 +11,6 @@ use super::Backlink;
 /// Size limit; when it is exceeded, the cache is cleared.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Backlinks of a page.
 #[derive(Debug, Default)]
 pub(crate) struct PageBacklinks {
     /// The first [`MAX_ENTRIES`](super::MAX_ENTRIES), in path order.
@@ -32,7 +31,6 @@ struct CacheState {
 }
 
 impl BacklinkCache {
-    /// Clears the cache after a write.
     pub(crate) fn clear(&self) {
         let mut state = self.0.lock();
         let writes = state.writes + 1;

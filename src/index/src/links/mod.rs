@@ -79,7 +79,6 @@ const BACKLINKS: &str = "
     CROSS JOIN pages AS source ON source.id = meant.page
     ORDER BY source.path, links.position";
 
-/// The links of a page.
 const LINKS_OUT: &str = "
     SELECT links.is_wiki, links.target, links.heading FROM pages JOIN links ON links.page = pages.id
     WHERE pages.path = ?1 ORDER BY links.position";

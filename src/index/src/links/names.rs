@@ -16,7 +16,6 @@ use crate::IndexError;
 /// Up to this many pages of one name, comparing all is as fast as finding the nearest.
 pub(super) const LINEAR_SEARCH_LIMIT: usize = 8;
 
-/// The pages with a name.
 pub(super) const PAGES_WITH_NAME: &str = "
     SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
     WHERE page_keys.folded = ?1";
@@ -57,7 +56,6 @@ impl<'c> NameLookup<'c> {
         self.connection
     }
 
-    /// The target page of a link in `from`.
     pub(crate) fn resolve(&mut self, from: &str, wanted: &[LinkKey]) -> Result<Option<&str>, IndexError> {
         self.resolve_with(from, wanted, std::iter::empty())
     }
@@ -121,7 +119,6 @@ pub(super) fn near<'n, 'f>(
     })
 }
 
-/// Decodes the kind of a name.
 pub(super) fn name_kind(number: u8, page: &str) -> Result<KeyKind, IndexError> {
     KeyKind::from_number(number).ok_or_else(|| IndexError::Damaged(format!("a name of `{page}` is of kind {number}")))
 }

@@ -3,7 +3,6 @@
 use crate::IndexError;
 use crate::dates::WrittenDate;
 
-/// Limit of a condition in bytes.
 const MAX_BYTES: usize = 4096;
 
 /// Limit of the parts of a field; `$.a.b[*]` has three.
@@ -16,7 +15,6 @@ pub(super) struct JsonField {
     pub(super) paths: Vec<String>,
 }
 
-/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MetaOperator {
     Equal,
@@ -29,7 +27,6 @@ pub(super) enum MetaOperator {
     NotLike,
 }
 
-/// Type of the value to compare with.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MetaLiteral {
     Null,
@@ -60,9 +57,7 @@ pub struct MetaCondition {
     pub(super) field: JsonField,
     pub(super) operator: MetaOperator,
     pub(super) literal: MetaLiteral,
-    /// The value as text.
     pub(super) text: String,
-    /// Whether the value was quoted.
     pub(super) quoted: bool,
 }
 
@@ -73,7 +68,10 @@ impl MetaCondition {
     /// [`IndexError::Invalid`] on `where`, with the condition and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
         if text.len() > MAX_BYTES {
-            return Err(invalid_condition("…", &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len())));
+            return Err(invalid_condition(
+                "…",
+                &format!("is {} bytes long; the limit is {MAX_BYTES} bytes", text.len()),
+            ));
         }
         let condition = text.trim();
         let (field, rest) = JsonField::read(condition).map_err(|why| invalid_condition(condition, &why))?;
@@ -150,7 +148,6 @@ fn last_path(paths: &mut Vec<String>) -> &mut String {
     &mut paths[end]
 }
 
-/// The operator at the start of a text, and the value after it.
 fn operator(text: &str) -> Option<(MetaOperator, &str)> {
     const SIGNS: [(&str, MetaOperator); 8] = [
         ("!=", MetaOperator::NotEqual),

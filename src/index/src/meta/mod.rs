@@ -99,7 +99,7 @@ impl Index {
     pub fn query_metadata(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
         let count = query.conditions.len() + query.any_of.len();
         if count > MAX_CONDITIONS {
-            let why = format!("there are {count} conditions; the limit is {MAX_CONDITIONS}, `or` included");
+            let why = format!("{count} conditions are given; the limit is {MAX_CONDITIONS}, `or` included");
             return Err(IndexError::invalid("where", why));
         }
         let statement = compile(query);

@@ -21,7 +21,6 @@ impl MetaSql {
         format!("?{}", self.values.len())
     }
 
-    /// A condition, as an SQL expression over `pages.frontmatter`.
     pub(super) fn condition(&mut self, condition: &MetaCondition) -> String {
         let source = self.source(&condition.field);
         let test = self.test(condition);

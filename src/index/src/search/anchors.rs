@@ -17,7 +17,7 @@ pub(super) struct AnchorCounts {
     /// By index of the word in the query.
     uses: HashMap<usize, u32>,
     /// Whether a single link has all words.
-    is_unpaginated: bool,
+    has_all_words: bool,
 }
 
 impl AnchorCounts {
@@ -25,9 +25,8 @@ impl AnchorCounts {
     pub(super) fn uses(&self, word: usize) -> u32 {
         self.uses.get(&word).copied().unwrap_or_default()
     }
-    /// Whether a single link has all words of the query.
-    pub(super) fn is_unpaginated(&self) -> bool {
-        self.is_unpaginated
+    pub(super) fn has_all_words(&self) -> bool {
+        self.has_all_words
     }
 }
 
@@ -42,7 +41,7 @@ pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<HashMap
     if !counts.is_empty() {
         let all: Vec<String> = words.iter().map(QueryWord::expression).collect();
         for (page, _) in link_targets(connection, &all.join(" AND "))? {
-            counts.entry(page).or_default().is_unpaginated = true;
+            counts.entry(page).or_default().has_all_words = true;
         }
     }
     Ok(counts)

@@ -14,7 +14,6 @@ pub(crate) struct AnswerCache(Mutex<AnswerCacheState>);
 
 #[derive(Debug, Default)]
 struct AnswerCacheState {
-    /// Number of writes since the index was opened.
     generation: u64,
     bytes: usize,
     answers: HashMap<SearchQuery, SearchAnswer>,
@@ -50,7 +49,6 @@ impl AnswerCache {
     }
 }
 
-/// Approximate size of a result.
 fn size_of_answer(query: &SearchQuery, answer: &SearchAnswer) -> usize {
     let hit = |hit: &SearchHit| size_of::<SearchHit>() + hit.path.as_str().len() + hit.title.len() + hit.snippet.len();
     size_of::<SearchQuery>() + query.q.len() + size_of::<SearchAnswer>() + answer.hits.iter().map(hit).sum::<usize>()

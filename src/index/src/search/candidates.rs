@@ -41,12 +41,9 @@ const FEW_MATCHES: usize = 10;
 /// for that.
 const DESCRIPTION_WORDS: usize = 6;
 
-/// The pages to score.
 #[derive(Default)]
 pub(super) struct CandidateSet {
-    /// Distinct page ids.
     pub(super) ids: Vec<i64>,
-    /// Anchor text of the pages.
     pub(super) anchors: HashMap<i64, AnchorCounts>,
     /// Whether more pages match.
     pub(super) is_truncated: bool,
@@ -99,7 +96,7 @@ pub(super) fn select(
     if parsed.is_positive {
         candidates.anchors = anchors::of(connection, &parsed.words)?;
         let link_targets: Vec<i64> =
-            candidates.anchors.iter().filter(|(_, anchors)| anchors.is_unpaginated()).map(|(id, _)| *id).collect();
+            candidates.anchors.iter().filter(|(_, anchors)| anchors.has_all_words()).map(|(id, _)| *id).collect();
         let link_targets = filter_pages(connection, query, link_targets)?;
         if parsed.is_plain {
             candidates.add(link_targets);

@@ -118,7 +118,6 @@ impl Index {
     }
 }
 
-/// The vocabulary of the index.
 struct KnownWords<'c>(&'c Connection);
 
 impl Vocabulary for KnownWords<'_> {
@@ -180,7 +179,6 @@ fn run(connection: &Connection, query: &SearchQuery, mut parsed: WordQuery) -> R
     Ok(SearchAnswer { hits, note: parsed.note, is_partial: candidates.is_partial_only })
 }
 
-/// A page with its score.
 struct ScoredPage {
     id: i64,
     score: f64,

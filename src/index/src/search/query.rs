@@ -17,10 +17,8 @@ pub(crate) const MAX_QUERY_BYTES: usize = 4096;
 /// Limit of the words that `pre*` expands to.
 const MAX_EXPANSIONS: usize = 100;
 
-/// Limit of the words in `q`, operators included.
 const MAX_WORDS: usize = 128;
 
-/// A parsed query.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WordQuery {
     /// FTS5 expression over the columns of `texts`.
@@ -40,7 +38,6 @@ pub(super) struct WordQuery {
 pub(super) struct QueryWord {
     /// Its spellings, each a sequence of words.
     pub(super) spellings: Vec<Vec<String>>,
-    /// Whether the last word is a prefix.
     pub(super) is_prefix: bool,
 }
 
@@ -89,7 +86,6 @@ impl QueryWord {
         self.spellings.iter().map(|spelling| spelling.iter().map(|word| term_hash(word)).collect()).collect()
     }
 
-    /// The word as an FTS5 expression.
     pub(super) fn expression(&self) -> String {
         let star = if self.is_prefix { "*" } else { "" };
         let spellings: Vec<String> =
@@ -109,7 +105,6 @@ fn without_page_extension(text: &str) -> Option<&str> {
 
 /// What query parsing needs from the index.
 pub(super) trait Vocabulary {
-    /// Whether any page has a field with this name.
     fn has_field(&self, name: &str) -> Result<bool, IndexError>;
     /// The words with this prefix, in lower case and without accents, at most `limit`.
     fn words_with_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<String>, IndexError>;
@@ -170,7 +165,6 @@ fn expand_prefix(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<Quer
     Ok(Some(QueryWord { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
 }
 
-/// Checks the size limits of `q`.
 pub(super) fn check_size(q: &str) -> Result<(), IndexError> {
     if q.len() > MAX_QUERY_BYTES {
         let why = format!("is {} bytes long; the limit is {MAX_QUERY_BYTES} bytes", q.len());

@@ -134,7 +134,7 @@ impl ScoreScale {
         }
         let title = page.len(PageSection::Title).max(1) as f64;
         let title_match = (title_rarity / self.total * (title_words / title).min(1.0)).powi(2);
-        let is_anchor_match = anchors.is_some_and(AnchorCounts::is_unpaginated);
+        let is_anchor_match = anchors.is_some_and(AnchorCounts::has_all_words);
         let proximity = match self.words.len() {
             _ if is_anchor_match => 1.0,
             0 | 1 => 0.0,

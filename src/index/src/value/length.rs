@@ -44,7 +44,6 @@ impl DateLength {
         base.times(count)
     }
 
-    /// The time from one date to another.
     pub(crate) fn between(from: WrittenDate, to: WrittenDate) -> Option<Self> {
         Some(Self { months: 0, microseconds: to.microsecond()?.checked_sub(from.microsecond()?)? })
     }
@@ -63,7 +62,6 @@ impl DateLength {
         })
     }
 
-    /// The span in days, with fraction.
     pub(crate) fn days(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact for 285 years")]
         let microseconds = self.approximate_microseconds() as f64;

@@ -31,7 +31,6 @@ pub(crate) enum Value {
     Day(Date),
     /// A time computed by a function; in a page it is a text.
     Instant(Timestamp),
-    /// Time between two dates.
     Length(DateLength),
     List(Vec<Value>),
     Object(Map<String, Json>),
@@ -51,7 +50,6 @@ enum KindRank {
 }
 
 impl Value {
-    /// Converts a JSON value of a page.
     pub(crate) fn of(json: &Json) -> Self {
         match json {
             Json::Null => Self::Null,
@@ -120,7 +118,6 @@ impl Value {
         }
     }
 
-    /// The value as a number, if it is one.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             #[expect(clippy::cast_precision_loss, reason = "beyond 2^53 the nearest number will do for arithmetic")]
@@ -192,7 +189,6 @@ impl Value {
         }
     }
 
-    /// Equality according to [`Value::compare`].
     pub(crate) fn equals(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Equal)
     }

@@ -11,15 +11,12 @@ use super::{TermHash, TextWords};
 /// Limit of the words of one section that count for the score; all of them are indexed.
 const MAX_SECTION_WORDS: usize = u16::MAX as usize;
 
-/// A section of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum PageSection {
-    /// The title.
     Title = 0,
     /// Other names: aliases, tags, path.
     Names = 1,
-    /// The headings.
     Headings = 2,
     /// The text.
     Body = 3,
@@ -27,7 +24,6 @@ pub(crate) enum PageSection {
     Frontmatter = 4,
 }
 
-/// Number of sections.
 pub(crate) const SECTIONS: usize = 5;
 
 /// The words of a page, as stored.
@@ -118,7 +114,6 @@ impl WordSpellings {
         self.ends.is_empty()
     }
 
-    /// Number of spellings.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -131,7 +126,6 @@ impl WordSpellings {
 }
 
 impl<'r> ForwardIndex<'r> {
-    /// Number of words in a section.
     pub(crate) const fn len(&self, section: PageSection) -> usize {
         self.sections[section as usize].len()
     }
@@ -189,7 +183,6 @@ impl<'r> ForwardIndex<'r> {
         rest.is_empty().then_some(forward)
     }
 
-    /// The hashes of a section's words.
     #[cfg(test)]
     pub(crate) fn hashes(&self, section: PageSection) -> Vec<TermHash> {
         let mut hashes = vec![TermHash::default(); self.len(section)];

@@ -46,7 +46,6 @@ pub(crate) struct Dictionary {
     new: Vec<String>,
 }
 
-/// Limit of cached words.
 const MAX_CACHED_WORDS: usize = 50_000;
 
 /// A word in index form, and its parts if it is a compound.
@@ -95,24 +94,20 @@ impl Dictionary {
     }
 }
 
-/// A tokenized text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextWords {
-    /// The stream, in order.
     pub(crate) stream: Vec<Rc<DictionaryWord>>,
     /// Alternative forms, each with its position in the stream.
     pub(crate) extras: Vec<(Rc<DictionaryWord>, usize)>,
 }
 
 impl TextWords {
-    /// Tokenizes a text.
     pub(crate) fn of(text: &str, dictionary: &mut Dictionary) -> Self {
         let mut words = Self::default();
         words.add(text, dictionary);
         words
     }
 
-    /// Appends a text.
     pub(crate) fn add(&mut self, text: &str, dictionary: &mut Dictionary) {
         let mut compound = CompoundWord::default();
         for span in spans(text) {
@@ -134,11 +129,9 @@ impl TextWords {
         compound.end(text, self, dictionary);
     }
 
-    /// The terms of the stream, in order.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &str> {
         self.stream.iter().map(|word| word.term.as_str())
     }
-    /// The terms of the extras, in order.
     pub(crate) fn extra_terms(&self) -> impl Iterator<Item = &str> {
         self.extras.iter().map(|(word, _)| word.term.as_str())
     }

@@ -10,7 +10,6 @@ use super::fold;
 /// One word of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WordSpan {
-    /// Byte range in the text.
     pub(crate) range: Range<usize>,
     pub(crate) class: WordClass,
 }
@@ -22,12 +21,10 @@ pub(crate) enum WordClass {
     Word,
     /// Two characters, or the last one alone, of a script without spaces between words.
     Pair,
-    /// One symbol.
     Symbol,
 }
 
 impl WordSpan {
-    /// The word in index form.
     pub(crate) fn term(&self, text: &str) -> String {
         let written = &text[self.range.clone()];
         match self.class {
@@ -37,7 +34,6 @@ impl WordSpan {
     }
 }
 
-/// The words of a text, in order.
 pub(crate) fn spans(text: &str) -> WordSpans<'_> {
     WordSpans { text, offset: 0 }
 }
@@ -134,7 +130,6 @@ fn char_class(character: char) -> CharClass {
     }
 }
 
-/// Whether the character belongs to a script without spaces between words.
 fn is_dense(character: char) -> bool {
     matches!(character,
         '\u{0E00}'..='\u{0EFF}' // Thai, Lao

@@ -6,7 +6,6 @@ use super::{QueryWord, WordQuery};
 use crate::field_words;
 use crate::words::{Dictionary, TextWords};
 
-/// Nesting limit of parentheses.
 const MAX_DEPTH: usize = 32;
 
 /// Default distance of `NEAR`, in words.
@@ -21,7 +20,6 @@ type SyntaxMistake = &'static str;
 /// An FTS5 expression; `None` for a part without any word, such as `—`.
 type FtsExpression = Option<String>;
 
-/// Parses a full query.
 pub(super) fn parse(tokens: &[QueryToken]) -> Result<WordQuery, SyntaxMistake> {
     let mut parser =
         QueryParser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_included: true, depth: 0 };
