@@ -1,4 +1,4 @@
-//! What the index keeps of one page, read before any lock is taken.
+//! The rows of one page, computed before any lock is taken.
 
 use std::borrow::Cow;
 
@@ -14,14 +14,11 @@ use crate::search::trust;
 use crate::words::{self, Dictionary, TextWords};
 use crate::{IndexError, PageHeading};
 
-/// How pages are read.
 pub(crate) struct ReadContext<'r> {
-    /// Keys of the frontmatter whose values are links, too.
     pub(crate) typed_links: &'r [String],
     pub(crate) dictionary: &'r mut Dictionary,
 }
 
-/// A page, ready to become rows.
 pub(crate) struct PageDocument {
     pub(crate) path: TreePath,
     pub(crate) etag: ETag,
@@ -30,33 +27,25 @@ pub(crate) struct PageDocument {
     pub(crate) title: String,
     pub(crate) excerpt: String,
     pub(crate) word_count: usize,
-    /// Bytes of the whole file.
     pub(crate) size: usize,
-    /// The tasks as JSON, see `tasks`.
     pub(crate) tasks: String,
-    /// The frontmatter as JSON.
     pub(crate) metadata: String,
-    /// The keys at the top of the frontmatter, and whether their values are short enough for rows of their own.
+    /// The top-level frontmatter keys, and whether their values are short enough for a field index.
     pub(crate) fields: Vec<(String, bool)>,
-    /// The headings as JSON, see [`Heading`].
     pub(crate) headings: String,
-    /// The frontmatter as written.
     pub(crate) frontmatter_text: String,
     pub(crate) body: String,
-    /// What its score is multiplied with, softly and hard; none for most pages.
-    pub(crate) standing: Option<[f64; 2]>,
-    /// What it is found by.
+    /// Score factors for soft and hard trust boost; `None` for most pages.
+    pub(crate) trust_factors: Option<[f64; 2]>,
     pub(crate) columns: TextColumns,
-    /// See [`words::Forward`].
     pub(crate) forward: Vec<u8>,
     pub(crate) keys: Vec<LinkKey>,
     pub(crate) links: Vec<Link>,
-    /// The words of the label of each link; empty when it has none.
+    /// The words of each link's label; empty without a label.
     pub(crate) labels: Vec<String>,
 }
 
 impl PageDocument {
-    /// Reads a page.
     pub(crate) fn read(
         (path, etag): (TreePath, ETag),
         text: &str,
@@ -64,7 +53,7 @@ impl PageDocument {
         ReadContext { typed_links, dictionary }: ReadContext<'_>,
     ) -> Result<Self, IndexError> {
         let size = text.len();
-        let text = clean(text);
+        let text = replace_nul(text);
         let split = frontmatter::split(&text);
         let mut page = Page::parse(path.as_str(), &text);
         page.links.extend(svcfs_text::links::field_links(&page.frontmatter, typed_links));
@@ -74,21 +63,22 @@ impl PageDocument {
             .map(|heading| PageHeading { level: heading.level, text: heading.text.clone(), slug: heading.slug.clone() })
             .collect();
         let mut names = TextWords::default();
-        for name in page.aliases.iter().chain(&page.tags).map(String::as_str).chain([without_ending(path.as_str())]) {
+        for name in page.aliases.iter().chain(&page.tags).map(String::as_str).chain([without_extension(path.as_str())])
+        {
             names.add(name, dictionary);
         }
-        let mut headed = TextWords::default();
+        let mut heading_words = TextWords::default();
         for heading in &headings {
-            headed.add(&heading.text, dictionary);
+            heading_words.add(&heading.text, dictionary);
         }
         let title = TextWords::of(&page.title, dictionary);
         let body = TextWords::of(page.body, dictionary);
         let frontmatter = TextWords::of(split.yaml.unwrap_or_default(), dictionary);
         let mut fields = field_words::tokens(path.as_str(), &page.frontmatter, &page.tags, dictionary);
         fields.extend(field_words::subjects(&body));
-        let labels = page.links.iter().map(|link| link.label.as_deref().map(|label| label_of(label, dictionary)));
+        let labels = page.links.iter().map(|link| link.label.as_deref().map(|label| label_words(label, dictionary)));
         let labels: Vec<String> = labels.map(Option::unwrap_or_default).collect();
-        let parts = [&title, &names, &headed, &body, &frontmatter];
+        let parts = [&title, &names, &heading_words, &body, &frontmatter];
         Ok(Self {
             columns: TextColumns::of(parts, &fields),
             forward: words::encode(parts),
@@ -99,7 +89,7 @@ impl PageDocument {
             word_count: page.word_count,
             size,
             tasks: json(&tasks(&text))?,
-            standing: trust::standing(&page.frontmatter),
+            trust_factors: trust::factors(&page.frontmatter),
             metadata: json(&page.frontmatter)?,
             fields: page.frontmatter.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
             headings: json(&headings)?,
@@ -111,7 +101,7 @@ impl PageDocument {
             path,
         })
     }
-    /// The names under which a link may find its page, each once.
+    /// The distinct keys under which a link may find its page.
     pub(crate) fn folded_targets(&self, link: &Link) -> Vec<String> {
         let mut folded: Vec<String> =
             candidates(self.path.as_str(), link.kind, &link.target).into_iter().map(|key| key.folded).collect();
@@ -121,42 +111,41 @@ impl PageDocument {
     }
 }
 
-/// The tasks of a page as a query sees them: objects of `text`, `completed`, `line`, `tags`, `due` and `meta`.
+/// The tasks of a page as queries see them: objects of `text`, `completed`, `line`, `tags`, `due`
+/// and `meta`.
 fn tasks(text: &str) -> Vec<serde_json::Value> {
-    let shown = |task: PageTask| {
+    let to_json = |task: PageTask| {
         serde_json::json!({
             "text": task.text, "completed": task.is_completed, "line": task.line, "tags": task.tags,
             "due": task.details.get("due"), "meta": task.details,
         })
     };
-    svcfs_text::tasks::parse_tasks(text).into_iter().map(shown).collect()
+    svcfs_text::tasks::parse_tasks(text).into_iter().map(to_json).collect()
 }
 
-/// The words of a page as the full-text index is handed them: with spaces between them.
+/// The words of a page for the full-text index, separated by spaces.
 pub(crate) struct TextColumns {
     pub(crate) title: String,
     pub(crate) names: String,
     pub(crate) headings: String,
     pub(crate) body: String,
     pub(crate) frontmatter: String,
-    /// Other ways in which words of the page are written.
+    /// Alternative forms of the page's words.
     pub(crate) extras: String,
-    /// Those of them that stand in title, names and headings.
     pub(crate) name_extras: String,
-    /// See [`field_words`].
     pub(crate) fields: String,
 }
 
 impl TextColumns {
     fn of(parts: [&TextWords; 5], fields: &[String]) -> Self {
         let [title, names, headings, body, frontmatter] = parts;
-        let extras = |parts: &[&TextWords]| joined(parts.iter().flat_map(|words| words.other_terms()));
+        let extras = |parts: &[&TextWords]| join_words(parts.iter().flat_map(|words| words.extra_terms()));
         Self {
-            title: joined(title.terms()),
-            names: joined(names.terms()),
-            headings: joined(headings.terms()),
-            body: joined(body.terms()),
-            frontmatter: joined(frontmatter.terms()),
+            title: join_words(title.terms()),
+            names: join_words(names.terms()),
+            headings: join_words(headings.terms()),
+            body: join_words(body.terms()),
+            frontmatter: join_words(frontmatter.terms()),
             extras: extras(&parts),
             name_extras: extras(&[title, names, headings]),
             fields: fields.join(" "),
@@ -164,8 +153,7 @@ impl TextColumns {
     }
 }
 
-/// Words with spaces between them.
-fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
+fn join_words<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let mut joined = String::new();
     for word in words {
         if !joined.is_empty() {
@@ -176,18 +164,18 @@ fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
     joined
 }
 
-/// A label as others may look for the page it leads to.
-fn label_of(label: &str, dictionary: &mut Dictionary) -> String {
+fn label_words(label: &str, dictionary: &mut Dictionary) -> String {
     let words = TextWords::of(label, dictionary);
-    joined(words.terms().chain(words.other_terms()))
+    join_words(words.terms().chain(words.extra_terms()))
 }
 
-fn without_ending(path: &str) -> &str {
+fn without_extension(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(name, _)| name)
 }
 
-/// NUL ends a text in parts of SQLite: it becomes the replacement character, which is no part of a word.
-fn clean(text: &str) -> Cow<'_, str> {
+/// Replaces NUL, which ends a text in parts of SQLite, by the replacement character, which belongs
+/// to no word.
+fn replace_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}").into() } else { text.into() }
 }
 

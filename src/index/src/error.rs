@@ -1,34 +1,33 @@
-//! What can go wrong in the index.
+//! Errors of the index.
 
 use svcfs_base::{Fault, Kind};
 
 /// Why the index did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// What the caller asked cannot be understood; the text names the field and says what to do.
+    /// The query is invalid. The text names the field and says what to do.
     #[error("`{field}`: {reason}")]
     Invalid {
-        /// The argument that is wrong: `q`, `where`, `sort`, …
+        /// The invalid argument: `q`, `where`, `sort`, …
         field: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what is valid.
         reason: String,
     },
-    /// SQLite failed. The index can be deleted and made anew, so nothing is lost.
-    #[error("the index database failed")]
+    /// SQLite failed. The index is a cache and can be deleted and rebuilt.
+    #[error("the search index database failed")]
     Database(#[from] rusqlite::Error),
-    /// The directory or an old file of the index could not be changed on disk.
-    #[error("the index file could not be replaced")]
+    /// The directory or an old index file could not be changed on disk.
+    #[error("cannot replace the search index file")]
     Disk(#[from] std::io::Error),
-    /// What was to be indexed could not be read; a rebuild that meets this leaves the old index in place.
-    #[error("a page could not be read for the index")]
+    /// A page could not be read. A rebuild that meets this keeps the old index.
+    #[error("cannot read a page for the search index")]
     Source(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A row holds what this version never writes; a rebuild repairs it.
-    #[error("the index holds a damaged row: {0}")]
+    /// A row holds a value that this version never writes. A rebuild repairs it.
+    #[error("the search index has a damaged row: {0}")]
     Damaged(String),
 }
 
 impl IndexError {
-    /// The value of `field` cannot be used.
     pub(crate) fn invalid(field: &'static str, why: impl Into<String>) -> Self {
         Self::Invalid { field, reason: why.into() }
     }

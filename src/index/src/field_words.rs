@@ -1,7 +1,9 @@
-//! The fields of a page as words of the full-text index, so that `status:verified` and `path:docs/` are asked for as any word is.
+//! The fields of a page as words of the full-text index, so that `status:verified` and `path:docs/`
+//! are ordinary word queries.
 //!
-//! A value is its words, each with the field before it (`owner:platform owner:team`); a tag and a path are also found as a whole
-//! (`tags:area/work`, and for a path every folder on the way). The field by itself (`owner:`) says that the page has it.
+//! Each word of a value gets the field as prefix (`owner:platform owner:team`). A tag and a path
+//! are also indexed as a unit (`tags:area/work`, and for a path every parent folder). The field
+//! alone (`owner:`) says that the page has it.
 
 use std::collections::HashMap;
 
@@ -9,46 +11,44 @@ use serde_json::{Map, Value};
 
 use crate::words::{Dictionary, TextWords, folded};
 
-/// Most words of one page's fields: a page that holds a data set in its frontmatter is found by the first of it.
-const MOST: usize = 4_000;
+/// Word limit per page: of a page with a data set in its frontmatter only the first values are
+/// indexed.
+const MAX_WORDS: usize = 4_000;
 
-/// How deep nested fields are read.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
-/// The field of the path.
 pub(crate) const PATH: &str = "path";
 
-/// The fields whose values are also found as a whole.
-pub(crate) const WHOLE: [&str; 3] = [PATH, "tags", "tag"];
+/// The fields whose values are also indexed as a unit.
+pub(crate) const EXACT_FIELDS: [&str; 3] = [PATH, "tags", "tag"];
 
-/// The word for a field and a word of its value.
 pub(crate) fn token(field: &str, word: &str) -> String {
     format!("{field}:{word}")
 }
 
-/// A field's name as it is looked up: in lower case, a space as `-`; none for a name that has signs no field name has.
-pub(crate) fn name(field: &str) -> Option<String> {
+/// Normalizes a field name: lower case, `-` for a space. `None` for a name with characters that no
+/// field name has.
+pub(crate) fn normalize_name(field: &str) -> Option<String> {
     let name: String = field.trim().to_lowercase().replace(' ', "-");
     let is_name = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
     (!name.is_empty() && name.len() <= 64 && name.chars().all(is_name)).then_some(name)
 }
 
-/// A value as it is looked up as a whole.
-pub(crate) fn whole(value: &str) -> String {
-    let mut whole = String::with_capacity(value.len());
+/// Normalizes a value that is indexed as a unit.
+pub(crate) fn normalize_value(value: &str) -> String {
+    let mut normalized = String::with_capacity(value.len());
     for character in value.trim().trim_matches('/').chars() {
         match character {
-            '-' | '_' | '.' | ':' | '/' => whole.push(character),
+            '-' | '_' | '.' | ':' | '/' => normalized.push(character),
             _ if character.is_whitespace() || character.is_ascii_punctuation() || character.is_control() => {
-                whole.push('-')
+                normalized.push('-')
             }
-            _ => whole.push_str(&folded(character.encode_utf8(&mut [0; 4]))),
+            _ => normalized.push_str(&folded(character.encode_utf8(&mut [0; 4]))),
         }
     }
-    whole
+    normalized
 }
 
-/// All words of a page's fields.
 pub(crate) fn tokens(
     path: &str,
     frontmatter: &Map<String, Value>,
@@ -57,12 +57,13 @@ pub(crate) fn tokens(
 ) -> Vec<String> {
     let mut tokens = FieldTokens { all: Vec::new(), dictionary };
     tokens.path(path);
-    // Before all values: which pages have a field is asked of all of them (`Index::having`).
-    tokens.all.extend(frontmatter.keys().filter_map(|field| name(field)).map(|field| token(&field, "")));
-    let most = MOST.max(tokens.all.len());
+    // Names come before values, so that the limit never drops one: field indexes rely on them
+    // (`fields::presence_query`).
+    tokens.all.extend(frontmatter.keys().filter_map(|field| normalize_name(field)).map(|field| token(&field, "")));
+    let limit = MAX_WORDS.max(tokens.all.len());
     for tag in tags {
         for field in ["tag", "tags"] {
-            tokens.all.push(token(field, &whole(tag)));
+            tokens.all.push(token(field, &normalize_value(tag)));
             tokens.text(field, tag);
         }
     }
@@ -70,44 +71,43 @@ pub(crate) fn tokens(
         tokens.all.extend(["tag:".to_owned(), "tags:".to_owned()]);
     }
     for (field, value) in frontmatter {
-        if let Some(name) = name(field).filter(|name| !WHOLE.contains(&name.as_str())) {
+        if let Some(name) = normalize_name(field).filter(|name| !EXACT_FIELDS.contains(&name.as_str())) {
             tokens.value(&name, value, 0);
         }
     }
-    tokens.all.truncate(most);
+    tokens.all.truncate(limit);
     tokens.all
 }
 
-/// How dense a word is that a page is about: one in so many words of its text, the densest first.
-const DENSE: [usize; 2] = [20, 60];
+/// Density levels of a subject: one in so many words of the text, the densest first.
+const DENSITY_LEVELS: [usize; 2] = [20, 60];
 
 /// Fewer uses are chance.
-const FEWEST_USES: usize = 4;
+const MIN_USES: usize = 4;
 
-/// Most words that a page is about.
-const MOST_ABOUT: usize = 16;
+const MAX_SUBJECTS: usize = 16;
 
-/// The word of the index that says how dense a word is in a page, by its place in [`DENSE`]. No field and no word begins with its sign.
-pub(crate) fn about(density: usize, word: &str) -> String {
+/// The token for a subject with its level in [`DENSITY_LEVELS`]. No field and no word starts with
+/// `/`.
+pub(crate) fn subject_token(density: usize, word: &str) -> String {
     format!("/{density}{word}")
 }
 
-/// How many densities there are.
-pub(crate) const DENSITIES: usize = DENSE.len();
+pub(crate) const DENSITIES: usize = DENSITY_LEVELS.len();
 
-/// What a page is about: the words that its text uses again and again. Of a hundred thousand pages that have a word they are the ones to look
-/// at, though they may be old, and called otherwise.
+/// The subjects of a page: the words its text uses most often. They select candidates among 100,000
+/// pages with a word, also old pages and pages with another title.
 pub(crate) fn subjects(text: &TextWords) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for word in text.terms() {
         *uses.entry(word).or_default() += 1;
     }
-    let long = text.stream.len();
-    let density = |uses: usize| DENSE.iter().position(|dense| uses * dense >= long);
-    let often = uses.into_iter().filter(|(_, uses)| *uses >= FEWEST_USES);
-    let mut often: Vec<_> = often.filter_map(|(word, uses)| Some((uses, word, density(uses)?))).collect();
-    often.sort_unstable_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
-    often.into_iter().take(MOST_ABOUT).map(|(_, word, density)| about(density, word)).collect()
+    let word_count = text.stream.len();
+    let density = |uses: usize| DENSITY_LEVELS.iter().position(|level| uses * level >= word_count);
+    let frequent = uses.into_iter().filter(|(_, uses)| *uses >= MIN_USES);
+    let mut frequent: Vec<_> = frequent.filter_map(|(word, uses)| Some((uses, word, density(uses)?))).collect();
+    frequent.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    frequent.into_iter().take(MAX_SUBJECTS).map(|(_, word, density)| subject_token(density, word)).collect()
 }
 
 struct FieldTokens<'d> {
@@ -120,20 +120,20 @@ impl FieldTokens<'_> {
         self.all.push(token(PATH, ""));
         let name = path.rsplit_once('.').map_or(path, |(name, _)| name);
         let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
-        for place in folders.chain([name, path]) {
-            self.all.push(token(PATH, &whole(place)));
+        for prefix in folders.chain([name, path]) {
+            self.all.push(token(PATH, &normalize_value(prefix)));
         }
         self.text(PATH, name);
     }
 
     fn value(&mut self, field: &str, value: &Value, depth: usize) {
-        if self.all.len() >= MOST || depth > DEEPEST {
+        if self.all.len() >= MAX_WORDS || depth > MAX_DEPTH {
             return;
         }
         match value {
             Value::Object(map) => {
                 for (key, value) in map {
-                    if let Some(key) = name(key) {
+                    if let Some(key) = normalize_name(key) {
                         self.value(&format!("{field}.{key}"), value, depth + 1);
                     }
                 }
@@ -150,7 +150,7 @@ impl FieldTokens<'_> {
 
     fn text(&mut self, field: &str, text: &str) {
         let words = TextWords::of(&text[..text.floor_char_boundary(4_096)], self.dictionary);
-        self.all.extend(words.terms().chain(words.other_terms()).map(|word| token(field, word)));
+        self.all.extend(words.terms().chain(words.extra_terms()).map(|word| token(field, word)));
     }
 }
 
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_whole_value_is_folded_and_has_no_sign_the_index_would_break_it_at() {
-        assert_eq!(whole("/Docs/Über uns/"), "docs/uber-uns");
-        assert_eq!(name("source-of-truth").as_deref(), Some("source-of-truth"));
-        assert_eq!((name("a\"b"), name("")), (None, None));
+        assert_eq!(normalize_value("/Docs/Über uns/"), "docs/uber-uns");
+        assert_eq!(normalize_name("source-of-truth").as_deref(), Some("source-of-truth"));
+        assert_eq!((normalize_name("a\"b"), normalize_name("")), (None, None));
     }
 }

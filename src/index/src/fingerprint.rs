@@ -1,4 +1,4 @@
-//! One value that two indexes share only when they would give the same answers.
+//! Fingerprint of an index: equal for two indexes only if they give the same answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,49 +9,50 @@ use svcfs_base::{ETag, TreePath};
 use crate::pages::{count, tree_path};
 use crate::{Index, IndexError, fields, schema};
 
-/// A hash over every row that answers are made of, in an order that does not depend on how the rows came about.
+/// A hash over all rows that affect answers, in canonical order.
 ///
-/// Left out are row numbers and the time of the last change: both may differ between an index that grew and one that was
-/// made at once.
+/// Row ids and modification times are left out: they may differ between an incrementally updated
+/// index and a rebuilt one.
 #[derive(Debug, Clone, Serialize)]
 pub struct IndexFingerprint {
-    /// The hash of all the rest.
+    /// Hash over all pages and postings.
     pub digest: ETag,
-    /// How many pages there are.
+    /// Number of pages.
     pub pages: usize,
-    /// How many links they have.
+    /// Number of links.
     pub links: usize,
-    /// How many different words, as the full-text index knows them.
+    /// Number of distinct terms of the full-text index.
     pub words: usize,
-    /// The hash of the full-text index itself: every word with the number of pages and places it is found in.
+    /// Hash of the full-text index: every term with its number of pages and positions.
     pub postings: ETag,
-    /// What SQLite finds wrong when it compares the full-text index with the texts it was made from; none when it is right.
+    /// The problem that SQLite's integrity check of the full-text index reports; `None` when it is
+    /// intact.
     pub damage: Option<String>,
-    /// The fields whose values are links, by which it was filled.
+    /// The fields whose values were indexed as links.
     #[serde(skip)]
     pub typed_links: Vec<String>,
-    /// The fields that have an index of their own. They come from questions and from the order in which pages were written, so that an index
-    /// that is made anew is given the same ones before it is compared.
+    /// The fields with an index. They depend on queries and on the order of writes, so a rebuilt
+    /// index gets the same fields before the two are compared.
     #[serde(skip)]
     pub hot_fields: Vec<String>,
-    /// The hash of the rows of each page.
+    /// The hash of each page's rows.
     #[serde(skip)]
     pub page_digests: BTreeMap<TreePath, ETag>,
-    /// The words that may be suggested. Those that left their last page stay, and are not offered.
+    /// The words for suggestions. Words that no page has any more stay and are not suggested.
     #[serde(skip)]
     pub spellings: BTreeSet<String>,
 }
 
-/// A page for which two fingerprints disagree.
+/// A page for which two fingerprints differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PageDifference {
-    /// Which page.
+    /// Path of the page.
     pub path: TreePath,
-    /// In what way.
+    /// The kind of difference.
     pub divergence: IndexDivergence,
 }
 
-/// How one index differs from another.
+/// How a page differs between two indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexDivergence {
@@ -59,11 +60,11 @@ pub enum IndexDivergence {
     Missing,
     /// Only the second has the page.
     Added,
-    /// Both have it, with other rows.
+    /// Both have the page, with different rows.
     Changed,
 }
 
-/// Words to suggest are left out: one index may have some that left their last page, which are not offered.
+/// Ignores `spellings`: an index may have words that no page has any more, which are not suggested.
 impl PartialEq for IndexFingerprint {
     fn eq(&self, other: &Self) -> bool {
         let rows = |of: &Self| (of.digest, of.pages, of.links, of.words, of.postings);
@@ -74,30 +75,30 @@ impl PartialEq for IndexFingerprint {
 impl Eq for IndexFingerprint {}
 
 impl IndexFingerprint {
-    /// Whether an index gives the answers of one that was made anew.
-    pub fn is_equivalent_to(&self, fresh: &Self) -> bool {
-        self == fresh && self.spellings.is_superset(&fresh.spellings)
+    /// Whether the index gives the same answers as a rebuilt one.
+    pub fn is_equivalent_to(&self, rebuilt: &Self) -> bool {
+        self == rebuilt && self.spellings.is_superset(&rebuilt.spellings)
     }
-    /// The pages for which `later` differs from this one, in path order. Empty with unequal fingerprints means that only the
-    /// full-text index itself differs (`postings`).
-    pub fn differences(&self, later: &Self) -> Vec<PageDifference> {
-        let before = self.page_digests.iter().filter_map(|(path, digest)| match later.page_digests.get(path) {
+    /// The pages for which `other` differs, in path order. Empty with unequal fingerprints means
+    /// that only the full-text index differs (`postings`).
+    pub fn differences(&self, other: &Self) -> Vec<PageDifference> {
+        let before = self.page_digests.iter().filter_map(|(path, digest)| match other.page_digests.get(path) {
             None => Some((path, IndexDivergence::Missing)),
-            Some(other) if other != digest => Some((path, IndexDivergence::Changed)),
+            Some(other_digest) if other_digest != digest => Some((path, IndexDivergence::Changed)),
             Some(_) => None,
         });
-        let added = later.page_digests.keys().filter(|path| !self.page_digests.contains_key(*path));
-        let mut all: Vec<PageDifference> = before
+        let added = other.page_digests.keys().filter(|path| !self.page_digests.contains_key(*path));
+        let mut bytes: Vec<PageDifference> = before
             .chain(added.map(|path| (path, IndexDivergence::Added)))
             .map(|(path, divergence)| PageDifference { path: path.clone(), divergence })
             .collect();
-        all.sort_by(|a, b| a.path.cmp(&b.path));
-        all
+        bytes.sort_by(|a, b| a.path.cmp(&b.path));
+        bytes
     }
 }
 
 impl Index {
-    /// Reads everything and hashes it; takes about as long as reading the file.
+    /// Reads and hashes the full index; takes about as long as reading the file.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -107,23 +108,23 @@ impl Index {
 }
 
 pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, IndexError> {
-    let by_page = by_page(connection)?;
+    let digests = page_digests(connection)?;
     let (postings, words) = postings(connection)?;
-    let mut all = postings.as_bytes().to_vec();
-    for (path, digest) in &by_page {
-        all.extend_from_slice(path.as_str().as_bytes());
-        all.extend_from_slice(digest.as_bytes());
+    let mut bytes = postings.as_bytes().to_vec();
+    for (path, digest) in &digests {
+        bytes.extend_from_slice(path.as_str().as_bytes());
+        bytes.extend_from_slice(digest.as_bytes());
     }
     Ok(IndexFingerprint {
-        digest: ETag::from_content(&all),
-        pages: by_page.len(),
+        digest: ETag::from_content(&bytes),
+        pages: digests.len(),
         links: count(connection, "links")?,
         words,
         postings,
         damage: damage(connection)?,
         typed_links: schema::typed_links(connection)?,
-        hot_fields: fields::hot(connection)?.into_iter().map(|(_, name)| name).collect(),
-        page_digests: by_page,
+        hot_fields: fields::hot_fields(connection)?.into_iter().map(|(_, name)| name).collect(),
+        page_digests: digests,
         spellings: spellings(connection)?,
     })
 }
@@ -134,13 +135,13 @@ fn spellings(connection: &Connection) -> Result<BTreeSet<String>, IndexError> {
     Ok(words.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Asks FTS5 to compare its postings with the texts it keeps.
+/// Runs the integrity check of FTS5.
 fn damage(connection: &Connection) -> Result<Option<String>, IndexError> {
     let verdict: String = connection.query_row("PRAGMA integrity_check('texts')", [], |row| row.get(0))?;
     Ok((verdict != "ok").then_some(verdict))
 }
 
-fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
+fn page_digests(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT pages.id, pages.path, pages.etag, pages.title, pages.excerpt, pages.word_count, pages.frontmatter,
                 pages.headings, pages.size, pages.tasks, bodies.frontmatter, bodies.body, forwards.path,
@@ -152,36 +153,36 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
     let mut rows = statement.query([])?;
     let mut digests = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let mut canon = CanonicalHasher::default();
+        let mut hasher = CanonicalHasher::default();
         for column in 1..columns {
-            canon.add(row.get_ref(column)?);
+            hasher.add(row.get_ref(column)?);
         }
         let id: i64 = row.get(0)?;
-        canon.rows(connection, "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text", id)?;
-        canon.rows(
+        hasher.rows(connection, "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text", id)?;
+        hasher.rows(
             connection,
             "SELECT hot_fields.field, kind, value FROM field_values JOIN hot_fields ON hot_fields.id = field_values.field
              WHERE page = ?1 ORDER BY hot_fields.field, kind, value",
             id,
         )?;
-        canon.rows(
+        hasher.rows(
             connection,
             "SELECT position, is_wiki, target, heading, context FROM links WHERE page = ?1 ORDER BY position",
             id,
         )?;
-        canon.rows(
+        hasher.rows(
             connection,
             "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded",
             id,
         )?;
-        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&canon.bytes));
+        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&hasher.bytes));
     }
     Ok(digests)
 }
 
-/// The hash of all vocabularies, and the number of words in the first.
+/// The hash of all vocabularies, and the number of terms in the first.
 fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
-    let mut canon = CanonicalHasher::default();
+    let mut hasher = CanonicalHasher::default();
     let mut words = 0;
     for vocabulary in ["terms", "name_terms", "anchor_terms"] {
         let mut statement = connection.prepare_cached(&format!("SELECT term, doc, cnt FROM {vocabulary}"))?;
@@ -189,15 +190,16 @@ fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
         while let Some(row) = rows.next()? {
             words += usize::from(vocabulary == "terms");
             for column in 0..3 {
-                canon.add(row.get_ref(column)?);
+                hasher.add(row.get_ref(column)?);
             }
         }
-        canon.bytes.push(b'.');
+        hasher.bytes.push(b'.');
     }
-    Ok((ETag::from_content(&canon.bytes), words))
+    Ok((ETag::from_content(&hasher.bytes), words))
 }
 
-/// Values one after the other, each with its kind and length before it, so that no two lists give the same bytes.
+/// Collects values, each after its type and length, so that different rows never give the same
+/// bytes.
 #[derive(Default)]
 struct CanonicalHasher {
     bytes: Vec<u8>,

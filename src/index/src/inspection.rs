@@ -1,4 +1,4 @@
-//! An index looked at from outside, as it is: opening it would make a damaged or outdated one anew.
+//! Read-only inspection of an index file. Opening it would replace a damaged or outdated file.
 
 use std::path::Path;
 
@@ -7,39 +7,42 @@ use svcfs_base::Seq;
 
 use crate::{Index, IndexError, IndexFingerprint, fingerprint, schema, writer};
 
-/// What a file of an index is found to be.
+/// State of an index file.
 #[derive(Debug)]
 pub enum IndexInspection {
-    /// There is none.
+    /// The file does not exist.
     Absent,
-    /// It is damaged, in SQLite's words.
+    /// The file is damaged; SQLite's message.
     Damaged(String),
-    /// It is of another version of svcfs, or was not filled to its end.
+    /// The file is of another version of svcfs, or its bulk load did not finish.
     Outdated,
-    /// It is whole: up to which position of the log it reflects the tree, and what is in it.
+    /// The file is intact: its cursor and its fingerprint.
     Intact(Seq, Box<IndexFingerprint>),
 }
 
 impl Index {
-    /// Reads all of an index without changing it.
+    /// Reads the full index without changing it.
     ///
     /// # Errors
-    /// [`IndexError::Database`] when it cannot be read for another reason than damage.
+    /// [`IndexError::Database`] when it cannot be read for a reason other than damage.
     pub fn inspect(file: &Path) -> Result<IndexInspection, IndexError> {
         if !file.exists() {
             return Ok(IndexInspection::Absent);
         }
-        match schema::open_reader(file).map_err(IndexError::from).and_then(|mut connection| look(&mut connection)) {
+        match schema::open_reader(file)
+            .map_err(IndexError::from)
+            .and_then(|mut connection| inspect_connection(&mut connection))
+        {
             Err(IndexError::Database(error)) if schema::is_corrupt(&error) => {
                 Ok(IndexInspection::Damaged(error.to_string()))
             }
-            Err(IndexError::Damaged(what)) => Ok(IndexInspection::Damaged(what)),
+            Err(IndexError::Damaged(reason)) => Ok(IndexInspection::Damaged(reason)),
             outcome => outcome,
         }
     }
 }
 
-fn look(connection: &mut Connection) -> Result<IndexInspection, IndexError> {
+fn inspect_connection(connection: &mut Connection) -> Result<IndexInspection, IndexError> {
     let connection = connection.transaction()?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version != schema::SCHEMA {

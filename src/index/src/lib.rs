@@ -1,17 +1,20 @@
-//! `index.db`: full text, frontmatter and links of the pages of one space, ready to be asked.
+//! `index.db`: the search index of one space (full text, frontmatter and links of its pages).
 //!
-//! One rule: the index is a cache. It is handed pages and never looks for them; the file can be deleted at any time, a
-//! damaged or outdated one is replaced when it is opened, and [`Index::rebuild`] makes all of it again while questions
-//! are still answered from what was there.
+//! Invariant: the index is a cache. Callers hand it pages; it never reads the tree. The file can be
+//! deleted at any time, a damaged or outdated file is replaced when it is opened, and
+//! [`Index::rebuild`] rebuilds everything while queries still read the old rows.
 //!
-//! Why one file and not a search engine beside SQLite? Because text, frontmatter, links and the position in the change
-//! log then move in one transaction, and a caller who was told "indexed up to 17" finds exactly what 17 wrote.
+//! Why one SQLite file and no separate search engine? Text, frontmatter, links and the position in
+//! the change log change in one transaction. A caller that reads "indexed up to 17" finds exactly
+//! what change 17 wrote.
 //!
-//! A change to the schema, or to what `svcfs-text` reads from a page, raises the schema number in `schema.rs`.
+//! A change to the schema, or to what `svcfs-text` reads from a page, raises the schema number in
+//! `schema.rs`.
 #![warn(missing_docs)]
 
 mod bulk;
 mod connections;
+mod dates;
 mod document;
 mod dql;
 mod error;
@@ -22,7 +25,6 @@ mod graph;
 mod inspection;
 mod links;
 mod meta;
-mod moments;
 mod outline;
 mod pages;
 mod pipeline;
@@ -44,6 +46,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
+pub use dates::parse_day;
 pub use dql::{
     ColumnSummary, CustomFields, DqlQuery, QueryAnswer, QueryLimits, QueryMode, QueryRefinement, RowFilter, RowGroup,
     ViewColumn,
@@ -54,7 +57,6 @@ pub use graph::{GraphNode, GraphPage, LinkGraph, PageFacts, ReviewDay, Unresolve
 pub use inspection::IndexInspection;
 pub use links::{Backlink, LinkFollower, OutLink, ResolvedLink};
 pub use meta::{MetaCondition, MetaQuery, MetaRow, SortKey, SortOrder};
-pub use moments::parse_day;
 pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
 pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
@@ -65,37 +67,37 @@ use segments::WriterLock;
 use words::Dictionary;
 use writer::{IndexWriter, WriteBatch};
 
-/// How many answers a question gives: 50 when not said, 200 at most (gaps.md 8).
+/// Number of results of a query: 50 by default, 200 at most.
 pub type AnswerLimit = svcfs_base::Limit<50, 200>;
 
-/// One file of the tree, as the index is told of it.
+/// One file of the tree, as input of the index.
 #[derive(Debug, Clone)]
 pub enum IndexEntry {
-    /// The file is there. Files that are no pages, and pages below a dot name, are left out (gaps.md D4).
+    /// The file exists. Files that are not pages, and pages below a dot name, are ignored.
     Page {
-        /// Where.
+        /// Path of the file.
         path: TreePath,
-        /// The hash of `text`: a page whose hash is known already costs next to nothing.
+        /// Hash of `text`. A page whose hash is indexed already is not read again.
         etag: ETag,
-        /// The whole file, frontmatter included.
+        /// The full content, frontmatter included.
         text: String,
-        /// When it was last changed.
+        /// Time of the last change.
         modified: Timestamp,
     },
-    /// Nothing is at this path any more.
+    /// No file exists at this path any more.
     Deleted(TreePath),
 }
 
 impl IndexEntry {
-    /// Where.
+    /// Path of the file.
     pub const fn path(&self) -> &TreePath {
         match self {
             Self::Page { path, .. } | Self::Deleted(path) => path,
         }
     }
 
-    /// The bytes of text it holds, for bounding a batch.
-    fn weight(&self) -> usize {
+    /// Bytes of text, to limit the size of a batch.
+    fn text_bytes(&self) -> usize {
         match self {
             Self::Page { text, .. } => text.len(),
             Self::Deleted(_) => 0,
@@ -103,66 +105,67 @@ impl IndexEntry {
     }
 }
 
-/// The index of one space. Every method blocks; questions run beside each other and beside a write or a rebuild.
+/// The index of one space. Every method blocks. Queries run concurrently with each other, with a
+/// write and with a rebuild.
 pub struct Index {
     writer: WriterLock,
     readers: ReaderPool,
-    /// Held by the one rebuild that may run.
+    /// Locked by the running rebuild.
     rebuild: Mutex<()>,
-    /// The link graph, once somebody asked for it.
+    /// The link graph, loaded when it is first read.
     graph: graph::GraphCache,
-    /// Keys of the frontmatter whose values are links, too.
     typed_links: Vec<String>,
-    /// Which fields queries ask for.
-    heat: fields::FieldUsage,
-    /// Which fields get rows with the first page that has them.
+    /// How often queries use each field.
+    field_usage: fields::FieldUsage,
+    /// Selects the fields that are indexed when their first page is written.
     early_fields: fields::EarlyFields,
-    /// The pages that link to those that were asked about lately.
     backlinks: links::BacklinkCache,
-    /// What was found lately.
     answers: search::AnswerCache,
 }
 
 impl Index {
-    /// Opens the index, or makes a new one (cursor 0) when the file is absent, damaged or of another version.
+    /// Opens the index. Creates a new one (cursor 0) when the file is absent, damaged or of another
+    /// version.
     ///
     /// # Errors
-    /// [`IndexError::Database`] or [`IndexError::Disk`] when the file cannot be made or replaced.
+    /// [`IndexError::Database`] or [`IndexError::Disk`] when the file cannot be created or
+    /// replaced.
     pub fn open(file: &Path) -> Result<Self, IndexError> {
         let connection = schema::open_writer(file)?;
         let typed_links = schema::typed_links(&connection)?;
         Ok(Self {
-            writer: WriterLock::new(IndexWriter { connection, touched: None }),
+            writer: WriterLock::new(IndexWriter { connection, touched_pages: None }),
             readers: ReaderPool::new(file.to_owned()),
             rebuild: Mutex::new(()),
             graph: graph::GraphCache::default(),
             typed_links,
-            heat: fields::FieldUsage::default(),
+            field_usage: fields::FieldUsage::default(),
             early_fields: fields::EarlyFields::default(),
             backlinks: links::BacklinkCache::default(),
             answers: search::AnswerCache::default(),
         })
     }
 
-    /// The same with links in fields of the frontmatter: the values of these keys name pages (`links.typed_fields`). An index that was
-    /// filled by other keys is empty then, at cursor 0.
+    /// Also treats the values of these frontmatter keys as links (`links.typed_fields`). An index
+    /// that was filled with other keys is emptied (cursor 0).
     ///
     /// # Errors
     /// [`IndexError::Database`].
     pub fn with_typed_links(self, keys: Vec<String>) -> Result<Self, IndexError> {
         if keys != self.typed_links {
-            schema::begin_with_typed_links(&mut self.writer.lock().connection, &keys)?;
+            schema::reset_with_typed_links(&mut self.writer.lock().connection, &keys)?;
         }
         Ok(Self { typed_links: keys, ..self })
     }
 
-    /// The same with indexes of so many fields at most that appear with the first page that has such a field (`dataview.max_auto_indexes`).
+    /// Sets how many fields may be indexed when their first page is written
+    /// (`dataview.max_auto_indexes`).
     #[must_use]
-    pub fn with_auto_indexes(self, at_most: usize) -> Self {
-        Self { early_fields: fields::EarlyFields::at_most(at_most), ..self }
+    pub fn with_auto_indexes(self, max_fields: usize) -> Self {
+        Self { early_fields: fields::EarlyFields::with_limit(max_fields), ..self }
     }
 
-    /// The same, empty, with indexes of these fields ([`Fingerprint::hot_fields`]).
+    /// Indexes these fields ([`IndexFingerprint::hot_fields`]). The index must be empty.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -171,7 +174,7 @@ impl Index {
         Ok(self)
     }
 
-    /// The position of the change log up to which the index reflects the tree; 0 for a new index.
+    /// Position in the change log up to which the index reflects the tree; 0 for a new index.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -179,71 +182,74 @@ impl Index {
         self.readers.peek(|connection| Ok(writer::cursor(connection)?))
     }
 
-    /// Gives memory back: what was read for the last pages that were taken in, what connections have read that are idle and, when no
-    /// question was asked lately, answers that were retained. True in that case.
+    /// Releases memory: the caches of the writer and of idle connections and, when no query ran
+    /// recently, the cached results. Returns true in that case.
     pub fn release_memory(&self) -> bool {
         let _ = self.writer.lock().connection.release_memory();
-        let is_idle = self.readers.rest();
+        let is_idle = self.readers.release_idle();
         if is_idle {
-            self.answers.forget();
-            self.backlinks.forget();
+            self.answers.clear();
+            self.backlinks.clear();
         }
         is_idle
     }
 
-    /// Takes in changes and moves the cursor, all in one transaction; doing it again changes nothing.
+    /// Indexes changes and moves the cursor, in one transaction. Idempotent.
     ///
     /// # Errors
-    /// [`IndexError::Database`]; then neither rows nor cursor moved.
+    /// [`IndexError::Database`]; then neither rows nor cursor changed.
     pub fn ingest(&self, entries: &[IndexEntry], cursor: Seq) -> Result<(), IndexError> {
-        // Read before the lock is taken: this is most of the work.
+        // Most of the work is done before the lock is taken.
         let mut dictionary = Dictionary::default();
         let batch = WriteBatch::read(entries, &self.typed_links, &mut dictionary)?;
-        schema::noticed(self.readers.file(), self.take_in(&batch, cursor))
+        schema::mark_if_corrupt(self.readers.file(), self.apply_batch(&batch, cursor))
     }
 
-    /// Takes in many files, each batch in a transaction of its own that moves the cursor, too: for a whole tree, which takes half as
-    /// long as with [`Index::ingest`]. Two batches are in memory at once.
+    /// Indexes many files, each batch in its own transaction, which also moves the cursor. Meant
+    /// for a full tree: takes half as long as [`Index::ingest`]. Two batches are in memory at the
+    /// same time.
     ///
     /// # Errors
-    /// [`IndexError::Source`] when `batches` yields an error; [`IndexError::Database`]. What was taken in before stays.
+    /// [`IndexError::Source`] when `batches` yields an error; [`IndexError::Database`]. Batches
+    /// that were written before stay.
     pub fn ingest_all<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
         cursor: Seq,
     ) -> Result<(), IndexError> {
-        let outcome =
-            self.filling(|| pipeline::run((batches, &self.typed_links), |batch| self.take_in(batch, cursor), |_| ()));
-        schema::noticed(self.readers.file(), outcome)
+        let outcome = self.with_bulk_load(|| {
+            pipeline::run((batches, &self.typed_links), |batch| self.apply_batch(batch, cursor), |_| ())
+        });
+        schema::mark_if_corrupt(self.readers.file(), outcome)
     }
 
-    fn take_in(&self, batch: &WriteBatch, cursor: Seq) -> Result<(), IndexError> {
+    fn apply_batch(&self, batch: &WriteBatch, cursor: Seq) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
-        let mut changed = self.graph.changed();
-        if writer.touched.is_none() {
+        let mut changes = self.graph.start_recording();
+        if writer.touched_pages.is_none() {
             self.early_fields.register(&transaction, batch.documents())?;
         }
-        let rows = fields::FieldWriter::of_hot(&transaction)?;
+        let rows = fields::FieldWriter::for_hot_fields(&transaction)?;
         for step in &batch.steps {
-            changed.note(&transaction, step)?;
-            step.take(&transaction, schema::TableSet::Live, &rows)?;
-            if writer.touched.is_some() {
-                step.take(&transaction, schema::TableSet::Next, &rows)?;
+            changes.record_step(&transaction, step)?;
+            step.apply(&transaction, schema::TableSet::Live, &rows)?;
+            if writer.touched_pages.is_some() {
+                step.apply(&transaction, schema::TableSet::Next, &rows)?;
             }
         }
-        batch.spell(&transaction, schema::TableSet::Live)?;
-        if writer.touched.is_some() {
-            batch.spell(&transaction, schema::TableSet::Next)?;
+        batch.insert_spellings(&transaction, schema::TableSet::Live)?;
+        if writer.touched_pages.is_some() {
+            batch.insert_spellings(&transaction, schema::TableSet::Next)?;
         }
         writer::set_cursor(&transaction, cursor)?;
-        let committing = self.graph.committing();
+        let commit = self.graph.lock_for_commit();
         transaction.commit()?;
-        committing.done(changed);
-        self.answers.forget();
-        self.backlinks.forget();
-        if let Some(touched) = &mut writer.touched {
-            touched.extend(batch.steps.iter().map(|step| step.path().clone()));
+        commit.record(changes);
+        self.answers.clear();
+        self.backlinks.clear();
+        if let Some(touched_pages) = &mut writer.touched_pages {
+            touched_pages.extend(batch.steps.iter().map(|step| step.path().clone()));
         }
         Ok(())
     }

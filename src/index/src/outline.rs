@@ -1,4 +1,4 @@
-//! What the pages of a tree have in common, counted: the outline that an agent reads where no page describes the tree.
+//! Counts over the pages of a tree: the outline for an agent when no page describes the tree.
 
 use rusqlite::{CachedStatement, Connection, ToSql};
 use svcfs_base::TreePath;
@@ -6,35 +6,36 @@ use svcfs_base::TreePath;
 use crate::pages::range_below;
 use crate::{Index, IndexError};
 
-/// How many pages have something, most frequent first.
+/// Values with their number of pages, most frequent first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopCounts {
-    /// The most frequent, each with its number of pages.
+    /// The most frequent values, each with its number of pages.
     pub top: Vec<(String, usize)>,
-    /// How many others there are.
+    /// Number of further values.
     pub other_count: usize,
 }
 
 /// The outline of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TreeOutline {
-    /// Pages in all.
+    /// Number of pages.
     pub pages: usize,
-    /// Folders of the first level, and the pages below each.
+    /// First-level folders, with the number of pages below each.
     pub folders: TopCounts,
     /// Values of the field `type`.
     pub types: TopCounts,
-    /// Fields at the top of the frontmatter, each followed by the JSON type that most pages give it, such as `due: text`.
+    /// Top-level frontmatter fields, each with its most frequent JSON type, such as `due: text`.
     pub fields: TopCounts,
     /// Tags of the field `tags`.
     pub tags: TopCounts,
 }
 
-/// The pages of one directory, with `?1` and `?2` as its range and `?3` as the length of its path with the slash behind it.
+/// The pages below a directory: `?1` and `?2` are the range, `?3` is the length of its path with
+/// the trailing slash.
 const PAGES: &str = "pages WHERE path > ?1 AND path < ?2 AND ?3 >= 0";
 
 impl Index {
-    /// Counts what the pages below a directory have in common, at most `max` entries of each kind.
+    /// Counts values of the pages below a directory, with at most `max` entries per kind.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -44,11 +45,11 @@ impl Index {
         let start = i64::try_from(start).unwrap_or_default();
         let range: [&dyn ToSql; 3] = [&from, &to, &start];
         self.readers.read(|connection| {
-            let counted = |select: &str, rest: &str| {
+            let count_by = |select: &str, rest: &str| {
                 let sql = format!("SELECT {select}, count(*) FROM {rest} GROUP BY 1 ORDER BY 2 DESC, 1");
                 counts(connection.prepare_cached(&sql)?, &range, max)
             };
-            let below_each = |path: &str, kinds: &str| {
+            let values_of = |path: &str, kinds: &str| {
                 format!(
                     "(SELECT entry.value FROM pages, json_each(pages.frontmatter, '{path}') AS entry
                       WHERE pages.path > ?1 AND pages.path < ?2 AND ?3 >= 0 AND entry.type IN ({kinds}))"
@@ -56,22 +57,21 @@ impl Index {
             };
             let total = connection.prepare_cached(&format!("SELECT count(*) FROM {PAGES}"))?;
             Ok(TreeOutline {
-                pages: number(total, &range)?,
-                folders: counted(
+                pages: single_count(total, &range)?,
+                folders: count_by(
                     "substr(path, ?3 + 1, instr(substr(path, ?3 + 1), '/') - 1)",
                     &format!("{PAGES} AND instr(substr(path, ?3 + 1), '/') > 0"),
                 )?,
-                types: counted("CAST(value AS TEXT)", &below_each("$.type", "'text'"))?,
+                types: count_by("CAST(value AS TEXT)", &values_of("$.type", "'text'"))?,
                 fields: fields(connection, &range, max)?,
-                tags: counted("CAST(value AS TEXT)", &below_each("$.tags", "'text', 'integer', 'real'"))?,
+                tags: count_by("CAST(value AS TEXT)", &values_of("$.tags", "'text', 'integer', 'real'"))?,
             })
         })
     }
 }
 
-/// The fields, each with the type that most pages give it.
 fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<TopCounts, IndexError> {
-    // With one max() the other columns are those of the row that has it.
+    // With a single max(), SQLite takes the other columns from the row with the maximum.
     let sql = "SELECT key || ': ' || kind, pages FROM (
                    SELECT key, kind, sum(pages) AS pages, max(pages) FROM (
                        SELECT entry.key AS key, count(*) AS pages, CASE entry.type
@@ -84,7 +84,7 @@ fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<T
     counts(connection.prepare_cached(sql)?, range, max)
 }
 
-fn number(mut statement: CachedStatement<'_>, range: &[&dyn ToSql]) -> Result<usize, IndexError> {
+fn single_count(mut statement: CachedStatement<'_>, range: &[&dyn ToSql]) -> Result<usize, IndexError> {
     Ok(statement.query_row(range, |row| row.get::<_, i64>(0))?.try_into().unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! What is known of one page, and which pages there are.
+//! Stored data of pages, and lists of pages.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use svcfs_base::{ETag, Timestamp, TreePath};
 
 use crate::{Index, IndexError, MetaRow, field_words};
 
-/// The tags of all pages: what is selected, and where from.
+/// The tags of all pages: selected column and source.
 const TAGS: &str = "CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
                     WHERE tag.type IN ('text', 'integer', 'real')";
 
@@ -19,33 +19,33 @@ const TAGS: &str = "CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmat
 pub struct PageHeading {
     /// 1 for `#` to 6 for `######`.
     pub level: u8,
-    /// The words of the heading, without markup.
+    /// The text of the heading, without markup.
     pub text: String,
-    /// The anchor that leads to it.
+    /// The anchor of the heading.
     pub slug: String,
 }
 
-/// What the index keeps of a page beside its words.
+/// What the index stores about a page, apart from its words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageRow {
     /// `title` of the frontmatter, else the first heading, else the file name.
     pub title: String,
     /// The first paragraph without markup, cut at 300 characters.
     pub excerpt: String,
-    /// The frontmatter; empty when there is none or when it cannot be read.
+    /// The frontmatter; empty when the page has none or it cannot be parsed.
     pub frontmatter: Map<String, Value>,
-    /// How many words the body has.
+    /// Number of words in the body.
     pub word_count: usize,
     /// The headings, in order.
     pub headings: Vec<PageHeading>,
-    /// The hash of the text that all this was read from.
+    /// Hash of the text that this row was read from.
     pub etag: ETag,
-    /// When the page was last changed, to the microsecond.
+    /// Time of the last change, to the microsecond.
     pub modified: Timestamp,
 }
 
 impl Index {
-    /// What is known of a page; none when the index has no page there.
+    /// The stored data of a page; `None` when the index has no page at this path.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
@@ -62,7 +62,7 @@ impl Index {
         let Some((title, excerpt, frontmatter, word_count, headings, etag, modified)) = row else {
             return Ok(None);
         };
-        let damaged = |why: &dyn std::fmt::Display| IndexError::Damaged(format!("page `{path}`: {why}"));
+        let damaged = |error: &dyn std::fmt::Display| IndexError::Damaged(format!("page `{path}`: {error}"));
         Ok(Some(PageRow {
             title,
             excerpt,
@@ -74,7 +74,7 @@ impl Index {
         }))
     }
 
-    /// The pages at or below a place, in path order; the root gives all of them.
+    /// The pages at or below a path, in path order; the root gives all pages.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
@@ -88,20 +88,22 @@ impl Index {
         })
     }
 
-    /// The pages whose frontmatter has one of these keys, at least one of which is given, at its top, whatever its value, in path order.
+    /// The pages whose frontmatter has at least one of these top-level keys, with any value, in
+    /// path order. `keys` must not be empty.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn pages_with_keys(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
-        // The words of fields are asked first, which know keys in lower case only, and few pages have any of these.
-        let words: Option<Vec<String>> = keys.iter().map(|key| field_words::name(key)).collect();
-        let words = words.filter(|_| keys.iter().all(|key| !field_words::WHOLE.contains(key)));
-        let is_near = words.map_or_else(String::new, |words| {
+        // The full-text index selects candidates: few pages have any of these keys. It stores keys
+        // in lower case only, so the frontmatter is checked too.
+        let words: Option<Vec<String>> = keys.iter().map(|key| field_words::normalize_name(key)).collect();
+        let words = words.filter(|_| keys.iter().all(|key| !field_words::EXACT_FIELDS.contains(key)));
+        let prefilter = words.map_or_else(String::new, |words| {
             let words: Vec<String> = words.iter().map(|word| format!("\"{}\"", field_words::token(word, ""))).collect();
             format!("id IN (SELECT rowid FROM texts WHERE texts MATCH '{{fields}} : ({})') AND", words.join(" OR "))
         });
         let sql = format!(
-            "SELECT path, title, frontmatter FROM pages WHERE {is_near} EXISTS (
+            "SELECT path, title, frontmatter FROM pages WHERE {prefilter} EXISTS (
                  SELECT 1 FROM json_each(pages.frontmatter) AS field
                  WHERE field.key IN (SELECT value FROM json_each(?1))
              ) ORDER BY path"
@@ -110,15 +112,16 @@ impl Index {
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query([&list])?;
-            let mut found = Vec::new();
+            let mut matches = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(MetaRow::of(row)?);
+                matches.push(MetaRow::of(row)?);
             }
-            Ok(found)
+            Ok(matches)
         })
     }
 
-    /// Every tag of the frontmatter's `tags` that a page has, each once, in order. A lone tag counts as a list of one.
+    /// All distinct tags in the `tags` field of the pages, sorted. A single tag counts as a list of
+    /// one.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -130,28 +133,28 @@ impl Index {
         })
     }
 
-    /// The same tags of each page that has some, in path order.
+    /// The tags of each page that has tags, in path order.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn tags_by_page(&self) -> Result<Vec<(TreePath, Vec<String>)>, IndexError> {
-        let mut found: Vec<(String, Vec<String>)> = Vec::new();
+        let mut pages: Vec<(String, Vec<String>)> = Vec::new();
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(&format!("SELECT pages.path, {TAGS} ORDER BY 1"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let (path, tag): (String, String) = (row.get(0)?, row.get(1)?);
-                match found.last_mut() {
+                match pages.last_mut() {
                     Some((last, tags)) if *last == path => tags.push(tag),
-                    Some(_) | None => found.push((path, vec![tag])),
+                    Some(_) | None => pages.push((path, vec![tag])),
                 }
             }
             Ok(())
         })?;
-        found.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
+        pages.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -160,14 +163,13 @@ impl Index {
     }
 }
 
-/// The number of rows of one of our tables.
 pub(crate) fn count(connection: &Connection, table: &'static str) -> Result<usize, IndexError> {
     let count: i64 =
         connection.prepare_cached(&format!("SELECT count(*) FROM {table}"))?.query_row([], |row| row.get(0))?;
     usize::try_from(count).map_err(|error| IndexError::Damaged(format!("rows of `{table}`: {error}")))
 }
 
-/// The open range in which the paths below a directory lie: `/` and the character after it close it off.
+/// The open range of the paths below a directory: from `/` to the character after it.
 pub(crate) fn range_below(directory: &TreePath) -> (String, String) {
     if directory.is_root() {
         (String::new(), char::MAX.to_string())
@@ -176,12 +178,10 @@ pub(crate) fn range_below(directory: &TreePath) -> (String, String) {
     }
 }
 
-/// A path as it stands in a row.
 pub(crate) fn tree_path(text: &str) -> Result<TreePath, IndexError> {
     TreePath::parse(text).map_err(|fault| IndexError::Damaged(fault.to_string()))
 }
 
-/// A column that holds JSON.
 pub(crate) fn json(text: &str, path: &str) -> Result<Value, IndexError> {
     Value::from_str(text).map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))
 }

@@ -1,11 +1,11 @@
-//! The whole index made again, while questions go on.
+//! Rebuild of the full index while queries run.
 //!
-//! The new rows go into a second set of tables; one last transaction puts them in the place of the live ones. A question
-//! therefore sees all of the old index or all of the new one. Why not a second file? Because connections that are open on the
-//! first one would go on reading it, and SQLite's `-wal` file, which belongs to a file's name, would belong to both.
+//! The new rows go into a second table set; one last transaction swaps the sets. So a query sees
+//! either the old or the new index. Why not a second file? Open connections would continue to read
+//! the first file, and SQLite's `-wal` file, which is found by name, would be shared by both.
 //!
-//! Pages that are ingested meanwhile go into both sets at once, and the rebuild leaves them alone from then on: what it was
-//! handed may be older.
+//! Pages that are ingested during a rebuild go into both sets, and the rebuild skips them from then
+//! on: its own copy may be older.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -18,91 +18,93 @@ use crate::schema::{self, TableSet};
 use crate::writer::{self, IndexWriter, WriteBatch};
 use crate::{Index, IndexEntry, IndexError};
 
-/// A batch is written when it holds this many pages …
+/// A batch is written when it has this many pages …
 const BATCH_PAGES: usize = 500;
-/// … or this many bytes of text; changes made meanwhile wait for one batch at most.
+/// … or this many bytes of text. Concurrent changes wait for one batch at most.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// How much of the space that a swap frees is given back at once, in pages of the file.
+/// Freed database pages that one vacuum step returns to the file system.
 const VACUUM_STEP: i64 = 2_000;
 
 impl Index {
-    /// Makes all rows again from `pages`, the whole tree as it was at position `cursor` of the change log or later, then puts
-    /// them in the place of the old ones in one step. `progress` is told the number of files read so far.
+    /// Rebuilds all rows from `pages`, the full tree at position `cursor` of the change log or
+    /// later, then swaps them in. `progress` gets the number of files written so far.
     ///
-    /// Afterwards [`Index::cursor`] is a position from which nothing is missing: `cursor`, or later when changes
-    /// were ingested meanwhile. A second rebuild waits for the first.
+    /// Afterwards [`Index::cursor`] is a position up to which nothing is missing: `cursor`, or
+    /// later when changes were ingested concurrently. A second rebuild waits for the first.
     ///
     /// # Errors
-    /// [`IndexError::Source`] when `pages` yields an error; [`IndexError::Database`]. Either way the old index stays as it was.
+    /// [`IndexError::Source`] when `pages` yields an error; [`IndexError::Database`]. Either way
+    /// the old index is unchanged.
     pub fn rebuild<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         pages: impl Iterator<Item = Result<IndexEntry, E>>,
         cursor: Seq,
         progress: impl FnMut(usize),
     ) -> Result<(), IndexError> {
-        let _only_one = self.rebuild.lock();
-        let outcome = self.begin().and_then(|began_at| {
-            pipeline::run((EntryBatches(pages), &self.typed_links), |batch| self.write(batch), progress)?;
-            self.swap(began_at, cursor)
+        let _guard = self.rebuild.lock();
+        let outcome = self.create_next_tables().and_then(|start_cursor| {
+            pipeline::run((EntryBatches(pages), &self.typed_links), |batch| self.write_batch(batch), progress)?;
+            self.swap_tables(start_cursor, cursor)
         });
         if outcome.is_err() {
             let mut writer = self.writer.lock();
-            writer.touched = None;
+            writer.touched_pages = None;
             if let Err(error) = schema::drop_tables(&writer.connection, TableSet::Next) {
-                tracing::warn!(error = %error, "an unfinished index could not be removed; the next start does it");
+                tracing::warn!(error = %error, "cannot remove the tables of an unfinished rebuild; the next start removes them");
             }
         }
-        schema::noticed(self.readers.file(), outcome)?;
-        if let Err(error) = self.give_back_space() {
-            tracing::warn!(error = %error, "the space of the old index could not be given back; it will be used again");
+        schema::mark_if_corrupt(self.readers.file(), outcome)?;
+        if let Err(error) = self.vacuum() {
+            tracing::warn!(error = %error, "cannot release the disk space of the old index; it will be reused");
         }
         Ok(())
     }
 
-    /// Makes the empty tables; from here on `ingest` fills them too. Gives the live cursor.
-    fn begin(&self) -> Result<Seq, IndexError> {
+    /// Creates the empty tables; from now on `ingest` fills them too. Returns the live cursor.
+    fn create_next_tables(&self) -> Result<Seq, IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
         schema::drop_tables(&transaction, TableSet::Next)?;
         schema::create(&transaction, TableSet::Next)?;
-        let began_at = writer::cursor(&transaction)?;
+        let start_cursor = writer::cursor(&transaction)?;
         transaction.commit()?;
-        writer.touched = Some(HashSet::new());
-        Ok(began_at)
+        writer.touched_pages = Some(HashSet::new());
+        Ok(start_cursor)
     }
 
-    fn write(&self, batch: &WriteBatch) -> Result<(), IndexError> {
+    fn write_batch(&self, batch: &WriteBatch) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
-        let rows = FieldWriter::of_hot(&transaction)?;
+        let rows = FieldWriter::for_hot_fields(&transaction)?;
         for step in &batch.steps {
-            if writer.touched.as_ref().is_none_or(|touched| !touched.contains(step.path())) {
-                step.take(&transaction, TableSet::Next, &rows)?;
+            if writer.touched_pages.as_ref().is_none_or(|touched_pages| !touched_pages.contains(step.path())) {
+                step.apply(&transaction, TableSet::Next, &rows)?;
             }
         }
-        batch.spell(&transaction, TableSet::Next)?;
+        batch.insert_spellings(&transaction, TableSet::Next)?;
         Ok(transaction.commit()?)
     }
 
-    fn swap(&self, began_at: Seq, handed: Seq) -> Result<(), IndexError> {
+    fn swap_tables(&self, start_cursor: Seq, source: Seq) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
-        let live = writer::cursor(&transaction)?;
-        let meanwhile = writer.touched.as_ref().is_some_and(|touched| !touched.is_empty());
+        let live_cursor = writer::cursor(&transaction)?;
+        let has_new_changes = writer.touched_pages.as_ref().is_some_and(|touched_pages| !touched_pages.is_empty());
         schema::swap(&transaction)?;
-        writer::set_cursor(&transaction, reached(began_at, handed, live, meanwhile))?;
-        let committing = self.graph.committing();
+        writer::set_cursor(&transaction, cursor_after_rebuild(start_cursor, source, live_cursor, has_new_changes))?;
+        let commit = self.graph.lock_for_commit();
         transaction.commit()?;
-        committing.replaced();
-        self.answers.forget();
-        self.backlinks.forget();
-        writer.touched = None;
+        commit.record_full_change();
+        self.answers.clear();
+        self.backlinks.clear();
+        writer.touched_pages = None;
         Ok(())
     }
 
-    /// Hands the space of the old tables back to the disk, a piece at a time so that writers get their turn.
-    fn give_back_space(&self) -> rusqlite::Result<()> {
+    /// Returns the space of the old tables to the file system, in steps, so that other writers can
+    /// run in between.
+    fn vacuum(&self) -> rusqlite::Result<()> {
         let free = |writer: &IndexWriter| -> rusqlite::Result<i64> {
             writer.connection.pragma_query_value(None, "freelist_count", |row| row.get(0))
         };
@@ -112,25 +114,24 @@ impl Index {
             writer.connection.execute_batch(&format!("PRAGMA incremental_vacuum({VACUUM_STEP})"))?;
             let after = free(&writer)?;
             if after == 0 || after >= before {
-                // What readers still look at is handed back by a later checkpoint.
+                // A later checkpoint returns what running queries still read.
                 return writer.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             }
         }
     }
 }
 
-/// Files in batches.
 struct EntryBatches<I>(I);
 
 impl<E, I: Iterator<Item = Result<IndexEntry, E>>> Iterator for EntryBatches<I> {
     type Item = Result<Vec<IndexEntry>, E>;
     fn next(&mut self) -> Option<Self::Item> {
         let mut batch = Vec::new();
-        let mut weight = 0;
-        while batch.len() < BATCH_PAGES && weight < BATCH_BYTES {
+        let mut text_bytes = 0;
+        while batch.len() < BATCH_PAGES && text_bytes < BATCH_BYTES {
             match self.0.next() {
                 Some(Ok(entry)) => {
-                    weight += entry.weight();
+                    text_bytes += entry.text_bytes();
                     batch.push(entry);
                 }
                 Some(Err(error)) => return Some(Err(error)),
@@ -141,15 +142,17 @@ impl<E, I: Iterator<Item = Result<IndexEntry, E>>> Iterator for EntryBatches<I> 
     }
 }
 
-/// The position from which nothing is missing, when a rebuild that was handed the tree of position `handed` ends while the
-/// live tables went from `began_at` to `live`, with changes ingested `meanwhile` or not.
-fn reached(began_at: Seq, handed: Seq, live: Seq, meanwhile: bool) -> Seq {
-    match (began_at <= handed, meanwhile) {
-        // What lies between the two was neither handed nor ingested into the new tables.
-        (false, _) => handed,
-        // Everything up to `live` is in: handed at first, then ingested. Touched pages may be older than `handed`.
-        (true, true) => live,
-        (true, false) => handed.max(live),
+/// The position up to which nothing is missing after a rebuild. The rebuild got the tree of
+/// position `source`; meanwhile the live tables went from `start` to `live`, with ingested changes
+/// or without.
+fn cursor_after_rebuild(start_cursor: Seq, source: Seq, live_cursor: Seq, has_new_changes: bool) -> Seq {
+    match (start_cursor <= source, has_new_changes) {
+        // Changes between the two were neither in the source nor ingested into the new tables.
+        (false, _) => source,
+        // The source and the ingested changes cover everything up to `live`. Pages ingested
+        // concurrently may be older than `source`.
+        (true, true) => live_cursor,
+        (true, false) => source.max(live_cursor),
     }
 }
 
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_cursor_after_a_rebuild_never_skips_a_change() {
-        for (began_at, handed, live, meanwhile, then) in [
+        for (start_cursor, source, live_cursor, has_new_changes, then) in [
             (0, 9, 0, false, 9),
             (5, 5, 8, true, 8),
             (5, 9, 7, true, 7),
@@ -167,7 +170,10 @@ mod tests {
             (7, 5, 9, true, 5),
             (7, 5, 7, false, 5),
         ] {
-            assert_eq!(reached(Seq(began_at), Seq(handed), Seq(live), meanwhile), Seq(then));
+            assert_eq!(
+                cursor_after_rebuild(Seq(start_cursor), Seq(source), Seq(live_cursor), has_new_changes),
+                Seq(then)
+            );
         }
     }
 }

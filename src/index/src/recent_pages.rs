@@ -1,12 +1,10 @@
-//! The pages that were changed last.
-
 use svcfs_base::{Timestamp, TreePath};
 
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
 
 impl Index {
-    /// The pages that were changed last, newest first.
+    /// The most recently changed pages, newest first.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].

@@ -1,8 +1,8 @@
-//! The tables of `index.db`, and how a file becomes one.
+//! The tables of `index.db`, and how the file is opened, created and replaced.
 //!
-//! Every table exists under its plain name (live) and, while a rebuild runs, a second time with the suffix `_next`. Only
-//! primary keys and unique constraints are used, never named indexes, because those keep their name when a table is
-//! renamed and would stand in the way of the next rebuild.
+//! Every table exists under its plain name (live) and, during a rebuild, a second time with the
+//! suffix `_next`. Only primary keys and unique constraints are used, never named indexes: those
+//! keep their name when a table is renamed and would collide with the next rebuild.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,27 +11,28 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::IndexError;
-use crate::moments;
+use crate::dates;
 
-/// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
+/// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is
+/// deleted.
 pub(crate) const SCHEMA: i32 = 13;
 
-/// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
+/// Page cache of a connection, in SQLite's unit: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
 
-/// The same for those that read whole tables, each row once.
+/// Page cache of a connection that reads full tables, each row once.
 pub(crate) const SCAN_CACHE: i32 = -1_024;
 
-/// The same for the one that writes, while a whole tree is read in: names and links of pages fall all over their tables. This is most of
-/// the memory that a server takes at its first start.
-pub(crate) const FILLING_CACHE: i32 = -20_480;
+/// Page cache of the writer during a bulk load, where the rows of names and links are spread over
+/// their tables. This is most of the memory of the first start of a server.
+pub(crate) const BULK_LOAD_CACHE: i32 = -20_480;
 
-/// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
+/// The table set a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableSet {
-    /// Those that queries read.
+    /// The tables that queries read.
     Live,
-    /// Those that a rebuild fills.
+    /// The tables that a rebuild fills.
     Next,
 }
 
@@ -42,20 +43,23 @@ impl TableSet {
             Self::Next => "_next",
         }
     }
-    /// The statement for these tables.
     pub(crate) fn sql(self, statement: &str) -> String {
         statement.replace('@', self.suffix())
     }
 }
 
-/// `facts` has the computed fields of pages once more in short rows, so that queries about them need not read the wide ones.
-/// `texts` holds all words of a page, `names` those of its title, names and headings once more, so that pages of that name are found
-/// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
-/// `bodies` has the text that snippets show, `forwards` all that a page is weighed by: its words in their order, what its score is multiplied with
-/// if it has a standing (`search::trust`), and its path, in whose order equal pages are. `anchors` has the labels of links, each under its
-/// page's number times 2^20 and its position. `spellings` has the words as they are written (no stemming), to suggest them and for `pre*`; those
-/// that no page has any more stay until the next rebuild, which is why `texts` is asked before one of them is shown. `usermerge` has
-/// `parts` go on with a joining of two parts, too.
+/// - `facts`: the computed fields of pages in short rows, so that queries on them skip the wide
+///   rows.
+/// - `texts`: all words of a page. `names`: those of title, names and headings again, so that pages
+///   with that name are found among 100,000 that have the word in their text. Both store no text
+///   and get prepared words (module `words`).
+/// - `bodies`: the text for snippets.
+/// - `forwards`: all that scoring needs: the words in order, the trust factors (`search::trust`),
+///   and the path, which orders equal scores.
+/// - `anchors`: the labels of links; rowid = page id * 2^20 + position.
+/// - `spellings`: unstemmed words for suggestions and `pre*`. Words that no page has any more stay
+///   until the next rebuild, so `texts` is checked before one is suggested.
+/// - `usermerge` 2: merges of two segments also continue (module `segments`).
 const CREATE: &str = "
     CREATE TABLE pages@ (
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
@@ -162,8 +166,8 @@ pub(crate) fn typed_links(connection: &Connection) -> rusqlite::Result<Vec<Strin
     fields.collect()
 }
 
-/// Begins anew with other fields whose values are links: no page is in the tables, and none of the log either.
-pub(crate) fn begin_with_typed_links(connection: &mut Connection, fields: &[String]) -> rusqlite::Result<()> {
+/// Empties the index, resets the cursor and stores the fields whose values are links.
+pub(crate) fn reset_with_typed_links(connection: &mut Connection, fields: &[String]) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     drop_tables(&transaction, TableSet::Live)?;
     create(&transaction, TableSet::Live)?;
@@ -174,22 +178,21 @@ pub(crate) fn begin_with_typed_links(connection: &mut Connection, fields: &[Stri
     transaction.commit()
 }
 
-/// Opens the connection that writes, with the schema in place: a file that is absent, of another schema, or no database
-/// at all gives way to a new one.
+/// Opens the write connection and creates the schema. A file that is absent, of another schema, or
+/// not a database is replaced.
 pub(crate) fn open_writer(file: &Path) -> Result<Connection, IndexError> {
     match try_open(file) {
         Ok(Some(connection)) => return Ok(connection),
-        Ok(None) => tracing::info!(index.file = %file.display(), "index has another schema; making it anew"),
+        Ok(None) => tracing::info!(index.file = %file.display(), "the index has another schema; creating a new one"),
         Err(error) if is_corrupt(&error) => {
-            tracing::warn!(index.file = %file.display(), error = %error, "index is damaged; making it anew");
+            tracing::warn!(index.file = %file.display(), error = %error, "the index is damaged; creating a new one");
         }
         Err(error) => return Err(error.into()),
     }
-    remove(file)?;
+    remove_files(file)?;
     try_open(file)?.ok_or_else(|| IndexError::Damaged("a new index has another schema".to_owned()))
 }
 
-/// Opens one of the connections that only read.
 pub(crate) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(file)?;
     configure(&connection)?;
@@ -197,16 +200,17 @@ pub(crate) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// None when the file has another schema.
+/// `None` when the file has another schema.
 fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
     let mut connection = Connection::open(file)?;
     configure(&connection)?;
-    // Who reads first and then writes is refused at once when somebody else writes (a question that condemns the file); who says so waits.
+    // A deferred transaction that reads first fails immediately when it must upgrade while another
+    // connection writes (a query that marks the file as damaged). An immediate one waits.
     connection.set_transaction_behavior(TransactionBehavior::Immediate);
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
-    // 16 MiB: while a tree is read in, the same pages of the file are written again and again.
+    // 16 MiB: a bulk load rewrites the same database pages many times.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 4_096, |_| Ok(()))?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -224,9 +228,9 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
     } else if version != SCHEMA {
         return Ok(None);
     }
-    // A rebuild that was cut off leaves its tables behind.
+    // An interrupted rebuild leaves its tables behind.
     drop_tables(&transaction, TableSet::Next)?;
-    // Fails here, not at the first question, when the middle of the file is not what its beginning says.
+    // Detects damage behind an intact header here and not in the first query.
     transaction.query_row("SELECT count(*) FROM pages, position", [], |_| Ok(()))?;
     transaction.query_row("SELECT count(*) FROM texts WHERE texts MATCH 'a'", [], |_| Ok(()))?;
     transaction.commit()?;
@@ -235,38 +239,38 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
-    // Else SQLite plans a statement anew whenever another value is bound to it: a fifth of the time of a search. It has no statistics by which
-    // values would matter to a plan.
+    // Otherwise SQLite plans a statement again for each new bound value: a fifth of the time of a
+    // search. There are no statistics by which values would change a plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", CACHE)?;
-    moments::register(connection)
+    dates::register(connection)
 }
 
-/// Passes an outcome on. Damage that shows only now, in a file that opened well, is written into its header, so that the
-/// next start makes a new one instead of meeting the same damage again.
-pub(crate) fn noticed<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<T, IndexError> {
+/// Returns the outcome unchanged. When it reports corruption, marks the file as outdated in its
+/// header, so that the next start replaces it.
+pub(crate) fn mark_if_corrupt<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<T, IndexError> {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     if let Err(IndexError::Database(error)) = &outcome
         && matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
     {
-        let condemned = Connection::open(file).and_then(|connection| connection.pragma_update(None, "user_version", 0));
-        let is_condemned = condemned.is_ok();
-        tracing::error!(index.file = %file.display(), %error, is_condemned, "index is damaged; the next start makes it anew");
+        let marked = Connection::open(file).and_then(|connection| connection.pragma_update(None, "user_version", 0));
+        let is_marked = marked.is_ok();
+        tracing::error!(index.file = %file.display(), %error, is_marked, "the index is damaged; it is rebuilt at the next start");
     }
     outcome
 }
 
-/// True for failures that a new file heals.
+/// True for errors that a new file repairs.
 pub(crate) fn is_corrupt(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
     error.sqlite_error_code().is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | Unknown))
 }
 
-/// Removes the file and what SQLite keeps beside it.
+/// Removes the file and SQLite's files beside it.
 #[expect(clippy::disallowed_methods, reason = "index.db is a cache beside the tree, never a part of it")]
-fn remove(file: &Path) -> Result<(), std::io::Error> {
+fn remove_files(file: &Path) -> Result<(), std::io::Error> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = file.as_os_str().to_owned();
         name.push(suffix);

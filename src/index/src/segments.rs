@@ -1,13 +1,16 @@
-//! The parts of the full-text tables, joined while nothing else is to do.
+//! Background merge of full-text segments.
 //!
-//! FTS5 writes the words of each transaction as a part of its own and joins parts only as far as writing stays cheap. An index of
-//! a hundred thousand pages that was filled has eleven of them, and a question for a phrase or for several words looks into all.
+//! FTS5 writes the words of each transaction as a segment and merges only as far as writing stays
+//! cheap. A filled index of 100,000 pages has eleven segments, and a query for a phrase or several
+//! words reads all of them.
 //!
-//! One rule: nobody waits for it. A step is some milliseconds, keeps what it did, and is given up when a writer comes; those who ask read
-//! what was there before. A step reads its own cursor: how the words are spread stands in one row of each table.
+//! Invariant: merging never blocks. A step takes some milliseconds, commits its result, and is
+//! interrupted when a writer comes; queries read the old segments. A step needs no cursor of its
+//! own: the segment layout is one row of each table.
 //!
-//! Parts are joined when the others have an eighth of the largest: for each page of the file that is written nine are written by joining, however
-//! long that goes on. FTS5 keeps smaller ones few by itself.
+//! Segments are merged when all others together have an eighth of the largest: nine database pages
+//! are rewritten per page written, in the long run. FTS5 itself limits the number of smaller
+//! segments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,56 +21,59 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use crate::writer::IndexWriter;
 use crate::{Index, IndexError, schema};
 
-/// Tables that have parts.
 const TABLES: [&str; 3] = ["texts", "names", "anchors"];
 
-/// Pages of the file that a step writes: some milliseconds. A word is never divided: one that each of 100,000 pages has took 50 ms.
-const STEP: usize = 64;
+/// Database pages that a step writes: some milliseconds. A term is never split: one that is in each
+/// of 100,000 pages took 50 ms.
+const MERGE_STEP_PAGES: usize = 64;
 
-/// The largest part is joined with the others once those have one page for so many of its own.
-const SHARE: u64 = 8;
+/// The largest segment is merged with the others once they have one page per this many of its own.
+const MERGE_RATIO: u64 = 8;
 
-/// Where FTS5 keeps how the words are spread, in the table of that name with `_data` behind it.
-const SPREAD: i64 = 10;
+/// Row of the structure record in the FTS5 table `…_data`.
+const STRUCTURE_ROW: i64 = 10;
 
-/// How many steps SQLite takes before it looks for writers: about a millisecond of joining.
-const LOOK: i32 = 100;
+/// SQLite checks for waiting writers after this many steps: about a millisecond of merging.
+const PREEMPT_CHECK_STEPS: i32 = 100;
 
-/// The connection that writes, and who waits for it.
+/// The write connection, and the number of threads that wait for it.
 pub(crate) struct WriterLock {
     writer: Mutex<IndexWriter>,
-    waiting: Arc<AtomicUsize>,
+    waiting_writers: Arc<AtomicUsize>,
 }
 
 impl WriterLock {
     pub(crate) fn new(writer: IndexWriter) -> Self {
-        Self { writer: Mutex::new(writer), waiting: Arc::default() }
+        Self { writer: Mutex::new(writer), waiting_writers: Arc::default() }
     }
 
-    /// Waits for one's turn, for a moment at most when parts are joined.
+    /// Waits for the connection; a running merge ends within about a millisecond.
     pub(crate) fn lock(&self) -> MutexGuard<'_, IndexWriter> {
         self.writer.try_lock().unwrap_or_else(|| {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.waiting_writers.fetch_add(1, Ordering::Relaxed);
             let writer = self.writer.lock();
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.waiting_writers.fetch_sub(1, Ordering::Relaxed);
             writer
         })
     }
 
-    /// Does what is given up as soon as somebody waits or `gives_way` says so; none when it was, or when somebody writes. Nothing was
-    /// changed then.
-    fn between<T>(
+    /// Runs `work` and interrupts it when a writer waits or `should_preempt` returns true. `None`
+    /// when it was interrupted or a writer is active; nothing has changed then.
+    fn run_preemptible<T>(
         &self,
-        gives_way: impl Fn() -> bool + Send + 'static,
+        should_preempt: impl Fn() -> bool + Send + 'static,
         work: impl FnOnce(&Connection) -> Result<T, IndexError>,
     ) -> Result<Option<T>, IndexError> {
         let Some(mut writer) = self.writer.try_lock() else { return Ok(None) };
-        // A rebuild puts other tables in the place of these.
-        if writer.touched.is_some() {
+        // A rebuild will replace these tables.
+        if writer.touched_pages.is_some() {
             return Ok(None);
         }
-        let waiting = Arc::clone(&self.waiting);
-        writer.connection.progress_handler(LOOK, Some(move || waiting.load(Ordering::Relaxed) > 0 || gives_way()))?;
+        let waiting_writers = Arc::clone(&self.waiting_writers);
+        writer.connection.progress_handler(
+            PREEMPT_CHECK_STEPS,
+            Some(move || waiting_writers.load(Ordering::Relaxed) > 0 || should_preempt()),
+        )?;
         let outcome = work(&writer.connection);
         writer.connection.progress_handler(0, None::<fn() -> bool>)?;
         match outcome {
@@ -79,120 +85,123 @@ impl WriterLock {
     }
 }
 
-/// What a step of joining found.
+/// Result of a merge step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeStep {
-    /// There is nothing to join, until pages change.
+    /// Nothing to merge until pages change.
     Complete,
-    /// Some was joined, and there may be more.
+    /// Something was merged; there may be more.
     Partial,
-    /// Somebody writes, or makes the index anew: it is better to come back when it rests.
+    /// A writer or a rebuild is active; try again when it has finished.
     Preempted,
 }
 
 impl Index {
-    /// Joins parts of the full-text tables for some milliseconds, so that questions are answered sooner; answers stay the same.
-    /// To be called again and again while nothing is written. A writer who waits, and `gives_way` when it says yes, end a step in
-    /// about a millisecond, and what it did is undone.
+    /// Merges full-text segments for some milliseconds, which makes queries faster; results stay
+    /// the same. Call repeatedly while nothing is written. A waiting writer, or `should_preempt`
+    /// when it returns true, ends a step within about a millisecond and rolls it back.
     ///
     /// # Errors
-    /// [`IndexError::Database`]; nothing was changed then.
-    pub fn merge_segments(&self, gives_way: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
-        let outcome = self.writer.between(gives_way, |connection| join(connection, STEP));
-        schema::noticed(self.readers.file(), outcome.map(|joined| joined.unwrap_or(MergeStep::Preempted)))
+    /// [`IndexError::Database`]; nothing has changed then.
+    pub fn merge_segments(&self, should_preempt: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
+        let outcome =
+            self.writer.run_preemptible(should_preempt, |connection| merge_step(connection, MERGE_STEP_PAGES));
+        schema::mark_if_corrupt(self.readers.file(), outcome.map(|step| step.unwrap_or(MergeStep::Preempted)))
     }
 }
 
-/// Takes one step in the first table in which there is something to join.
-fn join(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> {
+/// Runs one step in the first table that has something to merge.
+fn merge_step(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> {
     for table in TABLES {
-        let Some(spread) = SegmentLayout::read(connection, table)? else { continue };
-        let Some(work) = spread.next(pages) else { continue };
+        let Some(layout) = SegmentLayout::read(connection, table)? else { continue };
+        let Some(work) = layout.next_merge(pages) else { continue };
         connection
             .prepare_cached(&format!("INSERT INTO {table} ({table}, rank) VALUES ('merge', ?1)"))?
             .execute([work])?;
-        // Otherwise nothing was found to do, and would not be the next time.
-        if SegmentLayout::read(connection, table)?.as_ref() != Some(&spread) {
+        // An unchanged layout means that FTS5 found nothing to do.
+        if SegmentLayout::read(connection, table)?.as_ref() != Some(&layout) {
             return Ok(MergeStep::Partial);
         }
     }
     Ok(MergeStep::Complete)
 }
 
-/// How the words of a table are spread over its parts.
 #[derive(Debug, PartialEq, Eq)]
 struct SegmentLayout {
     levels: Vec<SegmentLevel>,
 }
 
-/// Parts of about the same size.
+/// Segments of about the same size.
 #[derive(Debug, PartialEq, Eq)]
 struct SegmentLevel {
-    /// How many of them are being joined, the oldest first, into the last part of the next level.
-    joining: usize,
-    /// The pages of the file that each has, the oldest part first.
-    parts: Vec<u64>,
+    /// How many of them, the oldest first, are being merged into the last segment of the next
+    /// level.
+    merging: usize,
+    /// Size of each segment in database pages, the oldest first.
+    segments: Vec<u64>,
 }
 
 impl SegmentLayout {
-    /// None when it is written in a way that this version does not know: it is better to join nothing then.
+    /// `None` when the format is unknown; then nothing is merged.
     fn read(connection: &Connection, table: &'static str) -> Result<Option<Self>, IndexError> {
         let mut statement = connection.prepare_cached(&format!("SELECT block FROM {table}_data WHERE id = ?1"))?;
-        let record = statement.query_row([SPREAD], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+        let record = statement.query_row([STRUCTURE_ROW], |row| row.get::<_, Vec<u8>>(0)).optional()?;
         Ok(record.and_then(|record| Self::decode(&record)))
     }
 
-    /// Reads what FTS5 calls the structure record, in its second form, which tables have that keep no text but forget pages.
+    /// Decodes the FTS5 structure record, version 2, which contentless tables with deletion have.
     fn decode(record: &[u8]) -> Option<Self> {
         let mut rest = record.get(4..)?.strip_prefix(&[0xff, 0, 0, 1])?;
         let mut number = || varint(&mut rest);
         let (levels, _parts, _written) = (number()?, number()?, number()?);
         let levels = (0..levels).map(|_| {
-            let joining = usize::try_from(number()?).ok()?;
-            let parts = (0..number()?).map(|_| {
+            let merging = usize::try_from(number()?).ok()?;
+            let segments = (0..number()?).map(|_| {
                 let [_name, first, last] = [number()?, number()?, number()?];
-                // From which writes it is, and what was removed of it.
+                // Origins and tombstones.
                 for _ in 0..5 {
                     number()?;
                 }
                 (last + 1).checked_sub(first)
             });
-            let parts: Vec<u64> = parts.collect::<Option<_>>()?;
-            (joining <= parts.len()).then_some(SegmentLevel { joining, parts })
+            let segments: Vec<u64> = segments.collect::<Option<_>>()?;
+            (merging <= segments.len()).then_some(SegmentLevel { merging, segments })
         });
         Some(Self { levels: levels.collect::<Option<_>>()? })
     }
 
-    /// What to tell FTS5: so many pages more of what is being joined, the same negative to begin with all parts, or nothing.
-    fn next(&self, pages: usize) -> Option<i64> {
-        let sizes = || self.levels.iter().flat_map(|level| &level.parts);
-        let all: u64 = sizes().sum();
-        let others = all - sizes().max()?;
+    /// Argument of the FTS5 `merge` command: that many pages of the current merge, the same
+    /// negative to start a merge of all segments, `None` for nothing.
+    fn next_merge(&self, pages: usize) -> Option<i64> {
+        let sizes = || self.levels.iter().flat_map(|level| &level.segments);
+        let total: u64 = sizes().sum();
+        let smaller = total - sizes().max()?;
         let pages = i64::try_from(pages).ok()?;
-        // A writer's own joining of some parts does not count: all of them are joined at once.
-        if self.being_joined() * 4 >= all * 3 {
+        // FTS5's own merge of some segments does not count as the current one.
+        if self.merging_pages() * 4 >= total * 3 {
             return Some(pages);
         }
-        (others * SHARE >= all - others).then_some(-pages)
+        (smaller * MERGE_RATIO >= total - smaller).then_some(-pages)
     }
 
-    /// The pages that are being joined, and those that came of it so far; 0 when nothing is.
-    fn being_joined(&self) -> u64 {
-        let at_work = self.levels.windows(2).filter(|two| two[0].joining > 0);
-        let pages = at_work.map(|two| {
-            two[0].parts[..two[0].joining].iter().sum::<u64>() + two[1].parts.last().copied().unwrap_or_default()
+    /// Pages being merged, input and output; 0 without a merge.
+    fn merging_pages(&self) -> u64 {
+        let merges = self.levels.windows(2).filter(|levels| levels[0].merging > 0);
+        let pages = merges.map(|levels| {
+            levels[0].segments[..levels[0].merging].iter().sum::<u64>()
+                + levels[1].segments.last().copied().unwrap_or_default()
         });
         pages.max().unwrap_or_default()
     }
 }
 
-/// Takes a number off the front: seven bits a byte, the highest first, and all eight of a ninth.
+/// Decodes a varint: seven bits per byte, the highest first, and all eight of a ninth byte.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
-    for place in 0..9 {
+    for index in 0..9 {
         let (first, rest) = bytes.split_first()?;
         *bytes = rest;
-        if place == 8 {
+        if index == 8 {
             return Some(number << 8 | u64::from(*first));
         }
         number = number << 7 | u64::from(first & 0x7f);

@@ -1,11 +1,10 @@
-//! Pages by their status (contract 4.6, GET /eligible).
-
 use svcfs_base::TreePath;
 
 use crate::pages::range_below;
 use crate::{Index, IndexError, MetaRow};
 
-/// Pages of a status. The text is looked through before it is read as JSON: most pages have no status at all.
+/// Pages with a status. LIKE filters the text before it is parsed as JSON: most pages have no
+/// status.
 const WITH_STATUS: &str = "
     SELECT path, title, frontmatter FROM pages
     WHERE (path = ?1 OR (path > ?2 AND path < ?3))
@@ -22,11 +21,11 @@ impl Index {
             let (from, to) = range_below(below);
             let mut statement = connection.prepare_cached(WITH_STATUS)?;
             let mut rows = statement.query((below.as_str(), from, to, status))?;
-            let mut found = Vec::new();
+            let mut matches = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(MetaRow::of(row)?);
+                matches.push(MetaRow::of(row)?);
             }
-            Ok(found)
+            Ok(matches)
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Pages become rows, and rows go away.
+//! Writes and removes the rows of pages.
 
 use std::collections::HashSet;
 
@@ -11,23 +11,23 @@ use crate::schema::TableSet;
 use crate::words::Dictionary;
 use crate::{IndexEntry, IndexError};
 
-/// The one connection that writes, and what a rebuild must know of writes that happen beside it.
+/// The write connection, and the state that a concurrent rebuild needs.
 pub(crate) struct IndexWriter {
     pub(crate) connection: Connection,
-    /// While a rebuild runs: the pages written since it began. Their new rows are in both sets of tables, and the
-    /// rebuild must not put an older text over them.
-    pub(crate) touched: Option<HashSet<TreePath>>,
+    /// While a rebuild runs: the pages written since it started. Their new rows are in both table
+    /// sets, and the rebuild must not overwrite them with older text.
+    pub(crate) touched_pages: Option<HashSet<TreePath>>,
 }
 
-/// What some entries do to the tables, all of it in one transaction.
+/// The changes of one transaction.
 pub(crate) struct WriteBatch {
     pub(crate) steps: Vec<WriteStep>,
-    /// The words they have, as far as they were not met before.
+    /// Words of the entries that the dictionary did not know yet.
     words: Vec<String>,
 }
 
 impl WriteBatch {
-    /// Reads entries; the values of these fields are links, too.
+    /// Parses entries; the values of the fields `typed_links` are links too.
     pub(crate) fn read(
         entries: &[IndexEntry],
         typed_links: &[String],
@@ -35,35 +35,32 @@ impl WriteBatch {
     ) -> Result<Self, IndexError> {
         let steps =
             entries.iter().map(|entry| WriteStep::read(entry, typed_links, dictionary)).collect::<Result<_, _>>()?;
-        let mut words = dictionary.take_new();
+        let mut words = dictionary.take_new_words();
         words.sort_unstable();
         words.dedup();
         Ok(Self { steps, words })
     }
-    /// The pages it puts.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &PageDocument> {
         self.steps.iter().filter_map(|step| match step {
             WriteStep::Put(document) => Some(&**document),
             WriteStep::Remove(_) => None,
         })
     }
-    /// Notes its words in one set of tables.
-    pub(crate) fn spell(&self, transaction: &Transaction<'_>, tables: TableSet) -> rusqlite::Result<()> {
+    /// Adds its new words to a table set.
+    pub(crate) fn insert_spellings(&self, transaction: &Transaction<'_>, tables: TableSet) -> rusqlite::Result<()> {
         let mut word = transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO spellings@ VALUES (?1)"))?;
-        self.words.iter().try_for_each(|spelled| word.execute([spelled]).map(drop))
+        self.words.iter().try_for_each(|text| word.execute([text]).map(drop))
     }
 }
 
-/// What one entry does to the tables.
+/// The change that one entry makes.
 pub(crate) enum WriteStep {
-    /// The page is there.
     Put(Box<PageDocument>),
-    /// No page is there.
     Remove(TreePath),
 }
 
 impl WriteStep {
-    /// Reads an entry. What is not a page of the index (not `.md`, or below a dot name, gaps.md D4) is never put.
+    /// Parses an entry. A file that is not `.md`, or is below a dot name, is never indexed.
     fn read(entry: &IndexEntry, typed_links: &[String], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
         Ok(match entry {
             IndexEntry::Page { path, etag, text, modified } if path.is_page() && !path.is_hidden() => {
@@ -79,8 +76,7 @@ impl WriteStep {
             Self::Remove(path) => path,
         }
     }
-    /// Changes one set of tables.
-    pub(crate) fn take(
+    pub(crate) fn apply(
         &self,
         transaction: &Transaction<'_>,
         tables: TableSet,
@@ -93,7 +89,7 @@ impl WriteStep {
     }
 }
 
-/// The position of the change log that the rows reflect.
+/// Position in the change log that the rows reflect.
 pub(crate) fn cursor(connection: &Connection) -> rusqlite::Result<Seq> {
     connection
         .prepare_cached("SELECT cursor FROM position")?
@@ -101,7 +97,7 @@ pub(crate) fn cursor(connection: &Connection) -> rusqlite::Result<Seq> {
         .map(|cursor| Seq(cursor.unsigned_abs()))
 }
 
-/// Moves the position, in the transaction of the rows it speaks for.
+/// Moves the cursor, in the transaction of the rows.
 pub(crate) fn set_cursor(transaction: &Transaction<'_>, cursor: Seq) -> rusqlite::Result<()> {
     let cursor = i64::try_from(cursor.0).unwrap_or(i64::MAX);
     transaction.prepare_cached("UPDATE position SET cursor = ?1")?.execute([cursor])?;
@@ -113,11 +109,11 @@ fn put(
     rows: &FieldWriter,
     document: &PageDocument,
 ) -> Result<(), IndexError> {
-    let found: Option<(i64, [u8; 20])> = transaction
+    let existing: Option<(i64, [u8; 20])> = transaction
         .prepare_cached(&tables.sql("SELECT id, etag FROM pages@ WHERE path = ?1"))?
         .query_row([document.path.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let id = match found {
+    let id = match existing {
         Some((id, etag)) if etag == *document.etag.as_bytes() => {
             transaction
                 .prepare_cached(&tables.sql("UPDATE pages@ SET modified = ?2 WHERE id = ?1"))?
@@ -189,7 +185,7 @@ fn put_text(
         &document.frontmatter_text,
         &document.body,
     ))?;
-    let [soft, hard] = document.standing.map_or([None; 2], |standing| standing.map(Some));
+    let [soft, hard] = document.trust_factors.map_or([None; 2], |trust_factors| trust_factors.map(Some));
     transaction.prepare_cached(&tables.sql("INSERT INTO forwards@ VALUES (?1, ?2, ?3, ?4, ?5)"))?.execute((
         id,
         document.path.as_str(),
@@ -220,10 +216,10 @@ fn put_text(
     put_anchors(transaction, tables, id, document)
 }
 
-/// How far apart the anchors of two pages are: more links than that count as text only.
-pub(crate) const ANCHORS_A_PAGE: i64 = 1 << 20;
+/// Size of the rowid range of a page's anchors. Further links of a page have no anchor.
+pub(crate) const ANCHORS_PER_PAGE: i64 = 1 << 20;
 
-/// The labels of links, for the pages they lead to.
+/// Writes the labels of links, which count as words of the link targets.
 fn put_anchors(
     transaction: &Transaction<'_>,
     tables: TableSet,
@@ -231,9 +227,9 @@ fn put_anchors(
     document: &PageDocument,
 ) -> Result<(), IndexError> {
     let mut anchor = transaction.prepare_cached(&tables.sql("INSERT INTO anchors@ (rowid, words) VALUES (?1, ?2)"))?;
-    for (position, label) in (0..ANCHORS_A_PAGE).zip(&document.labels) {
+    for (position, label) in (0..ANCHORS_PER_PAGE).zip(&document.labels) {
         if !label.is_empty() {
-            anchor.execute((id * ANCHORS_A_PAGE + position, label))?;
+            anchor.execute((id * ANCHORS_PER_PAGE + position, label))?;
         }
     }
     Ok(())
@@ -273,7 +269,7 @@ fn remove(transaction: &Transaction<'_>, tables: TableSet, path: &TreePath) -> R
 fn clear(transaction: &Transaction<'_>, tables: TableSet, id: i64) -> Result<(), IndexError> {
     transaction
         .prepare_cached(&tables.sql("DELETE FROM anchors@ WHERE rowid >= ?1 AND rowid < ?2"))?
-        .execute((id * ANCHORS_A_PAGE, (id + 1) * ANCHORS_A_PAGE))?;
+        .execute((id * ANCHORS_PER_PAGE, (id + 1) * ANCHORS_PER_PAGE))?;
     for statement in [
         "DELETE FROM facts@ WHERE page = ?1",
         "DELETE FROM bodies@ WHERE page = ?1",

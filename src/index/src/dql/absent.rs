@@ -1,5 +1,5 @@
-//! Pages that have none of the fields a query of sums and counts asks for: for such a query all of them are alike. They are counted in the
-//! index, and none of them is read.
+//! Shortcut for aggregates: pages without any of the fields in the query are all alike. They are
+//! counted in the index, and none of them is read.
 
 use rusqlite::{Transaction, params_from_iter};
 
@@ -8,49 +8,53 @@ use super::functions::Function;
 use super::narrow::{NarrowingSql, has_tags};
 use super::row::QueryRow;
 use super::run::QueryRun;
-use super::shape::meant;
+use super::shape::resolve_column;
 use crate::IndexError;
 use crate::fields;
 
 impl QueryRun<'_> {
-    /// The condition for the pages that have one of the fields; none for queries in which pages without them are not alike, or are as good as
-    /// none.
+    /// The condition for pages that have one of the fields. `None` for queries in which pages
+    /// without them differ, or which cannot use the shortcut.
     pub(crate) fn presence(&self, statement: &mut NarrowingSql) -> Option<String> {
         let parsed = self.parsed;
-        let is_of_groups = parsed.is_aggregated() || parsed.mode == QueryMode::Count && parsed.group.is_some();
+        let is_grouped = parsed.is_aggregated() || parsed.mode == QueryMode::Count && parsed.group.is_some();
         let is_plain = parsed.flatten.is_empty()
             && matches!(parsed.mode, QueryMode::Table | QueryMode::List | QueryMode::Json | QueryMode::Count)
             && parsed.source.as_ref().is_none_or(|source| !has_tags(source));
         let keys = &self.context.keys;
         let is_custom = |key: &String| self.context.custom.contains_key(key);
-        if !is_of_groups || !is_plain || !self.facts.is_empty() || keys.is_empty() || keys.iter().any(is_custom) {
+        if !is_grouped || !is_plain || !self.facts.is_empty() || keys.is_empty() || keys.iter().any(is_custom) {
             return None;
         }
-        let is_of_group = |node: &ExpressionNode| {
+        let is_group_value = |node: &ExpressionNode| {
             let group = parsed.group.as_ref().map(|group| &group.node.kind);
-            match (&meant(parsed, node).kind, group) {
-                (Expression::Call(function, arguments), _) => is_blind_to_absence(*function, arguments),
+            match (&resolve_column(parsed, node).kind, group) {
+                (Expression::Call(function, arguments), _) => ignores_absence(*function, arguments),
                 (Expression::Field(steps), Some(Expression::Field(group))) => steps == group,
                 _ => false,
             }
         };
-        let shown = parsed.columns.iter().map(|column| &column.node).chain(parsed.sort.iter().map(|(node, _)| node));
+        let outputs = parsed.columns.iter().map(|column| &column.node).chain(parsed.sort.iter().map(|(node, _)| node));
         let mut conditions = parsed.conditions.iter().chain(parsed.group.iter().map(|group| &group.node));
-        if !shown.into_iter().all(is_of_group) || conditions.any(follows_links) {
+        if !outputs.into_iter().all(is_group_value) || conditions.any(follows_links) {
             return None;
         }
-        let keys = keys.iter().map(|key| fields::presence_word(key));
+        let keys = keys.iter().map(|key| fields::presence_token(key));
         let words: Vec<String> = keys.collect::<Option<_>>()?;
         let words = statement.bind(format!("{{fields}} : ({})", words.join(" OR ")));
         Some(format!("pages.id IN (SELECT rowid FROM texts WHERE texts MATCH {words})"))
     }
 
-    /// How many of the pages that the query is about have none of the fields, when they fulfil the conditions; those that have one are `present`,
-    /// where all of them were looked at.
-    pub(crate) fn absent(&self, connection: &Transaction<'_>, present: Option<usize>) -> Result<usize, IndexError> {
-        let nobody = QueryRow::nobody();
+    /// The number of pages in the query's source that have none of the fields, if they match the
+    /// conditions. `present` is the number of pages with a field, if all were scanned.
+    pub(crate) fn count_absent(
+        &self,
+        connection: &Transaction<'_>,
+        present: Option<usize>,
+    ) -> Result<usize, IndexError> {
+        let empty_row = QueryRow::empty();
         for condition in &self.parsed.conditions {
-            if !self.context.holds(condition, &nobody)? {
+            if !self.context.matches(condition, &empty_row)? {
                 return Ok(0);
             }
         }
@@ -63,7 +67,8 @@ impl QueryRun<'_> {
             if with_field {
                 parts.extend(self.presence(&mut statement));
             }
-            // Without a condition SQLite counts the rows of a table a page of the file at a time, and this one has short rows.
+            // Without a condition, SQLite counts rows one database page at a time, and `facts` has
+            // short rows.
             let sql = if parts.is_empty() {
                 "SELECT count(*) FROM facts".to_owned()
             } else {
@@ -78,20 +83,22 @@ impl QueryRun<'_> {
     }
 }
 
-/// Whether an aggregate passes over what is absent, or counts rows.
-fn is_blind_to_absence(function: Function, arguments: &[ExpressionNode]) -> bool {
+/// Whether an aggregate ignores absent values, or counts rows.
+fn ignores_absence(function: Function, arguments: &[ExpressionNode]) -> bool {
     let is_field = |node: &ExpressionNode| matches!(node.kind, Expression::Field(_));
     match (function, arguments) {
         (Function::Count, []) => true,
-        (Function::Count | Function::Average | Function::Sum | Function::Min | Function::Max, [one]) => is_field(one),
+        (Function::Count | Function::Average | Function::Sum | Function::Min | Function::Max, [argument]) => {
+            is_field(argument)
+        }
         _ => false,
     }
 }
 
 fn follows_links(node: &ExpressionNode) -> bool {
-    let mut found = false;
+    let mut follows = false;
     node.visit(&mut |node| {
-        found |= matches!(node.kind, Expression::Call(Function::InLinks | Function::OutLinks, _));
+        follows |= matches!(node.kind, Expression::Call(Function::InLinks | Function::OutLinks, _));
     });
-    found
+    follows
 }

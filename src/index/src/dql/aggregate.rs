@@ -1,12 +1,11 @@
-//! Sums and counts over the values of one field (contract 4.6, GET /query/aggregate), as a query.
+//! Aggregates over the values of one field (GET /query/aggregate), as a query.
 
 use super::ast::{Expression, ExpressionNode, NamedColumn, PageSource, ParsedQuery, QueryMode};
 use super::functions::Function;
-use super::problem::{hint, shown};
+use super::problem::{excerpt, hint};
 use super::{DqlQuery, grammar};
 use crate::IndexError;
 
-/// What can be calculated.
 const FUNCTIONS: [(&str, Function); 5] = [
     ("count", Function::Count),
     ("avg", Function::Average),
@@ -15,12 +14,12 @@ const FUNCTIONS: [(&str, Function); 5] = [
     ("max", Function::Max),
 ];
 
-/// Most calculations of one question.
 const MAX_CALCULATIONS: usize = 32;
 
 impl DqlQuery {
-    /// Sums and counts over groups of pages: one row a value of `group`, with `count` and one column a calculation
-    /// (`function` or `function:field`), named `function_field`. A page counts for each item of a list.
+    /// Builds a query for aggregates over groups of pages: one row per value of `group`, with
+    /// `count` and one column per calculation (`function` or `function:field`), named
+    /// `function_field`. A page counts for each item of a list.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `group`, `calc` or `where`.
@@ -31,10 +30,10 @@ impl DqlQuery {
         prefix: Option<&str>,
     ) -> Result<Self, IndexError> {
         let read =
-            |argument, text: &str| grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, why));
+            |argument, text: &str| grammar::single_expression(text).map_err(|why| IndexError::invalid(argument, why));
         let field = |argument, text: &str| match read(argument, text)? {
             node @ ExpressionNode { kind: Expression::Field(_), .. } => Ok(node),
-            ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+            ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", excerpt(text)))),
         };
         if calculations.is_empty() || calculations.len() > MAX_CALCULATIONS {
             let why = format!("give 1 to {MAX_CALCULATIONS} calculations such as `count` or `avg:priority`");
@@ -52,7 +51,7 @@ impl DqlQuery {
                 let names = FUNCTIONS.map(|(name, _)| name);
                 let why = format!(
                     "there is no calculation `{}`; there are {}{}",
-                    shown(name),
+                    excerpt(name),
                     names.join(", "),
                     hint(name, names)
                 );
@@ -72,7 +71,7 @@ impl DqlQuery {
         }
         let condition = condition.map(|text| read("where", text)).transpose()?;
         if condition.as_ref().is_some_and(ExpressionNode::has_aggregate) {
-            return Err(IndexError::invalid("where", "a function of many pages cannot choose the pages"));
+            return Err(IndexError::invalid("where", "an aggregate function cannot select pages"));
         }
         let parsed = ParsedQuery {
             mode: QueryMode::Table,
@@ -85,7 +84,7 @@ impl DqlQuery {
             flatten: Vec::new(),
             limit: None,
             offset: None,
-            is_whole: true,
+            is_unpaginated: true,
             summaries: Vec::new(),
         };
         Ok(Self { parsed })

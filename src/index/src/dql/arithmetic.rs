@@ -1,29 +1,29 @@
-//! Numbers, dates, lengths of time and texts, added and taken apart.
+//! Arithmetic on numbers, dates, time spans and texts.
 
 use super::ast::Arithmetic;
 use super::calls::bounded;
 use crate::IndexError;
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 use crate::value::{DateLength, Value};
 
-/// What an operator makes of two values; null when it makes nothing of them, such as a division by zero.
-pub(crate) fn combine(operator: Arithmetic, one: Value, two: Value) -> Result<Value, IndexError> {
-    if one.is_null() || two.is_null() {
+/// Applies an operator; null when it is undefined for the values, such as a division by zero.
+pub(crate) fn combine(operator: Arithmetic, a: Value, b: Value) -> Result<Value, IndexError> {
+    if a.is_null() || b.is_null() {
         return Ok(Value::Null);
     }
-    if let (Some(first), Some(second)) = (one.number(), two.number()) {
-        return Ok(numbers(operator, (&one, first), (&two, second)));
+    if let (Some(x), Some(y)) = (a.number(), b.number()) {
+        return Ok(numbers(operator, (&a, x), (&b, y)));
     }
-    if let Some(value) = times(operator, &one, &two) {
+    if let Some(value) = combine_dates(operator, &a, &b) {
         return Ok(value);
     }
-    // A date and a number make no date, and text is not what was meant: `+ 1d` is.
-    let is_date_with_number = |date: &Value, other: &Value| date.moment().is_some() && other.number().is_some();
-    if is_date_with_number(&one, &two) || is_date_with_number(&two, &one) {
+    // A date plus a number is an error (`+ 1d` was meant), not a concatenation of texts.
+    let is_date_with_number = |date: &Value, other: &Value| date.date().is_some() && other.number().is_some();
+    if is_date_with_number(&a, &b) || is_date_with_number(&b, &a) {
         return Ok(Value::Null);
     }
-    if operator == Arithmetic::Add && (is_text(&one) || is_text(&two)) {
-        return bounded(one.text() + &two.text());
+    if operator == Arithmetic::Add && (is_text(&a) || is_text(&b)) {
+        return bounded(a.text() + &b.text());
     }
     Ok(Value::Null)
 }
@@ -32,54 +32,52 @@ const fn is_text(value: &Value) -> bool {
     matches!(value, Value::Text(_))
 }
 
-fn numbers(operator: Arithmetic, one: (&Value, f64), two: (&Value, f64)) -> Value {
-    if let ((Value::Integer(first), _), (Value::Integer(second), _)) = (one, two) {
-        let (first, second) = (*first, *second);
+fn numbers(operator: Arithmetic, a: (&Value, f64), b: (&Value, f64)) -> Value {
+    if let ((Value::Integer(x), _), (Value::Integer(y), _)) = (a, b) {
+        let (x, y) = (*x, *y);
         let exact = match operator {
-            Arithmetic::Add => first.checked_add(second),
-            Arithmetic::Subtract => first.checked_sub(second),
-            Arithmetic::Multiply => first.checked_mul(second),
-            Arithmetic::Remainder => first.checked_rem(second),
-            Arithmetic::Divide => first.checked_div(second).filter(|quotient| quotient * second == first),
+            Arithmetic::Add => x.checked_add(y),
+            Arithmetic::Subtract => x.checked_sub(y),
+            Arithmetic::Multiply => x.checked_mul(y),
+            Arithmetic::Remainder => x.checked_rem(y),
+            Arithmetic::Divide => x.checked_div(y).filter(|quotient| quotient * y == x),
         };
         if let Some(exact) = exact {
             return Value::Integer(exact);
         }
     }
-    let (first, second) = (one.1, two.1);
+    let (x, y) = (a.1, b.1);
     let real = match operator {
-        Arithmetic::Add => first + second,
-        Arithmetic::Subtract => first - second,
-        Arithmetic::Multiply => first * second,
-        Arithmetic::Divide => first / second,
-        Arithmetic::Remainder => first % second,
+        Arithmetic::Add => x + y,
+        Arithmetic::Subtract => x - y,
+        Arithmetic::Multiply => x * y,
+        Arithmetic::Divide => x / y,
+        Arithmetic::Remainder => x % y,
     };
     if real.is_finite() { Value::Real(real) } else { Value::Null }
 }
 
-/// Dates and lengths; none when neither is there.
-fn times(operator: Arithmetic, one: &Value, two: &Value) -> Option<Value> {
-    let moment = |moment: Option<WrittenDate>| match moment {
+/// Dates and spans; `None` when neither value is one.
+fn combine_dates(operator: Arithmetic, a: &Value, b: &Value) -> Option<Value> {
+    let date_value = |date: Option<WrittenDate>| match date {
         Some(WrittenDate::Day(day)) => Value::Day(day),
         Some(WrittenDate::Instant(instant)) => Value::Instant(instant),
         None => Value::Null,
     };
     let length = |length: Option<DateLength>| length.map_or(Value::Null, Value::Length);
-    match (operator, one, two) {
-        (Arithmetic::Add, Value::Length(first), Value::Length(second)) => Some(length(first.plus(*second))),
-        (Arithmetic::Subtract, Value::Length(first), Value::Length(second)) => {
-            Some(length(second.times(-1).and_then(|second| first.plus(second))))
-        }
-        (Arithmetic::Multiply, Value::Length(one), Value::Integer(count))
-        | (Arithmetic::Multiply, Value::Integer(count), Value::Length(one)) => Some(length(one.times(*count))),
+    match (operator, a, b) {
+        (Arithmetic::Add, Value::Length(x), Value::Length(y)) => Some(length(x.plus(*y))),
+        (Arithmetic::Subtract, Value::Length(x), Value::Length(y)) => Some(length(y.times(-1).and_then(|y| x.plus(y)))),
+        (Arithmetic::Multiply, Value::Length(a), Value::Integer(count))
+        | (Arithmetic::Multiply, Value::Integer(count), Value::Length(a)) => Some(length(a.times(*count))),
         (Arithmetic::Add, date, Value::Length(later)) | (Arithmetic::Add, Value::Length(later), date) => {
-            Some(moment(later.after(date.moment()?)))
+            Some(date_value(later.add_to(date.date()?)))
         }
         (Arithmetic::Subtract, date, Value::Length(earlier)) => {
-            let date = date.moment()?;
-            Some(moment(earlier.times(-1).and_then(|earlier| earlier.after(date))))
+            let date = date.date()?;
+            Some(date_value(earlier.times(-1).and_then(|earlier| earlier.add_to(date))))
         }
-        (Arithmetic::Subtract, one, two) => Some(length(DateLength::between(two.moment()?, one.moment()?))),
+        (Arithmetic::Subtract, a, b) => Some(length(DateLength::between(b.date()?, a.date()?))),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! What a query is, once it is read.
+//! Syntax tree of a query.
 
 use std::ops::Range;
 
@@ -7,7 +7,6 @@ use super::lexemes::ValueStep;
 use super::refine::ColumnSummary;
 use crate::value::Value;
 
-/// A whole query.
 #[derive(Debug, Clone)]
 pub(crate) struct ParsedQuery {
     pub(crate) mode: QueryMode,
@@ -20,33 +19,31 @@ pub(crate) struct ParsedQuery {
     pub(crate) flatten: Vec<NamedColumn>,
     pub(crate) limit: Option<u64>,
     pub(crate) offset: Option<u64>,
-    /// All groups are told, and a page is in the group of each item of a list.
-    pub(crate) is_whole: bool,
-    /// What is made of all cells of a column, by its place.
+    /// Return all groups, and put a page into the group of each item of a list.
+    pub(crate) is_unpaginated: bool,
     pub(crate) summaries: Vec<(usize, ColumnSummary)>,
 }
 
-/// What kind of list a query makes (gaps.md 4.6).
+/// The mode of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryMode {
-    /// Fields of pages, one page a row.
+    /// Fields of pages, one row per page.
     Table,
-    /// Pages, one a row, with fields behind them.
+    /// Pages, one row per page, followed by fields.
     List,
-    /// How many pages there are.
+    /// The number of pages.
     Count,
-    /// The different values of a field.
+    /// The distinct values of a field.
     Distinct,
-    /// The tasks of pages, one task a row.
+    /// The tasks of pages, one row per task.
     Task,
-    /// Pages by a date.
+    /// Pages by date.
     Calendar,
-    /// As a table, meant for programs.
+    /// Like a table, for programs.
     Json,
 }
 
 impl QueryMode {
-    /// Every mode with its keyword.
     pub(crate) const ALL: [(&'static str, Self); 7] = [
         ("TABLE", Self::Table),
         ("LIST", Self::List),
@@ -57,7 +54,7 @@ impl QueryMode {
         ("JSON", Self::Json),
     ];
 
-    /// Its name in an answer.
+    /// Its name in a result.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,33 +69,27 @@ impl QueryMode {
     }
 }
 
-/// An expression with the name it is shown by.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedColumn {
     pub(crate) name: String,
     pub(crate) node: ExpressionNode,
 }
 
-/// Which pages a query looks at.
 #[derive(Debug, Clone)]
 pub(crate) enum PageSource {
-    /// Those whose path begins like this.
     Prefix(String),
-    /// Those with this tag.
     Tag(String),
     Not(Box<PageSource>),
     All(Vec<PageSource>),
     Any(Vec<PageSource>),
 }
 
-/// An expression and where it stands in the text.
 #[derive(Debug, Clone)]
 pub(crate) struct ExpressionNode {
     pub(crate) kind: Expression,
     pub(crate) span: Range<usize>,
 }
 
-/// What has a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Expression {
     Literal(Value),
@@ -106,11 +97,9 @@ pub(crate) enum Expression {
     Call(Function, Vec<ExpressionNode>),
     Not(Box<ExpressionNode>),
     Negative(Box<ExpressionNode>),
-    /// All are true. A list and no tree, so that a long chain is not deep.
+    /// Conjunction. A list instead of a tree, so that a long chain is not deep.
     All(Vec<ExpressionNode>),
-    /// One is true.
     Any(Vec<ExpressionNode>),
-    /// From left to right.
     Chain(Box<ExpressionNode>, Vec<(Arithmetic, ExpressionNode)>),
     Compare(Comparison, Box<ExpressionNode>, Box<ExpressionNode>),
     Like(Box<ExpressionNode>, Box<ExpressionNode>, NegationSense),
@@ -119,14 +108,13 @@ pub(crate) enum Expression {
     IsNull(Box<ExpressionNode>, NegationSense),
 }
 
-/// Whether NOT stands before an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NegationSense {
     Plain,
     Negated,
 }
 
-/// Operators between numbers, dates, lengths and texts.
+/// Operators on numbers, dates, spans and texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Add,
@@ -136,7 +124,7 @@ pub(crate) enum Arithmetic {
     Remainder,
 }
 
-/// Operators between values that give true or false.
+/// Operators that return a boolean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -148,8 +136,7 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// The comparison as it reads from the other side.
-    pub(crate) const fn turned(self) -> Self {
+    pub(crate) const fn swapped(self) -> Self {
         match self {
             Self::Less => Self::Greater,
             Self::LessOrEqual => Self::GreaterOrEqual,
@@ -161,7 +148,6 @@ impl Comparison {
 }
 
 impl ExpressionNode {
-    /// The nodes directly inside.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             Expression::Literal(_) | Expression::Field(_) => Vec::new(),
@@ -170,28 +156,26 @@ impl ExpressionNode {
             Expression::Chain(first, rest) => {
                 std::iter::once(&**first).chain(rest.iter().map(|(_, node)| node)).collect()
             }
-            Expression::Compare(_, one, two) | Expression::Like(one, two, _) => vec![one, two],
+            Expression::Compare(_, a, b) | Expression::Like(a, b, _) => vec![a, b],
             Expression::In(node, nodes, _) => std::iter::once(&**node).chain(nodes).collect(),
             Expression::Between(node, ends, _) => vec![node, &ends.0, &ends.1],
         }
     }
 
-    /// Calls `look` with this node and every one inside.
-    pub(crate) fn visit<'n>(&'n self, look: &mut impl FnMut(&'n Self)) {
-        look(self);
+    pub(crate) fn visit<'n>(&'n self, visitor: &mut impl FnMut(&'n Self)) {
+        visitor(self);
         for child in self.children() {
-            child.visit(look);
+            child.visit(visitor);
         }
     }
 
-    /// Whether a function that makes one value of many rows stands in it.
     pub(crate) fn has_aggregate(&self) -> bool {
-        let mut found = false;
+        let mut is_aggregate = false;
         self.visit(&mut |node| {
             if let Expression::Call(function, arguments) = &node.kind {
-                found |= function.is_aggregate(arguments.len());
+                is_aggregate |= function.is_aggregate(arguments.len());
             }
         });
-        found
+        is_aggregate
     }
 }

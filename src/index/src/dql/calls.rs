@@ -1,27 +1,25 @@
-//! What each function gives.
+//! Implementation of the functions.
 
 use jiff::tz::TimeZone;
 
 use super::evaluate::EvaluationContext;
 use super::functions::Function;
 use crate::IndexError;
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 use crate::value::{DAY, DateLength, Value};
 
-/// Longest text that an expression may make, in bytes: `replace` in `replace` could fill any memory.
+/// Limit of a computed text in bytes: nested `replace` could fill any memory.
 const MAX_TEXT: usize = 1 << 20;
 
-/// A text that an expression made.
 pub(crate) fn bounded(text: String) -> Result<Value, IndexError> {
     if text.len() > MAX_TEXT {
-        return Err(IndexError::invalid("q", "makes a text of more than 1 MiB"));
+        return Err(IndexError::invalid("q", "computes a text of more than 1 MiB; the limit is 1 MiB"));
     }
     Ok(Value::Text(text))
 }
 
-/// A number of things.
-pub(crate) fn count(things: usize) -> Value {
-    i64::try_from(things).map_or(Value::Null, Value::Integer)
+pub(crate) fn count(items: usize) -> Value {
+    i64::try_from(items).map_or(Value::Null, Value::Integer)
 }
 
 pub(crate) fn negative(value: Value) -> Value {
@@ -39,7 +37,7 @@ pub(crate) fn negative(value: Value) -> Value {
     }
 }
 
-/// Calls a function. Its number of arguments was checked when the query was read.
+/// Calls a function. The number of arguments was checked when the query was parsed.
 pub(crate) fn call(context: &EvaluationContext<'_>, function: Function, values: &[Value]) -> Result<Value, IndexError> {
     let absent = Value::Null;
     let at = |index: usize| values.get(index).unwrap_or(&absent);
@@ -50,23 +48,23 @@ pub(crate) fn call(context: &EvaluationContext<'_>, function: Function, values: 
         Function::Min => extreme(values, false),
         Function::Max => extreme(values, true),
         Function::Count => count(items(first).iter().filter(|item| !item.is_null()).count()),
-        Function::Join => joined(first, values.get(1))?,
+        Function::Join => join_texts(first, values.get(1))?,
         Function::Contains => Value::Boolean(items(first).iter().any(|item| !item.is_null() && item.equals(at(1)))),
-        Function::Date => first.moment().and_then(day).map_or(Value::Null, Value::Day),
+        Function::Date => first.date().and_then(day).map_or(Value::Null, Value::Day),
         Function::Today => day(WrittenDate::Instant(context.now)).map_or(Value::Null, Value::Day),
         Function::Now => Value::Instant(context.now),
-        Function::DateFormat => formatted(first, at(1))?,
+        Function::DateFormat => format_date(first, at(1))?,
         Function::DaysAgo => days_ago(context, first),
         Function::DaysSince => {
-            let since = first.moment().and_then(|from| DateLength::between(from, WrittenDate::Instant(context.now)));
+            let since = first.date().and_then(|from| DateLength::between(from, WrittenDate::Instant(context.now)));
             since.map_or(Value::Null, |length| Value::Real(length.days()))
         }
         Function::Length => length(first),
         Function::Lower => texts(first, &|text| text.to_lowercase()),
         Function::Upper => texts(first, &|text| text.to_uppercase()),
-        Function::StartsWith => folded(first, at(1), |text, part| text.starts_with(part)),
-        Function::EndsWith => folded(first, at(1), |text, part| text.ends_with(part)),
-        Function::Matches => folded(first, at(1), |text, part| text.contains(part)),
+        Function::StartsWith => compare_folded(first, at(1), |text, part| text.starts_with(part)),
+        Function::EndsWith => compare_folded(first, at(1), |text, part| text.ends_with(part)),
+        Function::Matches => compare_folded(first, at(1), |text, part| text.contains(part)),
         Function::NonNull => match first {
             Value::List(items) => Value::List(items.iter().filter(|item| !item.is_null()).cloned().collect()),
             other => other.clone(),
@@ -85,16 +83,16 @@ pub(crate) fn call(context: &EvaluationContext<'_>, function: Function, values: 
             Value::Boolean(!text.is_null() && fits.unwrap_or_default())
         }
         Function::RegexReplace => regex_replace(context, values)?,
-        Function::Replace => replaced(values)?,
-        Function::Round => rounded(first, at(1)),
+        Function::Replace => replace_text(values)?,
+        Function::Round => round(first, at(1)),
         Function::Substring => substring(values),
         Function::TypeOf => Value::Text(type_of(first).to_owned()),
-        // These need the row, and are answered before their arguments are.
+        // These need the row; `evaluate` handles them before it evaluates arguments.
         Function::Choice | Function::Default | Function::InLinks | Function::OutLinks => Value::Null,
     })
 }
 
-/// The items of a list; a lone value counts as a list of one, nothing as an empty one.
+/// The items of a list; a single value counts as a list of one, null as an empty one.
 fn items(value: &Value) -> &[Value] {
     match value {
         Value::List(items) => items,
@@ -104,40 +102,39 @@ fn items(value: &Value) -> &[Value] {
 }
 
 fn sum(list: &Value) -> Value {
-    let mut whole = Some(0_i64);
+    let mut exact = Some(0_i64);
     let mut real = 0.0;
     let mut is_any = false;
     for item in items(list) {
         let Some(number) = item.number() else { continue };
         is_any = true;
         real += number;
-        whole =
-            if let Value::Integer(integer) = item { whole.and_then(|whole| whole.checked_add(*integer)) } else { None };
+        exact = if let Value::Integer(integer) = item { exact.and_then(|sum| sum.checked_add(*integer)) } else { None };
     }
-    match (is_any, whole) {
+    match (is_any, exact) {
         (false, _) => Value::Null,
-        (true, Some(whole)) => Value::Integer(whole),
+        (true, Some(integer)) => Value::Integer(integer),
         (true, None) => Value::Real(real),
     }
 }
 
 fn average(list: &Value) -> Value {
     let numbers: Vec<f64> = items(list).iter().filter_map(Value::number).collect();
-    #[expect(clippy::cast_precision_loss, reason = "nobody averages 2^53 numbers")]
+    #[expect(clippy::cast_precision_loss, reason = "a list has fewer than 2^53 numbers")]
     let count = numbers.len() as f64;
     if numbers.is_empty() { Value::Null } else { Value::Real(numbers.iter().sum::<f64>() / count) }
 }
 
-/// The least or greatest of a list, or of several values.
 fn extreme(values: &[Value], greatest: bool) -> Value {
-    let all: Vec<&Value> = if let [one] = values { items(one).iter().collect() } else { values.iter().collect() };
-    let there = all.into_iter().filter(|value| !value.is_null());
-    let order = |one: &&Value, two: &&Value| one.order(two, false);
-    let found = if greatest { there.max_by(order) } else { there.min_by(order) };
-    found.cloned().unwrap_or(Value::Null)
+    let candidates: Vec<&Value> =
+        if let [list] = values { items(list).iter().collect() } else { values.iter().collect() };
+    let present = candidates.into_iter().filter(|value| !value.is_null());
+    let order = |a: &&Value, b: &&Value| a.order(b, false);
+    let result = if greatest { present.max_by(order) } else { present.min_by(order) };
+    result.cloned().unwrap_or(Value::Null)
 }
 
-fn joined(list: &Value, separator: Option<&Value>) -> Result<Value, IndexError> {
+fn join_texts(list: &Value, separator: Option<&Value>) -> Result<Value, IndexError> {
     let separator = separator.map_or_else(|| ", ".to_owned(), Value::text);
     let texts: Vec<String> = items(list).iter().filter(|item| !item.is_null()).map(Value::text).collect();
     let bytes = texts.iter().map(|text| text.len() + separator.len()).sum::<usize>();
@@ -147,18 +144,18 @@ fn joined(list: &Value, separator: Option<&Value>) -> Result<Value, IndexError> 
     bounded(texts.join(&separator))
 }
 
-fn day(moment: WrittenDate) -> Option<jiff::civil::Date> {
-    match moment {
+fn day(date: WrittenDate) -> Option<jiff::civil::Date> {
+    match date {
         WrittenDate::Day(day) => Some(day),
         WrittenDate::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC).date()),
     }
 }
 
-fn formatted(date: &Value, format: &Value) -> Result<Value, IndexError> {
-    let (Some(moment), Value::Text(format)) = (date.moment(), format) else {
+fn format_date(date: &Value, format: &Value) -> Result<Value, IndexError> {
+    let (Some(date), Value::Text(format)) = (date.date(), format) else {
         return Ok(Value::Null);
     };
-    let zoned = match moment {
+    let zoned = match date {
         WrittenDate::Day(day) => day.to_zoned(TimeZone::UTC).ok(),
         WrittenDate::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC)),
     };
@@ -192,7 +189,6 @@ fn length(value: &Value) -> Value {
     }
 }
 
-/// A function of texts, in lists one by one.
 fn texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::Text(text) => Value::Text(change(text)),
@@ -201,8 +197,7 @@ fn texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
     }
 }
 
-/// A question about two texts, in any case.
-fn folded(text: &Value, part: &Value, test: fn(&str, &str) -> bool) -> Value {
+fn compare_folded(text: &Value, part: &Value, test: fn(&str, &str) -> bool) -> Value {
     let is_there = !text.is_null() && !part.is_null();
     Value::Boolean(is_there && test(&text.text().to_lowercase(), &part.text().to_lowercase()))
 }
@@ -227,12 +222,12 @@ fn regex_replace(context: &EvaluationContext<'_>, values: &[Value]) -> Result<Va
         return Ok(Value::Null);
     }
     let (text, by) = (text.text(), by.text());
-    // What one match becomes may hold the whole match several times over.
-    let room =
+    // A replacement may contain the full match several times.
+    let fits_limit =
         |matches: usize| matches.saturating_mul(by.len().saturating_mul(text.len().max(1)).max(1)) <= MAX_TEXT * 64;
     let replaced = context.with_pattern(&pattern.text(), false, |regex| {
         let matches = regex.find_iter(&text).count();
-        room(matches).then(|| regex.replace_all(&text, by.as_str()).into_owned())
+        fits_limit(matches).then(|| regex.replace_all(&text, by.as_str()).into_owned())
     });
     match replaced {
         Some(Some(replaced)) => bounded(replaced),
@@ -241,7 +236,7 @@ fn regex_replace(context: &EvaluationContext<'_>, values: &[Value]) -> Result<Va
     }
 }
 
-fn replaced(values: &[Value]) -> Result<Value, IndexError> {
+fn replace_text(values: &[Value]) -> Result<Value, IndexError> {
     let [text, part, by] = values else { return Ok(Value::Null) };
     if text.is_null() {
         return Ok(Value::Null);
@@ -256,7 +251,7 @@ fn replaced(values: &[Value]) -> Result<Value, IndexError> {
     bounded(text.replace(&part, &by))
 }
 
-fn rounded(value: &Value, digits: &Value) -> Value {
+fn round(value: &Value, digits: &Value) -> Value {
     let digits = if let Value::Integer(digits) = digits {
         i32::try_from((*digits).clamp(-15, 15)).unwrap_or_default()
     } else {
@@ -269,12 +264,12 @@ fn rounded(value: &Value, digits: &Value) -> Value {
         let scale = 10_f64.powi(digits);
         let rounded = (number * scale).round() / scale;
         #[expect(clippy::cast_possible_truncation, reason = "only what is far below 2^53 is made whole")]
-        let whole = rounded as i64;
-        if digits <= 0 && rounded.abs() < 1e15 { Value::Integer(whole) } else { Value::Real(rounded) }
+        let integer = rounded as i64;
+        if digits <= 0 && rounded.abs() < 1e15 { Value::Integer(integer) } else { Value::Real(rounded) }
     })
 }
 
-/// `start` counts from 1 as in SQL; a negative one from the end.
+/// `start` counts from 1 as in SQL; a negative one counts from the end.
 fn substring(values: &[Value]) -> Value {
     let (Some(text), Some(Value::Integer(start))) = (values.first(), values.get(1)) else {
         return Value::Null;
@@ -283,15 +278,15 @@ fn substring(values: &[Value]) -> Value {
         return Value::Null;
     }
     let characters: Vec<char> = text.text().chars().collect();
-    let all = i64::try_from(characters.len()).unwrap_or(i64::MAX);
-    let begin = if *start < 0 { all.saturating_add(*start).max(0) } else { start.saturating_sub(1).clamp(0, all) };
+    let length = i64::try_from(characters.len()).unwrap_or(i64::MAX);
+    let from = if *start < 0 { length.saturating_add(*start).max(0) } else { start.saturating_sub(1).clamp(0, length) };
     let end = match values.get(2) {
-        Some(Value::Integer(length)) => begin.saturating_add((*length).max(0)).min(all),
+        Some(Value::Integer(count)) => from.saturating_add((*count).max(0)).min(length),
         Some(_) => return Value::Null,
-        None => all,
+        None => length,
     };
-    let place = |index: i64| usize::try_from(index).unwrap_or_default();
-    Value::Text(characters[place(begin)..place(end)].iter().collect())
+    let to_index = |index: i64| usize::try_from(index).unwrap_or_default();
+    Value::Text(characters[to_index(from)..to_index(end)].iter().collect())
 }
 
 const fn type_of(value: &Value) -> &'static str {

@@ -1,26 +1,26 @@
-//! What a query must be beyond its grammar.
+//! Semantic checks of a query.
 
 use super::ast::{Expression, ExpressionNode, PageSource, ParsedQuery, QueryMode};
 use super::evaluate::compile;
 use super::functions::Function;
 use super::lexemes::ValueStep;
-use super::problem::{QueryProblem, shown};
+use super::problem::{QueryProblem, excerpt};
 use crate::value::Value;
 
-/// Passes a query on that makes sense, conditions that look at links behind the others: those decide faster.
+/// Checks a query. Also moves conditions on links behind the others, which are cheaper.
 pub(crate) fn check(mut parsed: ParsedQuery, text: &str) -> Result<ParsedQuery, String> {
     for condition in &mut parsed.conditions {
         if let Expression::All(nodes) = &mut condition.kind {
-            nodes.sort_by_key(looks_at_links);
+            nodes.sort_by_key(reads_links);
         }
     }
-    parsed.conditions.sort_by_key(looks_at_links);
+    parsed.conditions.sort_by_key(reads_links);
     group_by_column(&mut parsed);
-    patterns(&parsed).and_then(|()| grouping(&parsed)).map_err(|problem| problem.told(text))?;
+    check_patterns(&parsed).and_then(|()| check_grouping(&parsed)).map_err(|problem| problem.to_message(text))?;
     Ok(parsed)
 }
 
-/// A column's name means the column, in GROUP BY as in SORT.
+/// In GROUP BY, as in SORT, the name of a column means the column.
 fn group_by_column(parsed: &mut ParsedQuery) {
     let Some(group) = &mut parsed.group else { return };
     let Expression::Field(steps) = &group.node.kind else { return };
@@ -31,10 +31,10 @@ fn group_by_column(parsed: &mut ParsedQuery) {
     }
 }
 
-/// The beginning of the path of every page that can change the answer; none when any page can.
-pub(super) fn prefix(parsed: &ParsedQuery) -> Option<&str> {
-    // What a link leads to hangs on the names of pages anywhere.
-    if nodes(parsed).any(looks_at_links) {
+/// The path prefix of all pages that can change the result; `None` when any page can.
+pub(super) fn path_prefix(parsed: &ParsedQuery) -> Option<&str> {
+    // The target of a link depends on the names of all pages.
+    if nodes(parsed).any(reads_links) {
         return None;
     }
     parsed.source.as_ref().and_then(prefix_of)
@@ -48,17 +48,15 @@ fn prefix_of(source: &PageSource) -> Option<&str> {
     }
 }
 
-/// Every expression of a query.
 pub(super) fn nodes(parsed: &ParsedQuery) -> impl Iterator<Item = &ExpressionNode> {
     let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
     columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))
 }
 
-/// Whether it looks at the other ends of links.
-pub(super) fn looks_at_links(node: &ExpressionNode) -> bool {
-    let mut found = false;
+pub(super) fn reads_links(node: &ExpressionNode) -> bool {
+    let mut is_match = false;
     node.visit(&mut |node| {
-        found |= match &node.kind {
+        is_match |= match &node.kind {
             Expression::Call(function, _) => matches!(function, Function::InLinks | Function::OutLinks),
             Expression::Field(steps) => matches!(steps.first(), Some(ValueStep::Key(key)) if key == "_backlink_count"),
             Expression::Literal(_)
@@ -74,52 +72,55 @@ pub(super) fn looks_at_links(node: &ExpressionNode) -> bool {
             | Expression::IsNull(..) => false,
         };
     });
-    found
+    is_match
 }
 
-/// A pattern or a format that stands in the query is none for any page.
-fn patterns(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
-    let mut wrong = None;
+fn check_patterns(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
+    let mut problem = None;
     for node in nodes(parsed) {
         node.visit(&mut |node| {
             let Expression::Call(function, arguments) = &node.kind else { return };
             let takes = [(Function::RegexTest, 0), (Function::RegexReplace, 1), (Function::DateFormat, 1)];
-            let Some((_, place)) = takes.into_iter().find(|(takes, _)| takes == function) else { return };
-            if let Some(ExpressionNode { kind: Expression::Literal(Value::Text(text)), span }) = arguments.get(place)
-                && let Some(what) = if *function == Function::DateFormat { no_format(text) } else { no_pattern(text) }
+            let Some((_, index)) = takes.into_iter().find(|(takes, _)| takes == function) else { return };
+            if let Some(ExpressionNode { kind: Expression::Literal(Value::Text(text)), span }) = arguments.get(index)
+                && let Some(message) =
+                    if *function == Function::DateFormat { format_error(text) } else { pattern_error(text) }
             {
-                wrong = wrong.take().or(Some(QueryProblem::at(span.start, what)));
+                problem = problem.take().or(Some(QueryProblem::at(span.start, message)));
             }
         });
     }
-    wrong.map_or(Ok(()), Err)
+    problem.map_or(Ok(()), Err)
 }
 
-fn no_pattern(text: &str) -> Option<String> {
-    let told = compile(text, false).err()?.to_string();
-    let last = told.lines().last().unwrap_or_default().trim_start_matches("error: ");
-    Some(format!("`{}` is no regular expression: {last}", shown(text)))
+fn pattern_error(text: &str) -> Option<String> {
+    let error = compile(text, false).err()?.to_string();
+    let last = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    Some(format!("`{}` is not a regular expression: {last}", excerpt(text)))
 }
 
-/// Any moment will do to find that out: what can be written of one can be written of all.
-fn no_format(text: &str) -> Option<String> {
-    let moment = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
-    let error = jiff::fmt::strtime::format(text, &moment).err()?;
-    Some(format!("`{}` is no format of dates: {error}", shown(text)))
+/// Any time will do: whether a format is valid does not depend on it.
+fn format_error(text: &str) -> Option<String> {
+    let epoch = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
+    let error = jiff::fmt::strtime::format(text, &epoch).err()?;
+    Some(format!("`{}` is not a date format: {error}", excerpt(text)))
 }
 
-/// What GROUP BY and functions of many rows can be together with.
-fn grouping(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
+/// Checks where aggregates are allowed.
+fn check_grouping(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     for node in parsed.flatten.iter().map(|column| &column.node).chain(parsed.group.iter().map(|column| &column.node)) {
         if node.has_aggregate() {
-            return Err(QueryProblem::at(node.span.start, "a function of many rows cannot make the rows"));
+            return Err(QueryProblem::at(
+                node.span.start,
+                "an aggregate function cannot be used in GROUP BY or FLATTEN",
+            ));
         }
     }
     for condition in &parsed.conditions {
-        if let Some(at) = bare_count(condition) {
-            let what =
+        if let Some(at) = find_row_count(condition) {
+            let message =
                 "`count()` counts rows, and WHERE decides which there are; without parentheses `count` is a field";
-            return Err(QueryProblem::at(at, what));
+            return Err(QueryProblem::at(at, message));
         }
     }
     if !parsed.is_aggregated() {
@@ -129,60 +130,58 @@ fn grouping(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
         let at = parsed.columns.first().map_or(0, |column| column.node.span.start);
         return Err(QueryProblem::at(
             at,
-            format!("{} takes no function of many rows; TABLE does", parsed.mode.name().to_uppercase()),
+            format!("{} does not support aggregate functions; use TABLE", parsed.mode.name().to_uppercase()),
         ));
     }
     let key = parsed.group.as_ref();
     for column in &parsed.columns {
         let is_key = key.is_some_and(|key| key.name == column.name);
-        if !is_key && loose_field(&column.node, key.map(|key| &key.node)) {
-            let what = format!(
-                "`{}` differs from row to row; in a query with sums and counts a column is made of them or of what GROUP BY names",
-                shown(&column.name)
+        if !is_key && has_ungrouped_field(&column.node, key.map(|key| &key.node)) {
+            let message = format!(
+                "`{}` has a value per row; in a query with aggregates, use an aggregate function or the field of GROUP BY",
+                excerpt(&column.name)
             );
-            return Err(QueryProblem::at(column.node.span.start, what));
+            return Err(QueryProblem::at(column.node.span.start, message));
         }
     }
     Ok(())
 }
 
-/// Where an expression counts rows.
-fn bare_count(node: &ExpressionNode) -> Option<usize> {
-    let mut found = None;
+fn find_row_count(node: &ExpressionNode) -> Option<usize> {
+    let mut position = None;
     node.visit(&mut |node| {
         if let Expression::Call(Function::Count, arguments) = &node.kind
             && arguments.is_empty()
         {
-            found = found.or(Some(node.span.start));
+            position = position.or(Some(node.span.start));
         }
     });
-    found
+    position
 }
 
-/// Whether a field stands in an expression outside of functions of many rows.
-fn loose_field(node: &ExpressionNode, key: Option<&ExpressionNode>) -> bool {
+fn has_ungrouped_field(node: &ExpressionNode, key: Option<&ExpressionNode>) -> bool {
     if let Expression::Field(steps) = &node.kind {
         return !matches!(key, Some(ExpressionNode { kind: Expression::Field(key), .. }) if key == steps);
     }
     let is_aggregate =
         matches!(&node.kind, Expression::Call(function, arguments) if function.is_aggregate(arguments.len()));
-    !is_aggregate && node.children().into_iter().any(|child| loose_field(child, key))
+    !is_aggregate && node.children().into_iter().any(|child| has_ungrouped_field(child, key))
 }
 
 impl ParsedQuery {
-    /// Whether each row stands for many: a group, or all of them.
+    /// Whether each row stands for several pages: a group, or all.
     pub(crate) fn is_aggregated(&self) -> bool {
-        let is_joined = |node: &ExpressionNode| {
-            let mut found = false;
+        let aggregates = |node: &ExpressionNode| {
+            let mut is_match = false;
             node.visit(&mut |node| {
                 if let Expression::Call(function, arguments) = &node.kind {
-                    // Without groups, `join(tags)` is of one page's list.
-                    let is_lone_join = *function == Function::Join && self.group.is_none();
-                    found |= function.is_aggregate(arguments.len()) && !is_lone_join;
+                    // Without groups, `join(tags)` applies to the list of one page.
+                    let is_plain_join = *function == Function::Join && self.group.is_none();
+                    is_match |= function.is_aggregate(arguments.len()) && !is_plain_join;
                 }
             });
-            found
+            is_match
         };
-        self.columns.iter().any(|column| is_joined(&column.node))
+        self.columns.iter().any(|column| aggregates(&column.node))
     }
 }

@@ -1,5 +1,5 @@
-//! Queries that are counted in the index: only paths and conditions that SQL decides exactly say which pages are in the answer and in which
-//! order. No page but those shown is read.
+//! Queries that the index answers alone: paths and conditions that SQL decides exactly select and
+//! sort the pages. Only the pages on the result page are read.
 
 use std::cell::RefCell;
 
@@ -15,44 +15,41 @@ use super::shape::{self, ResultFrame};
 use crate::IndexError;
 use crate::fields;
 
-/// Pages are found in the order of their paths when one in so many is an answer: others are passed over one by one.
-const WORTH_A_WALK: usize = 8;
+/// If at least one page in this many matches, walking in path order is faster than sorting.
+const MIN_WALK_SHARE: usize = 8;
 
-/// From which pages an answer is selected.
 struct CountedSelection {
-    /// The tables, in the order in which they are read.
     from: &'static str,
     filter: String,
-    /// The column with the path, and that with the page's number.
     path: &'static str,
     page: &'static str,
 }
 
 impl QueryRun<'_> {
-    /// The answer of such a query; none for all others.
-    pub(crate) fn by_index_alone(
+    /// The result of such a query; `None` for others.
+    pub(crate) fn answer_from_index(
         &self,
         connection: &Transaction<'_>,
         frame: &ResultFrame,
     ) -> Result<Option<QueryOutcome>, IndexError> {
         let parsed = self.parsed;
-        let is_one_row_a_page =
+        let is_one_row_per_page =
             matches!(parsed.mode, QueryMode::Table | QueryMode::List | QueryMode::Json | QueryMode::Count);
-        let is_of_many = !parsed.summaries.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
-        if !is_one_row_a_page || is_of_many || !parsed.flatten.is_empty() {
+        let is_aggregate = !parsed.summaries.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
+        if !is_one_row_per_page || is_aggregate || !parsed.flatten.is_empty() {
             return Ok(None);
         }
         let sort = parsed.sort.iter().map(|(node, is_descending)| {
-            let (_, column) = exact::column(shape::meant(parsed, node))?;
+            let (_, column) = exact::column(shape::resolve_column(parsed, node))?;
             Some(format!("{column}{}, ", if *is_descending { " DESC" } else { "" }))
         });
         let Some(sort) = sort.collect::<Option<String>>() else { return Ok(None) };
-        let hot = HotFields { known: fields::hot(connection)?, used: RefCell::default() };
+        let hot = HotFields { fields: fields::hot_fields(connection)?, used: RefCell::default() };
         let mut statement = NarrowingSql::default();
-        let Some(counted) = self.selection((&hot, FieldAccess::List), sort.is_empty(), &mut statement)? else {
+        let Some(selection_parts) = self.selection((&hot, FieldAccess::List), sort.is_empty(), &mut statement)? else {
             return Ok(None);
         };
-        let CountedSelection { from, filter, .. } = &counted;
+        let CountedSelection { from, filter, .. } = &selection_parts;
         let sql = if filter == "1" {
             "SELECT count(*) FROM facts".to_owned()
         } else {
@@ -61,36 +58,36 @@ impl QueryRun<'_> {
         let total: i64 =
             connection.prepare_cached(&sql)?.query_row(params_from_iter(&statement.values), |row| row.get(0))?;
         let total = usize::try_from(total).unwrap_or_default();
-        let last = frame.offset.saturating_add(frame.limit);
+        let end = frame.offset.saturating_add(frame.limit);
         let is_shown = parsed.mode != QueryMode::Count && frame.offset < total;
         let mut rows = Vec::new();
         if is_shown {
-            let is_walk = sort.is_empty() && last.saturating_mul(WORTH_A_WALK) <= total;
+            let is_walk = sort.is_empty() && end.saturating_mul(MIN_WALK_SHARE) <= total;
             if is_walk {
                 statement = NarrowingSql::default();
             }
-            let selected = if is_walk {
-                self.selection((&hot, FieldAccess::Probe), true, &mut statement)?.unwrap_or(counted)
+            let walk = if is_walk {
+                self.selection((&hot, FieldAccess::Probe), true, &mut statement)?.unwrap_or(selection_parts)
             } else {
-                counted
+                selection_parts
             };
-            rows = self.selected(connection, (selected, &sort), (statement, frame))?;
+            rows = self.read_selected(connection, (walk, &sort), (statement, frame))?;
         }
-        let answer = shape::listed(self, rows, total, frame)?;
+        let answer = shape::list_result(self, rows, total, frame)?;
         let mut used = hot.used.into_inner();
         used.dedup();
         Ok(Some(QueryOutcome { answer, fields: FieldIndexUse { used, ..FieldIndexUse::default() } }))
     }
 
-    /// The pages that the query is about; none where the index cannot tell them exactly.
+    /// The selection of pages; `None` where the index cannot decide exactly.
     fn selection(
         &self,
         (hot, access): (&HotFields, FieldAccess),
         is_by_path: bool,
         statement: &mut NarrowingSql,
     ) -> Result<Option<CountedSelection>, IndexError> {
-        let finder = LookupPlanner { parsed: self.parsed, context: &self.context };
-        let exact = ConditionRenderer { finder, hot, access };
+        let planner = LookupPlanner { parsed: self.parsed, context: &self.context };
+        let exact = ConditionRenderer { planner, hot, access };
         let mut parts = Vec::new();
         if let Some(source) = &self.parsed.source {
             if has_tags(source) {
@@ -114,29 +111,28 @@ impl QueryRun<'_> {
         Ok(Some(CountedSelection { from, filter, path, page }))
     }
 
-    /// The pages that are shown.
-    fn selected(
+    fn read_selected(
         &self,
         connection: &Transaction<'_>,
         (selection, sort): (CountedSelection, &str),
         (mut statement, frame): (NarrowingSql, &ResultFrame),
     ) -> Result<Vec<QueryRow>, IndexError> {
         let CountedSelection { from, filter, path, page } = selection;
-        let cut = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let (limit, offset) = (statement.bind(cut(frame.limit)), statement.bind(cut(frame.offset)));
+        let to_sql = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let (limit, offset) = (statement.bind(to_sql(frame.limit)), statement.bind(to_sql(frame.offset)));
         let sql =
             format!("SELECT {page} FROM {from} WHERE {filter} ORDER BY {sort}{path} LIMIT {limit} OFFSET {offset}");
         let ids: Vec<i64> = connection
             .prepare_cached(&sql)?
             .query_map(params_from_iter(&statement.values), |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
-        let mut one = NarrowingSql::default();
-        one.select(&self.facts, &["pages.id = ?1".to_owned()]);
-        let mut prepared = connection.prepare_cached(&one.text)?;
+        let mut page_sql = NarrowingSql::default();
+        page_sql.select(&self.facts, &["pages.id = ?1".to_owned()]);
+        let mut prepared = connection.prepare_cached(&page_sql.text)?;
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {
-            let mut found = prepared.query([id])?;
-            let row = found.next()?.ok_or_else(|| IndexError::Damaged(format!("page {id} is missing")))?;
+            let mut page_rows = prepared.query([id])?;
+            let row = page_rows.next()?.ok_or_else(|| IndexError::Damaged(format!("page {id} is missing")))?;
             rows.push(self.row(row, &self.context.keys)?);
         }
         Ok(rows)

@@ -1,7 +1,8 @@
-//! What an expression gives for a row.
+//! Evaluation of expressions.
 //!
-//! Two truth values, not three: a comparison with something absent is false (a written `null` asks for absence), and NOT turns it
-//! round. Nothing a page holds is an error: a function that is handed what it does not understand gives null.
+//! There are two truth values, not three: a comparison with an absent value is false (except with a
+//! literal `null`), and NOT inverts it. Page content never causes an error: a function returns null
+//! for arguments it does not support.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -22,69 +23,63 @@ use super::row::{ImplicitField, QueryRow, walk};
 use crate::IndexError;
 use crate::value::Value;
 
-/// How many values are made between two looks at the clock; a text may be a megabyte.
-const BETWEEN_LOOKS: u32 = 128;
+/// Values computed between two checks of the timeout; a text may be a megabyte.
+const CHECK_INTERVAL: u32 = 128;
 
-/// How deep computed fields may be made of each other.
 const MAX_CUSTOM_DEPTH: usize = 8;
 
-/// How large a compiled pattern may be, in bytes.
+/// Limit of a compiled pattern in bytes.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// Patterns kept compiled while a query runs; one that is made of each page's own text does not fill the memory.
+/// Limit of cached patterns: a pattern that is built from page content cannot fill the memory.
 const MAX_PATTERNS: usize = 256;
 
-/// What expressions are evaluated with: one for a run of a query.
+/// Environment of evaluation, one per run of a query.
 pub(crate) struct EvaluationContext<'c> {
-    /// The frontmatter keys that rows carry.
     pub(crate) keys: Vec<String>,
     pub(crate) now: Timestamp,
-    /// Fields that the configuration defines.
     pub(crate) custom: &'c BTreeMap<String, ExpressionNode>,
-    clock: QueryDeadline,
+    deadline: QueryDeadline,
     links: RefCell<LinkedPages<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
 }
 
-/// How long a query may take.
 pub(crate) struct QueryDeadline {
-    begun: Instant,
+    started: Instant,
     timeout: Duration,
-    /// Values that were made since the last look.
-    made: Cell<u32>,
+    computed: Cell<u32>,
 }
 
 impl QueryDeadline {
-    /// Begins now.
-    pub(crate) fn begin(timeout: Duration) -> Self {
-        Self { begun: Instant::now(), timeout, made: Cell::new(0) }
+    pub(crate) fn start(timeout: Duration) -> Self {
+        Self { started: Instant::now(), timeout, computed: Cell::new(0) }
     }
 
-    /// Refuses to go on when the time is up.
-    pub(crate) fn look(&self) -> Result<(), IndexError> {
+    pub(crate) fn check(&self) -> Result<(), IndexError> {
         let timeout = self.timeout;
-        if self.begun.elapsed() <= timeout {
+        if self.started.elapsed() <= timeout {
             return Ok(());
         }
-        let why = format!(
+        let message = format!(
             "takes longer than {timeout:?} (`dataview.query_timeout`); narrow it with FROM, or raise the setting"
         );
-        Err(IndexError::invalid("q", why))
+        Err(IndexError::invalid("q", message))
     }
 
-    /// Counts a value, and looks now and then: one row of a long expression may take longer than all others.
+    /// Counts a value and sometimes checks the time: one row of a long expression may take longer
+    /// than all others.
     fn tick(&self) -> Result<(), IndexError> {
-        let made = self.made.get() + 1;
-        if made < BETWEEN_LOOKS {
-            self.made.set(made);
+        let computed = self.computed.get() + 1;
+        if computed < CHECK_INTERVAL {
+            self.computed.set(computed);
             return Ok(());
         }
-        self.made.set(0);
-        self.look()
+        self.computed.set(0);
+        self.check()
     }
 }
 
-/// What an expression is evaluated for: a row, or the rows of a group of which it is the first.
+/// The input of an expression: a row, or the rows of a group with its first row.
 #[derive(Clone, Copy)]
 pub(crate) struct EvaluationScope<'r> {
     pub(crate) row: &'r QueryRow,
@@ -109,35 +104,33 @@ impl<'r> EvaluationScope<'r> {
 
 impl<'c> EvaluationContext<'c> {
     pub(crate) fn new(
-        (links, clock): (LinkedPages<'c>, QueryDeadline),
+        (links, deadline): (LinkedPages<'c>, QueryDeadline),
         keys: Vec<String>,
         now: Timestamp,
         custom: &'c BTreeMap<String, ExpressionNode>,
     ) -> Self {
-        Self { keys, now, custom, clock, links: RefCell::new(links), patterns: RefCell::default() }
+        Self { keys, now, custom, deadline, links: RefCell::new(links), patterns: RefCell::default() }
     }
 
-    /// Refuses to go on when the time is up.
-    pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
-        self.clock.look()
+    pub(crate) fn check_timeout(&self) -> Result<(), IndexError> {
+        self.deadline.check()
     }
 
-    /// Whether a condition holds.
-    pub(crate) fn holds(&self, node: &ExpressionNode, row: &QueryRow) -> Result<bool, IndexError> {
-        Ok(self.value(node, EvaluationScope::of(row))?.is_true())
+    pub(crate) fn matches(&self, node: &ExpressionNode, row: &QueryRow) -> Result<bool, IndexError> {
+        Ok(self.value(node, EvaluationScope::of(row))?.is_truthy())
     }
 
     pub(crate) fn value(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Value, IndexError> {
-        self.clock.tick()?;
+        self.deadline.tick()?;
         Ok(match &node.kind {
             Expression::Literal(value) => value.clone(),
             Expression::Field(steps) => self.field(steps, scope)?,
             Expression::Call(function, arguments) => self.call(*function, arguments, scope)?,
-            Expression::Not(inner) => Value::Boolean(!self.value(inner, scope)?.is_true()),
+            Expression::Not(inner) => Value::Boolean(!self.value(inner, scope)?.is_truthy()),
             Expression::Negative(inner) => calls::negative(self.value(inner, scope)?),
             Expression::All(nodes) => {
                 for node in nodes {
-                    if !self.value(node, scope)?.is_true() {
+                    if !self.value(node, scope)?.is_truthy() {
                         return Ok(Value::Boolean(false));
                     }
                 }
@@ -145,7 +138,7 @@ impl<'c> EvaluationContext<'c> {
             }
             Expression::Any(nodes) => {
                 for node in nodes {
-                    if self.value(node, scope)?.is_true() {
+                    if self.value(node, scope)?.is_truthy() {
                         return Ok(Value::Boolean(true));
                     }
                 }
@@ -158,32 +151,32 @@ impl<'c> EvaluationContext<'c> {
                 }
                 result
             }
-            Expression::Compare(comparison, one, two) => {
-                // Two fields that are both absent have nothing in common; only a written `null` asks for absence.
-                let asks_for_null = is_written_null(one) || is_written_null(two);
-                let (one, two) = (self.choices(one, scope)?, self.choices(two, scope)?);
-                let is_asked = |one: &Value, two: &Value| asks_for_null || !one.is_null() || !two.is_null();
-                let holds = |one: &Value| two.iter().any(|two| is_asked(one, two) && compares(*comparison, one, two));
-                Value::Boolean(one.iter().any(holds))
+            Expression::Compare(comparison, a, b) => {
+                // Two absent fields are not equal; only a literal `null` tests for absence.
+                let compares_null = is_written_null(a) || is_written_null(b);
+                let (a, b) = (self.operands(a, scope)?, self.operands(b, scope)?);
+                let is_comparable = |a: &Value, b: &Value| compares_null || !a.is_null() || !b.is_null();
+                let holds = |a: &Value| b.iter().any(|b| is_comparable(a, b) && compares(*comparison, a, b));
+                Value::Boolean(a.iter().any(holds))
             }
-            Expression::Like(one, two, sense) => self.like(one, two, *sense, scope)?,
-            Expression::In(one, list, sense) => self.is_in(one, list, *sense, scope)?,
-            Expression::Between(one, ends, sense) => {
+            Expression::Like(a, b, sense) => self.like(a, b, *sense, scope)?,
+            Expression::In(a, list, sense) => self.is_in(a, list, *sense, scope)?,
+            Expression::Between(a, ends, sense) => {
                 let (low, high) = (self.value(&ends.0, scope)?, self.value(&ends.1, scope)?);
                 let is_between = |value: &Value| {
                     compares(Comparison::GreaterOrEqual, value, &low) && compares(Comparison::LessOrEqual, value, &high)
                 };
-                self.any_choice(one, *sense, scope, is_between)?
+                self.any_operand(a, *sense, scope, is_between)?
             }
-            Expression::IsNull(one, sense) => {
-                let is_null = self.choices(one, scope)?.iter().all(Value::is_null);
+            Expression::IsNull(a, sense) => {
+                let is_null = self.operands(a, scope)?.iter().all(Value::is_null);
                 Value::Boolean(is_null == (*sense == NegationSense::Plain))
             }
         })
     }
 
-    /// The values that a comparison looks at: all that `[*]` leads to, else the one.
-    fn choices(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Vec<Value>, IndexError> {
+    /// The operands of a comparison: all values of `[*]`, else one.
+    fn operands(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Vec<Value>, IndexError> {
         let is_spread = matches!(&node.kind, Expression::Field(steps) if steps.contains(&ValueStep::Any));
         Ok(match self.value(node, scope)? {
             Value::List(items) if is_spread && items.is_empty() => vec![Value::Null],
@@ -192,8 +185,9 @@ impl<'c> EvaluationContext<'c> {
         })
     }
 
-    /// Whether a test holds for one of the values, or with NOT for a value that is there and not.
-    fn any_choice(
+    /// Whether a test is true for one of the values; with NOT, whether it is false for one that is
+    /// not null.
+    fn any_operand(
         &self,
         node: &ExpressionNode,
         sense: NegationSense,
@@ -204,27 +198,27 @@ impl<'c> EvaluationContext<'c> {
             NegationSense::Plain => test(value),
             NegationSense::Negated => !value.is_null() && !test(value),
         };
-        Ok(Value::Boolean(self.choices(node, scope)?.iter().any(holds)))
+        Ok(Value::Boolean(self.operands(node, scope)?.iter().any(holds)))
     }
 
     fn like(
         &self,
-        one: &ExpressionNode,
-        two: &ExpressionNode,
+        a: &ExpressionNode,
+        b: &ExpressionNode,
         sense: NegationSense,
         scope: EvaluationScope<'_>,
     ) -> Result<Value, IndexError> {
-        let pattern = self.value(two, scope)?;
+        let pattern = self.value(b, scope)?;
         if pattern.is_null() {
             return Ok(Value::Boolean(false));
         }
         let pattern = like_pattern(&pattern.text());
-        self.any_choice(one, sense, scope, |value| !value.is_null() && self.fits(&pattern, &value.text()))
+        self.any_operand(a, sense, scope, |value| !value.is_null() && self.fits(&pattern, &value.text()))
     }
 
     fn is_in(
         &self,
-        one: &ExpressionNode,
+        a: &ExpressionNode,
         list: &[ExpressionNode],
         sense: NegationSense,
         scope: EvaluationScope<'_>,
@@ -233,19 +227,19 @@ impl<'c> EvaluationContext<'c> {
         for node in list {
             values.push(self.value(node, scope)?);
         }
-        // `x IN (list)`, where the list is a field.
+        // `x IN (list)` where the list is a field.
         if let [Value::List(_)] = values.as_slice()
             && let Some(Value::List(items)) = values.pop()
         {
             values = items;
         }
-        self.any_choice(one, sense, scope, |value| values.iter().any(|item| value.equals(item)))
+        self.any_operand(a, sense, scope, |value| values.iter().any(|item| value.equals(item)))
     }
 
     fn field(&self, steps: &[ValueStep], scope: EvaluationScope<'_>) -> Result<Value, IndexError> {
         let row = scope.row;
-        for (own, value) in &row.own {
-            if let Some(rest) = steps.strip_prefix(own.as_slice()) {
+        for (path, value) in &row.overrides {
+            if let Some(rest) = steps.strip_prefix(path.as_slice()) {
                 return Ok(if rest.is_empty() { value.clone() } else { walk(&value.clone().into_json(), rest) });
             }
         }
@@ -255,8 +249,8 @@ impl<'c> EvaluationContext<'c> {
         if let Some(fact) = ImplicitField::named(key).filter(|_| rest.is_empty()) {
             return self.fact(fact, row);
         }
-        let place = self.keys.iter().position(|asked| asked == key);
-        if let Some((_, json)) = row.members.iter().find(|(member, _)| Some(*member) == place) {
+        let index = self.keys.iter().position(|requested| requested == key);
+        if let Some((_, json)) = row.members.iter().find(|(member, _)| Some(*member) == index) {
             return Ok(walk(json, rest));
         }
         match self.custom.get(key) {
@@ -291,8 +285,8 @@ impl<'c> EvaluationContext<'c> {
             Function::OutLinks => return Ok(paths(self.links.borrow_mut().targets(&scope.row.path)?)),
             Function::InLinks => return Ok(paths(self.links.borrow_mut().sources(&scope.row.path)?)),
             Function::Choice => {
-                let chosen = if self.value(&arguments[0], scope)?.is_true() { &arguments[1] } else { &arguments[2] };
-                return self.value(chosen, scope);
+                let branch = if self.value(&arguments[0], scope)?.is_truthy() { &arguments[1] } else { &arguments[2] };
+                return self.value(branch, scope);
             }
             Function::Default => {
                 let value = self.value(&arguments[0], scope)?;
@@ -334,7 +328,7 @@ impl<'c> EvaluationContext<'c> {
         calls::call(self, function, &values)
     }
 
-    /// One value of all rows of a group; items of lists count one by one.
+    /// Aggregates over the rows of a group; list items count one by one.
     fn aggregate(
         &self,
         function: Function,
@@ -345,7 +339,7 @@ impl<'c> EvaluationContext<'c> {
             return Ok(calls::count(rows.len() + absent));
         };
         let mut values = Vec::with_capacity(rows.len() + 1);
-        // As good as many of them.
+        // Aggregates ignore null, so one stands for any number.
         values.extend((absent > 0).then_some(Value::Null));
         for row in rows {
             match self.value(first, EvaluationScope::of(row))? {
@@ -353,24 +347,25 @@ impl<'c> EvaluationContext<'c> {
                 value => values.push(value),
             }
         }
-        let mut handed = vec![Value::List(values)];
+        let mut call_arguments = vec![Value::List(values)];
         if let (Some(second), Some(row)) = (arguments.get(1), rows.first()) {
-            handed.push(self.value(second, EvaluationScope::of(row))?);
+            call_arguments.push(self.value(second, EvaluationScope::of(row))?);
         }
-        calls::call(self, function, &handed)
+        calls::call(self, function, &call_arguments)
     }
 
-    /// Whether a text fits a regular expression that we made ourselves.
+    /// Whether a text matches a generated regular expression.
     pub(crate) fn fits(&self, pattern: &str, text: &str) -> bool {
         self.with_pattern(pattern, true, |regex| regex.is_match(text)).unwrap_or_default()
     }
 
-    /// Uses a regular expression; none when it is not one. Time is linear in the text whatever the pattern.
+    /// Runs `work` with a compiled pattern; `None` for an invalid one. Matching takes time linear
+    /// in the text for any pattern.
     pub(crate) fn with_pattern<T>(
         &self,
         pattern: &str,
         ignores_case: bool,
-        using: impl FnOnce(&Regex) -> T,
+        work: impl FnOnce(&Regex) -> T,
     ) -> Option<T> {
         let mut patterns = self.patterns.borrow_mut();
         let key = (ignores_case, pattern.to_owned());
@@ -378,7 +373,7 @@ impl<'c> EvaluationContext<'c> {
             patterns.clear();
         }
         let compiled = patterns.entry(key).or_insert_with(|| compile(pattern, ignores_case).ok());
-        compiled.as_ref().map(using)
+        compiled.as_ref().map(work)
     }
 }
 
@@ -386,7 +381,6 @@ const fn is_written_null(node: &ExpressionNode) -> bool {
     matches!(node.kind, Expression::Literal(Value::Null))
 }
 
-/// Compiles a pattern, which may take 1 MiB.
 pub(crate) fn compile(pattern: &str, ignores_case: bool) -> Result<Regex, regex::Error> {
     regex::RegexBuilder::new(pattern)
         .case_insensitive(ignores_case)
@@ -418,15 +412,14 @@ fn like_pattern(pattern: &str) -> String {
     regex
 }
 
-/// A comparison of two values.
-pub(crate) fn compares(comparison: Comparison, one: &Value, two: &Value) -> bool {
-    let order = one.compare(two);
+pub(crate) fn compares(comparison: Comparison, a: &Value, b: &Value) -> bool {
+    let order = a.compare(b);
     match comparison {
         Comparison::Equal => order == Some(Ordering::Equal),
-        Comparison::NotEqual => !one.is_null() && order != Some(Ordering::Equal),
+        Comparison::NotEqual => !a.is_null() && order != Some(Ordering::Equal),
         Comparison::Less => order == Some(Ordering::Less),
-        Comparison::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)) && !one.is_null(),
+        Comparison::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)) && !a.is_null(),
         Comparison::Greater => order == Some(Ordering::Greater),
-        Comparison::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)) && !one.is_null(),
+        Comparison::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)) && !a.is_null(),
     }
 }

@@ -1,8 +1,9 @@
-//! Conditions that SQL decides exactly as `evaluate` does: comparisons of computed fields, and of fields that have rows of their own, with
-//! numbers, texts and booleans.
+//! Conditions that SQL decides exactly as `evaluate` does: comparisons of computed fields, and of
+//! indexed fields, with numbers, texts and booleans.
 //!
-//! Invariant: a condition is rendered only where no page is decided otherwise by `evaluate`. Dates are not rendered, because a day stands for
-//! all its moments; neither is `!=`, because it is about absence, too. A query of nothing else is counted in the index, and pages are read
+//! Invariant: a condition is rendered only if `evaluate` gives the same result for every page.
+//! Dates are not rendered, because a day equals all its times; `!=` is not, because it depends on
+//! absence. If all conditions of a query are exact, it is counted in the index and pages are read
 //! only to be shown.
 
 use std::cell::RefCell;
@@ -15,60 +16,56 @@ use super::lookup::LookupPlanner;
 use super::narrow::NarrowingSql;
 use super::row::ImplicitField;
 use crate::IndexError;
-use crate::fields::{RowKind, key_of};
+use crate::fields::{RowKind, row_key};
 use crate::value::Value;
 
-/// Integers up to here are exact as reals.
+/// Integers up to this are exact as reals.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// How a page is found by the rows of a field.
+/// How the rows of a field are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldAccess {
-    /// All such pages are listed: for a statement that reads them all.
+    /// List all matching pages: for a statement that reads all of them.
     List,
-    /// Each page is probed: for a statement that ends after a few pages.
+    /// Probe each page: for a statement that ends after a few pages.
     Probe,
 }
 
-/// Renders conditions.
 pub(crate) struct ConditionRenderer<'e, 'c> {
-    pub(crate) finder: LookupPlanner<'e, 'c>,
+    pub(crate) planner: LookupPlanner<'e, 'c>,
     pub(crate) hot: &'e HotFields,
     pub(crate) access: FieldAccess,
 }
 
-/// Fields that have rows.
 pub(crate) struct HotFields {
-    /// Their names, with their numbers.
-    pub(crate) known: Vec<(i64, String)>,
-    /// Those that are used.
+    pub(crate) fields: Vec<(i64, String)>,
     pub(crate) used: RefCell<Vec<String>>,
 }
 
 impl ConditionRenderer<'_, '_> {
-    /// The condition over `facts`; none where SQL cannot decide it.
+    /// The condition over `facts`; `None` where SQL cannot decide it.
     pub(crate) fn condition(
         &self,
         node: &ExpressionNode,
         statement: &mut NarrowingSql,
     ) -> Result<Option<String>, IndexError> {
         match &node.kind {
-            Expression::All(nodes) => self.joined(nodes, " AND ", statement),
-            Expression::Any(nodes) => self.joined(nodes, " OR ", statement),
+            Expression::All(nodes) => self.join_conditions(nodes, " AND ", statement),
+            Expression::Any(nodes) => self.join_conditions(nodes, " OR ", statement),
             Expression::Not(inner) => Ok(self.condition(inner, statement)?.map(|inner| format!("NOT {inner}"))),
             Expression::Field(_) => Ok(column(node)
                 .filter(|(fact, _)| *fact == ImplicitField::HasFrontmatter)
                 .map(|(_, column)| column.to_owned())),
-            Expression::Compare(comparison, one, two) => self.compared(*comparison, (one, two), statement),
-            Expression::Between(one, ends, sense) => {
-                let low = self.compared(Comparison::GreaterOrEqual, (one, &ends.0), statement)?;
-                let high = self.compared(Comparison::LessOrEqual, (one, &ends.1), statement)?;
+            Expression::Compare(comparison, a, b) => self.render_comparison(*comparison, (a, b), statement),
+            Expression::Between(a, ends, sense) => {
+                let low = self.render_comparison(Comparison::GreaterOrEqual, (a, &ends.0), statement)?;
+                let high = self.render_comparison(Comparison::LessOrEqual, (a, &ends.1), statement)?;
                 let between = low.zip(high).map(|(low, high)| format!("({low} AND {high})"));
                 Ok(match sense {
                     NegationSense::Plain => between,
-                    // Every page has a computed field; another one may be absent.
+                    // Every page has a computed field; another field may be absent.
                     NegationSense::Negated => {
-                        between.filter(|_| column(one).is_some()).map(|between| format!("NOT {between}"))
+                        between.filter(|_| column(a).is_some()).map(|between| format!("NOT {between}"))
                     }
                 })
             }
@@ -82,7 +79,7 @@ impl ConditionRenderer<'_, '_> {
         }
     }
 
-    fn joined(
+    fn join_conditions(
         &self,
         nodes: &[ExpressionNode],
         operator: &str,
@@ -96,22 +93,22 @@ impl ConditionRenderer<'_, '_> {
         Ok((!parts.is_empty()).then(|| format!("({})", parts.join(operator))))
     }
 
-    fn compared(
+    fn render_comparison(
         &self,
         comparison: Comparison,
-        (one, two): (&ExpressionNode, &ExpressionNode),
+        (a, b): (&ExpressionNode, &ExpressionNode),
         statement: &mut NarrowingSql,
     ) -> Result<Option<String>, IndexError> {
-        if let Some(value) = self.finder.constant(two)? {
-            return Ok(self.field_compared(comparison, (one, &value), statement));
+        if let Some(value) = self.planner.constant(b)? {
+            return Ok(self.field_comparison(comparison, (a, &value), statement));
         }
-        match self.finder.constant(one)? {
-            Some(value) => Ok(self.field_compared(comparison.turned(), (two, &value), statement)),
+        match self.planner.constant(a)? {
+            Some(value) => Ok(self.field_comparison(comparison.swapped(), (b, &value), statement)),
             None => Ok(None),
         }
     }
 
-    fn field_compared(
+    fn field_comparison(
         &self,
         comparison: Comparison,
         (field, value): (&ExpressionNode, &Value),
@@ -135,9 +132,9 @@ impl ConditionRenderer<'_, '_> {
             };
             return Some(format!("{column} {operator} {}", statement.bind(value)));
         }
-        let name = self.finder.field(field)?;
-        let (number, _) = self.hot.known.iter().find(|(_, known)| *known == name)?;
-        let (kind, key) = key_of(value)?;
+        let name = self.planner.field(field)?;
+        let (number, _) = self.hot.fields.iter().find(|(_, indexed)| *indexed == name)?;
+        let (kind, key) = row_key(value)?;
         let is_exact = match kind {
             RowKind::Text | RowKind::Boolean => true,
             RowKind::Number => value.number().is_some_and(|number| number.abs() < MAX_EXACT),
@@ -156,7 +153,7 @@ impl ConditionRenderer<'_, '_> {
     }
 }
 
-/// A computed field that is a column of `facts`.
+/// The column of `facts` of a computed field.
 pub(crate) fn column(node: &ExpressionNode) -> Option<(ImplicitField, &'static str)> {
     let Expression::Field(steps) = &node.kind else { return None };
     let [ValueStep::Key(key)] = steps.as_slice() else { return None };

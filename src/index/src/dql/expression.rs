@@ -1,7 +1,8 @@
-//! The grammar of expressions, loosest operator first: OR, AND, NOT, comparisons, `+ -`, `* / %`, `-`, values.
+//! Grammar of expressions, lowest precedence first: OR, AND, NOT, comparisons, `+ -`, `* / %`, `-`,
+//! values.
 //!
-//! How deep an expression nests is counted on the way down, so that no query can exhaust the stack; chains of one operator are
-//! lists and do not nest.
+//! Nesting is counted on the way down, so that no query can exhaust the stack; chains of one
+//! operator are lists and do not nest.
 
 use winnow::Parser;
 use winnow::combinator::{alt, opt, peek};
@@ -9,16 +10,14 @@ use winnow::combinator::{alt, opt, peek};
 use super::ast::{Arithmetic, Comparison, Expression, ExpressionNode, NegationSense};
 use super::functions::{self, Function};
 use super::lexemes::{
-    LexerInput, field, is_reserved, measure, must_sign, next_word, offset, sign, take_word, takes_sign, takes_word,
+    LexerInput, expect_sign, field, is_reserved, measure, next_word, offset, sign, take_word, takes_sign, takes_word,
     text,
 };
-use super::problem::{Outcome, expected, hint, refuse, shown};
+use super::problem::{Outcome, excerpt, expected, hint, refuse};
 use crate::value::Value;
 
-/// How deep parentheses, calls, NOT and `-` may nest.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// Reads an expression; `depth` is how deep it stands in others.
 pub(crate) fn expression(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     if depth > MAX_DEPTH {
         return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
@@ -28,7 +27,7 @@ pub(crate) fn expression(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Ex
     while takes_word(input, "OR")? || takes_sign(input, "||")? {
         nodes.push(conjunction(input, depth)?);
     }
-    Ok(joined(nodes, Expression::Any, start))
+    Ok(join_nodes(nodes, Expression::Any, start))
 }
 
 fn conjunction(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
@@ -37,11 +36,15 @@ fn conjunction(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNo
     while takes_word(input, "AND")? || takes_sign(input, "&&")? {
         nodes.push(negation(input, depth)?);
     }
-    Ok(joined(nodes, Expression::All, start))
+    Ok(join_nodes(nodes, Expression::All, start))
 }
 
-/// One node stays itself.
-fn joined(mut nodes: Vec<ExpressionNode>, join: fn(Vec<ExpressionNode>) -> Expression, start: usize) -> ExpressionNode {
+/// A single node is returned unchanged.
+fn join_nodes(
+    mut nodes: Vec<ExpressionNode>,
+    join: fn(Vec<ExpressionNode>) -> Expression,
+    start: usize,
+) -> ExpressionNode {
     let end = nodes.last().map_or(start, |node| node.span.end);
     match nodes.pop() {
         Some(only) if nodes.is_empty() => only,
@@ -55,22 +58,22 @@ fn joined(mut nodes: Vec<ExpressionNode>, join: fn(Vec<ExpressionNode>) -> Expre
 fn negation(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let start = offset(input);
     let mut count = 0;
-    while takes_word(input, "NOT")? || (!takes_ahead(input, "!=")? && takes_sign(input, "!")?) {
+    while takes_word(input, "NOT")? || (!peek_sign(input, "!=")? && takes_sign(input, "!")?) {
         count += 1;
     }
     let node = comparison(input, depth)?;
     let span = start..node.span.end;
-    // Two of them are none, whatever stands behind them becomes true or false.
+    // Two negations cancel out, but convert the value to a boolean.
     Ok(match count {
         0 => node,
         count => {
-            let once = ExpressionNode { kind: Expression::Not(Box::new(node)), span: span.clone() };
-            if count % 2 == 1 { once } else { ExpressionNode { kind: Expression::Not(Box::new(once)), span } }
+            let negated = ExpressionNode { kind: Expression::Not(Box::new(node)), span: span.clone() };
+            if count % 2 == 1 { negated } else { ExpressionNode { kind: Expression::Not(Box::new(negated)), span } }
         }
     })
 }
 
-fn takes_ahead(input: &mut LexerInput<'_>, text: &'static str) -> Outcome<bool> {
+fn peek_sign(input: &mut LexerInput<'_>, text: &'static str) -> Outcome<bool> {
     Ok(opt(peek(sign(text))).parse_next(input)?.is_some())
 }
 
@@ -81,7 +84,7 @@ fn comparison(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNod
     if let Some(comparison) = opt(comparison_sign).parse_next(input)? {
         let right = sum(input, depth)?;
         if opt(peek(comparison_sign)).parse_next(input)?.is_some() {
-            return refuse(input, "comparisons do not chain; join two of them by AND");
+            return refuse(input, "comparisons cannot be chained; join two of them with AND");
         }
         let span = start..end(&right);
         return Ok(ExpressionNode { kind: Expression::Compare(comparison, Box::new(left), Box::new(right)), span });
@@ -101,9 +104,9 @@ fn comparison(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNod
         return Ok(ExpressionNode { kind: Expression::Like(Box::new(left), Box::new(right), sense), span });
     }
     if takes_word(input, "IN")? {
-        must_sign(input, "(", "`(` and a list of values after IN")?;
+        expect_sign(input, "(", "`(` and a list of values after IN")?;
         if takes_sign(input, ")")? {
-            return refuse(input, "the list after IN is empty; nothing is in it");
+            return refuse(input, "the list after IN is empty");
         }
         let nodes = arguments(input, depth)?;
         let span = start..offset(input);
@@ -156,7 +159,7 @@ fn product(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> 
         ))
         .parse_next(input)
     };
-    chain(input, depth, signs, signed)
+    chain(input, depth, signs, unary)
 }
 
 fn chain(
@@ -177,7 +180,7 @@ fn chain(
     Ok(ExpressionNode { kind: Expression::Chain(Box::new(first), rest), span })
 }
 
-fn signed(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
+fn unary(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let start = offset(input);
     let mut is_negative = false;
     while takes_sign(input, "-")? {
@@ -203,20 +206,20 @@ fn value(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let start = offset(input);
     let kind = if takes_sign(input, "(")? {
         let inner = expression(input, depth + 1)?;
-        must_sign(input, ")", "`)`")?;
+        expect_sign(input, ")", "`)`")?;
         inner.kind
     } else if let Some(text) = opt(text).parse_next(input)? {
         Expression::Literal(Value::Text(text))
     } else if let Some(measure) = opt(measure).parse_next(input)? {
         Expression::Literal(measure)
     } else {
-        named(input, depth)?
+        primary(input, depth)?
     };
     Ok(ExpressionNode { kind, span: start..offset(input) })
 }
 
-/// A keyword with a value, a call, or a field.
-fn named(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
+/// A literal keyword, a call, or a field.
+fn primary(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
     if let Some(word) = next_word(input) {
         for (keyword, value) in [
             ("TRUE", Value::Boolean(true)),
@@ -232,17 +235,17 @@ fn named(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
             return refuse(
                 input,
                 format!(
-                    "expected a value, found the keyword `{}`; a field of that name is written in back-ticks",
-                    shown(word)
+                    "expected a value, found the keyword `{}`; put a field of that name in back-ticks",
+                    excerpt(word)
                 ),
             );
         }
-        let begin = *input;
+        let origin = *input;
         take_word(input)?;
         if takes_sign(input, "(")? {
-            return call(&begin, word, input, depth);
+            return call(&origin, word, input, depth);
         }
-        *input = begin;
+        *input = origin;
     }
     match opt(field).parse_next(input)? {
         Some(steps) => Ok(Expression::Field(steps)),
@@ -250,20 +253,23 @@ fn named(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
     }
 }
 
-fn call(begin: &LexerInput<'_>, word: &str, input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
+fn call(origin: &LexerInput<'_>, word: &str, input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
     let Some(function) = Function::named(word) else {
         let names = functions::TABLE.iter().map(|row| row.name);
-        return refuse(begin, format!("there is no function `{}`{}", shown(word), hint(word, names)));
+        return refuse(origin, format!("there is no function `{}`{}", excerpt(word), hint(word, names)));
     };
     let nodes = if takes_sign(input, ")")? { Vec::new() } else { arguments(input, depth)? };
     let row = function.row();
-    if !(row.least..=row.most).contains(&nodes.len()) {
-        return refuse(begin, format!("`{}` is written `{}`; {} given", row.name, row.usage, given(nodes.len())));
+    if !(row.min_args..=row.max_args).contains(&nodes.len()) {
+        return refuse(
+            origin,
+            format!("`{}` is written `{}`; {} given", row.name, row.usage, describe_count(nodes.len())),
+        );
     }
     Ok(Expression::Call(function, nodes))
 }
 
-fn given(count: usize) -> String {
+fn describe_count(count: usize) -> String {
     match count {
         0 => "no argument is".to_owned(),
         1 => "1 argument is".to_owned(),
@@ -271,12 +277,11 @@ fn given(count: usize) -> String {
     }
 }
 
-/// Expressions up to `)`.
 fn arguments(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Vec<ExpressionNode>> {
     let mut nodes = vec![expression(input, depth + 1)?];
     while takes_sign(input, ",")? {
         nodes.push(expression(input, depth + 1)?);
     }
-    must_sign(input, ")", "`,` or `)`")?;
+    expect_sign(input, ")", "`,` or `)`")?;
     Ok(nodes)
 }

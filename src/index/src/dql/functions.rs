@@ -1,6 +1,5 @@
-//! The functions of the language: their names, how they are written, and which make one value of many rows.
+//! Table of the functions: names, arguments, and which are aggregates.
 
-/// A function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Function {
     Average,
@@ -37,23 +36,25 @@ pub(crate) enum Function {
     Upper,
 }
 
-/// One row of [`TABLE`].
 pub(crate) struct FunctionRow {
     pub(crate) name: &'static str,
     pub(crate) function: Function,
-    /// Fewest arguments.
-    pub(crate) least: usize,
-    /// Most arguments.
-    pub(crate) most: usize,
-    /// How it is written, for messages.
+    pub(crate) min_args: usize,
+    pub(crate) max_args: usize,
     pub(crate) usage: &'static str,
 }
 
-const fn row(name: &'static str, function: Function, least: usize, most: usize, usage: &'static str) -> FunctionRow {
-    FunctionRow { name, function, least, most, usage }
+const fn row(
+    name: &'static str,
+    function: Function,
+    min_args: usize,
+    max_args: usize,
+    usage: &'static str,
+) -> FunctionRow {
+    FunctionRow { name, function, min_args, max_args, usage }
 }
 
-/// Every name of a function. Where one has several, the first is its own.
+/// All function names; the first one of a function is its main name.
 pub(crate) const TABLE: &[FunctionRow] = &[
     row("average", Function::Average, 1, 1, "average(x)"),
     row("avg", Function::Average, 1, 1, "avg(x)"),
@@ -94,17 +95,17 @@ pub(crate) const TABLE: &[FunctionRow] = &[
 ];
 
 impl Function {
-    /// The function of a name, in any case.
     pub(crate) fn named(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.function)
     }
 
     pub(crate) fn row(self) -> &'static FunctionRow {
-        // Every function has a row; a test walks them.
+        // A test checks that every function has a row.
         TABLE.iter().find(|row| row.function == self).unwrap_or(&TABLE[0])
     }
 
-    /// Whether it makes one value of many rows where columns are made: `max(a, b)` is one of two values, `max(a)` of all rows.
+    /// Whether a column with this call aggregates rows: `max(a, b)` compares two values, `max(a)`
+    /// all rows.
     pub(crate) fn is_aggregate(self, arguments: usize) -> bool {
         match self {
             Self::Sum | Self::Average | Self::Count | Self::Join => true,

@@ -1,4 +1,4 @@
-//! The grammar of a whole query (gaps.md 4.6): a mode with its columns, then clauses in any order.
+//! Grammar of a query: a mode with its columns, then clauses in any order.
 
 use winnow::Parser;
 use winnow::combinator::opt;
@@ -9,46 +9,45 @@ use super::MAX_BYTES;
 use super::ast::{Expression, ExpressionNode, NamedColumn, PageSource, ParsedQuery, QueryMode};
 use super::expression::{MAX_DEPTH, expression};
 use super::lexemes::{
-    LexerInput, alias, bare_path, blanks, count, is_reserved, must_sign, next_word, offset, tag, takes_sign,
+    LexerInput, alias, bare_path, blanks, count, expect_sign, is_reserved, next_word, offset, tag, takes_sign,
     takes_word, text,
 };
-use super::problem::{Outcome, QueryProblem, expected, found, hint, refuse, shown};
+use super::problem::{Outcome, QueryProblem, excerpt, expected, hint, next_token, refuse};
 
-/// Most columns, sort keys and FLATTEN clauses, each.
+/// Limit of columns, of sort keys, and of FLATTEN clauses.
 const MAX_COLUMNS: usize = 64;
 
-/// The clauses, for messages.
 const CLAUSES: [&str; 7] = ["FROM", "WHERE", "SORT", "GROUP BY", "FLATTEN", "LIMIT", "OFFSET"];
 
-/// What may be meant by a word that is out of place.
-const FIRST_WORDS: [&str; 10] = ["FROM", "WHERE", "SORT", "GROUP", "FLATTEN", "LIMIT", "OFFSET", "AND", "OR", "AS"];
+/// Suggestions for a word that is out of place.
+const SUGGESTED_KEYWORDS: [&str; 10] =
+    ["FROM", "WHERE", "SORT", "GROUP", "FLATTEN", "LIMIT", "OFFSET", "AND", "OR", "AS"];
 
-/// Reads a query.
 pub(crate) fn query(text: &str) -> Result<ParsedQuery, String> {
-    whole(text, |input| {
+    parse_all(text, |input| {
         let mut parsed = mode(input)?;
         clauses(input, &mut parsed)?;
         Ok(parsed)
     })
 }
 
-/// Reads an expression that stands alone, such as the one of a view's filter.
-pub(crate) fn lone_expression(text: &str) -> Result<ExpressionNode, String> {
+/// Parses a single expression, such as the filter of a view.
+pub(crate) fn single_expression(text: &str) -> Result<ExpressionNode, String> {
     if text.len() > MAX_BYTES {
-        return Err(format!("the expression is {} bytes long; at most {MAX_BYTES} are read", text.len()));
+        return Err(format!("the expression is {} bytes long; the limit is {MAX_BYTES} bytes", text.len()));
     }
-    whole(text, |input| expression(input, 0))
+    parse_all(text, |input| expression(input, 0))
 }
 
-fn whole<T>(text: &str, mut rule: impl FnMut(&mut LexerInput<'_>) -> Outcome<T>) -> Result<T, String> {
+fn parse_all<T>(text: &str, mut rule: impl FnMut(&mut LexerInput<'_>) -> Outcome<T>) -> Result<T, String> {
     let mut input = LocatingSlice::new(text);
     let read = blanks(&mut input)
         .and_then(|()| rule(&mut input))
         .and_then(|read| if input.eof_offset() == 0 { Ok(read) } else { expected(&input, "an operator or the end") });
     read.map_err(|error| match error {
-        ErrMode::Cut(problem) | ErrMode::Backtrack(problem) => problem.told(text),
-        // Only for text that arrives in pieces.
-        ErrMode::Incomplete(_) => QueryProblem::at(text.len(), "the query is cut off").told(text),
+        ErrMode::Cut(problem) | ErrMode::Backtrack(problem) => problem.to_message(text),
+        // Only possible for streamed input.
+        ErrMode::Incomplete(_) => QueryProblem::at(text.len(), "the query is cut off").to_message(text),
     })
 }
 
@@ -61,7 +60,7 @@ fn mode(input: &mut LexerInput<'_>) -> Outcome<ParsedQuery> {
     let Some((_, mode)) = QueryMode::ALL.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) else {
         let all = names().collect::<Vec<_>>().join(", ");
         let hint = hint(word, names());
-        return refuse(input, format!("a query begins with {all}, not with `{}`{hint}", shown(word)));
+        return refuse(input, format!("a query starts with {all}, not with `{}`{hint}", excerpt(word)));
     };
     takes_word(input, word)?;
     let mut parsed = ParsedQuery {
@@ -75,7 +74,7 @@ fn mode(input: &mut LexerInput<'_>) -> Outcome<ParsedQuery> {
         flatten: Vec::new(),
         limit: None,
         offset: None,
-        is_whole: false,
+        is_unpaginated: false,
         summaries: Vec::new(),
     };
     match mode {
@@ -86,7 +85,7 @@ fn mode(input: &mut LexerInput<'_>) -> Outcome<ParsedQuery> {
                 }
                 parsed.without_id = true;
                 if at_clause(input) {
-                    return expected(input, "a column behind WITHOUT ID, because the path is left out");
+                    return expected(input, "a column after WITHOUT ID, because the path is omitted");
                 }
             }
             if !at_clause(input) {
@@ -99,7 +98,7 @@ fn mode(input: &mut LexerInput<'_>) -> Outcome<ParsedQuery> {
     Ok(parsed)
 }
 
-/// Whether the columns are over: at a keyword or the end.
+/// Whether the columns end here: at a keyword or the end.
 fn at_clause(input: &mut LexerInput<'_>) -> bool {
     input.eof_offset() == 0 || next_word(input).is_some_and(|word| is_reserved(word) && !is_value(word))
 }
@@ -119,25 +118,25 @@ fn columns(input: &mut LexerInput<'_>) -> Outcome<Vec<NamedColumn>> {
     Ok(columns)
 }
 
-/// An expression, with a name of its own or the one it is written by.
+/// An expression, with an alias or named by its text.
 fn column(input: &mut LexerInput<'_>) -> Outcome<NamedColumn> {
-    let begin = *input;
+    let origin = *input;
     let node = expression(input, 0)?;
-    let start = offset(&begin);
+    let start = offset(&origin);
     if takes_word(input, "AS")? {
         return Ok(NamedColumn { name: alias(input)?, node });
     }
-    let mut rest = begin;
-    let written = rest.next_slice(node.span.end.saturating_sub(start).min(begin.eof_offset()));
+    let mut rest = origin;
+    let written = rest.next_slice(node.span.end.saturating_sub(start).min(origin.eof_offset()));
     Ok(NamedColumn { name: written.trim().trim_matches('`').to_owned(), node })
 }
 
 fn clauses(input: &mut LexerInput<'_>, parsed: &mut ParsedQuery) -> Outcome<()> {
     while input.eof_offset() > 0 {
-        let begin = *input;
+        let origin = *input;
         if takes_word(input, "FROM")? {
             let source = source(input, 0)?;
-            once(&begin, "FROM", parsed.source.replace(source).is_none())?;
+            check_once(&origin, "FROM", parsed.source.replace(source).is_none())?;
         } else if takes_word(input, "WHERE")? {
             parsed.conditions.push(expression(input, 0)?);
         } else if takes_word(input, "SORT")? {
@@ -147,51 +146,51 @@ fn clauses(input: &mut LexerInput<'_>, parsed: &mut ParsedQuery) -> Outcome<()> 
                 return expected(input, "BY after GROUP");
             }
             let column = column(input)?;
-            once(&begin, "GROUP BY", parsed.group.replace(column).is_none())?;
+            check_once(&origin, "GROUP BY", parsed.group.replace(column).is_none())?;
         } else if takes_word(input, "FLATTEN")? {
             parsed.flatten.push(column(input)?);
         } else if takes_word(input, "LIMIT")? {
             let count = count(input, "LIMIT")?;
             if count == 0 {
-                return refuse(&begin, "LIMIT must be at least 1");
+                return refuse(&origin, "LIMIT must be at least 1");
             }
-            once(&begin, "LIMIT", parsed.limit.replace(count).is_none())?;
+            check_once(&origin, "LIMIT", parsed.limit.replace(count).is_none())?;
         } else if takes_word(input, "OFFSET")? {
             let count = count(input, "OFFSET")?;
-            once(&begin, "OFFSET", parsed.offset.replace(count).is_none())?;
+            check_once(&origin, "OFFSET", parsed.offset.replace(count).is_none())?;
         } else {
             return unexpected(input, parsed.columns.last());
         }
         if parsed.sort.len() > MAX_COLUMNS || parsed.flatten.len() > MAX_COLUMNS {
-            return refuse(&begin, format!("a query has {MAX_COLUMNS} of a clause at most"));
+            return refuse(&origin, format!("a query has {MAX_COLUMNS} of a clause at most"));
         }
     }
     Ok(())
 }
 
-fn once(begin: &LexerInput<'_>, clause: &str, is_first: bool) -> Outcome<()> {
-    if is_first { Ok(()) } else { refuse(begin, format!("{clause} comes twice")) }
+fn check_once(origin: &LexerInput<'_>, clause: &str, is_first: bool) -> Outcome<()> {
+    if is_first { Ok(()) } else { refuse(origin, format!("{clause} is given twice")) }
 }
 
 fn unexpected<T>(input: &mut LexerInput<'_>, last: Option<&NamedColumn>) -> Outcome<T> {
     let clauses = CLAUSES.join(", ");
     if let Some(NamedColumn { name, node: ExpressionNode { kind: Expression::Field(_), span } }) = last
-        && let hint = hint(name, FIRST_WORDS)
+        && let hint = hint(name, SUGGESTED_KEYWORDS)
         && !hint.is_empty()
     {
-        // What was read as a column is rather a keyword: `LIST WERE x`.
-        let what = format!("unexpected keyword \"{}\": expected {clauses} or the end{hint}", shown(name));
-        return Err(ErrMode::Cut(QueryProblem::at(span.start, what)));
+        // What was read as a column is probably a keyword: `LIST WERE x`.
+        let message = format!("unexpected keyword \"{}\": expected {clauses} or the end{hint}", excerpt(name));
+        return Err(ErrMode::Cut(QueryProblem::at(span.start, message)));
     }
     match next_word(input) {
         Some(word) => {
-            let hint = hint(word, FIRST_WORDS);
-            let word = shown(word);
+            let hint = hint(word, SUGGESTED_KEYWORDS);
+            let word = excerpt(word);
             refuse(input, format!("unexpected keyword \"{word}\": expected {clauses} or the end{hint}"))
         }
         None => {
-            let found = found(input);
-            refuse(input, format!("unexpected {found}: expected an operator, {clauses} or the end"))
+            let next_token = next_token(input);
+            refuse(input, format!("unexpected {next_token}: expected an operator, {clauses} or the end"))
         }
     }
 }
@@ -211,7 +210,6 @@ fn sort(input: &mut LexerInput<'_>, keys: &mut Vec<(ExpressionNode, bool)>) -> O
     }
 }
 
-/// Prefixes and tags, joined by AND and OR.
 fn source(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
     if depth > MAX_DEPTH {
         return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
@@ -224,21 +222,21 @@ fn source(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
 }
 
 fn sources(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
-    let mut all = vec![one_source(input, depth)?];
+    let mut all = vec![single_source(input, depth)?];
     while takes_word(input, "AND")? || takes_sign(input, "&&")? {
-        all.push(one_source(input, depth)?);
+        all.push(single_source(input, depth)?);
     }
     Ok(if all.len() == 1 { all.remove(0) } else { PageSource::All(all) })
 }
 
-fn one_source(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
+fn single_source(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
     let mut is_negated = false;
     while takes_sign(input, "-")? || takes_sign(input, "!")? || takes_word(input, "NOT")? {
         is_negated = !is_negated;
     }
     let source = if takes_sign(input, "(")? {
         let inner = source(input, depth + 1)?;
-        must_sign(input, ")", "`)`")?;
+        expect_sign(input, ")", "`)`")?;
         inner
     } else if let Some(prefix) = opt(text).parse_next(input)? {
         PageSource::Prefix(prefix)

@@ -1,20 +1,20 @@
-//! The older form of a query: a line for each clause (gaps.md 4.6, "Legacy form").
+//! The older syntax: one line per clause.
 //!
-//! One rule: it is another way to write the same queries. The lines are put together to one in today's form, which is then read as ever.
+//! Invariant: it is only another syntax. The lines are converted to the current syntax, which is
+//! then parsed.
 
-/// What begins a line that makes a text one of this form.
-const TELLING: [&str; 4] = ["where", "sort", "columns", "type"];
+/// A line with one of these keys identifies the older syntax.
+const MARKER_KEYS: [&str; 4] = ["where", "sort", "columns", "type"];
 
-/// The clauses.
-const KNOWN: [&str; 9] = ["type", "columns", "from", "where", "sort", "group_by", "flatten", "limit", "offset"];
+const KEYS: [&str; 9] = ["type", "columns", "from", "where", "sort", "group_by", "flatten", "limit", "offset"];
 
-/// The query in today's form; none when it is in that already.
+/// The query in the current syntax; `None` when it is in that already.
 ///
 /// # Errors
-/// What is wrong with a line, with its number.
-pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
+/// The number of a line and what is wrong with it.
+pub(super) fn convert(text: &str) -> Result<Option<String>, String> {
     let clauses: Vec<_> = text.lines().map(clause).collect();
-    if !clauses.iter().flatten().any(|(name, _)| TELLING.contains(&name.as_str())) {
+    if !clauses.iter().flatten().any(|(name, _)| MARKER_KEYS.contains(&name.as_str())) {
         return Ok(None);
     }
     let (mut mode, mut columns, mut rest) = (None, Vec::new(), Vec::new());
@@ -22,11 +22,11 @@ pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
         if line.trim().is_empty() {
             continue;
         }
-        let Some((name, value)) = clause.filter(|(name, _)| KNOWN.contains(&name.as_str())) else {
-            return Err(format!("line {number}: expected one of `{}:`", KNOWN.join(":`, `")));
+        let Some((name, value)) = clause.filter(|(name, _)| KEYS.contains(&name.as_str())) else {
+            return Err(format!("line {number}: expected one of `{}:`", KEYS.join(":`, `")));
         };
         if value.is_empty() {
-            return Err(format!("line {number}: behind `{name}:` stands nothing"));
+            return Err(format!("line {number}: `{name}:` has no value"));
         }
         match name.as_str() {
             "type" => mode = Some(value.to_uppercase()),
@@ -41,23 +41,22 @@ pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
         }
     }
     let mode = match mode.as_deref() {
-        // A table of nothing but paths.
+        // Without columns, a table has only paths.
         Some("TABLE") | None if columns.is_empty() => "LIST",
         None => "TABLE",
         Some(mode) => mode,
     };
-    let begin = [vec![mode.to_owned()], vec![columns.join(", ")]].concat();
-    let parts: Vec<String> = begin.into_iter().chain(rest).filter(|part| !part.is_empty()).collect();
+    let head = [vec![mode.to_owned()], vec![columns.join(", ")]].concat();
+    let parts: Vec<String> = head.into_iter().chain(rest).filter(|part| !part.is_empty()).collect();
     Ok(Some(parts.join("\n")))
 }
 
-/// `name: value`
 fn clause(line: &str) -> Option<(String, &str)> {
     let (name, value) = line.trim().split_once(':')?;
     Some((name.trim_end().to_lowercase(), value.trim()))
 }
 
-/// Tags and what stands in quotes already as they are, everything else as the beginning of paths.
+/// Tags and quoted texts are unchanged; anything else is quoted as a path prefix.
 fn source(value: &str) -> String {
     if value.starts_with(['#', '"', '\'', '-', '(']) {
         return value.to_owned();
@@ -71,7 +70,7 @@ mod tests {
 
     #[test]
     fn lines_are_put_together_to_a_query_of_today() {
-        let together = |text: &str| put_together(text).unwrap().map(|text| text.replace('\n', " "));
+        let together = |text: &str| convert(text).unwrap().map(|text| text.replace('\n', " "));
         for (lines, query) in [
             (
                 "type: table\ncolumns: status, due\nfrom: tasks/\nwhere: status != \"done\"\nwhere: a = 1 OR b = 2\nsort: due desc\nlimit: 5",
@@ -92,9 +91,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_line_is_said_of_that_line() {
-        let refused = |text: &str| put_together(text).unwrap_err();
+        let refused = |text: &str| convert(text).unwrap_err();
         assert!(refused("type: list\nwher: x").starts_with("line 2: expected one of `type:`, `columns:`"));
-        assert_eq!(refused("where:\n"), "line 1: behind `where:` stands nothing");
+        assert_eq!(refused("where:\n"), "line 1: `where:` has no value");
         let told = crate::DqlQuery::parse("type: list\nwhere: a = = 1").unwrap_err().to_string();
         assert!(told.contains("read as `LIST WHERE (a = = 1)`"), "{told}");
     }

@@ -1,17 +1,17 @@
-//! Where the links of the pages of a query lead and come from.
+//! Links of the pages of a query.
 
 use std::sync::Arc;
 
 use rusqlite::Connection;
 use svcfs_base::TreePath;
 
-use crate::links::{NameLookup, each_link};
+use crate::links::{NameLookup, for_each_link};
 use crate::pages::tree_path;
 use crate::{Index, IndexError, LinkGraph};
 
-/// The pages on the other ends of links, for one query about many pages: names that were looked up once are kept, and what links to
-/// a page is asked of the link graph, which is had when the first page needs it. The graph may have seen writes that came after
-/// the query began. Only pages at or below one path are known: the others are on no end of a link.
+/// Link targets and sources, for one query over many pages. Names are cached; sources come from the
+/// link graph, which is loaded for the first page that needs it. The graph may include writes after
+/// the start of the query. Pages outside `below` are treated as absent.
 pub(crate) struct LinkedPages<'c> {
     index: &'c Index,
     below: Option<&'c TreePath>,
@@ -24,32 +24,31 @@ impl<'c> LinkedPages<'c> {
         Self { index, below, names: NameLookup::new(connection), graph: None }
     }
 
-    /// The pages that a page links to, each once, in the order of its links.
+    /// The distinct pages that a page links to, in the order of its links.
     pub(crate) fn targets(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
-        let mut found: Vec<String> = Vec::new();
+        let mut targets: Vec<String> = Vec::new();
         let below = self.below;
-        each_link(&mut self.names, path, |_, target| {
-            if let Some(target) = target.filter(|target| !found.iter().any(|known| known == target))
-                && is_seen(&tree_path(target)?, below)
+        for_each_link(&mut self.names, path, |_, target| {
+            if let Some(target) = target.filter(|target| !targets.iter().any(|existing| existing == target))
+                && is_visible(&tree_path(target)?, below)
             {
-                found.push(target.to_owned());
+                targets.push(target.to_owned());
             }
             Ok(())
         })?;
-        Ok(found)
+        Ok(targets)
     }
 
-    /// The other pages that link to a page, in path order, each once.
+    /// The other pages that link to a page, in path order.
     pub(crate) fn sources(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
-        let sources = self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below));
+        let sources = self.graph()?.linking_pages(&path).filter(|source| is_visible(source, below));
         Ok(sources.map(ToString::to_string).collect())
     }
 
-    /// How many other pages link to a page.
     pub(crate) fn count_sources(&mut self, path: &str) -> Result<usize, IndexError> {
         let (path, below) = (tree_path(path)?, self.below);
-        Ok(self.graph()?.linking_pages(&path).filter(|source| is_seen(source, below)).count())
+        Ok(self.graph()?.linking_pages(&path).filter(|source| is_visible(source, below)).count())
     }
 
     fn graph(&mut self) -> Result<&LinkGraph, IndexError> {
@@ -61,6 +60,6 @@ impl<'c> LinkedPages<'c> {
     }
 }
 
-fn is_seen(path: &TreePath, below: Option<&TreePath>) -> bool {
+fn is_visible(path: &TreePath, below: Option<&TreePath>) -> bool {
     below.is_none_or(|below| path.is_under(below))
 }

@@ -1,4 +1,4 @@
-//! Conditions that rows of hot fields can answer: a field compared with what is known before any page is looked at.
+//! Conditions that field indexes can answer: a field compared with a constant.
 
 use rusqlite::Connection;
 use rusqlite::types::Value as Bound;
@@ -11,13 +11,12 @@ use super::narrow::NarrowingSql;
 use super::row::{ImplicitField, QueryRow};
 use super::tasks;
 use crate::IndexError;
-use crate::fields::{ITEM, RowKind, key_of, name_of};
+use crate::fields::{ITEM, RowKind, field_name, row_key};
 use crate::value::Value;
 
-/// A condition that no page fulfils but those with one of these rows.
+/// A condition that only pages with one of these rows can match.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexLookup {
-    /// The field, as its rows are named.
     pub(crate) field: String,
     ranges: Vec<KeyRange>,
 }
@@ -26,28 +25,26 @@ pub(crate) struct IndexLookup {
 #[derive(Debug, Clone)]
 struct KeyRange {
     kind: RowKind,
-    /// Items of lists, too.
     with_items: bool,
     low: Option<Bound>,
     high: Option<Bound>,
 }
 
 impl IndexLookup {
-    /// The condition as SQL over `pages`, given the number of its field.
+    /// The condition as SQL over `pages`, given the id of its field.
     pub(crate) fn sql(&self, statement: &mut NarrowingSql, field: i64) -> String {
         format!("pages.id IN ({})", self.rows(statement, field))
     }
 
-    /// How many rows it has, counted no further than `most`.
-    pub(crate) fn count(&self, connection: &Connection, field: i64, most: usize) -> Result<usize, IndexError> {
+    pub(crate) fn count(&self, connection: &Connection, field: i64, limit: usize) -> Result<usize, IndexError> {
         let mut statement = NarrowingSql::default();
         let rows = self.rows(&mut statement, field);
-        statement.count(connection, &rows, most)
+        statement.count(connection, &rows, limit)
     }
 
     fn rows(&self, statement: &mut NarrowingSql, field: i64) -> String {
         let field = statement.bind(field);
-        let one = |range: &KeyRange, kind: u8, statement: &mut NarrowingSql| {
+        let range_sql = |range: &KeyRange, kind: u8, statement: &mut NarrowingSql| {
             let kind = statement.bind(i64::from(kind));
             let mut test = format!("field = {field} AND kind = {kind}");
             match (&range.low, &range.high) {
@@ -66,55 +63,55 @@ impl IndexLookup {
         };
         let mut parts = Vec::new();
         for range in &self.ranges {
-            parts.push(one(range, range.kind as u8, statement));
+            parts.push(range_sql(range, range.kind as u8, statement));
             if range.with_items {
-                parts.push(one(range, range.kind as u8 + ITEM, statement));
+                parts.push(range_sql(range, range.kind as u8 + ITEM, statement));
             }
         }
         parts.join(" UNION ALL ")
     }
 }
 
-/// The lookups of a query; all of them narrow it down.
+/// The lookups of a query; a page must match all of them.
 pub(crate) fn lookups(parsed: &ParsedQuery, context: &EvaluationContext<'_>) -> Result<Vec<IndexLookup>, IndexError> {
-    let mut found = Vec::new();
+    let mut lookups = Vec::new();
     if let Some(source) = &parsed.source {
-        tags(source, &mut found);
+        tags(source, &mut lookups);
     }
-    let finder = LookupPlanner { parsed, context };
+    let planner = LookupPlanner { parsed, context };
     for condition in &parsed.conditions {
-        finder.conjuncts(condition, &mut found)?;
+        planner.conjuncts(condition, &mut lookups)?;
     }
-    Ok(found)
+    Ok(lookups)
 }
 
-/// Tags that every page of a source has.
-fn tags(source: &PageSource, found: &mut Vec<IndexLookup>) {
+/// The tags that every page of a source has.
+fn tags(source: &PageSource, lookups: &mut Vec<IndexLookup>) {
     match source {
         PageSource::Tag(tag) => {
             let mut values = vec![Value::Text(tag.clone()), Value::Text(format!("#{tag}"))];
             values.extend(tag.parse().ok().map(Value::Real));
             let ranges = values.iter().filter_map(|value| KeyRange::equal(value, true)).collect();
-            found.extend(name_of(&[ValueStep::Key("tags".to_owned())]).map(|field| IndexLookup { field, ranges }));
+            lookups.extend(field_name(&[ValueStep::Key("tags".to_owned())]).map(|field| IndexLookup { field, ranges }));
         }
-        PageSource::All(sources) => sources.iter().for_each(|source| tags(source, found)),
+        PageSource::All(sources) => sources.iter().for_each(|source| tags(source, lookups)),
         PageSource::Prefix(_) | PageSource::Not(_) | PageSource::Any(_) => {}
     }
 }
 
 impl KeyRange {
     fn equal(value: &Value, with_items: bool) -> Option<Self> {
-        let (kind, key) = key_of(value)?;
+        let (kind, key) = row_key(value)?;
         Some(Self { kind, with_items, low: Some(key.clone()), high: Some(key) })
     }
     fn between(low: Option<&Value>, high: Option<&Value>) -> Option<Self> {
-        let ends = [low.map(key_of), high.map(key_of)];
+        let ends = [low.map(row_key), high.map(row_key)];
         if ends.contains(&Some(None)) {
             return None;
         }
         let [low, high] = ends.map(Option::flatten);
         let kind = match (&low, &high) {
-            (Some((one, _)), Some((two, _))) if one != two => return None,
+            (Some((a, _)), Some((b, _))) if a != b => return None,
             (Some((kind, _)), _) | (None, Some((kind, _))) => *kind,
             (None, None) => return None,
         };
@@ -128,25 +125,25 @@ pub(crate) struct LookupPlanner<'f, 'c> {
 }
 
 impl LookupPlanner<'_, '_> {
-    fn conjuncts(&self, node: &ExpressionNode, found: &mut Vec<IndexLookup>) -> Result<(), IndexError> {
+    fn conjuncts(&self, node: &ExpressionNode, lookups: &mut Vec<IndexLookup>) -> Result<(), IndexError> {
         if let Expression::All(nodes) = &node.kind {
             for node in nodes {
-                self.conjuncts(node, found)?;
+                self.conjuncts(node, lookups)?;
             }
             return Ok(());
         }
         let (field, ranges) = match &node.kind {
-            Expression::Compare(comparison, one, two) => match (self.field(one), self.field(two)) {
-                (Some(field), None) => (Some(field), self.compared(*comparison, two)?),
-                (None, Some(field)) => (Some(field), self.compared(comparison.turned(), one)?),
+            Expression::Compare(comparison, left, right) => match (self.field(left), self.field(right)) {
+                (Some(field), None) => (Some(field), self.ranges(*comparison, right)?),
+                (None, Some(field)) => (Some(field), self.ranges(comparison.swapped(), left)?),
                 (Some(_), Some(_)) | (None, None) => (None, None),
             },
-            Expression::Between(one, ends, NegationSense::Plain) => {
+            Expression::Between(operand, ends, NegationSense::Plain) => {
                 let (low, high) = (self.constant(&ends.0)?, self.constant(&ends.1)?);
                 let range = low.zip(high).and_then(|(low, high)| KeyRange::between(Some(&low), Some(&high)));
-                (self.field(one), range.map(|range| vec![range]))
+                (self.field(operand), range.map(|range| vec![range]))
             }
-            Expression::In(one, list, NegationSense::Plain) => {
+            Expression::In(operand, list, NegationSense::Plain) => {
                 let mut ranges = Some(Vec::new());
                 for node in list {
                     let range = self.constant(node)?.and_then(|value| KeyRange::equal(&value, false));
@@ -155,7 +152,7 @@ impl LookupPlanner<'_, '_> {
                         ranges
                     });
                 }
-                (self.field(one), ranges)
+                (self.field(operand), ranges)
             }
             Expression::Call(Function::Contains, arguments) => match arguments.as_slice() {
                 [list, value] => {
@@ -178,18 +175,18 @@ impl LookupPlanner<'_, '_> {
             | Expression::IsNull(..) => (None, None),
         };
         if let (Some(field), Some(ranges)) = (field, ranges) {
-            found.push(IndexLookup { field, ranges });
+            lookups.push(IndexLookup { field, ranges });
         }
         Ok(())
     }
 
-    fn compared(&self, comparison: Comparison, node: &ExpressionNode) -> Result<Option<Vec<KeyRange>>, IndexError> {
+    fn ranges(&self, comparison: Comparison, node: &ExpressionNode) -> Result<Option<Vec<KeyRange>>, IndexError> {
         let Some(value) = self.constant(node)? else {
             return Ok(None);
         };
         let range = match comparison {
             Comparison::Equal => KeyRange::equal(&value, false),
-            // A day stands for all its moments, so that both ends belong to the range.
+            // A day equals all its times, so both ends belong to the range.
             Comparison::Less | Comparison::LessOrEqual => KeyRange::between(None, Some(&value)),
             Comparison::Greater | Comparison::GreaterOrEqual => KeyRange::between(Some(&value), None),
             Comparison::NotEqual => None,
@@ -197,7 +194,7 @@ impl LookupPlanner<'_, '_> {
         Ok(range.map(|range| vec![range]))
     }
 
-    /// A field whose value stands in the frontmatter and nowhere else.
+    /// A field whose value comes only from the frontmatter.
     pub(crate) fn field(&self, node: &ExpressionNode) -> Option<String> {
         let Expression::Field(steps) = &node.kind else { return None };
         let Some(ValueStep::Key(key)) = steps.first() else { return None };
@@ -207,10 +204,10 @@ impl LookupPlanner<'_, '_> {
         if is_part || is_item || ImplicitField::named(key).is_some() || self.context.custom.contains_key(key) {
             return None;
         }
-        name_of(steps)
+        field_name(steps)
     }
 
-    /// The value of an expression that no page has a part in.
+    /// The value of an expression that does not depend on the page.
     pub(crate) fn constant(&self, node: &ExpressionNode) -> Result<Option<Value>, IndexError> {
         let mut is_constant = true;
         node.visit(&mut |node| {
@@ -222,6 +219,6 @@ impl LookupPlanner<'_, '_> {
         if !is_constant || node.has_aggregate() {
             return Ok(None);
         }
-        self.context.value(node, EvaluationScope::of(&QueryRow::nobody())).map(Some)
+        self.context.value(node, EvaluationScope::of(&QueryRow::empty())).map(Some)
     }
 }

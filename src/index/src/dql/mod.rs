@@ -1,9 +1,10 @@
-//! The query language over pages (contract 4.6, GET /query; gaps.md D15 and "4.6 DQL grammar").
+//! DQL, the query language over pages (GET /query).
 //!
-//! A query is read into a tree (`grammar`, `expression`), SQLite is asked for the pages that can be among the answers (`narrow`), and
-//! each of them is looked at (`evaluate`). A field that is asked for often gets rows by which its pages are found (`lookup`, `crate::fields`). What
-//! SQL decides exactly (`exact`) is counted in the index, and pages are read only to be shown. A scan that reaches `max_scan_rows` answers with
-//! what it found and says so; one that takes longer than allowed is refused.
+//! A query is parsed into a tree (`grammar`, `expression`). SQLite selects candidate pages
+//! (`narrow`), and each of them is evaluated (`evaluate`). A field that is queried often gets an
+//! index (`lookup`, `crate::fields`). What SQL can decide exactly (`exact`) is counted in the
+//! index, and pages are read only to be shown. A scan that reaches `max_scan_rows` returns what it
+//! found and says so; a query that exceeds the timeout fails.
 
 mod absent;
 mod aggregate;
@@ -45,168 +46,164 @@ pub use ast::QueryMode;
 pub(crate) use lexemes::ValueStep;
 pub use refine::{ColumnSummary, QueryRefinement, RowFilter, ViewColumn};
 
-/// Longest query, in bytes.
+/// Limit of a query in bytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Rows of an answer: 50 when neither the caller nor the query says, 200 at most (gaps.md 8).
-const ROWS: usize = 50;
+/// Rows of a result: default and limit.
+const DEFAULT_ROWS: usize = 50;
 const MAX_ROWS: usize = 200;
 
-/// A query that was read and makes sense.
+/// A parsed and checked query.
 #[derive(Debug, Clone)]
 pub struct DqlQuery {
     parsed: ParsedQuery,
 }
 
-/// Fields that every page has because the configuration says how they are made (`dataview.custom_fields`).
+/// Computed fields from the configuration (`dataview.custom_fields`), which every page has.
 #[derive(Debug, Clone, Default)]
 pub struct CustomFields(BTreeMap<String, ExpressionNode>);
 
 impl CustomFields {
-    /// Reads the expressions.
+    /// Parses the expressions.
     ///
     /// # Errors
-    /// The name of the first field that would be of no use, and why: its expression cannot be read or names the field itself, or the
-    /// server has a field of that name.
+    /// The name of the first invalid field, and the reason: its expression is invalid or refers to
+    /// the field itself, or the name is built in.
     pub fn parse<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<Self, (String, String)> {
         let read = |(name, text): (&str, &str)| {
-            let node = grammar::lone_expression(text).map_err(|why| (name.to_owned(), why))?;
+            let node = grammar::single_expression(text).map_err(|why| (name.to_owned(), why))?;
             if node.has_aggregate() {
-                return Err((name.to_owned(), "makes one value of many pages, and a field is of one page".to_owned()));
+                return Err((name.to_owned(), "aggregates pages, but a field belongs to one page".to_owned()));
             }
             if ImplicitField::named(name).is_some() {
-                return Err((
-                    name.to_owned(),
-                    "is a field that every page has already; choose another name".to_owned(),
-                ));
+                return Err((name.to_owned(), "is a built-in field; choose another name".to_owned()));
             }
             Ok((name.to_owned(), node))
         };
         let fields = Self(fields.into_iter().map(read).collect::<Result<_, _>>()?);
-        match fields.0.keys().find(|name| fields.needs(name).contains(*name)) {
-            Some(name) => Err((name.clone(), "is made of itself, so that it never has a value".to_owned())),
+        match fields.0.keys().find(|name| fields.dependencies(name).contains(*name)) {
+            Some(name) => Err((name.clone(), "depends on itself, so it never has a value".to_owned())),
             None => Ok(fields),
         }
     }
 
-    /// The fields that one is made of, and those that they are made of, and so on.
-    fn needs(&self, name: &str) -> BTreeSet<String> {
-        let (mut found, mut next) = (BTreeSet::new(), vec![name.to_owned()]);
+    /// The fields that a field depends on, directly or indirectly.
+    fn dependencies(&self, name: &str) -> BTreeSet<String> {
+        let (mut names, mut next) = (BTreeSet::new(), vec![name.to_owned()]);
         while let Some(node) = next.pop().and_then(|name| self.0.get(&name)) {
             node.visit(&mut |node| {
                 let Expression::Field(steps) = &node.kind else { return };
                 let Some(ValueStep::Key(key)) = steps.first() else { return };
-                if found.insert(key.clone()) && self.0.contains_key(key) {
+                if names.insert(key.clone()) && self.0.contains_key(key) {
                     next.push(key.clone());
                 }
             });
         }
-        found
+        names
     }
 }
 
-/// How far a query may go, and what it is asked with.
+/// Limits and environment of a query.
 #[derive(Debug, Clone)]
 pub struct QueryLimits<'a> {
-    /// The present moment, for `now()`.
+    /// The current time, for `now()`.
     pub now: Timestamp,
-    /// Pages that may be looked at one by one (`dataview.max_scan_rows`).
+    /// Limit of pages that are read one by one (`dataview.max_scan_rows`).
     pub max_scan_rows: usize,
-    /// Time it may take (`dataview.query_timeout`).
+    /// Time limit (`dataview.query_timeout`).
     pub timeout: Duration,
-    /// Fields that may have an index of their own (`dataview.max_auto_indexes`).
+    /// Limit of automatic field indexes (`dataview.max_auto_indexes`).
     pub max_auto_indexes: usize,
-    /// Whether `_word_count` and its like are known (`dataview.computed_fields`).
+    /// Whether `_word_count` and similar fields are enabled (`dataview.computed_fields`).
     pub computed_fields: bool,
     /// `dataview.custom_fields`.
     pub custom_fields: &'a CustomFields,
-    /// Below which directory pages lie that the answer may tell of or depend on, whichever way links lead; none for the whole tree.
+    /// Restricts the query to pages below this directory, link sources and targets included; `None`
+    /// for the full tree.
     pub folder: Option<&'a TreePath>,
-    /// Rows of the answer; beats the query's LIMIT.
+    /// Number of rows; overrides the query's LIMIT.
     pub limit: Option<usize>,
-    /// Rows to leave out; beats the query's OFFSET when above 0.
+    /// Rows to skip; overrides the query's OFFSET when above 0.
     pub offset: usize,
 }
 
-/// What a query answers: one shape for all modes (gaps.md D15).
+/// The result of a query, in one shape for all modes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryAnswer {
-    /// The kind of list.
+    /// The mode of the query.
     pub mode: QueryMode,
-    /// What the cells of a row are.
+    /// The names of the columns.
     pub headers: Vec<String>,
-    /// The rows asked for, cells as real JSON.
+    /// The rows; cells are JSON values.
     pub rows: Vec<Vec<Json>>,
-    /// Rows there are in all; with `looked_at`, among the pages that were looked at.
+    /// Total number of rows; with `scanned_rows`, among the scanned pages.
     pub total: usize,
-    /// How many pages, items or tasks were looked at, when there were more than may be: the answer is what was found there.
+    /// Number of pages, items or tasks that were scanned, if the scan stopped at its limit. Then
+    /// the result covers only those.
     pub scanned_rows: Option<usize>,
-    /// Whether rows follow behind these.
+    /// Whether there are more rows.
     pub has_more: bool,
-    /// The number that COUNT counts.
+    /// The result of COUNT.
     pub count: Option<usize>,
     /// With GROUP BY: the groups of these rows.
     pub groups: Option<Vec<RowGroup>>,
-    /// What a view makes of all cells of its columns, with the columns' names.
+    /// The column summaries of a view, with column names.
     pub summaries: Option<Vec<(String, Json)>>,
 }
 
-/// The rows of one value.
+/// A group of rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowGroup {
-    /// What they have in common.
+    /// The value that they share.
     pub key: Json,
-    /// How many there are in all.
+    /// Total number of rows in the group.
     pub count: usize,
-    /// Those that are in the answer.
+    /// Its rows in this result.
     pub rows: Vec<Vec<Json>>,
 }
 
 impl DqlQuery {
-    /// Reads a query.
+    /// Parses a query.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `q`: line and column, what was expected there, and a hint.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
         if text.len() > MAX_BYTES {
-            let why = format!("the query is {} bytes long; at most {MAX_BYTES} are read", text.len());
+            let why = format!("the query is {} bytes long; the limit is {MAX_BYTES} bytes", text.len());
             return Err(IndexError::invalid("q", why));
         }
         let read = |text: &str| grammar::query(text).and_then(|parsed| checks::check(parsed, text));
-        let parsed = match lines::put_together(text) {
+        let parsed = match lines::convert(text) {
             Ok(None) => read(text),
-            Ok(Some(today)) => {
-                read(&today).map_err(|why| format!("{why}; the lines were read as `{}`", today.replace('\n', " ")))
-            }
+            Ok(Some(converted)) => read(&converted)
+                .map_err(|why| format!("{why}; the lines were read as `{}`", converted.replace('\n', " "))),
             Err(why) => Err(why),
         };
         Ok(Self { parsed: parsed.map_err(|why| IndexError::invalid("q", why))? })
     }
 
-    /// How SQLite finds the pages it looks at.
     #[cfg(test)]
-    pub(crate) fn plan(&self, index: &Index, asking: &QueryLimits<'_>) -> Vec<String> {
-        run::plan(index, &self.parsed, asking).unwrap_or_default()
+    pub(crate) fn plan(&self, index: &Index, limits: &QueryLimits<'_>) -> Vec<String> {
+        run::plan(index, &self.parsed, limits).unwrap_or_default()
     }
 
-    /// What the path of every page begins with that can change the answer; none when any page can.
+    /// The path prefix of all pages that can change the result; `None` when any page can.
     #[must_use]
     pub fn path_prefix(&self) -> Option<&str> {
-        checks::prefix(&self.parsed)
+        checks::path_prefix(&self.parsed)
     }
 
-    /// The same query about the pages below a folder alone.
-    fn below(&self, folder: &TreePath) -> Self {
-        let there = ast::PageSource::Prefix(format!("{folder}/"));
+    fn restricted_to(&self, folder: &TreePath) -> Self {
+        let prefix = ast::PageSource::Prefix(format!("{folder}/"));
         let mut narrowed = self.clone();
         narrowed.parsed.source = Some(match narrowed.parsed.source.take() {
-            Some(source) => ast::PageSource::All(vec![there, source]),
-            None => there,
+            Some(source) => ast::PageSource::All(vec![prefix, source]),
+            None => prefix,
         });
         narrowed
     }
 
-    /// The kind of list it makes.
+    /// The mode of the query.
     #[must_use]
     pub fn mode(&self) -> QueryMode {
         self.parsed.mode
@@ -214,15 +211,15 @@ impl DqlQuery {
 }
 
 impl Index {
-    /// Answers a query.
+    /// Runs a query.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] on `q` when it takes longer than allowed, or asks for a computed field
-    /// while those are off; [`IndexError::Database`].
-    pub fn query(&self, query: &DqlQuery, asking: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
-        match asking.folder.filter(|below| !below.is_root()) {
-            Some(below) => run::answer(self, &query.below(below).parsed, asking),
-            None => run::answer(self, &query.parsed, asking),
+    /// [`IndexError::Invalid`] on `q` when it exceeds the timeout, or uses a computed field while
+    /// those are disabled; [`IndexError::Database`].
+    pub fn query(&self, query: &DqlQuery, limits: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
+        match limits.folder.filter(|folder| !folder.is_root()) {
+            Some(folder) => run::answer(self, &query.restricted_to(folder).parsed, limits),
+            None => run::answer(self, &query.parsed, limits),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The part of a query that SQLite answers: which pages can be among the answers at all.
+//! Selects the candidate pages of a query with SQL.
 //!
-//! One rule: what is selected here is never less than what the query means; the conditions themselves are decided in `evaluate`. Why not
-//! all of it in SQL? Because SQL has no booleans, dates or lists inside JSON: a value would lose what it is on the way, and each
-//! function would need a twin. Nothing a caller wrote becomes a part of the statement; paths, fields and values are bound.
+//! Invariant: never selects less than the query means; `evaluate` decides the conditions. Why not
+//! all of it in SQL? SQL has no booleans, dates or lists inside JSON: values would lose their type,
+//! and each function would need a second implementation. No client input becomes part of the
+//! statement; paths, fields and values are bound.
 
 use rusqlite::types::Value as Bound;
 use rusqlite::{Connection, params_from_iter};
@@ -11,7 +12,7 @@ use super::ast::PageSource;
 use super::row::ImplicitField;
 use crate::IndexError;
 
-/// A statement that grows together with its parameters.
+/// A statement under construction, with its parameters.
 #[derive(Debug, Default)]
 pub(crate) struct NarrowingSql {
     pub(crate) text: String,
@@ -19,22 +20,20 @@ pub(crate) struct NarrowingSql {
 }
 
 impl NarrowingSql {
-    /// Adds a parameter and gives its place in the statement.
     pub(crate) fn bind(&mut self, value: impl Into<Bound>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
     }
 
-    /// How many rows a query has that was written with these parameters, counted no further than `most`.
-    pub(crate) fn count(mut self, connection: &Connection, query: &str, most: usize) -> Result<usize, IndexError> {
-        let most = self.bind(i64::try_from(most).unwrap_or(i64::MAX));
+    /// Number of rows of a query with these parameters, counted up to `limit`.
+    pub(crate) fn count(mut self, connection: &Connection, query: &str, limit: usize) -> Result<usize, IndexError> {
+        let limit = self.bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let count: i64 = connection
-            .prepare_cached(&format!("SELECT count(*) FROM (SELECT 1 FROM ({query}) LIMIT {most})"))?
+            .prepare_cached(&format!("SELECT count(*) FROM (SELECT 1 FROM ({query}) LIMIT {limit})"))?
             .query_row(params_from_iter(&self.values), |row| row.get(0))?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
-    /// The paths that begin like this.
     pub(crate) fn prefix(&mut self, prefix: &str) -> String {
         let prefix = prefix.trim_start_matches('/');
         if prefix.is_empty() {
@@ -44,13 +43,14 @@ impl NarrowingSql {
         format!("(pages.path >= {from} AND pages.path < {to})")
     }
 
-    /// A condition that no page outside a source fulfils; none where only a page's own tags can tell.
+    /// A condition that every page of a source matches; `None` where only the page's tags can
+    /// decide.
     pub(crate) fn source(&mut self, source: &PageSource) -> Option<String> {
         match source {
             PageSource::Prefix(prefix) => Some(self.prefix(prefix)),
             PageSource::Tag(_) => None,
             PageSource::Not(inner) => {
-                // Turned round, "never less" becomes "never more": only paths are exact.
+                // Negation turns "never less" into "never more"; only path conditions are exact.
                 if has_tags(inner) { None } else { self.source(inner).map(|inner| format!("NOT {inner}")) }
             }
             PageSource::All(sources) => {
@@ -64,7 +64,8 @@ impl NarrowingSql {
         }
     }
 
-    /// The whole statement: the pages that fulfil all of these, with the columns of the facts behind them.
+    /// The full statement: the pages that match all conditions, followed by the columns of the
+    /// facts.
     pub(crate) fn select(&mut self, facts: &[ImplicitField], conditions: &[String]) {
         let columns: String =
             facts.iter().filter_map(|fact| fact.column()).map(|column| format!(", {column}")).collect();
@@ -83,11 +84,10 @@ pub(crate) fn has_tags(source: &PageSource) -> bool {
     }
 }
 
-/// Whether a page is in a source.
 pub(crate) fn includes(source: &PageSource, path: &str, tags: &[String]) -> bool {
     match source {
         PageSource::Prefix(prefix) => path.starts_with(prefix.trim_start_matches('/')),
-        PageSource::Tag(tag) => tags.iter().any(|one| one == tag),
+        PageSource::Tag(tag) => tags.iter().any(|other| other == tag),
         PageSource::Not(inner) => !includes(inner, path, tags),
         PageSource::All(sources) => sources.iter().all(|source| includes(source, path, tags)),
         PageSource::Any(sources) => sources.iter().any(|source| includes(source, path, tags)),

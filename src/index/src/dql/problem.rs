@@ -1,4 +1,4 @@
-//! What is wrong with a query, and where.
+//! Errors in queries, with their position.
 
 use winnow::Parser as _;
 use winnow::error::{ErrMode, ParserError};
@@ -6,32 +6,30 @@ use winnow::stream::Location;
 
 use super::lexemes::LexerInput;
 
-/// Names closer than this (Jaro-Winkler) are offered as what may have been meant.
-const LIKENESS: f64 = 0.8;
+/// Minimum similarity (Jaro-Winkler) of a suggested name.
+const MIN_SIMILARITY: f64 = 0.8;
 
-/// Characters of a query that are shown in a message.
-const SHOWN: usize = 40;
+const EXCERPT_CHARS: usize = 40;
 
-/// A refusal at one place of the text.
+/// An error at a position of the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct QueryProblem {
-    /// Byte offset.
     pub(crate) at: usize,
-    pub(crate) what: String,
+    pub(crate) message: String,
 }
 
 impl QueryProblem {
-    pub(crate) fn at(at: usize, what: impl Into<String>) -> Self {
-        Self { at, what: what.into() }
+    pub(crate) fn at(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
     }
 
-    /// The message: line and column (in characters, from 1) before what is wrong there.
-    pub(crate) fn told(&self, text: &str) -> String {
+    /// The message, with line and column (in characters, from 1).
+    pub(crate) fn to_message(&self, text: &str) -> String {
         let before = text.get(..self.at).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let what = if self.what.is_empty() { "this cannot be read" } else { &self.what };
-        format!("line {line}, column {column}: {what}")
+        let message = if self.message.is_empty() { "syntax error" } else { &self.message };
+        format!("line {line}, column {column}: {message}")
     }
 }
 
@@ -48,44 +46,42 @@ impl<'i> ParserError<LexerInput<'i>> for QueryProblem {
     }
 }
 
-/// What a rule of the grammar gives.
 pub(crate) type Outcome<T> = winnow::ModalResult<T, QueryProblem>;
 
-/// Refuses the query at the place reached.
-pub(crate) fn refuse<T>(input: &LexerInput<'_>, what: impl Into<String>) -> Outcome<T> {
-    Err(ErrMode::Cut(QueryProblem::at(input.current_token_start(), what)))
+pub(crate) fn refuse<T>(input: &LexerInput<'_>, message: impl Into<String>) -> Outcome<T> {
+    Err(ErrMode::Cut(QueryProblem::at(input.current_token_start(), message)))
 }
 
-/// Refuses the query at the place reached, because something else had to come.
+/// Fails at the current position because something else was expected.
 pub(crate) fn expected<T>(input: &LexerInput<'_>, wanted: &str) -> Outcome<T> {
-    refuse(input, format!("expected {wanted}, found {}", found(input)))
+    refuse(input, format!("expected {wanted}, found {}", next_token(input)))
 }
 
-/// What stands at the place reached, for a message.
-pub(crate) fn found(input: &LexerInput<'_>) -> String {
+pub(crate) fn next_token(input: &LexerInput<'_>) -> String {
     let mut rest = *input;
-    let whole: Outcome<&str> = winnow::token::rest.parse_next(&mut rest);
-    let text = whole.unwrap_or("");
+    let remaining: Outcome<&str> = winnow::token::rest.parse_next(&mut rest);
+    let text = remaining.unwrap_or("");
     match text.split_whitespace().next() {
         None => "the end of the query".to_owned(),
-        Some(word) => format!("`{}`", shown(word)),
+        Some(word) => format!("`{}`", excerpt(word)),
     }
 }
 
-/// A piece of a query, short enough for a message, without control characters.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = svcfs_base::escape_unprintable(&text.chars().take(SHOWN).collect::<String>());
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push('…');
+/// An excerpt of a query for messages, without control characters.
+pub(crate) fn excerpt(source: &str) -> String {
+    let mut text: String = svcfs_base::escape_unprintable(&source.chars().take(EXCERPT_CHARS).collect::<String>());
+    if source.chars().nth(EXCERPT_CHARS).is_some() {
+        text.push('…');
     }
-    shown
+    text
 }
 
-/// `; did you mean …?`, when one of the names is like the one given.
+/// `; did you mean …?`, if one of the names is similar.
 pub(crate) fn hint<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    let given: String = given.chars().take(SHOWN).collect::<String>().to_lowercase();
-    let likeness = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());
-    let near = names.into_iter().map(|name| (likeness(name), name)).filter(|(likeness, _)| *likeness >= LIKENESS);
-    let nearest = near.max_by(|(one, _), (two, _)| one.total_cmp(two));
+    let given: String = given.chars().take(EXCERPT_CHARS).collect::<String>().to_lowercase();
+    let similarity = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());
+    let near =
+        names.into_iter().map(|name| (similarity(name), name)).filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
+    let nearest = near.max_by(|(a, _), (b, _)| a.total_cmp(b));
     nearest.map(|(_, name)| format!("; did you mean `{name}`?")).unwrap_or_default()
 }

@@ -1,70 +1,71 @@
-//! A query with more said about it: the filters, order, groups and columns of a saved view (contract 2.12).
+//! Adds the filters, order, groups and columns of a saved view to a query.
 
 use serde_json::Value as Json;
 
 use super::ast::{Comparison, Expression, ExpressionNode, NamedColumn, NegationSense, ParsedQuery};
 use super::functions::Function;
 use super::lexemes::ValueStep;
-use super::problem::shown;
+use super::problem::excerpt;
 use super::{DqlQuery, checks, grammar};
 use crate::IndexError;
 use crate::value::Value;
 
-/// Parts that an expression may have once the columns it names are put in.
+/// Node limit of an expression after its column names are replaced.
 const MAX_SIZE: usize = 100_000;
 
-/// Most columns, filters and sort keys, each.
 const MAX_ITEMS: usize = 64;
 
-/// What is said about a query beside its text.
+/// Changes to a query.
 #[derive(Debug, Clone, Default)]
 pub struct QueryRefinement<'v> {
-    /// Columns instead of the query's own; none keeps those, and formulas alone stand beside them.
+    /// Columns that replace the query's own; empty keeps those. If all have formulas, they are
+    /// added instead.
     pub columns: Vec<ViewColumn<'v>>,
-    /// Conditions that must hold, too.
+    /// Additional conditions.
     pub filters: Vec<RowFilter<'v>>,
-    /// Fields to sort by instead of the query's, each with whether it runs downwards; none keeps those.
+    /// Fields to sort by instead of the query's, each with whether it is descending; empty keeps
+    /// those.
     pub sort: Vec<(&'v str, bool)>,
-    /// The field to group by instead of the query's.
+    /// Field to group by instead of the query's.
     pub group: Option<&'v str>,
 }
 
-/// One column.
+/// A column of a view.
 #[derive(Debug, Clone, Copy)]
 pub struct ViewColumn<'v> {
     /// A column of the query, or a field.
     pub property: &'v str,
-    /// What it is called.
+    /// Its name in the result.
     pub label: &'v str,
-    /// What its cells are instead.
+    /// Expression that replaces the property.
     pub formula: Option<&'v str>,
-    /// What is made of all its cells.
+    /// Summary over all cells.
     pub summary: Option<ColumnSummary>,
 }
 
-/// One condition.
+/// A condition of a view.
 #[derive(Debug, Clone, Copy)]
 pub struct RowFilter<'v> {
-    /// Which field.
+    /// The field.
     pub field: &'v str,
     /// `=`, `!=`, `>`, `<`, `>=`, `<=`, `contains` or `in`.
     pub operator: &'v str,
-    /// What it is compared with; for `in` a list.
+    /// The value to compare with; a list for `in`.
     pub value: &'v Json,
 }
 
-/// What is made of all cells of a column.
+/// Summary over all cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnSummary {
-    /// Of the numbers.
+    /// Sum of the numbers.
     Sum,
-    /// Of the numbers.
+    /// Average of the numbers.
     Average,
-    /// Of cells with a value.
+    /// Number of cells with a value.
     Count,
-    /// The least.
+    /// Minimum.
     Min,
-    /// The greatest.
+    /// Maximum.
     Max,
 }
 
@@ -81,10 +82,10 @@ impl ColumnSummary {
 }
 
 impl DqlQuery {
-    /// The query with more said about it.
+    /// Applies the changes of a view.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] on `columns`, `filters`, `sort` or `group_by`, naming the place in it.
+    /// [`IndexError::Invalid`] on `columns`, `filters`, `sort` or `group_by`, with the wrong part.
     pub fn refine(self, refinement: &QueryRefinement<'_>) -> Result<Self, IndexError> {
         let mut parsed = self.parsed;
         let counts = [
@@ -102,8 +103,9 @@ impl DqlQuery {
             parsed.group = Some(NamedColumn { name: group.to_owned(), node: field("group_by", group)? });
         }
         if !refinement.sort.is_empty() {
-            let key =
-                |(name, is_descending): &(&str, bool)| Ok((meant(&parsed, field("sort", name)?)?, *is_descending));
+            let key = |(name, is_descending): &(&str, bool)| {
+                Ok((resolve_columns(&parsed, field("sort", name)?)?, *is_descending))
+            };
             parsed.sort = refinement.sort.iter().map(key).collect::<Result<_, IndexError>>()?;
         }
         if !refinement.columns.is_empty() {
@@ -112,21 +114,24 @@ impl DqlQuery {
                     Some(formula) => read("columns", formula)?,
                     None => field("columns", column.property)?,
                 };
-                Ok(NamedColumn { name: column.label.to_owned(), node: meant(&parsed, node)? })
+                Ok(NamedColumn { name: column.label.to_owned(), node: resolve_columns(&parsed, node)? })
             };
-            let adds = refinement.columns.iter().all(|column| column.formula.is_some());
-            let mut columns = if adds { parsed.columns.clone() } else { Vec::new() };
+            let is_addition = refinement.columns.iter().all(|column| column.formula.is_some());
+            let mut columns = if is_addition { parsed.columns.clone() } else { Vec::new() };
             let mut summaries = Vec::new();
-            for given in &refinement.columns {
-                let made = column(given)?;
-                let place = columns.iter().position(|known| adds && known.name == made.name).unwrap_or(columns.len());
-                columns.splice(place..columns.len().min(place + 1), [made]);
-                summaries.extend(given.summary.map(|summary| (place, summary)));
+            for view_column in &refinement.columns {
+                let new_column = column(view_column)?;
+                let index = columns
+                    .iter()
+                    .position(|existing| is_addition && existing.name == new_column.name)
+                    .unwrap_or(columns.len());
+                columns.splice(index..columns.len().min(index + 1), [new_column]);
+                summaries.extend(view_column.summary.map(|summary| (index, summary)));
             }
             (parsed.columns, parsed.summaries) = (columns, summaries);
         }
         if !parsed.summaries.is_empty() && parsed.is_aggregated() {
-            let why = "a column of sums and counts has no summary; leave one of the two out";
+            let why = "a column with aggregates cannot have a summary; remove one of the two";
             return Err(IndexError::invalid("columns", why));
         }
         let parsed = checks::check(parsed, "").map_err(|why| IndexError::invalid("columns", why))?;
@@ -135,13 +140,13 @@ impl DqlQuery {
 }
 
 fn read(argument: &'static str, text: &str) -> Result<ExpressionNode, IndexError> {
-    grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, format!("`{}`: {why}", shown(text))))
+    grammar::single_expression(text).map_err(|why| IndexError::invalid(argument, format!("`{}`: {why}", excerpt(text))))
 }
 
 fn field(argument: &'static str, text: &str) -> Result<ExpressionNode, IndexError> {
     match read(argument, text)? {
         node @ ExpressionNode { kind: Expression::Field(_), .. } => Ok(node),
-        ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+        ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", excerpt(text)))),
     }
 }
 
@@ -151,40 +156,40 @@ const fn node(kind: Expression) -> ExpressionNode {
 
 fn condition(parsed: &ParsedQuery, filter: &RowFilter<'_>) -> Result<ExpressionNode, IndexError> {
     let RowFilter { field: name, operator, value } = *filter;
-    let one = meant(parsed, field("filters", name)?)?;
+    let operand = resolve_columns(parsed, field("filters", name)?)?;
     let literal = node(Expression::Literal(Value::of(value)));
-    let compared = |comparison| Expression::Compare(comparison, Box::new(one.clone()), Box::new(literal.clone()));
+    let compare = |comparison| Expression::Compare(comparison, Box::new(operand.clone()), Box::new(literal.clone()));
     Ok(node(match operator {
-        "=" | "==" => compared(Comparison::Equal),
-        "!=" => compared(Comparison::NotEqual),
-        ">" => compared(Comparison::Greater),
-        "<" => compared(Comparison::Less),
-        ">=" => compared(Comparison::GreaterOrEqual),
-        "<=" => compared(Comparison::LessOrEqual),
-        "contains" => Expression::Call(Function::Contains, vec![one, literal]),
+        "=" | "==" => compare(Comparison::Equal),
+        "!=" => compare(Comparison::NotEqual),
+        ">" => compare(Comparison::Greater),
+        "<" => compare(Comparison::Less),
+        ">=" => compare(Comparison::GreaterOrEqual),
+        "<=" => compare(Comparison::LessOrEqual),
+        "contains" => Expression::Call(Function::Contains, vec![operand, literal]),
         "in" => {
             let items: Vec<Json> = match value {
                 Json::Array(items) => items.clone(),
-                lone => vec![lone.clone()],
+                single => vec![single.clone()],
             };
             let items = items.iter().map(|item| node(Expression::Literal(Value::of(item)))).collect();
-            Expression::In(Box::new(one), items, NegationSense::Plain)
+            Expression::In(Box::new(operand), items, NegationSense::Plain)
         }
         other => {
-            let why = format!("there is no operator `{}`; use =, !=, >, <, >=, <=, contains or in", shown(other));
+            let why = format!("there is no operator `{}`; use =, !=, >, <, >=, <=, contains or in", excerpt(other));
             return Err(IndexError::invalid("filters", why));
         }
     }))
 }
 
-/// An expression in which the names of the query's columns mean those columns.
-fn meant(parsed: &ParsedQuery, mut node: ExpressionNode) -> Result<ExpressionNode, IndexError> {
+/// Replaces the names of the query's columns by their expressions.
+fn resolve_columns(parsed: &ParsedQuery, mut node: ExpressionNode) -> Result<ExpressionNode, IndexError> {
     let size = |node: &ExpressionNode| {
         let mut size = 0_usize;
         node.visit(&mut |_| size += 1);
         size
     };
-    // Each name may become a whole column: what that makes is bounded before it is made.
+    // Each name may become a full column: check the size before the replacement.
     let largest = parsed.columns.iter().map(|column| size(&column.node)).max().unwrap_or(1);
     if size(&node).saturating_mul(largest) > MAX_SIZE {
         return Err(IndexError::invalid("columns", "an expression is too large together with the columns it names"));
@@ -206,21 +211,23 @@ fn replace(node: &mut ExpressionNode, columns: &[NamedColumn]) {
         Expression::Call(_, nodes) | Expression::All(nodes) | Expression::Any(nodes) => {
             nodes.iter_mut().for_each(|node| replace(node, columns));
         }
-        Expression::Not(one) | Expression::Negative(one) | Expression::IsNull(one, _) => replace(one, columns),
+        Expression::Not(operand) | Expression::Negative(operand) | Expression::IsNull(operand, _) => {
+            replace(operand, columns)
+        }
         Expression::Chain(first, rest) => {
             replace(first, columns);
             rest.iter_mut().for_each(|(_, node)| replace(node, columns));
         }
-        Expression::Compare(_, one, two) | Expression::Like(one, two, _) => {
-            replace(one, columns);
-            replace(two, columns);
+        Expression::Compare(_, left, right) | Expression::Like(left, right, _) => {
+            replace(left, columns);
+            replace(right, columns);
         }
-        Expression::In(one, nodes, _) => {
-            replace(one, columns);
+        Expression::In(operand, nodes, _) => {
+            replace(operand, columns);
             nodes.iter_mut().for_each(|node| replace(node, columns));
         }
-        Expression::Between(one, ends, _) => {
-            replace(one, columns);
+        Expression::Between(operand, ends, _) => {
+            replace(operand, columns);
             replace(&mut ends.0, columns);
             replace(&mut ends.1, columns);
         }

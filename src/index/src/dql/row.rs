@@ -1,4 +1,4 @@
-//! One page as a query sees it: the members of its frontmatter that are asked for, and what the index knows besides.
+//! One page in a query: the requested members of its frontmatter, and its implicit fields.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::lexemes::ValueStep;
 use crate::IndexError;
 use crate::value::Value;
 
-/// A field that no frontmatter says: the index knows it (gaps.md 4.6, implicit fields).
+/// A field that comes from the index and not from the frontmatter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ImplicitField {
     BacklinkCount,
@@ -45,7 +45,7 @@ impl ImplicitField {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, fact)| *fact)
     }
 
-    /// Whether `dataview.computed_fields` switches it.
+    /// Whether `dataview.computed_fields` controls it.
     pub(crate) const fn is_computed(self) -> bool {
         match self {
             Self::BacklinkCount
@@ -58,7 +58,7 @@ impl ImplicitField {
         }
     }
 
-    /// The column of `facts` that has it; none for what follows from the path, and for what only links tell.
+    /// Its column in `facts`; `None` for fields that come from the path or from links.
     pub(crate) const fn column(self) -> Option<&'static str> {
         match self {
             Self::HasFrontmatter => Some("facts.has_frontmatter"),
@@ -71,7 +71,6 @@ impl ImplicitField {
         }
     }
 
-    /// The value, made of what [`Fact::column`] gave.
     pub(crate) fn of_column(self, number: i64) -> Value {
         match self {
             Self::HasFrontmatter => Value::Boolean(number != 0),
@@ -88,7 +87,7 @@ impl ImplicitField {
         }
     }
 
-    /// The value that follows from the path.
+    /// The value, if it comes from the path.
     pub(crate) fn of_path(self, path: &str) -> Option<Value> {
         let (folder, name) = path.rfind('/').map_or(("", path), |slash| path.split_at(slash + 1));
         let text = match self {
@@ -108,29 +107,27 @@ impl ImplicitField {
     }
 }
 
-/// A page, or a part of one: an item of a list, a task.
+/// A page, or a part of one: a list item, a task.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryRow {
     pub(crate) id: i64,
     pub(crate) path: String,
-    /// Members of the frontmatter, each with its place in the list of keys asked for.
+    /// Members of the frontmatter, each with its index in the requested keys.
     pub(crate) members: Vec<(usize, Json)>,
-    /// What [`Fact::column`] gave.
     pub(crate) facts: Vec<(ImplicitField, Value)>,
-    /// What goes before the frontmatter: items of FLATTEN, the parts of a task.
-    pub(crate) own: Vec<(Vec<ValueStep>, Value)>,
+    /// Values that override the frontmatter: items of FLATTEN, the parts of a task.
+    pub(crate) overrides: Vec<(Vec<ValueStep>, Value)>,
 }
 
 impl QueryRow {
-    /// What stands for a page where there is none.
-    pub(crate) const fn nobody() -> Self {
-        Self { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), own: Vec::new() }
+    pub(crate) const fn empty() -> Self {
+        Self { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), overrides: Vec::new() }
     }
 }
 
-/// The members of these names out of a frontmatter, nothing else of it being kept.
+/// Reads only the members with these keys.
 pub(crate) fn members(frontmatter: &str, keys: &[String], path: &str) -> Result<Vec<(usize, Json)>, IndexError> {
-    // Looking for the letters of a key is quicker than reading; where they are, it may still be something else.
+    // A text search is faster than parsing; it may have false positives.
     let may_have = |key: &String| {
         key.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) || frontmatter.contains(key.as_str())
     };
@@ -151,20 +148,20 @@ impl<'de> Visitor<'de> for MemberVisitor<'_> {
         formatter.write_str("frontmatter")
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = Vec::new();
-        while let Some(place) = map.next_key_seed(KeyPlace(self.0))? {
-            match place {
-                Some(place) => found.push((place, map.next_value()?)),
+        let mut matched = Vec::new();
+        while let Some(index) = map.next_key_seed(KeyPlace(self.0))? {
+            match index {
+                Some(index) => matched.push((index, map.next_value()?)),
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(found)
+        Ok(matched)
     }
 }
 
-/// The place of a key in the list, without a copy of the key.
+/// Finds the index of a key in the list without copying the key.
 struct KeyPlace<'k>(&'k [String]);
 
 impl<'de> DeserializeSeed<'de> for KeyPlace<'_> {
@@ -180,11 +177,11 @@ impl Visitor<'_> for KeyPlace<'_> {
         formatter.write_str("a key")
     }
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|asked| asked == key))
+        Ok(self.0.iter().position(|known| known == key))
     }
 }
 
-/// Follows steps into a value; `[*]` makes a list of all it leads to.
+/// Follows a path into a value; `[*]` collects all values into a list.
 pub(crate) fn walk(json: &Json, steps: &[ValueStep]) -> Value {
     match steps.split_first() {
         None => Value::of(json),
@@ -192,12 +189,12 @@ pub(crate) fn walk(json: &Json, steps: &[ValueStep]) -> Value {
         Some((ValueStep::Index(index), rest)) => json.get(index).map_or(Value::Null, |inner| walk(inner, rest)),
         Some((ValueStep::Any, rest)) => {
             let items = json.as_array().map_or(std::slice::from_ref(json), Vec::as_slice);
-            let found = items.iter().map(|item| walk(item, rest));
+            let matched = items.iter().map(|item| walk(item, rest));
             let is_list = |step: &ValueStep| *step == ValueStep::Any;
             Value::List(if rest.iter().any(is_list) {
-                found.flat_map(|inner| if let Value::List(items) = inner { items } else { vec![inner] }).collect()
+                matched.flat_map(|inner| if let Value::List(items) = inner { items } else { vec![inner] }).collect()
             } else {
-                found.filter(|value| !value.is_null()).collect()
+                matched.filter(|value| !value.is_null()).collect()
             })
         }
     }

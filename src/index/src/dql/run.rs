@@ -1,4 +1,4 @@
-//! A query from the pages it looks at to its answer.
+//! Runs a query: selects, scans and filters pages.
 
 use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
@@ -10,117 +10,115 @@ use super::links::LinkedPages;
 use super::narrow::{NarrowingSql, includes};
 use super::row::{ImplicitField, QueryRow, members};
 use super::shape::{self, ResultFrame};
-use super::{MAX_ROWS, QueryAnswer, QueryLimits, ROWS, lookup, tasks};
+use super::{DEFAULT_ROWS, MAX_ROWS, QueryAnswer, QueryLimits, lookup, tasks};
 use crate::fields;
 use crate::value::Value;
 use crate::{Index, IndexError};
 
-/// How many rows are looked at between two looks at the clock.
-const BETWEEN_LOOKS: usize = 64;
+/// Rows scanned between two checks of the timeout.
+const CHECK_INTERVAL: usize = 64;
 
-/// A query that looks at fewer pages than this is fast enough as it is.
-const WORTH_AN_INDEX: usize = 1_000;
+/// A query that scans fewer pages than this needs no index.
+const MIN_INDEX_ROWS: usize = 1_000;
 
-/// One run of one query.
 pub(crate) struct QueryRun<'c> {
     pub(crate) parsed: &'c ParsedQuery,
-    pub(crate) asking: &'c QueryLimits<'c>,
+    pub(crate) limits: &'c QueryLimits<'c>,
     pub(crate) context: EvaluationContext<'c>,
     pub(crate) facts: Vec<ImplicitField>,
-    /// How many of the keys decide, and are read of every page; the others are read of pages that are an answer.
-    deciding: usize,
+    /// Number of leading keys that conditions use and that are read of every page; the others are
+    /// read of matching pages.
+    filter_keys: usize,
 }
 
-/// What became of a query.
 pub(crate) struct QueryOutcome {
     pub(crate) answer: QueryAnswer,
     pub(crate) fields: FieldIndexUse,
 }
 
-/// What became of indexes of fields.
+/// How a run used field indexes.
 #[derive(Default)]
 pub(crate) struct FieldIndexUse {
-    /// Fields by whose own rows fewer pages would have been looked at.
-    pub(crate) wanted: Vec<String>,
-    /// Those that have rows, which were asked.
+    /// Fields whose index would have shortened the scan.
+    pub(crate) missing: Vec<String>,
     pub(crate) used: Vec<String>,
-    /// Whether pages are passed over that have none of the fields ([`Run::presence`]).
-    pub(crate) is_of_present: bool,
+    /// Whether pages without any of the fields were skipped ([`QueryRun::presence`]).
+    pub(crate) skips_absent: bool,
 }
 
-/// Answers a query. Where it reaches the bound of what may be looked at, and an index of its fields would help, it is made and asked; where
-/// it only looked at many, the fields come nearer to having one.
-pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
-    let QueryOutcome { answer, fields } = attempt(index, parsed, asking)?;
-    index.heat.used(fields.used);
-    let mut is_warmed = false;
-    for field in fields.wanted {
-        if answer.scanned_rows.is_some() || index.heat.rises(&field) {
-            is_warmed |= index.warm(&field, asking.max_auto_indexes)?;
+/// Answers a query. If the scan reached its limit and an index would help, creates it and runs
+/// again; after a long scan, counts the use of the fields.
+pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
+    let QueryOutcome { answer, fields } = run_once(index, parsed, limits)?;
+    index.field_usage.mark_used(fields.used);
+    let mut is_index_added = false;
+    for field in fields.missing {
+        if answer.scanned_rows.is_some() || index.field_usage.count_query(&field) {
+            is_index_added |= index.add_field_index(&field, limits.max_auto_indexes)?;
         }
     }
-    if is_warmed && answer.scanned_rows.is_some() { Ok(attempt(index, parsed, asking)?.answer) } else { Ok(answer) }
+    if is_index_added && answer.scanned_rows.is_some() {
+        Ok(run_once(index, parsed, limits)?.answer)
+    } else {
+        Ok(answer)
+    }
 }
 
-/// How SQLite finds the pages that a query looks at.
 #[cfg(test)]
-pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<Vec<String>, IndexError> {
-    let needs = RequiredParts::of(parsed, asking)?;
+pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Result<Vec<String>, IndexError> {
+    let required = RequiredParts::of(parsed, limits)?;
     index.readers.read(|connection| {
-        let RequiredParts { keys, facts, deciding } = needs;
+        let RequiredParts { keys, facts, filter_keys } = required;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, asking.folder), QueryDeadline::begin(asking.timeout)),
+            (LinkedPages::new(index, connection, limits.folder), QueryDeadline::start(limits.timeout)),
             keys,
-            asking.now,
-            &asking.custom_fields.0,
+            limits.now,
+            &limits.custom_fields.0,
         );
-        let run = QueryRun { parsed, asking, context, facts, deciding };
-        let (statement, _) = run.narrowed(connection)?;
+        let run = QueryRun { parsed, limits, context, facts, filter_keys };
+        let (statement, _) = run.select_candidates(connection)?;
         let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.text))?;
         let steps = prepared.query_map(params_from_iter(&statement.values), |row| row.get(3))?;
         Ok(steps.collect::<rusqlite::Result<_>>()?)
     })
 }
 
-/// Answers a query from one state of the index.
-fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<QueryOutcome, IndexError> {
-    let needs = RequiredParts::of(parsed, asking)?;
-    index.readers.answer_within(asking.timeout, "q", |connection| {
-        let RequiredParts { keys, facts, deciding } = needs;
+/// Answers a query from one snapshot.
+fn run_once(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Result<QueryOutcome, IndexError> {
+    let required = RequiredParts::of(parsed, limits)?;
+    index.readers.query_within(limits.timeout, "q", |connection| {
+        let RequiredParts { keys, facts, filter_keys } = required;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, asking.folder), QueryDeadline::begin(asking.timeout)),
+            (LinkedPages::new(index, connection, limits.folder), QueryDeadline::start(limits.timeout)),
             keys,
-            asking.now,
-            &asking.custom_fields.0,
+            limits.now,
+            &limits.custom_fields.0,
         );
-        let run = QueryRun { parsed, asking, context, facts, deciding };
-        let frame = ResultFrame::of(parsed, asking);
-        if let Some(outcome) = run.by_index_alone(connection, &frame)? {
+        let run = QueryRun { parsed, limits, context, facts, filter_keys };
+        let frame = ResultFrame::of(parsed, limits);
+        if let Some(outcome) = run.answer_from_index(connection, &frame)? {
             return Ok(outcome);
         }
-        let ScannedRows { rows, looked_at, absent, is_cut, mut fields } = run.scan(connection)?;
+        let ScannedRows { rows, scanned_count, absent, is_truncated, mut fields } = run.scan(connection)?;
         let answer = shape::answer(&run, (rows, absent), &frame)?;
-        if !is_cut && looked_at < WORTH_AN_INDEX {
-            fields.wanted.clear();
+        if !is_truncated && scanned_count < MIN_INDEX_ROWS {
+            fields.missing.clear();
         }
-        // What was not looked at may follow.
-        let has_more = answer.has_more || is_cut && answer.count.is_none();
+        // More rows may follow among the unscanned pages.
+        let has_more = answer.has_more || is_truncated && answer.count.is_none();
         Ok(QueryOutcome {
-            answer: QueryAnswer { scanned_rows: is_cut.then_some(looked_at), has_more, ..answer },
+            answer: QueryAnswer { scanned_rows: is_truncated.then_some(scanned_count), has_more, ..answer },
             fields,
         })
     })
 }
 
-/// Rows that were found.
 struct ScannedRows {
     rows: Vec<QueryRow>,
-    /// How many pages, items or tasks were looked at.
-    looked_at: usize,
-    /// How many further rows there are of pages that have none of the fields.
+    scanned_count: usize,
+    /// Number of further rows, of pages without any of the fields.
     absent: usize,
-    /// Whether there were more than may be looked at.
-    is_cut: bool,
+    is_truncated: bool,
     fields: FieldIndexUse,
 }
 
@@ -128,77 +126,79 @@ struct ScannedRows {
 struct RequiredParts {
     keys: Vec<String>,
     facts: Vec<ImplicitField>,
-    /// See [`Run::deciding`].
-    deciding: usize,
+    filter_keys: usize,
 }
 
 impl RequiredParts {
-    fn of(parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<Self, IndexError> {
-        let mut needs = Self { keys: Vec::new(), facts: Vec::new(), deciding: 0 };
+    fn of(parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Result<Self, IndexError> {
+        let mut required = Self { keys: Vec::new(), facts: Vec::new(), filter_keys: 0 };
         let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
-        let others: Vec<_> = columns.chain(parsed.sort.iter().map(|(node, _)| node)).collect();
-        // A custom field may be a part of any condition.
-        let deciding: Vec<_> = parsed.conditions.iter().chain(asking.custom_fields.0.values()).collect();
+        let output_nodes: Vec<_> = columns.chain(parsed.sort.iter().map(|(node, _)| node)).collect();
+        // A custom field may be part of any condition.
+        let filters: Vec<_> = parsed.conditions.iter().chain(limits.custom_fields.0.values()).collect();
         if parsed.source.is_some() {
-            needs.keys.push("tags".to_owned());
+            required.keys.push("tags".to_owned());
         }
-        let mut refused = None;
-        for (is_deciding, node) in
-            deciding.into_iter().map(|node| (true, node)).chain(others.into_iter().map(|node| (false, node)))
+        let mut disabled_field = None;
+        for (is_filter, node) in
+            filters.into_iter().map(|node| (true, node)).chain(output_nodes.into_iter().map(|node| (false, node)))
         {
             node.visit(&mut |node| {
                 let Expression::Field(steps) = &node.kind else { return };
                 let Some(ValueStep::Key(key)) = steps.first() else { return };
                 match ImplicitField::named(key) {
-                    Some(fact) if fact.is_computed() && !asking.computed_fields => {
-                        refused = refused.take().or(Some(key.clone()));
+                    Some(fact) if fact.is_computed() && !limits.computed_fields => {
+                        disabled_field = disabled_field.take().or(Some(key.clone()));
                     }
-                    Some(fact) if !needs.facts.contains(&fact) => needs.facts.push(fact),
+                    Some(fact) if !required.facts.contains(&fact) => required.facts.push(fact),
                     Some(_) => {}
-                    None if !needs.keys.contains(key) => needs.keys.push(key.clone()),
+                    None if !required.keys.contains(key) => required.keys.push(key.clone()),
                     None => {}
                 }
             });
-            if is_deciding {
-                needs.deciding = needs.keys.len();
+            if is_filter {
+                required.filter_keys = required.keys.len();
             }
         }
-        needs.deciding = needs.deciding.max(usize::from(parsed.source.is_some()));
-        let is_one_row_a_page =
+        required.filter_keys = required.filter_keys.max(usize::from(parsed.source.is_some()));
+        let is_one_row_per_page =
             parsed.flatten.is_empty() && !matches!(parsed.mode, QueryMode::Task | QueryMode::Calendar);
-        if !is_one_row_a_page {
-            needs.deciding = needs.keys.len();
+        if !is_one_row_per_page {
+            required.filter_keys = required.keys.len();
         }
-        if let Some(field) = refused {
-            let why = format!("`{field}` is a computed field, and those are off (`dataview.computed_fields`)");
+        if let Some(field) = disabled_field {
+            let why =
+                format!("`{field}` is a computed field, and computed fields are disabled (`dataview.computed_fields`)");
             return Err(IndexError::invalid("q", why));
         }
-        Ok(needs)
+        Ok(required)
     }
 }
 
 impl QueryRun<'_> {
-    /// Refuses to go on when the time is up.
-    pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
-        self.context.look_at_the_clock()
+    pub(crate) fn check_timeout(&self) -> Result<(), IndexError> {
+        self.context.check_timeout()
     }
 
-    /// Every row that fulfils the conditions, of those that may be looked at.
+    /// Scans for rows that match the conditions, up to the limit.
     fn scan(&self, connection: &Transaction<'_>) -> Result<ScannedRows, IndexError> {
-        let (statement, fields) = self.narrowed(connection)?;
-        let mut scanned = self.looked_through(connection, &statement)?;
-        if fields.is_of_present {
-            let present = (!scanned.is_cut).then_some(scanned.looked_at);
-            scanned.absent = self.absent(connection, present)?;
+        let (statement, fields) = self.select_candidates(connection)?;
+        let mut scanned = self.scan_candidates(connection, &statement)?;
+        if fields.skips_absent {
+            let present = (!scanned.is_truncated).then_some(scanned.scanned_count);
+            scanned.absent = self.count_absent(connection, present)?;
         }
         Ok(ScannedRows { fields, ..scanned })
     }
 
-    /// The statement that finds the pages to look at, and what it made of indexes of fields.
-    pub(crate) fn narrowed(&self, connection: &Transaction<'_>) -> Result<(NarrowingSql, FieldIndexUse), IndexError> {
+    /// The statement that selects the candidates, and how it uses field indexes.
+    pub(crate) fn select_candidates(
+        &self,
+        connection: &Transaction<'_>,
+    ) -> Result<(NarrowingSql, FieldIndexUse), IndexError> {
         let mut statement = NarrowingSql::default();
         let mut conditions: Vec<String> = Vec::new();
-        let mut fields_asked = FieldIndexUse::default();
+        let mut index_use = FieldIndexUse::default();
         if let Some(source) = &self.parsed.source {
             conditions.extend(statement.source(source));
         }
@@ -207,80 +207,86 @@ impl QueryRun<'_> {
         }
         if let Some(condition) = self.presence(&mut statement) {
             conditions.push(condition);
-            fields_asked.is_of_present = true;
+            index_use.skips_absent = true;
         }
-        let known = fields::hot(connection)?;
-        // Rows found one by one cost more than pages read in a row: the shortest list is used, if it is short.
-        let pages = greatest_id(connection)?;
-        let mut least =
-            if pages > self.asking.max_scan_rows { self.asking.max_scan_rows + 1 } else { (pages / 10).max(100) };
+        let indexed = fields::hot_fields(connection)?;
+        // Single lookups cost more than sequential reads: use the shortest list, if it is short.
+        let pages = max_id(connection)?;
+        let mut shortest =
+            if pages > self.limits.max_scan_rows { self.limits.max_scan_rows + 1 } else { (pages / 10).max(100) };
         let mut best = None;
         if let Some(source) = &self.parsed.source {
             let mut below = NarrowingSql::default();
             if let Some(condition) = below.source(source) {
-                least = below.count(connection, &format!("SELECT 1 FROM pages WHERE {condition}"), least)?;
+                shortest = below.count(connection, &format!("SELECT 1 FROM pages WHERE {condition}"), shortest)?;
             }
         }
         for lookup in lookup::lookups(self.parsed, &self.context)? {
-            match known.iter().find(|(_, name)| *name == lookup.field) {
+            match indexed.iter().find(|(_, name)| *name == lookup.field) {
                 Some((number, _)) => {
-                    let rows = lookup.count(connection, *number, least)?;
-                    if rows < least {
-                        (least, best) = (rows, Some((lookup, *number)));
+                    let rows = lookup.count(connection, *number, shortest)?;
+                    if rows < shortest {
+                        (shortest, best) = (rows, Some((lookup, *number)));
                     } else {
-                        fields_asked.used.push(lookup.field);
+                        index_use.used.push(lookup.field);
                     }
                 }
-                None => fields_asked.wanted.push(lookup.field),
+                None => index_use.missing.push(lookup.field),
             }
         }
         if let Some((lookup, number)) = best {
             conditions.push(lookup.sql(&mut statement, number));
-            fields_asked.used.push(lookup.field);
-        } else if pages > WORTH_AN_INDEX && !fields_asked.is_of_present {
-            // A field without rows of its own: the words of the index say which pages have it.
-            let word = fields_asked.wanted.iter().find_map(|field| fields::presence(field));
+            index_use.used.push(lookup.field);
+        } else if pages > MIN_INDEX_ROWS && !index_use.skips_absent {
+            // For a field without an index, the full-text index knows which pages have it.
+            let word = index_use.missing.iter().find_map(|field| fields::presence_query(field));
             let has_field =
                 |word| format!("pages.id IN (SELECT rowid FROM texts WHERE texts MATCH {})", statement.bind(word));
             conditions.extend(word.map(has_field));
         }
         statement.select(&self.facts, &conditions);
-        Ok((statement, fields_asked))
+        Ok((statement, index_use))
     }
 
-    /// Reads the pages of a statement and keeps the rows that fulfil source and conditions, until as many were looked at as may be.
-    fn looked_through(
+    /// Reads the pages of a statement and collects the rows that match source and conditions, up to
+    /// the scan limit.
+    fn scan_candidates(
         &self,
         connection: &Transaction<'_>,
         statement: &NarrowingSql,
     ) -> Result<ScannedRows, IndexError> {
-        let mut scanned =
-            ScannedRows { rows: Vec::new(), looked_at: 0, absent: 0, is_cut: false, fields: FieldIndexUse::default() };
-        let mut items_left = self.asking.max_scan_rows;
+        let mut scanned = ScannedRows {
+            rows: Vec::new(),
+            scanned_count: 0,
+            absent: 0,
+            is_truncated: false,
+            fields: FieldIndexUse::default(),
+        };
+        let mut remaining_items = self.limits.max_scan_rows;
         let mut prepared = connection.prepare_cached(&statement.text)?;
-        let mut found = prepared.query(params_from_iter(&statement.values))?;
+        let mut page_rows = prepared.query(params_from_iter(&statement.values))?;
         let mut task_list = connection.prepare_cached("SELECT tasks FROM pages WHERE id = ?1")?;
-        let kept = &mut scanned.rows;
-        while let Some(one) = found.next()? {
-            if scanned.looked_at == self.asking.max_scan_rows || items_left == 0 {
-                scanned.is_cut = true;
+        let matched = &mut scanned.rows;
+        while let Some(page_row) = page_rows.next()? {
+            if scanned.scanned_count == self.limits.max_scan_rows || remaining_items == 0 {
+                scanned.is_truncated = true;
                 break;
             }
-            scanned.looked_at += 1;
-            if scanned.looked_at.is_multiple_of(BETWEEN_LOOKS) {
-                self.look_at_the_clock()?;
+            scanned.scanned_count += 1;
+            if scanned.scanned_count.is_multiple_of(CHECK_INTERVAL) {
+                self.check_timeout()?;
             }
-            // Where most pages are an answer, reading twice would cost more than it saves.
+            // If most pages match, reading twice costs more than it saves.
             let keys = &self.context.keys;
-            let read = if kept.len() * 2 < scanned.looked_at { &keys[..self.deciding] } else { keys };
-            let mut row = self.row(one, read)?;
+            let read = if matched.len() * 2 < scanned.scanned_count { &keys[..self.filter_keys] } else { keys };
+            let mut row = self.row(page_row, read)?;
             if !self.is_included(&row) {
                 continue;
             }
             if read.len() < keys.len() {
-                if self.fulfils(&row)? {
-                    row.members = members(frontmatter(one)?, keys, &row.path)?;
-                    kept.push(row);
+                if self.matches(&row)? {
+                    row.members = members(frontmatter(page_row)?, keys, &row.path)?;
+                    matched.push(row);
                 }
                 continue;
             }
@@ -289,14 +295,14 @@ impl QueryRun<'_> {
             } else {
                 vec![row]
             };
-            let (rows, is_cut) = self.flattened(rows, &mut items_left)?;
+            let (rows, is_truncated) = self.flatten(rows, &mut remaining_items)?;
             for row in rows {
-                if self.fulfils(&row)? {
-                    kept.push(row);
+                if self.matches(&row)? {
+                    matched.push(row);
                 }
             }
-            if is_cut {
-                scanned.is_cut = true;
+            if is_truncated {
+                scanned.is_truncated = true;
                 break;
             }
         }
@@ -306,13 +312,13 @@ impl QueryRun<'_> {
     pub(crate) fn row(&self, row: &rusqlite::Row<'_>, keys: &[String]) -> Result<QueryRow, IndexError> {
         let path = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let columns = self.facts.iter().filter(|fact| fact.column().is_some());
-        let fact = |(place, fact): (usize, &ImplicitField)| Ok((*fact, fact.of_column(row.get(place)?)));
+        let fact = |(index, fact): (usize, &ImplicitField)| Ok((*fact, fact.of_column(row.get(index)?)));
         Ok(QueryRow {
             id: row.get(0)?,
             path: path.to_owned(),
             members: members(frontmatter(row)?, keys, path)?,
             facts: (3..).zip(columns).map(fact).collect::<rusqlite::Result<_>>()?,
-            own: Vec::new(),
+            overrides: Vec::new(),
         })
     }
 
@@ -320,24 +326,29 @@ impl QueryRun<'_> {
         let Some(source) = &self.parsed.source else {
             return true;
         };
-        let place = self.context.keys.iter().position(|key| key == "tags");
-        let tags = row.members.iter().find(|(member, _)| Some(*member) == place).map(|(_, tags)| tags);
+        let index = self.context.keys.iter().position(|key| key == "tags");
+        let tags = row.members.iter().find(|(member, _)| Some(*member) == index).map(|(_, tags)| tags);
         includes(source, &row.path, &tags.map(tags_of).unwrap_or_default())
     }
 
-    fn fulfils(&self, row: &QueryRow) -> Result<bool, IndexError> {
+    fn matches(&self, row: &QueryRow) -> Result<bool, IndexError> {
         for condition in &self.parsed.conditions {
-            if !self.context.holds(condition, row)? {
+            if !self.context.matches(condition, row)? {
                 return Ok(false);
             }
         }
         Ok(self.parsed.mode != QueryMode::Calendar
-            || self.context.value(&self.parsed.columns[0].node, EvaluationScope::of(row))?.moment().is_some())
+            || self.context.value(&self.parsed.columns[0].node, EvaluationScope::of(row))?.date().is_some())
     }
 
-    /// One row an item of each list that FLATTEN names, none for a page without it; and whether there were more items than may be looked at.
-    fn flattened(&self, mut rows: Vec<QueryRow>, items_left: &mut usize) -> Result<(Vec<QueryRow>, bool), IndexError> {
-        let mut is_cut = false;
+    /// Creates one row per item of the FLATTEN lists, none for a page without them. Also returns
+    /// whether the scan limit was reached.
+    fn flatten(
+        &self,
+        mut rows: Vec<QueryRow>,
+        remaining_items: &mut usize,
+    ) -> Result<(Vec<QueryRow>, bool), IndexError> {
+        let mut is_truncated = false;
         for NamedColumn { name, node } in &self.parsed.flatten {
             let steps = if let Expression::Field(steps) = &node.kind
                 && is_named_after(name, steps)
@@ -353,44 +364,42 @@ impl QueryRun<'_> {
                     Value::List(values) => values,
                     value => vec![value],
                 };
-                let left = self.asking.max_scan_rows - items.len();
-                is_cut |= values.len() > left;
-                for value in values.into_iter().take(left) {
+                let remaining = self.limits.max_scan_rows - items.len();
+                is_truncated |= values.len() > remaining;
+                for value in values.into_iter().take(remaining) {
                     let mut item = row.clone();
-                    item.own.push((steps.clone(), value));
+                    item.overrides.push((steps.clone(), value));
                     items.push(item);
                 }
-                self.look_at_the_clock()?;
+                self.check_timeout()?;
             }
             rows = items;
         }
         if !self.parsed.flatten.is_empty() {
-            is_cut |= rows.len() > *items_left;
-            rows.truncate(*items_left);
-            *items_left -= rows.len();
+            is_truncated |= rows.len() > *remaining_items;
+            rows.truncate(*remaining_items);
+            *remaining_items -= rows.len();
         }
-        Ok((rows, is_cut))
+        Ok((rows, is_truncated))
     }
 }
 
-/// As many pages as there are at most.
-fn greatest_id(connection: &Transaction<'_>) -> Result<usize, IndexError> {
+/// Upper bound of the number of pages.
+fn max_id(connection: &Transaction<'_>) -> Result<usize, IndexError> {
     let id: i64 =
         connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
     Ok(usize::try_from(id).unwrap_or_default())
 }
 
-/// The frontmatter of a page of [`Statement::select`].
 fn frontmatter<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r str, IndexError> {
     Ok(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-/// Whether a column has no name of its own.
+/// Whether a column has no alias.
 fn is_named_after(name: &str, steps: &[ValueStep]) -> bool {
     matches!(steps.first(), Some(ValueStep::Key(key)) if name.starts_with(key.as_str()))
 }
 
-/// The tags of a frontmatter: a list or a lone one; a `#` before them is no part of them.
 fn tags_of(tags: &Json) -> Vec<String> {
     let tag = |tag: &Json| match tag {
         Json::String(text) => Some(text.strip_prefix('#').unwrap_or(text).to_owned()),
@@ -399,17 +408,17 @@ fn tags_of(tags: &Json) -> Vec<String> {
     };
     match tags {
         Json::Array(tags) => tags.iter().filter_map(tag).collect(),
-        lone => tag(lone).into_iter().collect(),
+        single => tag(single).into_iter().collect(),
     }
 }
 
-/// The rows that an answer shows, of what is asked for and what is allowed.
-pub(crate) fn window(parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> (usize, usize) {
-    let written = |number: Option<u64>| number.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
-    let limit = asking.limit.or(written(parsed.limit)).unwrap_or(ROWS).min(MAX_ROWS);
-    if parsed.is_whole {
+/// Limit and offset of the result, from request, query and maximum.
+pub(crate) fn page_range(parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> (usize, usize) {
+    let to_usize = |number: Option<u64>| number.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    let limit = limits.limit.or(to_usize(parsed.limit)).unwrap_or(DEFAULT_ROWS).min(MAX_ROWS);
+    if parsed.is_unpaginated {
         return (usize::MAX, 0);
     }
-    let offset = if asking.offset > 0 { asking.offset } else { written(parsed.offset).unwrap_or_default() };
+    let offset = if limits.offset > 0 { limits.offset } else { to_usize(parsed.offset).unwrap_or_default() };
     (limit, offset)
 }

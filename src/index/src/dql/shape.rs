@@ -1,4 +1,4 @@
-//! Rows become an answer: sorted, grouped, cut, with their cells.
+//! Builds the result of a query: sorts, groups and limits rows, and computes cells.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -10,19 +10,19 @@ use super::evaluate::EvaluationScope;
 use super::functions::Function;
 use super::lexemes::ValueStep;
 use super::row::QueryRow;
-use super::run::{QueryRun, window};
+use super::run::{QueryRun, page_range};
 use super::{QueryAnswer, QueryLimits, RowGroup, tasks};
 use crate::IndexError;
 use crate::value::Value;
 
-/// The name of the first column, and of what COUNT counts.
+/// The name of the first column, and of the COUNT column.
 const PATH: &str = "path";
 const COUNT: &str = "count";
 
-/// Most groups that are told without being cut into pages.
+/// Limit of groups in a result that is not paginated.
 const MAX_GROUPS: usize = 10_000;
 
-/// Which of the rows are shown, and under what names.
+/// The range of rows in the result, and its column names.
 pub(crate) struct ResultFrame {
     pub(crate) limit: usize,
     pub(crate) offset: usize,
@@ -30,8 +30,8 @@ pub(crate) struct ResultFrame {
 }
 
 impl ResultFrame {
-    pub(crate) fn of(parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Self {
-        let (limit, offset) = window(parsed, asking);
+    pub(crate) fn of(parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Self {
+        let (limit, offset) = page_range(parsed, limits);
         let names = parsed.columns.iter().map(|column| column.name.clone());
         let key = parsed.group.iter().map(|group| group.name.clone());
         let path = || std::iter::once(PATH.to_owned());
@@ -53,7 +53,7 @@ impl ResultFrame {
         Self { limit, offset, headers }
     }
 
-    fn cut<T>(&self, rows: Vec<T>) -> Vec<T> {
+    fn paginate<T>(&self, rows: Vec<T>) -> Vec<T> {
         rows.into_iter().skip(self.offset).take(self.limit).collect()
     }
 
@@ -73,7 +73,7 @@ impl ResultFrame {
     }
 }
 
-/// The answer made of all rows there are, and of so many pages without any of the fields.
+/// Builds the result from all rows, and from the number of pages without any of the fields.
 pub(crate) fn answer(
     run: &QueryRun<'_>,
     (rows, absent): (Vec<QueryRow>, usize),
@@ -82,43 +82,42 @@ pub(crate) fn answer(
     let parsed = run.parsed;
     match parsed.mode {
         QueryMode::Distinct => distinct(run, &rows, frame),
-        QueryMode::Count if parsed.group.is_none() => listed(run, Vec::new(), rows.len(), frame),
-        QueryMode::Count => aggregated(run, (rows, absent), frame),
+        QueryMode::Count if parsed.group.is_none() => list_result(run, Vec::new(), rows.len(), frame),
+        QueryMode::Count => aggregate(run, (rows, absent), frame),
         QueryMode::Table | QueryMode::List | QueryMode::Task | QueryMode::Calendar | QueryMode::Json
             if parsed.is_aggregated() =>
         {
-            aggregated(run, (rows, absent), frame)
+            aggregate(run, (rows, absent), frame)
         }
         QueryMode::Table | QueryMode::List | QueryMode::Task | QueryMode::Calendar | QueryMode::Json => {
             let total = rows.len();
             let summaries = summaries(run, &rows)?;
-            let sorted = sorted(run, rows)?;
+            let sorted = sort_rows(run, rows)?;
             if parsed.group.is_some() {
-                return Ok(QueryAnswer { summaries, ..grouped(run, sorted, frame)? });
+                return Ok(QueryAnswer { summaries, ..group_rows(run, sorted, frame)? });
             }
-            let shown = frame.cut(sorted).into_iter().map(|(_, row)| row).collect();
-            Ok(QueryAnswer { summaries, ..listed(run, shown, total, frame)? })
+            let shown = frame.paginate(sorted).into_iter().map(|(_, row)| row).collect();
+            Ok(QueryAnswer { summaries, ..list_result(run, shown, total, frame)? })
         }
     }
 }
 
-/// What is made of all cells of a column.
 fn summaries(run: &QueryRun<'_>, rows: &[QueryRow]) -> Result<Option<Vec<(String, Json)>>, IndexError> {
     let parsed = run.parsed;
-    let nobody = QueryRow::nobody();
-    let mut made = Vec::new();
-    for (place, summary) in &parsed.summaries {
-        let Some(column) = parsed.columns.get(*place) else { continue };
+    let empty_row = QueryRow::empty();
+    let mut results = Vec::new();
+    for (index, summary) in &parsed.summaries {
+        let Some(column) = parsed.columns.get(*index) else { continue };
         let kind = Expression::Call(summary.function(), vec![column.node.clone()]);
-        let scope = EvaluationScope::group(rows.first().unwrap_or(&nobody), rows);
+        let scope = EvaluationScope::group(rows.first().unwrap_or(&empty_row), rows);
         let value = run.context.value(&ExpressionNode { kind, span: 0..0 }, scope)?;
-        made.push((column.name.clone(), value.into_json()));
+        results.push((column.name.clone(), value.into_json()));
     }
-    Ok((!made.is_empty()).then_some(made))
+    Ok((!results.is_empty()).then_some(results))
 }
 
-/// The answer that shows these rows of all.
-pub(crate) fn listed(
+/// The result with these rows, out of `total`.
+pub(crate) fn list_result(
     run: &QueryRun<'_>,
     shown: Vec<QueryRow>,
     total: usize,
@@ -133,13 +132,13 @@ pub(crate) fn listed(
 }
 
 fn cells(run: &QueryRun<'_>, row: &QueryRow) -> Result<Vec<Json>, IndexError> {
-    run.look_at_the_clock()?;
+    run.check_timeout()?;
     let mut cells = Vec::new();
     if !run.parsed.without_id {
         cells.push(Json::String(row.path.clone()));
     }
     if run.parsed.mode == QueryMode::Task {
-        let parts = row.own.iter().take(tasks::PARTS.len());
+        let parts = row.overrides.iter().take(tasks::PARTS.len());
         cells.extend(parts.map(|(_, value)| value.clone().into_json()));
         return Ok(cells);
     }
@@ -149,8 +148,9 @@ fn cells(run: &QueryRun<'_>, row: &QueryRow) -> Result<Vec<Json>, IndexError> {
     Ok(cells)
 }
 
-/// What a sort key means: the name of a column means the column, also that of the group and of what COUNT counts.
-pub(crate) fn meant<'n>(parsed: &'n ParsedQuery, node: &'n ExpressionNode) -> &'n ExpressionNode {
+/// Resolves a sort key: the name of a column, of the group or of the COUNT column means that
+/// column.
+pub(crate) fn resolve_column<'n>(parsed: &'n ParsedQuery, node: &'n ExpressionNode) -> &'n ExpressionNode {
     static COUNTED: ExpressionNode = ExpressionNode { kind: Expression::Call(Function::Count, Vec::new()), span: 0..0 };
     let Expression::Field(steps) = &node.kind else { return node };
     let [ValueStep::Key(key)] = steps.as_slice() else { return node };
@@ -162,21 +162,21 @@ pub(crate) fn meant<'n>(parsed: &'n ParsedQuery, node: &'n ExpressionNode) -> &'
     }
 }
 
-/// A value to sort by for each key, the group's first.
+/// The values to sort a row by, that of the group first.
 type SortKeys = Vec<Value>;
 
-/// The rows in their order: by group, by SORT, by what the mode says, by path.
-fn sorted(run: &QueryRun<'_>, rows: Vec<QueryRow>) -> Result<Vec<(SortKeys, QueryRow)>, IndexError> {
+/// Sorts rows: by group, by SORT, by the mode's default, by path.
+fn sort_rows(run: &QueryRun<'_>, rows: Vec<QueryRow>) -> Result<Vec<(SortKeys, QueryRow)>, IndexError> {
     let parsed = run.parsed;
     let mut nodes: Vec<(&ExpressionNode, bool)> = parsed.group.iter().map(|group| (&group.node, false)).collect();
-    nodes.extend(parsed.sort.iter().map(|(node, is_descending)| (meant(parsed, node), *is_descending)));
+    nodes.extend(parsed.sort.iter().map(|(node, is_descending)| (resolve_column(parsed, node), *is_descending)));
     if parsed.mode == QueryMode::Calendar && parsed.sort.is_empty() {
         nodes.extend(parsed.columns.iter().map(|column| (&column.node, false)));
     }
     let mut keyed = Vec::with_capacity(rows.len());
     for (number, row) in rows.into_iter().enumerate() {
         if number.is_multiple_of(64) {
-            run.look_at_the_clock()?;
+            run.check_timeout()?;
         }
         let keys: SortKeys = nodes
             .iter()
@@ -185,17 +185,17 @@ fn sorted(run: &QueryRun<'_>, rows: Vec<QueryRow>) -> Result<Vec<(SortKeys, Quer
         keyed.push((keys, row));
     }
     let directions: Vec<bool> = nodes.iter().map(|(_, is_descending)| *is_descending).collect();
-    keyed.sort_by(|(one, row), (two, other)| in_order(one, two, &directions).then_with(|| row.path.cmp(&other.path)));
+    keyed.sort_by(|(a, row), (b, other)| compare_keys(a, b, &directions).then_with(|| row.path.cmp(&other.path)));
     Ok(keyed)
 }
 
-fn in_order(one: &[Value], two: &[Value], descending: &[bool]) -> Ordering {
-    let orders = one.iter().zip(two).zip(descending).map(|((one, two), descending)| one.order(two, *descending));
+fn compare_keys(a: &[Value], b: &[Value], descending: &[bool]) -> Ordering {
+    let orders = a.iter().zip(b).zip(descending).map(|((a, b), descending)| a.order(b, *descending));
     orders.fold(Ordering::Equal, Ordering::then)
 }
 
-/// Rows under the groups they belong to; LIMIT counts rows.
-fn grouped(
+/// Puts rows into groups; LIMIT counts rows.
+fn group_rows(
     run: &QueryRun<'_>,
     sorted: Vec<(SortKeys, QueryRow)>,
     frame: &ResultFrame,
@@ -203,14 +203,14 @@ fn grouped(
     let total = sorted.len();
     let mut counts: HashMap<String, usize> = HashMap::new();
     for (keys, _) in &sorted {
-        *counts.entry(name_of(keys)).or_default() += 1;
+        *counts.entry(group_id(keys)).or_default() += 1;
     }
     let mut rows = Vec::new();
     let mut groups: Vec<(String, RowGroup)> = Vec::new();
-    for (keys, row) in frame.cut(sorted) {
+    for (keys, row) in frame.paginate(sorted) {
         let cells = cells(run, &row)?;
         rows.push(cells.clone());
-        let name = name_of(&keys);
+        let name = group_id(&keys);
         match groups.last_mut().filter(|(last, _)| *last == name) {
             Some((_, group)) => group.rows.push(cells),
             None => {
@@ -224,21 +224,20 @@ fn grouped(
     Ok(QueryAnswer { groups: Some(groups), ..frame.answer(run.parsed.mode, rows, total) })
 }
 
-/// What tells one group from another.
-fn name_of(keys: &[Value]) -> String {
+fn group_id(keys: &[Value]) -> String {
     keys.first().map(|key| key.clone().into_json().to_string()).unwrap_or_default()
 }
 
-/// One row a group, or one for all.
-fn aggregated(
+/// One row per group, or one for all.
+fn aggregate(
     run: &QueryRun<'_>,
     (rows, absent): (Vec<QueryRow>, usize),
     frame: &ResultFrame,
 ) -> Result<QueryAnswer, IndexError> {
     let parsed = run.parsed;
-    let counted = rows.len() + absent;
-    let nobody = QueryRow::nobody();
-    // The group of the pages without any of the fields.
+    let row_count = rows.len() + absent;
+    let empty_row = QueryRow::empty();
+    // Index of the group of pages without any of the fields.
     let mut absent_group = None;
     let mut groups: Vec<(Value, Vec<QueryRow>)> = Vec::new();
     match &parsed.group {
@@ -249,59 +248,58 @@ fn aggregated(
         Some(group) => {
             let mut places: HashMap<String, usize> = HashMap::new();
             if absent > 0 {
-                let keys = keys_of(parsed, run.context.value(&group.node, EvaluationScope::of(&nobody))?);
+                let keys = group_keys(parsed, run.context.value(&group.node, EvaluationScope::of(&empty_row))?);
                 let key = keys.into_iter().next().unwrap_or(Value::Null);
                 places.insert(key.clone().into_json().to_string(), 0);
                 groups.push((key, Vec::new()));
                 absent_group = Some(0);
             }
             for row in rows {
-                for key in keys_of(parsed, run.context.value(&group.node, EvaluationScope::of(&row))?) {
+                for key in group_keys(parsed, run.context.value(&group.node, EvaluationScope::of(&row))?) {
                     let name = key.clone().into_json().to_string();
-                    let place = *places.entry(name).or_insert_with(|| {
+                    let index = *places.entry(name).or_insert_with(|| {
                         groups.push((key, Vec::new()));
                         groups.len() - 1
                     });
-                    groups[place].1.push(row.clone());
+                    groups[index].1.push(row.clone());
                 }
             }
         }
     }
     let mut keyed = Vec::with_capacity(groups.len());
-    for (place, (key, rows)) in groups.into_iter().enumerate() {
-        run.look_at_the_clock()?;
-        let absent = if absent_group == Some(place) { absent } else { 0 };
-        let scope = EvaluationScope::group(rows.first().unwrap_or(&nobody), &rows).with_absent(absent);
+    for (index, (key, rows)) in groups.into_iter().enumerate() {
+        run.check_timeout()?;
+        let absent = if absent_group == Some(index) { absent } else { 0 };
+        let scope = EvaluationScope::group(rows.first().unwrap_or(&empty_row), &rows).with_absent(absent);
         let mut keys = Vec::new();
         for (node, _) in &parsed.sort {
-            keys.push(run.context.value(meant(parsed, node), scope)?);
+            keys.push(run.context.value(resolve_column(parsed, node), scope)?);
         }
         keys.push(key.clone());
-        let row = line(run, &key, scope, &frame.headers)?;
+        let row = group_cells(run, &key, scope, &frame.headers)?;
         keyed.push((keys, (key, rows.len() + absent, row)));
     }
     let directions: Vec<bool> = parsed.sort.iter().map(|(_, descending)| *descending).chain([false]).collect();
-    keyed.sort_by(|(one, _), (two, _)| in_order(one, two, &directions));
+    keyed.sort_by(|(a, _), (b, _)| compare_keys(a, b, &directions));
     let total = keyed.len();
-    if parsed.is_whole && total > MAX_GROUPS {
+    if parsed.is_unpaginated && total > MAX_GROUPS {
         let why = format!(
-            "has {total} different values; at most {MAX_GROUPS} are told, so choose pages with `where` or `path_prefix`"
+            "has {total} different values; the limit is {MAX_GROUPS}, so select fewer pages with `where` or `path_prefix`"
         );
         return Err(IndexError::invalid("group", why));
     }
-    let shown = frame.cut(keyed);
+    let shown = frame.paginate(keyed);
     let rows = shown.iter().map(|(_, (_, _, row))| row.clone()).collect();
     let groups =
         shown.into_iter().map(|(_, (key, count, row))| RowGroup { key: key.into_json(), count, rows: vec![row] });
     let groups = parsed.group.is_some().then(|| groups.collect());
-    let count = (parsed.mode == QueryMode::Count).then_some(counted);
+    let count = (parsed.mode == QueryMode::Count).then_some(row_count);
     Ok(QueryAnswer { groups, count, ..frame.answer(parsed.mode, rows, total) })
 }
 
-/// The groups a row belongs to.
-fn keys_of(parsed: &ParsedQuery, key: Value) -> Vec<Value> {
+fn group_keys(parsed: &ParsedQuery, key: Value) -> Vec<Value> {
     match key {
-        Value::List(items) if parsed.is_whole => {
+        Value::List(items) if parsed.is_unpaginated => {
             let mut keys: Vec<Value> = Vec::new();
             for item in items {
                 if !keys.contains(&item) {
@@ -314,8 +312,7 @@ fn keys_of(parsed: &ParsedQuery, key: Value) -> Vec<Value> {
     }
 }
 
-/// The cells of a group.
-fn line(
+fn group_cells(
     run: &QueryRun<'_>,
     key: &Value,
     scope: EvaluationScope<'_>,
@@ -337,7 +334,7 @@ fn line(
     Ok(cells)
 }
 
-/// Each value once, smallest first.
+/// Each distinct value, smallest first.
 fn distinct(run: &QueryRun<'_>, rows: &[QueryRow], frame: &ResultFrame) -> Result<QueryAnswer, IndexError> {
     let mut values: HashMap<String, Value> = HashMap::new();
     for row in rows {
@@ -347,8 +344,8 @@ fn distinct(run: &QueryRun<'_>, rows: &[QueryRow], frame: &ResultFrame) -> Resul
     }
     let mut values: Vec<Value> = values.into_values().collect();
     let is_descending = run.parsed.sort.first().is_some_and(|(_, is_descending)| *is_descending);
-    values.sort_by(|one, two| one.order(two, is_descending));
+    values.sort_by(|a, b| a.order(b, is_descending));
     let total = values.len();
-    let rows = frame.cut(values).into_iter().map(|value| vec![value.into_json()]).collect();
+    let rows = frame.paginate(values).into_iter().map(|value| vec![value.into_json()]).collect();
     Ok(frame.answer(QueryMode::Distinct, rows, total))
 }

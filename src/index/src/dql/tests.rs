@@ -1,7 +1,9 @@
-//! The language, asked: `tests/dql/*.txt` hold queries over the pages in `tests/dql/vault`, each with what must come out.
+//! The language, asked: `tests/dql/*.txt` hold queries over the pages in `tests/dql/vault`, each
+//! with what must come out.
 //!
-//! `?` begins a query, which goes on in lines that begin with blanks. Below it stand `!` and the refusal, or `=` and mode, rows shown and
-//! total, then the headers, then the rows, one JSON list a line, and `@` lines for groups. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
+//! `?` begins a query, which goes on in lines that begin with blanks. Below it stand `!` and the
+//! refusal, or `=` and mode, rows shown and total, then the headers, then the rows, one JSON list a
+//! line, and `@` lines for groups. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
 //! read the difference before committing it.
 #![expect(clippy::disallowed_methods, reason = "tests write their own data files when asked to")]
 
@@ -168,7 +170,7 @@ fn an_index_of_a_field_changes_no_answer() {
         r#"["email"]"#,
         r#"["depends_on"]"#,
     ] {
-        assert!(indexed.index.warm(field, 100).unwrap(), "{field}");
+        assert!(indexed.index.add_field_index(field, 100).unwrap(), "{field}");
     }
     for entry in fs::read_dir(data()).unwrap() {
         let file = entry.unwrap().path();
@@ -249,7 +251,7 @@ fn mixed() -> Space {
     let pages: Vec<(&str, &str)> = pages.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let space = Space::of(&pages);
     for field in [r#"["status"]"#, r#"["priority"]"#] {
-        assert!(space.index.warm(field, 20).unwrap());
+        assert!(space.index.add_field_index(field, 20).unwrap());
     }
     space
 }
@@ -379,13 +381,13 @@ fn a_computed_field_that_cannot_be_read_is_named() {
             "line 1, column 4: expected a field, a value or a function, found the end of the query".to_owned()
         )
     );
-    assert!(refused("sum(hours)").1.contains("one value of many pages"));
+    assert!(refused("sum(hours)").1.contains("aggregates pages"));
     for circle in [vec![("a", "b + 1"), ("b", "c"), ("c", "default(a, 1)")], vec![("a", "a + 1")]] {
         let (name, why) = CustomFields::parse(circle).unwrap_err();
-        assert!(name == "a" && why.contains("made of itself"), "{name}: {why}");
+        assert!(name == "a" && why.contains("depends on itself"), "{name}: {why}");
     }
     let (name, why) = CustomFields::parse([("_path", "1")]).unwrap_err();
-    assert!(name == "_path" && why.contains("every page has already"), "{name}: {why}");
+    assert!(name == "_path" && why.contains("is a built-in field"), "{name}: {why}");
 }
 
 #[test]
@@ -442,7 +444,7 @@ fn sums_and_counts_over_the_values_of_a_field() {
             "a",
             "sum:'); DROP TABLE pages; --",
             None,
-            "`calc`: line 1, column 1: the text that begins here has no closing '",
+            "`calc`: line 1, column 1: the text that starts here has no closing '",
         ),
         (
             "a",
@@ -450,7 +452,7 @@ fn sums_and_counts_over_the_values_of_a_field() {
             Some("x ="),
             "`where`: line 1, column 4: expected a field, a value or a function, found the end of the query",
         ),
-        ("a", "count", Some("sum(x) > 1"), "`where`: a function of many pages cannot choose the pages"),
+        ("a", "count", Some("sum(x) > 1"), "`where`: an aggregate function cannot select pages"),
     ] {
         assert_eq!(aggregate(group, &[calc], condition, None).unwrap_err(), message);
     }
@@ -461,9 +463,9 @@ fn a_text_that_grows_without_end_is_refused() {
     let space = vault();
     let twelve = (0..12).fold("\"aaaaaaaa\"".to_owned(), |inner, _| format!("replace({inner}, \"a\", \"aaaaaaaa\")"));
     let refused = ask(&space, &format!("TABLE {twelve} FROM \"index\"")).unwrap_err().to_string();
-    assert_eq!(refused, "`q`: makes a text of more than 1 MiB");
+    assert_eq!(refused, "`q`: computes a text of more than 1 MiB; the limit is 1 MiB");
     let refused = ask(&space, "TABLE dateformat(now(), \"%Q%!\") FROM \"index\"").unwrap_err().to_string();
-    assert!(refused.contains("line 1, column 25") && refused.contains("`%Q%!` is no format of dates"), "{refused}");
+    assert!(refused.contains("line 1, column 25") && refused.contains("`%Q%!` is not a date format"), "{refused}");
     let made = ask(&space, "TABLE dateformat(now(), \"%\" + \"!\") FROM \"index\"").unwrap_err().to_string();
     assert!(made.starts_with("`q`: dateformat cannot use this format"), "{made}");
 }
@@ -507,7 +509,7 @@ fn hostile_sizes_are_refused_at_once_and_never_exhaust_the_stack() {
     let refused = DqlQuery::parse(&deep("(", ")", 65)).unwrap_err().to_string();
     assert_eq!(refused, "`q`: line 1, column 77: nests deeper than 64");
     let refused = DqlQuery::parse(&"x".repeat(1 << 20)).unwrap_err().to_string();
-    assert_eq!(refused, "`q`: the query is 1048576 bytes long; at most 65536 are read");
+    assert_eq!(refused, "`q`: the query is 1048576 bytes long; the limit is 65536 bytes");
 }
 
 /// Pieces of queries, so that what is made of them gets far into the grammar.

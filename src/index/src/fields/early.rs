@@ -1,6 +1,8 @@
-//! Fields that get rows with the first page that has them, so that the first query about one of them need not look at every page.
+//! Fields that are indexed with their first page, so that the first query on them needs no full
+//! scan.
 //!
-//! Invariant: a field that has rows has them for every page. So it gets them here only while no page of the index has it.
+//! Invariant: an indexed field has rows for every page. So a field is added here only while no page
+//! has it.
 
 use std::collections::HashSet;
 
@@ -8,35 +10,34 @@ use parking_lot::Mutex;
 use rusqlite::Transaction;
 use serde_json::Value;
 
-use super::{add, hot, name_of, presence_word};
+use super::{add, field_name, hot_fields, presence_token};
 use crate::IndexError;
 use crate::document::PageDocument;
 use crate::dql::ValueStep;
 
-/// Longer texts are prose; queries compare fields with short ones.
+/// Longer texts are prose; queries compare fields with short texts.
 const MAX_TEXT_BYTES: usize = 80;
 
 /// Longer lists are data.
 const MAX_ITEMS: usize = 32;
 
-/// Names that are remembered not to be eligible.
+/// Limit of the cache of keys that are not eligible.
 const MAX_DECLINED: usize = 10_000;
 
-/// Which fields get rows early.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyFields {
-    /// How many fields may have rows; none get them early when 0.
+    /// Limit of indexed fields; 0 turns early indexes off.
     pub(crate) max_fields: usize,
-    /// Keys that pages of the index have already, without rows.
+    /// Keys that pages have already without an index, or that are not eligible.
     declined: Mutex<HashSet<String>>,
 }
 
 impl EarlyFields {
-    pub(crate) fn at_most(max_fields: usize) -> Self {
+    pub(crate) fn with_limit(max_fields: usize) -> Self {
         Self { max_fields, declined: Mutex::default() }
     }
 
-    /// Gives rows to the fields that appear with these pages, before any of the pages is taken in.
+    /// Adds the new fields of these pages, before any of the pages is written.
     pub(crate) fn register<'d>(
         &self,
         transaction: &Transaction<'_>,
@@ -45,23 +46,23 @@ impl EarlyFields {
         if self.max_fields == 0 {
             return Ok(());
         }
-        let mut known: Option<HashSet<String>> = None;
+        let mut indexed: Option<HashSet<String>> = None;
         let mut declined = self.declined.lock();
         for (key, is_eligible) in documents.flat_map(|document| &document.fields) {
             if declined.contains(key) {
                 continue;
             }
-            let known = match &mut known {
-                Some(known) => known,
-                None => known.insert(hot(transaction)?.into_iter().map(|(_, name)| name).collect()),
+            let indexed = match &mut indexed {
+                Some(indexed) => indexed,
+                None => indexed.insert(hot_fields(transaction)?.into_iter().map(|(_, name)| name).collect()),
             };
-            let Some(name) = name_of(&[ValueStep::Key(key.clone())]) else { continue };
-            if known.contains(&name) {
+            let Some(name) = field_name(&[ValueStep::Key(key.clone())]) else { continue };
+            if indexed.contains(&name) {
                 continue;
             }
-            if known.len() < self.max_fields && *is_eligible && is_new(transaction, key)? {
+            if indexed.len() < self.max_fields && *is_eligible && is_new(transaction, key)? {
                 add(transaction, &name)?;
-                known.insert(name);
+                indexed.insert(name);
             } else {
                 if declined.len() >= MAX_DECLINED {
                     declined.clear();
@@ -73,14 +74,13 @@ impl EarlyFields {
     }
 }
 
-/// Whether no page of the index has a key at the top of its frontmatter.
 fn is_new(transaction: &Transaction<'_>, key: &str) -> Result<bool, IndexError> {
-    let Some(word) = presence_word(key) else { return Ok(false) };
-    let mut any = transaction.prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?;
-    Ok(!any.exists([format!("{{fields}} : {word}")])?)
+    let Some(word) = presence_token(key) else { return Ok(false) };
+    let mut rows = transaction.prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?;
+    Ok(!rows.exists([format!("{{fields}} : {word}")])?)
 }
 
-/// Whether a field with such a value may get rows early.
+/// Whether a field with this value may be indexed early.
 pub(crate) fn is_short(value: &Value) -> bool {
     match value {
         Value::Bool(_) | Value::Number(_) => true,

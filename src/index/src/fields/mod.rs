@@ -1,11 +1,12 @@
-//! Indexes over fields of the frontmatter that appear by themselves (`dataview.max_auto_indexes`).
+//! Automatic indexes over frontmatter fields (`dataview.max_auto_indexes`).
 //!
-//! A field that queries keep asking for gets rows of its own, `field → kind → value → page`, kept current with every page that is
-//! written. They only ever narrow down which pages are looked at: a row too many is harmless, and what a query means is decided in
-//! `dql::evaluate`. Which fields are hot outlives a rebuild: `hot_fields` is no part of the swap, and both sets of tables are filled.
+//! A field that queries use often gets rows `field → kind → value → page`, which every write keeps
+//! current. The rows only select candidate pages: a surplus row is harmless, and `dql::evaluate`
+//! decides what matches. The set of hot fields survives a rebuild: `hot_fields` is not swapped, and
+//! both table sets are filled.
 //!
-//! Why not an index of SQLite over an expression? Because it would have a name, which stays behind when tables are renamed, and would
-//! sort dates, numbers and items of lists as texts.
+//! Why not an SQLite expression index? It would have a name, which table renames keep, and it would
+//! sort dates, numbers and list items as text.
 
 mod early;
 #[cfg(test)]
@@ -27,80 +28,79 @@ use crate::{Index, IndexError};
 
 pub(crate) use early::{EarlyFields, is_short};
 
-/// After so many questions that a field's own rows would have shortened, it gets them.
-const HOT: u32 = 3;
+/// Number of queries that would have used a field index before it is created.
+const HOT_THRESHOLD: u32 = 3;
 
-/// Fields that are counted; a caller who asks for ever new ones fills no memory.
-const MAX_COUNTED: usize = 1_000;
+/// Limit of counted fields, which bounds the memory that queries on random names can use.
+const MAX_COUNTED_FIELDS: usize = 1_000;
 
-/// A field that nobody asked for in so long gives its place to one that is asked for.
-const UNUSED: Duration = Duration::from_secs(600);
+/// A field index that was not used for so long may be replaced.
+const UNUSED_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How often fields without rows were asked for since the index was opened, and when those with rows were last.
+/// How often queries used fields without an index, and when they last used those with one, since
+/// the index was opened.
 #[derive(Debug, Default)]
 pub(crate) struct FieldUsage {
     counts: Mutex<HashMap<String, u32>>,
-    used: Mutex<HashMap<String, Instant>>,
+    last_used: Mutex<HashMap<String, Instant>>,
 }
 
 impl FieldUsage {
-    /// Notes that rows of these fields were asked for.
-    pub(crate) fn used(&self, fields: Vec<String>) {
+    pub(crate) fn mark_used(&self, fields: Vec<String>) {
         let now = Instant::now();
-        self.used.lock().extend(fields.into_iter().map(|field| (field, now)));
+        self.last_used.lock().extend(fields.into_iter().map(|field| (field, now)));
     }
 
-    /// The field among these that nobody asked for since a moment, and for the longest time.
-    fn unused<'f>(&self, fields: &'f [(i64, String)], since: Instant) -> Option<&'f (i64, String)> {
-        let used = self.used.lock();
-        let last = |(_, field): &&(i64, String)| used.get(field).copied();
+    /// The least recently used of these fields, if it was not used since `since`.
+    fn least_recently_used<'f>(&self, fields: &'f [(i64, String)], since: Instant) -> Option<&'f (i64, String)> {
+        let last_used = self.last_used.lock();
+        let last = |(_, field): &&(i64, String)| last_used.get(field).copied();
         fields.iter().filter(|field| last(field).is_none_or(|last| last < since)).min_by_key(last)
     }
 
-    /// Counts a question; true when it makes the field hot.
-    pub(crate) fn rises(&self, field: &str) -> bool {
+    /// Counts a query; true when the field is hot.
+    pub(crate) fn count_query(&self, field: &str) -> bool {
         let mut counts = self.counts.lock();
-        if counts.len() >= MAX_COUNTED && !counts.contains_key(field) {
+        if counts.len() >= MAX_COUNTED_FIELDS && !counts.contains_key(field) {
             counts.clear();
         }
         let count = counts.entry(field.to_owned()).or_default();
         *count += 1;
-        *count >= HOT
+        *count >= HOT_THRESHOLD
     }
 }
 
-/// The kind of value a row holds, so that different kinds never meet.
+/// The type of a row's value, so that different types never compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RowKind {
     Boolean = 1,
     Number = 2,
-    /// A text that is no date.
     Text = 3,
-    /// The day of a date, counted from 1970: moments of one day come together.
+    /// The day of a date, counted from 1970; groups all times of a day.
     Day = 4,
 }
 
-/// Added to the kind of an item of a list.
+/// Added to the kind of a list item.
 pub(crate) const ITEM: u8 = 16;
 
-/// What a value is found under; none for what has no rows: nothing, lists, objects.
-pub(crate) fn key_of(value: &Value) -> Option<(RowKind, rusqlite::types::Value)> {
+/// The index key of a value; `None` for null, lists and objects, which have no rows.
+pub(crate) fn row_key(value: &Value) -> Option<(RowKind, rusqlite::types::Value)> {
     use rusqlite::types::Value as Bound;
-    if let Some(moment) = value.moment() {
-        return Some((RowKind::Day, Bound::Integer(moment.day()?)));
+    if let Some(date) = value.date() {
+        return Some((RowKind::Day, Bound::Integer(date.day()?)));
     }
     match value {
         Value::Boolean(boolean) => Some((RowKind::Boolean, Bound::Integer(i64::from(*boolean)))),
-        // All numbers as reals, because that is how an integer meets a real.
+        // All numbers as reals, so that integers and reals compare.
         Value::Integer(_) | Value::Real(_) => Some((RowKind::Number, Bound::Real(value.number()?))),
         Value::Text(text) => Some((RowKind::Text, Bound::Text(text.clone()))),
         Value::Null | Value::Day(_) | Value::Instant(_) | Value::Length(_) | Value::List(_) | Value::Object(_) => None,
     }
 }
 
-/// The name under which a field's rows are kept: its keys as a JSON list. None for fields that lead into lists.
-pub(crate) fn name_of(steps: &[ValueStep]) -> Option<String> {
+/// The stored name of a field: its keys as a JSON list. `None` for a path that goes through a list.
+pub(crate) fn field_name(steps: &[ValueStep]) -> Option<String> {
     let keys: Option<Vec<&str>> = steps
         .iter()
         .map(|step| match step {
@@ -111,17 +111,17 @@ pub(crate) fn name_of(steps: &[ValueStep]) -> Option<String> {
     serde_json::to_string(&keys?).ok()
 }
 
-/// The question to the full-text index for the pages that have a field at the top of their frontmatter, and perhaps others; none for a field
-/// whose name it does not have.
-pub(crate) fn presence(name: &str) -> Option<String> {
+/// Full-text query for the pages that have the top-level key of a field, and possibly others.
+/// `None` for a field name that the full-text index does not store.
+pub(crate) fn presence_query(name: &str) -> Option<String> {
     let steps = steps_of(name).ok()?;
     let Some(ValueStep::Key(key)) = steps.first() else { return None };
-    Some(format!("{{fields}} : {}", presence_word(key)?))
+    Some(format!("{{fields}} : {}", presence_token(key)?))
 }
 
-/// The word of the full-text index that every page with this key at the top of its frontmatter has, quoted.
-pub(crate) fn presence_word(key: &str) -> Option<String> {
-    Some(format!("\"{}\"", field_words::token(&field_words::name(key)?, "")))
+/// The quoted full-text token of every page with this top-level key.
+pub(crate) fn presence_token(key: &str) -> Option<String> {
+    Some(format!("\"{}\"", field_words::token(&field_words::normalize_name(key)?, "")))
 }
 
 fn steps_of(name: &str) -> Result<Vec<ValueStep>, IndexError> {
@@ -130,47 +130,44 @@ fn steps_of(name: &str) -> Result<Vec<ValueStep>, IndexError> {
     Ok(keys.into_iter().map(ValueStep::Key).collect())
 }
 
-/// The fields that have rows, with their numbers.
-pub(crate) fn hot(connection: &Connection) -> Result<Vec<(i64, String)>, IndexError> {
+pub(crate) fn hot_fields(connection: &Connection) -> Result<Vec<(i64, String)>, IndexError> {
     let mut statement = connection.prepare_cached("SELECT id, field FROM hot_fields")?;
-    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Adds a field, which gets rows with each page that is taken in from now on.
+/// Adds a field; pages written from now on get rows for it.
 pub(crate) fn add(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     connection.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?.execute([name]).map(drop)
 }
 
-/// Writes the rows of fields, for one page after the other.
+/// Writes the field rows of pages.
 #[derive(Debug)]
 pub(crate) struct FieldWriter {
-    /// The keys at the top of a frontmatter that the fields begin with, each once.
+    /// The distinct first keys of the fields.
     keys: Vec<String>,
     fields: Vec<IndexedField>,
 }
 
-/// A field that has rows.
 #[derive(Debug)]
 struct IndexedField {
     number: i64,
-    /// The place of its first key in [`FieldWriter::keys`].
+    /// Index of its first key in [`FieldWriter::keys`].
     first: usize,
-    /// Its other steps.
     rest: Vec<ValueStep>,
 }
 
 impl FieldWriter {
-    /// A writer for every field that has rows; valid until another field gets them, which needs the writer's lock.
-    pub(crate) fn of_hot(connection: &Connection) -> Result<Self, IndexError> {
+    /// A writer for all indexed fields; valid until a field is added, which needs the writer's
+    /// lock.
+    pub(crate) fn for_hot_fields(connection: &Connection) -> Result<Self, IndexError> {
         let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
-        for (number, name) in hot(connection)? {
+        for (number, name) in hot_fields(connection)? {
             writer.add(number, steps_of(&name)?);
         }
         Ok(writer)
     }
 
-    /// A writer for one field.
     fn of(number: i64, steps: Vec<ValueStep>) -> Self {
         let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
         writer.add(number, steps);
@@ -180,14 +177,15 @@ impl FieldWriter {
     fn add(&mut self, number: i64, steps: Vec<ValueStep>) {
         let mut steps = steps.into_iter();
         let Some(ValueStep::Key(key)) = steps.next() else { return };
-        let first = self.keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+        let first = self.keys.iter().position(|first| *first == key).unwrap_or_else(|| {
             self.keys.push(key);
             self.keys.len() - 1
         });
         self.fields.push(IndexedField { number, first, rest: steps.collect() });
     }
 
-    /// Writes the rows of a page: one for a lone value, one for each item of a list. The frontmatter is JSON.
+    /// Writes the rows of a page: one for a single value, one for each list item. `frontmatter` is
+    /// JSON.
     pub(crate) fn put(
         &self,
         transaction: &Transaction<'_>,
@@ -201,16 +199,16 @@ impl FieldWriter {
         let mut insert = transaction.prepare_cached(
             &tables.sql("INSERT OR IGNORE INTO field_values@ (field, kind, value, page) VALUES (?1, ?2, ?3, ?4)"),
         )?;
-        for (place, json) in members(frontmatter, &self.keys, "")? {
-            for field in self.fields.iter().filter(|field| field.first == place) {
+        for (index, json) in members(frontmatter, &self.keys, "")? {
+            for field in self.fields.iter().filter(|field| field.first == index) {
                 match walk(&json, &field.rest) {
                     Value::List(items) => {
-                        for (kind, value) in items.iter().filter_map(key_of) {
+                        for (kind, value) in items.iter().filter_map(row_key) {
                             insert.execute((field.number, kind as u8 + ITEM, value, page))?;
                         }
                     }
-                    lone => {
-                        if let Some((kind, value)) = key_of(&lone) {
+                    single => {
+                        if let Some((kind, value)) = row_key(&single) {
                             insert.execute((field.number, kind as u8, value, page))?;
                         }
                     }
@@ -222,62 +220,65 @@ impl FieldWriter {
 }
 
 impl Index {
-    /// Gives a field rows of its own, unless as many have them as may, all of them lately asked for. True when it has them now.
-    pub(crate) fn warm(&self, field: &str, at_most: usize) -> Result<bool, IndexError> {
-        let IndexWriter { connection, touched } = &mut *self.writer.lock();
+    /// Adds an index for a field, replacing an unused one at the limit. False when all existing
+    /// ones are in use.
+    pub(crate) fn add_field_index(&self, field: &str, max_fields: usize) -> Result<bool, IndexError> {
+        let IndexWriter { connection, touched_pages } = &mut *self.writer.lock();
         let transaction = connection.transaction()?;
-        let known = hot(&transaction)?;
-        if known.iter().any(|(_, name)| name == field) {
+        let indexed = hot_fields(&transaction)?;
+        if indexed.iter().any(|(_, name)| name == field) {
             return Ok(true);
         }
-        if known.len() >= at_most {
-            let since = Instant::now().checked_sub(UNUSED);
-            let unused = || since.and_then(|since| self.heat.unused(&known, since)).map(|(number, _)| *number);
-            let Some(number) = empty(&transaction, &known)?.or_else(unused).filter(|_| at_most > 0) else {
+        if indexed.len() >= max_fields {
+            let since = Instant::now().checked_sub(UNUSED_TIMEOUT);
+            let unused = || {
+                since.and_then(|since| self.field_usage.least_recently_used(&indexed, since)).map(|(number, _)| *number)
+            };
+            let Some(number) = find_empty(&transaction, &indexed)?.or_else(unused).filter(|_| max_fields > 0) else {
                 return Ok(false);
             };
-            cool(&transaction, (number, touched.is_some()))?;
+            remove_field(&transaction, (number, touched_pages.is_some()))?;
         }
         add(&transaction, field)?;
         let number = transaction.last_insert_rowid();
         let rows = FieldWriter::of(number, steps_of(field)?);
-        fill(&transaction, TableSet::Live, &rows)?;
-        if touched.is_some() {
-            // A rebuild runs: what it wrote so far has no rows of this field, what it writes from now on has.
-            fill(&transaction, TableSet::Next, &rows)?;
+        backfill(&transaction, TableSet::Live, &rows)?;
+        if touched_pages.is_some() {
+            // A rebuild runs: its rows so far lack this field, its later rows have it.
+            backfill(&transaction, TableSet::Next, &rows)?;
         }
         transaction.commit()?;
-        self.heat.used(vec![field.to_owned()]);
-        tracing::info!(index.field = field, "a field that queries ask for has an index now");
+        self.field_usage.mark_used(vec![field.to_owned()]);
+        tracing::info!(index.field = field, "created an index for a frequently queried field");
         Ok(true)
     }
 }
 
-/// A field that no page has: a misspelt one takes no place from others.
-fn empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::Result<Option<i64>> {
-    let mut any = transaction.prepare_cached("SELECT 1 FROM field_values WHERE field = ?1 LIMIT 1")?;
+/// An indexed field that no page has, for example a misspelt one.
+fn find_empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::Result<Option<i64>> {
+    let mut rows = transaction.prepare_cached("SELECT 1 FROM field_values WHERE field = ?1 LIMIT 1")?;
     for (number, _) in fields {
-        if !any.exists([number])? {
+        if !rows.exists([number])? {
             return Ok(Some(*number));
         }
     }
     Ok(None)
 }
 
-/// Takes the rows of a field away.
-fn cool(transaction: &Transaction<'_>, (field, is_rebuilt): (i64, bool)) -> Result<(), IndexError> {
+fn remove_field(transaction: &Transaction<'_>, (field, is_rebuilding): (i64, bool)) -> Result<(), IndexError> {
     transaction.execute("DELETE FROM hot_fields WHERE id = ?1", [field])?;
-    for tables in [TableSet::Live, TableSet::Next].into_iter().filter(|tables| is_rebuilt || *tables == TableSet::Live)
+    for tables in
+        [TableSet::Live, TableSet::Next].into_iter().filter(|tables| is_rebuilding || *tables == TableSet::Live)
     {
         transaction.execute(&tables.sql("DELETE FROM field_values@ WHERE field = ?1"), [field])?;
     }
     Ok(())
 }
 
-fn fill(transaction: &Transaction<'_>, tables: TableSet, rows: &FieldWriter) -> Result<(), IndexError> {
+fn backfill(transaction: &Transaction<'_>, tables: TableSet, rows: &FieldWriter) -> Result<(), IndexError> {
     let mut pages = transaction.prepare(&tables.sql("SELECT id, frontmatter FROM pages@ WHERE frontmatter <> '{}'"))?;
-    let mut found = pages.query([])?;
-    while let Some(row) = found.next()? {
+    let mut page_rows = pages.query([])?;
+    while let Some(row) = page_rows.next()? {
         let page: i64 = row.get(0)?;
         let frontmatter = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         rows.put(transaction, tables, page, frontmatter)?;

@@ -22,7 +22,7 @@ fn space() -> Space {
 }
 
 fn hot(space: &Space) -> Vec<String> {
-    let known = space.index.readers.read(|connection| super::hot(connection)).unwrap();
+    let known = space.index.readers.read(|connection| super::hot_fields(connection)).unwrap();
     known.into_iter().map(|(_, name)| name).collect()
 }
 
@@ -139,7 +139,7 @@ fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
         move |_| {
             if !is_asked {
                 is_asked = true;
-                assert!(index.warm(r#"["number"]"#, 20).unwrap());
+                assert!(index.add_field_index(r#"["number"]"#, 20).unwrap());
             }
         }
     });
@@ -165,19 +165,19 @@ fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() 
     assert_eq!(hot(&space), [r#"["status"]"#, r#"["number"]"#]);
     // Both are in use.
     assert_eq!(looked_at(&space, "LIST WHERE day = date(\"2026-01-03\")", &asking), Some(1_000));
-    let known = space.index.readers.read(|connection| super::hot(connection)).unwrap();
+    let known = space.index.readers.read(|connection| super::hot_fields(connection)).unwrap();
     let now = std::time::Instant::now();
-    assert_eq!(space.index.heat.unused(&known, now - super::UNUSED), None);
-    space.index.heat.used(vec![known[0].1.clone()]);
+    assert_eq!(space.index.field_usage.least_recently_used(&known, now - super::UNUSED_TIMEOUT), None);
+    space.index.field_usage.mark_used(vec![known[0].1.clone()]);
     assert_eq!(
-        space.index.heat.unused(&known, now + super::UNUSED),
+        space.index.field_usage.least_recently_used(&known, now + super::UNUSED_TIMEOUT),
         Some(&known[1]),
         "the one that was asked for longest ago"
     );
     // Whoever opened the index again and did not ask for them does not need them.
     let space = space.reopen();
-    let known = space.index.readers.read(|connection| super::hot(connection)).unwrap();
-    assert!(space.index.heat.unused(&known, now).is_some());
+    let known = space.index.readers.read(|connection| super::hot_fields(connection)).unwrap();
+    assert!(space.index.field_usage.least_recently_used(&known, now).is_some());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The graph that is kept, and what the index took in since it was made.
+//! The cached graph and the changes since it was built.
 
 use std::collections::{BTreeSet, HashSet};
 use std::num::NonZeroUsize;
@@ -9,105 +9,103 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension};
 use svcfs_base::TreePath;
 
-use super::{LinkGraph, build, incremental};
+use super::{LinkGraph, full_build, incremental};
 use crate::document::PageDocument;
 use crate::writer::{self, WriteStep};
 use crate::{Index, IndexError, connections};
 
-/// Changed pages and names that are remembered; with more, the next graph is made from all rows.
-const MOST_CHANGES: usize = 20_000;
+/// Limit of recorded pages and names; beyond, the next graph is a full build.
+const MAX_RECORDED_CHANGES: usize = 20_000;
 
-/// Threads that read all rows in parallel at most: with more, what must be done alone takes most of the time.
+/// Limit of threads for a full build: beyond, the sequential part dominates.
 const MAX_THREADS: usize = 4;
 
-/// The last graph and what changed since.
+/// The last graph and the changes since.
 ///
-/// Lock order: the graph, then the changes. Whoever writes holds the changes while its transaction is committed, and whoever reads
-/// while its own begins: what is taken from them is then exactly what was committed.
+/// Lock order: the graph, then the changes. A writer holds the changes while its transaction
+/// commits, and a reader while its snapshot starts: so the changes that a reader takes are exactly
+/// those in its snapshot.
 #[derive(Default)]
 pub(crate) struct GraphCache {
     graph: Mutex<Option<Arc<LinkGraph>>>,
-    since: Mutex<PendingChanges>,
+    pending: Mutex<PendingChanges>,
 }
 
-/// What the index took in since the graph was made.
 #[derive(Default)]
 enum PendingChanges {
-    /// Too much to follow, or there was no graph: nothing needs to be remembered.
+    /// Too many to record, or there is no graph: the next one is a full build.
     #[default]
-    Anything,
-    These(GraphChanges),
+    Unknown,
+    Recorded(GraphChanges),
 }
 
-/// Pages that came, went or were written, and names that a page has more or less than before.
+/// Changed pages, and names that were added or removed.
 #[derive(Default)]
 pub(super) struct GraphChanges {
     pub(super) pages: HashSet<TreePath>,
-    /// In lower case, as links ask for them.
     pub(super) names: HashSet<String>,
 }
 
-/// The changes of a transaction that is not committed yet; nothing is gathered while nobody asked for a graph.
+/// The changes of an open transaction; nothing is recorded while there is no graph.
 pub(crate) struct UncommittedChanges(PendingChanges);
 
 impl GraphCache {
-    /// The graph, if there is one of everything that was taken in.
+    /// The graph, if it is current.
     pub(crate) fn current(&self) -> Option<Arc<LinkGraph>> {
-        // Whoever makes a graph now has it later than rows could be read.
-        let kept = self.graph.try_lock()?;
-        let is_current = matches!(&*self.since.lock(), PendingChanges::These(changes) if changes.pages.is_empty());
-        kept.as_ref().filter(|_| is_current).map(Arc::clone)
+        // If a graph is being built, reading rows is faster than waiting for it.
+        let cached = self.graph.try_lock()?;
+        let is_current = matches!(&*self.pending.lock(), PendingChanges::Recorded(changes) if changes.pages.is_empty());
+        cached.as_ref().filter(|_| is_current).map(Arc::clone)
     }
 
-    /// What a transaction will gather.
-    pub(crate) fn changed(&self) -> UncommittedChanges {
-        UncommittedChanges(match *self.since.lock() {
-            PendingChanges::Anything => PendingChanges::Anything,
-            PendingChanges::These(_) => PendingChanges::These(GraphChanges::default()),
+    pub(crate) fn start_recording(&self) -> UncommittedChanges {
+        UncommittedChanges(match *self.pending.lock() {
+            PendingChanges::Unknown => PendingChanges::Unknown,
+            PendingChanges::Recorded(_) => PendingChanges::Recorded(GraphChanges::default()),
         })
     }
 
-    /// Holds the changes back until the transaction that made them is committed; see [`Committing::done`].
-    pub(crate) fn committing(&self) -> CommitGuard<'_> {
-        CommitGuard(self.since.lock())
+    /// Locks the changes while a transaction commits; see [`CommitGuard::record`].
+    pub(crate) fn lock_for_commit(&self) -> CommitGuard<'_> {
+        CommitGuard(self.pending.lock())
     }
 }
 
-/// A transaction is being committed, and no graph begins to be made.
+/// While it exists, a transaction is committing and no graph build starts.
 pub(crate) struct CommitGuard<'k>(MutexGuard<'k, PendingChanges>);
 
 impl CommitGuard<'_> {
-    /// The transaction is committed.
-    pub(crate) fn done(mut self, changed: UncommittedChanges) {
-        let PendingChanges::These(so_far) = &mut *self.0 else { return };
-        match changed.0 {
-            PendingChanges::These(GraphChanges { pages, names }) => {
-                so_far.pages.extend(pages);
-                so_far.names.extend(names);
-                if so_far.pages.len() + so_far.names.len() > MOST_CHANGES {
-                    *self.0 = PendingChanges::Anything;
+    /// Records the changes of the committed transaction.
+    pub(crate) fn record(mut self, uncommitted: UncommittedChanges) {
+        let PendingChanges::Recorded(recorded) = &mut *self.0 else { return };
+        match uncommitted.0 {
+            PendingChanges::Recorded(GraphChanges { pages, names }) => {
+                recorded.pages.extend(pages);
+                recorded.names.extend(names);
+                if recorded.pages.len() + recorded.names.len() > MAX_RECORDED_CHANGES {
+                    *self.0 = PendingChanges::Unknown;
                 }
             }
-            // A graph was made while it was under way, of the rows before it.
-            PendingChanges::Anything => *self.0 = PendingChanges::Anything,
+            // A graph of the rows before the transaction was built while it was open.
+            PendingChanges::Unknown => *self.0 = PendingChanges::Unknown,
         }
     }
 
-    /// A transaction that replaced all rows is committed.
-    pub(crate) fn replaced(mut self) {
-        *self.0 = PendingChanges::Anything;
+    /// Records that the committed transaction replaced all rows.
+    pub(crate) fn record_full_change(mut self) {
+        *self.0 = PendingChanges::Unknown;
     }
 }
 
 impl UncommittedChanges {
-    /// Notes what a step is about to do to the rows.
-    pub(crate) fn note(&mut self, connection: &Connection, step: &WriteStep) -> Result<(), IndexError> {
-        let PendingChanges::These(changes) = &mut self.0 else { return Ok(()) };
-        let found = connection
+    /// Records a step before it changes the rows.
+    pub(crate) fn record_step(&mut self, connection: &Connection, step: &WriteStep) -> Result<(), IndexError> {
+        let PendingChanges::Recorded(changes) = &mut self.0 else { return Ok(()) };
+        let existing = connection
             .prepare_cached("SELECT id, etag FROM pages WHERE path = ?1")?
             .query_row([step.path().as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 20]>(1)?)))
             .optional()?;
-        let (before, after) = match (found, step) {
+        let (before, after) = match (existing, step) {
             (None, WriteStep::Remove(_)) => return Ok(()),
             (Some((_, etag)), WriteStep::Put(document)) if etag == *document.etag.as_bytes() => return Ok(()),
             (None, WriteStep::Put(document)) => (BTreeSet::new(), names_of(document)),
@@ -121,7 +119,7 @@ impl UncommittedChanges {
     }
 }
 
-/// A name: in lower case, of which kind, as written. A page found under another spelling may be found in place of another one.
+/// A name: lower case, kind, as written. The spelling counts too: it can decide between two pages.
 type PageKey = (String, u8, String);
 
 fn names_of(document: &PageDocument) -> BTreeSet<PageKey> {
@@ -135,56 +133,56 @@ fn names_of_row(connection: &Connection, id: i64) -> Result<BTreeSet<PageKey>, I
 }
 
 impl Index {
-    /// The link graph of everything the index has taken in.
+    /// The current link graph.
     ///
-    /// The first one is made from all rows, 100,000 pages with 500,000 links in about a second; while nothing changes it is the same
-    /// one again. After a change the pages concerned are read, and the rest is taken from the last.
+    /// The first build reads all rows: 100,000 pages with 500,000 links take about a second.
+    /// Without changes the same graph is returned; after a change only the affected pages are read.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn graph(&self) -> Result<Arc<LinkGraph>, IndexError> {
-        let mut kept = self.graph.graph.lock();
-        let outcome = match self.carried(kept.as_ref()) {
-            Ok(None) => self.fresh(),
+        let mut cached = self.graph.graph.lock();
+        let outcome = match self.update_graph(cached.as_ref()) {
+            Ok(None) => self.build_graph(),
             Ok(Some(graph)) => Ok(graph),
             Err(error) => Err(error),
         };
         match &outcome {
-            Ok(graph) => *kept = Some(Arc::clone(graph)),
-            Err(_) => *self.graph.since.lock() = PendingChanges::Anything,
+            Ok(graph) => *cached = Some(Arc::clone(graph)),
+            Err(_) => *self.graph.pending.lock() = PendingChanges::Unknown,
         }
         outcome
     }
 
-    /// The next graph after `last`, which is the same where nothing changed; none where all rows are to be read.
-    fn carried(&self, last: Option<&Arc<LinkGraph>>) -> Result<Option<Arc<LinkGraph>>, IndexError> {
+    /// The graph after `last`, or `last` itself without changes; `None` when a full build is
+    /// needed.
+    fn update_graph(&self, last: Option<&Arc<LinkGraph>>) -> Result<Option<Arc<LinkGraph>>, IndexError> {
         let Some(last) = last else { return Ok(None) };
         self.readers.read(|connection| {
-            let since = {
-                let mut since = self.graph.since.lock();
-                match &*since {
-                    PendingChanges::Anything => return Ok(None),
-                    PendingChanges::These(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
-                    PendingChanges::These(_) => {}
+            let pending = {
+                let mut pending = self.graph.pending.lock();
+                match &*pending {
+                    PendingChanges::Unknown => return Ok(None),
+                    PendingChanges::Recorded(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
+                    PendingChanges::Recorded(_) => {}
                 }
-                // The first statement fixes which rows are read.
+                // The first statement fixes the snapshot.
                 writer::cursor(connection)?;
-                std::mem::replace(&mut *since, PendingChanges::These(GraphChanges::default()))
+                std::mem::replace(&mut *pending, PendingChanges::Recorded(GraphChanges::default()))
             };
-            let PendingChanges::These(changes) = since else { return Ok(None) };
-            Ok(build::carried(connection, (last, &changes))?.map(Arc::new))
+            let PendingChanges::Recorded(changes) = pending else { return Ok(None) };
+            Ok(incremental::update(connection, (last, &changes))?.map(Arc::new))
         })
     }
 
-    /// The graph of all rows.
-    pub(super) fn fresh(&self) -> Result<Arc<LinkGraph>, IndexError> {
+    pub(super) fn build_graph(&self) -> Result<Arc<LinkGraph>, IndexError> {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
-        self.readers.read_together(threads, |connections| {
-            let mut since = self.graph.since.lock();
-            connections::begin(connections)?;
-            *since = PendingChanges::These(GraphChanges::default());
-            drop(since);
-            incremental::fresh(connections).map(Arc::new)
+        self.readers.read_parallel(threads, |connections| {
+            let mut pending = self.graph.pending.lock();
+            connections::begin_all(connections)?;
+            *pending = PendingChanges::Recorded(GraphChanges::default());
+            drop(pending);
+            full_build::build(connections).map(Arc::new)
         })
     }
 }

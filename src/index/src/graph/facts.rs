@@ -1,7 +1,9 @@
-//! What a page says of its own condition: facts that depend on its text and on where its links lead, and on nothing else.
+//! Facts of a page for quality checks, which depend only on its text and on the targets of its
+//! links.
 //!
-//! Invariant: facts are compared with today's date and with the files of the tree by whoever asks. They stay valid until the page is
-//! written, or until a name changes that one of its links asks for.
+//! Invariant: facts are independent of today's date and of other files; callers compare them with
+//! those. They stay valid until the page is written, or until a name that one of its links may mean
+//! changes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,64 +15,64 @@ use svcfs_base::TreePath;
 use svcfs_text::links::LinkKey;
 
 use crate::IndexError;
-use crate::moments::parse_day;
+use crate::dates::parse_day;
 
-/// What the text of a page and its links say of its condition.
+/// Facts from the text of a page and its links.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PageFacts {
-    /// How many links it has, each counted as often as it is written.
+    /// Number of links, duplicates included.
     pub link_count: u32,
-    /// Those of them that lead to no page, in order.
+    /// The broken links, in order.
     pub unresolved_links: Vec<UnresolvedLink>,
-    /// A hash of its title in lower case: two pages with different hashes have different titles.
+    /// A hash of its lower-case title: different hashes mean different titles.
     pub title_hash: u64,
     /// Whether its body has a word.
     pub has_words: bool,
-    /// Whether it has frontmatter that can be read.
+    /// Whether it has valid frontmatter.
     pub has_frontmatter: bool,
-    /// Whether it claims to be a source of truth, or names a page that it contradicts.
+    /// Whether it has `source-of-truth` or `contradicts`.
     pub is_disputing: bool,
-    /// When it is to be reviewed; none where it does not say.
+    /// Its review date, if the frontmatter has one.
     pub review: Option<ReviewDay>,
 }
 
-/// A link that leads to no page.
+/// A broken link.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnresolvedLink {
-    /// What it leads to, as written, without heading and label.
+    /// The target as written, without heading and label.
     pub target: Box<str>,
-    /// The file it would lead to; none outside the tree.
+    /// The path where the target would be; `None` outside the tree.
     pub expected_path: Option<TreePath>,
-    /// Is it written with double brackets, and so meant by name?
+    /// Whether it is written with double brackets, so that it means a page by name.
     pub is_wiki: bool,
 }
 
-/// What the frontmatter of a page says of its next review.
+/// The review date in the frontmatter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewDay {
-    /// It is due on this day: `review-by`, else `next-review`.
+    /// The next review is due on this day: `review-by`, else `next-review`.
     Due(Date),
-    /// It was reviewed on this day: `reviewed`, else `last-reviewed`.
+    /// The last review was on this day: `reviewed`, else `last-reviewed`.
     Reviewed(Date),
 }
 
-/// Values of `status` for which a page is reviewed no more.
-const PUT_AWAY: [&str; 2] = ["archived", "deprecated"];
+/// Values of `status` that end reviews.
+const NO_REVIEW_STATUSES: [&str; 2] = ["archived", "deprecated"];
 
 impl ReviewDay {
-    /// Keys of the frontmatter that one of these days may stand under (contract 2.1, gaps.md D18), in the order in which they count.
+    /// Frontmatter keys for review dates, in order of precedence.
     pub const KEYS: [&str; 4] = ["review-by", "next-review", "reviewed", "last-reviewed"];
 
-    /// The day that frontmatter names; none when it names no day, and for a page that is reviewed no more.
+    /// The review date; `None` without one, and for a page that needs no review any more.
     #[must_use]
     pub fn from_metadata(metadata: &Map<String, Value>) -> Option<Self> {
         Self::read(metadata.get("status"), Self::KEYS.map(|key| metadata.get(key)))
     }
 
-    /// The same of the values of [`ReviewDay::KEYS`].
+    /// As [`ReviewDay::from_metadata`], from the values of [`ReviewDay::KEYS`].
     fn read(status: Option<&Value>, [due, next, reviewed, last]: [Option<&Value>; 4]) -> Option<Self> {
         let status = status.and_then(Value::as_str).unwrap_or_default();
-        if PUT_AWAY.iter().any(|away| status.eq_ignore_ascii_case(away)) {
+        if NO_REVIEW_STATUSES.iter().any(|value| status.eq_ignore_ascii_case(value)) {
             return None;
         }
         let day = |values: [Option<&Value>; 2]| values.into_iter().find_map(|value| parse_day(value?.as_str()?.trim()));
@@ -78,7 +80,6 @@ impl ReviewDay {
     }
 }
 
-/// The fields of frontmatter that the graph needs.
 #[derive(Default, Deserialize)]
 pub(super) struct GraphFields {
     pub(super) tags: Option<Value>,
@@ -95,11 +96,10 @@ pub(super) struct GraphFields {
     contradicts: Option<IgnoredAny>,
 }
 
-/// Frontmatter without any field, as it is stored.
+/// Stored form of empty frontmatter.
 const NO_FIELDS: &str = "{}";
 
 impl GraphFields {
-    /// Reads stored frontmatter.
     pub(super) fn read(json: &str, path: &TreePath) -> Result<Self, IndexError> {
         if json == NO_FIELDS {
             return Ok(Self::default());
@@ -107,7 +107,7 @@ impl GraphFields {
         serde_json::from_str(json).map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))
     }
 
-    /// The facts of a page whose links are not known yet.
+    /// The facts of a page, without its links.
     pub(super) fn facts(&self, json: &str, title: &str, words: i64) -> PageFacts {
         let days = [&self.review_by, &self.next_review, &self.reviewed, &self.last_reviewed].map(Option::as_ref);
         PageFacts {
@@ -123,16 +123,15 @@ impl GraphFields {
 }
 
 impl PageFacts {
-    /// Counts a link that leads to a page.
     pub(super) fn add_link(&mut self) {
         self.link_count = self.link_count.saturating_add(1);
     }
 
-    /// Adds a link that leads to no page; `wanted` are the names it may mean.
+    /// Adds a broken link; `wanted` are the names it may mean.
     pub(super) fn add_unresolved(&mut self, is_wiki: bool, target: &str, wanted: &[LinkKey]) {
         self.add_link();
-        let address = wanted.first().and_then(|key| TreePath::parse(&key.text).ok());
-        self.unresolved_links.push(UnresolvedLink { target: target.into(), expected_path: address, is_wiki });
+        let expected_path = wanted.first().and_then(|key| TreePath::parse(&key.text).ok());
+        self.unresolved_links.push(UnresolvedLink { target: target.into(), expected_path, is_wiki });
     }
 }
 

@@ -1,208 +1,180 @@
-//! A graph made from all rows of the index.
-//!
-//! Invariant: all connections read one state of the index, and no result depends on which of them read what. The reading is two thirds
-//! of the time of the first question after a start, and most of it can be done in parallel.
+//! Incremental build: derives a graph from the last one and the changed rows.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
+use serde_json::Value;
 use svcfs_base::TreePath;
 use svcfs_text::links::candidates;
 
-use super::build::{GraphReader, text_of};
-use super::facts::PageFacts;
+use super::cache::GraphChanges;
+use super::facts::GraphFields;
 use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
 use crate::IndexError;
-use crate::links::{AllNames, AllPages, PageOrdinal, kind_of};
+use crate::links::{NameLookup, SOURCES, for_each_link, link_kind};
 use crate::pages::tree_path;
 
-/// Every page.
-const PAGES: &str = "SELECT id, title, frontmatter, word_count, path FROM pages ORDER BY id";
-/// Every link of some pages, those of a page together.
-const LINKS: &str = "SELECT page, is_wiki, target FROM links WHERE page BETWEEN ?1 AND ?2 ORDER BY page, position";
+const PAGE: &str = "SELECT id, title, frontmatter, word_count FROM pages WHERE path = ?1";
 
-/// Pages whose links are read in one task: few enough that all threads end at about the same time.
-const PAGES_OF_TASK: usize = if cfg!(test) { 3 } else { 4096 };
+/// If more than one in this many pages (plus as many) must be read again, a full build is faster,
+/// because it reads in row order.
+const MAX_REREAD_SHARE: usize = 8;
 
-/// Pages in the order of their rows.
-#[derive(Default)]
-struct OrderedPages {
-    ids: Vec<i64>,
-    /// Not shared with anybody before the graph is made.
-    pages: Vec<Arc<GraphPage>>,
-}
+/// Stands for a page of the last graph that was removed.
+const REMOVED: GraphNode = GraphNode::MAX;
 
-/// Reads every page and every link.
-pub(super) fn fresh(connections: &mut [Connection]) -> Result<LinkGraph, IndexError> {
-    let (pages, names) = (Mutex::default(), Mutex::new(None));
-    in_parallel(connections, 2, |connection, task| {
-        match task {
-            0 => *names.lock() = Some(AllNames::read(connection)?),
-            _ => *pages.lock() = read_pages(connection)?,
-        }
-        Ok(())
-    })?;
-    let (OrderedPages { ids, mut pages }, Some(mut names)) = (pages.into_inner(), names.into_inner()) else {
-        return Err(IndexError::Damaged("a connection read nothing".to_owned()));
-    };
-
-    let paths: Vec<TreePath> = pages.iter().map(|page| page.path.clone()).collect();
-    let mut by_path: Vec<PageOrdinal> = (0..node_of(pages.len())).collect();
-    by_path.sort_unstable_by(|one, other| paths[*one as usize].cmp(&paths[*other as usize]));
-    let all = AllPages { ids: &ids, paths: &paths, by_path: &by_path };
-    names.prepare(all);
-
-    let tasks: Vec<_> = pages.chunks_mut(PAGES_OF_TASK).map(|pages| Mutex::new((pages, Vec::new()))).collect();
-    in_parallel(connections, tasks.len(), |connection, task| {
-        let (pages, links) = &mut *tasks[task].lock();
-        *links = read_links(connection, (all, &names), (task * PAGES_OF_TASK, pages))?;
-        Ok(())
-    })?;
-    let links: Vec<Vec<(PageOrdinal, PageOrdinal)>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
-    drop(names);
-    Ok(in_path_order(&pages, &by_path, &links))
-}
-
-fn read_pages(connection: &Connection) -> Result<OrderedPages, IndexError> {
-    let mut pages = OrderedPages::default();
-    let mut reader = GraphReader::default();
-    let mut statement = connection.prepare_cached(PAGES)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        pages.ids.push(row.get(0)?);
-        pages.pages.push(Arc::new(reader.page(row, tree_path(text_of(row, 4)?)?)?));
-    }
-    Ok(pages)
-}
-
-/// Every link of some pages, the first of which has this place, that leads to a page; each page learns about its own.
-fn read_links(
+/// The graph after `last`. Reads only pages that changed, and pages with a link that may mean a
+/// changed name. `None` when a full build is cheaper.
+pub(super) fn update(
     connection: &Connection,
-    (all, names): (AllPages<'_>, &AllNames),
-    (first, pages): (usize, &mut [Arc<GraphPage>]),
-) -> Result<Vec<(PageOrdinal, PageOrdinal)>, IndexError> {
-    let ids = &all.ids[first..first + pages.len()];
-    let (Some(from), Some(to)) = (ids.first(), ids.last()) else { return Ok(Vec::new()) };
-    let mut links = Vec::new();
-    let mut same_folder = SameFolder::default();
-    let mut statement = connection.prepare_cached(LINKS)?;
-    let mut rows = statement.query([from, to])?;
-    let mut at = 0;
-    while let Some(row) = rows.next()? {
-        let page: i64 = row.get(0)?;
-        while ids.get(at).is_some_and(|id| *id < page) {
-            at += 1;
+    (last, changes): (&LinkGraph, &GraphChanges),
+) -> Result<Option<LinkGraph>, IndexError> {
+    let limit = last.len() / MAX_REREAD_SHARE + MAX_REREAD_SHARE;
+    let mut to_read: BTreeSet<TreePath> = changes.pages.iter().cloned().collect();
+    let mut statement = connection.prepare_cached(SOURCES)?;
+    for name in &changes.names {
+        for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
+            to_read.insert(tree_path(&source?)?);
         }
-        if ids.get(at) != Some(&page) {
-            continue;
-        }
-        let (source, from) = (first + at, all.paths[first + at].as_str());
-        let (is_wiki, target) = (row.get(1)?, text_of(row, 2)?);
-        let wanted = || candidates(from, kind_of(is_wiki), target);
-        let found = same_folder.get_or_look_up(from, (is_wiki, target), || names.lead_to(all, from, &wanted()));
-        let mut unshared = PageFacts::default();
-        let facts = Arc::get_mut(&mut pages[at]).map_or(&mut unshared, |page| &mut page.facts);
-        match found {
-            Some(target) => {
-                facts.add_link();
-                links.push((node_of(source), target));
-            }
-            None => facts.add_unresolved(is_wiki, target, &wanted()),
+        if to_read.len() > limit {
+            break;
         }
     }
-    Ok(links)
+    if to_read.len() > limit {
+        return Ok(None);
+    }
+    let mut names = NameLookup::new(connection);
+    let mut reread = BTreeMap::new();
+    for path in to_read {
+        let page = PageRead::at(&mut names, &path)?;
+        reread.insert(path, page);
+    }
+    Ok(Some(merge(last, &reread)))
 }
 
-/// Where links lead that pages of one folder have. From all of them a link leads to the same page, and pages of a folder mostly lie together.
-#[derive(Default)]
-struct SameFolder {
-    folder: String,
-    /// Of wiki links and of those by address.
-    known: [HashMap<Box<str>, Option<PageOrdinal>>; 2],
+struct PageRead {
+    page: Arc<GraphPage>,
+    /// The targets of its links, with duplicates.
+    targets: Vec<String>,
 }
 
-impl SameFolder {
-    fn get_or_look_up(
-        &mut self,
-        from: &str,
-        (is_wiki, target): (bool, &str),
-        look_up: impl FnOnce() -> Option<PageOrdinal>,
-    ) -> Option<PageOrdinal> {
-        let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
-        if folder != self.folder {
-            folder.clone_into(&mut self.folder);
-            self.known.iter_mut().for_each(HashMap::clear);
-        }
-        let known = &mut self.known[usize::from(is_wiki)];
-        if let Some(found) = known.get(target) {
-            return *found;
-        }
-        let found = look_up();
-        known.insert(target.into(), found);
-        found
+impl PageRead {
+    fn at(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Option<Self>, IndexError> {
+        let mut statement = names.connection().prepare_cached(PAGE)?;
+        let mut rows = statement.query([path.as_str()])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let mut page = GraphReader::default().page(row, path.clone())?;
+        let mut targets = Vec::new();
+        for_each_link(names, path.as_str(), |row, target| {
+            let Some(target) = target else {
+                let (is_wiki, target) = (row.get(0)?, text_of(row, 1)?);
+                page.facts.add_unresolved(is_wiki, target, &candidates(path.as_str(), link_kind(is_wiki), target));
+                return Ok(());
+            };
+            page.facts.add_link();
+            targets.push(target.to_owned());
+            Ok(())
+        })?;
+        Ok(Some(Self { page: Arc::new(page), targets }))
     }
 }
 
-/// The graph of pages in the order of their rows and of links that are in the order of their sources.
-fn in_path_order(
-    pages: &[Arc<GraphPage>],
-    by_path: &[PageOrdinal],
-    links: &[Vec<(PageOrdinal, PageOrdinal)>],
-) -> LinkGraph {
-    let mut nodes: Vec<GraphNode> = vec![0; pages.len()];
-    for (node, place) in (0..).zip(by_path) {
-        nodes[*place as usize] = node;
-    }
-    let mut starts = Vec::with_capacity(pages.len() + 1);
-    let mut targets = Vec::with_capacity(links.iter().map(Vec::len).sum());
-    for (source, target) in links.iter().flatten() {
-        starts.resize(*source as usize + 1, targets.len());
-        targets.push(nodes[*target as usize]);
-    }
-    starts.resize(pages.len() + 1, targets.len());
-
-    let mut links_out = Neighbours::with_capacity(pages.len(), targets.len());
-    let mut others = Vec::new();
-    for place in by_path {
-        let at = *place as usize;
-        others.extend_from_slice(&targets[starts[at]..starts[at + 1]]);
-        links_out.push(&mut others);
-    }
-    LinkGraph::new(by_path.iter().map(|place| Arc::clone(&pages[*place as usize])).collect(), links_out)
+enum NodeOrigin<'r> {
+    /// Unchanged; its node in the last graph.
+    Last(GraphNode),
+    Read(&'r PageRead),
 }
 
-/// Does all tasks, on one thread for each connection: this one, and as many others as the system gives.
-fn in_parallel(
-    connections: &mut [Connection],
-    tasks: usize,
-    work: impl Fn(&Connection, usize) -> Result<(), IndexError> + Sync,
-) -> Result<(), IndexError> {
-    let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
-    let run = |connection: &Connection| {
-        loop {
-            let task = next.fetch_add(1, Ordering::Relaxed);
-            if task >= tasks {
-                return;
-            }
-            if let Err(error) = work(connection, task) {
-                next.store(tasks, Ordering::Relaxed);
-                failure.lock().get_or_insert(error);
-                return;
-            }
-        }
+/// Merges the pages read again into the last graph; `None` removes a page.
+fn merge(last: &LinkGraph, reread: &BTreeMap<TreePath, Option<PageRead>>) -> LinkGraph {
+    let mut origins = Vec::with_capacity(last.len() + reread.len());
+    // Maps nodes of the last graph to new nodes, in the same order.
+    let mut new_nodes = Vec::with_capacity(last.len());
+    let mut copied = 0;
+    let copy_unchanged = |origins: &mut Vec<NodeOrigin<'_>>, new_nodes: &mut Vec<GraphNode>, from: usize, to: usize| {
+        new_nodes.extend((node_of(origins.len())..).take(to - from));
+        origins.extend((node_of(from)..node_of(to)).map(NodeOrigin::Last));
     };
-    let Some((own, others)) = connections.split_first_mut() else { return Ok(()) };
-    thread::scope(|scope| {
-        for other in others.iter_mut().take(tasks.saturating_sub(1)) {
-            let run = &run;
-            // Without another thread this one does everything.
-            let _not_needed = thread::Builder::new().name("graph".to_owned()).spawn_scoped(scope, move || run(other));
+    for (path, page) in reread {
+        let position = last.pages.binary_search_by(|page| page.path.cmp(path));
+        let (Ok(at) | Err(at)) = position;
+        copy_unchanged(&mut origins, &mut new_nodes, copied, at);
+        copied = at;
+        if position.is_ok() {
+            new_nodes.push(page.as_ref().map_or(REMOVED, |_| node_of(origins.len())));
+            copied += 1;
         }
-        run(own);
-    });
-    failure.into_inner().map_or(Ok(()), Err)
+        origins.extend(page.as_ref().map(NodeOrigin::Read));
+    }
+    copy_unchanged(&mut origins, &mut new_nodes, copied, last.len());
+
+    let page = |origin: &NodeOrigin<'_>| match origin {
+        NodeOrigin::Last(node) => Arc::clone(&last.pages[*node as usize]),
+        NodeOrigin::Read(reread) => Arc::clone(&reread.page),
+    };
+    let pages: Vec<Arc<GraphPage>> = origins.iter().map(page).collect();
+    let mut links_out = Neighbours::with_capacity(pages.len(), last.link_count());
+    let mut neighbours = Vec::new();
+    for origin in &origins {
+        match origin {
+            NodeOrigin::Last(node) => {
+                let mapped = last.links_out(*node).iter().map(|target| new_nodes[*target as usize]);
+                neighbours.extend(mapped.filter(|target| *target != REMOVED));
+            }
+            NodeOrigin::Read(reread) => neighbours.extend(
+                reread
+                    .targets
+                    .iter()
+                    .filter_map(|path| pages.binary_search_by(|page| page.path.as_str().cmp(path)).ok().map(node_of)),
+            ),
+        }
+        links_out.push(&mut neighbours);
+    }
+    LinkGraph::new(pages, links_out)
+}
+
+/// Reads pages; equal tags share one allocation.
+#[derive(Default)]
+pub(super) struct GraphReader {
+    tags: HashSet<Arc<str>>,
+}
+
+impl GraphReader {
+    /// Reads the page of a row with the columns of [`PAGE`], without its links.
+    pub(super) fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<GraphPage, IndexError> {
+        let (title, json): (String, &str) = (row.get(1)?, text_of(row, 2)?);
+        let fields = GraphFields::read(json, &path)?;
+        let facts = fields.facts(json, &title, row.get(3)?);
+        let mut tags: Vec<Arc<str>> = Vec::new();
+        for_each_text(fields.tags.as_ref(), |tag| {
+            if !tags.iter().any(|known| **known == *tag) {
+                let shared = self.tags.get(&*tag).map_or_else(|| tag.into(), Arc::clone);
+                self.tags.insert(Arc::clone(&shared));
+                tags.push(shared);
+            }
+        });
+        Ok(GraphPage { path, title, tags, facts })
+    }
+}
+
+/// Calls `visit` with the texts and numbers of a value or list.
+fn for_each_text(value: Option<&Value>, mut visit: impl FnMut(Cow<'_, str>)) {
+    let values = match value {
+        Some(Value::Array(values)) => values,
+        Some(item) => std::slice::from_ref(item),
+        None => return,
+    };
+    for item in values {
+        match item {
+            Value::String(text) => visit(text.into()),
+            Value::Number(number) => visit(number.to_string().into()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
+        }
+    }
+}
+
+pub(super) fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, IndexError> {
+    Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }

@@ -1,14 +1,16 @@
-//! The link graph: every page, and which page leads to which (contract 4.6).
+//! The link graph: every page, and every link between pages.
 //!
-//! One rule: a graph is made once and never changed. A question gets the one that stands for everything the index has taken in;
-//! after a change the next one is made from the last, and only the links that the change is about are looked up again.
+//! Invariant: a graph is immutable. Readers get the graph of the current state of the index; after
+//! a change the next one is derived from the last, and only links affected by the change are
+//! resolved again.
 //!
-//! Why not rows of a table? Because a page that comes, goes or is renamed would then have to touch the rows of every page whose
-//! links mean its name, in the transaction of a write; here it costs who asks, once, and only if somebody asks.
+//! Why is it not stored in a table? A page that is created, removed or renamed would then have to
+//! update, within its transaction, the rows of every page whose links mean its name. Here the cost
+//! is paid on read, once.
 
-mod build;
 mod cache;
 mod facts;
+mod full_build;
 mod incremental;
 #[cfg(test)]
 mod tests;
@@ -23,24 +25,24 @@ use crate::pages::range_below;
 pub(crate) use cache::GraphCache;
 pub use facts::{PageFacts, ReviewDay, UnresolvedLink};
 
-/// A page of a [`Graph`], by its place in the order of paths.
+/// A page of a [`LinkGraph`], as its index in path order.
 pub type GraphNode = u32;
 
-/// A page, as a graph knows it.
+/// A page in the graph.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GraphPage {
-    /// Where it is.
+    /// Path of the page.
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// The tags of its frontmatter, as written there, each once; a lone tag counts as a list of one.
+    /// The distinct tags of its frontmatter, as written; a single tag counts as a list of one.
     pub tags: Vec<Arc<str>>,
-    /// What its text and its links say of its condition.
+    /// Facts for quality checks.
     pub facts: PageFacts,
 }
 
-/// Every page of the index and every link between two of them. However often a page links to another, it is one link; links of a
-/// page to itself and links that lead to no page are not in it.
+/// Every page of the index and every link between two of them. Several links between two pages
+/// count as one; links of a page to itself and broken links are left out.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LinkGraph {
     pages: Vec<Arc<GraphPage>>,
@@ -48,16 +50,16 @@ pub struct LinkGraph {
     links_in: Neighbours,
 }
 
-/// For each node, others: in order, each once.
+/// Adjacency list (compressed sparse rows): for each node, its distinct neighbours in order.
 #[derive(Debug, PartialEq, Eq)]
 struct Neighbours {
-    /// Where the list of each node begins, and, last, where the last one ends.
+    /// Start of each node's list, and the end of the last list.
     starts: Vec<u32>,
     nodes: Vec<GraphNode>,
 }
 
 impl LinkGraph {
-    /// How many pages there are.
+    /// Number of pages.
     pub fn len(&self) -> usize {
         self.pages.len()
     }
@@ -65,44 +67,44 @@ impl LinkGraph {
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
-    /// How many pairs of pages there are of which the first links to the second.
+    /// Number of links between pages.
     pub fn link_count(&self) -> usize {
         self.links_out.nodes.len()
     }
-    /// Every node, in the order of paths.
+    /// Every node, in path order.
     pub fn nodes(&self) -> Range<GraphNode> {
         0..node_of(self.pages.len())
     }
-    /// The page of a node of this graph.
+    /// The page of a node.
     pub fn page(&self, node: GraphNode) -> &GraphPage {
         &self.pages[node as usize]
     }
-    /// The node of a page; none when the index has no page there.
+    /// The node of a page; `None` for an unknown path.
     pub fn node(&self, path: &TreePath) -> Option<GraphNode> {
         self.pages.binary_search_by(|page| page.path.cmp(path)).ok().map(node_of)
     }
-    /// The pages below a directory, however deep.
+    /// The pages below a directory, recursively.
     pub fn nodes_below(&self, directory: &TreePath) -> Range<GraphNode> {
         let (from, to) = range_below(directory);
         let first = |end: &str| node_of(self.pages.partition_point(|page| page.path.as_str() < end));
         first(&from)..first(&to)
     }
-    /// The graph of the pages below a directory and of the links between them, as if there were no others.
+    /// The graph of the pages below a directory and the links between them.
     #[must_use]
     pub fn subgraph(&self, directory: &TreePath) -> Self {
-        let there = self.nodes_below(directory);
-        let (first, end) = (there.start as usize, there.end as usize);
-        let most = self.links_out.starts[end] - self.links_out.starts[first];
-        let mut links_out = Neighbours::with_capacity(there.len(), most as usize);
-        let mut others = Vec::new();
-        for node in there.clone() {
-            let kept = self.links_out(node).iter().filter(|to| there.contains(to));
-            others.extend(kept.map(|to| to - there.start));
-            links_out.push(&mut others);
+        let nodes = self.nodes_below(directory);
+        let (first, end) = (nodes.start as usize, nodes.end as usize);
+        let max_links = self.links_out.starts[end] - self.links_out.starts[first];
+        let mut links_out = Neighbours::with_capacity(nodes.len(), max_links as usize);
+        let mut targets = Vec::new();
+        for node in nodes.clone() {
+            let inside = self.links_out(node).iter().filter(|to| nodes.contains(to));
+            targets.extend(inside.map(|to| to - nodes.start));
+            links_out.push(&mut targets);
         }
         Self::new(self.pages[first..end].to_vec(), links_out)
     }
-    /// Bytes of memory that its links take; its pages are shared with the graphs before and after it.
+    /// Memory of the links in bytes. Pages are shared with earlier and later graphs.
     pub fn memory_bytes(&self) -> usize {
         let of = |neighbours: &Neighbours| (neighbours.starts.len() + neighbours.nodes.len()) * size_of::<GraphNode>();
         self.pages.len() * size_of::<Arc<GraphPage>>() + of(&self.links_out) + of(&self.links_in)
@@ -116,15 +118,14 @@ impl LinkGraph {
         self.links_in.of(node)
     }
 
-    /// The other pages that link to a page, in path order; none when there is no such page.
+    /// The other pages that link to a page, in path order; empty for an unknown page.
     pub fn linking_pages(&self, path: &TreePath) -> impl ExactSizeIterator<Item = &TreePath> {
         let sources = self.node(path).map_or(&[][..], |node| self.links_in(node));
         sources.iter().map(|source| &self.page(*source).path)
     }
 
-    /// The graph of pages in the order of their paths, and of the links of each.
     fn new(pages: Vec<Arc<GraphPage>>, links_out: Neighbours) -> Self {
-        let links_in = links_out.turned();
+        let links_in = links_out.reversed();
         Self { pages, links_out, links_in }
     }
 }
@@ -136,45 +137,45 @@ impl Neighbours {
         Self { starts, nodes: Vec::with_capacity(links) }
     }
 
-    /// Adds the list of the next node, which may come in any order and with repetitions; the node itself is left out.
-    fn push(&mut self, others: &mut Vec<GraphNode>) {
+    /// Adds the list of the next node from `targets`, which may be unsorted and have duplicates; a
+    /// self-link is dropped. Clears `targets`.
+    fn push(&mut self, targets: &mut Vec<GraphNode>) {
         let own = node_of(self.starts.len() - 1);
-        others.sort_unstable();
-        others.dedup();
-        self.nodes.extend(others.drain(..).filter(|other| *other != own));
+        targets.sort_unstable();
+        targets.dedup();
+        self.nodes.extend(targets.drain(..).filter(|target| *target != own));
         self.starts.push(node_of(self.nodes.len()));
     }
 
     fn of(&self, node: GraphNode) -> &[GraphNode] {
-        let at = node as usize;
-        &self.nodes[self.starts[at] as usize..self.starts[at + 1] as usize]
+        let index = node as usize;
+        &self.nodes[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 
-    /// For each node, those whose lists it is in.
-    fn turned(&self) -> Self {
+    /// The same links in the opposite direction.
+    fn reversed(&self) -> Self {
         let count = self.starts.len() - 1;
         let mut starts = vec![0; count + 1];
         for node in &self.nodes {
             starts[*node as usize + 1] += 1;
         }
-        for at in 0..count {
-            starts[at + 1] += starts[at];
+        for index in 0..count {
+            starts[index + 1] += starts[index];
         }
         let mut next = starts.clone();
         let mut nodes = vec![0; self.nodes.len()];
         for source in 0..node_of(count) {
             for node in self.of(source) {
-                let place = &mut next[*node as usize];
-                nodes[*place as usize] = source;
-                *place += 1;
+                let slot = &mut next[*node as usize];
+                nodes[*slot as usize] = source;
+                *slot += 1;
             }
         }
         Self { starts, nodes }
     }
 }
 
-/// A place in one of the lists. SQLite itself stops at fewer pages, and the links of a tree are bounded by its bytes: a count that
-/// does not fit is not met, and would stop here.
-fn node_of(place: usize) -> GraphNode {
-    GraphNode::try_from(place).unwrap_or(GraphNode::MAX)
+/// Converts an index. SQLite's limits are lower, so an overflow cannot happen.
+fn node_of(index: usize) -> GraphNode {
+    GraphNode::try_from(index).unwrap_or(GraphNode::MAX)
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use svcfs_base::Seq;
 
-use super::{LinkGraph, incremental};
+use super::{LinkGraph, full_build};
 use crate::connections;
 use crate::tests::{Space, at, page};
 
@@ -20,10 +20,10 @@ fn pairs(graph: &LinkGraph) -> BTreeSet<(String, String)> {
 
 fn fresh(space: &Space) -> LinkGraph {
     let read = |connections: &mut [rusqlite::Connection]| {
-        connections::begin(connections)?;
-        incremental::fresh(connections)
+        connections::begin_all(connections)?;
+        full_build::build(connections)
     };
-    space.index.readers.read_together(3, read).unwrap()
+    space.index.readers.read_parallel(3, read).unwrap()
 }
 
 fn linked(from: &str, to: &str) -> (String, String) {
@@ -152,12 +152,13 @@ fn connections_that_read_together_read_one_state() {
             }
         });
         while !writing.is_finished() {
-            let graph = space.index.fresh().unwrap();
-            // Each page but the first links to the one before it and, once it is there, to the one after it.
+            let graph = space.index.build_graph().unwrap();
+            // Each page but the first links to the one before it and, once it is there, to the one
+            // after it.
             assert_eq!(graph.link_count(), 2 * (graph.len() - 1), "pages and links are of one moment");
         }
     });
-    assert_eq!(space.index.fresh().unwrap().link_count(), 198);
+    assert_eq!(space.index.build_graph().unwrap().link_count(), 198);
 }
 
 /// What is done to a tree of a few pages.

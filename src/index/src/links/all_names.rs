@@ -1,7 +1,7 @@
-//! Every name that a link may mean, for whoever asks where all links lead.
+//! Bulk name resolution, for the target of every link.
 //!
-//! Invariant: the answers are those of [`Names`](super::Names). The names of all pages take a few allocations and are never changed once
-//! they are read, so that several threads can ask.
+//! Invariant: the results are those of [`NameLookup`](super::NameLookup). All names share a few
+//! allocations and are immutable after loading, so that several threads can use them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,63 +11,61 @@ use rusqlite::{Connection, Row};
 use svcfs_base::TreePath;
 use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
 
-use super::names::{FEW, Namesakes, add_name, near};
+use super::names::{LINEAR_SEARCH_LIMIT, Namesakes, add_name, near};
 use crate::IndexError;
 
-/// Every name that a link asks for, in the order of their bytes.
-const ALL_WANTED: &str = "SELECT folded FROM link_keys ORDER BY folded";
-/// Every name that a page answers to, in the same order.
-const ALL_NAMES: &str = "SELECT kind, text, page, folded FROM page_keys ORDER BY folded";
+/// Every name that a link may mean, in byte order.
+const LINK_NAMES: &str = "SELECT folded FROM link_keys ORDER BY folded";
+/// Every name of a page, in the same order.
+const PAGE_NAMES: &str = "SELECT kind, text, page, folded FROM page_keys ORDER BY folded";
 
-/// A page by its place among all of them, in the order of their rows.
+/// Index of a page, in row order.
 pub(crate) type PageOrdinal = u32;
 
-/// The pages that names are names of.
+/// The pages that the names belong to.
 #[derive(Clone, Copy)]
 pub(crate) struct AllPages<'p> {
-    /// Their rows, in order.
+    /// Their row ids, sorted.
     pub(crate) ids: &'p [i64],
-    /// Their paths, in the same order.
     pub(crate) paths: &'p [TreePath],
-    /// The places of the paths, in the order of the alphabet.
+    /// Page ordinals, sorted by path.
     pub(crate) by_path: &'p [PageOrdinal],
 }
 
 impl<'p> AllPages<'p> {
-    pub(crate) fn place(self, id: i64) -> Option<PageOrdinal> {
-        // Rows are numbered one after the other, with gaps where pages were removed.
+    pub(crate) fn ordinal_of_id(self, id: i64) -> Option<PageOrdinal> {
+        // Row ids are consecutive, with gaps where pages were removed.
         let guess = id.checked_sub(*self.ids.first()?).and_then(|guess| usize::try_from(guess).ok());
-        let is_there = |guess: &usize| self.ids.get(*guess) == Some(&id);
-        let place = guess.filter(is_there).or_else(|| self.ids.binary_search(&id).ok())?;
-        PageOrdinal::try_from(place).ok()
+        let is_match = |guess: &usize| self.ids.get(*guess) == Some(&id);
+        let ordinal = guess.filter(is_match).or_else(|| self.ids.binary_search(&id).ok())?;
+        PageOrdinal::try_from(ordinal).ok()
     }
 
-    fn path(self, place: PageOrdinal) -> &'p str {
-        self.paths[place as usize].as_str()
+    fn path(self, ordinal: PageOrdinal) -> &'p str {
+        self.paths[ordinal as usize].as_str()
     }
 
-    fn place_of_path(self, path: &str) -> Option<PageOrdinal> {
-        let found = self.by_path.binary_search_by(|place| self.path(*place).cmp(path)).ok()?;
-        Some(self.by_path[found])
+    fn ordinal_of_path(self, path: &str) -> Option<PageOrdinal> {
+        let index = self.by_path.binary_search_by(|ordinal| self.path(*ordinal).cmp(path)).ok()?;
+        Some(self.by_path[index])
     }
 }
 
-/// The names of pages that links ask for.
 pub(crate) struct AllNames {
-    /// The texts of all names, one behind the other.
+    /// The texts of all names, concatenated.
     text: String,
     names: Vec<PageName>,
     groups: HashTable<NameGroup>,
     hasher: RandomState,
-    /// Groups of more than a few names, by their first, as the nearest page is found among them.
+    /// Groups with many names, by index of their first name, prepared for nearest-page lookup.
     large: HashMap<u32, Vec<Namesakes>>,
 }
 
-/// Names that are the same in lower case.
+/// Names that are equal in lower case.
 #[derive(Clone, Copy)]
 struct NameGroup {
     folded: TextSpan,
-    /// The first of them, and how many there are.
+    /// Index of the first name, and number of names.
     first: u32,
     count: u32,
 }
@@ -78,7 +76,6 @@ struct PageName {
     kind: KeyKind,
 }
 
-/// A part of the text.
 #[derive(Clone, Copy)]
 struct TextSpan {
     start: usize,
@@ -90,21 +87,20 @@ impl TextSpan {
         &text[self.start..self.start + self.length as usize]
     }
 
-    /// Appends a part.
     fn push(text: &mut String, part: &str) -> Result<Self, IndexError> {
-        let length = u32::try_from(part.len()).map_err(|_| too_much())?;
+        let length = u32::try_from(part.len()).map_err(|_| too_large())?;
         let start = text.len();
         text.push_str(part);
         Ok(Self { start, length })
     }
 }
 
-/// SQLite itself stops at less.
-fn too_much() -> IndexError {
+/// Not reachable: SQLite's own limits are lower.
+fn too_large() -> IndexError {
     IndexError::Damaged("names are longer, or more, than an index can hold".to_owned())
 }
 
-/// Names on their way into [`AllNames`], in the order of their groups.
+/// Loads [`AllNames`], group by group.
 #[derive(Default)]
 struct NameLoader {
     text: String,
@@ -124,7 +120,7 @@ impl NameLoader {
                 last.folded
             }
             _ => {
-                let first = u32::try_from(self.names.len()).map_err(|_| too_much())?;
+                let first = u32::try_from(self.names.len()).map_err(|_| too_large())?;
                 let folded = TextSpan::push(&mut self.text, folded)?;
                 self.groups.push(NameGroup { folded, first, count: 1 });
                 folded
@@ -135,7 +131,7 @@ impl NameLoader {
         Ok(())
     }
 
-    fn done(self) -> AllNames {
+    fn finish(self) -> AllNames {
         let Self { text, names, groups: read } = self;
         let hasher = RandomState::new();
         let mut groups = HashTable::with_capacity(read.len());
@@ -148,40 +144,40 @@ impl NameLoader {
 }
 
 impl AllNames {
-    /// Reads the names that a link asks for.
+    /// Reads the names that links use.
     ///
-    /// Both lists are read in one order, side by side: to look for each name by itself takes several times as long.
+    /// This is a merge join of two sorted lists: looking up each name takes several times as long.
     pub(crate) fn read(connection: &Connection) -> Result<Self, IndexError> {
-        let mut reading = NameLoader::default();
-        let (mut wanted, mut keys) = (connection.prepare_cached(ALL_WANTED)?, connection.prepare_cached(ALL_NAMES)?);
+        let mut loader = NameLoader::default();
+        let (mut wanted, mut keys) = (connection.prepare_cached(LINK_NAMES)?, connection.prepare_cached(PAGE_NAMES)?);
         let (mut wanted, mut rows) = (wanted.query([])?, keys.query([])?);
-        let mut asked = wanted.next()?;
+        let mut key = wanted.next()?;
         while let Some(row) = rows.next()? {
             let folded = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
-            let is_asked = loop {
-                let Some(next) = asked else { return Ok(reading.done()) };
+            let is_used = loop {
+                let Some(next) = key else { return Ok(loader.finish()) };
                 match next.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?.cmp(folded) {
-                    std::cmp::Ordering::Less => asked = wanted.next()?,
+                    std::cmp::Ordering::Less => key = wanted.next()?,
                     order => break order.is_eq(),
                 }
             };
-            if is_asked {
-                reading.add(row, folded)?;
+            if is_used {
+                loader.add(row, folded)?;
             }
         }
-        Ok(reading.done())
+        Ok(loader.finish())
     }
 
-    /// Prepares the groups of many pages.
+    /// Prepares the groups with many pages.
     pub(crate) fn prepare(&mut self, pages: AllPages<'_>) {
-        let large = self.groups.iter().filter(|group| group.count as usize > FEW).map(|group| {
-            let mut of_name = Vec::new();
+        let large = self.groups.iter().filter(|group| group.count as usize > LINEAR_SEARCH_LIMIT).map(|group| {
+            let mut namesakes = Vec::new();
             for name in self.names_of(*group) {
-                if let Some(place) = pages.place(name.page) {
-                    add_name(&mut of_name, (name.kind, name.written.of(&self.text)), pages.path(place).to_owned());
+                if let Some(ordinal) = pages.ordinal_of_id(name.page) {
+                    add_name(&mut namesakes, (name.kind, name.written.of(&self.text)), pages.path(ordinal).to_owned());
                 }
             }
-            (group.first, of_name)
+            (group.first, namesakes)
         });
         self.large = large.collect();
     }
@@ -191,41 +187,40 @@ impl AllNames {
         &self.names[first..first + group.count as usize]
     }
 
-    /// The names that a link may mean, a group for each lower case.
+    /// The distinct groups of the names that a link may mean.
     fn groups<'a>(&'a self, wanted: &'a [LinkKey]) -> impl Iterator<Item = NameGroup> + 'a {
         wanted.iter().enumerate().filter_map(|(at, key)| {
             let is_repeated = wanted[..at].iter().any(|earlier| earlier.folded == key.folded);
             if is_repeated {
                 return None;
             }
-            let is_it = |group: &NameGroup| group.folded.of(&self.text) == key.folded;
-            self.groups.find(self.hasher.hash_one(key.folded.as_str()), is_it).copied()
+            let is_match = |group: &NameGroup| group.folded.of(&self.text) == key.folded;
+            self.groups.find(self.hasher.hash_one(key.folded.as_str()), is_match).copied()
         })
     }
 
-    /// The page that a link in `from` leads to.
-    pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[LinkKey]) -> Option<PageOrdinal> {
+    pub(crate) fn resolve(&self, pages: AllPages<'_>, from: &str, wanted: &[LinkKey]) -> Option<PageOrdinal> {
         let mut groups = self.groups(wanted);
         let first = groups.next()?;
         let second = groups.next();
         if let ([name], None) = (self.names_of(first), second) {
-            // The only name there is, as most are: where its page lies does not matter.
+            // The common case of a unique name: the location of the page does not matter.
             let text = name.written.of(&self.text);
             if wanted.iter().any(|key| key.kind == name.kind && key.text == text) {
-                return pages.place(name.page);
+                return pages.ordinal_of_id(name.page);
             }
         }
-        let mut known = Vec::new();
+        let mut candidates = Vec::new();
         for group in [first].into_iter().chain(second).chain(groups) {
             if let Some(large) = self.large.get(&group.first) {
-                known.extend(near(large, from));
+                candidates.extend(near(large, from));
                 continue;
             }
-            known.extend(self.names_of(group).iter().filter_map(|name| {
-                let path = pages.path(pages.place(name.page)?);
+            candidates.extend(self.names_of(group).iter().filter_map(|name| {
+                let path = pages.path(pages.ordinal_of_id(name.page)?);
                 Some(KnownName { kind: name.kind, text: name.written.of(&self.text), path })
             }));
         }
-        choose_target(from, wanted, known).and_then(|path| pages.place_of_path(path))
+        choose_target(from, wanted, candidates).and_then(|path| pages.ordinal_of_path(path))
     }
 }

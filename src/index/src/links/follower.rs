@@ -1,4 +1,4 @@
-//! Where many links lead before and after something gets another path: what a rename asks (gaps.md D17).
+//! Resolves many links before and after a rename.
 
 use std::collections::BTreeSet;
 
@@ -6,55 +6,59 @@ use svcfs_base::TreePath;
 use svcfs_text::Link;
 use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkKind, candidates, page_keys};
 
-use super::names::kind_of_name;
+use super::names::name_kind;
 use super::{NameLookup, SOURCES};
 use crate::pages::{range_below, tree_path};
 use crate::{Index, IndexError};
 
-/// The names that the pages at or below a place have by their text: aliases and titles.
+/// The aliases and titles of the pages at or below a path.
 const NAMES_OF_TEXT: &str = "
     SELECT pages.path, page_keys.kind, page_keys.text FROM pages JOIN page_keys ON page_keys.page = pages.id
     WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3)) AND page_keys.kind >= ?4";
 
-/// The pages at or below a place that hold a link.
+/// The pages at or below a path that have links.
 const LINKING_BELOW: &str = "
     SELECT pages.path FROM pages WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3))
     AND EXISTS (SELECT 1 FROM links WHERE links.page = pages.id)";
 
-/// Many questions about where links lead, all answered from one state of the index; a name that was looked up for one is known for
-/// the next.
+/// Resolves links in one snapshot of the index, with a name cache.
 pub struct LinkFollower<'c> {
-    now: NameLookup<'c>,
+    current: NameLookup<'c>,
     without: NameLookup<'c>,
 }
 
 impl Index {
-    /// Asks where links lead now, and where they would if the page `gone`, or every page below the directory `gone`, were not there.
+    /// Runs `read` with a resolver for links as they are now, and as if the page `excluded`, or
+    /// every page below that directory, did not exist.
     ///
     /// # Errors
-    /// What `ask` fails with; [`IndexError::Database`].
+    /// The errors of `read`; [`IndexError::Database`].
     pub fn with_link_follower<T>(
         &self,
-        gone: &TreePath,
-        ask: impl FnOnce(&mut LinkFollower<'_>) -> Result<T, IndexError>,
+        excluded: &TreePath,
+        read: impl FnOnce(&mut LinkFollower<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         self.readers.read(|connection| {
-            ask(&mut LinkFollower { now: NameLookup::new(connection), without: NameLookup::without(connection, gone) })
+            read(&mut LinkFollower {
+                current: NameLookup::new(connection),
+                without: NameLookup::without(connection, excluded),
+            })
         })
     }
 }
 
 impl LinkFollower<'_> {
-    /// The page that a link in the page `from` leads to.
+    /// The target page of a link in the page `from`.
     ///
     /// # Errors
     /// [`IndexError::Database`].
     pub fn resolve(&mut self, from: &TreePath, link: &Link) -> Result<Option<TreePath>, IndexError> {
         let wanted = candidates(from.as_str(), link.kind, &link.target);
-        self.now.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()
+        self.current.resolve(from.as_str(), &wanted)?.map(tree_path).transpose()
     }
 
-    /// Where `[[target]]` in the page `from` would lead without what is gone, and with these names beside.
+    /// The target of `[[target]]` in the page `from`, without the excluded pages and with
+    /// additional names.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -62,38 +66,38 @@ impl LinkFollower<'_> {
         &'n mut self,
         from: &TreePath,
         target: &str,
-        more: impl Iterator<Item = KnownName<'n>>,
+        additional: impl Iterator<Item = KnownName<'n>>,
     ) -> Result<Option<TreePath>, IndexError> {
         let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
-        self.without.lead_to_one_of(from.as_str(), &wanted, more)?.map(tree_path).transpose()
+        self.without.resolve_with(from.as_str(), &wanted, additional)?.map(tree_path).transpose()
     }
 
-    /// The names a file answers to, by its path and, when it is a page, by its text.
+    /// The titles and aliases of the pages at or below a path.
     ///
     /// # Errors
     /// [`IndexError::Database`].
     pub fn titles_and_aliases(&self, below: &TreePath) -> Result<Vec<(TreePath, LinkKey)>, IndexError> {
         let (from, to) = range_below(below);
         let first = KeyKind::Alias as u8;
-        let mut statement = self.now.connection().prepare_cached(NAMES_OF_TEXT)?;
+        let mut statement = self.current.connection().prepare_cached(NAMES_OF_TEXT)?;
         let mut rows = statement.query((below.as_str(), from, to, first))?;
         let mut names = Vec::new();
         while let Some(row) = rows.next()? {
             let (path, text): (String, String) = (row.get(0)?, row.get(2)?);
-            let kind = kind_of_name(row.get(1)?, &path)?;
+            let kind = name_kind(row.get(1)?, &path)?;
             let folded = text.to_lowercase();
             names.push((tree_path(&path)?, LinkKey { kind, text, folded }));
         }
         Ok(names)
     }
 
-    /// The pages whose links a move of these files may concern, in path order: those with a link that may mean one of them by any of
-    /// its names, and those among them that hold a link.
+    /// The pages whose links a move of these files may affect, in path order: pages with a link
+    /// that may mean one of the files, and moved pages that have links.
     ///
     /// # Errors
     /// [`IndexError::Database`].
     pub fn affected_pages(&self, below: &TreePath, files: &[TreePath]) -> Result<BTreeSet<TreePath>, IndexError> {
-        let connection = self.now.connection();
+        let connection = self.current.connection();
         let of_path = files.iter().flat_map(|file| page_keys(file.as_str(), None, &[]));
         let of_text = self.titles_and_aliases(below)?.into_iter().map(|(_, key)| key);
         let names: BTreeSet<String> = of_path.chain(of_text).map(|key| key.folded).collect();

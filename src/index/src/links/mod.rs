@@ -1,8 +1,8 @@
-//! Links between pages (contract 4.6, GET /backlinks; gaps.md D17).
+//! Links between pages (GET /backlinks).
 //!
-//! One rule: where a link leads is never stored. A row keeps the names a link may mean, another the names a page answers
-//! to, and the two are brought together when somebody asks; so a page that comes, goes or is renamed changes where the
-//! links of others lead without any of their rows being touched.
+//! Invariant: the target of a link is never stored. One row has the names a link may mean, another
+//! the names of a page; they are joined when a query reads them. So a page that is created, removed
+//! or renamed changes the targets of other pages' links without a write to their rows.
 
 mod all_names;
 mod backlink_cache;
@@ -24,48 +24,48 @@ pub(crate) use backlink_cache::{BacklinkCache, PageBacklinks};
 pub use follower::LinkFollower;
 pub(crate) use names::NameLookup;
 
-/// A page that links to the one asked about.
+/// A page that links to the queried page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backlink {
-    /// The page that holds the link.
+    /// The page with the link.
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// The line its first link stands in, as written; a line over 240 characters is cut around the link.
+    /// The line of its first link, as written; a line over 240 characters is cut around the link.
     pub context: String,
 }
 
 /// A link of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutLink {
-    /// Is it written with double brackets, and so meant by name?
+    /// Whether it is written with double brackets, so that it means a page by name.
     pub is_wiki: bool,
-    /// What it leads to, as written, without heading and label.
+    /// The target as written, without heading and label.
     pub target: String,
     /// The heading after `#`, if any.
     pub heading: Option<String>,
-    /// The page it leads to; none for a broken link and for files that are no pages.
+    /// The target page; `None` for a broken link and for a file that is not a page.
     pub resolved_path: Option<TreePath>,
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedLink {
-    /// The page.
+    /// Path of the page.
     pub path: TreePath,
     /// Its title.
     pub title: String,
 }
 
-/// How the text crate is told whether a link was a wiki link or a markdown link; it looks at nothing else.
-pub(crate) const fn kind_of(is_wiki: bool) -> LinkKind {
+/// The link kind for the text crate, which only distinguishes wiki links from all others.
+pub(crate) const fn link_kind(is_wiki: bool) -> LinkKind {
     if is_wiki { LinkKind::Wiki } else { LinkKind::Markdown }
 }
 
-/// Backlinks with title and context that are read at most; further ones are counted.
+/// Limit of cached backlinks with title and context; only the paths of further ones are cached.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Links that may mean a page by one of its names, from the pages that hold them.
+/// Links that may mean a page by one of its names, with their pages.
 const BACKLINKS: &str = "
     SELECT source.path, links.position, source.title, links.is_wiki, links.target, links.context
     FROM (
@@ -79,7 +79,6 @@ const BACKLINKS: &str = "
     CROSS JOIN pages AS source ON source.id = meant.page
     ORDER BY source.path, links.position";
 
-/// The links of a page.
 const LINKS_OUT: &str = "
     SELECT links.is_wiki, links.target, links.heading FROM pages JOIN links ON links.page = pages.id
     WHERE pages.path = ?1 ORDER BY links.position";
@@ -89,8 +88,8 @@ pub(crate) const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
 impl Index {
-    /// The other pages at or below a path with a link that leads to this page, in path order, each once, the first `most` of them, and how many
-    /// there are in all. None for an unknown page.
+    /// The pages at or below `below` that link to this page, in path order: the first `max`, and
+    /// the total number. Empty for an unknown page.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -98,55 +97,55 @@ impl Index {
         &self,
         path: &TreePath,
         below: &TreePath,
-        most: usize,
+        max: usize,
     ) -> Result<(Vec<Backlink>, usize), IndexError> {
         let all = self.all_backlinks(path)?;
         let entries = || all.entries.iter().filter(|entry| entry.path.is_under(below));
-        let others = all.others.iter().filter(|other| other.is_under(below)).count();
-        let total = entries().count() + others;
-        let shown: Vec<Backlink> = entries().take(most).cloned().collect();
-        if others == 0 || shown.len() == most {
-            return Ok((shown, total));
+        let further = all.further_paths.iter().filter(|path| path.is_under(below)).count();
+        let total = entries().count() + further;
+        let listed: Vec<Backlink> = entries().take(max).cloned().collect();
+        if further == 0 || listed.len() == max {
+            return Ok((listed, total));
         }
-        // More than are read with their context: those below the path are read by themselves.
-        let mut shown = Vec::new();
+        // Contexts beyond the cache limit are read from the database.
+        let mut listed = Vec::new();
         self.readers.read(|connection| {
-            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
-                if shown.len() < most && from.is_under(below) {
-                    shown.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
+                if listed.len() < max && from.is_under(below) {
+                    listed.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 }
-                Ok(shown.len() < most)
+                Ok(listed.len() < max)
             })
         })?;
-        Ok((shown, total))
+        Ok((listed, total))
     }
 
-    /// The backlinks of a page, as they were read for the last question if nothing was written since.
+    /// The backlinks of a page, from the cache if it is current.
     fn all_backlinks(&self, path: &TreePath) -> Result<Arc<PageBacklinks>, IndexError> {
-        let state = match self.backlinks.get(path) {
-            Ok(found) => return Ok(found),
-            Err(state) => state,
+        let generation = match self.backlinks.get(path) {
+            Ok(backlinks) => return Ok(backlinks),
+            Err(generation) => generation,
         };
-        let mut found = PageBacklinks::default();
+        let mut backlinks = PageBacklinks::default();
         self.readers.read(|connection| {
-            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
-                if found.entries.len() < MAX_ENTRIES {
-                    found.entries.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
+                if backlinks.entries.len() < MAX_ENTRIES {
+                    backlinks.entries.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 } else {
-                    found.others.push(from);
+                    backlinks.further_paths.push(from);
                 }
                 Ok(true)
             })
         })?;
-        let found = Arc::new(found);
-        self.backlinks.put(path, &found, state);
-        Ok(found)
+        let backlinks = Arc::new(backlinks);
+        self.backlinks.put(path, &backlinks, generation);
+        Ok(backlinks)
     }
 
-    /// The other pages with a link that leads to this page, in path order, each once. None for an unknown page.
+    /// The other pages that link to this page, in path order. Empty for an unknown page.
     ///
-    /// The graph says so at once where there is one of everything the index has taken in; else the rows of this page do, which is
-    /// quicker than making a graph for it.
+    /// Uses the graph if a current one exists, else the rows of this page, which is faster than
+    /// building a graph.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -155,16 +154,16 @@ impl Index {
             return Ok(graph.linking_pages(path).cloned().collect());
         }
         self.readers.read(|connection| {
-            let mut found = Vec::new();
-            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, _| {
-                found.push(from);
+            let mut sources = Vec::new();
+            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, _| {
+                sources.push(from);
                 Ok(true)
             })?;
-            Ok(found)
+            Ok(sources)
         })
     }
 
-    /// The links of a page, in order; none for an unknown page.
+    /// The links of a page, in order; empty for an unknown page.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -172,7 +171,7 @@ impl Index {
         self.readers.read(|connection| links_of(&mut NameLookup::new(connection), path))
     }
 
-    /// The page that `[[target]]`, written in the page `from`, leads to. `target` is without heading and label.
+    /// Resolves `[[target]]`, written in the page `from`. `target` has neither heading nor label.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -180,8 +179,8 @@ impl Index {
         self.readers.read(|connection| resolve(&mut NameLookup::new(connection), from, target))
     }
 
-    /// True when more than one page has this file name (without `.md`, in any case): `[[stem]]` then depends on where it is
-    /// written.
+    /// True when more than one page has this file name (without `.md`, in any case): `[[stem]]`
+    /// then depends on the linking page.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -197,12 +196,12 @@ impl Index {
     }
 }
 
-/// The links of a page, in order; who asks about many pages looks each name up once.
+/// The links of a page, in order. Share `names` between pages, so that each name is looked up once.
 pub(crate) fn links_of(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
-    let mut found = Vec::new();
-    each_link(names, path.as_str(), |row, resolved| {
+    let mut links = Vec::new();
+    for_each_link(names, path.as_str(), |row, resolved| {
         let resolved = resolved.map(tree_path).transpose()?;
-        found.push(OutLink {
+        links.push(OutLink {
             is_wiki: row.get(0)?,
             target: row.get(1)?,
             heading: row.get(2)?,
@@ -210,31 +209,32 @@ pub(crate) fn links_of(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Ve
         });
         Ok(())
     })?;
-    Ok(found)
+    Ok(links)
 }
 
-/// Shows every link of a page, in order: as a row of [`LINKS_OUT`], with the page it leads to.
-pub(crate) fn each_link(
+/// Calls `visit` for every link of a page, in order, with its row of [`LINKS_OUT`] and its target
+/// page.
+pub(crate) fn for_each_link(
     names: &mut NameLookup<'_>,
     path: &str,
-    mut look: impl FnMut(&Row<'_>, Option<&str>) -> Result<(), IndexError>,
+    mut visit: impl FnMut(&Row<'_>, Option<&str>) -> Result<(), IndexError>,
 ) -> Result<(), IndexError> {
     let mut statement = names.connection().prepare_cached(LINKS_OUT)?;
     let mut rows = statement.query([path])?;
     while let Some(row) = rows.next()? {
         let target = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        let wanted = candidates(path, kind_of(row.get(0)?), target);
-        look(row, names.lead_to(path, &wanted)?)?;
+        let wanted = candidates(path, link_kind(row.get(0)?), target);
+        visit(row, names.resolve(path, &wanted)?)?;
     }
     Ok(())
 }
 
-/// Shows the other pages with a link that leads to this one, in path order, each once with the row of [`BACKLINKS`] of its first such
-/// link, until `look` has seen enough.
-fn each_backlink(
+/// Calls `visit` for each other page that links to this one, in path order, with the row of
+/// [`BACKLINKS`] of its first such link, until `visit` returns false.
+fn for_each_backlink(
     names: &mut NameLookup<'_>,
     path: &str,
-    mut look: impl FnMut(TreePath, &Row<'_>) -> Result<bool, IndexError>,
+    mut visit: impl FnMut(TreePath, &Row<'_>) -> Result<bool, IndexError>,
 ) -> Result<(), IndexError> {
     let mut statement = names.connection().prepare_cached(BACKLINKS)?;
     let mut rows = statement.query([path])?;
@@ -244,9 +244,9 @@ fn each_backlink(
         if from == last {
             continue;
         }
-        let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
-        if names.lead_to(&from, &wanted)? == Some(path) {
-            if !look(tree_path(&from)?, row)? {
+        let wanted = candidates(&from, link_kind(row.get(3)?), &row.get::<_, String>(4)?);
+        if names.resolve(&from, &wanted)? == Some(path) {
+            if !visit(tree_path(&from)?, row)? {
                 break;
             }
             last = from;
@@ -261,7 +261,7 @@ fn resolve(names: &mut NameLookup<'_>, from: &TreePath, target: &str) -> Result<
         return Ok(None);
     }
     let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
-    let Some(path) = names.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()? else {
+    let Some(path) = names.resolve(from.as_str(), &wanted)?.map(tree_path).transpose()? else {
         return Ok(None);
     };
     let title = names

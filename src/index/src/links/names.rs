@@ -1,7 +1,8 @@
-//! The names that pages answer to, brought together with the names a link may mean.
+//! Resolves the names in links to pages.
 //!
-//! `svcfs_text::links::choose` decides; here it is only kept from looking at ten thousand `index.md` for each of ten thousand
-//! links. Of the pages that share one name, a folder has exactly one that is nearest, and it is found by walking up from there.
+//! `svcfs_text::links::choose_target` decides. This module avoids comparing ten thousand `index.md`
+//! for each of ten thousand links: among pages of one name, each folder has exactly one nearest
+//! page, which is found by walking up from the folder.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,23 +13,22 @@ use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
 
 use crate::IndexError;
 
-/// Pages of one name up to which looking at each is no more work than looking for the nearest.
-pub(super) const FEW: usize = 8;
+/// Up to this many pages of one name, comparing all is as fast as finding the nearest.
+pub(super) const LINEAR_SEARCH_LIMIT: usize = 8;
 
-/// The pages that answer to a name.
-pub(super) const NAMES: &str = "
+pub(super) const PAGES_WITH_NAME: &str = "
     SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
     WHERE page_keys.folded = ?1";
 
-/// The names that pages answer to, read as they are needed and kept for one question.
+/// Page names, read on demand and cached for one query.
 pub(crate) struct NameLookup<'c> {
     connection: &'c Connection,
-    known: HashMap<String, Vec<Namesakes>>,
-    /// Pages to be taken as absent: this one, or all below it.
-    gone: Option<&'c TreePath>,
+    cache: HashMap<String, Vec<Namesakes>>,
+    /// A page, or a directory with all pages below it, to treat as absent.
+    excluded: Option<&'c TreePath>,
 }
 
-/// The pages that answer to one name, spelt one way.
+/// The pages with one name in one spelling.
 pub(super) struct Namesakes {
     kind: KeyKind,
     text: String,
@@ -37,56 +37,56 @@ pub(super) struct Namesakes {
 
 enum NamedPages {
     Few(Vec<String>),
-    /// For each folder with such pages in it, however deep: the one with the fewest folders, then the first in the alphabet.
-    FirstBelow(HashMap<String, (usize, String)>),
+    /// For each ancestor folder of such pages: the one with the fewest folders, then the first in
+    /// path order.
+    NearestByFolder(HashMap<String, (usize, String)>),
 }
 
 impl<'c> NameLookup<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
-        Self { connection, known: HashMap::new(), gone: None }
+        Self { connection, cache: HashMap::new(), excluded: None }
     }
 
-    /// The names as they would be if a page, or every page below a directory, were not there.
-    pub(super) fn without(connection: &'c Connection, gone: &'c TreePath) -> Self {
-        Self { gone: Some(gone), ..Self::new(connection) }
+    /// The names as if a page, or every page below a directory, did not exist.
+    pub(super) fn without(connection: &'c Connection, excluded: &'c TreePath) -> Self {
+        Self { excluded: Some(excluded), ..Self::new(connection) }
     }
 
     pub(crate) fn connection(&self) -> &'c Connection {
         self.connection
     }
 
-    /// The page that a link in `from` leads to.
-    pub(crate) fn lead_to(&mut self, from: &str, wanted: &[LinkKey]) -> Result<Option<&str>, IndexError> {
-        self.lead_to_one_of(from, wanted, std::iter::empty())
+    pub(crate) fn resolve(&mut self, from: &str, wanted: &[LinkKey]) -> Result<Option<&str>, IndexError> {
+        self.resolve_with(from, wanted, std::iter::empty())
     }
 
-    /// The same were there these names, too.
-    pub(super) fn lead_to_one_of<'n>(
+    /// As [`NameLookup::resolve`], with additional names.
+    pub(super) fn resolve_with<'n>(
         &'n mut self,
         from: &str,
         wanted: &[LinkKey],
-        more: impl Iterator<Item = KnownName<'n>>,
+        additional: impl Iterator<Item = KnownName<'n>>,
     ) -> Result<Option<&'n str>, IndexError> {
         for key in wanted {
-            if !self.known.contains_key(&key.folded) {
+            if !self.cache.contains_key(&key.folded) {
                 let read = self.read(&key.folded)?;
-                self.known.insert(key.folded.clone(), read);
+                self.cache.insert(key.folded.clone(), read);
             }
         }
         let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
         folded.sort_unstable();
         folded.dedup();
-        let nearest = folded.iter().filter_map(|folded| self.known.get(*folded)).flat_map(|names| near(names, from));
-        Ok(choose_target(from, wanted, nearest.chain(more)))
+        let nearest = folded.iter().filter_map(|folded| self.cache.get(*folded)).flat_map(|names| near(names, from));
+        Ok(choose_target(from, wanted, nearest.chain(additional)))
     }
 
     fn read(&self, folded: &str) -> Result<Vec<Namesakes>, IndexError> {
-        let mut statement = self.connection.prepare_cached(NAMES)?;
+        let mut statement = self.connection.prepare_cached(PAGES_WITH_NAME)?;
         let mut rows = statement.query([folded])?;
         let mut all: Vec<Namesakes> = Vec::new();
         while let Some(row) = rows.next()? {
             let path: String = row.get(2)?;
-            if !self.gone.is_some_and(|gone| is_at_or_below(&path, gone.as_str())) {
+            if !self.excluded.is_some_and(|excluded| is_at_or_below(&path, excluded.as_str())) {
                 add(&mut all, row, path)?;
             }
         }
@@ -94,34 +94,32 @@ impl<'c> NameLookup<'c> {
     }
 }
 
-fn add(of_name: &mut Vec<Namesakes>, row: &rusqlite::Row<'_>, path: String) -> Result<(), IndexError> {
-    let kind = kind_of_name(row.get(0)?, &path)?;
+fn add(namesakes: &mut Vec<Namesakes>, row: &rusqlite::Row<'_>, path: String) -> Result<(), IndexError> {
+    let kind = name_kind(row.get(0)?, &path)?;
     let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-    add_name(of_name, (kind, text), path);
+    add_name(namesakes, (kind, text), path);
     Ok(())
 }
 
-/// Adds a kind and text, and the page that has this name, to the others of the name. A name is spelt in few ways, so looking for the right
-/// one is no work.
-pub(super) fn add_name(of_name: &mut Vec<Namesakes>, (kind, text): (KeyKind, &str), path: String) {
-    match of_name.iter_mut().find(|names| names.kind == kind && names.text == text) {
+/// Adds a page to the spellings of a name. A name has few spellings, so a linear search is fast.
+pub(super) fn add_name(namesakes: &mut Vec<Namesakes>, (kind, text): (KeyKind, &str), path: String) {
+    match namesakes.iter_mut().find(|names| names.kind == kind && names.text == text) {
         Some(names) => names.pages.add(path),
-        None => of_name.push(Namesakes { kind, text: text.to_owned(), pages: NamedPages::Few(vec![path]) }),
+        None => namesakes.push(Namesakes { kind, text: text.to_owned(), pages: NamedPages::Few(vec![path]) }),
     }
 }
 
-/// The pages of a name that may be meant from a place.
+/// The pages of a name that a link in `from` may mean.
 pub(super) fn near<'n, 'f>(
-    of_name: &'n [Namesakes],
+    namesakes: &'n [Namesakes],
     from: &'f str,
 ) -> impl Iterator<Item = KnownName<'n>> + use<'n, 'f> {
-    of_name.iter().flat_map(move |names| {
+    namesakes.iter().flat_map(move |names| {
         names.pages.near(from).map(|path| KnownName { kind: names.kind, text: &names.text, path })
     })
 }
 
-/// The kind of a name of a page, as a row has it.
-pub(super) fn kind_of_name(number: u8, page: &str) -> Result<KeyKind, IndexError> {
+pub(super) fn name_kind(number: u8, page: &str) -> Result<KeyKind, IndexError> {
     KeyKind::from_number(number).ok_or_else(|| IndexError::Damaged(format!("a name of `{page}` is of kind {number}")))
 }
 
@@ -132,52 +130,52 @@ fn is_at_or_below(path: &str, place: &str) -> bool {
 impl NamedPages {
     fn add(&mut self, path: String) {
         match self {
-            Self::Few(pages) if pages.len() < FEW => pages.push(path),
+            Self::Few(pages) if pages.len() < LINEAR_SEARCH_LIMIT => pages.push(path),
             Self::Few(pages) => {
-                let mut first_below = HashMap::new();
+                let mut nearest_by_folder = HashMap::new();
                 for path in pages.drain(..).chain([path]) {
-                    add_below(&mut first_below, path);
+                    add_to_folders(&mut nearest_by_folder, path);
                 }
-                *self = Self::FirstBelow(first_below);
+                *self = Self::NearestByFolder(nearest_by_folder);
             }
-            Self::FirstBelow(first_below) => add_below(first_below, path),
+            Self::NearestByFolder(nearest_by_folder) => add_to_folders(nearest_by_folder, path),
         }
     }
 
-    /// The pages that may be meant from a place: all of few, and of many the nearest.
+    /// The pages that a link in `from` may mean: all of few, the nearest of many.
     fn near(&self, from: &str) -> impl Iterator<Item = &str> {
         let (few, nearest) = match self {
             Self::Few(pages) => (pages.as_slice(), None),
-            Self::FirstBelow(first_below) => (&[][..], nearest(first_below, from)),
+            Self::NearestByFolder(nearest_by_folder) => (&[][..], nearest(nearest_by_folder, from)),
         };
         few.iter().map(String::as_str).chain(nearest)
     }
 }
 
-fn add_below(first_below: &mut HashMap<String, (usize, String)>, path: String) {
+fn add_to_folders(nearest_by_folder: &mut HashMap<String, (usize, String)>, path: String) {
     let folders = path.matches('/').count();
-    for folder in folders_above(&path) {
-        match first_below.entry(folder.to_owned()) {
+    for folder in ancestor_folders(&path) {
+        match nearest_by_folder.entry(folder.to_owned()) {
             Entry::Vacant(vacant) => {
                 vacant.insert((folders, path.clone()));
             }
-            Entry::Occupied(mut known) => {
-                let (least, first) = known.get();
+            Entry::Occupied(mut entry) => {
+                let (least, first) = entry.get();
                 if (folders, path.as_str()) < (*least, first.as_str()) {
-                    known.insert((folders, path.clone()));
+                    entry.insert((folders, path.clone()));
                 }
             }
         }
     }
 }
 
-/// The page nearest to the folder of `from`: below it, else below the folder above, and so on.
-fn nearest<'n>(first_below: &'n HashMap<String, (usize, String)>, from: &str) -> Option<&'n str> {
-    folders_above(from).find_map(|folder| first_below.get(folder).map(|(_, path)| path.as_str()))
+/// The page nearest to the folder of `from`: below it, else below its parent, and so on.
+fn nearest<'n>(nearest_by_folder: &'n HashMap<String, (usize, String)>, from: &str) -> Option<&'n str> {
+    ancestor_folders(from).find_map(|folder| nearest_by_folder.get(folder).map(|(_, path)| path.as_str()))
 }
 
-/// The folders a path lies in, nearest first, the root (empty) last.
-fn folders_above(path: &str) -> impl Iterator<Item = &str> {
+/// The ancestor folders of a path, nearest first, the root (empty) last.
+fn ancestor_folders(path: &str) -> impl Iterator<Item = &str> {
     let parent = |path: &str| path.rfind('/').unwrap_or_default();
     std::iter::successors(Some(&path[..parent(path)]), move |folder| {
         (!folder.is_empty()).then(|| &folder[..parent(folder)])
@@ -194,8 +192,8 @@ mod tests {
 
     #[test]
     fn the_folders_of_a_path_end_at_the_root() {
-        assert_eq!(folders_above("a/b/c.md").collect::<Vec<_>>(), ["a/b", "a", ""]);
-        assert_eq!(folders_above("c.md").collect::<Vec<_>>(), [""]);
+        assert_eq!(ancestor_folders("a/b/c.md").collect::<Vec<_>>(), ["a/b", "a", ""]);
+        assert_eq!(ancestor_folders("c.md").collect::<Vec<_>>(), [""]);
     }
 
     proptest! {
@@ -210,14 +208,14 @@ mod tests {
             let space = Space::of(&pages);
             let wanted = candidates(&from, LinkKind::Wiki, &target);
             let keys: Vec<_> = paths.iter().map(|path| (path, page_keys(path, Some("X"), &[]))).collect();
-            let known = keys.iter().flat_map(|(path, keys)| {
+            let cache = keys.iter().flat_map(|(path, keys)| {
                 keys.iter().map(|key| KnownName { kind: key.kind, text: &key.text, path })
             });
-            let chosen = choose_target(&from, &wanted, known);
+            let chosen = choose_target(&from, &wanted, cache);
             let found = space
                 .index
                 .readers
-                .read(|connection| Ok(NameLookup::new(connection).lead_to(&from, &wanted)?.map(str::to_owned)))
+                .read(|connection| Ok(NameLookup::new(connection).resolve(&from, &wanted)?.map(str::to_owned)))
                 .unwrap();
             prop_assert_eq!(found.as_deref(), chosen);
 

@@ -193,7 +193,7 @@ fn questions_about_links_read_only_the_rows_they_need() {
     assert_eq!(backlinks(&space, "d77/p77.md"), ["d76/p76.md"]);
     assert_eq!(backlinks(&space, "d7/index.md").len(), 100);
     let connection = rusqlite::Connection::open(&space.file).unwrap();
-    for sql in [super::BACKLINKS, super::LINKS_OUT, super::SOURCES, super::names::NAMES] {
+    for sql in [super::BACKLINKS, super::LINKS_OUT, super::SOURCES, super::names::PAGES_WITH_NAME] {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let plan: Vec<String> = statement.query_map(["x"], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
         assert!(plan.iter().all(|step| !step.starts_with("SCAN") || step == "SCAN meant"), "{sql}: {plan:?}");

@@ -1,21 +1,20 @@
-//! One condition on frontmatter, such as `$.priority>3`, read from text (gaps.md 4.5, GET /meta; D16).
+//! Parser for a condition on frontmatter, such as `$.priority>3`.
 
 use crate::IndexError;
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 
-/// Longest condition, in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// Most parts of a field, such as the three of `$.a.b[*]`.
+/// Limit of the parts of a field; `$.a.b[*]` has three.
 const MAX_PARTS: usize = 16;
 
-/// What a condition or a sort key looks at: JSON paths, cut where `[*]` stands. `$.a[*].b` is `$."a"` and `$."b"`.
+/// The field of a condition or sort key: JSON paths, split at `[*]`. `$.a[*].b` is `$."a"` and
+/// `$."b"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JsonField {
     pub(super) paths: Vec<String>,
 }
 
-/// How a value is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MetaOperator {
     Equal,
@@ -28,64 +27,66 @@ pub(super) enum MetaOperator {
     NotLike,
 }
 
-/// What a value is compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MetaLiteral {
     Null,
     Boolean(bool),
     Integer(i64),
     Real(f64),
-    /// Text that is a date, in microseconds since 1970 UTC.
+    /// A text that is a time, in microseconds since 1970 UTC.
     Instant(i64),
-    /// Text that is a day, counted from 1970.
+    /// A text that is a day, as days since 1970.
     Day(i64),
     Text,
 }
 
 /// One condition on the frontmatter of a page.
 ///
-/// `<field><operator><value>`: the field begins with `$.` and may hold `.key`, `[0]` and `[*]` (any element; a lone value
-/// counts as a list of one). Operators are `=`, `!=`, `<>`, `<`, `<=`, `>`, `>=`, `like`, `not like` (`%` any text, `_` any
-/// character, ASCII letters in any case). Quotes around the value are dropped.
+/// `<field><operator><value>`: the field starts with `$.` and may have `.key`, `[0]` and `[*]` (any
+/// element; a single value counts as a list of one). Operators are `=`, `!=`, `<>`, `<`, `<=`, `>`,
+/// `>=`, `like`, `not like` (`%` any text, `_` any character, ASCII letters in any case). Quotes
+/// around the value are dropped.
 ///
-/// Values compare as what they are: numbers with numbers, dates with dates (a day with the day, a moment with the moment; UTC
-/// without zone), `true` and `false` with booleans, text with text, byte by byte. A quoted value is text or a date; an unquoted one
-/// also equals a text that is spelt the same. Different kinds are neither equal nor in any order. `=null` is true where the
-/// field is missing or null; every other operator is false there.
+/// Values compare by type: numbers with numbers, dates with dates (a day by day, a time by time;
+/// UTC without zone), `true` and `false` with booleans, text with text, byte by byte. A quoted
+/// value is text or a date; an unquoted one also equals a text that is spelled the same. Different
+/// types are neither equal nor ordered. `=null` is true where the field is missing or null; every
+/// other operator is false there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetaCondition {
     pub(super) field: JsonField,
     pub(super) operator: MetaOperator,
     pub(super) literal: MetaLiteral,
-    /// The value as text.
     pub(super) text: String,
-    /// Was the value in quotes?
     pub(super) quoted: bool,
 }
 
 impl MetaCondition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `where`, with the condition and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
         if text.len() > MAX_BYTES {
-            return Err(refuse("…", &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len())));
+            return Err(invalid_condition(
+                "…",
+                &format!("is {} bytes long; the limit is {MAX_BYTES} bytes", text.len()),
+            ));
         }
         let condition = text.trim();
-        let (field, rest) = JsonField::read(condition).map_err(|why| refuse(condition, &why))?;
+        let (field, rest) = JsonField::read(condition).map_err(|why| invalid_condition(condition, &why))?;
         let (operator, value) = operator(rest).ok_or_else(|| {
-            refuse(
+            invalid_condition(
                 condition,
                 "has no operator after the field; use `=`, `!=`, `<`, `<=`, `>`, `>=`, `like` or `not like`",
             )
         })?;
-        let (value, quoted) = unquoted(value.trim());
+        let (value, quoted) = unquote(value.trim());
         let literal = literal(value, quoted);
         let is_equality = matches!(operator, MetaOperator::Equal | MetaOperator::NotEqual);
         let is_like = matches!(operator, MetaOperator::Like | MetaOperator::NotLike);
         if matches!(literal, MetaLiteral::Null | MetaLiteral::Boolean(_)) && !is_equality && !is_like {
-            return Err(refuse(
+            return Err(invalid_condition(
                 condition,
                 &format!("compares the order of `{value}`, which has none; use `=` or `!=`"),
             ));
@@ -95,13 +96,13 @@ impl MetaCondition {
 }
 
 impl JsonField {
-    /// Reads a field that is the whole text.
+    /// Parses a text that is a field only.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (field, rest) = Self::read(text.trim())?;
-        if rest.is_empty() { Ok(field) } else { Err(format!("has `{}` after the field", shown(rest))) }
+        if rest.is_empty() { Ok(field) } else { Err(format!("has `{}` after the field", excerpt(rest))) }
     }
 
-    /// Reads a field at the beginning of a text, and gives the rest.
+    /// Parses a field at the start of a text; also returns the rest.
     fn read(text: &str) -> Result<(Self, &str), String> {
         let mut rest = text.strip_prefix("$.").ok_or("must begin with a field such as `$.status`")?;
         let mut paths = vec!["$".to_owned()];
@@ -112,8 +113,8 @@ impl JsonField {
             if key.is_empty() {
                 return Err("has an empty key in its field; write `$.key` or `$.key.key`".to_owned());
             }
-            // A key holds neither quotes nor backslashes, so that these quotes close where they should.
-            last(&mut paths).push_str(&format!(".\"{key}\""));
+            // A key has neither quotes nor backslashes, so it needs no escaping.
+            last_path(&mut paths).push_str(&format!(".\"{key}\""));
             parts += 1;
             rest = after;
             while let Some(inner) = rest.strip_prefix('[') {
@@ -121,9 +122,9 @@ impl JsonField {
                 if index == "*" {
                     paths.push("$".to_owned());
                 } else if !index.is_empty() && index.len() < 10 && index.bytes().all(|byte| byte.is_ascii_digit()) {
-                    last(&mut paths).push_str(&format!("[{index}]"));
+                    last_path(&mut paths).push_str(&format!("[{index}]"));
                 } else {
-                    return Err(format!("has `[{}]` in its field; use `[*]` or `[0]`", shown(index)));
+                    return Err(format!("has `[{}]` in its field; use `[*]` or `[0]`", excerpt(index)));
                 }
                 parts += 1;
                 rest = after;
@@ -139,7 +140,7 @@ impl JsonField {
     }
 }
 
-fn last(paths: &mut Vec<String>) -> &mut String {
+fn last_path(paths: &mut Vec<String>) -> &mut String {
     if paths.is_empty() {
         paths.push("$".to_owned());
     }
@@ -147,7 +148,6 @@ fn last(paths: &mut Vec<String>) -> &mut String {
     &mut paths[end]
 }
 
-/// The operator that a text begins with, and the value after it.
 fn operator(text: &str) -> Option<(MetaOperator, &str)> {
     const SIGNS: [(&str, MetaOperator); 8] = [
         ("!=", MetaOperator::NotEqual),
@@ -159,12 +159,12 @@ fn operator(text: &str) -> Option<(MetaOperator, &str)> {
         ("<", MetaOperator::Less),
         (">", MetaOperator::Greater),
     ];
-    let bare = text.trim_start();
-    if let Some(found) = SIGNS.iter().find_map(|(sign, operator)| Some((*operator, bare.strip_prefix(sign)?))) {
-        return Some(found);
+    let trimmed = text.trim_start();
+    if let Some(matched) = SIGNS.iter().find_map(|(sign, operator)| Some((*operator, trimmed.strip_prefix(sign)?))) {
+        return Some(matched);
     }
-    // A word needs a space before it, or it would be a part of the key.
-    let words = bare.split_once(char::is_whitespace).filter(|_| bare.len() < text.len())?;
+    // A word operator needs a space before it, else it would be part of the key.
+    let words = trimmed.split_once(char::is_whitespace).filter(|_| trimmed.len() < text.len())?;
     match words {
         (not, rest) if not.eq_ignore_ascii_case("not") => {
             let (like, value) = rest.trim_start().split_once(char::is_whitespace)?;
@@ -174,7 +174,7 @@ fn operator(text: &str) -> Option<(MetaOperator, &str)> {
     }
 }
 
-fn unquoted(value: &str) -> (&str, bool) {
+fn unquote(value: &str) -> (&str, bool) {
     for quote in ['"', '\''] {
         if let Some(inner) = value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote)) {
             return (inner, true);
@@ -203,7 +203,7 @@ fn literal(value: &str, quoted: bool) -> MetaLiteral {
     .unwrap_or(MetaLiteral::Text)
 }
 
-/// Numbers as JSON writes them; `inf` and `nan` are words.
+/// Numbers as in JSON; `inf` and `nan` are text.
 fn number(value: &str) -> Option<MetaLiteral> {
     if !value.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
         return None;
@@ -214,13 +214,13 @@ fn number(value: &str) -> Option<MetaLiteral> {
     value.parse().ok().filter(|real: &f64| real.is_finite()).map(MetaLiteral::Real)
 }
 
-/// A piece of a condition, short enough for a message.
-fn shown(text: &str) -> String {
+/// An excerpt of a condition for error messages.
+fn excerpt(text: &str) -> String {
     svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>())
 }
 
-fn refuse(condition: &str, why: &str) -> IndexError {
-    IndexError::invalid("where", format!("condition `{}` {why}", shown(condition)))
+fn invalid_condition(condition: &str, why: &str) -> IndexError {
+    IndexError::invalid("where", format!("condition `{}` {why}", excerpt(condition)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Pages by their frontmatter (contract 4.5, GET /meta).
+//! Pages by frontmatter conditions (GET /meta).
 
 mod condition;
 mod sql;
@@ -16,10 +16,10 @@ use sql::MetaSql;
 
 pub use condition::MetaCondition;
 
-/// Most conditions of one query, `where` and `or` together.
+/// Limit of the conditions of a query, `where` and `or` together.
 const MAX_CONDITIONS: usize = 32;
 
-/// Which way a list runs.
+/// Direction of a sort.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SortOrder {
     /// Smallest first.
@@ -34,52 +34,55 @@ pub enum SortOrder {
 pub struct SortKey(JsonField);
 
 impl SortKey {
-    /// Reads a field as in [`Condition`], without `[*]`.
+    /// Parses a field as in [`MetaCondition`], without `[*]`.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `sort`.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
-        let named = || svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>());
+        let excerpt = || svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>());
         match JsonField::parse(text) {
             Ok(field) if field.paths.len() == 1 => Ok(Self(field)),
-            Ok(_) => Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", named()))),
-            Err(why) => Err(IndexError::invalid("sort", format!("`{}` {why}", named()))),
+            Ok(_) => {
+                Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", excerpt())))
+            }
+            Err(why) => Err(IndexError::invalid("sort", format!("`{}` {why}", excerpt()))),
         }
     }
 }
 
-/// A question to [`Index::meta`]. With no condition at all, every page answers.
+/// A query for [`Index::query_metadata`]. Without conditions, every page matches.
 #[derive(Debug, Clone, Default)]
 pub struct MetaQuery {
     /// All of these must be true.
     pub conditions: Vec<MetaCondition>,
-    /// And one of these, when there are any.
+    /// At least one of these must be true, unless empty.
     pub any_of: Vec<MetaCondition>,
     /// Only pages below this directory.
     pub folder: Option<TreePath>,
-    /// What to sort by before the path; pages without it come last, whichever way the list runs.
+    /// The sort field; ties are sorted by path, and pages without the field come last in both
+    /// directions.
     pub sort: Option<SortKey>,
-    /// Which way `sort` runs.
+    /// Direction of `sort`.
     pub order: SortOrder,
-    /// How many pages to answer with.
+    /// Number of results.
     pub limit: AnswerLimit,
-    /// How many of the first to leave out.
+    /// Number of results to skip.
     pub offset: u32,
 }
 
-/// A page that fulfils the conditions.
+/// A matching page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetaRow {
-    /// Where it is.
+    /// Path of the page.
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// Its whole frontmatter, keys in the author's order.
+    /// Its full frontmatter, keys in the author's order.
     pub metadata: Value,
 }
 
 impl MetaRow {
-    /// The page of a row of `path`, `title` and `frontmatter`, in this order.
+    /// Reads a row of `path`, `title` and `frontmatter`, in this order.
     pub(crate) fn of(row: &Row<'_>) -> Result<Self, IndexError> {
         let path: String = row.get(0)?;
         let metadata = json(&row.get::<_, String>(2)?, &path)?;
@@ -88,25 +91,26 @@ impl MetaRow {
 }
 
 impl Index {
-    /// The pages whose frontmatter fulfils the conditions.
+    /// The pages whose frontmatter matches the conditions.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s;
+    /// [`IndexError::Database`].
     pub fn query_metadata(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
-        let asked = query.conditions.len() + query.any_of.len();
-        if asked > MAX_CONDITIONS {
-            let why = format!("{asked} conditions are too many; at most {MAX_CONDITIONS} are read, `or` included");
+        let count = query.conditions.len() + query.any_of.len();
+        if count > MAX_CONDITIONS {
+            let why = format!("{count} conditions are given; the limit is {MAX_CONDITIONS}, `or` included");
             return Err(IndexError::invalid("where", why));
         }
         let statement = compile(query);
-        self.readers.answer("where", |connection| {
+        self.readers.query("where", |connection| {
             let mut prepared = connection.prepare_cached(&statement.text)?;
             let mut rows = prepared.query(params_from_iter(&statement.values))?;
-            let mut found = Vec::new();
+            let mut matches = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(MetaRow::of(row)?);
+                matches.push(MetaRow::of(row)?);
             }
-            Ok(found)
+            Ok(matches)
         })
     }
 }
@@ -118,8 +122,8 @@ fn compile(query: &MetaQuery) -> MetaSql {
     if !any.is_empty() {
         tests.push(format!("({})", any.join(" OR ")));
     }
-    if let Some(below) = query.folder.as_ref().filter(|below| !below.is_root()) {
-        let (from, to) = range_below(below);
+    if let Some(folder) = query.folder.as_ref().filter(|folder| !folder.is_root()) {
+        let (from, to) = range_below(folder);
         tests.push(format!("path > {} AND path < {}", statement.bind(from), statement.bind(to)));
     }
     let filter = if tests.is_empty() { "1".to_owned() } else { tests.join(" AND ") };

@@ -1,12 +1,13 @@
-//! A metadata query as SQL.
+//! Compiles a metadata query to SQL.
 //!
-//! One rule: nothing a caller wrote becomes a part of the statement; fields and values alike are bound parameters.
+//! Invariant: no client input becomes part of the statement; fields and values are bound
+//! parameters.
 
 use rusqlite::types::Value;
 
 use super::condition::{JsonField, MetaCondition, MetaLiteral, MetaOperator};
 
-/// A statement that grows together with its parameters.
+/// A statement under construction, with its parameters.
 #[derive(Debug, Default)]
 pub(super) struct MetaSql {
     pub(super) text: String,
@@ -14,27 +15,26 @@ pub(super) struct MetaSql {
 }
 
 impl MetaSql {
-    /// Adds a parameter and gives its place in the statement.
+    /// Adds a parameter and returns its placeholder.
     pub(super) fn bind(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
     }
 
-    /// A condition, as an SQL expression over `pages.frontmatter`.
     pub(super) fn condition(&mut self, condition: &MetaCondition) -> String {
         let source = self.source(&condition.field);
         let test = self.test(condition);
         format!("EXISTS (SELECT 1 FROM {source} WHERE {test})")
     }
 
-    /// The value a page is sorted by: dates by their moment, all else by what it is.
+    /// The sort value of a page: dates by time, everything else as it is.
     pub(super) fn sort_key(&mut self, field: &JsonField) -> String {
         let source = self.source(field);
         format!("(SELECT CASE t WHEN 'text' THEN coalesce(svcfs_instant(v), v) ELSE v END FROM {source} LIMIT 1)")
     }
 
-    /// Rows `t`, `v`: JSON type and SQL value of what a field leads to; one row with NULLs when it leads nowhere and has
-    /// no `[*]`.
+    /// Rows `t`, `v`: JSON type and SQL value of the field's values; one row with NULLs when the
+    /// field is missing and has no `[*]`.
     fn source(&mut self, field: &JsonField) -> String {
         let Some((own, inside)) = field.paths.split_last() else {
             return "(SELECT NULL AS t, NULL AS v)".to_owned();
@@ -44,7 +44,7 @@ impl MetaSql {
         for (depth, path) in inside.iter().enumerate() {
             let path = self.bind(path.clone());
             lists.push(format!("json_each({document}, {path}) AS e{depth}"));
-            // What is no list or object itself is not JSON text, and leads nowhere.
+            // A scalar is not JSON text and has no members.
             document = format!("CASE WHEN e{depth}.type IN ('object', 'array') THEN e{depth}.value ELSE 'null' END");
         }
         let path = self.bind(own.clone());
@@ -55,7 +55,7 @@ impl MetaSql {
         }
     }
 
-    /// What must be true of `t` and `v`.
+    /// The test on `t` and `v`.
     fn test(&mut self, condition: &MetaCondition) -> String {
         let present = "coalesce(t, 'null') <> 'null'";
         match condition.operator {
@@ -89,7 +89,7 @@ impl MetaSql {
         format!("({typed} OR (t = 'text' AND v = {text}))")
     }
 
-    /// A comparison within one kind. `coalesce` keeps NULL, the answer for what is no date, out of `NOT` and `OR`.
+    /// A comparison within one type. `coalesce` keeps NULL (not a date) out of `NOT` and `OR`.
     fn compares(&mut self, sign: &'static str, condition: &MetaCondition) -> String {
         match condition.literal {
             MetaLiteral::Integer(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
@@ -103,7 +103,7 @@ impl MetaSql {
         }
     }
 
-    /// Booleans read as they are written, not as the 1 and 0 that SQLite makes of them.
+    /// Booleans match as `true` and `false`, not as SQLite's 1 and 0.
     fn like(&mut self, condition: &MetaCondition) -> String {
         format!("(CASE WHEN t IN ('true', 'false') THEN t ELSE v END LIKE {})", self.bind(condition.text.clone()))
     }

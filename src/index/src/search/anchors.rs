@@ -1,4 +1,4 @@
-//! How other pages call a page: the labels of the links that lead to it.
+//! Anchor text: the labels of the links that lead to a page.
 
 use std::collections::HashMap;
 
@@ -6,50 +6,49 @@ use rusqlite::Connection;
 
 use super::query::QueryWord;
 use crate::IndexError;
-use crate::writer::ANCHORS_A_PAGE;
+use crate::writer::ANCHORS_PER_PAGE;
 
-/// Most links that are looked at for one word.
-const LOOKED_AT: i64 = 200;
+/// Limit of the links read per word.
+const MAX_LINKS: i64 = 200;
 
-/// How often other pages use each of the words for this one.
+/// How often other pages use the words of the query for a page.
 #[derive(Debug, Default)]
 pub(super) struct AnchorCounts {
-    /// By the number of the word in the question.
+    /// By index of the word in the query.
     uses: HashMap<usize, u32>,
-    /// Whether one link has all of the words.
-    is_whole: bool,
+    /// Whether a single link has all words.
+    has_all_words: bool,
 }
 
 impl AnchorCounts {
-    /// How many pages call it by a word.
+    /// Number of pages that use this word.
     pub(super) fn uses(&self, word: usize) -> u32 {
         self.uses.get(&word).copied().unwrap_or_default()
     }
-    /// Whether one link has all the words of the question.
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
+    pub(super) fn has_all_words(&self) -> bool {
+        self.has_all_words
     }
 }
 
-/// The pages that others call by some of the words.
+/// The pages whose incoming links have some of the words.
 pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<HashMap<i64, AnchorCounts>, IndexError> {
-    let mut found: HashMap<i64, AnchorCounts> = HashMap::new();
-    for (at, word) in words.iter().enumerate() {
-        for (page, uses) in called(connection, &word.expression())? {
-            *found.entry(page).or_default().uses.entry(at).or_default() += uses;
+    let mut counts: HashMap<i64, AnchorCounts> = HashMap::new();
+    for (index, word) in words.iter().enumerate() {
+        for (page, uses) in link_targets(connection, &word.expression())? {
+            *counts.entry(page).or_default().uses.entry(index).or_default() += uses;
         }
     }
-    if !found.is_empty() {
+    if !counts.is_empty() {
         let all: Vec<String> = words.iter().map(QueryWord::expression).collect();
-        for (page, _) in called(connection, &all.join(" AND "))? {
-            found.entry(page).or_default().is_whole = true;
+        for (page, _) in link_targets(connection, &all.join(" AND "))? {
+            counts.entry(page).or_default().has_all_words = true;
         }
     }
-    Ok(found)
+    Ok(counts)
 }
 
-/// The pages that links with these words lead to, and from how many pages.
-fn called(connection: &Connection, expression: &str) -> Result<Vec<(i64, u32)>, IndexError> {
+/// The targets of links with these words, each with its number of linking pages.
+fn link_targets(connection: &Connection, expression: &str) -> Result<Vec<(i64, u32)>, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT page_keys.page, count(DISTINCT link_keys.page)
          FROM (SELECT rowid AS anchor FROM anchors WHERE anchors MATCH ?1 LIMIT ?2)
@@ -57,6 +56,6 @@ fn called(connection: &Connection, expression: &str) -> Result<Vec<(i64, u32)>, 
          CROSS JOIN page_keys ON page_keys.folded = link_keys.folded
          GROUP BY page_keys.page LIMIT ?2",
     )?;
-    let rows = statement.query_map((expression, LOOKED_AT, ANCHORS_A_PAGE), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = statement.query_map((expression, MAX_LINKS, ANCHORS_PER_PAGE), |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

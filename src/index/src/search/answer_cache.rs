@@ -1,4 +1,4 @@
-//! Answers that were given before, for as long as nothing is written.
+//! Cache of search results; valid until the next write.
 
 use std::collections::HashMap;
 
@@ -6,53 +6,50 @@ use parking_lot::Mutex;
 
 use super::{SearchAnswer, SearchHit, SearchQuery};
 
-/// Most bytes of answers that are kept; beyond, all of them are forgotten.
-const MOST_BYTES: usize = 4 << 20;
-
-/// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct AnswerCache(Mutex<CachedAnswer>);
+/// Size limit; when it is exceeded, the cache is cleared.
+const MAX_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Default)]
-struct CachedAnswer {
-    /// How often the index was written since it was opened.
-    state: u64,
+pub(crate) struct AnswerCache(Mutex<AnswerCacheState>);
+
+#[derive(Debug, Default)]
+struct AnswerCacheState {
+    generation: u64,
     bytes: usize,
     answers: HashMap<SearchQuery, SearchAnswer>,
 }
 
 impl AnswerCache {
-    /// Something was written, and whoever asks from now on shall see it.
-    pub(crate) fn forget(&self) {
-        let mut kept = self.0.lock();
-        let state = kept.state + 1;
-        *kept = CachedAnswer { state, ..CachedAnswer::default() };
+    /// Invalidates all results after a write.
+    pub(crate) fn clear(&self) {
+        let mut cache = self.0.lock();
+        let generation = cache.generation + 1;
+        *cache = AnswerCacheState { generation, ..AnswerCacheState::default() };
     }
 
-    /// The answer given before; otherwise the state of the index in which one is about to be looked for.
-    pub(super) fn given(&self, query: &SearchQuery) -> Result<SearchAnswer, u64> {
-        let kept = self.0.lock();
-        kept.answers.get(query).cloned().ok_or(kept.state)
+    /// The cached result; otherwise the generation to pass to [`AnswerCache::put`].
+    pub(super) fn get(&self, query: &SearchQuery) -> Result<SearchAnswer, u64> {
+        let cache = self.0.lock();
+        cache.answers.get(query).cloned().ok_or(cache.generation)
     }
 
-    /// Keeps an answer that was looked for from some state on. It is dropped when something was written meanwhile: it may be as
-    /// old as that state.
-    pub(super) fn keep(&self, query: &SearchQuery, found: &SearchAnswer, state: u64) {
-        let bytes = weight(query, found);
-        let mut kept = self.0.lock();
-        if kept.state != state || bytes > MOST_BYTES / 4 {
+    /// Stores a result. It is dropped when the index was written since `generation`, because it may
+    /// be stale.
+    pub(super) fn put(&self, query: &SearchQuery, answer: &SearchAnswer, generation: u64) {
+        let bytes = size_of_answer(query, answer);
+        let mut cache = self.0.lock();
+        if cache.generation != generation || bytes > MAX_BYTES / 4 {
             return;
         }
-        if kept.bytes + bytes > MOST_BYTES {
-            *kept = CachedAnswer { state, ..CachedAnswer::default() };
+        if cache.bytes + bytes > MAX_BYTES {
+            *cache = AnswerCacheState { generation, ..AnswerCacheState::default() };
         }
-        kept.bytes += bytes;
-        kept.answers.insert(query.clone(), found.clone());
+        cache.bytes += bytes;
+        cache.answers.insert(query.clone(), answer.clone());
     }
 }
 
-/// About how many bytes an answer takes.
-fn weight(query: &SearchQuery, found: &SearchAnswer) -> usize {
+fn size_of_answer(query: &SearchQuery, answer: &SearchAnswer) -> usize {
     let hit = |hit: &SearchHit| size_of::<SearchHit>() + hit.path.as_str().len() + hit.title.len() + hit.snippet.len();
-    size_of::<SearchQuery>() + query.q.len() + size_of::<SearchAnswer>() + found.hits.iter().map(hit).sum::<usize>()
+    size_of::<SearchQuery>() + query.q.len() + size_of::<SearchAnswer>() + answer.hits.iter().map(hit).sum::<usize>()
 }

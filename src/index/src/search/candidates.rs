@@ -1,7 +1,7 @@
-//! Which pages are worth weighing.
+//! Selects the pages to score.
 //!
-//! Most questions are answered by all pages that fit. A word that ten thousand pages have says little about any of them, so that
-//! it is enough to weigh those that have it in their names, and some of the others.
+//! Most queries match few pages, and all of them are scored. A word on ten thousand pages says
+//! little about any of them, so only pages with it in their names and some others are scored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,50 +10,49 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::anchors::{self, AnchorCounts};
 use super::query::{QueryWord, WordQuery};
-use super::trust::{RISING, TrustBoost};
+use super::trust::{TRUSTED, TrustBoost};
 use super::{SearchQuery, score};
 use crate::IndexError;
 use crate::field_words;
 use crate::pages::{range_below, tree_path};
 
-/// Most pages that are weighed for one question, of each of the places that are looked at.
-pub(super) const WEIGHED: usize = 400;
+/// Limit of scored pages per source of candidates.
+pub(super) const MAX_SCORED: usize = 400;
 
-/// Most pages that are weighed because they are about a word of the question, for each of the first of its words, and how many these are.
-const ABOUT: usize = 100;
-const ABOUT_WORDS: usize = 3;
+/// Limit of candidates that have a query word as a subject, and number of query words that this is
+/// tried for.
+const MAX_SUBJECT_PAGES: usize = 100;
+const SUBJECT_WORDS: usize = 3;
 
-/// Pages that are weighed because they are new, however many are for another reason.
-const FEWEST_OTHERS: usize = 100;
+/// Newest pages that are scored in any case.
+const MIN_NEWEST: usize = 100;
 
-/// Most pages that are weighed because they have some of the words.
-const WEIGHED_FOR_SOME: usize = 800;
+/// Limit of candidates with some of the words.
+const MAX_PARTIAL: usize = 800;
 
-/// Words of a question that is answered with pages that have some of them, too, where few have all: who asks for two means both.
-const MANY_WORDS: usize = 3;
+/// Words in a query from which on partial matches are added when few pages have all of them. A
+/// query of two words means both.
+const MIN_PARTIAL_WORDS: usize = 3;
 
-/// Fewer pages than this that have all of the words are few.
-const FEW: usize = 10;
+/// Fewer full matches than this are few.
+const FEW_MATCHES: usize = 10;
 
-/// A question of so many words describes what it looks for, and nobody expects each of its words in the page: those with all of them do not
-/// come first for that alone.
-const DESCRIPTION: usize = 6;
+/// A query of this many words is a description; pages with all of its words do not rank first just
+/// for that.
+const DESCRIPTION_WORDS: usize = 6;
 
-/// The pages that are weighed.
 #[derive(Default)]
 pub(super) struct CandidateSet {
-    /// Their numbers, each once.
     pub(super) ids: Vec<i64>,
-    /// How other pages call them.
     pub(super) anchors: HashMap<i64, AnchorCounts>,
-    /// Whether more pages fit.
-    pub(super) is_cut: bool,
-    /// Whether no page fits, and these have some of the words.
-    pub(super) has_some_only: bool,
-    /// Whether few pages fit, and the others have some of the words.
-    pub(super) has_some: bool,
-    /// Those that come before all others.
-    pub(super) foremost: HashSet<i64>,
+    /// Whether more pages match.
+    pub(super) is_truncated: bool,
+    /// Whether no page matches fully, so all of these are partial matches.
+    pub(super) is_partial_only: bool,
+    /// Whether few pages match fully, so partial matches were added.
+    pub(super) has_partial: bool,
+    /// Pages that rank before all others.
+    pub(super) top_ranked: HashSet<i64>,
     seen: HashSet<i64>,
 }
 
@@ -67,98 +66,97 @@ impl CandidateSet {
     }
 }
 
-/// The pages to weigh; none when nothing fits.
-pub(super) fn gather(
+/// Selects the pages to score; `None` when nothing matches.
+pub(super) fn select(
     connection: &Connection,
     query: &SearchQuery,
-    question: &WordQuery,
+    parsed: &WordQuery,
 ) -> Result<Option<CandidateSet>, IndexError> {
-    let mut found = CandidateSet::default();
-    let named = if question.is_positive {
-        matching(connection, query, "names", &question.expression, WEIGHED)?
-    } else {
-        vec![]
-    };
-    // Who has the words in its name fits: of as many that are named so, few of the others are looked at.
-    let most = if named.len() < WEIGHED { WEIGHED } else { FEWEST_OTHERS };
-    let fit = matching(connection, query, "texts", &question.expression, most + 1)?;
-    if fit.len() > most {
-        found.is_cut = true;
-        found.add(named);
-        if question.is_positive {
-            about(connection, query, question, &mut found)?;
+    let mut candidates = CandidateSet::default();
+    let name_matches =
+        if parsed.is_positive { matching(connection, query, "names", &parsed.expression, MAX_SCORED)? } else { vec![] };
+    // A page with the words in its name matches. The more of these there are, the fewer others are
+    // read.
+    let limit = if name_matches.len() < MAX_SCORED { MAX_SCORED } else { MIN_NEWEST };
+    let matches = matching(connection, query, "texts", &parsed.expression, limit + 1)?;
+    if matches.len() > limit {
+        candidates.is_truncated = true;
+        candidates.add(name_matches);
+        if parsed.is_positive {
+            add_subject_pages(connection, query, parsed, &mut candidates)?;
         }
         if query.trust != TrustBoost::Off {
-            let rising = format!("({}) AND {RISING}", question.expression);
-            found.add(matching(connection, query, "texts", &rising, WEIGHED)?);
+            let trusted = format!("({}) AND {TRUSTED}", parsed.expression);
+            candidates.add(matching(connection, query, "texts", &trusted, MAX_SCORED)?);
         }
     }
-    // Beside many that are named so, few of the others are worth it.
-    let others = WEIGHED.saturating_sub(found.ids.len()).max(FEWEST_OTHERS);
-    found.add(fit.into_iter().take(others));
-    if question.is_positive {
-        found.anchors = anchors::of(connection, &question.words)?;
-        let called: Vec<i64> =
-            found.anchors.iter().filter(|(_, anchors)| anchors.is_whole()).map(|(id, _)| *id).collect();
-        let called = admitted(connection, query, called)?;
-        if question.is_plain {
-            found.add(called);
+    // The more candidates there are, the fewer of the newest pages are added.
+    let newest = MAX_SCORED.saturating_sub(candidates.ids.len()).max(MIN_NEWEST);
+    candidates.add(matches.into_iter().take(newest));
+    if parsed.is_positive {
+        candidates.anchors = anchors::of(connection, &parsed.words)?;
+        let link_targets: Vec<i64> =
+            candidates.anchors.iter().filter(|(_, anchors)| anchors.has_all_words()).map(|(id, _)| *id).collect();
+        let link_targets = filter_pages(connection, query, link_targets)?;
+        if parsed.is_plain {
+            candidates.add(link_targets);
         }
     }
-    let words = question.words.len();
-    if query.allow_partial && question.is_plain && words > 1 {
-        if found.ids.is_empty() {
-            found.has_some_only = true;
-            some(connection, query, &question.words, &mut found)?;
-        } else if words >= MANY_WORDS && found.ids.len() < FEW {
-            if words < DESCRIPTION {
-                found.foremost.clone_from(&found.seen);
+    let words = parsed.words.len();
+    if query.allow_partial && parsed.is_plain && words > 1 {
+        if candidates.ids.is_empty() {
+            candidates.is_partial_only = true;
+            add_partial(connection, query, &parsed.words, &mut candidates)?;
+        } else if words >= MIN_PARTIAL_WORDS && candidates.ids.len() < FEW_MATCHES {
+            if words < DESCRIPTION_WORDS {
+                candidates.top_ranked.clone_from(&candidates.seen);
             }
-            let fit = found.ids.len();
-            some(connection, query, &question.words, &mut found)?;
-            found.has_some = found.ids.len() > fit;
+            let full_matches = candidates.ids.len();
+            add_partial(connection, query, &parsed.words, &mut candidates)?;
+            candidates.has_partial = candidates.ids.len() > full_matches;
         }
     }
-    Ok((!found.ids.is_empty()).then_some(found))
+    Ok((!candidates.ids.is_empty()).then_some(candidates))
 }
 
-/// Pages that have some of the words, those with the rarest first: what a question is about is what few pages have.
-fn some(
+/// Adds pages with some of the words, those with the rarest words first: rare words say most about
+/// the subject of a query.
+fn add_partial(
     connection: &Connection,
     query: &SearchQuery,
     words: &[QueryWord],
-    found: &mut CandidateSet,
+    candidates: &mut CandidateSet,
 ) -> Result<(), IndexError> {
-    let mut counted = Vec::new();
+    let mut by_rarity = Vec::new();
     for word in words {
-        counted.push((score::pages_with(connection, word)?, word.expression()));
+        by_rarity.push((score::count_pages(connection, word)?, word.expression()));
     }
-    counted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let called = found.anchors.keys().copied().collect();
-    found.add(admitted(connection, query, called)?);
-    let any: Vec<&str> = counted.iter().map(|(_, expression)| expression.as_str()).collect();
-    found.add(matching(connection, query, "names", &any.join(" OR "), WEIGHED_FOR_SOME / 3)?);
-    for (at, expression) in any.iter().enumerate() {
-        let room = WEIGHED_FOR_SOME.saturating_sub(found.ids.len());
-        if room == 0 {
+    by_rarity.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let link_targets = candidates.anchors.keys().copied().collect();
+    candidates.add(filter_pages(connection, query, link_targets)?);
+    let any: Vec<&str> = by_rarity.iter().map(|(_, expression)| expression.as_str()).collect();
+    candidates.add(matching(connection, query, "names", &any.join(" OR "), MAX_PARTIAL / 3)?);
+    for (index, expression) in any.iter().enumerate() {
+        let capacity = MAX_PARTIAL.saturating_sub(candidates.ids.len());
+        if capacity == 0 {
             break;
         }
-        // Of two common words the pages with both come first.
-        if let Some(next) = any.get(at + 1) {
-            found.add(matching(connection, query, "texts", &format!("{expression} AND {next}"), room)?);
+        // Of two common words, pages with both come first.
+        if let Some(next) = any.get(index + 1) {
+            candidates.add(matching(connection, query, "texts", &format!("{expression} AND {next}"), capacity)?);
         }
-        let room = WEIGHED_FOR_SOME.saturating_sub(found.ids.len());
-        found.add(matching(connection, query, "texts", expression, room)?);
+        let capacity = MAX_PARTIAL.saturating_sub(candidates.ids.len());
+        candidates.add(matching(connection, query, "texts", expression, capacity)?);
     }
     Ok(())
 }
 
-/// Pages that are about one of the words, those that use one most often first.
-fn about(
+/// Adds pages with one of the words as a subject, the densest first.
+fn add_subject_pages(
     connection: &Connection,
     query: &SearchQuery,
-    question: &WordQuery,
-    found: &mut CandidateSet,
+    parsed: &WordQuery,
+    candidates: &mut CandidateSet,
 ) -> Result<(), IndexError> {
     let single = |word: &QueryWord| {
         word.spellings.iter().find_map(|spelling| match &spelling[..] {
@@ -166,62 +164,64 @@ fn about(
             _ => None,
         })
     };
-    let words = question.words.iter().filter_map(single).take(ABOUT_WORDS);
-    let mut open: Vec<(String, usize)> = words.map(|word| (word, ABOUT)).collect();
+    let words = parsed.words.iter().filter_map(single).take(SUBJECT_WORDS);
+    let mut remaining: Vec<(String, usize)> = words.map(|word| (word, MAX_SUBJECT_PAGES)).collect();
     for density in 0..field_words::DENSITIES {
-        let of = |words: &[(String, usize)]| {
+        let expression_for = |words: &[(String, usize)]| {
             let any: Vec<_> =
-                words.iter().map(|(word, _)| format!("\"{}\"", field_words::about(density, word))).collect();
-            format!("({}) AND ({})", question.expression, any.join(" OR "))
+                words.iter().map(|(word, _)| format!("\"{}\"", field_words::subject_token(density, word))).collect();
+            format!("({}) AND ({})", parsed.expression, any.join(" OR "))
         };
-        // All words at once, which most often is enough: a question for each looks for the whole expression each time.
-        if open.len() > 1 {
-            let about = matching(connection, query, "texts", &of(&open), ABOUT)?;
-            if about.len() < ABOUT {
-                found.add(about);
+        // First one query for all words, which is usually enough: each single query evaluates the
+        // full expression.
+        if remaining.len() > 1 {
+            let pages = matching(connection, query, "texts", &expression_for(&remaining), MAX_SUBJECT_PAGES)?;
+            if pages.len() < MAX_SUBJECT_PAGES {
+                candidates.add(pages);
                 continue;
             }
         }
-        // Pages about one of the words leave no room for those about the others.
-        for one in &mut open {
-            let about = matching(connection, query, "texts", &of(std::slice::from_ref(one)), one.1)?;
-            one.1 -= about.len();
-            found.add(about);
+        // Each word has its own limit, so that one word cannot displace the others.
+        for entry in &mut remaining {
+            let pages = matching(connection, query, "texts", &expression_for(std::slice::from_ref(entry)), entry.1)?;
+            entry.1 -= pages.len();
+            candidates.add(pages);
         }
-        open.retain(|(_, room)| *room > 0);
+        remaining.retain(|(_, capacity)| *capacity > 0);
     }
     Ok(())
 }
 
-/// The next pages that fit, beyond those that were weighed: newest first.
-pub(super) fn beyond(
+/// The matching pages after the scored ones, newest first.
+pub(super) fn next_matches(
     connection: &Connection,
     query: &SearchQuery,
-    question: &WordQuery,
-    weighed: &[i64],
+    parsed: &WordQuery,
+    scored: &[i64],
     (skipped, missing): (usize, usize),
 ) -> Result<Vec<i64>, IndexError> {
-    let weighed: HashSet<i64> = weighed.iter().copied().collect();
-    let enough = weighed.len().saturating_add(skipped).saturating_add(missing);
-    let fit = matching(connection, query, "texts", &question.expression, enough)?;
-    Ok(fit.into_iter().filter(|id| !weighed.contains(id)).skip(skipped).take(missing).collect())
+    let scored: HashSet<i64> = scored.iter().copied().collect();
+    let limit = scored.len().saturating_add(skipped).saturating_add(missing);
+    let matches = matching(connection, query, "texts", &parsed.expression, limit)?;
+    Ok(matches.into_iter().filter(|id| !scored.contains(id)).skip(skipped).take(missing).collect())
 }
 
-/// The newest pages that one of the two tables of words has for an expression, as far as the question admits them.
+/// The newest matches in a full-text table, within the folder and time limits of the query.
 fn matching(
     connection: &Connection,
     query: &SearchQuery,
     table: &'static str,
     expression: &str,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<i64>, IndexError> {
-    let most = SqlValue::from(i64::try_from(most).unwrap_or(i64::MAX));
-    let mut values = vec![SqlValue::from(expression.to_owned()), most];
+    let limit = SqlValue::from(i64::try_from(limit).unwrap_or(i64::MAX));
+    let mut values = vec![SqlValue::from(expression.to_owned()), limit];
     let mut conditions = String::new();
     if let Some(below) = query.folder.as_ref().filter(|below| !below.is_root()) {
         if table == "texts" {
-            // Every page has the folders above it among its words, so that the index itself leaves out the others.
-            let folder = field_words::token(field_words::PATH, &field_words::whole(below.as_str()));
+            // Every page has its parent folders among its words, so the full-text index filters by
+            // folder.
+            let folder = field_words::token(field_words::PATH, &field_words::normalize_value(below.as_str()));
             values[0] = format!("\"{folder}\" AND ({expression})").into();
         }
         let (from, to) = range_below(below);
@@ -242,8 +242,8 @@ fn matching(
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Those of some pages that the question admits.
-fn admitted(connection: &Connection, query: &SearchQuery, mut ids: Vec<i64>) -> Result<Vec<i64>, IndexError> {
+/// Filters pages by the folder and time limits of the query.
+fn filter_pages(connection: &Connection, query: &SearchQuery, mut ids: Vec<i64>) -> Result<Vec<i64>, IndexError> {
     ids.sort_unstable();
     let mut statement = connection.prepare_cached("SELECT path, modified FROM pages WHERE id = ?1")?;
     let mut admitted = Vec::with_capacity(ids.len());

@@ -1,11 +1,12 @@
-//! Full-text search, ranked by words, by where they stand, and by trust (contract 4.5).
+//! Full-text search, ranked by words, their positions, and trust.
 //!
-//! One rule: what a question costs does not grow with the tree. The full-text index says which pages have the words, and is not
-//! asked how often: FTS5 would read every page that has a word before it names the best. Instead the best places are looked at
-//! first (`candidates`), at most [`candidates::WEIGHED`] pages are weighed (`score`), and those shown get a snippet.
+//! Invariant: the cost of a query does not grow with the tree. The full-text index only says which
+//! pages have the words; its ranking would read every page that has a word. Instead the best
+//! sources of candidates are read (`candidates`), at most [`candidates::MAX_SCORED`] pages per
+//! source are scored (`score`), and those on the result page get a snippet.
 //!
-//! Why no engine beside SQLite that keeps the best of each word at hand? It would be a second store with a commit of its own, some
-//! milliseconds a page and never quite where the cursor says.
+//! Why no search engine that keeps the best pages of each word? It would be a second store with its
+//! own commit, some milliseconds per page, and never exactly at the cursor.
 
 mod anchors;
 mod answer_cache;
@@ -33,111 +34,112 @@ pub(crate) use answer_cache::AnswerCache;
 pub use spelling::SpellingSuggestion;
 pub use trust::TrustBoost;
 
-/// A question to [`Index::search`].
+/// A query for [`Index::search`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SearchQuery {
-    /// Words, all of which must occur; or an expression with `AND`, `OR`, `NOT`, `"a phrase"`, `pre*`, `NEAR(a b)`,
-    /// parentheses; `title:`, `headings:`, `body:`, `frontmatter:` before what is sought there; `field:value` for the fields of the
-    /// frontmatter, and `path:folder/`. An expression with a mistake in it is taken as plain words. At most 4,096 bytes and 128
-    /// words. Blank finds nothing.
+    /// Words that must all occur, or an expression with `AND`, `OR`, `NOT`, `"a phrase"`, `pre*`,
+    /// `NEAR(a b)`, parentheses; `title:`, `headings:`, `body:`, `frontmatter:` to search in one
+    /// section; `field:value` for frontmatter fields, and `path:folder/`. An expression with a
+    /// syntax error is read as plain words. Limits: 4,096 bytes and 128 words. A blank query has no
+    /// results.
     pub q: String,
-    /// How many pages to answer with.
+    /// Number of results.
     pub limit: AnswerLimit,
-    /// How many of the best to leave out.
+    /// Number of results to skip.
     pub offset: u32,
-    /// Only pages at or below this place.
+    /// Only pages at or below this path.
     pub folder: Option<TreePath>,
-    /// Only pages changed after this moment.
+    /// Only pages changed after this time.
     pub modified_after: Option<Timestamp>,
-    /// How much a page's standing counts beside its words.
+    /// How much the trust of a page affects its rank.
     pub trust: TrustBoost,
-    /// Whether pages that have some of the words are an answer when none has all of them.
+    /// Whether pages with some of the words are returned when few or none have all.
     pub allow_partial: bool,
 }
 
 impl SearchQuery {
-    /// The question with nothing but words.
+    /// A query with defaults for everything but the words.
     pub fn new(q: impl Into<String>) -> Self {
         Self { q: q.into(), ..Self::default() }
     }
 }
 
-/// What was found.
+/// Search results.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct SearchAnswer {
     /// The pages, best first.
     pub hits: Vec<SearchHit>,
-    /// How the question was read, when that is not how it was written.
+    /// How the query was interpreted, when not as written.
     pub note: Option<String>,
-    /// Whether no page has all of the words, and these have some of them.
+    /// Whether no page has all words, so these have some of them.
     pub is_partial: bool,
 }
 
-/// A page that was found.
+/// A page in the results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchHit {
-    /// Where it is.
+    /// Path of the page.
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// The words around the matches, on one line, each match in `<mark>…</mark>`. `&`, `<` and `>` of the page itself are
-    /// escaped, so that these marks are the only markup and the text can be shown in HTML as it is.
+    /// The text around the matches on one line, each match in `<mark>…</mark>`. `&`, `<` and `>` of
+    /// the page are escaped, so the text is safe HTML.
     pub snippet: String,
-    /// How well it fits, higher is better; comparable within one answer only.
+    /// Higher is better; comparable within one result list only.
     pub score: f64,
-    /// `status` of the frontmatter, as it stands there.
+    /// `status` of the frontmatter, as written.
     pub status: Option<Value>,
-    /// Is `source-of-truth: true` in the frontmatter?
+    /// Whether the frontmatter has `source-of-truth: true`.
     pub source_of_truth: bool,
 }
 
 impl Index {
-    /// The pages that match, best first; equal ones in path order.
+    /// Searches pages, best first; equal scores in path order.
     ///
-    /// At most [`candidates::WEIGHED`] pages are weighed for the places in which they have the words: those with all of them in
-    /// their names, those that are verified or a source of truth (unless trust is off), then the newest. Pages beyond that follow in the
-    /// order of their age.
+    /// At most [`candidates::MAX_SCORED`] pages per source are scored: those with all words in
+    /// their names, those that are verified or a source of truth (unless trust is off), then the
+    /// newest. Further matches follow by age.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s;
+    /// [`IndexError::Database`].
     pub fn search(&self, query: &SearchQuery) -> Result<SearchAnswer, IndexError> {
-        query::measured(&query.q)?;
-        let state = match self.answers.given(query) {
-            Ok(found) => return Ok(found),
-            Err(state) => state,
+        query::check_size(&query.q)?;
+        let generation = match self.answers.get(query) {
+            Ok(answer) => return Ok(answer),
+            Err(generation) => generation,
         };
-        let found = self.readers.answer("q", |connection| match query::read(&query.q, &KnownWords(connection))? {
-            Some(question) => answer(connection, query, question),
+        let answer = self.readers.query("q", |connection| match query::parse(&query.q, &KnownWords(connection))? {
+            Some(parsed) => run(connection, query, parsed),
             None => Ok(SearchAnswer::default()),
         })?;
-        self.answers.keep(query, &found, state);
-        Ok(found)
+        self.answers.put(query, &answer, generation);
+        Ok(answer)
     }
 }
 
-/// What the index knows of words.
 struct KnownWords<'c>(&'c Connection);
 
 impl Vocabulary for KnownWords<'_> {
     fn has_field(&self, name: &str) -> Result<bool, IndexError> {
-        let found = self
+        let row = self
             .0
             .prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?
             .query_row([format!("{{fields}} : \"{name}:\"")], |_| Ok(()))
             .optional()?;
-        Ok(found.is_some())
+        Ok(row.is_some())
     }
-    fn beginning_with(&self, beginning: &str, most: usize) -> Result<Vec<String>, IndexError> {
+    fn words_with_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<String>, IndexError> {
         let mut statement =
             self.0.prepare_cached("SELECT word FROM spellings WHERE word >= ?1 AND word < ?2 LIMIT ?3")?;
-        let end = format!("{beginning}{}", char::MAX);
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let words = statement.query_map((beginning, end, most), |row| row.get(0))?;
+        let end = format!("{prefix}{}", char::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let words = statement.query_map((prefix, end, limit), |row| row.get(0))?;
         Ok(words.collect::<rusqlite::Result<_>>()?)
     }
 }
 
-/// A page that may be shown.
+/// A page on the result page.
 struct SearchCandidate {
     id: i64,
     path: TreePath,
@@ -147,89 +149,89 @@ struct SearchCandidate {
     source_of_truth: bool,
 }
 
-fn answer(connection: &Connection, query: &SearchQuery, mut question: WordQuery) -> Result<SearchAnswer, IndexError> {
+fn run(connection: &Connection, query: &SearchQuery, mut parsed: WordQuery) -> Result<SearchAnswer, IndexError> {
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
-    let gathered = candidates::gather(connection, query, &question)?;
-    let Some(found) = gathered else { return Ok(SearchAnswer { note: question.note, ..SearchAnswer::default() }) };
-    let note = match (found.has_some_only, found.has_some) {
+    let selected = candidates::select(connection, query, &parsed)?;
+    let Some(candidates) = selected else { return Ok(SearchAnswer { note: parsed.note, ..SearchAnswer::default() }) };
+    let note = match (candidates.is_partial_only, candidates.has_partial) {
         (true, _) => Some("no page has all of the words; these have some of them"),
         (false, true) => Some("few pages have all of the words; the others have some of them"),
         (false, false) => None,
     };
     if let Some(note) = note {
-        question.note = Some(question.note.map_or_else(|| note.to_owned(), |why| format!("{why}; {note}")));
+        parsed.note = Some(parsed.note.map_or_else(|| note.to_owned(), |existing| format!("{existing}; {note}")));
     }
-    let mut weighed = weighed(connection, (query.trust, &question), &found)?;
-    lift(&mut weighed, &found);
-    weighed.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.path.cmp(&other.path)));
-    let mut shown = Vec::with_capacity(query.limit.get());
-    for WeighedPage { id, score, .. } in weighed.into_iter().skip(offset).take(query.limit.get()) {
-        shown.push(candidate(connection, id, score)?);
+    let mut scored = score_pages(connection, (query.trust, &parsed), &candidates)?;
+    raise_top_ranked(&mut scored, &candidates);
+    scored.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+    let mut page = Vec::with_capacity(query.limit.get());
+    for ScoredPage { id, score, .. } in scored.into_iter().skip(offset).take(query.limit.get()) {
+        page.push(candidate(connection, id, score)?);
     }
-    let missing = query.limit.get() - shown.len();
-    if missing > 0 && found.is_cut {
-        let skipped = offset.saturating_sub(found.ids.len());
-        for id in candidates::beyond(connection, query, &question, &found.ids, (skipped, missing))? {
-            shown.push(candidate(connection, id, 0.0)?);
+    let missing = query.limit.get() - page.len();
+    if missing > 0 && candidates.is_truncated {
+        let skipped = offset.saturating_sub(candidates.ids.len());
+        for id in candidates::next_matches(connection, query, &parsed, &candidates.ids, (skipped, missing))? {
+            page.push(candidate(connection, id, 0.0)?);
         }
     }
-    let hits = shown.into_iter().map(|candidate| hit(connection, &question, candidate)).collect::<Result<_, _>>()?;
-    Ok(SearchAnswer { hits, note: question.note, is_partial: found.has_some_only })
+    let hits = page.into_iter().map(|candidate| hit(connection, &parsed, candidate)).collect::<Result<_, _>>()?;
+    Ok(SearchAnswer { hits, note: parsed.note, is_partial: candidates.is_partial_only })
 }
 
-/// A page and how well it fits.
-struct WeighedPage {
+struct ScoredPage {
     id: i64,
     score: f64,
     path: String,
 }
 
-/// Puts the pages that come before all others there.
-fn lift(weighed: &mut [WeighedPage], found: &CandidateSet) {
-    let is_foremost = |page: &WeighedPage| found.foremost.contains(&page.id);
-    let best = weighed.iter().filter(|page| !is_foremost(page)).map(|page| page.score).fold(0.0, f64::max);
-    weighed.iter_mut().filter(|page| is_foremost(page)).for_each(|page| page.score += best);
+/// Raises the scores of the pages that rank first above all others.
+fn raise_top_ranked(scored: &mut [ScoredPage], candidates: &CandidateSet) {
+    let is_top = |page: &ScoredPage| candidates.top_ranked.contains(&page.id);
+    let best = scored.iter().filter(|page| !is_top(page)).map(|page| page.score).fold(0.0, f64::max);
+    scored.iter_mut().filter(|page| is_top(page)).for_each(|page| page.score += best);
 }
 
-/// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
-fn weighed(
+/// Scores the candidates. Without words (only fields) all match equally and trust alone decides.
+fn score_pages(
     connection: &Connection,
-    (trust, question): (TrustBoost, &WordQuery),
-    found: &CandidateSet,
-) -> Result<Vec<WeighedPage>, IndexError> {
-    let scale = ScoreScale::of(connection, &question.words)?;
-    let has_words = !question.words.is_empty();
+    (trust, parsed): (TrustBoost, &WordQuery),
+    candidates: &CandidateSet,
+) -> Result<Vec<ScoredPage>, IndexError> {
+    let scale = ScoreScale::of(connection, &parsed.words)?;
+    let has_words = !parsed.words.is_empty();
     let mut scratch = ScoreScratch::default();
-    // One statement, in the order of the rows: neighbours are found without another way down from the root of the table.
-    let mut ids = found.ids.clone();
+    // One statement in row order, so that SQLite steps to the neighbour instead of descending from
+    // the root for each row.
+    let mut ids = candidates.ids.clone();
     ids.sort_unstable();
-    let wanted = serde_json::to_string(&ids).map_err(|error| IndexError::Source(error.into()))?;
-    let standing = match trust {
+    let id_list = serde_json::to_string(&ids).map_err(|error| IndexError::Source(error.into()))?;
+    let factor_column = match trust {
         TrustBoost::Off => "NULL",
         TrustBoost::Soft => "soft",
         TrustBoost::Hard => "hard",
     };
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT page, forwards.path, {standing}, words FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value"
+        "SELECT page, forwards.path, {factor_column}, words FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value"
     ))?;
-    let mut rows = statement.query([wanted])?;
-    let mut weighed = Vec::with_capacity(ids.len());
+    let mut rows = statement.query([id_list])?;
+    let mut scored = Vec::with_capacity(ids.len());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
-        let fit = if has_words {
+        let score = if has_words {
             let words = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
             let forward = ForwardIndex::decode(words).ok_or_else(|| damaged(id))?;
-            scale.score(forward, found.anchors.get(&id), &mut scratch)
+            scale.score(forward, candidates.anchors.get(&id), &mut scratch)
         } else {
             1.0
         };
-        let standing = row.get::<_, Option<f64>>(2)?.unwrap_or(1.0);
-        weighed.push(WeighedPage { id, score: fit * standing, path: row.get(1)? });
+        let factor = row.get::<_, Option<f64>>(2)?.unwrap_or(1.0);
+        scored.push(ScoredPage { id, score: score * factor, path: row.get(1)? });
     }
-    if weighed.len() < ids.len() {
-        return Err(IndexError::Damaged(format!("the words of {} pages are missing", ids.len() - weighed.len())));
+    if scored.len() < ids.len() {
+        return Err(IndexError::Damaged(format!("the words of {} pages are missing", ids.len() - scored.len())));
     }
-    Ok(weighed)
+    Ok(scored)
 }
 
 fn damaged(id: i64) -> IndexError {
@@ -251,7 +253,7 @@ fn candidate(connection: &Connection, id: i64, score: f64) -> Result<SearchCandi
     })
 }
 
-fn hit(connection: &Connection, question: &WordQuery, candidate: SearchCandidate) -> Result<SearchHit, IndexError> {
+fn hit(connection: &Connection, parsed: &WordQuery, candidate: SearchCandidate) -> Result<SearchHit, IndexError> {
     let SearchCandidate { id, path, title, score, status, source_of_truth } = candidate;
     let mut statement = connection.prepare_cached(
         "SELECT bodies.body, bodies.frontmatter, forwards.words FROM bodies CROSS JOIN forwards ON forwards.page = bodies.page
@@ -260,7 +262,7 @@ fn hit(connection: &Connection, question: &WordQuery, candidate: SearchCandidate
     let snippet = statement.query_row([id], |row| {
         let (body, frontmatter) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
         let forward = ForwardIndex::decode(row.get_ref(2)?.as_blob()?);
-        Ok(forward.map(|forward| snippet::of(body, frontmatter, forward, &question.words)))
+        Ok(forward.map(|forward| snippet::of(body, frontmatter, forward, &parsed.words)))
     })?;
     Ok(SearchHit { path, title, snippet: snippet.ok_or_else(|| damaged(id))?, score, status, source_of_truth })
 }

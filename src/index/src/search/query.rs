@@ -1,6 +1,6 @@
-//! What a person types, as a question to the full-text index (gaps.md 4.5, "Query language of `q`").
+//! Translates `q` as typed into an FTS5 query.
 //!
-//! One rule: no question fails for its spelling. What is no sentence of the language is read as the words it has, and says so.
+//! Invariant: no query fails for its syntax. A malformed query is read as plain words, with a note.
 
 mod parser;
 #[cfg(test)]
@@ -8,73 +8,71 @@ mod tests;
 mod tokens;
 
 use crate::IndexError;
-use crate::words::{self, Dictionary, TextWords, VarintBytes, WordClass, folded, number, spans, term};
+use crate::words::{self, Dictionary, TermHash, TextWords, WordClass, folded, spans, term, term_hash};
 use tokens::QueryToken;
 
-/// Longest `q`, in bytes; far beyond any question, and short of what would keep SQLite busy.
+/// Limit of `q` in bytes: far above real queries, and below what would keep SQLite busy.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
 
-/// Most words that `pre*` is taken for one by one.
-const MOST_ENDINGS: usize = 100;
+/// Limit of the words that `pre*` expands to.
+const MAX_EXPANSIONS: usize = 100;
 
-/// Most words of a `q`, operators included.
 const MAX_WORDS: usize = 128;
 
-/// A question, understood.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WordQuery {
-    /// In the words of FTS5, over the columns of `texts`.
+    /// FTS5 expression over the columns of `texts`.
     pub(super) expression: String,
-    /// The words that pages are to have: they make the score and are marked. Those after `NOT` are not among them.
+    /// The words to score and to mark. Words after `NOT` are not among them.
     pub(super) words: Vec<QueryWord>,
-    /// Whether it is words and nothing else, so that it may be asked again for pages that have some of them.
+    /// Whether it consists of words only, so that partial matches can be searched too.
     pub(super) is_plain: bool,
-    /// Whether more words never make it untrue: it has no `NOT` and asks for no part of a page.
+    /// Whether a page with more words still matches: there is no `NOT` and no section or field.
     pub(super) is_positive: bool,
-    /// What the caller should know of how it was read.
+    /// Tells the client how the query was interpreted.
     pub(super) note: Option<String>,
 }
 
-/// One word as it was asked for, or one phrase.
+/// A word or phrase of the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryWord {
-    /// Its spellings: each some words that follow each other.
+    /// Its spellings, each a sequence of words.
     pub(super) spellings: Vec<Vec<String>>,
-    /// Whether the last word may go on.
     pub(super) is_prefix: bool,
 }
 
 impl QueryWord {
-    /// Reads what stands between spaces or quotes; none when there is no word in it.
+    /// Reads a word or the content of quotes; `None` without any word.
     fn read(text: &str, is_prefix: bool) -> Option<Self> {
         let mut stream: Vec<String> =
             TextWords::of(text, &mut Dictionary::default()).terms().map(str::to_owned).collect();
-        let pieces: Vec<_> = spans(text).collect();
-        // The last character of `日本語` by itself ends a word in a page; here the word may go on.
-        let is_lone = |at: usize| {
-            let span = &pieces[at];
-            span.written == WordClass::Pair && text[span.range.clone()].chars().count() == 1
+        let word_spans: Vec<_> = spans(text).collect();
+        // In a page, the last character of `日本語` is also a word of its own. In a query it may be
+        // the start of a pair.
+        let is_single_character = |at: usize| {
+            let span = &word_spans[at];
+            span.class == WordClass::Pair && text[span.range.clone()].chars().count() == 1
         };
-        let last = pieces.len().checked_sub(1)?;
-        let is_prefix = is_prefix || is_lone(last) && last == 0;
-        if last > 0 && is_lone(last) && pieces[last - 1].written == WordClass::Pair {
+        let last = word_spans.len().checked_sub(1)?;
+        let is_prefix = is_prefix || is_single_character(last) && last == 0;
+        if last > 0 && is_single_character(last) && word_spans[last - 1].class == WordClass::Pair {
             stream.pop();
         }
         let mut spellings = vec![stream];
-        if let Some(name) = without_page_ending(text) {
-            // A pasted path: pages are known by theirs without the ending.
+        if let Some(name) = without_page_extension(text) {
+            // A pasted path: pages are indexed by path without extension.
             spellings.push(TextWords::of(name, &mut Dictionary::default()).terms().map(str::to_owned).collect());
         }
-        let is_compound = pieces.windows(2).all(|two| {
-            two.iter().all(|span| span.written == WordClass::Word)
+        let is_compound = word_spans.windows(2).all(|two| {
+            two.iter().all(|span| span.class == WordClass::Word)
                 && matches!(&text[two[0].range.end..two[1].range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
         });
-        if pieces.len() > 1 && is_compound {
-            let joined: String = pieces.iter().map(|span| &text[span.range.clone()]).collect();
+        if word_spans.len() > 1 && is_compound {
+            let joined: String = word_spans.iter().map(|span| &text[span.range.clone()]).collect();
             spellings.push(vec![term(&joined)]);
         }
-        if let [whole] = &pieces[..] {
-            let written = &text[whole.range.clone()];
+        if let [only] = &word_spans[..] {
+            let written = &text[only.range.clone()];
             let parts = words::parts(written);
             if parts.len() > 1 && parts.concat() == written {
                 spellings.push(parts.into_iter().map(term).collect());
@@ -83,12 +81,11 @@ impl QueryWord {
         Some(Self { spellings, is_prefix })
     }
 
-    /// Its spellings as pages have them.
-    pub(super) fn numbers(&self) -> Vec<Vec<VarintBytes>> {
-        self.spellings.iter().map(|spelling| spelling.iter().map(|word| number(word)).collect()).collect()
+    /// Its spellings as stored in pages.
+    pub(super) fn hashes(&self) -> Vec<Vec<TermHash>> {
+        self.spellings.iter().map(|spelling| spelling.iter().map(|word| term_hash(word)).collect()).collect()
     }
 
-    /// The word in the words of FTS5.
     pub(super) fn expression(&self) -> String {
         let star = if self.is_prefix { "*" } else { "" };
         let spellings: Vec<String> =
@@ -101,87 +98,88 @@ impl QueryWord {
 }
 
 /// `guides/tides` of `guides/tides.md`.
-fn without_page_ending(text: &str) -> Option<&str> {
-    let (name, ending) = text.rsplit_once('.')?;
-    (ending.eq_ignore_ascii_case("md") && name.ends_with(char::is_alphanumeric)).then_some(name)
+fn without_page_extension(text: &str) -> Option<&str> {
+    let (name, extension) = text.rsplit_once('.')?;
+    (extension.eq_ignore_ascii_case("md") && name.ends_with(char::is_alphanumeric)).then_some(name)
 }
 
-/// What the index knows of words.
+/// What query parsing needs from the index.
 pub(super) trait Vocabulary {
-    /// Whether any page has a field of that name.
     fn has_field(&self, name: &str) -> Result<bool, IndexError>;
-    /// The words that begin so, in lower case and without accents: `most` at most.
-    fn beginning_with(&self, beginning: &str, most: usize) -> Result<Vec<String>, IndexError>;
+    /// The words with this prefix, in lower case and without accents, at most `limit`.
+    fn words_with_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<String>, IndexError>;
 }
 
-/// Reads `q`; none when there is nothing to look for.
-pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQuery>, IndexError> {
-    measured(q)?;
+/// Parses `q`; `None` when there is nothing to search for.
+pub(super) fn parse(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQuery>, IndexError> {
+    check_size(q)?;
     if q.chars().all(|c| matches!(c, '*' | '?') || c.is_whitespace()) {
         return Ok(None);
     }
     let mut unknown = Vec::new();
     let mut tokens = Vec::new();
-    for token in tokens::read(q) {
+    for token in tokens::tokenize(q) {
         tokens.push(match token {
             QueryToken::Field { field, value, written } if !vocabulary.has_field(&field)? => {
                 unknown.push((field, written.clone()));
-                // As a phrase, because that is what stands before and behind the colon.
+                // As a phrase, because the words before and after the colon are adjacent.
                 QueryToken::Word(format!("{written}{}", if value.ends_with('*') { "*" } else { "" }))
             }
-            QueryToken::Word(word) => completed(&word, vocabulary)?.map_or(QueryToken::Word(word), QueryToken::Read),
+            QueryToken::Word(word) => {
+                expand_prefix(&word, vocabulary)?.map_or(QueryToken::Word(word), QueryToken::Parsed)
+            }
             token => token,
         });
     }
-    let mut question = match parser::parse(&tokens) {
-        Ok(question) => question,
+    let mut parsed = match parser::parse(&tokens) {
+        Ok(parsed) => parsed,
         Err(mistake) => {
-            let mut question = plain(q);
-            question.note = Some(format!("the question was read as plain words: {mistake}"));
-            question
+            let mut parsed = plain_words(q);
+            parsed.note = Some(format!("the query was read as plain words: {mistake}"));
+            parsed
         }
     };
-    if let (Some((field, written)), None) = (unknown.first(), &question.note) {
-        question.note = Some(format!("no page has a field `{field}`: `{written}` was read as words"));
+    if let (Some((field, written)), None) = (unknown.first(), &parsed.note) {
+        parsed.note = Some(format!("no page has a field `{field}`: `{written}` was read as words"));
     }
-    Ok((!question.expression.is_empty()).then_some(question))
+    Ok((!parsed.expression.is_empty()).then_some(parsed))
 }
 
-/// `pre*` as all words it may stand for; none for other words, and when it stands for too many. FTS5 would put all places of all
-/// such words together before it names a page, and knows their stems only: `runn*` would not find `running`.
-fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<QueryWord>, IndexError> {
-    let Some(beginning) = word.strip_suffix('*') else { return Ok(None) };
-    let mut pieces = spans(beginning);
-    let (Some(only), None) = (pieces.next(), pieces.next()) else { return Ok(None) };
-    if only.written != WordClass::Word || only.range != (0..beginning.len()) {
+/// Expands `pre*` to the words with this prefix; `None` for other words and for too many. FTS5
+/// would merge the postings of all of them before its first result, and it knows only stems:
+/// `runn*` would not find `running`.
+fn expand_prefix(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<QueryWord>, IndexError> {
+    let Some(prefix) = word.strip_suffix('*') else { return Ok(None) };
+    let mut word_spans = spans(prefix);
+    let (Some(only), None) = (word_spans.next(), word_spans.next()) else { return Ok(None) };
+    if only.class != WordClass::Word || only.range != (0..prefix.len()) {
         return Ok(None);
     }
-    let known = vocabulary.beginning_with(&folded(beginning), MOST_ENDINGS + 1)?;
-    if known.is_empty() || known.len() > MOST_ENDINGS {
+    let words = vocabulary.words_with_prefix(&folded(prefix), MAX_EXPANSIONS + 1)?;
+    if words.is_empty() || words.len() > MAX_EXPANSIONS {
         return Ok(None);
     }
-    let mut terms: Vec<String> = known.iter().map(|word| term(word)).collect();
+    let mut terms: Vec<String> = words.iter().map(|word| term(word)).collect();
     terms.sort_unstable();
     terms.dedup();
     Ok(Some(QueryWord { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
 }
 
-/// Refuses what is too much to look for.
-pub(super) fn measured(q: &str) -> Result<(), IndexError> {
+pub(super) fn check_size(q: &str) -> Result<(), IndexError> {
     if q.len() > MAX_QUERY_BYTES {
-        let why = format!("is {} bytes long; at most {MAX_QUERY_BYTES} are searched for", q.len());
+        let why = format!("is {} bytes long; the limit is {MAX_QUERY_BYTES} bytes", q.len());
         return Err(IndexError::invalid("q", why));
     }
     let words = q.split_whitespace().count();
     if words > MAX_WORDS {
-        let why = format!("has {words} words; at most {MAX_WORDS} are searched for");
+        let why = format!("has {words} words; the limit is {MAX_WORDS}");
         return Err(IndexError::invalid("q", why));
     }
     Ok(())
 }
 
-/// The words of `q`, all of which must occur.
-fn plain(q: &str) -> WordQuery {
+/// All words of `q`, joined by AND.
+fn plain_words(q: &str) -> WordQuery {
     let words: Vec<QueryWord> = q
         .split(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '\0'))
         .filter(|word| !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
@@ -191,8 +189,8 @@ fn plain(q: &str) -> WordQuery {
     WordQuery { expression: expressions.join(" AND "), words, is_plain: true, is_positive: true, note: None }
 }
 
-/// The words of `q` that somebody may have misspelt: without operators and the signs of the query language.
-pub(super) fn words(q: &str) -> impl Iterator<Item = &str> {
+/// The words of `q` to check for spelling: without operators and punctuation.
+pub(super) fn spelling_words(q: &str) -> impl Iterator<Item = &str> {
     q.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty() && !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
 }

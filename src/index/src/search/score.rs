@@ -1,14 +1,15 @@
-//! How well a page fits: where the words stand in it, how rare they are, how close together.
+//! Scores pages: position, rarity and proximity of the words.
 
 use rusqlite::Connection;
 
 use super::anchors::AnchorCounts;
 use super::query::QueryWord;
 use crate::IndexError;
-use crate::words::{ForwardIndex, PageSection, VarintBytes, WordSpellings};
+use crate::words::{ForwardIndex, PageSection, TermHash, WordSpellings};
 
-/// What one use of a word counts for, and how many words a part has when its length is neither praised nor blamed.
-/// These and the numbers below were measured: with them questions of each kind are answered best (`tests/bench/src/ranking`).
+/// Per section: the weight of one use of a word, and the section length at which length
+/// normalization is neutral. These and the numbers below were tuned on a benchmark with several
+/// kinds of queries (`tests/bench/src/ranking`).
 const SECTIONS: [(PageSection, f64, f64); 5] = [
     (PageSection::Title, 2.0, 3.0),
     (PageSection::Names, 2.0, 10.0),
@@ -17,149 +18,150 @@ const SECTIONS: [(PageSection, f64, f64); 5] = [
     (PageSection::Frontmatter, 0.7, 40.0),
 ];
 
-/// What a use in the links that lead to a page counts for.
-const ANCHOR: f64 = 4.0;
+/// Weight of a use in anchor text.
+const ANCHOR_WEIGHT: f64 = 4.0;
 
-/// How much the length of a part counts, 0 to 1.
-const BY_LENGTH: f64 = 0.9;
+/// Strength of length normalization, 0 to 1.
+const LENGTH_NORMALIZATION: f64 = 0.9;
 
-/// When further uses of a word stop to count.
-const SATURATED: f64 = 1.0;
+/// Saturation: how quickly further uses of a word stop counting.
+const SATURATION: f64 = 1.0;
 
-/// What a title that is the question, and nothing else, adds to a page's score, in parts of it.
-const WHOLE_TITLE: f64 = 1.5;
+/// Boost, as a fraction of the score, for a title that equals the query.
+const TITLE_BOOST: f64 = 1.5;
 
-/// As how much of a word such a title counts when it is only also written so: `docker` fits `docker` better than `x11docker`.
-const EXTRA: f64 = 0.5;
+/// Title coverage of an alternative form: `docker` matches `docker` better than `x11docker`.
+const EXTRA_TITLE_SHARE: f64 = 0.5;
 
-/// A link that has all of the question is as good as this part of such a title.
-const WHOLE_ANCHOR: f64 = 0.4;
+/// A link with all words counts as this fraction of an equal title.
+const ANCHOR_AS_TITLE: f64 = 0.4;
 
-/// What words that stand side by side add, in parts of the score.
-const SIDE_BY_SIDE: f64 = 0.6;
+/// Boost, as a fraction of the score, for adjacent words.
+const PROXIMITY_BOOST: f64 = 0.6;
 
-/// How much more a rare word says than a common one: in a question of many words the common ones are chance.
-const BY_RARITY: f64 = 1.6;
+/// Exponent of rarity: in a query of many words the common ones match by chance.
+const RARITY_EXPONENT: f64 = 1.6;
 
-/// Pages that are counted to tell how rare a word is; beyond, the number is estimated.
-const COUNTED: i64 = 250;
+/// Pages counted to measure rarity; beyond, the number is estimated.
+const COUNT_LIMIT: i64 = 250;
 
-/// A question, ready to weigh pages.
+/// A query, prepared for scoring.
 pub(super) struct ScoreScale {
     words: Vec<WordWeight>,
-    /// The weight of all words together.
+    /// Total weight of all words.
     total: f64,
 }
 
 struct WordWeight {
-    spellings: Vec<Vec<VarintBytes>>,
+    spellings: Vec<Vec<TermHash>>,
     is_prefix: bool,
     rarity: f64,
-    /// What a page gains by having it.
-    worth: f64,
+    /// What a page gains by having the word.
+    gain: f64,
 }
 
-/// About how many pages have a word.
-pub(super) fn pages_with(connection: &Connection, word: &QueryWord) -> Result<f64, IndexError> {
+/// Estimated number of pages with a word.
+pub(super) fn count_pages(connection: &Connection, word: &QueryWord) -> Result<f64, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0)
          FROM (SELECT rowid AS id FROM texts WHERE texts MATCH ?1 ORDER BY rowid DESC LIMIT ?2)",
     )?;
     let (count, first, last): (i64, i64, i64) =
-        statement.query_row((word.expression(), COUNTED), |row| row.try_into())?;
-    if count < COUNTED {
+        statement.query_row((word.expression(), COUNT_LIMIT), |row| row.try_into())?;
+    if count < COUNT_LIMIT {
         return Ok(count as f64);
     }
-    // As frequent among all pages as among those that were looked at.
+    // Assumes the same frequency in all pages as in those counted.
     Ok(count as f64 * last as f64 / (last - first + 1) as f64)
 }
 
 impl ScoreScale {
-    /// Learns how rare the words are.
+    /// Measures how rare the words are.
     pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<Self, IndexError> {
         let pages: i64 =
             connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
         let mut weights = Vec::with_capacity(words.len());
         for word in words {
-            let with = if words.len() > 1 { pages_with(connection, word)? } else { 0.0 };
-            let rarity = (1.0 + (pages as f64 - with + 0.5).max(0.5) / (with + 0.5)).ln();
+            let page_count = if words.len() > 1 { count_pages(connection, word)? } else { 0.0 };
+            let rarity = (1.0 + (pages as f64 - page_count + 0.5).max(0.5) / (page_count + 0.5)).ln();
             weights.push(WordWeight {
-                spellings: word.numbers(),
+                spellings: word.hashes(),
                 is_prefix: word.is_prefix,
                 rarity,
-                worth: rarity.powf(BY_RARITY),
+                gain: rarity.powf(RARITY_EXPONENT),
             });
         }
         let total = weights.iter().map(|word| word.rarity).sum::<f64>().max(f64::MIN_POSITIVE);
         Ok(Self { words: weights, total })
     }
 
-    /// How well a page fits; more is better.
+    /// The score of a page; higher is better.
     pub(super) fn score(
         &self,
         page: ForwardIndex<'_>,
         anchors: Option<&AnchorCounts>,
         scratch: &mut ScoreScratch,
     ) -> f64 {
-        let ScoreScratch { known, found, places } = scratch;
-        places.clear();
+        let ScoreScratch { spellings, matches, positions } = scratch;
+        positions.clear();
         let mut sum = 0.0;
-        let mut in_title = 0.0;
-        let mut of_title = 0.0;
+        let mut title_rarity = 0.0;
+        let mut title_words = 0.0;
         for (at, word) in self.words.iter().enumerate() {
-            let mut uses = anchors.map_or(0.0, |anchors| ANCHOR * f64::from(anchors.uses(at)).ln_1p());
-            page.known(&word.spellings, known);
-            for (section, weight, length) in SECTIONS.into_iter().filter(|_| !known.is_empty()) {
-                find(page, section, known, found);
-                if found.is_empty() {
+            let mut uses = anchors.map_or(0.0, |anchors| ANCHOR_WEIGHT * f64::from(anchors.uses(at)).ln_1p());
+            page.resolve_spellings(&word.spellings, spellings);
+            for (section, weight, length) in SECTIONS.into_iter().filter(|_| !spellings.is_empty()) {
+                find(page, section, spellings, matches);
+                if matches.is_empty() {
                     continue;
                 }
                 if section == PageSection::Title {
-                    in_title += word.rarity;
-                    of_title += found.iter().map(WordUse::share).fold(0.0, f64::max);
+                    title_rarity += word.rarity;
+                    title_words += matches.iter().map(WordUse::share).fold(0.0, f64::max);
                 }
-                let long = page.len(section) as f64 / length;
-                uses += weight * found.len() as f64 / (1.0 - BY_LENGTH + BY_LENGTH * long);
+                let relative_length = page.len(section) as f64 / length;
+                uses += weight * matches.len() as f64
+                    / (1.0 - LENGTH_NORMALIZATION + LENGTH_NORMALIZATION * relative_length);
                 if section == PageSection::Body && self.words.len() > 1 {
-                    places.extend(found.iter().map(|place| (place.at, at)));
+                    positions.extend(matches.iter().map(|position| (position.at, at)));
                 }
             }
             if word.is_prefix && uses == 0.0 {
-                // How the word goes on is not known here; the index says that it is there.
+                // The full word is unknown here; the full-text index says that it matches.
                 uses = 1.0;
             }
-            sum += word.worth * uses * (SATURATED + 1.0) / (uses + SATURATED);
+            sum += word.gain * uses * (SATURATION + 1.0) / (uses + SATURATION);
         }
         let title = page.len(PageSection::Title).max(1) as f64;
-        let whole = (in_title / self.total * (of_title / title).min(1.0)).powi(2);
-        let is_called_so = anchors.is_some_and(AnchorCounts::is_whole);
-        let close = match self.words.len() {
-            _ if is_called_so => 1.0,
+        let title_match = (title_rarity / self.total * (title_words / title).min(1.0)).powi(2);
+        let is_anchor_match = anchors.is_some_and(AnchorCounts::has_all_words);
+        let proximity = match self.words.len() {
+            _ if is_anchor_match => 1.0,
             0 | 1 => 0.0,
-            _ => self.closeness(places),
+            _ => self.proximity(positions),
         };
-        let whole = if is_called_so { whole.max(WHOLE_ANCHOR) } else { whole };
-        sum * (1.0 + WHOLE_TITLE * whole) * (1.0 + SIDE_BY_SIDE * close)
+        let title_match = if is_anchor_match { title_match.max(ANCHOR_AS_TITLE) } else { title_match };
+        sum * (1.0 + TITLE_BOOST * title_match) * (1.0 + PROXIMITY_BOOST * proximity)
     }
 
-    /// How close together the words stand in the body: 1 when all of them stand side by side, near 0 when they are far apart or
-    /// most of them are missing.
-    fn closeness(&self, places: &mut [(usize, usize)]) -> f64 {
-        places.sort_unstable();
+    /// Proximity of the words in the body: 1 when all are adjacent, near 0 when they are far apart
+    /// or most are missing.
+    fn proximity(&self, positions: &mut [(usize, usize)]) -> f64 {
+        positions.sort_unstable();
         let all = self.words.len();
         let mut best = 0.0_f64;
-        for (start, (first, _)) in places.iter().enumerate() {
-            // A bit for each word: a question has 128 at most.
+        for (start, (first, _)) in positions.iter().enumerate() {
+            // One bit per word: a query has at most 128.
             let mut seen = 0_u128;
             let mut weight = 0.0;
             let mut count = 0;
-            // Twice as many words in between are as good as no company.
-            for (place, word) in places[start..].iter().take_while(|(place, _)| place - first < all * 4) {
+            // Words further apart than this do not count as close.
+            for (position, word) in positions[start..].iter().take_while(|(position, _)| position - first < all * 4) {
                 if seen & (1 << (word % 128)) == 0 {
                     seen |= 1 << (word % 128);
                     weight += self.words[*word].rarity;
                     count += 1;
-                    let width = (place - first + 1) as f64;
+                    let width = (position - first + 1) as f64;
                     if count > 1 {
                         best = best.max(weight / self.total * f64::from(count) / width.max(f64::from(count)));
                     }
@@ -170,45 +172,52 @@ impl ScoreScale {
     }
 }
 
-/// What one page after the other is weighed with.
+/// Buffers that are reused for each page.
 #[derive(Debug, Default)]
 pub(super) struct ScoreScratch {
-    known: WordSpellings,
-    found: Vec<WordUse>,
-    /// Places of the body, and which word of the question stands there.
-    places: Vec<(usize, usize)>,
+    spellings: WordSpellings,
+    matches: Vec<WordUse>,
+    /// Positions in the body, each with the index of the query word.
+    positions: Vec<(usize, usize)>,
 }
 
 /// One use of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WordUse {
-    /// Its first word in the stream of the section.
+    /// Position of its first word in the section.
     pub(super) at: usize,
-    /// How many words it is.
+    /// Number of words.
     pub(super) words: usize,
-    /// Whether it is only another way to write the place, as `docker` is in `x11docker`.
+    /// Whether it is only an alternative form, as `docker` is in `x11docker`.
     pub(super) is_extra: bool,
 }
 
 impl WordUse {
-    /// How many words of a title it makes up.
+    /// Number of title words that it covers.
     const fn share(&self) -> f64 {
-        if self.is_extra { EXTRA } else { self.words as f64 }
+        if self.is_extra { EXTRA_TITLE_SHARE } else { self.words as f64 }
     }
 }
 
-/// Where a part of a page has a word, in any of its spellings; `found` holds nothing else afterwards.
-pub(super) fn find(page: ForwardIndex<'_>, section: PageSection, spellings: &WordSpellings, found: &mut Vec<WordUse>) {
-    found.clear();
+/// Replaces `uses` by the uses of a word, in any spelling, in a section.
+pub(super) fn find(
+    page: ForwardIndex<'_>,
+    section: PageSection,
+    spellings: &WordSpellings,
+    matches: &mut Vec<WordUse>,
+) {
+    matches.clear();
     for spelling in spellings.each() {
-        page.places(section, spelling, |at| found.push(WordUse { at, words: spelling.len(), is_extra: false }));
+        page.for_each_match(section, spelling, |at| {
+            matches.push(WordUse { at, words: spelling.len(), is_extra: false })
+        });
         if let [word] = spelling {
-            page.other_places(section, *word, |at| found.push(WordUse { at, words: 1, is_extra: true }));
+            page.for_each_extra(section, *word, |at| matches.push(WordUse { at, words: 1, is_extra: true }));
         }
     }
     if spellings.len() > 1 {
-        // `parse_token` is there as two words, and as one: both are meant.
-        found.sort_unstable_by_key(|place| (place.at, std::cmp::Reverse(place.words), place.is_extra));
-        found.dedup_by_key(|place| place.at);
+        // `parse_token` matches as two words and as one: the longer counts.
+        matches.sort_unstable_by_key(|position| (position.at, std::cmp::Reverse(position.words), position.is_extra));
+        matches.dedup_by_key(|position| position.at);
     }
 }

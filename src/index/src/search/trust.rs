@@ -1,34 +1,35 @@
-//! How much a page's standing counts beside its words (gaps.md 4.5, "Trust multipliers").
+//! Trust: how `status`, `source-of-truth` and `confidence` change the rank of a page.
 
 use serde_json::{Map, Value};
 
-/// How much `status`, `source-of-truth` and `confidence` of the frontmatter move a page up or down. No page is left out.
+/// How much the trust fields of the frontmatter change the rank. No page is excluded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum TrustBoost {
     /// Not at all.
     Off,
-    /// A little: what `/search` does.
+    /// A little: default of `/search`.
     #[default]
     Soft,
-    /// A lot: what `/search/verified` does.
+    /// A lot: default of `/search/verified`.
     Hard,
 }
 
-/// What `verified`, `deprecated`, `outdated`, `source-of-truth` and a whole `confidence` count, softly and hard.
+/// Factors for `verified`, `deprecated`, `outdated`, `source-of-truth`, and the bonus for
+/// `confidence: 1`.
 const SOFT: [f64; 5] = [1.2, 0.5, 0.7, 1.4, 0.3];
 const HARD: [f64; 5] = [2.0, 0.1, 0.3, 3.0, 1.0];
 
-/// The pages that rise, in the words of FTS5 (`field_words`): more than anything else they are what a question is about.
-pub(super) const RISING: &str = "(\"status:verifi\" OR \"source-of-truth:true\")";
+/// FTS5 query for trusted pages (`field_words`), which are candidates of every query.
+pub(super) const TRUSTED: &str = "(\"status:verifi\" OR \"source-of-truth:true\")";
 
-/// What the score of a page is multiplied with, softly and hard; none for a page without any standing.
-pub(crate) fn standing(frontmatter: &Map<String, Value>) -> Option<[f64; 2]> {
-    let standing = [SOFT, HARD].map(|signals| multiplier(signals, frontmatter));
-    (standing != [1.0, 1.0]).then_some(standing)
+/// The score factors for soft and hard boost; `None` for a page without trust fields.
+pub(crate) fn factors(frontmatter: &Map<String, Value>) -> Option<[f64; 2]> {
+    let factors = [SOFT, HARD].map(|signals| factor(signals, frontmatter));
+    (factors != [1.0, 1.0]).then_some(factors)
 }
 
-/// The signals stack.
-fn multiplier(signals: [f64; 5], frontmatter: &Map<String, Value>) -> f64 {
+/// The factors multiply.
+fn factor(signals: [f64; 5], frontmatter: &Map<String, Value>) -> f64 {
     let [verified, deprecated, outdated, source_of_truth, confidence] = signals;
     let status = match frontmatter.get("status").and_then(Value::as_str) {
         Some("verified") => verified,
@@ -41,7 +42,7 @@ fn multiplier(signals: [f64; 5], frontmatter: &Map<String, Value>) -> f64 {
     status * truth * confident.map_or(1.0, |c| 1.0 + confidence * c)
 }
 
-/// Is `source-of-truth: true` in the frontmatter?
+/// Whether the frontmatter has `source-of-truth: true`.
 pub(super) fn is_source_of_truth(frontmatter: &Map<String, Value>) -> bool {
     frontmatter.get("source-of-truth") == Some(&Value::Bool(true))
 }
@@ -62,7 +63,7 @@ mod tests {
             (json!({"source-of-truth": "true", "status": 7, "confidence": 7}), 1.0, 1.0),
             (json!({"status": "verified", "source-of-truth": true, "confidence": 0.5}), 1.2 * 1.4 * 1.15, 9.0),
         ] {
-            let found = standing(frontmatter.as_object().unwrap());
+            let found = factors(frontmatter.as_object().unwrap());
             assert_eq!(found.is_none(), (soft, hard) == (1.0, 1.0), "{frontmatter}");
             let [softly, hardly] = found.unwrap_or([1.0, 1.0]);
             assert!((softly - soft).abs() < 1e-9 && (hardly - hard).abs() < 1e-9, "{frontmatter}");

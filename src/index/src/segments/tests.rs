@@ -21,7 +21,7 @@ fn spread(space: &Space, table: &'static str) -> SegmentLayout {
 }
 
 fn parts(space: &Space, table: &'static str) -> usize {
-    spread(space, table).levels.iter().map(|level| level.parts.len()).sum()
+    spread(space, table).levels.iter().map(|level| level.segments.len()).sum()
 }
 
 fn joined(space: &Space) -> MergeStep {
@@ -29,7 +29,7 @@ fn joined(space: &Space) -> MergeStep {
 }
 
 fn step(space: &Space, pages: usize) -> MergeStep {
-    join(&space.index.writer.lock().connection, pages).unwrap()
+    merge_step(&space.index.writer.lock().connection, pages).unwrap()
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn a_small_change_beside_a_large_part_is_left_alone() {
 fn a_writer_does_not_wait_for_the_joining() {
     let space = written(300);
     let before = TABLES.map(|table| spread(&space, table));
-    space.index.writer.waiting.fetch_add(1, Ordering::Relaxed);
+    space.index.writer.waiting_writers.fetch_add(1, Ordering::Relaxed);
     // More than can be joined before anybody looks who waits.
-    let given_up = space.index.writer.between(|| false, |connection| join(connection, 100_000)).unwrap();
+    let given_up = space.index.writer.run_preemptible(|| false, |connection| merge_step(connection, 100_000)).unwrap();
     assert_eq!((given_up, TABLES.map(|table| spread(&space, table))), (None, before));
-    space.index.writer.waiting.fetch_sub(1, Ordering::Relaxed);
-    let given_up = space.index.writer.between(|| true, |connection| join(connection, 100_000)).unwrap();
+    space.index.writer.waiting_writers.fetch_sub(1, Ordering::Relaxed);
+    let given_up = space.index.writer.run_preemptible(|| true, |connection| merge_step(connection, 100_000)).unwrap();
     assert_eq!(given_up, None);
     space.put(&[("late.md", "belated")]);
     assert_eq!(space.found("belated"), ["late.md"]);
@@ -124,10 +124,10 @@ fn pages_written_and_removed_between_the_steps_are_as_if_nothing_had_been_joined
 fn joining_goes_on_where_it_was_and_not_from_the_beginning_behind_a_small_change() {
     let space = written(300);
     assert_eq!((0..4).map(|_| step(&space, 8)).collect::<Vec<_>>(), [MergeStep::Partial; 4]);
-    let before = spread(&space, "texts").being_joined();
+    let before = spread(&space, "texts").merging_pages();
     assert!(before > 0);
     space.put(&[("late.md", "belated")]);
-    assert_eq!(spread(&space, "texts").next(8), Some(8));
+    assert_eq!(spread(&space, "texts").next_merge(8), Some(8));
 }
 
 #[test]
@@ -136,12 +136,15 @@ fn a_table_that_is_written_in_another_way_is_left_alone() {
     assert_eq!(SegmentLayout::decode(b"\0\0\0\0\x02\x01\x05\0\0\x01\x01\x01\x02"), None);
     // One level that says it has a part, and none behind it.
     assert_eq!(SegmentLayout::decode(b"\0\0\0\0\xff\0\0\x01\x01\x01\x01\0\x01"), None);
-    let level = |joining, parts: &[u64]| SegmentLevel { joining, parts: parts.to_vec() };
-    assert_eq!(SegmentLayout { levels: vec![] }.next(8), None);
-    assert_eq!(SegmentLayout { levels: vec![level(0, &[9])] }.next(8), None);
-    assert_eq!(SegmentLayout { levels: vec![level(0, &[1, 1]), level(0, &[17])] }.next(8), None);
-    assert_eq!(SegmentLayout { levels: vec![level(0, &[3]), level(0, &[9])] }.next(8), Some(-8));
+    let level = |joining, parts: &[u64]| SegmentLevel { merging: joining, segments: parts.to_vec() };
+    assert_eq!(SegmentLayout { levels: vec![] }.next_merge(8), None);
+    assert_eq!(SegmentLayout { levels: vec![level(0, &[9])] }.next_merge(8), None);
+    assert_eq!(SegmentLayout { levels: vec![level(0, &[1, 1]), level(0, &[17])] }.next_merge(8), None);
+    assert_eq!(SegmentLayout { levels: vec![level(0, &[3]), level(0, &[9])] }.next_merge(8), Some(-8));
     // A writer joins two of three; then all are joined, with something new beside them.
-    assert_eq!(SegmentLayout { levels: vec![level(2, &[2, 2]), level(0, &[9, 1])] }.next(8), Some(-8));
-    assert_eq!(SegmentLayout { levels: vec![level(0, &[1]), level(2, &[1, 1]), level(0, &[90])] }.next(8), Some(8));
+    assert_eq!(SegmentLayout { levels: vec![level(2, &[2, 2]), level(0, &[9, 1])] }.next_merge(8), Some(-8));
+    assert_eq!(
+        SegmentLayout { levels: vec![level(0, &[1]), level(2, &[1, 1]), level(0, &[90])] }.next_merge(8),
+        Some(8)
+    );
 }

@@ -145,7 +145,7 @@ fn an_index_that_was_not_filled_to_its_end_gives_way_to_a_new_one() {
 /// What a question does that meets damage.
 fn condemn(file: &std::path::Path) {
     let corrupt = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None);
-    crate::schema::noticed::<()>(file, Err(IndexError::Database(corrupt))).unwrap_err();
+    crate::schema::mark_if_corrupt::<()>(file, Err(IndexError::Database(corrupt))).unwrap_err();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Time between two moments: `7d`, `2w`, `1mo`.
+//! Time spans: `7d`, `2w`, `1mo`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,17 +7,17 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
-/// Microseconds of a day; days are counted in UTC, where all are equally long.
+/// Microseconds of a day. Days are UTC days, which are equally long.
 pub(crate) const DAY: i64 = 24 * HOUR;
-/// Microseconds of a month for comparing lengths: a twelfth of 365.2425 days.
+/// Microseconds of a month for comparisons: a twelfth of 365.2425 days.
 const MONTH: i64 = 2_629_746 * SECOND;
 
-/// The units that a length may be written in. `m` alone is none: it could be a minute or a month.
+/// The units of a span. `m` is not one: it could be a minute or a month.
 const UNITS: [(&str, DateLength); 9] = [
     ("ms", DateLength { months: 0, microseconds: 1_000 }),
     ("s", DateLength { months: 0, microseconds: SECOND }),
@@ -30,7 +30,7 @@ const UNITS: [(&str, DateLength); 9] = [
     ("yr", DateLength { months: 12, microseconds: 0 }),
 ];
 
-/// A number of months, which are not equally long, and of microseconds.
+/// Months, whose length varies, and microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DateLength {
     months: i32,
@@ -38,13 +38,12 @@ pub(crate) struct DateLength {
 }
 
 impl DateLength {
-    /// So many of a unit; none for an unknown unit, and for what is longer than anybody lives.
+    /// A number of units; `None` for an unknown unit and on overflow.
     pub(crate) fn of(count: i64, unit: &str) -> Option<Self> {
-        let (_, one) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
-        one.times(count)
+        let (_, base) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+        base.times(count)
     }
 
-    /// From one moment to another.
     pub(crate) fn between(from: WrittenDate, to: WrittenDate) -> Option<Self> {
         Some(Self { months: 0, microseconds: to.microsecond()?.checked_sub(from.microsecond()?)? })
     }
@@ -63,23 +62,22 @@ impl DateLength {
         })
     }
 
-    /// Days, and parts of them.
     pub(crate) fn days(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact for 285 years")]
-        let microseconds = self.compared() as f64;
+        let microseconds = self.approximate_microseconds() as f64;
         #[expect(clippy::cast_precision_loss, reason = "a constant far below 2^53")]
         let day = DAY as f64;
         microseconds / day
     }
 
-    /// A date so much later. A whole day stays one when whole days are added.
-    pub(crate) fn after(self, moment: WrittenDate) -> Option<WrittenDate> {
-        match moment {
+    /// Adds the span to a date. A full day stays one when full days are added.
+    pub(crate) fn add_to(self, date: WrittenDate) -> Option<WrittenDate> {
+        match date {
             WrittenDate::Day(day) if self.microseconds % DAY == 0 => {
                 let span = Span::new().try_months(self.months).ok()?.try_days(self.microseconds / DAY).ok()?;
                 day.checked_add(span).ok().map(WrittenDate::Day)
             }
-            WrittenDate::Day(day) => self.after(WrittenDate::Instant(midnight(day)?)),
+            WrittenDate::Day(day) => self.add_to(WrittenDate::Instant(midnight(day)?)),
             WrittenDate::Instant(instant) => {
                 let months = Span::new().try_months(self.months).ok()?;
                 let later = instant.to_zoned(TimeZone::UTC).checked_add(months).ok()?.timestamp();
@@ -88,7 +86,7 @@ impl DateLength {
         }
     }
 
-    fn compared(self) -> i64 {
+    fn approximate_microseconds(self) -> i64 {
         i64::from(self.months).saturating_mul(MONTH).saturating_add(self.microseconds)
     }
 }
@@ -105,11 +103,11 @@ impl PartialOrd for DateLength {
 
 impl Ord for DateLength {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.compared().cmp(&other.compared()).then(self.months.cmp(&other.months))
+        self.approximate_microseconds().cmp(&other.approximate_microseconds()).then(self.months.cmp(&other.months))
     }
 }
 
-/// As it could be written in a query, the largest units first: `1mo 2d 3h`.
+/// In query syntax, the largest unit first: `1mo 2d 3h`.
 impl fmt::Display for DateLength {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.microseconds.unsigned_abs();

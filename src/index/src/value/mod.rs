@@ -1,8 +1,8 @@
-//! Values as questions see them, and how they compare (gaps.md D16).
+//! Values in queries, and their comparison.
 //!
-//! One rule: a value is compared as what it is, and there is one place that says how. Numbers compare with numbers, texts with
-//! texts, byte by byte; a text that is a date is a date. Two dates of which one is a whole day compare by their days, all others by their
-//! moments. Different kinds are neither equal nor in any order.
+//! Invariant: this is the only place that compares values. Numbers compare with numbers, texts with
+//! texts, byte by byte; a text that is a date is a date. Two dates compare by day if one of them is
+//! a full day, else by instant. Different types are neither equal nor ordered.
 
 mod length;
 #[cfg(test)]
@@ -16,28 +16,27 @@ use serde_json::{Map, Number, Value as Json};
 
 pub(crate) use length::{DAY, DateLength};
 
-use crate::moments::WrittenDate;
+use crate::dates::WrittenDate;
 
-/// A value of a page, or one made of such values.
+/// A value of a page, or computed from such values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
-    /// Nothing: an absent field and one that says `null` are the same.
+    /// An absent field or `null`.
     Null,
     Boolean(bool),
     Integer(i64),
     Real(f64),
     Text(String),
-    /// A whole day, made by a function; in a page it is a text.
+    /// A full day computed by a function; in a page it is a text.
     Day(Date),
-    /// A moment, made by a function; in a page it is a text.
+    /// A time computed by a function; in a page it is a text.
     Instant(Timestamp),
-    /// Time between two moments.
     Length(DateLength),
     List(Vec<Value>),
     Object(Map<String, Json>),
 }
 
-/// The ranks of kinds in a sorted list.
+/// The order of types in a sorted list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum KindRank {
     Boolean,
@@ -47,11 +46,10 @@ enum KindRank {
     Text,
     List,
     Object,
-    Nothing,
+    Null,
 }
 
 impl Value {
-    /// A JSON value of a page.
     pub(crate) fn of(json: &Json) -> Self {
         match json {
             Json::Null => Self::Null,
@@ -66,7 +64,8 @@ impl Value {
         }
     }
 
-    /// What a cell of an answer holds; dates as texts, numbers that are none (infinite) as null.
+    /// Converts to the JSON of a result cell; dates become texts, infinite numbers and NaN become
+    /// null.
     pub(crate) fn into_json(self) -> Json {
         match self {
             Self::Null => Json::Null,
@@ -82,7 +81,7 @@ impl Value {
         }
     }
 
-    /// The value as text, as a person would write it; a list with commas.
+    /// The value as text; list items are separated by commas.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Null => String::new(),
@@ -105,8 +104,8 @@ impl Value {
         matches!(self, Self::Null)
     }
 
-    /// Whether a condition that is only this value holds: not for nothing, `false`, 0, an empty text or list.
-    pub(crate) fn is_true(&self) -> bool {
+    /// Whether the value counts as true: not null, `false`, 0, an empty text or an empty list.
+    pub(crate) fn is_truthy(&self) -> bool {
         match self {
             Self::Null => false,
             Self::Boolean(boolean) => *boolean,
@@ -119,7 +118,6 @@ impl Value {
         }
     }
 
-    /// The number it is.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             #[expect(clippy::cast_precision_loss, reason = "beyond 2^53 the nearest number will do for arithmetic")]
@@ -136,8 +134,8 @@ impl Value {
         }
     }
 
-    /// The date it is, or that it says.
-    pub(crate) fn moment(&self) -> Option<WrittenDate> {
+    /// The value as a date, if it is one or its text is one.
+    pub(crate) fn date(&self) -> Option<WrittenDate> {
         match self {
             Self::Day(day) => Some(WrittenDate::Day(*day)),
             Self::Instant(instant) => Some(WrittenDate::Instant(*instant)),
@@ -152,62 +150,63 @@ impl Value {
         }
     }
 
-    /// How two values of one kind stand to each other; none for different kinds, and for what has no order unless equal.
+    /// Compares two values of one type. `None` for different types and for unordered values that
+    /// are not equal.
     pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Null, Self::Null) => Some(Ordering::Equal),
-            (Self::Boolean(one), Self::Boolean(two)) => Some(one.cmp(two)),
-            (Self::Integer(one), Self::Integer(two)) => Some(one.cmp(two)),
-            (Self::Length(one), Self::Length(two)) => Some(one.cmp(two)),
-            (Self::List(one), Self::List(two)) => (one.len() == two.len()
-                && one.iter().zip(two).all(|(one, two)| one.equals(two)))
-            .then_some(Ordering::Equal),
-            (Self::Object(one), Self::Object(two)) => (one == two).then_some(Ordering::Equal),
+            (Self::Boolean(a), Self::Boolean(b)) => Some(a.cmp(b)),
+            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(b)),
+            (Self::Length(a), Self::Length(b)) => Some(a.cmp(b)),
+            (Self::List(a), Self::List(b)) => {
+                (a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b))).then_some(Ordering::Equal)
+            }
+            (Self::Object(a), Self::Object(b)) => (a == b).then_some(Ordering::Equal),
             _ => self.compare_numbers(other).unwrap_or_else(|| self.compare_texts(other)),
         }
     }
 
-    /// How two numbers stand to each other, exactly: also an integer beyond 2^53 and a real beside it. None when one of them is none.
+    /// Compares two numbers exactly, also an integer beyond 2^53 with a real. `None` when one is
+    /// not a number.
     fn compare_numbers(&self, other: &Self) -> Option<Option<Ordering>> {
         Some(match (self, other) {
-            (Self::Integer(one), Self::Integer(two)) => Some(one.cmp(two)),
-            (Self::Integer(one), Self::Real(two)) => exactly(*one, *two),
-            (Self::Real(one), Self::Integer(two)) => exactly(*two, *one).map(Ordering::reverse),
-            (Self::Real(one), Self::Real(two)) => one.partial_cmp(two),
+            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(b)),
+            (Self::Integer(a), Self::Real(b)) => compare_exactly(*a, *b),
+            (Self::Real(a), Self::Integer(b)) => compare_exactly(*b, *a).map(Ordering::reverse),
+            (Self::Real(a), Self::Real(b)) => a.partial_cmp(b),
             _ => return None,
         })
     }
 
     fn compare_texts(&self, other: &Self) -> Option<Ordering> {
-        match (self.moment(), other.moment()) {
-            (Some(one), Some(two)) => one.compare(two),
+        match (self.date(), other.date()) {
+            (Some(a), Some(b)) => a.compare(b),
             (None, None) => match (self, other) {
-                (Self::Text(one), Self::Text(two)) => Some(one.cmp(two)),
+                (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    /// Whether they are the same, as [`Value::compare`] sees it.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Equal)
     }
 
-    /// The order of a sorted list: kind by kind, nothing last; whichever way the list runs.
+    /// The order of a sorted list: type by type, null last in both directions.
     pub(crate) fn order(&self, other: &Self, is_descending: bool) -> Ordering {
-        let (one, two) = (self.rank(), other.rank());
-        if one == KindRank::Nothing || two == KindRank::Nothing {
-            return one.cmp(&two);
+        let (a, b) = (self.rank(), other.rank());
+        if a == KindRank::Null || b == KindRank::Null {
+            return a.cmp(&b);
         }
-        let order = one.cmp(&two).then_with(|| match one {
+        let order = a.cmp(&b).then_with(|| match a {
             KindRank::Date => self.microsecond().cmp(&other.microsecond()),
-            // What is no number comes last.
+            // NaN comes last.
             KindRank::Number => {
                 self.compare_numbers(other).flatten().unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
             }
             KindRank::Boolean | KindRank::Length => self.compare(other).unwrap_or(Ordering::Equal),
-            KindRank::Text | KindRank::List | KindRank::Object | KindRank::Nothing => self.text().cmp(&other.text()),
+            KindRank::Text | KindRank::List | KindRank::Object | KindRank::Null => self.text().cmp(&other.text()),
         });
         if is_descending { order.reverse() } else { order }
     }
@@ -217,16 +216,16 @@ impl Value {
     }
 
     fn microsecond(&self) -> Option<i64> {
-        self.moment().and_then(WrittenDate::microsecond)
+        self.date().and_then(WrittenDate::microsecond)
     }
 
     fn rank(&self) -> KindRank {
         match self {
-            Self::Null => KindRank::Nothing,
+            Self::Null => KindRank::Null,
             Self::Boolean(_) => KindRank::Boolean,
             Self::Integer(_) | Self::Real(_) => KindRank::Number,
             Self::Day(_) | Self::Instant(_) => KindRank::Date,
-            Self::Text(_) if self.moment().is_some() => KindRank::Date,
+            Self::Text(_) if self.date().is_some() => KindRank::Date,
             Self::Length(_) => KindRank::Length,
             Self::Text(_) => KindRank::Text,
             Self::List(_) => KindRank::List,
@@ -235,20 +234,20 @@ impl Value {
     }
 }
 
-/// An integer and a real, without making the one the other; none beside what is no number.
-fn exactly(integer: i64, real: f64) -> Option<Ordering> {
-    /// 2^63, the first that no integer reaches.
-    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+/// Compares without converting between the types; `None` for NaN.
+fn compare_exactly(integer: i64, real: f64) -> Option<Ordering> {
+    /// 2^63, the first value above all integers.
+    const I64_LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if real.is_nan() {
         return None;
     }
-    if real >= BEYOND {
+    if real >= I64_LIMIT {
         return Some(Ordering::Less);
     }
-    if real < -BEYOND {
+    if real < -I64_LIMIT {
         return Some(Ordering::Greater);
     }
     #[expect(clippy::cast_possible_truncation, reason = "a whole number between -2^63 and 2^63")]
-    let whole = real.trunc() as i64;
-    Some(integer.cmp(&whole).then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal)))
+    let truncated = real.trunc() as i64;
+    Some(integer.cmp(&truncated).then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal)))
 }

@@ -60,10 +60,10 @@ fn a_sorted_list_goes_kind_by_kind_with_nothing_last_both_ways() {
 #[test]
 fn lengths_are_added_to_days_and_moments_by_the_calendar() {
     let after = |date: &str, count, unit| {
-        let moment = Value::Text(date.to_owned()).moment().unwrap();
-        match DateLength::of(count, unit).unwrap().after(moment).unwrap() {
-            crate::moments::WrittenDate::Day(day) => day.to_string(),
-            crate::moments::WrittenDate::Instant(instant) => instant.to_string(),
+        let moment = Value::Text(date.to_owned()).date().unwrap();
+        match DateLength::of(count, unit).unwrap().add_to(moment).unwrap() {
+            crate::dates::WrittenDate::Day(day) => day.to_string(),
+            crate::dates::WrittenDate::Instant(instant) => instant.to_string(),
         }
     };
     assert_eq!(after("2026-01-31", 1, "mo"), "2026-02-28");

@@ -1,45 +1,42 @@
-//! The words of one page in the order in which they stand there, as numbers: what scores and snippets are made from without
-//! reading the text again.
+//! Forward index: the words of one page in order, as hashes. Scores and snippets are computed from
+//! it without tokenizing the text again.
 //!
-//! A question looks at hundreds of pages, so a row is short and is looked into without being unpacked. It begins with each word of the page
-//! once, by its number; behind that a word is its place among those, which is one byte in a page of up to 256 different words. A page that
-//! lacks a word is known after a look at the first list.
+//! A query reads hundreds of pages, so a row is short and is read without unpacking. It starts with
+//! the sorted vocabulary of the page (the hash of each distinct word). Words are then indexes into
+//! it: one byte in a page of up to 256 distinct words. The vocabulary alone shows that a page lacks
+//! a word.
 
-use super::{TextWords, VarintBytes};
+use super::{TermHash, TextWords};
 
-/// Most words of one part of a page that count for its score; all of them are found.
-const MOST_WORDS: usize = u16::MAX as usize;
+/// Limit of the words of one section that count for the score; all of them are indexed.
+const MAX_SECTION_WORDS: usize = u16::MAX as usize;
 
-/// A part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum PageSection {
-    /// Its title.
     Title = 0,
-    /// Its other names: aliases, tags, path.
+    /// Other names: aliases, tags, path.
     Names = 1,
-    /// Its headings.
     Headings = 2,
-    /// Its text.
+    /// The text.
     Body = 3,
-    /// Its frontmatter as written.
+    /// The frontmatter as written.
     Frontmatter = 4,
 }
 
-/// How many sections there are.
 pub(crate) const SECTIONS: usize = 5;
 
-/// The words of a page as its row has them.
+/// The words of a page, as stored.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ForwardIndex<'r> {
-    /// Each word once, in the order of the numbers.
-    known: &'r [VarintBytes],
+    /// The hash of each distinct word, sorted.
+    vocabulary: &'r [TermHash],
     sections: [WordStream<'r>; SECTIONS],
-    /// Other ways to write a place of the section, and which place.
+    /// Alternative forms in each section, and their positions.
     extras: [(WordStream<'r>, &'r [[u8; 2]]); SECTIONS],
 }
 
-/// Words one behind the other, each as its place among those that the page has.
+/// A sequence of words, as indexes into the vocabulary.
 #[derive(Debug, Clone, Copy)]
 enum WordStream<'r> {
     Narrow(&'r [u8]),
@@ -71,52 +68,57 @@ impl<'r> WordStream<'r> {
         }
     }
 
-    /// Tells each place at which these words follow each other.
-    fn places(self, spelling: &[u32], found: impl FnMut(usize)) {
+    /// Calls `on_match` with each position of this sequence of words.
+    fn for_each_match(self, spelling: &[u32], on_match: impl FnMut(usize)) {
         match self {
-            Self::Narrow(words) => following(words, spelling, |word| u32::from(*word), found),
-            Self::Wide(words) => following(words, spelling, |word| u32::from(u16::from_le_bytes(*word)), found),
+            Self::Narrow(words) => find_sequences(words, spelling, |word| u32::from(*word), on_match),
+            Self::Wide(words) => find_sequences(words, spelling, |word| u32::from(u16::from_le_bytes(*word)), on_match),
             Self::Wider(words) => {
-                following(words, spelling, |[low, middle, high]| u32::from_le_bytes([*low, *middle, *high, 0]), found);
+                find_sequences(
+                    words,
+                    spelling,
+                    |[low, middle, high]| u32::from_le_bytes([*low, *middle, *high, 0]),
+                    on_match,
+                );
             }
         }
     }
 }
 
-fn following<T>(words: &[T], spelling: &[u32], number: impl Fn(&T) -> u32, mut found: impl FnMut(usize)) {
+fn find_sequences<T>(words: &[T], spelling: &[u32], value: impl Fn(&T) -> u32, mut on_match: impl FnMut(usize)) {
     let Some((first, rest)) = spelling.split_first() else { return };
     for (at, word) in words.iter().enumerate() {
-        if number(word) == *first {
-            let behind = words[at + 1..].iter().map(&number);
+        if value(word) == *first {
+            let following = words[at + 1..].iter().map(&value);
             if rest.is_empty()
-                || words.len() - at > rest.len() && behind.zip(rest).all(|(word, wanted)| word == *wanted)
+                || words.len() - at > rest.len() && following.zip(rest).all(|(word, wanted)| word == *wanted)
             {
-                found(at);
+                on_match(at);
             }
         }
     }
 }
 
-/// The spellings of a word that a page may have, in the page's own numbers: those all of whose words it has somewhere.
+/// The spellings of a word that a page may have, as indexes into its vocabulary: those whose words
+/// are all in it.
 #[derive(Debug, Default)]
 pub(crate) struct WordSpellings {
     words: Vec<u32>,
-    /// Where each ends among the words.
+    /// The end of each spelling in `words`.
     ends: Vec<usize>,
 }
 
 impl WordSpellings {
-    /// Whether the page has none of them.
+    /// Whether the page has none of the spellings.
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Each as its words.
+    /// The words of each spelling.
     pub(crate) fn each(&self) -> impl Iterator<Item = &[u32]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end])
@@ -124,114 +126,115 @@ impl WordSpellings {
 }
 
 impl<'r> ForwardIndex<'r> {
-    /// How many words a section has.
     pub(crate) const fn len(&self, section: PageSection) -> usize {
         self.sections[section as usize].len()
     }
 
-    /// The spellings that the page may have; `known` holds nothing else afterwards.
-    pub(crate) fn known(&self, spellings: &[Vec<VarintBytes>], known: &mut WordSpellings) {
-        known.words.clear();
-        known.ends.clear();
+    /// Replaces the content of `resolved` by the spellings that the page may have.
+    pub(crate) fn resolve_spellings(&self, spellings: &[Vec<TermHash>], resolved: &mut WordSpellings) {
+        resolved.words.clear();
+        resolved.ends.clear();
         for spelling in spellings.iter().filter(|spelling| !spelling.is_empty()) {
-            let before = known.words.len();
-            known.words.extend(spelling.iter().map_while(|word| {
-                let place = self.known.binary_search(word).ok()?;
-                u32::try_from(place).ok()
+            let before = resolved.words.len();
+            resolved.words.extend(spelling.iter().map_while(|word| {
+                let position = self.vocabulary.binary_search(word).ok()?;
+                u32::try_from(position).ok()
             }));
-            if known.words.len() == before + spelling.len() {
-                known.ends.push(known.words.len());
+            if resolved.words.len() == before + spelling.len() {
+                resolved.ends.push(resolved.words.len());
             } else {
-                known.words.truncate(before);
+                resolved.words.truncate(before);
             }
         }
     }
 
-    /// Tells each place at which the words of a section follow each other so.
-    pub(crate) fn places(&self, section: PageSection, spelling: &[u32], found: impl FnMut(usize)) {
-        self.sections[section as usize].places(spelling, found);
+    /// Calls `on_match` with each position of this sequence of words in a section.
+    pub(crate) fn for_each_match(&self, section: PageSection, spelling: &[u32], on_match: impl FnMut(usize)) {
+        self.sections[section as usize].for_each_match(spelling, on_match);
     }
 
-    /// Tells each place of a section that is also written so.
-    pub(crate) fn other_places(&self, section: PageSection, word: u32, mut found: impl FnMut(usize)) {
-        let (words, places) = self.extras[section as usize];
-        words.places(&[word], |at| found(places.get(at).map_or(0, |place| u16::from_le_bytes(*place).into())));
+    /// Calls `on_match` with each position of a section that has this word as an alternative form.
+    pub(crate) fn for_each_extra(&self, section: PageSection, word: u32, mut on_match: impl FnMut(usize)) {
+        let (words, positions) = self.extras[section as usize];
+        words.for_each_match(&[word], |at| {
+            on_match(positions.get(at).map_or(0, |position| u16::from_le_bytes(*position).into()))
+        });
     }
 
-    /// Reads a row; none when it is none of ours.
+    /// Decodes a row; `None` when it is malformed.
     pub(crate) fn decode(row: &'r [u8]) -> Option<Self> {
         let (width, row) = row.split_first()?;
         let width = usize::from(*width);
         let (count, row) = row.split_first_chunk::<4>()?;
         let (lengths, row) = row.split_first_chunk::<{ 4 * SECTIONS }>()?;
-        let (known, mut rest) =
+        let (vocabulary, mut rest) =
             row.split_at_checked(usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(4)?)?;
-        let mut forward = Self { known: known.as_chunks().0, ..Self::default() };
+        let mut forward = Self { vocabulary: vocabulary.as_chunks().0, ..Self::default() };
         for (section, [low, high, other_low, other_high]) in lengths.as_chunks::<4>().0.iter().enumerate() {
             let words = usize::from(u16::from_le_bytes([*low, *high]));
             let others = usize::from(u16::from_le_bytes([*other_low, *other_high]));
             let (stream, after) = rest.split_at_checked(width * words)?;
             let (extras, after) = after.split_at_checked(width * others)?;
-            let (places, after) = after.split_at_checked(2 * others)?;
+            let (positions, after) = after.split_at_checked(2 * others)?;
             forward.sections[section] = WordStream::decode(stream, width)?;
-            forward.extras[section] = (WordStream::decode(extras, width)?, places.as_chunks().0);
+            forward.extras[section] = (WordStream::decode(extras, width)?, positions.as_chunks().0);
             rest = after;
         }
         rest.is_empty().then_some(forward)
     }
 
-    /// The words of a section as they are numbered everywhere.
     #[cfg(test)]
-    pub(crate) fn numbers(&self, section: PageSection) -> Vec<VarintBytes> {
-        let mut numbers = vec![VarintBytes::default(); self.len(section)];
-        for (place, number) in self.known.iter().enumerate() {
-            self.places(section, &[u32::try_from(place).unwrap()], |at| numbers[at] = *number);
+    pub(crate) fn hashes(&self, section: PageSection) -> Vec<TermHash> {
+        let mut hashes = vec![TermHash::default(); self.len(section)];
+        for (position, value) in self.vocabulary.iter().enumerate() {
+            self.for_each_match(section, &[u32::try_from(position).unwrap()], |at| hashes[at] = *value);
         }
-        numbers
+        hashes
     }
 }
 
-/// The row of a page: how many bytes a word is, how many different words there are; for each section the number of words and of extras;
-/// the different words; then for each section its words, its extras, and their places.
+/// The row of a page: bytes per word, number of distinct words; for each section the number of
+/// words and of extras; the vocabulary; then for each section its words, its extras, and their
+/// positions.
 pub(crate) fn encode(sections: [&TextWords; SECTIONS]) -> Vec<u8> {
-    let mut known: Vec<VarintBytes> = sections
+    let mut vocabulary: Vec<TermHash> = sections
         .iter()
         .flat_map(|words| {
             let extras = extras_of(words).map(|(word, _)| word);
-            words.stream.iter().take(MOST_WORDS).map(|word| word.number).chain(extras)
+            words.stream.iter().take(MAX_SECTION_WORDS).map(|word| word.hash).chain(extras)
         })
         .collect();
-    let words = known.len();
-    known.sort_unstable();
-    known.dedup();
-    let width = match known.len() {
+    let words = vocabulary.len();
+    vocabulary.sort_unstable();
+    vocabulary.dedup();
+    let width = match vocabulary.len() {
         0..=0x100 => 1,
         0x101..=0x1_0000 => 2,
         _ => 3,
     };
-    let mut row = Vec::with_capacity(25 + 4 * known.len() + (width + 2) * words);
+    let mut row = Vec::with_capacity(25 + 4 * vocabulary.len() + (width + 2) * words);
     row.extend(u8::try_from(width));
-    row.extend(u32::try_from(known.len()).unwrap_or_default().to_le_bytes());
-    let short = |length: usize| u16::try_from(length.min(MOST_WORDS)).unwrap_or(u16::MAX).to_le_bytes();
+    row.extend(u32::try_from(vocabulary.len()).unwrap_or_default().to_le_bytes());
+    let capped_length = |length: usize| u16::try_from(length.min(MAX_SECTION_WORDS)).unwrap_or(u16::MAX).to_le_bytes();
     for words in sections {
-        row.extend(short(words.stream.len()));
-        row.extend(short(extras_of(words).count()));
+        row.extend(capped_length(words.stream.len()));
+        row.extend(capped_length(extras_of(words).count()));
     }
-    row.extend_from_slice(known.as_flattened());
-    let put = |word: &VarintBytes, row: &mut Vec<u8>| {
-        let place = known.binary_search(word).unwrap_or_default();
-        row.extend_from_slice(&place.to_le_bytes()[..width]);
+    row.extend_from_slice(vocabulary.as_flattened());
+    let put = |word: &TermHash, row: &mut Vec<u8>| {
+        let position = vocabulary.binary_search(word).unwrap_or_default();
+        row.extend_from_slice(&position.to_le_bytes()[..width]);
     };
     for words in sections {
-        words.stream.iter().take(MOST_WORDS).for_each(|word| put(&word.number, &mut row));
+        words.stream.iter().take(MAX_SECTION_WORDS).for_each(|word| put(&word.hash, &mut row));
         extras_of(words).for_each(|(word, _)| put(&word, &mut row));
-        extras_of(words).for_each(|(_, place)| row.extend(place.to_le_bytes()));
+        extras_of(words).for_each(|(_, position)| row.extend(position.to_le_bytes()));
     }
     row
 }
 
-/// The extras of words that are in the row.
-fn extras_of(words: &TextWords) -> impl Iterator<Item = (VarintBytes, u16)> {
-    let extras = words.extras.iter().filter_map(|(word, place)| Some((word.number, u16::try_from(*place).ok()?)));
-    extras.take(MOST_WORDS)
+/// The extras that are stored.
+fn extras_of(words: &TextWords) -> impl Iterator<Item = (TermHash, u16)> {
+    let extras = words.extras.iter().filter_map(|(word, position)| Some((word.hash, u16::try_from(*position).ok()?)));
+    extras.take(MAX_SECTION_WORDS)
 }

@@ -1,14 +1,17 @@
-//! A text as the words it is found by.
+//! Tokenizer: splits text into words.
 //!
-//! One rule: pages and questions are read by the same code, so that what stands in a page is found by writing it as it stands there.
+//! Invariant: pages and queries use the same code, so text is found by typing it as it is written
+//! in the page.
 //!
-//! A text is one stream of words, and phrases are words that follow each other in it. Besides the stream there are *extras*: other
-//! ways in which people write the same place (`parseHttpRequest` is also `parse`, `http` and `request`; `snake_case` is also
-//! `snakecase`, `e-mail` is also `email`). Scripts that put no space between words (Chinese, Japanese, Thai, …) are read as pairs of
-//! characters, and each symbol (emoji, `€`, `→`) is a word.
+//! A text is one stream of words; a phrase is a sequence in the stream. Besides the stream there
+//! are *extras*: alternative forms at the same position (`parseHttpRequest` is also `parse`, `http`
+//! and `request`; `snake_case` is also `snakecase`, `e-mail` is also `email`). Scripts without
+//! spaces between words (Chinese, Japanese, Thai, …) are split into pairs of characters, and each
+//! symbol (emoji, `€`, `→`) is a word.
 //!
-//! Why not the tokenizers of FTS5? They know neither pairs nor symbols nor compound names, and only one place can decide what a
-//! word is when snippets, scores and questions must agree with the index. FTS5 is handed ready words with spaces between them.
+//! Why not the tokenizers of FTS5? They support neither pairs nor symbols nor compound names, and
+//! snippets, scores and queries must agree with the index about what a word is. FTS5 gets prepared
+//! words separated by spaces.
 
 mod fold;
 mod forward;
@@ -23,55 +26,53 @@ pub(crate) use fold::{folded, parts, term};
 pub(crate) use forward::{ForwardIndex, PageSection, WordSpellings, encode};
 pub(crate) use spans::{WordClass, WordSpan, spans};
 
-/// Most parts of a compound that are also found as one word.
-const MOST_PARTS: usize = 6;
+/// Limit of the parts of a compound that is also indexed as one word.
+const MAX_COMPOUND_PARTS: usize = 6;
 
-/// The number a word is known by where its letters would take too much room: equal words have equal numbers, and unequal ones as
-/// good as always unequal numbers.
-pub(crate) fn number(term: &str) -> VarintBytes {
+/// A short stand-in for a term. Collisions are rare and only affect scores and snippets.
+pub(crate) fn term_hash(term: &str) -> TermHash {
     crc32fast::hash(term.as_bytes()).to_le_bytes()
 }
 
-/// See [`number`]; the bytes as they stand in a row.
-pub(crate) type VarintBytes = [u8; 4];
+/// See [`term_hash`]; the bytes as stored.
+pub(crate) type TermHash = [u8; 4];
 
-/// The words that were read already: a text says most of its words often, and finding the stem of one takes longer than finding it.
+/// Cache of tokenized words: texts repeat words, and stemming is slower than a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     words: HashMap<String, Rc<DictionaryWord>>,
-    others: HashMap<String, Rc<DictionaryWord>>,
-    /// Words that were read for the first time, as they are spelled.
+    symbols: HashMap<String, Rc<DictionaryWord>>,
+    /// Words that were tokenized for the first time, unstemmed.
     new: Vec<String>,
 }
 
-/// Most words that are kept.
-const MOST_KNOWN: usize = 50_000;
+const MAX_CACHED_WORDS: usize = 50_000;
 
-/// A word as it is looked up, and the words that are parts of it.
+/// A word in index form, and its parts if it is a compound.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DictionaryWord {
     pub(crate) term: String,
-    pub(crate) number: VarintBytes,
+    pub(crate) hash: TermHash,
     parts: Vec<Rc<DictionaryWord>>,
 }
 
 impl DictionaryWord {
     fn new(term: String, parts: Vec<Rc<Self>>) -> Rc<Self> {
-        let number = number(&term);
-        Rc::new(Self { term, number, parts })
+        let hash = term_hash(&term);
+        Rc::new(Self { term, hash, parts })
     }
 }
 
 impl Dictionary {
-    fn read(&mut self, written: &str, kind: WordClass) -> Rc<DictionaryWord> {
-        let known_ones = match kind {
+    fn read(&mut self, written: &str, class: WordClass) -> Rc<DictionaryWord> {
+        let cache = match class {
             WordClass::Word => &mut self.words,
-            WordClass::Pair | WordClass::Symbol => &mut self.others,
+            WordClass::Pair | WordClass::Symbol => &mut self.symbols,
         };
-        if let Some(known) = known_ones.get(written) {
-            return Rc::clone(known);
+        if let Some(word) = cache.get(written) {
+            return Rc::clone(word);
         }
-        let known = match kind {
+        let word = match class {
             WordClass::Word => {
                 self.new.push(folded(written));
                 let parts = fold::parts(written).into_iter().map(|part| DictionaryWord::new(term(part), Vec::new()));
@@ -79,80 +80,74 @@ impl Dictionary {
             }
             WordClass::Pair | WordClass::Symbol => DictionaryWord::new(folded(written), Vec::new()),
         };
-        if known_ones.len() >= MOST_KNOWN {
-            known_ones.clear();
+        if cache.len() >= MAX_CACHED_WORDS {
+            cache.clear();
         }
-        known_ones.insert(written.to_owned(), Rc::clone(&known));
-        known
+        cache.insert(written.to_owned(), Rc::clone(&word));
+        word
     }
 
-    /// The words that were read for the first time since this was last asked, in lower case and without accents; some of them twice.
-    pub(crate) fn take_new(&mut self) -> Vec<String> {
+    /// Takes the words tokenized for the first time since the last call, in lower case and without
+    /// accents; may have duplicates.
+    pub(crate) fn take_new_words(&mut self) -> Vec<String> {
         std::mem::take(&mut self.new)
     }
 }
 
-/// A text, read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextWords {
-    /// The stream, in order.
     pub(crate) stream: Vec<Rc<DictionaryWord>>,
-    /// Other ways to write a place, with that place in the stream.
+    /// Alternative forms, each with its position in the stream.
     pub(crate) extras: Vec<(Rc<DictionaryWord>, usize)>,
 }
 
 impl TextWords {
-    /// Reads a text.
     pub(crate) fn of(text: &str, dictionary: &mut Dictionary) -> Self {
         let mut words = Self::default();
         words.add(text, dictionary);
         words
     }
 
-    /// Reads more text behind what is there.
     pub(crate) fn add(&mut self, text: &str, dictionary: &mut Dictionary) {
-        // The compound that is being read: how many words of the stream, and where the last one ended.
-        let mut joined = CompoundWord::default();
+        let mut compound = CompoundWord::default();
         for span in spans(text) {
-            let place = self.stream.len();
+            let position = self.stream.len();
             let written = &text[span.range.clone()];
-            let known = dictionary.read(written, span.written);
-            if span.written == WordClass::Word && joined.goes_on(text, &span) {
-                joined.add(&span);
+            let word = dictionary.read(written, span.class);
+            if span.class == WordClass::Word && compound.continues(text, &span) {
+                compound.add(&span);
             } else {
-                joined.end(text, self, dictionary);
-                joined = CompoundWord::default();
-                if span.written == WordClass::Word {
-                    joined = CompoundWord { parts: 1, place, start: span.range.start, end: span.range.end };
+                compound.end(text, self, dictionary);
+                compound = CompoundWord::default();
+                if span.class == WordClass::Word {
+                    compound = CompoundWord { parts: 1, position, start: span.range.start, end: span.range.end };
                 }
             }
-            self.extras.extend(known.parts.iter().map(|part| (Rc::clone(part), place)));
-            self.stream.push(known);
+            self.extras.extend(word.parts.iter().map(|part| (Rc::clone(part), position)));
+            self.stream.push(word);
         }
-        joined.end(text, self, dictionary);
+        compound.end(text, self, dictionary);
     }
 
-    /// The terms of the stream, in order.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &str> {
-        self.stream.iter().map(|known| known.term.as_str())
+        self.stream.iter().map(|word| word.term.as_str())
     }
-    /// The terms of the extras, in order.
-    pub(crate) fn other_terms(&self) -> impl Iterator<Item = &str> {
-        self.extras.iter().map(|(known, _)| known.term.as_str())
+    pub(crate) fn extra_terms(&self) -> impl Iterator<Item = &str> {
+        self.extras.iter().map(|(word, _)| word.term.as_str())
     }
 }
 
-/// Words with nothing but `_` or `-` between them.
+/// Words joined by `_` or `-`.
 #[derive(Default)]
 struct CompoundWord {
     parts: usize,
-    place: usize,
+    position: usize,
     start: usize,
     end: usize,
 }
 
 impl CompoundWord {
-    fn goes_on(&self, text: &str, span: &WordSpan) -> bool {
+    fn continues(&self, text: &str, span: &WordSpan) -> bool {
         self.parts > 0 && matches!(&text[self.end..span.range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
     }
     fn add(&mut self, span: &WordSpan) {
@@ -160,10 +155,10 @@ impl CompoundWord {
         self.end = span.range.end;
     }
     fn end(&self, text: &str, words: &mut TextWords, dictionary: &mut Dictionary) {
-        if (2..=MOST_PARTS).contains(&self.parts) {
+        if (2..=MAX_COMPOUND_PARTS).contains(&self.parts) {
             let is_sign = |sign: char| matches!(sign, '_' | '-' | '\u{2010}' | '\u{2011}');
-            let joined = text[self.start..self.end].replace(is_sign, "");
-            words.extras.push((dictionary.read(&joined, WordClass::Word), self.place));
+            let text = text[self.start..self.end].replace(is_sign, "");
+            words.extras.push((dictionary.read(&text, WordClass::Word), self.position));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the words of a text stand, without a look at what they are: cheap enough to be done again for each snippet.
+//! Finds the words of a text without folding them: cheap enough to repeat for each snippet.
 
 use std::ops::Range;
 
@@ -10,43 +10,38 @@ use super::fold;
 /// One word of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WordSpan {
-    /// Where it stands, in bytes.
     pub(crate) range: Range<usize>,
-    /// What it is.
-    pub(crate) written: WordClass,
+    pub(crate) class: WordClass,
 }
 
-/// What a word of the stream is made of.
+/// What a word of the stream consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WordClass {
     /// Letters and digits.
     Word,
-    /// Two characters, or the last one by itself, of a script that puts no space between words.
+    /// Two characters, or the last one alone, of a script without spaces between words.
     Pair,
-    /// One symbol.
     Symbol,
 }
 
 impl WordSpan {
-    /// The word as it is looked up.
     pub(crate) fn term(&self, text: &str) -> String {
         let written = &text[self.range.clone()];
-        match self.written {
+        match self.class {
             WordClass::Word => fold::term(written),
             WordClass::Pair | WordClass::Symbol => fold::folded(written),
         }
     }
 }
 
-/// The words of a text, in order.
 pub(crate) fn spans(text: &str) -> WordSpans<'_> {
-    WordSpans { text, at: 0 }
+    WordSpans { text, offset: 0 }
 }
 
-/// See [`spans`]. Bytes are looked at as long as they are ASCII: most texts are nothing else.
+/// See [`spans`]. Works on bytes while they are ASCII, which most texts are entirely.
 pub(crate) struct WordSpans<'t> {
     text: &'t str,
-    at: usize,
+    offset: usize,
 }
 
 impl Iterator for WordSpans<'_> {
@@ -54,23 +49,23 @@ impl Iterator for WordSpans<'_> {
     fn next(&mut self) -> Option<WordSpan> {
         let bytes = self.text.as_bytes();
         loop {
-            let start = self.at;
+            let start = self.offset;
             let first = *bytes.get(start)?;
             if first.is_ascii() {
-                self.at = start + 1;
+                self.offset = start + 1;
                 if first.is_ascii_alphanumeric() {
                     return Some(self.word(start));
                 }
                 continue;
             }
             let character = self.character(start)?;
-            self.at = start + character.len_utf8();
-            match class(character) {
+            self.offset = start + character.len_utf8();
+            match char_class(character) {
                 CharClass::Letter => return Some(self.word(start)),
                 CharClass::Dense => {
-                    return Some(WordSpan { range: start..self.end_of_pair(), written: WordClass::Pair });
+                    return Some(WordSpan { range: start..self.end_of_pair(), class: WordClass::Pair });
                 }
-                CharClass::Symbol => return Some(WordSpan { range: start..self.at, written: WordClass::Symbol }),
+                CharClass::Symbol => return Some(WordSpan { range: start..self.offset, class: WordClass::Symbol }),
                 CharClass::Nothing => {}
             }
         }
@@ -78,33 +73,36 @@ impl Iterator for WordSpans<'_> {
 }
 
 impl WordSpans<'_> {
-    /// What is no ASCII at a place; none at the end and at ASCII.
-    fn character(&self, at: usize) -> Option<char> {
-        let is_ascii = self.text.as_bytes().get(at)?.is_ascii();
-        self.text.get(at..).filter(|_| !is_ascii)?.chars().next()
+    /// The non-ASCII character at an offset; `None` at the end and for ASCII.
+    fn character(&self, offset: usize) -> Option<char> {
+        let is_ascii = self.text.as_bytes().get(offset)?.is_ascii();
+        self.text.get(offset..).filter(|_| !is_ascii)?.chars().next()
     }
 
-    /// The word whose first character was read, to its end.
+    /// The word that starts with the character just read.
     fn word(&mut self, start: usize) -> WordSpan {
         let bytes = self.text.as_bytes();
         loop {
-            while bytes.get(self.at).is_some_and(u8::is_ascii_alphanumeric) {
-                self.at += 1;
+            while bytes.get(self.offset).is_some_and(u8::is_ascii_alphanumeric) {
+                self.offset += 1;
             }
-            match self.character(self.at) {
-                Some(next) if class(next) == CharClass::Letter || is_combining_mark(next) => self.at += next.len_utf8(),
-                Some(_) | None => return WordSpan { range: start..self.at, written: WordClass::Word },
+            match self.character(self.offset) {
+                Some(next) if char_class(next) == CharClass::Letter || is_combining_mark(next) => {
+                    self.offset += next.len_utf8()
+                }
+                Some(_) | None => return WordSpan { range: start..self.offset, class: WordClass::Word },
             }
         }
     }
 
-    /// Where the pair ends whose first character was read; the second one begins a pair of its own.
+    /// The end of the pair whose first character was just read; its second character starts a pair
+    /// of its own.
     fn end_of_pair(&self) -> usize {
-        let mut end = self.at;
+        let mut end = self.offset;
         while let Some(mark) = self.character(end).filter(|next| is_combining_mark(*next)) {
             end += mark.len_utf8();
         }
-        end + self.character(end).filter(|next| class(*next) == CharClass::Dense).map_or(0, char::len_utf8)
+        end + self.character(end).filter(|next| char_class(*next) == CharClass::Dense).map_or(0, char::len_utf8)
     }
 }
 
@@ -116,8 +114,8 @@ enum CharClass {
     Nothing,
 }
 
-/// What a character beyond ASCII is.
-fn class(character: char) -> CharClass {
+/// Classifies a non-ASCII character.
+fn char_class(character: char) -> CharClass {
     if is_dense(character) {
         return CharClass::Dense;
     }
@@ -132,7 +130,6 @@ fn class(character: char) -> CharClass {
     }
 }
 
-/// Is the character of a script that puts no space between words?
 fn is_dense(character: char) -> bool {
     matches!(character,
         '\u{0E00}'..='\u{0EFF}' // Thai, Lao

@@ -62,7 +62,7 @@ fn the_words_of_a_page_come_back_from_their_row() {
     let none = TextWords::default();
     let row = encode([&title, &none, &none, &body, &none]);
     let forward = ForwardIndex::decode(&row).unwrap();
-    assert_eq!(forward.numbers(PageSection::Title), [number("a"), number("titl")]);
+    assert_eq!(forward.hashes(PageSection::Title), [term_hash("a"), term_hash("titl")]);
     assert_eq!(forward.len(PageSection::Body), 4);
     assert_eq!(places(&forward, PageSection::Body, &["snake", "case"]), ([1].into(), [].into()));
     assert_eq!(places(&forward, PageSection::Body, &["snakecas"]), ([].into(), [1].into()));
@@ -77,11 +77,11 @@ fn the_words_of_a_page_come_back_from_their_row() {
 /// Where a section has a spelling, and where a place of it is also written so.
 fn places(forward: &ForwardIndex<'_>, section: PageSection, spelling: &[&str]) -> (Vec<usize>, Vec<usize>) {
     let (mut known, mut found, mut others) = (WordSpellings::default(), Vec::new(), Vec::new());
-    forward.known(&[spelling.iter().map(|word| number(word)).collect()], &mut known);
+    forward.resolve_spellings(&[spelling.iter().map(|word| term_hash(word)).collect()], &mut known);
     for spelling in known.each() {
-        forward.places(section, spelling, |at| found.push(at));
+        forward.for_each_match(section, spelling, |at| found.push(at));
         if let [word] = spelling {
-            forward.other_places(section, *word, |at| others.push(at));
+            forward.for_each_extra(section, *word, |at| others.push(at));
         }
     }
     (found, others)

@@ -111,14 +111,14 @@ fn a_question_with_a_mistake_is_answered_and_says_how_it_was_read() {
     for name in ["search", "search_verified"] {
         let found = space.get(name, json!({ "q": "quick (fox" }));
         let note = found[0]["note"].as_str().unwrap();
-        assert!(note.starts_with("the question was read as plain words: "), "{note}");
+        assert!(note.starts_with("the query was read as plain words: "), "{note}");
         assert!(space.get(name, json!({ "q": "quick fox" }))[0].get("note").is_none());
     }
     // Where nothing is found, no page carries the note.
     for name in ["search", "search_verified"] {
         let (found, remarks) = told(&space, name, json!({ "q": "(zebra" }));
         assert_eq!(found, json!([]));
-        assert!(remarks.notes[0].starts_with("the question was read as plain words: "), "{remarks:?}");
+        assert!(remarks.notes[0].starts_with("the query was read as plain words: "), "{remarks:?}");
     }
 }
 

@@ -1,32 +1,31 @@
-//! The pieces of a question as an expression: `NOT` binds closest, then `AND` (also between two words with nothing but space), then `OR`.
+//! Parser for queries: `NOT` binds closest, then `AND` (also between two adjacent words), then
+//! `OR`.
 
 use super::tokens::QueryToken;
 use super::{QueryWord, WordQuery};
 use crate::field_words;
 use crate::words::{Dictionary, TextWords};
 
-/// Deepest brackets.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
-/// Words apart that `NEAR` allows when it does not say.
-const NEAR: u32 = 10;
+/// Default distance of `NEAR`, in words.
+const DEFAULT_DISTANCE: u32 = 10;
 
-/// Most words apart that `NEAR` takes: no page counts further, and FTS5 reads the number as one of 32 bits.
-const FARTHEST: u32 = 65_535;
+/// Maximum distance of `NEAR`: positions end there, and FTS5 reads the number as 32 bits.
+const MAX_DISTANCE: u32 = 65_535;
 
-/// What is wrong with a sentence, for people.
+/// Description of a syntax error, for the note.
 type SyntaxMistake = &'static str;
 
-/// An expression in the words of FTS5; none for a part that has no word in it, such as `—`.
+/// An FTS5 expression; `None` for a part without any word, such as `—`.
 type FtsExpression = Option<String>;
 
-/// Reads all of a question.
 pub(super) fn parse(tokens: &[QueryToken]) -> Result<WordQuery, SyntaxMistake> {
     let mut parser =
-        QueryParser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_wanted: true, depth: 0 };
-    let expression = parser.either()?;
+        QueryParser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_included: true, depth: 0 };
+    let expression = parser.or_expression()?;
     if !parser.tokens.is_empty() {
-        return Err("a bracket is closed that was not opened");
+        return Err("a `)` has no matching `(`");
     }
     Ok(WordQuery {
         expression: expression.unwrap_or_default(),
@@ -42,14 +41,14 @@ struct QueryParser<'t> {
     words: Vec<QueryWord>,
     is_plain: bool,
     is_positive: bool,
-    /// False behind `NOT`.
-    is_wanted: bool,
+    /// False after `NOT`.
+    is_included: bool,
     depth: usize,
 }
 
 impl<'t> QueryParser<'t> {
-    fn next_if(&mut self, wanted: &QueryToken) -> bool {
-        let is_next = self.tokens.first() == Some(wanted);
+    fn next_if(&mut self, token: &QueryToken) -> bool {
+        let is_next = self.tokens.first() == Some(token);
         if is_next {
             self.tokens = &self.tokens[1..];
             self.is_plain = false;
@@ -58,64 +57,64 @@ impl<'t> QueryParser<'t> {
     }
 
     /// `a OR b`
-    fn either(&mut self) -> Result<FtsExpression, SyntaxMistake> {
-        let mut all: Vec<String> = self.all()?.into_iter().collect();
+    fn or_expression(&mut self) -> Result<FtsExpression, SyntaxMistake> {
+        let mut all: Vec<String> = self.and_expression()?.into_iter().collect();
         while self.next_if(&QueryToken::Or) {
-            all.extend(self.all()?);
+            all.extend(self.and_expression()?);
         }
-        Ok(joined(all, " OR "))
+        Ok(join(all, " OR "))
     }
 
     /// `a AND b`, `a b`
-    fn all(&mut self) -> Result<FtsExpression, SyntaxMistake> {
-        let mut all: Vec<String> = self.without()?.into_iter().collect();
+    fn and_expression(&mut self) -> Result<FtsExpression, SyntaxMistake> {
+        let mut all: Vec<String> = self.not_expression()?.into_iter().collect();
         loop {
             if self.next_if(&QueryToken::And) {
                 if self.next_if(&QueryToken::Not) {
-                    // `a AND NOT b` is what people write for `a NOT b`.
-                    let wanted = joined(std::mem::take(&mut all), " AND ");
-                    all.extend(self.but(wanted)?);
+                    // Users write `a AND NOT b` for `a NOT b`.
+                    let included = join(std::mem::take(&mut all), " AND ");
+                    all.extend(self.subtract(included)?);
                 } else {
-                    all.extend(self.without()?);
+                    all.extend(self.not_expression()?);
                 }
             } else if matches!(self.tokens.first(), None | Some(QueryToken::Close | QueryToken::Or)) {
-                return Ok(joined(all, " AND "));
+                return Ok(join(all, " AND "));
             } else {
-                all.extend(self.without()?);
+                all.extend(self.not_expression()?);
             }
         }
     }
 
     /// `a NOT b`
-    fn without(&mut self) -> Result<FtsExpression, SyntaxMistake> {
-        let mut wanted = self.one()?;
+    fn not_expression(&mut self) -> Result<FtsExpression, SyntaxMistake> {
+        let mut included = self.operand()?;
         while self.next_if(&QueryToken::Not) {
-            wanted = self.but(wanted)?;
+            included = self.subtract(included)?;
         }
-        Ok(wanted)
+        Ok(included)
     }
 
-    fn but(&mut self, wanted: FtsExpression) -> Result<FtsExpression, SyntaxMistake> {
+    fn subtract(&mut self, included: FtsExpression) -> Result<FtsExpression, SyntaxMistake> {
         self.is_positive = false;
-        let before = std::mem::replace(&mut self.is_wanted, false);
-        let unwanted = self.one()?;
-        self.is_wanted = before;
-        Ok(match (wanted, unwanted) {
-            (Some(wanted), Some(unwanted)) => Some(format!("({wanted} NOT {unwanted})")),
-            (Some(wanted), None) => Some(wanted),
-            (None, _) => return Err("before `NOT` stands no word"),
+        let outer = std::mem::replace(&mut self.is_included, false);
+        let excluded = self.operand()?;
+        self.is_included = outer;
+        Ok(match (included, excluded) {
+            (Some(included), Some(excluded)) => Some(format!("({included} NOT {excluded})")),
+            (Some(included), None) => Some(included),
+            (None, _) => return Err("there is no word before `NOT`"),
         })
     }
 
-    fn one(&mut self) -> Result<FtsExpression, SyntaxMistake> {
-        let Some((token, rest)) = self.tokens.split_first() else { return Err("it ends where a word should follow") };
+    fn operand(&mut self) -> Result<FtsExpression, SyntaxMistake> {
+        let Some((token, rest)) = self.tokens.split_first() else { return Err("a word is missing at the end") };
         self.tokens = rest;
         match token {
             QueryToken::Word(word) => {
                 let is_prefix = word.ends_with('*') && word.len() > 1;
                 Ok(self.add(QueryWord::read(word, is_prefix)))
             }
-            QueryToken::Read(word) => Ok(self.add(Some(word.clone()))),
+            QueryToken::Parsed(word) => Ok(self.add(Some(word.clone()))),
             QueryToken::Phrase(phrase) => {
                 self.is_plain = false;
                 Ok(self.add(QueryWord::read(phrase, phrase.ends_with('*'))))
@@ -126,12 +125,12 @@ impl<'t> QueryParser<'t> {
             }
             QueryToken::Column(column) => {
                 (self.is_plain, self.is_positive) = (false, false);
-                Ok(self.one()?.map(|inside| format!("({{{column}}} : {inside})")))
+                Ok(self.operand()?.map(|inside| format!("({{{column}}} : {inside})")))
             }
             QueryToken::Open => {
                 self.is_plain = false;
-                self.deeper()?;
-                let inside = self.either()?;
+                self.enter_group()?;
+                let inside = self.or_expression()?;
                 self.close()?;
                 Ok(inside)
             }
@@ -139,30 +138,30 @@ impl<'t> QueryParser<'t> {
                 self.is_plain = false;
                 self.near()
             }
-            QueryToken::Close => Err("a bracket is closed before anything is in it"),
-            QueryToken::And => Err("before `AND` stands no word"),
-            QueryToken::Or => Err("before or behind `OR` stands no word"),
-            QueryToken::Not => Err("before `NOT` stands no word"),
-            QueryToken::Unclosed => Err("a quote does not end"),
+            QueryToken::Close => Err("there is nothing in `()`"),
+            QueryToken::And => Err("there is no word before `AND`"),
+            QueryToken::Or => Err("there is no word before or after `OR`"),
+            QueryToken::Not => Err("there is no word before `NOT`"),
+            QueryToken::Unclosed => Err("a quote is not closed"),
         }
     }
 
-    fn deeper(&mut self) -> Result<(), SyntaxMistake> {
+    fn enter_group(&mut self) -> Result<(), SyntaxMistake> {
         self.depth += 1;
-        if self.depth > DEEPEST { Err("its brackets are too deep") } else { Ok(()) }
+        if self.depth > MAX_DEPTH { Err("its parentheses nest too deeply") } else { Ok(()) }
     }
 
     fn close(&mut self) -> Result<(), SyntaxMistake> {
         self.depth -= 1;
-        if self.next_if(&QueryToken::Close) { Ok(()) } else { Err("a bracket is not closed") }
+        if self.next_if(&QueryToken::Close) { Ok(()) } else { Err("a `(` is not closed") }
     }
 
-    /// `NEAR(a b, 5)`: what is behind the last comma says how many words may stand between them.
+    /// `NEAR(a b, 5)`: the number after the last comma is the maximum distance.
     fn near(&mut self) -> Result<FtsExpression, SyntaxMistake> {
         let mut parts = Vec::new();
-        let mut apart = NEAR;
+        let mut distance = DEFAULT_DISTANCE;
         loop {
-            let Some((token, rest)) = self.tokens.split_first() else { return Err("a bracket is not closed") };
+            let Some((token, rest)) = self.tokens.split_first() else { return Err("a `(` is not closed") };
             self.tokens = rest;
             match token {
                 QueryToken::Close => break,
@@ -171,7 +170,7 @@ impl<'t> QueryParser<'t> {
                         && !parts.is_empty()
                         && self.tokens.first() == Some(&QueryToken::Close);
                     match word.parse() {
-                        Ok(number) if is_distance && number <= FARTHEST => apart = number,
+                        Ok(number) if is_distance && number <= MAX_DISTANCE => distance = number,
                         Ok(_) | Err(_) if is_distance => return Err("`NEAR` takes a distance of 65535 words at most"),
                         Ok(_) | Err(_) => parts.push(word),
                     }
@@ -189,20 +188,20 @@ impl<'t> QueryParser<'t> {
                 Some(phrase)
             })
             .collect();
-        Ok((!phrases.is_empty()).then(|| format!("NEAR({}, {apart})", phrases.join(" "))))
+        Ok((!phrases.is_empty()).then(|| format!("NEAR({}, {distance})", phrases.join(" "))))
     }
 
     fn add(&mut self, word: Option<QueryWord>) -> FtsExpression {
         let word = word?;
         let expression = word.expression();
-        if self.is_wanted && !self.words.contains(&word) {
+        if self.is_included && !self.words.contains(&word) {
             self.words.push(word);
         }
         Some(expression)
     }
 }
 
-fn joined(parts: Vec<String>, sign: &str) -> FtsExpression {
+fn join(parts: Vec<String>, sign: &str) -> FtsExpression {
     match &parts[..] {
         [] => None,
         [only] => Some(only.clone()),
@@ -210,18 +209,21 @@ fn joined(parts: Vec<String>, sign: &str) -> FtsExpression {
     }
 }
 
-/// A field's value: its words in their order; a path and a tag also as a whole.
+/// A field value: its words in order; a path or tag also as a unit.
 fn field_expression(field: &str, value: &str) -> FtsExpression {
     let star = if value.ends_with('*') { "*" } else { "" };
-    let read = TextWords::of(value, &mut Dictionary::default());
-    let words: Vec<String> = read.terms().map(|word| field_words::token(field, word)).collect();
-    let mut ways = Vec::new();
-    if field_words::WHOLE.contains(&field) {
-        ways.push(format!("\"{}\"{star}", field_words::token(field, &field_words::whole(value.trim_end_matches('*')))));
+    let value_words = TextWords::of(value, &mut Dictionary::default());
+    let words: Vec<String> = value_words.terms().map(|word| field_words::token(field, word)).collect();
+    let mut forms = Vec::new();
+    if field_words::EXACT_FIELDS.contains(&field) {
+        forms.push(format!(
+            "\"{}\"{star}",
+            field_words::token(field, &field_words::normalize_value(value.trim_end_matches('*')))
+        ));
     }
-    let is_place = field == field_words::PATH && value.contains('/');
-    if !words.is_empty() && !is_place {
-        ways.push(format!("\"{}\"{star}", words.join(" ")));
+    let is_path = field == field_words::PATH && value.contains('/');
+    if !words.is_empty() && !is_path {
+        forms.push(format!("\"{}\"{star}", words.join(" ")));
     }
-    joined(ways, " OR ")
+    join(forms, " OR ")
 }

@@ -7,15 +7,15 @@ impl Vocabulary for Known {
     fn has_field(&self, name: &str) -> Result<bool, IndexError> {
         Ok(matches!(name, "status" | "owner" | "tags" | "path"))
     }
-    fn beginning_with(&self, beginning: &str, most: usize) -> Result<Vec<String>, IndexError> {
+    fn words_with_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<String>, IndexError> {
         let known =
             (0..1_000).map(|number| format!("x{number}")).chain(["run", "running", "runner"].map(str::to_owned));
-        Ok(known.filter(|word| word.starts_with(beginning)).take(most).collect())
+        Ok(known.filter(|word| word.starts_with(prefix)).take(limit).collect())
     }
 }
 
 fn asked(q: &str) -> WordQuery {
-    read(q, &Known).unwrap().unwrap_or_default()
+    parse(q, &Known).unwrap().unwrap_or_default()
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_is_no_sentence_is_read_as_words_and_says_so() {
         let question = asked(q);
         assert_eq!(question.expression, expression, "{q}");
         let note = question.note.unwrap();
-        assert!(question.is_plain && note.starts_with("the question was read as plain words: "), "{q}: {note}");
+        assert!(question.is_plain && note.starts_with("the query was read as plain words: "), "{q}: {note}");
     }
 }
 
@@ -86,9 +86,9 @@ fn words_behind_not_are_neither_scored_nor_marked() {
 
 #[test]
 fn a_query_without_measure_is_refused_with_its_limit() {
-    let read = |q: &str| read(q, &Known);
+    let read = |q: &str| parse(q, &Known);
     let long = read(&"x".repeat(1 << 20)).unwrap_err();
-    assert_eq!(long.to_string(), "`q`: is 1048576 bytes long; at most 4096 are searched for");
+    assert_eq!(long.to_string(), "`q`: is 1048576 bytes long; the limit is 4096 bytes");
     assert!(read(&"x ".repeat(129)).unwrap_err().to_string().starts_with("`q`: has 129 words"));
     for nothing in ["", "  ", "* ?", "—", "()", "(("] {
         assert!(matches!(read(nothing), Ok(None)), "{nothing}");

@@ -1,9 +1,9 @@
-//! A question taken apart: words, phrases, signs.
+//! Splits a query into tokens: words, phrases, operators.
 
 use super::QueryWord;
 use crate::field_words;
 
-/// One piece of a question.
+/// A token of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum QueryToken {
     /// `(`
@@ -18,28 +18,28 @@ pub(super) enum QueryToken {
     Not,
     /// `NEAR(`
     Near,
-    /// A word, possibly with `*` behind it.
+    /// A word, possibly with a trailing `*`.
     Word(String),
-    /// A word, understood already.
-    Read(QueryWord),
-    /// What stands between quotes.
+    /// A word that was parsed already.
+    Parsed(QueryWord),
+    /// The content of quotes.
     Phrase(String),
-    /// `title:` and its like: the next piece is sought in that part of the page.
+    /// `title:` and similar: the next token is searched in that section only.
     Column(&'static str),
     /// `field:value`
     Field {
-        /// The field, folded.
+        /// The normalized field name.
         field: String,
         /// The value, without quotes.
         value: String,
-        /// All of it, as it was written.
+        /// The token as typed.
         written: String,
     },
-    /// A quote that does not end.
+    /// A quote without an end.
     Unclosed,
 }
 
-/// Parts of a page, by the names they have in a question.
+/// Section names in queries, with their columns.
 const COLUMNS: [(&str, &str); 5] = [
     ("title", "title"),
     ("headings", "headings"),
@@ -48,11 +48,11 @@ const COLUMNS: [(&str, &str); 5] = [
     ("frontmatter", "frontmatter"),
 ];
 
-/// Takes a question apart.
-pub(super) fn read(q: &str) -> Vec<QueryToken> {
+/// Splits a query into tokens.
+pub(super) fn tokenize(q: &str) -> Vec<QueryToken> {
     let mut tokens = Vec::new();
     let mut rest = q;
-    // Brackets that are open: one that closes more is a part of its word.
+    // Number of open parentheses. A `)` without one belongs to its word.
     let mut open = 0_usize;
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\0');
@@ -69,7 +69,7 @@ pub(super) fn read(q: &str) -> Vec<QueryToken> {
                 rest = &rest[1..];
             }
             '"' => {
-                let (phrase, after) = quoted(rest);
+                let (phrase, after) = quoted_phrase(rest);
                 tokens.push(phrase);
                 rest = after;
             }
@@ -92,11 +92,11 @@ pub(super) fn read(q: &str) -> Vec<QueryToken> {
     }
 }
 
-/// A phrase and what follows it; `""` inside stands for a quote.
-fn quoted(text: &str) -> (QueryToken, &str) {
+/// A phrase and the text after it; `""` inside is an escaped quote.
+fn quoted_phrase(text: &str) -> (QueryToken, &str) {
     let inside = &text[1..];
-    let mut from = 0;
-    while let Some(at) = inside[from..].find('"').map(|at| from + at) {
+    let mut start = 0;
+    while let Some(at) = inside[start..].find('"').map(|at| start + at) {
         if !inside[at + 1..].starts_with('"') {
             let after = &inside[at + 1..];
             let phrase = inside[..at].replace("\"\"", " ");
@@ -105,12 +105,13 @@ fn quoted(text: &str) -> (QueryToken, &str) {
                 None => (QueryToken::Phrase(phrase), after),
             };
         }
-        from = at + 2;
+        start = at + 2;
     }
     (QueryToken::Unclosed, "")
 }
 
-/// Where the word ends that a text begins with: `foo.bar()` has its brackets, `(a OR b)` leaves the last one to the group.
+/// The end of the first word: `foo.bar()` includes its parentheses; in `(a OR b)` the last one
+/// closes the group.
 fn end_of_word(text: &str, open: usize) -> usize {
     let mut inside = 0_usize;
     for (at, character) in text.char_indices() {
@@ -144,10 +145,10 @@ fn word_token(word: &str, rest: &mut &str) -> QueryToken {
 /// `field:value`, `field:"a value"`, `title:word`, `title:(a OR b)`.
 fn field(word: &str, rest: &mut &str) -> Option<QueryToken> {
     let (before, value) = word.split_once(':')?;
-    let field = field_words::name(before).filter(|_| before.starts_with(char::is_alphabetic))?;
+    let field = field_words::normalize_name(before).filter(|_| before.starts_with(char::is_alphabetic))?;
     let column = COLUMNS.iter().find(|(name, _)| *name == field).map(|(_, column)| *column);
-    let goes_on = rest.starts_with('"') || rest.starts_with('(');
-    if value.is_empty() && !goes_on || value.starts_with(':') || value.starts_with("//") {
+    let has_quoted_value = rest.starts_with('"') || rest.starts_with('(');
+    if value.is_empty() && !has_quoted_value || value.starts_with(':') || value.starts_with("//") {
         return None;
     }
     if let Some(column) = column {
@@ -156,7 +157,7 @@ fn field(word: &str, rest: &mut &str) -> Option<QueryToken> {
     if !value.is_empty() {
         return Some(QueryToken::Field { field, value: value.to_owned(), written: word.to_owned() });
     }
-    match quoted(rest.strip_prefix('"').map(|_| *rest)?) {
+    match quoted_phrase(rest.strip_prefix('"').map(|_| *rest)?) {
         (QueryToken::Phrase(value), after) => {
             let written = format!("{word}\"{value}\"");
             *rest = after;

@@ -3,9 +3,10 @@
 use crate::tests::{Space, page};
 use crate::{IndexEntry, SearchQuery, TrustBoost};
 
-/// A digest of the answers to 300 questions over the generated tree. The value was recorded when search was made faster; that version and the
-/// one before it (c6a0807) gave the same paths, scores and snippets for 600 questions over tldr-pages (38,405 pages). A change that is meant
-/// to change the ranking records the new value here.
+/// A digest of the answers to 300 questions over the generated tree. The value was recorded when
+/// search was made faster; that version and the one before it (c6a0807) gave the same paths, scores
+/// and snippets for 600 questions over tldr-pages (38,405 pages). A change that is meant to change
+/// the ranking records the new value here.
 const ANSWERS: u64 = 14_039_054_945_690_719_664;
 
 const WORDS: [&str; 40] = [

@@ -1,7 +1,8 @@
-//! Dates inside frontmatter, compared as what they are (gaps.md D16).
+//! Dates in frontmatter, compared as dates.
 //!
-//! SQLite knows no dates. Two functions are added to every connection, `svcfs_instant(text)` and `svcfs_day(text)`; both
-//! answer NULL for anything that is not a date, so that a comparison with it is simply not true.
+//! SQLite has no date type. Every connection gets two functions, `svcfs_instant(text)` and
+//! `svcfs_day(text)`. Both return NULL for text that is not a date, so a comparison with it is not
+//! true.
 
 use std::cmp::Ordering;
 
@@ -12,24 +13,24 @@ use rusqlite::Connection;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 
-/// A date as somebody wrote it.
+/// A date or time as written in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WrittenDate {
-    /// `2026-01-31`: the whole day.
+    /// `2026-01-31`: a full day.
     Day(Date),
-    /// `2026-01-31T12:00:00Z` and its like; without a zone, UTC is meant.
+    /// `2026-01-31T12:00:00Z` and similar; UTC without a time zone.
     Instant(Timestamp),
 }
 
 impl WrittenDate {
-    /// Reads RFC 3339 and its usual shortenings (`2026-01-31`, `2026-01-31 12:00`); none for anything else.
+    /// Parses RFC 3339 and its usual short forms (`2026-01-31`, `2026-01-31 12:00`).
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // Nothing that is shorter, longer or starts otherwise is a date; this keeps the parsers off ordinary words.
-        let shape = text.as_bytes();
-        if shape.len() < 10 || shape.len() > 64 || !shape[..4].iter().all(u8::is_ascii_digit) || shape[4] != b'-' {
+        // Cheap check that rejects ordinary words before the parsers run.
+        let bytes = text.as_bytes();
+        if bytes.len() < 10 || bytes.len() > 64 || !bytes[..4].iter().all(u8::is_ascii_digit) || bytes[4] != b'-' {
             return None;
         }
-        if shape.len() == 10 {
+        if bytes.len() == 10 {
             return text.parse().ok().map(Self::Day);
         }
         let instant = match text.parse::<Timestamp>() {
@@ -38,21 +39,21 @@ impl WrittenDate {
         };
         Some(Self::Instant(instant))
     }
-    /// Two dates of which one is a whole day compare by their days, all others by their moments.
+    /// Compares by day if one of the two is a full day, else by instant.
     pub(crate) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
-            (Self::Instant(one), Self::Instant(two)) => Some(one.cmp(&two)),
+            (Self::Instant(a), Self::Instant(b)) => Some(a.cmp(&b)),
             (Self::Day(_) | Self::Instant(_), Self::Day(_) | Self::Instant(_)) => Some(self.day()?.cmp(&other.day()?)),
         }
     }
-    /// The first microsecond of it since 1970, UTC.
+    /// Its first microsecond since 1970, UTC.
     pub(crate) fn microsecond(self) -> Option<i64> {
         match self {
             Self::Day(date) => Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond()),
             Self::Instant(instant) => Some(instant.as_microsecond()),
         }
     }
-    /// Its day in UTC, counted from 1970.
+    /// Its day in UTC, as days since 1970.
     pub(crate) fn day(self) -> Option<i64> {
         let date = match self {
             Self::Day(date) => date,
@@ -63,7 +64,7 @@ impl WrittenDate {
     }
 }
 
-/// The day of a text that is a date, in UTC.
+/// The UTC day of a date in text form; `None` when the text is not a date.
 #[must_use]
 pub fn parse_day(text: &str) -> Option<Date> {
     match WrittenDate::parse(text)? {
@@ -72,17 +73,16 @@ pub fn parse_day(text: &str) -> Option<Date> {
     }
 }
 
-/// Adds the two functions to a connection.
 pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
-    add(connection, "svcfs_instant", WrittenDate::microsecond)?;
-    add(connection, "svcfs_day", WrittenDate::day)
+    add_function(connection, "svcfs_instant", WrittenDate::microsecond)?;
+    add_function(connection, "svcfs_day", WrittenDate::day)
 }
 
-fn add(connection: &Connection, name: &str, measure: fn(WrittenDate) -> Option<i64>) -> rusqlite::Result<()> {
+fn add_function(connection: &Connection, name: &str, convert: fn(WrittenDate) -> Option<i64>) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function(name, 1, flags, move |context| {
         Ok(match context.get_raw(0) {
-            ValueRef::Text(bytes) => std::str::from_utf8(bytes).ok().and_then(WrittenDate::parse).and_then(measure),
+            ValueRef::Text(text) => std::str::from_utf8(text).ok().and_then(WrittenDate::parse).and_then(convert),
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => None,
         })
     })
