@@ -116,7 +116,7 @@ async fn a_log_that_cannot_be_written_makes_the_server_unready() {
     let unready = server.get("/readyz").await;
     assert_eq!(unready.status, 503);
     assert!(
-        unready.json()["error"].as_str().unwrap().starts_with("the audit log cannot be written"),
+        unready.json()["error"].as_str().unwrap().starts_with("cannot write the audit log"),
         "{}",
         unready.text()
     );

@@ -118,7 +118,7 @@ impl Indexer {
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
         }
         if self.space.index.release_memory() {
-            self.space.graph.rest();
+            self.space.graph.drop_caches();
         }
         NextStep::After(RELEASE_INTERVAL)
     }
@@ -141,7 +141,7 @@ impl Task for Indexer {
         Ok(match follow(&self.space, cursor, 2 * self.space.settings.search.index_batch_max)? {
             0 => {
                 doubt(&self.space, cursor)?;
-                let rest = if std::mem::take(&mut self.is_warm) { NextStep::After(RESTED) } else { self.rest() };
+                let rest = if std::mem::take(&mut self.is_warm) { NextStep::After(RESTED) } else { self.drop_caches() };
                 match (rest, self.space.recheck_queue.wait()) {
                     (NextStep::After(rest), Some(wait)) => NextStep::After(rest.min(wait)),
                     (rest, _) => rest,

@@ -112,9 +112,9 @@ fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
 /// # Errors
 /// `Internal` when the operating system has no thread left.
 pub fn start_indexer(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
-    space.attended(supervisor.reports());
+    space.set_tasks(supervisor.reports());
     let signal = changed(space);
-    space.freshness.woken_by(signal.clone());
+    space.freshness.set_wake_signal(signal.clone());
     supervisor
         .start(Indexer::new(Arc::clone(space)), signal)
         .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").with_source(error))

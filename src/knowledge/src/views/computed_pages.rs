@@ -198,7 +198,7 @@ fn attempt(
 fn with_answer(text: &str, answer: &str) -> Result<String, String> {
     let page = split(text);
     if page.block != FrontmatterBlock::Present {
-        return Err("has no frontmatter that can be read".to_owned());
+        return Err("has no valid frontmatter".to_owned());
     }
     let block = format!("{START_MARKER}\n\n{answer}\n{END_MARKER}\n");
     match computed_block::find_answer(page.body) {
@@ -247,6 +247,6 @@ mod tests {
     fn a_block_without_an_end_is_refused_and_not_written_over() {
         let why = with_answer(&format!("{HEAD}<!-- svc:auto -->\nby hand\n"), "x\n").unwrap_err();
         assert!(why.starts_with("has a line `<!-- svc:auto -->` and no line `<!-- /svc-view -->` behind it"), "{why}");
-        assert_eq!(with_answer("# No head", "x\n").unwrap_err(), "has no frontmatter that can be read");
+        assert_eq!(with_answer("# No head", "x\n").unwrap_err(), "has no valid frontmatter");
     }
 }
