@@ -173,7 +173,7 @@ async fn refusals_have_the_shape_of_their_kind() {
         ("svc_search", json!({}), "query is required"),
         ("svc_read", json!({ "path": "../a.md" }), "path denied: `..` in `..`"),
         ("svc_read", json!({ "pat": "a.md" }), "unknown parameter `pat`; did you mean `path`?"),
-        ("svc_read", json!({ "path": "a.md", "actor": "me" }), "unknown parameter `actor`; known are"),
+        ("svc_read", json!({ "path": "a.md", "actor": "me" }), "unknown parameter `actor`; valid parameters:"),
         ("svc_write", json!({ "path": "a.md", "content": "x", "if_match": "old" }), "`if_match`: "),
         (
             "svc_write",

@@ -241,7 +241,7 @@ async fn what_is_missing_or_wrong_is_named() {
         ("POST /api/svc/rename", "{\"from\": \"a.md\"}", "to is required"),
         ("POST /api/svc/bulk", "{\"files\": [{\"path\": \"a.md\"}]}", "files[0].content is required"),
         ("GET /api/svc/changes?limit=x", "", "`limit`: `x` is not an integer"),
-        ("GET /api/svc/file?path=a.md&pat=b.md", "", "there is no parameter `pat`; did you mean `path`?"),
+        ("GET /api/svc/file?path=a.md&pat=b.md", "", "unknown parameter `pat`; did you mean `path`?"),
         ("GET /api/svc/file?path=a.md&path=b.md", "", "`path`: is given twice"),
         ("POST /api/svc/rename", "[]", "the body must be a JSON object"),
     ] {

@@ -76,7 +76,13 @@ struct TokenClaims {
 impl IdentityProvider {
     pub(super) fn new(settings: OidcSettings) -> Self {
         let client = NetClient::with_timeout(REQUEST_TIMEOUT);
-        Self { settings, client, cached: RwLock::default(), last_fetch: Mutex::default(), min_fetch_interval: MIN_FETCH_INTERVAL }
+        Self {
+            settings,
+            client,
+            cached: RwLock::default(),
+            last_fetch: Mutex::default(),
+            min_fetch_interval: MIN_FETCH_INTERVAL,
+        }
     }
 
     #[cfg(test)]
@@ -88,7 +94,9 @@ impl IdentityProvider {
     /// refreshes old keys; concurrent requests continue with the cached keys. A request waits only
     /// if its key is unknown.
     pub(super) fn needs_fetch(&self, token: &str) -> bool {
-        let may_fetch = |last_fetch: &Option<Instant>| last_fetch.is_none_or(|last_fetch| last_fetch.elapsed() >= self.min_fetch_interval);
+        let may_fetch = |last_fetch: &Option<Instant>| {
+            last_fetch.is_none_or(|last_fetch| last_fetch.elapsed() >= self.min_fetch_interval)
+        };
         let cached = self.cached.read();
         let Some(cached) = &*cached else { return true };
         let is_new = self.may_have_new_key(cached, token);
@@ -133,7 +141,10 @@ impl IdentityProvider {
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         let metadata: ProviderMetadata = self.client.get_json(&url).map_err(|error| error.to_string())?;
         if metadata.issuer != *issuer {
-            return Err(format!("its discovery document names issuer `{}` instead of `{issuer}`", metadata.issuer.escape_default()));
+            return Err(format!(
+                "its discovery document names issuer `{}` instead of `{issuer}`",
+                metadata.issuer.escape_default()
+            ));
         }
         // Fetching keys without TLS would let an attacker on the network replace them.
         if issuer.starts_with("https://") && !metadata.jwks_uri.starts_with("https://") {
@@ -149,10 +160,9 @@ impl IdentityProvider {
     /// someone else; `Unavailable` while the provider's keys are unknown.
     pub(super) fn identify(&self, token: &str) -> Result<Actor, Fault> {
         let cached = self.cached.read();
-        let cached = cached
-            .as_ref()
-            .filter(|cached| cached.fetched.elapsed() < MAX_KEY_AGE)
-            .ok_or_else(|| Fault::unavailable("the keys of the identity provider are not available; see the server log"))?;
+        let cached = cached.as_ref().filter(|cached| cached.fetched.elapsed() < MAX_KEY_AGE).ok_or_else(|| {
+            Fault::unavailable("the keys of the identity provider are not available; see the server log")
+        })?;
         let invalid = |why: &dyn std::fmt::Display| unauthenticated("invalid token").with_context(why.to_string());
         let header = jsonwebtoken::decode_header(token).map_err(|error| invalid(&error))?;
         if !ALGORITHMS.contains(&header.alg) {

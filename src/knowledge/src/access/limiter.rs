@@ -71,7 +71,8 @@ impl<C: Clock + Clone> RequestLimiter<C> {
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.sweep();
-        let to_fault = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with_detail(RETRY_AFTER_KEY, RETRY_AFTER_SECS);
+        let to_fault =
+            |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with_detail(RETRY_AFTER_KEY, RETRY_AFTER_SECS);
         self.buckets.check_key(&RateLimitKey::new(token, address)).map_err(to_fault)
     }
 

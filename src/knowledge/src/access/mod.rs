@@ -203,7 +203,12 @@ impl AccessControl {
                 let key = keys.iter().fold(None, |hit, key| if key.digest == token { Some(key) } else { hit });
                 let KeySettings { actor, space, permissions: permissions, digest: _ } =
                     key.ok_or_else(|| unauthenticated("invalid API key"))?;
-                Ok(CallerIdentity { actor: actor.clone(), space: space.clone(), permissions: permissions.clone(), ..identity })
+                Ok(CallerIdentity {
+                    actor: actor.clone(),
+                    space: space.clone(),
+                    permissions: permissions.clone(),
+                    ..identity
+                })
             }
             AuthMode::Oidc(issuer) => Ok(CallerIdentity { actor: Some(issuer.identify(bearer)?), ..identity }),
             AuthMode::ApiKey(_) | AuthMode::Open => Err(unauthenticated("invalid API key")),
@@ -226,7 +231,7 @@ impl AccessControl {
             AuthMode::PerSpace(keys) => {
                 let key = keys.iter().find(|key| key_id(&key.digest) == id).ok_or_else(unknown)?;
                 let KeySettings { actor, space, permissions: permissions, digest } = key.clone();
-                Ok(CallerIdentity { actor, space, permissions: permissions, token: Some(digest) })
+                Ok(CallerIdentity { actor, space, permissions, token: Some(digest) })
             }
             AuthMode::ApiKey(_) | AuthMode::Oidc(_) => Err(unknown()),
         }

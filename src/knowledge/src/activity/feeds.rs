@@ -123,7 +123,8 @@ pub fn atom(cx: &OperationContext<'_>, max: usize) -> Result<String, Fault> {
 fn atom_entry(feed_item: FeedItem) -> Result<atom::Entry, Fault> {
     let link = |href| atom::Link { rel: "alternate".to_owned(), href, ..atom::Link::default() };
     let (time, text) = (to_atom_time(feed_item.date_published)?, strip_invalid_xml(&feed_item.content_text));
-    let person = |author: FeedAuthor| atom::Person { name: strip_invalid_xml(author.name.as_str()), ..atom::Person::default() };
+    let person =
+        |author: FeedAuthor| atom::Person { name: strip_invalid_xml(author.name.as_str()), ..atom::Person::default() };
     Ok(atom::Entry {
         id: feed_item.id,
         title: strip_invalid_xml(&feed_item.title).into(),

@@ -48,7 +48,7 @@ fn set_theme(cx: &OperationContext<'_>, theme: &Map<String, Value>) -> Result<()
     if serde_json::to_string(theme).map_err(Fault::internal)?.len() > MAX_THEME_BYTES {
         return Err(Fault::new(Kind::TooLarge, format!("theme exceeds {} KiB limit", MAX_THEME_BYTES >> 10)));
     }
-    write(cx, THEME_PATH, json,  "theme: update").map(drop)
+    write(cx, THEME_PATH, json, "theme: update").map(drop)
 }
 
 /// The rules as stored; empty if there are none.
@@ -64,7 +64,7 @@ fn set_rules(cx: &OperationContext<'_>, rules: String) -> Result<ApplyResult, Fa
     if rules.len() > MAX_RULES_BYTES {
         return Err(Fault::new(Kind::TooLarge, format!("rules exceed {} KiB limit", MAX_RULES_BYTES >> 10)));
     }
-    write(cx, RULES_PATH, rules,  "rules: update")
+    write(cx, RULES_PATH, rules, "rules: update")
 }
 
 fn read_text(cx: &OperationContext<'_>, path: &str) -> Result<Option<String>, Fault> {

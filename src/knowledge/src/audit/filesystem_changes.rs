@@ -18,7 +18,8 @@ pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<AuditRecorder>, space: &str) {
     let (recorder, space) = (Arc::clone(recorder), space.to_owned());
     vfs.on_change(Box::new(move |outcome| {
         // A save that fails with `Stale` is retried and recorded then.
-        if is_file_protocol(outcome.caller.protocol) && outcome.refusal.is_none_or(|fault| fault.kind() != Kind::Stale) {
+        if is_file_protocol(outcome.caller.protocol) && outcome.refusal.is_none_or(|fault| fault.kind() != Kind::Stale)
+        {
             outcome.changes.iter().for_each(|change| recorder.record(to_entry(outcome, change, &space)));
         }
     }));

@@ -85,9 +85,7 @@ impl AuditRecorder {
             pending.entries.push_back(AuditEntry { lost_before, ..entry });
         } else {
             if pending.unreported_drops == 0 {
-                tracing::error!(
-                    "cannot write the audit log fast enough: entries are dropped and counted"
-                );
+                tracing::error!("cannot write the audit log fast enough: entries are dropped and counted");
             }
             pending.unreported_drops += 1;
             pending.total_drops += 1;

@@ -57,7 +57,11 @@ pub struct TrackedRequest {
 
 impl std::fmt::Debug for TrackedRequest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("TrackedRequest").field("head", &self.head).field("notes", &self.notes).finish_non_exhaustive()
+        formatter
+            .debug_struct("TrackedRequest")
+            .field("head", &self.head)
+            .field("notes", &self.notes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -176,7 +180,8 @@ impl TrackedRequest {
         let server = &*self.server;
         let RequestHead { protocol, method, path, query, peer, id } = self.head.clone();
         let facts = std::mem::take(&mut *self.notes.0.lock());
-        let RequestFacts { space, actor, operation, file, status: operation_status, token, x_space, provenance } = facts;
+        let RequestFacts { space, actor, operation, file, status: operation_status, token, x_space, provenance } =
+            facts;
         let status = operation_status.unwrap_or(status);
         if matches!(protocol, Protocol::WebDav | Protocol::S3) {
             // Requests over HTTP and MCP are counted where operations run.

@@ -33,7 +33,11 @@ pub fn find_disputes(index: &Index, permissions: &Permissions) -> Result<Vec<Pag
 }
 
 /// The disputes among these pages, which have at least one of the keys.
-pub(super) fn disputes_of(index: &Index, paths: &[TreePath], permissions: &Permissions) -> Result<Vec<PageDispute>, Fault> {
+pub(super) fn disputes_of(
+    index: &Index,
+    paths: &[TreePath],
+    permissions: &Permissions,
+) -> Result<Vec<PageDispute>, Fault> {
     let mut pages = Vec::with_capacity(paths.len());
     for path in paths {
         let page = index.page(path)?;

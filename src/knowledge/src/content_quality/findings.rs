@@ -91,18 +91,16 @@ impl FindingKind {
     pub(super) fn advice(self, count: usize) -> String {
         let (singular, plural, advice) = match self {
             Self::Stale => ("page is", "pages are", "past the review date: review it and update `review-by`"),
-            Self::Orphan => {
-                ("page has", "pages have", "no incoming link: link it from an index page, or archive it")
-            }
+            Self::Orphan => ("page has", "pages have", "no incoming link: link it from an index page, or archive it"),
             Self::BrokenLink => ("link is", "links are", "broken: fix the target, or write the page"),
             Self::Empty => ("page has", "pages have", "no text: write it or remove it"),
             Self::MissingFrontmatter => ("page has", "pages have", "no frontmatter: give it a title and tags"),
-            Self::Duplicate => ("page shares", "pages share", "its title with another page: merge the pages, or rename one"),
-            Self::Contradiction => (
-                "page contradicts",
-                "pages contradict",
-                "another page: decide which is right, see GET /contradictions",
-            ),
+            Self::Duplicate => {
+                ("page shares", "pages share", "its title with another page: merge the pages, or rename one")
+            }
+            Self::Contradiction => {
+                ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
+            }
         };
         format!("{count} {} {advice}", if count == 1 { singular } else { plural })
     }

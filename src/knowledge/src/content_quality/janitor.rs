@@ -39,7 +39,8 @@ impl Task for JanitorTask {
         if !self.space.index_watermark.wait(self.space.vfs.feed().last_seq().0, Duration::ZERO) {
             return Ok(NextStep::After(RETRY_INTERVAL));
         }
-        let summary = self.space.survey_cache.rebuild_survey(&self.space, self.clock.now(), self.settings.stale_days)?;
+        let summary =
+            self.space.survey_cache.rebuild_survey(&self.space, self.clock.now(), self.settings.stale_days)?;
         tracing::info!(
             space = self.space.name,
             pages = summary.scanned,

@@ -83,7 +83,10 @@ impl SurveyCache {
         let day = |timestamp: Timestamp| timestamp.as_second().div_euclid(86_400);
         let (at, graph) = (space.vfs.feed().last_seq(), space.index.graph()?);
         let is_current = |cached: &Arc<TreeSurvey>| {
-            cached.is_from(&graph) && cached.at == at && cached.stale_days == stale_days && day(cached.created_at) == day(now)
+            cached.is_from(&graph)
+                && cached.at == at
+                && cached.stale_days == stale_days
+                && day(cached.created_at) == day(now)
         };
         if let Some(cached) = self.last.lock().as_ref().filter(|cached| is_current(cached)) {
             return Ok(Arc::clone(cached));

@@ -49,7 +49,10 @@ fn a_look_through_the_tree_finds_what_is_wrong_and_says_what_to_do() {
     assert_eq!(count("orphans"), 5);
     assert_eq!(
         messages(&found, "index.md"),
-        ["broken_link: links to `gone.md`, which does not exist", "broken_link: links to `nowhere`, which does not exist"]
+        [
+            "broken_link: links to `gone.md`, which does not exist",
+            "broken_link: links to `nowhere`, which does not exist"
+        ]
     );
     assert_eq!(messages(&found, "empty.md"), ["empty: has no text"]);
     assert_eq!(messages(&found, "good.md"), ["duplicate: has the title of 1 other page"]);

@@ -43,8 +43,10 @@ pub fn store_asset(
     let assets = &cx.settings().assets;
     let file_name = name.rsplit(['/', '\\']).next().unwrap_or_default().trim();
     if file_name.is_empty() || file_name.starts_with('.') {
-        let message =
-            format!("`{}` is not a valid file name; use one such as `picture.png`", svcfs_base::escape_unprintable(name));
+        let message = format!(
+            "`{}` is not a valid file name; use one such as `picture.png`",
+            svcfs_base::escape_unprintable(name)
+        );
         return Err(Fault::invalid("name", message));
     }
     if content.len() > assets.max_file_size {

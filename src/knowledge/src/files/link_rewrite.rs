@@ -46,7 +46,8 @@ impl LinkResolver for SpaceLinkResolver {
         let space = self.space()?;
         let from = names.0;
         let asked = (&*space, caller);
-        let rewrite = LinkRewrite::with_timeout(FILE_PROTOCOL_TIMEOUT, asked, names, std::slice::from_ref(from), Some(from))?;
+        let rewrite =
+            LinkRewrite::with_timeout(FILE_PROTOCOL_TIMEOUT, asked, names, std::slice::from_ref(from), Some(from))?;
         for page in &rewrite.non_utf8 {
             let reason = "it is not UTF-8";
             tracing::warn!(space = space.name, page.path = %page, reason, "links of this page to a renamed page were not updated");
@@ -142,8 +143,9 @@ fn for_each_file(
     pages: &BTreeSet<TreePath>,
     mut work: impl FnMut(&TreePath, FileView) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let mut handle =
-        |page: &TreePath, read_if_file: Result<Option<FileView>, Fault>| read_if_file?.map_or(Ok(()), |file| work(page, file));
+    let mut handle = |page: &TreePath, read_if_file: Result<Option<FileView>, Fault>| {
+        read_if_file?.map_or(Ok(()), |file| work(page, file))
+    };
     if pages.len() <= READ_BATCH {
         return pages.iter().try_for_each(|page| handle(page, read_if_file(vfs, protocol, page)));
     }

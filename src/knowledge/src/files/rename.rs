@@ -72,7 +72,9 @@ pub fn rename(
                 cx.apply(set).map(|applied| (applied, links))
             }
             LinkUpdatePolicy::Never => cx.apply(rename).map(|applied| (applied, 0)),
-            LinkUpdatePolicy::FileProtocolSettings => cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set)),
+            LinkUpdatePolicy::FileProtocolSettings => {
+                cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set))
+            }
         };
         Ok(applied.map(|(applied, updated_links)| {
             let with_retries = applied.files.iter().rev().find(|file| file.path == to);
@@ -105,7 +107,8 @@ pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath)
     require_paths(&from, &to)?;
     let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
     with_retries(|| {
-        let attributes = vfs.stat(protocol, &from).map_err(|fault| source_not_found(fault, "source directory not found", &from))?;
+        let attributes =
+            vfs.stat(protocol, &from).map_err(|fault| source_not_found(fault, "source directory not found", &from))?;
         if attributes.kind != EntryKind::Directory {
             return Err(Fault::not_directory(&from));
         }

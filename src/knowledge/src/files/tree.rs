@@ -78,7 +78,11 @@ pub struct ListingOptions {
 /// # Errors
 /// `NotFound`, with `path not found: <path>` if nothing is there. A file without details is
 /// `NotFound`, too: there is no directory of this name.
-pub fn list_top(cx: &OperationContext<'_>, path: &TreePath, options: ListingOptions) -> Result<Vec<DirectoryEntry>, Fault> {
+pub fn list_top(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    options: ListingOptions,
+) -> Result<Vec<DirectoryEntry>, Fault> {
     let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
     if options.is_detailed
         && !path.is_root()
@@ -142,7 +146,11 @@ fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, options: ListingOption
         EntryKind::Directory => {
             let child_options = ListingOptions { depth: options.depth.saturating_sub(1), ..options };
             let is_listed = child_options.depth > 0;
-            let entries = if is_listed { list_children(&cx.space.vfs, cx.caller.protocol, &path, child_options)? } else { Vec::new() };
+            let entries = if is_listed {
+                list_children(&cx.space.vfs, cx.caller.protocol, &path, child_options)?
+            } else {
+                Vec::new()
+            };
             let children = Some(nodes(cx, entries, child_options)?);
             Ok(FileTreeNode { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }

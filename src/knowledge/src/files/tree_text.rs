@@ -62,8 +62,11 @@ impl TreeText {
         if attributes.kind == EntryKind::Directory {
             text.extend_from_slice(br#","isDir":true,"size":0,"children":["#);
             let is_listed = self.options.depth > self.open.len();
-            let list_children =
-                if is_listed { tree::list_children(&self.vfs, self.protocol, &path, self.options)? } else { Vec::new() };
+            let list_children = if is_listed {
+                tree::list_children(&self.vfs, self.protocol, &path, self.options)?
+            } else {
+                Vec::new()
+            };
             let mut closing = b"]".to_vec();
             self.write_details(&attributes, &mut closing)?;
             self.open.push(OpenList::new(list_children, closing));

@@ -57,8 +57,7 @@ pub fn bulk(
             return Err(Fault::new(Kind::Invalid, format!("files[{index}].path is required")));
         }
         if let Some(first) = indexes.insert(path.clone(), index) {
-            let message =
-                format!("`{path}` is already the path of files[{first}]; each path may occur once");
+            let message = format!("`{path}` is already the path of files[{first}]; each path may occur once");
             return Err(Fault::invalid(&format!("files[{index}].path"), message));
         }
         let content = prepare(cx, caller, (&path, false), content).map_err(|fault| with_entry(&fault, index, &path))?;
@@ -217,9 +216,15 @@ fn as_text(content: &Bytes) -> Result<&str, Fault> {
 }
 
 /// Appends the provenance to the frontmatter list `derived-from`.
-fn add_provenance(cx: &OperationContext<'_>, caller: &Caller, text: &str, provenance: &Provenance) -> Result<String, Fault> {
+fn add_provenance(
+    cx: &OperationContext<'_>,
+    caller: &Caller,
+    text: &str,
+    provenance: &Provenance,
+) -> Result<String, Fault> {
     let (date, actor) = (cx.now().to_string(), caller.actor());
-    let entry = frontmatter::DerivedFrom { kind: &provenance.kind, id: &provenance.id, date: &date, actor: actor.as_str() };
+    let entry =
+        frontmatter::DerivedFrom { kind: &provenance.kind, id: &provenance.id, date: &date, actor: actor.as_str() };
     frontmatter::append_provenance(text, &entry)
         .map_err(|error| Fault::new(Kind::Invalid, format!("provenance: {error}")))
 }

@@ -35,7 +35,8 @@ pub(super) fn in_directory<'g>(graph: &'g LinkGraph, node: GraphNode) -> impl It
     let directory = graph.page(node).path.parent().unwrap_or_else(TreePath::root);
     let start = if directory.is_root() { 0 } else { directory.as_str().len() + 1 };
     // The range also has pages of subdirectories.
-    let is_sibling = move |other: &GraphNode| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
+    let is_sibling =
+        move |other: &GraphNode| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
     graph.nodes_below(&directory).filter(is_sibling).map(|other| SiblingPage {
         path: graph.page(other).path.clone(),
         relation: SiblingRelation::SiblingDir,
@@ -64,7 +65,8 @@ pub(super) fn with_tags<'g>(
 ) -> impl Iterator<Item = SiblingPage> + 'g {
     let page_tags = &graph.page(node).tags;
     page_tags.iter().enumerate().flat_map(move |(index, tag)| {
-        let has_earlier = move |other: GraphNode| page_tags[..index].iter().any(|tag| graph.page(other).tags.contains(tag));
+        let has_earlier =
+            move |other: GraphNode| page_tags[..index].iter().any(|tag| graph.page(other).tags.contains(tag));
         let pages = tags.get(tag).map_or(&[][..], Vec::as_slice).iter().copied();
         pages.filter(move |other| *other != node && !has_earlier(*other)).map(move |other| SiblingPage {
             path: graph.page(other).path.clone(),

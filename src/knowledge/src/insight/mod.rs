@@ -50,7 +50,8 @@ pub fn measure_velocity(
 ) -> Result<TreeVelocity, Fault> {
     let activity = vfs.activity(period.start_before(now), below)?;
     let daily_average = activity.changes as f64 / f64::from(period.days());
-    let is_burst = |day: &DayActivity| day.changes >= MIN_BURST_CHANGES && f64::from(day.changes) > BURST_FACTOR * daily_average;
+    let is_burst =
+        |day: &DayActivity| day.changes >= MIN_BURST_CHANGES && f64::from(day.changes) > BURST_FACTOR * daily_average;
     let mut bursts: Vec<DayActivity> = activity.days.into_iter().filter(is_burst).collect();
     bursts.sort_by_key(|burst| Reverse((burst.changes, burst.day)));
     bursts.truncate(max);
@@ -69,8 +70,7 @@ pub fn measure_velocity(
 
 /// The first `max` pages by a key, then by path.
 fn first<K: Ord>(mut pages: Vec<PageActivity>, max: usize, key: impl Fn(&PageActivity) -> K) -> Vec<PageActivity> {
-    let order =
-        |a: &PageActivity, b: &PageActivity| key(a).cmp(&key(b)).then_with(|| a.path.cmp(&b.path));
+    let order = |a: &PageActivity, b: &PageActivity| key(a).cmp(&key(b)).then_with(|| a.path.cmp(&b.path));
     if pages.len() > max {
         // Avoids sorting all pages.
         pages.select_nth_unstable_by(max, order);

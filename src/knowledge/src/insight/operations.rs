@@ -90,7 +90,11 @@ impl Operation for MeasureVelocity {
         Ok(VelocityReport {
             period: self.period.as_str().to_owned(),
             total_changes: velocity.total,
-            hot_spots: velocity.hot.into_iter().map(|page| HotSpot { path: page.path, changes: page.changes }).collect(),
+            hot_spots: velocity
+                .hot
+                .into_iter()
+                .map(|page| HotSpot { path: page.path, changes: page.changes })
+                .collect(),
             cold_spots: velocity
                 .cold
                 .into_iter()

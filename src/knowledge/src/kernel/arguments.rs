@@ -77,7 +77,10 @@ pub(crate) fn require_path(field: &str, path: &TreePath) -> Result<(), Fault> {
 
 /// Replaces Rust type names in an error of serde.
 fn without_type_names(message: String) -> String {
-    match TYPE_NAMES.iter().find_map(|(technical, without_type_names)| Some((message.strip_suffix(technical)?, without_type_names))) {
+    match TYPE_NAMES
+        .iter()
+        .find_map(|(technical, without_type_names)| Some((message.strip_suffix(technical)?, without_type_names)))
+    {
         Some((prefix, without_type_names)) => format!("{prefix}{without_type_names}"),
         None => message,
     }

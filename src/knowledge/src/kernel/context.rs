@@ -120,15 +120,11 @@ impl Space {
     /// As there.
     pub(crate) fn index_within(&self, timeout: Duration) -> Result<&Index, Fault> {
         match self.wait_for_all(timeout) {
-            Ok(()) if self.recheck_queue.wait_for_look(timeout) => Ok(&self.index),
-            Ok(()) => Err(Fault::unavailable(
-                "the search index is still re-reading changed pages; try again later",
-            )),
+            Ok(()) if self.recheck_queue.wait_for_recheck(timeout) => Ok(&self.index),
+            Ok(()) => Err(Fault::unavailable("the search index is still re-reading changed pages; try again later")),
             Err(accepted) => {
                 let behind = accepted.0.saturating_sub(self.index_watermark.level());
-                Err(Fault::unavailable(format!(
-                    "the search index is {behind} changes behind; try again later"
-                )))
+                Err(Fault::unavailable(format!("the search index is {behind} changes behind; try again later")))
             }
         }
     }

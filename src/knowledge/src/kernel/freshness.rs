@@ -190,7 +190,8 @@ impl IndexFreshness {
             Some(_) | None => state.arrivals.push_back(ChangeArrival { since: now, last: position.0 }),
         }
         while state.arrivals.len() > MAX_ARRIVALS {
-            state.last_dropped_arrival = state.arrivals.pop_front().map_or(state.last_dropped_arrival, |arrival| arrival.last);
+            state.last_dropped_arrival =
+                state.arrivals.pop_front().map_or(state.last_dropped_arrival, |arrival| arrival.last);
         }
     }
 
@@ -204,7 +205,8 @@ impl IndexFreshness {
         state.last_read = Some(now);
         state.prune(read);
         let last_own_change = |key: ClientKey| state.clients.get(&key).map(|change| (key, *change));
-        let last_own_change: Vec<(ClientKey, LastChange)> = keys(caller).into_iter().filter_map(last_own_change).collect();
+        let last_own_change: Vec<(ClientKey, LastChange)> =
+            keys(caller).into_iter().filter_map(last_own_change).collect();
         let queued: Vec<QueuedChange> = last_own_change
             .iter()
             .filter(|(_, change)| change.position.is_none())

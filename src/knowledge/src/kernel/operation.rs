@@ -194,7 +194,7 @@ fn call_for_agent<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> 
     // The text could reveal the rows that are removed from the output.
     let is_complete = cx.caller.permissions.folder.is_none() || O::FOLDER_SCOPE != FolderScope::Rows;
     let text = if is_complete { O::render_text(&output) } else { None };
-    Ok(OperationAnswer { output: to_json::<O>(&output, cx)?, text: text })
+    Ok(OperationAnswer { output: to_json::<O>(&output, cx)?, text })
 }
 
 fn to_json<O: Operation>(output: &O::Output, cx: &OperationContext<'_>) -> Result<Value, Fault> {

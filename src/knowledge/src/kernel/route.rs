@@ -101,7 +101,7 @@ impl Route {
         Self {
             method,
             path,
-            body: body,
+            body,
             media_flag: None,
             query_inputs: &[],
             path_wins: false,

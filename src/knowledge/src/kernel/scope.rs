@@ -47,7 +47,11 @@ pub(super) fn check_folder_support(entry: &OperationEntry, permissions: &Permiss
 ///
 /// # Errors
 /// `Forbidden` for a path outside the folder; `Invalid` for a bad path.
-pub(super) fn check_arguments(entry: &OperationEntry, mut arguments: Value, cx: &OperationContext<'_>) -> Result<Value, Fault> {
+pub(super) fn check_arguments(
+    entry: &OperationEntry,
+    mut arguments: Value,
+    cx: &OperationContext<'_>,
+) -> Result<Value, Fault> {
     let permissions = &cx.caller.permissions;
     let Some(folder) = &permissions.folder else { return Ok(arguments) };
     if let FolderScope::Folder(input) = entry.folder_scope
@@ -75,7 +79,12 @@ impl Space {
     ///
     /// # Errors
     /// `Forbidden`; `Invalid` for links that leave the root or form a cycle.
-    pub fn check_path_access(&self, permissions: &Permissions, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+    pub fn check_path_access(
+        &self,
+        permissions: &Permissions,
+        protocol: Protocol,
+        path: &TreePath,
+    ) -> Result<(), Fault> {
         permissions.check_path(path)?;
         if permissions.folder.is_none() || permissions.covers(&self.vfs.resolve_links(protocol, path)?) {
             return Ok(());

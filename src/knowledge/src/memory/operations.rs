@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use svcfs_base::{Fault, TreePath};
 
-use super::context::AgentContext as AgentContext;
+use super::context::AgentContext;
 use super::report::EpisodeReport;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 

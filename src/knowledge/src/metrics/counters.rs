@@ -135,8 +135,7 @@ impl RequestMetrics {
         registry.register("svc_http_requests", "HTTP requests by method and status", requests.clone());
         let help = "Time to the head of HTTP responses in seconds";
         registry.register("svc_http_request_seconds", help, request_times.clone());
-        let help =
-            "Kernel requests of mounts by outcome (`ok`, `word` for ordinary errno results, or the fault kind)";
+        let help = "Kernel requests of mounts by outcome (`ok`, `word` for ordinary errno results, or the fault kind)";
         registry.register("svc_mount_requests", help, mount_requests.clone());
         let help = "Duration of kernel requests of mounts in seconds";
         registry.register("svc_mount_request_seconds", help, mount_times.clone());

@@ -204,8 +204,10 @@ fn space_report(status: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> Sp
     if let Err(fault) = &health {
         add_problem("storage".to_owned(), fault.message().to_owned());
     }
-    let pages =
-        space.index.page_count().map_err(|error| add_problem("index".to_owned(), Fault::from(error).message().to_owned()));
+    let pages = space
+        .index
+        .page_count()
+        .map_err(|error| add_problem("index".to_owned(), Fault::from(error).message().to_owned()));
     let tasks: Vec<TaskReport> = space.tasks().into_iter().map(task_report).collect();
     for task in &tasks {
         if let Some(error) = &task.error {

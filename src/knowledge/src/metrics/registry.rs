@@ -64,14 +64,10 @@ type SpaceGauge = (&'static str, &'static str, fn(&Space) -> u64);
 
 const SPACE_GAUGES: [SpaceGauge; 8] = [
     ("svc_space_writable", "Whether a space accepts writes: 1 or 0", |space| u64::from(space.vfs.health().is_ok())),
-    ("svc_space_pages", "Pages in the search index", |space| {
-        space.index.page_count().map_or(0, |count| count as u64)
-    }),
+    ("svc_space_pages", "Pages in the search index", |space| space.index.page_count().map_or(0, |count| count as u64)),
     ("svc_queue_sets", "Change sets queued for the committer", |space| space.vfs.queue_load().queued_sets as u64),
     ("svc_queue_bytes", "Bytes of the queued change sets", |space| space.vfs.queue_load().queued_bytes as u64),
-    ("svc_pending_sets", "Change sets accepted and not committed", |space| {
-        space.vfs.queue_load().pending_sets
-    }),
+    ("svc_pending_sets", "Change sets accepted and not committed", |space| space.vfs.queue_load().pending_sets),
     ("svc_log_unsettled_bytes", "Bytes in the log since the last checkpoint", |space| {
         space.vfs.queue_load().uncheckpointed_bytes
     }),

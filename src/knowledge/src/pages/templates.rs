@@ -27,7 +27,10 @@ pub fn template(cx: &OperationContext<'_>, name: &str) -> Result<TemplateText, F
     if stem.is_empty() || stem.starts_with('.') || stem.contains(['/', '\\']) {
         return Err(Fault::invalid(
             "name",
-            format_args!("`{}` is not a valid template name; use one such as `meeting`", svcfs_base::escape_unprintable(name)),
+            format_args!(
+                "`{}` is not a valid template name; use one such as `meeting`",
+                svcfs_base::escape_unprintable(name)
+            ),
         ));
     }
     let path = TreePath::parse(&format!("{TEMPLATE_FOLDER}/{stem}.md"))?;

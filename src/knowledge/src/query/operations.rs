@@ -239,8 +239,12 @@ impl Operation for AggregatePages {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
         let default = || (cx.caller.protocol == Protocol::Mcp).then(CalculationList::count);
         let calculations = self.calc.or_else(default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
-        let query =
-            svcfs_index::DqlQuery::aggregate(&self.group, &calculations.into_list(), self.condition.as_deref(), prefix.as_deref())?;
+        let query = svcfs_index::DqlQuery::aggregate(
+            &self.group,
+            &calculations.into_list(),
+            self.condition.as_deref(),
+            prefix.as_deref(),
+        )?;
         let answer = run_query(cx, &query, RowWindow::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())

@@ -126,8 +126,8 @@ fn tasks(rows: &[Vec<Value>]) -> String {
         }
         let mark = if *completed == Value::Bool(true) { "x" } else { " " };
         let due = due.as_str().map(|due| format!(" [due:: {due}]")).unwrap_or_default();
-        let text = task.as_str().unwrap_or_default().replace('\n', " ");
-        text.push_str(&format!("- [{mark}] {text}{due}\n"));
+        let label = task.as_str().unwrap_or_default().replace('\n', " ");
+        text.push_str(&format!("- [{mark}] {label}{due}\n"));
     }
     text
 }

@@ -141,8 +141,7 @@ fn an_answer_of_an_index_that_is_behind_says_so() {
     space.put("b.md", "fox\n");
     // How old the answer is, is said between these.
     let is_note = |note: &str| {
-        note.starts_with("the search index is ")
-            && note.ends_with(" old and lacks one change, which is not included")
+        note.starts_with("the search index is ") && note.ends_with(" old and lacks one change, which is not included")
     };
     let (found, remarks) = told("search", json!({ "q": "fox" }));
     assert_eq!((paths(&found), found[0]["note"].as_str()), (vec!["a.md"], Some(&*remarks.notes[0])));

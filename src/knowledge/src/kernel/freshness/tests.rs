@@ -145,8 +145,9 @@ fn writes_wait_for_an_index_that_is_behind_while_questions_are_asked() {
     let now = flood(&freshness);
     let (writer, stranger) = (on_connection(1), on_connection(2));
     freshness.record_accepted(&writer, Some(Seq(1_000)), now);
-    let delay =
-        |caller: &Caller, read: u64, now: Instant| freshness.delay_write(caller, (read, now)).map(|delay| delay.position.0);
+    let delay = |caller: &Caller, read: u64, now: Instant| {
+        freshness.delay_write(caller, (read, now)).map(|delay| delay.position.0)
+    };
     assert_eq!(delay(&writer, 0, now), None, "no question was asked");
     freshness.required(&stranger, (0, now));
     let position = delay(&writer, 0, now).unwrap();
