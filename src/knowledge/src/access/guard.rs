@@ -1,5 +1,3 @@
-//! The access check that a request must pass before it runs.
-
 use svcfs_base::Scope;
 
 /// The access check that a request must pass before it runs.

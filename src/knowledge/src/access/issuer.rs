@@ -1,5 +1,5 @@
-//! An identity provider and the verification of its tokens (OpenID Connect Discovery 1.0, RFC 7517,
-//! RFC 7519).
+//! Identity provider and verification of its tokens (OpenID Connect Discovery 1.0, RFC 7517, RFC
+//! 7519).
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,6 @@ use svcfs_net::NetClient;
 
 use super::unauthenticated;
 
-/// Timeout of one request to the provider.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Keys older than this are fetched again, so that a revoked key stops working.
 const REFRESH_AFTER: Duration = Duration::from_hours(1);
@@ -38,15 +37,12 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// An identity provider and its cached keys.
 #[derive(Debug)]
 pub(super) struct IdentityProvider {
     settings: OidcSettings,
     client: NetClient,
     cached: RwLock<Option<ProviderKeys>>,
-    /// Time of the last fetch. The lock is held during a fetch.
     last_fetch: Mutex<Option<Instant>>,
-    /// Minimum time between two fetches.
     min_fetch_interval: Duration,
 }
 
@@ -56,14 +52,12 @@ struct ProviderKeys {
     fetched: Instant,
 }
 
-/// The fields of the discovery document that are used.
 #[derive(Deserialize)]
 struct ProviderMetadata {
     issuer: String,
     jwks_uri: String,
 }
 
-/// The claims that are used in addition to the validated ones.
 #[derive(Deserialize)]
 struct TokenClaims {
     sub: String,
@@ -91,8 +85,7 @@ impl IdentityProvider {
     }
 
     /// Whether the keys must be fetched before this token can be verified. One request at a time
-    /// refreshes old keys; concurrent requests continue with the cached keys. A request waits only
-    /// if its key is unknown.
+    /// refreshes old keys; others use the cached keys. A request waits only if its key is unknown.
     pub(super) fn needs_fetch(&self, token: &str) -> bool {
         let may_fetch = |last_fetch: &Option<Instant>| {
             last_fetch.is_none_or(|last_fetch| last_fetch.elapsed() >= self.min_fetch_interval)

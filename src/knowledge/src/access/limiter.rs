@@ -1,8 +1,7 @@
 //! Rate limit of requests per caller, for every protocol that has requests.
 //!
 //! Invariant: a caller with a valid key is counted by that key, any other caller by address. A
-//! wrong key is ignored: otherwise a client could get a full bucket for each request by inventing
-//! keys.
+//! wrong key is ignored: otherwise inventing keys would give a full bucket for each request.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,15 +16,10 @@ use svcfs_config::{KeyDigest, RateLimitSettings};
 
 /// Key in a fault's details: seconds after which the caller may retry.
 pub const RETRY_AFTER_KEY: &str = "retry_after";
-/// The retry delay sent to the client, in seconds.
 const RETRY_AFTER_SECS: u64 = 60;
-/// Interval at which callers with a full bucket are removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-/// Number of remembered callers above which they are removed more often.
 const MAX_CALLERS: usize = 65_536;
-/// Interval of removal above [`MAX_CALLERS`].
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of a token's digest that identify a caller.
 const TOKEN_BYTES: usize = 8;
 
 /// The caller that a request is counted for.
@@ -52,6 +46,7 @@ pub struct RequestLimiter<C: Clock = DefaultClock> {
 }
 
 impl RequestLimiter {
+    /// A limiter with these settings.
     pub fn new(settings: RateLimitSettings) -> Self {
         Self::with(settings, DefaultClock::default())
     }

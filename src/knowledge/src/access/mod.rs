@@ -2,7 +2,7 @@
 //!
 //! Invariant: access control fails closed. A caller that cannot be identified is refused. No
 //! setting, empty field or failed read of a file opens access. Each operation declares what it
-//! needs ([`RequestGuard`], [`FolderScope`](crate::kernel::FolderScope)); it is checked where all
+//! needs ([`RequestGuard`], [`FolderScope`](crate::kernel::FolderScope)), checked where all
 //! protocols meet.
 
 mod guard;
@@ -29,8 +29,7 @@ use crate::kernel::{HttpMethod, OperationEntry};
 use crate::usage;
 use issuer::IdentityProvider;
 
-/// The operations on an unlisted space that need no credentials: a caller must know the path of a
-/// page.
+/// Operations on an unlisted space without credentials, for callers who know a page's path.
 const UNLISTED_OPERATIONS: [&str; 3] = ["read", "peek", "section"];
 
 /// Verifies credentials. The settings can be replaced while the server runs.
@@ -41,10 +40,8 @@ pub struct AccessControl {
     local: Option<KeyDigest>,
 }
 
-/// How callers authenticate.
 #[derive(Debug)]
 enum AuthMode {
-    /// No authentication.
     Open,
     ApiKey(KeyDigest),
     PerSpace(Vec<KeySettings>),
@@ -86,8 +83,7 @@ impl CallerIdentity {
     /// Any caller without authentication, and the client of an MCP server on standard input.
     pub const UNRESTRICTED: Self = Self { actor: None, space: None, permissions: Permissions::FULL, token: None };
 
-    /// The identity of a caller without credentials, if the space's visibility permits this
-    /// operation.
+    /// The identity of an anonymous caller, if the space's visibility permits this operation.
     pub fn anonymous(visibility: SpaceVisibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
         // The usage area shows what other callers read and searched for: that is not public.
         let is_usage = usage::AREA.operations.iter().any(|operation| operation.name == entry.name);
@@ -169,8 +165,8 @@ impl AccessControl {
         mode.prepare()
     }
 
-    /// Whether [`fetch_issuer_keys`](Self::fetch_issuer_keys) must be called before this token can
-    /// be verified.
+    /// Whether [`fetch_issuer_keys`](Self::fetch_issuer_keys) must be called first to verify this
+    /// token.
     pub fn needs_issuer_keys(&self, bearer: &str) -> bool {
         let mode = Arc::clone(&self.mode.read());
         match &*mode {
@@ -182,8 +178,8 @@ impl AccessControl {
     /// Identifies the caller with this bearer token.
     ///
     /// # Errors
-    /// `Unauthenticated` for an unknown or missing token; `Unavailable` if it cannot be verified
-    /// now.
+    /// `Unauthenticated` for an unknown or missing token; `Unavailable` if verification is not
+    /// possible.
     pub fn identify(&self, bearer: Option<&str>) -> Result<CallerIdentity, Fault> {
         let mode = Arc::clone(&self.mode.read());
         if matches!(*mode, AuthMode::Open) {
@@ -198,15 +194,14 @@ impl AccessControl {
         match &*mode {
             AuthMode::ApiKey(key) if *key == token => Ok(identity),
             AuthMode::PerSpace(keys) => {
-                // Constant time: every key is compared, so that timing does not reveal which one
-                // matched.
+                // Constant time: every key is compared, so that timing does not reveal the match.
                 let key = keys.iter().fold(None, |hit, key| if key.digest == token { Some(key) } else { hit });
-                let KeySettings { actor, space, permissions: permissions, digest: _ } =
+                let KeySettings { actor, space, permissions, digest: _ } =
                     key.ok_or_else(|| unauthenticated("invalid API key"))?;
                 Ok(CallerIdentity {
                     actor: actor.clone(),
                     space: space.clone(),
-                    permissions: permissions.clone(),
+                    permissions.clone(),
                     ..identity
                 })
             }
@@ -230,7 +225,7 @@ impl AccessControl {
             }
             AuthMode::PerSpace(keys) => {
                 let key = keys.iter().find(|key| key_id(&key.digest) == id).ok_or_else(unknown)?;
-                let KeySettings { actor, space, permissions: permissions, digest } = key.clone();
+                let KeySettings { actor, space, permissions, digest } = key.clone();
                 Ok(CallerIdentity { actor, space, permissions, token: Some(digest) })
             }
             AuthMode::ApiKey(_) | AuthMode::Oidc(_) => Err(unknown()),

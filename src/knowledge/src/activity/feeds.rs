@@ -60,9 +60,6 @@ pub struct FeedAuthor {
 }
 
 /// The newest events that the caller may see as a JSON Feed, at most `max`.
-///
-/// # Errors
-/// `Internal` if the log cannot be read.
 pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> {
     let selection = ChangeFilter { below: cx.caller.permissions.folder.clone(), ..ChangeFilter::default() };
     let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
@@ -92,16 +89,12 @@ fn feed_item(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
     }
 }
 
-/// The public address of a feed document of this space, if the server has one.
 fn feed_url(cx: &OperationContext<'_>, document: &str) -> Option<String> {
     let space = utf8_percent_encode(&cx.space.name, SEGMENT);
     cx.public_url().map(|site| format!("{}/api/svc/{space}/{document}", site.as_str()))
 }
 
 /// The newest events that the caller may see as an Atom document, at most `max`.
-///
-/// # Errors
-/// `Internal` if the log cannot be read.
 pub fn atom(cx: &OperationContext<'_>, max: usize) -> Result<String, Fault> {
     let JsonFeed { items, home_page_url, .. } = recent(cx, max)?;
     let link = |rel: &str, href: String| atom::Link { rel: rel.to_owned(), href, ..atom::Link::default() };
@@ -131,8 +124,7 @@ fn atom_entry(feed_item: FeedItem) -> Result<atom::Entry, Fault> {
         updated: time,
         published: Some(time),
         summary: Some(text.clone().into()),
-        // An entry needs content or a link (RFC 4287 4.1.2); without a public address there is no
-        // link.
+        // An entry needs content or a link (RFC 4287 4.1.2); there may be no link.
         content: Some(atom::Content {
             value: Some(text),
             content_type: Some("text".to_owned()),

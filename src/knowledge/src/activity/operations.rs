@@ -1,5 +1,3 @@
-//! Operations on recent changes.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId};
@@ -75,8 +73,7 @@ pub struct ActivityEvent {
 impl From<TimelineEvent> for ActivityEvent {
     fn from(event: TimelineEvent) -> Self {
         let TimelineEvent { action, path, actor, time, message, id } = event;
-        // The body of a bulk write's message lists all its files; the subject is enough for each
-        // event.
+        // The body of a bulk write's message lists all its files; the subject is enough here.
         let subject = message.lines().next().unwrap_or_default().to_owned();
         Self { kind: action, path, actor, timestamp: time, message: subject, hash: id }
     }

@@ -51,7 +51,6 @@ fn set_theme(cx: &OperationContext<'_>, theme: &Map<String, Value>) -> Result<()
     write(cx, THEME_PATH, json, "theme: update").map(drop)
 }
 
-/// The rules as stored; empty if there are none.
 fn rules(cx: &OperationContext<'_>) -> Result<String, Fault> {
     Ok(read_text(cx, RULES_PATH)?.unwrap_or_default())
 }
@@ -75,8 +74,7 @@ fn read_text(cx: &OperationContext<'_>, path: &str) -> Result<Option<String>, Fa
     }
 }
 
-/// Writes one file as one commit. A caller without a name is recorded as `svc`, like the server
-/// itself.
+/// Writes one file as one commit. A caller without a name is recorded as `svc`.
 fn write(cx: &OperationContext<'_>, path: &str, content: String, message: &str) -> Result<ApplyResult, Fault> {
     let actor = cx.caller.actor.clone().unwrap_or_else(|| Actor::new("svc"));
     let caller = Caller { actor: Some(actor), ..cx.caller.clone() };

@@ -1,5 +1,3 @@
-//! Operations on theme and rules.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -121,8 +119,8 @@ impl Operation for GetRules {
 
 /// Write the rules for agents that work in this space
 ///
-/// Replaces the rules; they are stored as a version of `.svc/rules.md`. Returns its path and new
-/// entity tag.
+/// Replaces the rules; they are stored as a version of `.svc/rules.md`. Returns path and entity
+/// tag.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SetRules {
     /// Markdown, at most 262144 bytes

@@ -39,7 +39,6 @@ const fn is_file_protocol(protocol: Protocol) -> bool {
     }
 }
 
-/// The audit entry of one change.
 fn to_entry(outcome: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> AuditEntry {
     let ChangeOutcome { caller, timestamp: at, duration: took, refusal, changes: _ } = outcome;
     let RequestedChange { method, path, destination: to } = change;

@@ -2,9 +2,8 @@
 //!
 //! Invariant: recording never blocks a request, and no entry is lost silently. A protocol hands an
 //! entry to the space's [`AuditRecorder`] and continues; a task writes it within 100 ms. If the
-//! disk is too slow or full, up to [`MAX_PENDING`] entries wait in memory. Entries beyond that are
-//! counted: the count is in the next stored entry and in the metrics, and it makes the server
-//! unready.
+//! disk is too slow or full, up to 16,384 entries wait in memory. Entries beyond that are
+//! counted: the count is in the next stored entry and in the metrics, and the server is unready.
 
 mod filesystem_changes;
 mod operations;
@@ -30,11 +29,8 @@ pub(crate) use filesystem_changes::follow;
 pub use operations::AREA;
 pub use request::{RequestHead, RequestNotes, TrackedRequest};
 
-/// Limit of entries that wait for the disk.
 const MAX_PENDING: usize = 16_384;
-/// Limit of entries in one write.
 const MAX_BATCH: usize = 1024;
-/// Pause between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Records the requests of one space.
@@ -47,15 +43,11 @@ pub struct AuditRecorder {
     wake: Signal,
 }
 
-/// Entries that are not written yet.
 #[derive(Debug, Default)]
 struct PendingEntries {
     entries: VecDeque<AuditEntry>,
-    /// Entries dropped since the last accepted one.
     unreported_drops: u64,
-    /// Entries dropped since the start.
     total_drops: u64,
-    /// The error of the last write, until one succeeds.
     write_error: Option<String>,
 }
 
@@ -71,6 +63,7 @@ pub struct RecorderStatus {
 }
 
 impl AuditRecorder {
+    /// The recorder of a root.
     pub fn new(root: &Path, settings: &AuditSettings) -> Self {
         let AuditSettings { keep_days, max_bytes } = *settings;
         let log = AuditLog::new(root, RetentionLimits { days: keep_days, bytes: max_bytes });
@@ -130,6 +123,7 @@ impl AuditRecorder {
         pending.entries.drain(..count).collect()
     }
 
+    /// The current state.
     pub fn status(&self) -> RecorderStatus {
         let pending = self.pending.lock();
         let PendingEntries { entries, unreported_drops: _, total_drops, write_error } = &*pending;
@@ -137,9 +131,6 @@ impl AuditRecorder {
     }
 
     /// Entries since a timestamp, oldest first: the first `limit` of them, or the `newest`.
-    ///
-    /// # Errors
-    /// I/O errors.
     fn entries(&self, since: Timestamp, limit: usize, newest: bool) -> Result<Vec<AuditEntry>, Fault> {
         // Recent requests must be in the answer.
         self.flush()?;

@@ -1,5 +1,3 @@
-//! Operation on the audit log.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use svcfs_base::{AuditEntry, Fault, Kind, Limit, Timestamp};
@@ -10,7 +8,6 @@ use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea { title: "Audit", operations: &[OperationEntry::new::<ReadAuditLog>()] };
 
-/// Default period to look back.
 const DEFAULT_PERIOD: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
 /// Read the audit log: who requested what

@@ -18,19 +18,16 @@ use crate::kernel::{ServerState, Space};
 
 /// Target of the access log, at level `debug`: `SVC_LOG=info,access=debug` shows it.
 const ACCESS_LOG_TARGET: &str = "access";
-/// The recorded actor of an unknown caller.
 const ANONYMOUS: &str = "anonymous";
-/// Limit of recorded client-supplied text, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
-/// Status if the client disconnected before the response (as in nginx). The operation may have been
-/// done.
+/// Status if the client disconnected before the response (as in nginx). It may have succeeded.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
-/// Recorded bytes of a key's digest.
 const TOKEN_BYTES: usize = 4;
 
 /// What a protocol knows of a request when it arrives.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
+    /// The protocol of the request.
     pub protocol: Protocol,
     /// The protocol's name of the operation, such as `GET`.
     pub method: String,
@@ -75,7 +72,6 @@ impl Drop for TrackedRequest {
 #[derive(Debug, Clone, Default)]
 pub struct RequestNotes(Arc<Mutex<RequestFacts>>);
 
-/// See [`RequestNotes`].
 #[derive(Default)]
 struct RequestFacts {
     space: Option<Arc<Space>>,
@@ -128,7 +124,6 @@ impl RequestNotes {
     }
 }
 
-/// Client-supplied text, cut to the recorded length.
 fn truncate(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
 }
@@ -171,8 +166,7 @@ impl TrackedRequest {
         self.is_counted.load(Ordering::Relaxed)
     }
 
-    /// Records the finished request, once: in the access log and, if enabled, in the space's audit
-    /// log.
+    /// Records the finished request, once: in the access log and, if enabled, the audit log.
     pub fn finish(&self, status: u16) {
         if self.is_finished.swap(true, Ordering::Relaxed) {
             return;

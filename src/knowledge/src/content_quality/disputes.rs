@@ -1,5 +1,3 @@
-//! Pages that contradict each other.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -22,12 +20,11 @@ pub struct PageDispute {
 
 /// Frontmatter keys; a page without any of them disputes nothing.
 const KEYS: [&str; 2] = ["source-of-truth", "contradicts"];
-/// Statuses of pages that are no longer valid.
 const OBSOLETE_STATUSES: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"];
 
 /// The disputes of a tree: pages that name each other in `contradicts`, and pages that are
-/// `source-of-truth` for the same tag. Pages with an obsolete status and pages that the caller may
-/// not see are ignored.
+/// `source-of-truth` for the same tag. Pages with an obsolete status and pages hidden from the
+/// caller are ignored.
 pub fn find_disputes(index: &Index, permissions: &Permissions) -> Result<Vec<PageDispute>, Fault> {
     find_among(index, index.pages_with_keys(&KEYS)?, permissions)
 }

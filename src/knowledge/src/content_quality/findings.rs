@@ -1,5 +1,3 @@
-//! Kinds of quality problems of a page.
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::TreePath;
@@ -80,6 +78,7 @@ impl FindingKind {
             Self::Contradiction => "contradiction",
         }
     }
+    /// The severity of this kind.
     pub const fn severity(self) -> FindingSeverity {
         match self {
             Self::BrokenLink | Self::Contradiction => FindingSeverity::Error,
@@ -87,7 +86,6 @@ impl FindingKind {
             Self::Orphan | Self::MissingFrontmatter => FindingSeverity::Info,
         }
     }
-    /// A recommendation for this number of findings.
     pub(super) fn advice(self, count: usize) -> String {
         let (singular, plural, advice) = match self {
             Self::Stale => ("page is", "pages are", "past the review date: review it and update `review-by`"),
@@ -110,7 +108,6 @@ impl PageFinding {
     pub(super) fn new(path: TreePath, kind: FindingKind, message: impl Into<String>) -> Self {
         Self { path, kind, severity: kind.severity(), message: message.into(), related: Vec::new() }
     }
-    /// Adds the other pages of a group as related pages.
     pub(super) fn with_related(mut self, group: &[TreePath]) -> Self {
         self.related = group.iter().filter(|other| **other != self.path).take(MAX_RELATED).cloned().collect();
         self

@@ -14,15 +14,14 @@ pub struct JanitorTask {
     space: Arc<Space>,
     clock: Arc<dyn Clock>,
     settings: JanitorSettings,
-    /// Whether the first step is still to come and must not scan: the first scan is one interval
-    /// later.
+    /// Whether the next step must not scan: after a start the first scan is one interval later.
     skips_next_scan: bool,
 }
 
-/// Interval at which it checks whether the index is up to date.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl JanitorTask {
+    /// The janitor of a space.
     pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>, settings: JanitorSettings) -> Self {
         let skips_next_scan = !settings.startup_scan;
         Self { space, clock, settings, skips_next_scan }

@@ -11,7 +11,6 @@ use svcfs_vfs::{EntryKind, Vfs};
 /// Limit of changes that are applied one by one; with more, the cache is dropped.
 const MAX_EVENTS: usize = 10_000;
 
-/// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathPresence {
     Absent,
@@ -32,9 +31,6 @@ impl LinkedFiles {
     }
 
     /// Drops the entries that changes since the cached position affect.
-    ///
-    /// # Errors
-    /// If the log cannot be read.
     pub fn catch_up(&mut self, vfs: &Vfs) -> Result<(), Fault> {
         let last = vfs.feed().last_seq();
         if last == self.at {
@@ -57,8 +53,7 @@ impl LinkedFiles {
         Ok(())
     }
 
-    /// Whether a link has a target. A markdown link to a directory opens its listing; a wiki link
-    /// means a page.
+    /// Whether a link has a target. A markdown link may point to a directory, a wiki link may not.
     pub fn has(&mut self, vfs: &Vfs, path: &TreePath, is_wiki: bool) -> Result<bool, Fault> {
         let presence = match self.cached.get(path) {
             Some(presence) => *presence,

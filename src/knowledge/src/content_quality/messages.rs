@@ -1,5 +1,3 @@
-//! Messages of findings.
-
 use jiff::civil::Date;
 
 pub(super) const ORPHAN: &str = "is linked to by no other page";
@@ -14,7 +12,6 @@ pub(super) fn broken_link(target: &str) -> String {
     format!("links to `{target}`, which does not exist")
 }
 
-/// `others`: number of other pages with the same title.
 pub(super) fn duplicate(others: usize) -> String {
     format!("has the title of {others} other {}", if others == 1 { "page" } else { "pages" })
 }

@@ -1,8 +1,7 @@
 //! Content quality of a tree: stale, orphaned, empty, duplicate or contradicting pages and broken
 //! links.
 //!
-//! Invariant: a finding follows from the text of the pages alone. Fixing the text removes the
-//! finding.
+//! Invariant: a finding follows from the text of pages alone; fixing the text removes it.
 
 mod disputes;
 mod findings;
@@ -24,5 +23,4 @@ pub use page::{PageHealth, check_page};
 pub use review::{OverduePage, ReviewPolicy, list_overdue};
 pub use survey::{SurveyCache, TreeSurvey};
 
-/// Limit of findings in one answer.
 const MAX_ISSUES: usize = 1000;

@@ -1,5 +1,3 @@
-//! Operations on content quality.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Limit, Timestamp, TreePath};
@@ -41,9 +39,9 @@ fn stale_days(cx: &OperationContext<'_>, field: &str, requested: Option<u32>) ->
 
 /// Check the content quality of one page
 ///
-/// Returns counts of words, links and backlinks, the days since the last change, and the issues
-/// found: `stale`, `orphan`, `broken_link`, `empty`, `missing_frontmatter` or `contradiction`. Use
-/// it after editing a page.
+/// Returns counts of words, links and backlinks, days since the last change, and issues: `stale`,
+/// `orphan`, `broken_link`, `empty`, `missing_frontmatter` or `contradiction`. Use it after editing
+/// a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CheckPage {
     /// Path of the page
@@ -259,7 +257,6 @@ impl Operation for AnalyzeTree {
     }
 }
 
-/// A percentage with one decimal.
 fn percent(part: usize, total: usize) -> f64 {
     if total == 0 { 100.0 } else { (part as f64 * 1000.0 / total as f64).round() / 10.0 }
 }

@@ -1,5 +1,3 @@
-//! Content quality of one page.
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Fault, TreePath};
@@ -67,8 +65,7 @@ pub fn check_page(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealt
     })
 }
 
-/// Findings from the page's own text and links, without other pages. Files that the caller may not
-/// see count as absent.
+/// Findings from the page's own text and links, without other pages. Hidden files count as absent.
 pub(super) fn findings(
     cx: &OperationContext<'_>,
     review: &ReviewPolicy,

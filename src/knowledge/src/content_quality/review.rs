@@ -1,5 +1,3 @@
-//! Review dates of pages.
-
 use std::cmp::Reverse;
 
 use jiff::civil::Date;
@@ -10,8 +8,7 @@ use serde::Serialize;
 use svcfs_base::{Fault, TreePath};
 use svcfs_index::{Index, ReviewDay};
 
-/// How reviews are judged: the current day, and the days after which a page with `reviewed` is due
-/// again.
+/// The current day, and the days after which a page with `reviewed` is due again.
 #[derive(Debug, Clone, Copy)]
 pub struct ReviewPolicy {
     today: Date,
@@ -49,9 +46,6 @@ impl ReviewPolicy {
 }
 
 /// The pages past their review date, most overdue first.
-///
-/// # Errors
-/// Those of the index.
 pub fn list_overdue(index: &Index, review: &ReviewPolicy) -> Result<Vec<OverduePage>, Fault> {
     let pages = index.pages_with_keys(&ReviewDay::KEYS)?;
     let mut overdue: Vec<OverduePage> = pages

@@ -1,8 +1,7 @@
 //! The content quality of a whole tree, computed from the facts that the link graph has of each
 //! page.
 //!
-//! The graph is updated incrementally: after a write only the affected pages are read. What remains
-//! is counting.
+//! The graph is updated incrementally, so that after a write only the affected pages are read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -24,10 +23,10 @@ const ENTRY_PAGES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
 /// The result of checking a whole tree.
 #[derive(Debug, Clone)]
 pub struct TreeSurvey {
-    /// The graph it was computed from.
     graph: Weak<LinkGraph>,
     /// The feed position as of which files were checked.
     at: Seq,
+    /// Time of the survey.
     pub created_at: Timestamp,
     /// Days after which a page with `reviewed` is due again.
     pub stale_days: u32,
@@ -43,7 +42,7 @@ pub struct TreeSurvey {
     pub findings: usize,
     /// Number of pages with a finding of each kind, in the order of [`FindingKind::ALL`].
     pages: [usize; FindingKind::ALL.len()],
-    /// The first [`MAX_ISSUES`] findings: errors first, then in path order.
+    /// The first 1000 findings: errors first, then in path order.
     pub issues: Vec<PageFinding>,
 }
 
@@ -72,11 +71,8 @@ impl SurveyCache {
         self.last.lock().as_ref().map(|compute_survey| compute_survey.findings)
     }
 
-    /// The survey of the indexed tree for this day and review interval. It is cached until
-    /// something changes.
-    ///
-    /// # Errors
-    /// Those of the index and of the tree.
+    /// The survey of the indexed tree for this day and review interval. Cached until something
+    /// changes.
     pub fn current_survey(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         let mut files = self.files.lock();
         let files = files.get_or_insert_with(|| LinkedFiles::new(&space.vfs));
@@ -98,9 +94,6 @@ impl SurveyCache {
     }
 
     /// As [`current_survey`](Self::current_survey), without any cache.
-    ///
-    /// # Errors
-    /// Those of the index and of the tree.
     pub fn rebuild_survey(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         *self.files.lock() = None;
         *self.last.lock() = None;
@@ -108,16 +101,13 @@ impl SurveyCache {
     }
 }
 
-/// A problem of one page.
 enum SurveyIssue<'g> {
     Stale(Date, i32),
     Orphan,
     BrokenLink(&'g UnresolvedLink),
     Empty,
     MissingFrontmatter,
-    /// Index of the group of pages with the same title.
     Duplicate(usize),
-    /// Index of the dispute.
     Contradiction(usize),
 }
 
@@ -135,7 +125,6 @@ impl SurveyIssue<'_> {
     }
 }
 
-/// Checks all pages of a graph.
 fn compute_survey(
     space: &Space,
     (graph, at): (&Arc<LinkGraph>, Seq),
@@ -190,12 +179,10 @@ fn compute_survey(
     })
 }
 
-/// Whether no other page links to a page that is not an entry page.
 fn is_orphan(graph: &LinkGraph, node: GraphNode) -> bool {
     graph.links_in(node).is_empty() && !is_entry_page(&graph.page(node).path)
 }
 
-/// Whether a page is an entry page, which needs no incoming links.
 pub(super) fn is_entry_page(path: &TreePath) -> bool {
     ENTRY_PAGES.iter().any(|name| path.name().eq_ignore_ascii_case(name))
 }
@@ -208,7 +195,6 @@ struct SurveyCounts<'g> {
     findings: usize,
     healthy: usize,
     pages: [usize; FindingKind::ALL.len()],
-    /// The first findings of each severity.
     worst: [Vec<(GraphNode, SurveyIssue<'g>)>; 3],
 }
 

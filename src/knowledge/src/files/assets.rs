@@ -8,9 +8,7 @@ use svcfs_base::{Change, ETag, Fault, Kind, PathComponent, Precondition, TreePat
 use super::read::SEGMENT;
 use crate::kernel::OperationContext;
 
-/// Default folder.
 const DEFAULT_FOLDER: &str = "assets";
-/// Limit of file names to try.
 const MAX_ATTEMPTS: usize = 1_000;
 
 /// An uploaded file.
@@ -32,8 +30,7 @@ pub struct StoredAsset {
 /// returns the existing file.
 ///
 /// # Errors
-/// `Invalid` for a bad file name; `UnsupportedType` and `TooLarge` by the settings; those of
-/// writing.
+/// `Invalid` for a bad file name; `UnsupportedType` and `TooLarge` by the settings; write errors.
 pub fn store_asset(
     cx: &OperationContext<'_>,
     folder: Option<TreePath>,

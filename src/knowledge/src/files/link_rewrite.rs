@@ -45,9 +45,9 @@ impl LinkResolver for SpaceLinkResolver {
     fn relink_pages(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
         let space = self.space()?;
         let from = names.0;
-        let asked = (&*space, caller);
+        let requester = (&*space, caller);
         let rewrite =
-            LinkRewrite::with_timeout(FILE_PROTOCOL_TIMEOUT, asked, names, std::slice::from_ref(from), Some(from))?;
+            LinkRewrite::with_timeout(FILE_PROTOCOL_TIMEOUT, requester, names, std::slice::from_ref(from), Some(from))?;
         for page in &rewrite.non_utf8 {
             let reason = "it is not UTF-8";
             tracing::warn!(space = space.name, page.path = %page, reason, "links of this page to a renamed page were not updated");
@@ -56,7 +56,6 @@ impl LinkResolver for SpaceLinkResolver {
     }
 }
 
-/// The pages whose links a rename changes.
 #[derive(Default)]
 pub(super) struct LinkRewrite {
     pages: Vec<RelinkedPage>,
@@ -125,12 +124,10 @@ impl LinkRewrite {
         Ok(())
     }
 
-    /// The number of rewritten links.
     pub(super) fn links(&self) -> usize {
         RelinkedPage::count_links(&self.pages)
     }
 
-    /// The change set of the rename and the rewritten pages.
     pub(super) fn into_change_set(self, rename: Change, subject: &str) -> ChangeSet {
         RelinkedPage::build_change_set(rename, self.pages, subject)
     }

@@ -17,11 +17,7 @@ use svcfs_vfs::EntryKind;
 
 use crate::kernel::{OperationContext, Space};
 
-/// The target of a link in the page at `from`: a page, else another file of the tree. None for a
-/// broken link.
-///
-/// # Errors
-/// Those of the index and of the tree.
+/// The target of a link in the page at `from`: a page or another file. None for a broken link.
 pub fn resolve_target(
     cx: &OperationContext<'_>,
     index: &Index,
@@ -64,7 +60,6 @@ pub(super) struct MovedFiles<'a> {
     link_names: HashSet<String>,
 }
 
-/// Files by their names in lower case.
 #[derive(Default)]
 struct FileNames(HashMap<String, Vec<(LinkKey, TreePath)>>);
 
@@ -84,8 +79,7 @@ impl FileNames {
 }
 
 impl<'a> MovedFiles<'a> {
-    /// The files at `from` or below it; `text_keys` are the titles and aliases of the pages among
-    /// them.
+    /// The files at `from` or below it; `text_keys` are titles and aliases of pages among them.
     pub(super) fn new(
         (from, to): (&'a TreePath, &'a TreePath),
         files: &[TreePath],
@@ -159,11 +153,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         Self { requester, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
     }
 
-    /// The page's text with its links updated, and the number of changed links; none if nothing
-    /// changes.
-    ///
-    /// # Errors
-    /// Those of the index and of the tree.
+    /// The text with updated links, and the number of changed links; none if nothing changes.
     pub(super) fn rewrite(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
         let page_move = PageMove { old_path: self.before.as_str(), new_path: self.after.as_str() };
         let text_keys = retarget(text, page_move, self);
@@ -173,7 +163,6 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         self.fault.take().map_or(Ok(outcome), Err)
     }
 
-    /// The path of the page after the rename.
     pub(super) fn into_new_path(self) -> TreePath {
         self.after
     }
@@ -186,7 +175,6 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         })
     }
 
-    /// The target of a link before the rename.
     fn target_before(&self, link: &Link) -> Result<Option<String>, Fault> {
         let keys = candidates(self.before.as_str(), link.kind, &link.target);
         // Fast path without the index: in a page that stays, only links to moved files change.
@@ -216,8 +204,8 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         let mut links = self.links.borrow_mut();
         let has_moved = |path: &str| TreePath::parse(path).is_ok_and(|path| path.is_under(self.moved.to));
         if *self.before != self.after && has_moved(path) {
-            let found = links.resolve_excluding(&self.after, target, self.moved.new_names(&keys))?;
-            return Ok(found.is_some_and(|found| found.as_str() == path));
+            let resolved = links.resolve_excluding(&self.after, target, self.moved.new_names(&keys))?;
+            return Ok(resolved.is_some_and(|resolved| resolved.as_str() == path));
         }
         let moved = choose_target(self.after.as_str(), &keys, self.moved.new_names(&keys));
         let other = links.resolve_excluding(&self.after, target, std::iter::empty())?;

@@ -1,8 +1,7 @@
 //! Operations on files: list, read, write, append, delete, rename.
 //!
 //! Invariant: each request that changes something becomes one change set, which `vfs` checks and
-//! commits. This module decides what is in it: the provenance in the frontmatter, the formatted
-//! text, the rewritten links.
+//! commits. This module decides what is in it: provenance, formatted text, rewritten links.
 
 mod assets;
 mod content;

@@ -1,5 +1,3 @@
-//! Operations on files.
-
 mod renames;
 
 use std::num::NonZeroUsize;

@@ -56,9 +56,6 @@ pub fn frontmatter(content: &Bytes) -> Map<String, Value> {
 
 /// Replaces each wiki link that has a target by `[label](address)`. Unchanged without a public
 /// address or if it is not a page.
-///
-/// # Errors
-/// Those of the index.
 pub fn resolve_wiki_links(cx: &OperationContext<'_>, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
     let (Some(site), true) = (cx.public_url(), path.is_page()) else {
         return Ok(content);
@@ -86,7 +83,6 @@ pub fn resolve_wiki_links(cx: &OperationContext<'_>, path: &TreePath, content: B
     Ok(output.into())
 }
 
-/// The range of a wiki link including its brackets.
 fn link_range(text: &str, link: &Link) -> Option<(usize, usize)> {
     let start = text.get(..link.target_range.start)?.rfind("[[")?;
     let end = link.target_range.end + text.get(link.target_range.end..)?.find("]]")? + 2;

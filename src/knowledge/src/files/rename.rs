@@ -8,7 +8,6 @@ use svcfs_vfs::EntryKind;
 use super::link_rewrite::LinkRewrite;
 use crate::kernel::OperationContext;
 
-/// Attempts of a rename whose linking pages are concurrently written.
 const ATTEMPTS: usize = 8;
 
 /// The result of renaming a file.
@@ -131,7 +130,7 @@ pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath)
 
 /// Computes and applies a rename; retries if a page it rewrites was written concurrently.
 ///
-/// `attempt` fails with errors that a retry would not change; otherwise it returns the result of
+/// `attempt` fails with errors that a retry would not change; else it returns the result of
 /// applying.
 fn with_retries<T>(attempt: impl Fn() -> Result<Result<T, Fault>, Fault>) -> Result<T, Fault> {
     for _ in 1..ATTEMPTS {
@@ -155,7 +154,6 @@ fn source_not_found(fault: Fault, message: &str, path: &TreePath) -> Fault {
     if fault.kind() == Kind::NotFound { Fault::not_found(message).with_detail("path", path.as_str()) } else { fault }
 }
 
-/// The file to rename.
 struct RenameSource {
     etag: ETag,
     /// False for other files and for symbolic links, which are renamed themselves.

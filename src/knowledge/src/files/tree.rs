@@ -110,9 +110,6 @@ fn entries(
 }
 
 /// The entries of a directory; none if it was removed since it was listed.
-///
-/// # Errors
-/// I/O errors.
 pub fn list_children(
     vfs: &Vfs,
     protocol: Protocol,

@@ -1,8 +1,7 @@
 //! The tree as JSON, written while it is sent.
 //!
 //! Invariant: a directory is listed when it is written, so that only it and its ancestors are in
-//! memory. The JSON equals that of the [`FileTreeNode`](super::tree::FileTreeNode)s of the same
-//! tree.
+//! memory. The JSON equals that of the tree's [`FileTreeNode`](super::tree::FileTreeNode)s.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -26,11 +25,9 @@ pub struct TreeText {
     open: Vec<OpenList>,
 }
 
-/// The entries of a directory that are not written yet.
 struct OpenList {
     entries: IntoIter<DirectoryEntry>,
     separator: ListSeparator,
-    /// The JSON after the last entry.
     closing: Vec<u8>,
 }
 
@@ -82,7 +79,6 @@ impl TreeText {
         self.write_details(&attributes, text)
     }
 
-    /// Writes the fields of `details`, and the end of the node.
     fn write_details(&self, attributes: &svcfs_vfs::PathAttributes, text: &mut Vec<u8>) -> Result<(), Fault> {
         if self.options.is_detailed {
             text.extend_from_slice(br#","modified":"#);
@@ -125,5 +121,4 @@ impl JsonPieces for TreeText {
     }
 }
 
-/// Estimated size of an entry's path.
 const MEAN_PATH_BYTES: usize = 64;

@@ -15,8 +15,7 @@ use crate::kernel::OperationContext;
 use crate::lint;
 
 /// Attempts of an append that loses against concurrent writers. Each failure means that another
-/// writer succeeded; there are fewer concurrent writers than this, so only a steady stream of them
-/// makes an append fail.
+/// writer succeeded; only a steady stream of more than this many makes an append fail.
 const APPEND_ATTEMPTS: usize = 256;
 
 pub struct BulkEntry {
@@ -38,8 +37,7 @@ pub fn write(cx: &OperationContext<'_>, path: TreePath, content: Bytes, is_exact
 /// Writes many files in one commit, all or none. The actor is that of `caller`.
 ///
 /// # Errors
-/// `Invalid` for an empty list or a duplicate path, and those of [`write()`]; each names the entry
-/// concerned.
+/// `Invalid` for an empty list or a duplicate path, and those of [`write()`]; each names the entry.
 pub fn bulk(
     cx: &OperationContext<'_>,
     caller: &Caller,
@@ -159,7 +157,6 @@ fn concat_content(existing: Option<&FileView>, separator: &str, addition: &Bytes
     Ok([&existing.content[..], separator.as_bytes(), &addition[..]].concat().into())
 }
 
-/// The regular file at a path, if there is one.
 fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<FileView>, Fault> {
     let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
     let read = || match vfs.stat(protocol, path)?.kind {
@@ -179,8 +176,7 @@ fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<Fi
 
 /// Prepares content from a caller: checks the size; for a page adds the provenance and, if set for
 /// the protocol, formats the text. Formatting happens here and not in the gate, because only here
-/// the full text is the caller's: an append or a rewritten link must not change the rest of the
-/// page.
+/// the full text is the caller's: an append or a rewritten link must not change the rest.
 fn prepare(
     cx: &OperationContext<'_>,
     caller: &Caller,
@@ -215,7 +211,6 @@ fn as_text(content: &Bytes) -> Result<&str, Fault> {
     })
 }
 
-/// Appends the provenance to the frontmatter list `derived-from`.
 fn add_provenance(
     cx: &OperationContext<'_>,
     caller: &Caller,
@@ -229,7 +224,6 @@ fn add_provenance(
         .map_err(|error| Fault::new(Kind::Invalid, format!("provenance: {error}")))
 }
 
-/// Adds the bulk entry to an error.
 fn with_entry(fault: &Fault, index: usize, path: &TreePath) -> Fault {
     let named = Fault::new(fault.kind(), format!("files[{index}] ({path}): {}", fault.message()));
     fault.detail().iter().fold(named, |named, (key, value)| named.with_detail(key, value.clone()))

@@ -47,12 +47,10 @@ pub(super) fn compute_with_limit(graph: &LinkGraph, steps: usize) -> Betweenness
 struct ShortestPathSearch<'g> {
     graph: &'g LinkGraph,
     values: Vec<f64>,
-    /// For the current source, per node: distance, number of shortest paths, accumulated
-    /// dependency.
+    /// For the current source, per node: distance, shortest paths, accumulated dependency.
     distance: Vec<u32>,
     path_counts: Vec<f64>,
     dependencies: Vec<f64>,
-    /// Reached nodes, nearest first.
     reached: Vec<GraphNode>,
 }
 
@@ -71,7 +69,6 @@ impl<'g> ShortestPathSearch<'g> {
         }
     }
 
-    /// Adds the dependencies of all nodes on one source.
     fn add_from(&mut self, source: GraphNode) {
         self.search_from(source);
         while let Some(node) = self.reached.pop() {

@@ -1,5 +1,3 @@
-//! An output that is cached as JSON.
-
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,8 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use svcfs_base::Fault;
 
-/// A `T` as JSON. An answer about the full graph has megabytes: it is serialized once per version
-/// of the graph.
+/// A `T` as JSON. An answer about the full graph has megabytes: it is serialized once.
 pub struct CachedJson<T> {
     text: Arc<RawValue>,
     of: PhantomData<fn() -> T>,
@@ -18,9 +15,6 @@ pub struct CachedJson<T> {
 
 impl<T: Serialize> CachedJson<T> {
     /// Serializes a value.
-    ///
-    /// # Errors
-    /// `Internal` if serialization fails.
     pub fn of(value: &T) -> Result<Self, Fault> {
         Ok(Self { text: to_raw_value(value).map_err(Fault::internal)?.into(), of: PhantomData })
     }

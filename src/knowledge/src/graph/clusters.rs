@@ -1,5 +1,3 @@
-//! Descriptions of communities.
-
 use std::collections::{BTreeSet, HashMap};
 
 use svcfs_index::GraphNode;
@@ -7,7 +5,6 @@ use svcfs_index::GraphNode;
 use super::GraphAnalysis;
 use super::operations::{MAX_LISTED, PageCluster};
 
-/// Limit of keywords of a community.
 const MAX_KEYWORDS: usize = 5;
 /// Shorter words are mostly articles.
 const MIN_WORD_CHARS: usize = 3;

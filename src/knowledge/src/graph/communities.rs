@@ -1,8 +1,7 @@
 //! Communities: groups of pages that are more densely linked than by chance (Louvain, Blondel et
 //! al. 2008).
 //!
-//! Undirected, resolution 1, with integer weights and in path order, so that the result is
-//! deterministic.
+//! Undirected, resolution 1, integer weights, in path order: the result is deterministic.
 
 use std::cmp::Reverse;
 
@@ -10,7 +9,6 @@ use svcfs_index::{GraphNode, LinkGraph};
 
 use super::components;
 
-/// Limit of rounds in each level.
 const MAX_ROUNDS: usize = 20;
 
 /// The communities, largest first, then by their first page; the pages of each in order. A page
@@ -44,7 +42,6 @@ struct WeightedGraph {
     degrees: Vec<i64>,
     /// For each node the weight of its internal links, counted from both ends.
     inside: Vec<i64>,
-    /// Sum of all degrees.
     total: i64,
 }
 

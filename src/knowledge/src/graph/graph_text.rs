@@ -9,7 +9,6 @@ use super::GraphAnalysis;
 use super::operations::{LinkEdge, PageGraph, PageNode};
 use crate::kernel::{JsonPieces, ListSeparator, PIECE_BYTES, write_json};
 
-/// The pages of a graph to include.
 pub(super) struct GraphSelection {
     analysis: Arc<GraphAnalysis>,
     /// For each node whether it is included; none if all are.
@@ -54,8 +53,7 @@ impl GraphSelection {
     }
 }
 
-/// A [`PageGraph`] that is written in pieces. The graph is immutable, so that all pieces are
-/// consistent.
+/// A [`PageGraph`] that is written in pieces. The graph is immutable: all pieces are consistent.
 pub(super) struct GraphText {
     selection: GraphSelection,
     paths: QuotedPaths,
@@ -63,11 +61,8 @@ pub(super) struct GraphText {
     separator: ListSeparator,
 }
 
-/// The position of the next piece.
 enum GraphCursor {
-    /// At this page.
     Node(GraphNode),
-    /// At this link of this page.
     Edge(GraphNode, usize),
 }
 

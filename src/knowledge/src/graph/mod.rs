@@ -78,6 +78,7 @@ impl GraphAnalysis {
             communities_json: Mutex::new(None),
         }
     }
+    /// The graph.
     pub fn graph(&self) -> &LinkGraph {
         &self.graph
     }

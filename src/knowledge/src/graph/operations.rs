@@ -1,5 +1,3 @@
-//! Operations on the link graph.
-
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -18,7 +16,6 @@ use crate::kernel::{
     FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path,
 };
 
-/// Limit of entries in a list.
 pub(super) const MAX_LISTED: usize = 1000;
 
 /// Limit of a cached JSON answer in bytes: for longer ones the memory is not worth it.
@@ -258,8 +255,7 @@ impl Operation for AnalyzeGraph {
 
 /// List pages by their importance in the link graph
 ///
-/// Use it to rank all pages. Returns PageRank, betweenness and link counts of each page, highest
-/// PageRank first.
+/// Use it to rank all pages. Returns PageRank (highest first), betweenness and link counts.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListCentrality {
     /// Maximum number of pages; default: all
@@ -469,7 +465,6 @@ fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
     cx.space.graph.analysis(cx.index(), cx.caller.permissions.folder.as_ref())
 }
 
-/// The node of a page that the caller named.
 fn node(analysis: &GraphAnalysis, field: &str, path: &TreePath) -> Result<GraphNode, Fault> {
     require_path(field, path)?;
     analysis.graph().node(path).ok_or_else(|| Fault::not_found(format!("page not found: {path}")))

@@ -29,7 +29,6 @@ pub(super) fn shortest(graph: &LinkGraph, (from, to): (GraphNode, GraphNode)) ->
 
 const UNREACHED: GraphNode = GraphNode::MAX;
 
-/// The search from one end.
 struct PathFrontier {
     /// The predecessor of each node; the end is its own.
     predecessor: Vec<GraphNode>,
@@ -63,7 +62,6 @@ impl PathFrontier {
         None
     }
 
-    /// The path from a node back to this end.
     fn path_from(&self, node: GraphNode) -> impl Iterator<Item = GraphNode> {
         std::iter::successors(Some(node), |node| {
             let previous = self.predecessor[*node as usize];

@@ -1,5 +1,3 @@
-//! Pages related to a page without links.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,7 +28,6 @@ pub struct SiblingPage {
     pub shared_tag: Option<String>,
 }
 
-/// The other pages of a page's directory, in order.
 pub(super) fn in_directory<'g>(graph: &'g LinkGraph, node: GraphNode) -> impl Iterator<Item = SiblingPage> + 'g {
     let directory = graph.page(node).path.parent().unwrap_or_else(TreePath::root);
     let start = if directory.is_root() { 0 } else { directory.as_str().len() + 1 };
@@ -44,7 +41,6 @@ pub(super) fn in_directory<'g>(graph: &'g LinkGraph, node: GraphNode) -> impl It
     })
 }
 
-/// The pages of each tag, in order.
 pub(super) type PagesByTag = HashMap<Arc<str>, Vec<GraphNode>>;
 
 pub(super) fn tags(graph: &LinkGraph) -> PagesByTag {
@@ -77,7 +73,7 @@ pub(super) fn with_tags<'g>(
 }
 
 /// The share of all other pages that a page links to or is linked from, 0 to 1. `pages` includes
-/// the page itself.
+/// it.
 pub(super) fn hub_score((to, from): (&[GraphNode], &[GraphNode]), pages: usize) -> f64 {
     let mutual = to.iter().filter(|other| from.binary_search(other).is_ok()).count();
     let other_pages = pages.saturating_sub(1);

@@ -1,5 +1,3 @@
-//! Operations on history.
-
 use std::num::NonZeroUsize;
 
 use schemars::JsonSchema;

@@ -16,10 +16,8 @@ pub use operations::AREA;
 pub use period::TimePeriod;
 
 const SECONDS_PER_DAY: i64 = 86_400;
-/// A burst is a day on which one actor makes more than this many times the daily average of the
-/// tree.
+/// A burst is a day with more than this many times the daily average, by one actor.
 const BURST_FACTOR: f64 = 3.0;
-/// Minimum number of changes in a burst.
 const MIN_BURST_CHANGES: u32 = 5;
 
 /// Changes of a tree in a period.
@@ -39,9 +37,6 @@ pub struct TreeVelocity {
 
 /// Measures changes of the pages at or below a path (default: all) in a period that ends at `now`;
 /// each list has at most `max` entries.
-///
-/// # Errors
-/// `Internal` if the log cannot be read.
 pub fn measure_velocity(
     vfs: &Vfs,
     (period, now): (&TimePeriod, Timestamp),

@@ -1,5 +1,3 @@
-//! Operation on statistics of changes.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, TreePath};

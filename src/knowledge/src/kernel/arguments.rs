@@ -1,5 +1,3 @@
-//! Deserialization of arguments, with errors that name the field.
-
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Path;
@@ -75,7 +73,6 @@ pub(crate) fn require_path(field: &str, path: &TreePath) -> Result<(), Fault> {
     }
 }
 
-/// Replaces Rust type names in an error of serde.
 fn without_type_names(message: String) -> String {
     match TYPE_NAMES
         .iter()

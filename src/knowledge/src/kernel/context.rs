@@ -25,16 +25,12 @@ use super::MinSeq;
 use super::freshness::{IndexFreshness, RequiredFreshness};
 use super::response_meta::{self, MetaCollector, ResponseMeta};
 
-/// How long a read waits for the index to catch up.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum delay of a write while the index is behind.
 const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
 
-/// How long a read waits for an explicitly requested index position.
 const MIN_SEQ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When to retry if that position was not reached.
 const MIN_SEQ_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Progress of an index.
@@ -52,8 +48,7 @@ pub struct Space {
     pub name: String,
     /// The tree and its history.
     pub vfs: Arc<Vfs>,
-    /// The index. Operations use [`OperationContext::index`], which waits for the caller's own
-    /// writes.
+    /// The index. Operations use [`OperationContext::index`], which waits for the caller's writes.
     pub index: Arc<Index>,
     /// The feed position up to which the index is current; the indexer raises it after each step.
     pub index_watermark: Watermark,
@@ -69,6 +64,7 @@ pub struct Space {
     pub graph: AnalysisCache,
     /// The audit log; none if disabled.
     pub audit: Option<Arc<AuditRecorder>>,
+    /// Its settings.
     pub settings: Settings,
     /// Durations of disk flushes.
     pub flush_times: FlushTimes,
@@ -109,15 +105,11 @@ impl Space {
     pub fn tasks(&self) -> Vec<TaskStatus> {
         self.tasks.get().map(TaskReports::all).unwrap_or_default()
     }
-    /// Sets the source of task statuses.
     pub(crate) fn set_tasks(&self, tasks: TaskReports) {
         // Later calls come from the same supervisor.
         let _ignored = self.tasks.set(tasks);
     }
     /// As [`OperationContext::up_to_date_index`].
-    ///
-    /// # Errors
-    /// As there.
     pub(crate) fn index_within(&self, timeout: Duration) -> Result<&Index, Fault> {
         match self.wait_for_all(timeout) {
             Ok(()) if self.recheck_queue.wait_for_recheck(timeout) => Ok(&self.index),
@@ -138,13 +130,11 @@ impl Space {
     }
     /// Waits until everything accepted so far is indexed. On timeout returns the missing position.
     fn wait_for_all(&self, timeout: Duration) -> Result<(), Seq> {
-        // A save through the mount is accepted before it is announced; a read after it must still
-        // see it.
+        // A save through the mount is accepted before it is announced; a later read must see it.
         let accepted = self.vfs.wait_applied().unwrap_or_else(|_| self.vfs.last_seq());
         if self.wait_for_index(accepted, timeout) { Ok(()) } else { Err(accepted) }
     }
-    /// Waits until the index is as current as a read of this caller requires. On timeout returns
-    /// the missing position.
+    /// As [`wait_for_all`](Self::wait_for_all), as far as a read of this caller requires.
     fn wait_for_fresh_index(&self, caller: &Caller, timeout: Duration) -> Result<(), Seq> {
         let (required, queued) = self.freshness.required(caller, (self.index_watermark.level(), Instant::now()));
         match required {
@@ -182,6 +172,7 @@ impl Space {
         let read = self.index_watermark.level();
         response_meta::lag(read, last.0, self.freshness.age(read, Instant::now()))
     }
+    /// Progress of its index.
     pub fn index_progress(&self) -> IndexProgress {
         let behind = self.vfs.last_seq().0.saturating_sub(self.index_watermark.level());
         IndexProgress { complete: behind == 0, behind }
@@ -211,13 +202,11 @@ impl Space {
     }
 }
 
-/// The state of a running server. The first space is the primary one; its settings are those of the
-/// server.
+/// The state of a running server. The settings of the first space are those of the server.
 pub struct ServerState {
     spaces: SpaceCollection,
     clock: Arc<dyn Clock>,
     access: AccessControl,
-    /// None without a rate limit.
     limiter: Option<RequestLimiter>,
     started_at: Timestamp,
     metrics: ServerMetrics,
@@ -233,12 +222,15 @@ impl ServerState {
     pub fn primary(&self) -> &Arc<Space> {
         self.spaces.first()
     }
+    /// All spaces.
     pub fn spaces(&self) -> &SpaceCollection {
         &self.spaces
     }
+    /// The settings of the server.
     pub fn settings(&self) -> &Settings {
         &self.primary().settings
     }
+    /// Access control.
     pub fn access(&self) -> &AccessControl {
         &self.access
     }
@@ -249,12 +241,15 @@ impl ServerState {
     pub fn check_rate_limit(&self, key: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.admit(key, address))
     }
+    /// The metrics of the server.
     pub fn metrics(&self) -> &ServerMetrics {
         &self.metrics
     }
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
+    /// Start time of the server.
     pub fn started_at(&self) -> Timestamp {
         self.started_at
     }
@@ -262,6 +257,7 @@ impl ServerState {
 
 /// The context of a call: one space, on behalf of one caller.
 pub struct OperationContext<'a> {
+    /// The space of the call.
     pub space: &'a Space,
     /// The caller and its precondition.
     pub caller: &'a Caller,
@@ -270,6 +266,7 @@ pub struct OperationContext<'a> {
 }
 
 impl<'a> OperationContext<'a> {
+    /// The context of one call.
     pub fn new(server: &'a ServerState, space: &'a Space, caller: &'a Caller) -> Self {
         Self { space, caller, server, meta: MetaCollector::default() }
     }
@@ -353,12 +350,15 @@ impl<'a> OperationContext<'a> {
         }
         Ok(&self.space.index)
     }
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.server.now()
     }
+    /// The metrics of the server.
     pub fn metrics(&self) -> &'a ServerMetrics {
         self.server.metrics()
     }
+    /// The settings of the space.
     pub fn settings(&self) -> &'a Settings {
         &self.space.settings
     }
@@ -366,6 +366,7 @@ impl<'a> OperationContext<'a> {
     pub fn public_url(&self) -> Option<&'a PublicUrl> {
         self.server.settings().server.public_url.as_ref()
     }
+    /// All spaces of the server.
     pub fn spaces(&self) -> &'a SpaceCollection {
         self.server.spaces()
     }

@@ -27,8 +27,7 @@ const MAX_UNREAD: u64 = 4;
 const QUIET_PERIOD: Duration = Duration::from_millis(250);
 
 /// While there are reads, the answer to a write is delayed if a change of this age is not indexed.
-/// Otherwise continuous writers use all processor time, the index falls behind and every read
-/// waits.
+/// Otherwise continuous writers use all processor time, and every read waits for the index.
 const MAX_LAG: Duration = Duration::from_millis(200);
 
 /// How long after a read that applies.
@@ -37,13 +36,12 @@ const READ_PERIOD: Duration = Duration::from_secs(1);
 /// Limit of concurrently delayed writes. Each uses one of the 64 places of the quick lane.
 const MAX_DELAYED_WRITES: usize = 16;
 
-/// Arrivals within this interval are recorded as one.
 const ARRIVAL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Limit of recorded arrivals: 25 s under full load.
 const MAX_ARRIVALS: usize = 1_000;
 
-/// Limit of clients whose last change is recorded; those whose changes are indexed are dropped
+/// Limit of clients whose last change is recorded; those with all changes indexed are dropped
 /// first.
 const MAX_CLIENTS: usize = 4_096;
 
@@ -57,12 +55,10 @@ enum ClientKey {
     Protocol(Protocol),
 }
 
-/// The last change of a client.
 #[derive(Debug, Clone, Copy)]
 struct LastChange {
     /// None while it may still be queued.
     position: Option<Seq>,
-    /// Distinguishes it from a later change.
     number: u64,
 }
 
@@ -70,7 +66,6 @@ struct LastChange {
 #[derive(Debug, Clone, Copy)]
 struct ChangeArrival {
     since: Instant,
-    /// Position of the newest one.
     last: u64,
 }
 
@@ -93,11 +88,8 @@ pub(super) enum IndexAge {
 /// Tracks the last change of each client, arrivals of changes, and waiters for the index.
 pub struct IndexFreshness {
     state: Mutex<FreshnessState>,
-    /// The highest position that a caller waits for.
     demand: AtomicU64,
-    /// Number of writes that are delayed now.
     delayed_writes: AtomicUsize,
-    /// Wakes the indexer.
     wake: OnceLock<Signal>,
 }
 
@@ -115,7 +107,6 @@ struct FreshnessState {
 }
 
 impl IndexFreshness {
-    /// Observes the changes of a tree.
     pub(super) fn follow(vfs: &Vfs) -> Arc<Self> {
         let state = FreshnessState {
             clients: HashMap::new(),
@@ -259,7 +250,6 @@ impl IndexFreshness {
 /// A write whose answer is delayed until a position is indexed.
 pub(super) struct DelayedWrite<'f> {
     pub(super) position: Seq,
-    /// Number of delayed writes, including this one.
     number: usize,
     count: &'f AtomicUsize,
 }
@@ -293,7 +283,6 @@ impl FreshnessState {
         }
     }
 
-    /// See [`IndexFreshness::last_own_change`].
     fn last_own_change(&self, caller: &Caller) -> Seq {
         let last_own_change = keys(caller).into_iter().filter_map(|key| self.clients.get(&key)?.position);
         last_own_change.max().unwrap_or(Seq(0))
@@ -315,7 +304,6 @@ impl FreshnessState {
     }
 }
 
-/// The connection of a caller.
 fn connection_key(caller: &Caller) -> ClientKey {
     caller.client.connection.map_or(ClientKey::Protocol(caller.protocol), ClientKey::Connection)
 }

@@ -8,7 +8,6 @@ use svcfs_base::{Fault, Kind};
 
 use super::OperationEntry;
 
-/// Names with at least this Jaro-Winkler similarity are suggested.
 const MIN_SIMILARITY: f64 = 0.75;
 
 /// All arguments of one operation.
@@ -18,7 +17,6 @@ pub struct OperationInputs {
     pub fields: Vec<InputField>,
     /// The documentation of the operation, from its schema.
     pub manual: String,
-    /// Pairs of alias and name.
     aliases: &'static [(&'static str, &'static str)],
 }
 
@@ -27,6 +25,7 @@ pub struct OperationInputs {
 pub struct InputField {
     /// Name in JSON.
     pub name: String,
+    /// Whether it is required.
     pub is_required: bool,
     /// Whether `{"base64": …}` is accepted instead of a string.
     pub accepts_bytes: bool,
@@ -36,8 +35,7 @@ pub struct InputField {
     pub kind: InputKind,
     /// The schema as declared, with description and default.
     pub schema: Value,
-    /// The schema of the type, with references resolved and without null: it has limits and
-    /// choices.
+    /// The schema of the type, with references resolved and without null: with limits and choices.
     pub type_schema: Value,
 }
 
@@ -105,8 +103,8 @@ impl OperationInputs {
     /// The first required argument that is missing under all its names.
     pub fn first_missing(&self, members: &Map<String, Value>) -> Option<&InputField> {
         let is_given = |field: &InputField| {
-            let others = self.aliases.iter().filter(|(_, canonical)| *canonical == field.name).map(|(other, _)| *other);
-            others.chain([field.name.as_str()]).any(|name| members.contains_key(name))
+            let extra = self.aliases.iter().filter(|(_, canonical)| *canonical == field.name).map(|(other, _)| *other);
+            extra.chain([field.name.as_str()]).any(|name| members.contains_key(name))
         };
         self.fields.iter().find(|field| field.is_required && !is_given(field))
     }
@@ -116,15 +114,15 @@ impl OperationInputs {
     ///
     /// # Errors
     /// `Invalid`, with the most similar name, for an unknown one.
-    pub fn check_names(&self, members: &Map<String, Value>, others: &[&str]) -> Result<(), Fault> {
+    pub fn check_names(&self, members: &Map<String, Value>, extra: &[&str]) -> Result<(), Fault> {
         match members.keys().find(|name| self.get(name).is_none()) {
             None => Ok(()),
-            Some(name) => Err(self.unknown_parameter(name, others)),
+            Some(name) => Err(self.unknown_parameter(name, extra)),
         }
     }
 
-    fn unknown_parameter(&self, name: &str, others: &[&str]) -> Fault {
-        let names = || self.fields.iter().map(|field| field.name.as_str()).chain(others.iter().copied());
+    fn unknown_parameter(&self, name: &str, extra: &[&str]) -> Fault {
+        let names = || self.fields.iter().map(|field| field.name.as_str()).chain(extra.iter().copied());
         let nearest = names()
             .map(|name| (strsim::jaro_winkler(name, name), name))
             .max_by(|a, other| a.0.total_cmp(&other.0))
@@ -146,8 +144,7 @@ impl InputField {
     /// Parses a text and adds it to the arguments. A list may be given in several texts.
     ///
     /// # Errors
-    /// `Invalid`, naming the argument, if the text cannot be parsed or a single value is given
-    /// twice.
+    /// `Invalid`, naming the argument, if the text cannot be parsed or is given twice.
     pub fn parse_into(&self, object: &mut Map<String, Value>, text: &str) -> Result<(), Fault> {
         let value = self.kind.parse(text).map_err(|wanted| {
             let text = svcfs_base::escape_unprintable(text);
@@ -162,7 +159,6 @@ impl InputField {
     }
 }
 
-/// Concatenates the values of a list argument.
 fn concat_lists(previous: Value, next: Value) -> Value {
     let items = |value| match value {
         Value::Array(items) => items,
@@ -201,7 +197,6 @@ impl InputKind {
     }
 }
 
-/// Referenced types by name.
 struct SchemaDefinitions(Map<String, Value>);
 
 impl SchemaDefinitions {
@@ -250,7 +245,6 @@ fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
     lists.flatten()
 }
 
-/// Whether a schema's `type` is or includes `name`.
 fn is_type(schema: &Value, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,

@@ -1,8 +1,7 @@
 //! The JSON of an answer, which may be larger than memory should hold.
 //!
 //! Invariant: the first piece is written before the response starts. An error therefore still has
-//! its own status, and a short answer has a length; only longer ones are written while they are
-//! sent.
+//! its own status, and a short answer has a length; only longer ones are written while sent.
 
 use serde::Serialize;
 use svcfs_base::Fault;
@@ -32,18 +31,12 @@ pub struct JsonText {
 
 impl JsonText {
     /// Serializes an output completely.
-    ///
-    /// # Errors
-    /// `Internal` if serialization fails.
     pub fn from_value(output: &impl Serialize) -> Result<Self, Fault> {
         let first = serde_json::to_vec(output).map_err(Fault::internal)?;
         Ok(Self { first, rest: None })
     }
 
     /// Writes the first piece; the others are written later.
-    ///
-    /// # Errors
-    /// Those of the first piece.
     pub fn from_pieces(mut pieces: impl JsonPieces + 'static) -> Result<Self, Fault> {
         let mut first = Vec::new();
         let has_more = pieces.write_next(&mut first)?;
@@ -51,9 +44,6 @@ impl JsonText {
     }
 
     /// Writes all remaining pieces.
-    ///
-    /// # Errors
-    /// Those of the pieces.
     pub fn collect(self) -> Result<Vec<u8>, Fault> {
         let Self { first: mut text, rest } = self;
         if let Some(mut rest) = rest {
@@ -78,9 +68,6 @@ impl ListSeparator {
 }
 
 /// Appends a value as JSON.
-///
-/// # Errors
-/// `Internal` if serialization fails.
 pub(crate) fn write_json(text: &mut Vec<u8>, value: impl Serialize) -> Result<(), Fault> {
     serde_json::to_writer(text, &value).map_err(Fault::internal)
 }

@@ -5,8 +5,7 @@
 //! protocol.
 //!
 //! The table is a constant with function pointers, not a registry of trait objects: it exists at
-//! compile time, so that nothing is registered late, twice or conditionally, and a test can check
-//! all of it.
+//! compile time, nothing is registered late, twice or conditionally, and a test can check it.
 
 mod arguments;
 mod context;

@@ -34,8 +34,7 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const ADMIN: bool = false;
     /// How it respects the folder that a key is limited to.
     const FOLDER_SCOPE: FolderScope = FolderScope::WholeTree;
-    /// Pairs of alias and argument name. Every protocol accepts both; agents are shown the alias,
-    /// which they know better.
+    /// Pairs of alias and argument name. Every protocol accepts both; agents are shown the alias.
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
     /// Whether agents get only the text form, because the answer is a text. With structured content
     /// beside it some clients drop the text, and the text is sent twice. Without a text form
@@ -52,9 +51,6 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault>;
     /// Runs the operation and writes the output as JSON. An operation whose output grows with the
     /// tree overrides it to write in pieces; the JSON must equal that of [`Operation::run`].
-    ///
-    /// # Errors
-    /// Those of [`Operation::run`].
     fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         JsonText::from_value(&self.run(cx)?)
     }
@@ -114,6 +110,7 @@ pub struct OperationEntry {
 }
 
 impl OperationEntry {
+    /// The entry of an operation.
     pub const fn new<O: Operation>() -> Self {
         Self {
             name: O::NAME,
@@ -243,5 +240,6 @@ fn check_and_run<O: Operation, T>(
 pub struct OperationArea {
     /// Heading in the OpenAPI document and in lists.
     pub title: &'static str,
+    /// The operations of the area.
     pub operations: &'static [OperationEntry],
 }

@@ -48,8 +48,7 @@ impl MetaCollector {
     }
 }
 
-/// A note about changes after position `read` that are not indexed, and their age; none if there
-/// are none.
+/// A note about changes after position `read`, which are not indexed; none if there are none.
 pub(super) fn lag(read: u64, last: u64, age: Option<IndexAge>) -> Option<String> {
     let age = match age {
         None => String::new(),

@@ -19,6 +19,7 @@ pub enum HttpMethod {
 }
 
 impl HttpMethod {
+    /// The name in HTTP.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -56,8 +57,7 @@ pub enum ResponseMedia {
     FromPath,
 }
 
-/// An HTTP route of an operation: below `/api/svc` and `/api/svc/{space}`, or at the root of the
-/// server.
+/// An HTTP route: below `/api/svc` and `/api/svc/{space}`, or at the root of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// Request method.
@@ -72,14 +72,12 @@ pub struct Route {
     pub query_inputs: &'static [&'static str],
     /// Whether path parameters override the body, so that a response can be sent back unchanged.
     pub path_wins: bool,
-    /// Arguments of which one is required; the operation checks it, and the OpenAPI document
-    /// describes it.
+    /// Arguments of which one is required; the operation checks it.
     pub required_one_of: &'static [&'static str],
     /// The output field that becomes the response body as text of this type. An output without that
     /// field is sent as JSON.
     pub text_field: Option<(&'static str, ResponseMedia)>,
-    /// The output field that becomes the JSON response if the field of [`Route::text_field`] is
-    /// absent.
+    /// The output field that becomes the JSON response if [`Route::text_field`] is absent.
     pub json_fallback: Option<&'static str>,
     /// The media type of a JSON response, if not the usual one.
     pub json_media_type: Option<&'static str>,

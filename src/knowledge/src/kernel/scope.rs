@@ -21,8 +21,7 @@ pub enum FolderScope {
     GivenPaths,
     /// It is limited to the folder in this argument; default: the folder of the key.
     Folder(&'static str),
-    /// Besides the given paths it returns a list of objects with a `path`; those outside the folder
-    /// are removed.
+    /// Besides the given paths it returns a list of objects with a `path`; others are removed.
     Rows,
     /// Besides the given paths it uses only the folder of the key, by itself.
     CallerFolder,

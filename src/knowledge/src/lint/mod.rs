@@ -38,8 +38,7 @@ impl WriteGate for LintGate {
         if !proposal.path.is_page() {
             return Ok(());
         }
-        // Binary content has no lint rules: operations refuse it earlier, file protocols store it
-        // as it is.
+        // Binary content has no lint rules: operations refuse it earlier, file protocols store it.
         let Ok(text) = std::str::from_utf8(&proposal.content) else {
             return Ok(());
         };
@@ -63,8 +62,7 @@ pub fn format_text(text: &str) -> Cow<'_, str> {
     svcfs_text::format::format(text)
 }
 
-/// The refusal of a page with these issues: its first error, with all issues as details. None
-/// without errors.
+/// The refusal of a page with these issues: its first error, with all issues as details.
 fn refusal(issues: &[LintIssue]) -> Option<Fault> {
     let fault = Fault::rejected(reject_message(first_error(issues)?));
     Some(fault.with_detail("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))

@@ -19,9 +19,6 @@ pub struct AgentContext {
 }
 
 /// Reads them from their [`candidate_paths`].
-///
-/// # Errors
-/// Those of reading an existing file.
 pub fn read_context(cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
     Ok(AgentContext {
         playbook: read_first(cx, "playbook.md")?,

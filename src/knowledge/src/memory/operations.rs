@@ -1,5 +1,3 @@
-//! Operations on agent context and memory.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use svcfs_base::{Fault, TreePath};

@@ -43,9 +43,6 @@ pub struct MemoryEpisode {
 ///
 /// An episode has `memory_kind: episodic`, or is below `prefix` with neither `semantic` nor
 /// `consolidation`.
-///
-/// # Errors
-/// Those of the index.
 pub fn report_episodes(index: &Index, prefix: &TreePath, permissions: &Permissions) -> Result<EpisodeReport, Fault> {
     let mut pages = index.pages_with_keys(&["memory_kind", "episode_id", "id", "merged-from"])?;
     pages.retain(|page| permissions.covers(&page.path));

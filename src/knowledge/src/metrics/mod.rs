@@ -2,7 +2,7 @@
 //!
 //! Invariant: reading them changes nothing and blocks only on the disk. Counters are updated where
 //! the work is done; everything else is read on request. `/metrics`, `/readyz` and `svcfs status`
-//! show the same.
+//! agree.
 
 mod counters;
 mod process;

@@ -1,5 +1,3 @@
-//! Resource usage of this process.
-
 use serde::{Deserialize, Serialize};
 
 /// Resource usage of this process.

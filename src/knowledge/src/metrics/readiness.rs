@@ -127,8 +127,8 @@ pub struct TaskReport {
     pub error: Option<String>,
 }
 
-/// The readiness of the server for one of its spaces. Blocks on the disk, and up to 200 ms for each
-/// protocol server.
+/// The readiness of the server for one of its spaces. Blocks on the disk, and 200 ms per protocol
+/// server.
 pub fn readiness_report(server: &ServerState, space: &Space, audience: MetricsAudience) -> ReadinessReport {
     let storage = space.check_storage();
     let protocols = server.metrics().protocol_reports();

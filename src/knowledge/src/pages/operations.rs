@@ -1,5 +1,3 @@
-//! Operations on single pages.
-
 use std::collections::{BTreeMap, HashSet};
 
 use schemars::JsonSchema;

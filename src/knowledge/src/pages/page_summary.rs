@@ -1,5 +1,3 @@
-//! Summary of a page.
-
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;

@@ -1,5 +1,3 @@
-//! Query results as markdown.
-
 use serde_json::Value;
 use svcfs_index::{QueryAnswer, QueryMode};
 

@@ -1,5 +1,3 @@
-//! Evaluation of search with questions whose answers are known (`/eval`).
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Fault, TreePath};

@@ -1,8 +1,7 @@
 //! The task that keeps the index up to date with the tree.
 //!
 //! Invariant: the feed says which paths to read, the tree says what they contain. Repeating a step,
-//! or a crash in the middle of it, gives the same index. If content and feed differ, the path is
-//! read again later.
+//! or a crash in the middle of it, gives the same index. If they differ, the path is read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -63,6 +62,7 @@ struct IndexPass {
 }
 
 impl Indexer {
+    /// The indexer of a space.
     pub const fn new(space: Arc<Space>) -> Self {
         Self { space, can_follow_feed: false, has_indexed: true, last_pass: None }
     }
@@ -87,8 +87,7 @@ impl Indexer {
         (!remaining.is_zero()).then_some(remaining)
     }
 
-    /// Indexes the full tree, if the index is new, older than the feed reaches, or from another
-    /// log.
+    /// Indexes the full tree: the index is new, older than the feed, or from another log.
     fn index_full_tree(&self, stop: &StopToken) -> Result<(), Fault> {
         let Space { vfs, index, .. } = &*self.space;
         // Read before the walk: a concurrent change may be indexed twice, but is never missed.
@@ -186,8 +185,7 @@ fn index_events(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, 
     Ok(events.len())
 }
 
-/// Indexes the content of these paths, compares it with the events, and moves the cursor with the
-/// last batch.
+/// Indexes these paths, compares them with the events, and moves the cursor at the end.
 fn index_paths(
     space: &Space,
     expected: &BTreeMap<TreePath, Option<ETag>>,
@@ -224,8 +222,7 @@ fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
 }
 
 /// Reads the content of paths in batches. It waits until the content is durable: a page may be
-/// newer than its event, and if that save were lost in a power failure, the index would keep its
-/// words forever.
+/// newer than its event, and if a power failure lost that save, the index would keep its words.
 struct PathBatches<'v> {
     vfs: &'v Vfs,
     paths: std::slice::Iter<'v, TreePath>,
@@ -359,9 +356,6 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
 /// index is brought up to date first, and not repaired.
 ///
 /// `progress` gets the number of pages read and the total.
-///
-/// # Errors
-/// Those of the tree and of the indexes.
 pub fn check_index(
     space: &Space,
     scratch: &Path,
@@ -380,8 +374,8 @@ pub fn check_index(
     Ok(ReindexReport::new(before, rebuilt))
 }
 
-/// Indexes pending changes, so that they do not count as differences. An index that never read the
-/// full tree stays as it is.
+/// Indexes pending changes, so that they do not count as differences. An empty index stays as it
+/// is.
 fn catch_up(space: &Space) -> Result<(), Fault> {
     let mut cursor = space.index.cursor()?;
     while cursor > Seq(0) && index_events(space, cursor, BATCH_EVENTS)? > 0 {

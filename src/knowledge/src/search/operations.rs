@@ -1,5 +1,3 @@
-//! Operations that search.
-
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

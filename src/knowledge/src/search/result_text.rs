@@ -1,5 +1,3 @@
-//! Search results as text.
-
 use super::operations::SearchResult;
 
 /// A numbered list: path, score and title, then the snippet.

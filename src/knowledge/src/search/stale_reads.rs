@@ -27,25 +27,25 @@ pub struct RecheckQueue {
 #[derive(Default)]
 struct RecheckState {
     /// The content hash in the newest event of each path; none if it was deleted.
-    told: BTreeMap<TreePath, Option<ETag>>,
+    expected: BTreeMap<TreePath, Option<ETag>>,
     /// Time of the next recheck, and the current delay.
     next: Option<(Instant, Duration)>,
 }
 
 impl RecheckQueue {
     /// Compares what was read with the hash in the event, and queues or removes the path.
-    pub(super) fn observe(&self, read: &IndexEntry, told: Option<ETag>) {
+    pub(super) fn observe(&self, read: &IndexEntry, expected: Option<ETag>) {
         let state = &mut *self.state.lock();
-        let (path, found) = match read {
+        let (path, actual) = match read {
             IndexEntry::Page { path, etag, .. } => (path, Some(*etag)),
             IndexEntry::Deleted(path) => (path, None),
         };
-        if found == told {
-            state.told.remove(path);
-        } else if state.told.insert(path.clone(), told) != Some(told) {
+        if actual == expected {
+            state.expected.remove(path);
+        } else if state.expected.insert(path.clone(), expected) != Some(expected) {
             state.next = Some((Instant::now() + MIN_DELAY, MIN_DELAY));
         }
-        if state.told.is_empty() {
+        if state.expected.is_empty() {
             state.next = None;
             self.rechecked.notify_all();
         }
@@ -60,7 +60,7 @@ impl RecheckQueue {
     pub(super) fn due(&self) -> BTreeMap<TreePath, Option<ETag>> {
         let state = self.state.lock();
         match state.next {
-            Some((at, _)) if at <= Instant::now() => state.told.clone(),
+            Some((at, _)) if at <= Instant::now() => state.expected.clone(),
             _ => BTreeMap::new(),
         }
     }

@@ -19,10 +19,8 @@ use svcfs_work::Supervisor;
 
 use crate::kernel::Space;
 
-/// Timeout for stopping background tasks.
 const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// A directory that every root has.
 const STATE_FOLDER: &str = ".svc";
 
 /// The list of spaces created at run time, relative to the first space's root.
@@ -30,7 +28,9 @@ const LIST_PATH: &str = ".svc/spaces.json";
 
 /// A space with its tasks.
 pub struct RunningSpace {
+    /// The space.
     pub space: Arc<Space>,
+    /// Its background tasks.
     pub supervisor: Supervisor,
     /// Dropped after the space is closed.
     pub resource_guard: Option<Box<dyn Any + Send + Sync>>,
@@ -41,9 +41,7 @@ pub type SpaceOpener = Box<dyn Fn(&str, &Path) -> Result<RunningSpace, Fault> + 
 
 /// A space other than the first.
 enum SpaceSlot {
-    /// It is served.
     Open(RunningSpace),
-    /// It could not be opened.
     Failed { name: String, root: PathBuf, error: Fault },
 }
 
@@ -83,7 +81,6 @@ pub struct SpaceCollection {
     /// Serializes changes of the list, which take longer than the lock on it is held.
     change_lock: Mutex<()>,
     opener: Option<SpaceOpener>,
-    /// Directories that may contain new roots.
     parents: Vec<PathBuf>,
     /// Shared limit of dirty buffers in memory.
     dirty_bytes: Arc<DirtyBytes>,
@@ -107,7 +104,6 @@ impl SpaceCollection {
     pub fn add(&self, running: RunningSpace) {
         self.secondary.write().push(self.to_slot(running));
     }
-    /// Makes a space part of this collection.
     fn to_slot(&self, running: RunningSpace) -> SpaceSlot {
         running.space.vfs.share_dirty_bytes(&self.dirty_bytes);
         SpaceSlot::Open(running)
@@ -277,7 +273,6 @@ impl SpaceCollection {
         self.opener.as_ref().ok_or_else(|| Fault::unavailable("this process cannot open more spaces"))
     }
 
-    /// The directory that a caller means by `root`.
     fn resolve_root(&self, root: &str) -> Result<PathBuf, Fault> {
         let is_plain = |path: &Path| {
             use std::path::Component::{Normal, RootDir};
@@ -309,7 +304,6 @@ impl SpaceCollection {
         Err(Fault::new(Kind::Forbidden, message))
     }
 
-    /// Checks that a name is valid and not in use.
     fn check_name(&self, name: &str) -> Result<(), Fault> {
         super::check_name(name)?;
         match self.status(name) {
@@ -353,6 +347,7 @@ impl SpaceCollection {
 }
 
 impl SpaceStatus {
+    /// Name of the space.
     pub fn name(&self) -> &str {
         match self {
             Self::Open(space) => &space.name,
@@ -361,11 +356,8 @@ impl SpaceStatus {
     }
 }
 
-/// Names and roots of the spaces created at run time, read from the root of the first space; no
-/// server needs to run.
-///
-/// # Errors
-/// Those of reading the list; `Invalid` if it cannot be parsed.
+/// Names and roots of the spaces created at run time, read from the first space's root; no server
+/// needs to run.
 pub fn runtime_spaces(root: &Path) -> Result<BTreeMap<String, PathBuf>, Fault> {
     match fs::read(root.join(LIST_PATH)) {
         Ok(list) => parse_list(&list),

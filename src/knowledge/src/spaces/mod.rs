@@ -40,6 +40,7 @@ pub struct SpaceOptions {
     pub name: String,
     /// Its root on the server's disk.
     pub root: PathBuf,
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
     /// Whether out-of-band edits are watched for.
     pub is_watched: bool,
@@ -61,8 +62,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let index_file = paths.index();
     if index_file.exists() && !paths.log().exists() {
         // The log will be rebuilt from git with new positions, so the cursor of the old index is
-        // meaningless. Reset it before a new log exists, so that a crash in between changes
-        // nothing.
+        // meaningless. Reset it before a new log exists: a crash in between changes nothing.
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
     }
     let vfs = Vfs::open(VfsOptions {
@@ -119,7 +119,6 @@ pub fn start_indexer(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), 
         .map_err(|error| Fault::new(Kind::Internal, "cannot start the indexer").with_source(error))
 }
 
-/// A signal that every change of a space raises.
 fn change_signal(space: &Space) -> Signal {
     let change_signal = Signal::new();
     let wake = change_signal.clone();
@@ -239,8 +238,7 @@ pub fn check_name(name: &str) -> Result<(), Fault> {
 /// Changes the settings file of a space, as a version in the tree.
 ///
 /// # Errors
-/// `Conflict` if the file cannot be edited, or if the settings are in a file outside the tree;
-/// those of writing.
+/// `Conflict` if the file cannot be edited, or the settings are outside the tree; write errors.
 fn change_settings(
     cx: &OperationContext<'_>,
     edit: impl FnOnce(&str) -> Result<String, EditError>,

@@ -1,5 +1,3 @@
-//! Operations on spaces.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Caller, Fault, Kind, Scope, Timestamp};

@@ -15,7 +15,6 @@ use svcfs_text::links::{LinkKind, links};
 
 pub use operations::AREA;
 
-/// The status of a task that is open.
 const OPEN_STATUS: &str = "todo";
 
 /// Values of `status` or `state` of a page that blocks no task.
@@ -36,13 +35,9 @@ const PRIORITY_WORDS: [(&str, f64); 10] = [
     ("low", 5.0),
 ];
 
-/// The priority of a task without a valid one.
 const DEFAULT_PRIORITY: f64 = 3.0;
 
 /// The tasks at or below a path that can be started, by priority, then by `due`, then by path.
-///
-/// # Errors
-/// Those of the index.
 pub fn list_eligible(index: &Index, below: &TreePath, limit: usize) -> Result<Vec<MetaRow>, Fault> {
     let mut tasks = index.pages_with_status(OPEN_STATUS, below)?;
     tasks.sort_by(|a, b| {
@@ -76,8 +71,7 @@ fn urgency(metadata: &Value) -> (f64, (bool, &str)) {
     (priority.unwrap_or(DEFAULT_PRIORITY), (due.is_empty(), due))
 }
 
-/// Whether a page that must be finished first is not. A name without a page does not block, because
-/// it could never be finished.
+/// Whether a page that must be finished first is not. A name without a page does not block.
 fn is_blocked(index: &Index, task: &MetaRow) -> Result<bool, Fault> {
     for name in LinksConfig::DEPENDENCY_FIELDS.iter().filter_map(|field| task.metadata.get(*field)).flat_map(strings) {
         if let Some(page) = resolve_page(index, &task.path, &name)?

@@ -1,5 +1,3 @@
-//! Operation on tasks.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

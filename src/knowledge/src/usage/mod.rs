@@ -1,7 +1,7 @@
 //! Usage statistics: which pages are read, and what is searched for.
 //!
-//! Invariant: counting never blocks a reader or makes a request fail. A task writes the counts some
-//! seconds later.
+//! Invariant: counting never blocks a reader or makes a request fail. A task writes the counts
+//! later.
 
 mod operations;
 #[cfg(test)]
@@ -17,7 +17,6 @@ use crate::kernel::{OperationContext, Space};
 
 pub use operations::AREA;
 
-/// Interval at which counts are written.
 const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Counts a view of a page.
@@ -39,6 +38,7 @@ pub struct UsageWriter {
 }
 
 impl UsageWriter {
+    /// The writer of a space.
     pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>) -> Self {
         Self { space, clock }
     }

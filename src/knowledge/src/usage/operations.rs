@@ -1,5 +1,3 @@
-//! Operations on usage statistics.
-
 use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
@@ -29,8 +27,7 @@ pub const AREA: OperationArea = OperationArea {
 
 /// Up to this many hours a time series has a point per hour, beyond that per day.
 const MAX_HOURLY_HOURS: i64 = 7 * 24;
-/// Trends compare all pages: the most viewed page of one period may be the least viewed of the
-/// other.
+/// Trends compare all pages: the most viewed one may have been the least viewed before.
 const ALL_PAGES: u32 = u32::MAX;
 
 fn span(cx: &OperationContext<'_>, period: &TimePeriod) -> HourRange {
@@ -50,7 +47,6 @@ fn delta(now: i64, previous: i64) -> f64 {
     }
 }
 
-/// A share in percent; 0 of nothing.
 fn percent(part: i64, total: i64) -> f64 {
     if total == 0 { 0.0 } else { round_to_tenth(part as f64 * 100.0 / total as f64) }
 }

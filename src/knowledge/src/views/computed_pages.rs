@@ -20,20 +20,16 @@ use crate::query::{MarkdownStyle, QueryResult, RenderTarget, RowWindow, render_m
 pub(super) const FLAG_KEY: &str = "svc-view";
 /// Frontmatter key of the query.
 pub(super) const QUERY_KEY: &str = "svc-query";
-/// Frontmatter key of the output format.
 const FORMAT_KEY: &str = "svc-format";
 
-/// Attempts for a page that is written concurrently.
 const ATTEMPTS: usize = 4;
 
-/// The query of a computed page.
 #[derive(Debug)]
 pub(super) struct ComputedQuery {
     pub(super) query: DqlQuery,
     format: ComputedFormat,
 }
 
-/// The format of the result.
 #[derive(Debug, Clone, Copy)]
 enum ComputedFormat {
     Markdown(MarkdownStyle),
@@ -96,8 +92,7 @@ impl ComputedQuery {
                 format!("```json\n{text}\n```\n")
             }
         };
-        // A client that writes the page gets it formatted: that must not count as a different
-        // result.
+        // A client that writes the page gets it formatted: that is not a different result.
         Ok(lint::format_text(&text).into_owned())
     }
 }
@@ -114,7 +109,6 @@ fn format(name: &str) -> Option<ComputedFormat> {
     })
 }
 
-/// Adds the page to an error of its query.
 fn with_page(path: &TreePath, fault: Fault) -> Fault {
     if fault.kind() == Kind::Invalid {
         Fault::invalid("path", format_args!("`{QUERY_KEY}` of `{path}`: {}", fault.message()))
@@ -148,11 +142,8 @@ pub(super) fn refresh(
     outcome
 }
 
-/// Writes the error of an invalid query into its page, where the author sees it. Other problems of
-/// the page are not reported.
-///
-/// # Errors
-/// Those of reading and writing the page.
+/// Writes the error of an invalid query into its page, where the author sees it. Other problems are
+/// ignored.
 pub(super) fn write_query_error(space: &Space, path: &TreePath) -> Result<(), Fault> {
     let caller = Caller::new(Protocol::Internal);
     let file = space.vfs.read(caller.protocol, path)?;

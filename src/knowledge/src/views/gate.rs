@@ -30,7 +30,7 @@ impl WriteGate for ViewGate {
         // An invalid query never runs.
         let query = query_text.as_ref().and_then(|query| svcfs_index::DqlQuery::parse(query.as_str()?).ok());
         let prefix = format!("{folder}/");
-        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(&prefix))) {
+        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(prefix))) {
             return Ok(());
         }
         let message = format!(

@@ -28,13 +28,10 @@ pub use refresher::ViewRefresher;
 
 const VIEWS_FOLDER: &str = ".svc/views";
 
-/// How long a requested refresh waits for the index.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Limit of the name of a view in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// The path of a view.
 fn view_path(name: &str) -> Result<TreePath, Fault> {
     let is_valid = name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.len() <= MAX_NAME_BYTES
@@ -49,7 +46,6 @@ fn view_path(name: &str) -> Result<TreePath, Fault> {
     TreePath::parse(&format!("{VIEWS_FOLDER}/{name}.json"))
 }
 
-/// The names of the views, sorted.
 fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
     let mut names = files::list_stems(cx, &TreePath::parse(VIEWS_FOLDER)?, ".json")?;
     names.retain(|name| view_path(name).is_ok());

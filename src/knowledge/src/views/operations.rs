@@ -1,5 +1,3 @@
-//! Operations on views.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -139,7 +137,6 @@ impl ViewSortOrder {
     }
 }
 
-/// The pattern of view names.
 const VIEW_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$";
 
 /// List the saved views
@@ -197,8 +194,7 @@ impl Operation for GetView {
 
 /// Save a view, replacing one with the same name
 ///
-/// The query is validated. A view is the versioned file `.svc/views/<name>.json`. Returns the saved
-/// view.
+/// The query is validated. A view is the versioned file `.svc/views/<name>.json`. Returns the view.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SaveView {
     /// Name of the view: letters, digits, spaces, `_` and `-`

@@ -11,7 +11,6 @@ use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 use super::computed_pages::{self, ComputedQuery, RefreshOutcome};
 use crate::kernel::Space;
 
-/// Limit of events read at a time.
 const MAX_EVENTS: usize = 100;
 /// Delay after a write that may change a result: writes within it cause one refresh.
 const REFRESH_DELAY: Duration = Duration::from_millis(300);
@@ -20,7 +19,6 @@ const REFRESH_DELAY: Duration = Duration::from_millis(300);
 const PAUSE_FACTOR: u32 = 4;
 /// How long to wait for the index before checking for a stop request.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(1);
-/// Sleep time if no change wakes it.
 const IDLE_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Follows the change feed of one space, and refreshes a computed page after writes that may change
@@ -36,13 +34,12 @@ pub struct ViewRefresher {
     position: Option<Seq>,
     /// The computed pages, with the path prefix of pages that their result depends on, if known.
     pages: BTreeMap<TreePath, Option<String>>,
-    /// Pages whose result may have changed.
     stale: BTreeSet<TreePath>,
-    /// Time of the next refresh.
     due: Instant,
 }
 
 impl ViewRefresher {
+    /// The refresher of a space.
     pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>, settings: DataviewSettings) -> Self {
         let (pages, stale) = (BTreeMap::new(), BTreeSet::new());
         Self { space, clock, settings, position: None, pages, stale, due: Instant::now() }
@@ -84,7 +81,6 @@ impl ViewRefresher {
         Ok(true)
     }
 
-    /// Handles a changed or deleted page.
     fn mark_changed(&mut self, path: &TreePath) -> Result<(), Fault> {
         let was_up_to_date = self.stale.is_empty();
         let page = self.space.index.page(path)?.filter(|page| computed_pages::is_computed(&page.frontmatter));
@@ -114,7 +110,6 @@ impl ViewRefresher {
         Ok(())
     }
 
-    /// Refreshes the next stale page.
     fn refresh(&mut self) {
         let Some(path) = self.stale.pop_first() else { return };
         let started_at = Instant::now();

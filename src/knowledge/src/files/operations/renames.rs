@@ -1,5 +1,3 @@
-//! Operations that rename.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
