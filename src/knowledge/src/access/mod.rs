@@ -201,7 +201,7 @@ impl AccessControl {
                 Ok(CallerIdentity {
                     actor: actor.clone(),
                     space: space.clone(),
-                    permissions.clone(),
+                    permissions: permissions.clone(),
                     ..identity
                 })
             }

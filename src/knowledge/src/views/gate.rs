@@ -29,12 +29,12 @@ impl WriteGate for ViewGate {
         }
         // An invalid query never runs.
         let query = query_text.as_ref().and_then(|query| svcfs_index::DqlQuery::parse(query.as_str()?).ok());
-        let prefix = format!("{folder}/");
-        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(prefix))) {
+        let folder_prefix = format!("{folder}/");
+        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(&folder_prefix))) {
             return Ok(());
         }
         let message = format!(
-            "path outside key scope: the query of `{}` reads pages outside `{folder}`, the folder of this key; use `FROM \"{prefix}\"` \
+            "path outside key scope: the query of `{}` reads pages outside `{folder}`, the folder of this key; use `FROM \"{folder_prefix}\"` \
              and no functions on links",
             proposal.path
         );
