@@ -96,7 +96,7 @@ fn an_input_is_known_under_its_other_name_too() {
     assert_eq!(bind(&POST, "", body).unwrap(), json!({ "page": "a.md" }), "the operation knows the name");
     let inputs = OperationInputs::from_entry(&OperationEntry::new::<Try>());
     let fault = inputs.check_names(&members(json!({ "actr": "me" })), &["actor"]).unwrap_err();
-    assert_eq!(fault.message(), "there is no parameter `actr`; did you mean `actor`?");
+    assert_eq!(fault.message(), "unknown parameter `actr`; did you mean `actor`?");
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn a_text_that_cannot_be_read_is_refused_by_name() {
         ("levels=1,b", "`levels`: `1,b` is not an integer"),
         ("limit=1&limit=2", "`limit`: is given twice"),
         ("resolve_links=1&resolve-links=1", "`resolve_links`: is given twice"),
-        ("pth=a.md", "there is no parameter `pth`; did you mean `path`?"),
-        ("content=x&zz=1", "there is no parameter `zz`; known are"),
+        ("pth=a.md", "unknown parameter `pth`; did you mean `path`?"),
+        ("content=x&zz=1", "unknown parameter `zz`; valid parameters:"),
         ("path=%ff", "`%ff` is not valid UTF-8 once percent-decoded"),
         ("limit=\u{1b}[31m", "`limit`: `\\u{1b}[31m` is not an integer"),
     ] {
@@ -162,7 +162,7 @@ fn a_json_body_and_the_query_become_one_object() {
     for (query, body, message) in [
         ("path=a.md", json!({}), "`path`: belongs in the body, not in the query"),
         ("limit=3", json!({ "limit": 4 }), "`limit`: is given twice"),
-        ("", json!({ "contents": "x" }), "there is no parameter `contents`; did you mean `content`?"),
+        ("", json!({ "contents": "x" }), "unknown parameter `contents`; did you mean `content`?"),
     ] {
         let fault = bind(&POST, query, ParsedBody::Json(members(body))).unwrap_err();
         assert_eq!(fault.message(), message);

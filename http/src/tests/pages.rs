@@ -73,7 +73,7 @@ async fn a_link_is_made_by_the_type_of_its_body_and_told_by_a_header() {
     assert!(page.headers.get("x-file-type").is_none() && page.header("x-permalink").ends_with("/page/a.md"));
     for target in ["/etc/passwd", "../../x", ""] {
         let refused = server.ask("PUT /api/svc/file?path=m.md", &link, target).await;
-        assert!(refused.error(400).starts_with("the target of the link cannot be used: "), "{}", refused.text());
+        assert!(refused.error(400).starts_with("invalid link target: "), "{}", refused.text());
     }
     let twice = server.ask("PUT /api/svc/file?path=l.md&symlink=false", &link, "a.md").await;
     assert_eq!(twice.error(400), "`symlink`: is given twice");
@@ -241,7 +241,7 @@ async fn what_is_missing_or_wrong_is_named() {
         ("POST /api/svc/rename", "{\"from\": \"a.md\"}", "to is required"),
         ("POST /api/svc/bulk", "{\"files\": [{\"path\": \"a.md\"}]}", "files[0].content is required"),
         ("GET /api/svc/changes?limit=x", "", "`limit`: `x` is not an integer"),
-        ("GET /api/svc/file?path=a.md&pat=b.md", "", "there is no parameter `pat`; did you mean `path`?"),
+        ("GET /api/svc/file?path=a.md&pat=b.md", "", "unknown parameter `pat`; did you mean `path`?"),
         ("GET /api/svc/file?path=a.md&path=b.md", "", "`path`: is given twice"),
         ("POST /api/svc/rename", "[]", "the body must be a JSON object"),
     ] {

@@ -1,7 +1,8 @@
-//! What svcfs knows how to do with a tree of pages: every operation, declared once, grouped by subject.
+//! All operations on a tree of pages, each declared once, grouped by subject.
 //!
-//! One rule: a subject's rules live in its folder (`mod.rs`: real functions on real types), its wire shapes in
-//! `operations.rs` there, and no folder knows a protocol. Doors loop over [`CATALOGUE`].
+//! Invariant: the rules of a subject are in its folder (`mod.rs`), its operations with their
+//! arguments and outputs in `operations.rs` there, and no folder knows a protocol. Protocols
+//! iterate over [`CATALOGUE`].
 #![warn(missing_docs)]
 
 pub mod access;
@@ -27,7 +28,7 @@ pub mod views;
 
 use kernel::OperationArea;
 
-/// Every operation of svcfs, by subject.
+/// All operations, by subject.
 pub const CATALOGUE: &[OperationArea] = &[
     files::AREA,
     pages::AREA,

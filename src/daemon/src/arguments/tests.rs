@@ -22,8 +22,8 @@ fn what_cannot_be_read_is_a_wrong_command_line() {
     for (pair, why) in [
         ("limit", "`limit` is no argument; write it like `name=value`"),
         ("limit=1.5", "`limit`: `1.5` is not an integer"),
-        ("=5", "there is no parameter ``"),
-        ("limits=5", "there is no parameter `limits`; did you mean `limit`?"),
+        ("=5", "unknown parameter ``"),
+        ("limits=5", "unknown parameter `limits`; did you mean `limit`?"),
         ("query=b", "`q`: is given twice"),
     ] {
         let failure = read_search(&[pair]).unwrap_err();

@@ -24,8 +24,8 @@ fn the_janitor_tells_what_is_wrong_and_fails_while_readers_are_misled() {
     let place = place();
     let root = place.at("kb");
     let told = contains("2 pages, 1 without a finding: broken links 1, contradictions 0")
-        .and(contains("error     broken_link  index.md  links to `nowhere`, which is not there"))
-        .and(contains("- 1 link leads nowhere: mend the target, or write the page"));
+        .and(contains("error     broken_link  index.md  links to `nowhere`, which does not exist"))
+        .and(contains("- 1 link is broken: fix the target, or write the page"));
     svcfs(&["janitor", "--root", &root]).assert().code(1).stdout(told).stderr(contains("broken links: 1"));
     place.write("kb/index.md", "---\ntitle: Home\n---\n[[a]]\n");
     svcfs(&["janitor", "--root", &root]).assert().success().stdout(contains("2 pages, 2 without a finding"));

@@ -24,7 +24,7 @@ fn a_new_root_begins_with_its_template_in_one_commit_by_the_actor() {
 #[test]
 fn the_login_name_is_the_author_when_none_is_given() {
     let place = Place::with_root();
-    assert_eq!(place.git("kb", &["log", "--format=%an: %s"]), "tester: tester: begin with the template `knowledge`");
+    assert_eq!(place.git("kb", &["log", "--format=%an: %s"]), "tester: tester: install the template `knowledge`");
 }
 
 #[test]

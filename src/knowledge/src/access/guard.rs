@@ -1,18 +1,16 @@
-//! What a request needs before it is looked at.
-
 use svcfs_base::Scope;
 
-/// What a request needs before it is looked at.
+/// The access check that a request must pass before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestGuard {
-    /// Nothing: it tells nothing of any page.
+    /// None: the response reveals nothing about pages.
     Open,
-    /// Credentials of this scope, where there is authentication.
+    /// Credentials with this scope, if authentication is enabled.
     RequiresScope(Scope),
 }
 
 impl RequestGuard {
-    /// In one word.
+    /// The name that documentation shows.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "none",

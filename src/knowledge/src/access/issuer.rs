@@ -1,4 +1,5 @@
-//! An identity provider: whose tokens it signed, and for whom (OpenID Connect Discovery 1.0, RFC 7517, RFC 7519).
+//! Identity provider and verification of its tokens (OpenID Connect Discovery 1.0, RFC 7517, RFC
+//! 7519).
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +12,19 @@ use svcfs_base::{Actor, Fault};
 use svcfs_config::OidcSettings;
 use svcfs_net::NetClient;
 
-use super::refused;
+use super::unauthenticated;
 
-/// How long the provider may take for one answer (gaps.md 5).
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The keys are fetched anew after so long, so that one which was taken back opens nothing any more.
-const FRESH: Duration = Duration::from_hours(1);
-/// Keys that could not be fetched anew are good for so long.
-const USABLE: Duration = Duration::from_hours(24);
-/// The pause between two questions to the provider: tokens with invented keys must not become requests.
-const PAUSE: Duration = Duration::from_secs(10);
-/// How far the provider's clock may be off, in seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Keys older than this are fetched again, so that a revoked key stops working.
+const REFRESH_AFTER: Duration = Duration::from_hours(1);
+/// Keys that cannot be refreshed are used for at most this long.
+const MAX_KEY_AGE: Duration = Duration::from_hours(24);
+/// Minimum time between two fetches: tokens with invented key ids must not each cause a request.
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(10);
+/// Tolerated clock difference to the provider, in seconds.
 const CLOCK_SKEW_SECONDS: u64 = 60;
-/// Signatures that are taken: those made with a key that only the provider has. With any other algorithm the public key would be the secret.
+/// Accepted signature algorithms: asymmetric ones only. With a symmetric algorithm the public key
+/// would be the secret.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -36,16 +37,13 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// An identity provider and its keys.
 #[derive(Debug)]
 pub(super) struct IdentityProvider {
     settings: OidcSettings,
     client: NetClient,
-    known: RwLock<Option<ProviderKeys>>,
-    /// When it was asked the last time; held while it is.
-    asked: Mutex<Option<Instant>>,
-    /// The time between two questions.
-    pause: Duration,
+    cached: RwLock<Option<ProviderKeys>>,
+    last_fetch: Mutex<Option<Instant>>,
+    min_fetch_interval: Duration,
 }
 
 #[derive(Debug)]
@@ -54,14 +52,12 @@ struct ProviderKeys {
     fetched: Instant,
 }
 
-/// What is read of the provider's description of itself.
 #[derive(Deserialize)]
 struct ProviderMetadata {
     issuer: String,
     jwks_uri: String,
 }
 
-/// What is read of a token beside what is validated.
 #[derive(Deserialize)]
 struct TokenClaims {
     sub: String,
@@ -73,91 +69,102 @@ struct TokenClaims {
 
 impl IdentityProvider {
     pub(super) fn new(settings: OidcSettings) -> Self {
-        let client = NetClient::with_timeout(PATIENCE);
-        Self { settings, client, known: RwLock::default(), asked: Mutex::default(), pause: PAUSE }
+        let client = NetClient::with_timeout(REQUEST_TIMEOUT);
+        Self {
+            settings,
+            client,
+            cached: RwLock::default(),
+            last_fetch: Mutex::default(),
+            min_fetch_interval: MIN_FETCH_INTERVAL,
+        }
     }
 
     #[cfg(test)]
-    pub(super) fn asked_at_any_time(self) -> Self {
-        Self { pause: Duration::ZERO, ..self }
+    pub(super) fn without_fetch_interval(self) -> Self {
+        Self { min_fetch_interval: Duration::ZERO, ..self }
     }
 
-    /// Whether the provider is to be asked before this token is judged. One request in a while asks for keys that are fresher; those beside it go
-    /// on with the keys that are known, and only a key that is not known is waited for.
-    pub(super) fn must_be_asked(&self, token: &str) -> bool {
-        let may_ask = |asked: &Option<Instant>| asked.is_none_or(|asked| asked.elapsed() >= self.pause);
-        let known = self.known.read();
-        let Some(known) = &*known else { return true };
-        let is_new = self.may_be_of_a_new_key(known, token);
-        match self.asked.try_lock() {
-            Some(asked) => (is_new || known.fetched.elapsed() >= FRESH) && may_ask(&asked),
+    /// Whether the keys must be fetched before this token can be verified. One request at a time
+    /// refreshes old keys; others use the cached keys. A request waits only if its key is unknown.
+    pub(super) fn needs_fetch(&self, token: &str) -> bool {
+        let may_fetch = |last_fetch: &Option<Instant>| {
+            last_fetch.is_none_or(|last_fetch| last_fetch.elapsed() >= self.min_fetch_interval)
+        };
+        let cached = self.cached.read();
+        let Some(cached) = &*cached else { return true };
+        let is_new = self.may_have_new_key(cached, token);
+        match self.last_fetch.try_lock() {
+            Some(last_fetch) => (is_new || cached.fetched.elapsed() >= REFRESH_AFTER) && may_fetch(&last_fetch),
             None => is_new,
         }
     }
 
-    fn may_be_of_a_new_key(&self, known: &ProviderKeys, token: &str) -> bool {
+    fn may_have_new_key(&self, cached: &ProviderKeys, token: &str) -> bool {
         let Ok(header) = jsonwebtoken::decode_header(token) else { return false };
-        let Some(key) = known.key(&header) else { return true };
-        // Nothing else tells the keys of providers apart that do not name them.
+        let Some(key) = cached.key(&header) else { return true };
+        // Without key ids, only an invalid signature shows that the provider has a new key.
         header.kid.is_none() && self.claims(token, &header, key).is_err_and(|error| *error.kind() == InvalidSignature)
     }
 
-    /// Fetches the keys, unless that was tried a moment ago.
+    /// Fetches the keys, unless a fetch was tried less than `min_fetch_interval` ago.
     ///
     /// # Errors
-    /// `Unavailable` when there are none: nobody can be let in.
-    pub(super) fn ask(&self) -> Result<(), Fault> {
-        let mut asked = self.asked.lock();
-        if asked.is_some_and(|asked| asked.elapsed() < self.pause) {
+    /// `Unavailable` if no keys are cached and the fetch fails: no token can be verified.
+    pub(super) fn fetch_keys(&self) -> Result<(), Fault> {
+        let mut last_fetch = self.last_fetch.lock();
+        if last_fetch.is_some_and(|last_fetch| last_fetch.elapsed() < self.min_fetch_interval) {
             return Ok(());
         }
-        *asked = Some(Instant::now());
+        *last_fetch = Some(Instant::now());
         match self.fetch() {
             Ok(keys) => {
-                *self.known.write() = Some(ProviderKeys { keys, fetched: Instant::now() });
+                *self.cached.write() = Some(ProviderKeys { keys, fetched: Instant::now() });
                 Ok(())
             }
-            Err(told) if self.known.read().is_some() => {
-                tracing::warn!("the keys of the identity provider could not be fetched anew: {told}");
+            Err(error) if self.cached.read().is_some() => {
+                tracing::warn!("cannot refresh the keys of the identity provider: {error}");
                 Ok(())
             }
-            Err(told) => Err(Fault::unavailable(format!("`auth.oidc.issuer` cannot be asked for its keys: {told}"))),
+            Err(error) => Err(Fault::unavailable(format!("cannot fetch the keys of `auth.oidc.issuer`: {error}"))),
         }
     }
 
     fn fetch(&self) -> Result<JwkSet, String> {
         let issuer = &self.settings.issuer;
-        let place = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let described: ProviderMetadata = self.client.get_json(&place).map_err(|error| error.to_string())?;
-        if described.issuer != *issuer {
-            return Err(format!("it calls itself `{}`, and not `{issuer}`", described.issuer.escape_default()));
+        let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
+        let metadata: ProviderMetadata = self.client.get_json(&url).map_err(|error| error.to_string())?;
+        if metadata.issuer != *issuer {
+            return Err(format!(
+                "its discovery document names issuer `{}` instead of `{issuer}`",
+                metadata.issuer.escape_default()
+            ));
         }
-        // Nobody on the way may give us other keys.
-        if issuer.starts_with("https://") && !described.jwks_uri.starts_with("https://") {
-            return Err(format!("its keys are not at an https address: `{}`", described.jwks_uri.escape_default()));
+        // Fetching keys without TLS would let an attacker on the network replace them.
+        if issuer.starts_with("https://") && !metadata.jwks_uri.starts_with("https://") {
+            return Err(format!("its `jwks_uri` is not an https address: `{}`", metadata.jwks_uri.escape_default()));
         }
-        self.client.get_json(&described.jwks_uri).map_err(|error| error.to_string())
+        self.client.get_json(&metadata.jwks_uri).map_err(|error| error.to_string())
     }
 
-    /// Whose token it is.
+    /// The actor that a token identifies.
     ///
     /// # Errors
-    /// `Unauthenticated` for one that is not whole, not ours, not yet or no longer good; `Unavailable` while the provider's keys are unknown.
+    /// `Unauthenticated` for a token that is malformed, expired, not valid yet, or issued by or for
+    /// someone else; `Unavailable` while the provider's keys are unknown.
     pub(super) fn identify(&self, token: &str) -> Result<Actor, Fault> {
-        let known = self.known.read();
-        let known = known
-            .as_ref()
-            .filter(|known| known.fetched.elapsed() < USABLE)
-            .ok_or_else(|| Fault::unavailable("the keys of the identity provider are not known; the log says why"))?;
-        let invalid = |why: &dyn std::fmt::Display| refused("invalid token").with_context(why.to_string());
+        let cached = self.cached.read();
+        let cached = cached.as_ref().filter(|cached| cached.fetched.elapsed() < MAX_KEY_AGE).ok_or_else(|| {
+            Fault::unavailable("the keys of the identity provider are not available; see the server log")
+        })?;
+        let invalid = |why: &dyn std::fmt::Display| unauthenticated("invalid token").with_context(why.to_string());
         let header = jsonwebtoken::decode_header(token).map_err(|error| invalid(&error))?;
         if !ALGORITHMS.contains(&header.alg) {
-            return Err(invalid(&format_args!("signatures by {:?} are not taken", header.alg)));
+            return Err(invalid(&format_args!("signature algorithm {:?} is not accepted", header.alg)));
         }
-        let key = known.key(&header).ok_or_else(|| invalid(&"the provider has no such key"))?;
+        let key = cached.key(&header).ok_or_else(|| invalid(&"the provider has no such key"))?;
         let claims = self.claims(token, &header, key);
         let TokenClaims { sub, email, email_verified } = claims.map_err(|error| invalid(&error))?;
-        // An address that nobody has proved to be theirs could be anybody's.
+        // An unverified address could belong to another person.
         let email = email.filter(|email| !email.is_empty() && email_verified != Some(false));
         Ok(Actor::new(&email.unwrap_or(sub)))
     }
@@ -174,20 +181,20 @@ impl IdentityProvider {
 }
 
 impl ProviderKeys {
-    /// The key that a token says it was signed with; of tokens that do not say it, the only one that could be meant.
+    /// The key with the token's key id. Without a key id, the only key that fits the algorithm.
     fn key(&self, header: &Header) -> Option<&Jwk> {
-        let mut fitting = self.keys.keys.iter().filter(|key| is_for(key, header.alg));
+        let mut candidates = self.keys.keys.iter().filter(|key| is_for(key, header.alg));
         match &header.kid {
-            Some(kid) => fitting.find(|key| key.common.key_id.as_ref() == Some(kid)),
-            None => fitting.next().filter(|_| fitting.next().is_none()),
+            Some(kid) => candidates.find(|key| key.common.key_id.as_ref() == Some(kid)),
+            None => candidates.next().filter(|_| candidates.next().is_none()),
         }
     }
 }
 
-/// Whether signatures by this algorithm may be made with this key.
+/// Whether signatures with this algorithm can be made with this key.
 fn is_for(key: &Jwk, algorithm: Algorithm) -> bool {
     let signs = key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
-    let meant = key.common.key_algorithm.is_none_or(|meant| meant.to_string() == format!("{algorithm:?}"));
-    let kind = DecodingKey::from_jwk(key).is_ok_and(|key| key.family() == algorithm.family());
-    signs && meant && kind
+    let matches_algorithm = key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
+    let matches_family = DecodingKey::from_jwk(key).is_ok_and(|key| key.family() == algorithm.family());
+    signs && matches_algorithm && matches_family
 }

@@ -111,7 +111,7 @@ impl Key {
 }
 
 /// Who this token makes of its bearer; the kind of the refusal otherwise, with what only the log is told.
-fn asked(access: &AccessControl, token: &str) -> Result<String, (Kind, String)> {
+fn last_fetch(access: &AccessControl, token: &str) -> Result<String, (Kind, String)> {
     if access.needs_issuer_keys(token) {
         access.fetch_issuer_keys().map_err(|fault| (fault.kind(), fault.message().to_owned()))?;
     }
@@ -121,8 +121,8 @@ fn asked(access: &AccessControl, token: &str) -> Result<String, (Kind, String)> 
 }
 
 fn refused_for(access: &AccessControl, token: &str) -> String {
-    let (kind, why) = asked(access, token).unwrap_err();
-    assert_eq!(kind, Kind::Unauthenticated, "{why}");
+    let (matches_family, why) = last_fetch(access, token).unwrap_err();
+    assert_eq!(matches_family, Kind::Unauthenticated, "{why}");
     why
 }
 
@@ -132,14 +132,14 @@ fn who_has_a_token_of_the_provider_is_let_in_under_the_name_it_gives() {
     provider.shows(&[&elliptic, &rsa]);
     let access = provider.access();
     for key in [&elliptic, &rsa] {
-        assert_eq!(asked(&access, &provider.token(key, json!({}))).unwrap(), "ann@example.org");
+        assert_eq!(last_fetch(&access, &provider.token(key, json!({}))).unwrap(), "ann@example.org");
     }
     let without = provider.token(&elliptic, json!({ "email": null }));
-    assert_eq!(asked(&access, &without).unwrap(), "7");
+    assert_eq!(last_fetch(&access, &without).unwrap(), "7");
     let unproved = provider.token(&elliptic, json!({ "email_verified": false }));
-    assert_eq!(asked(&access, &unproved).unwrap(), "7", "an address that nobody proved names nobody");
+    assert_eq!(last_fetch(&access, &unproved).unwrap(), "7", "an address that nobody proved names nobody");
     let several = provider.token(&elliptic, json!({ "aud": ["other", "svcfs"] }));
-    assert_eq!(asked(&access, &several).unwrap(), "ann@example.org");
+    assert_eq!(last_fetch(&access, &several).unwrap(), "ann@example.org");
     assert_eq!(
         access.identify(Some("local")).unwrap().permissions,
         Permissions::FULL,
@@ -163,12 +163,12 @@ fn a_token_that_is_late_early_for_others_or_from_others_is_refused() {
         (json!({ "iss": null }), "iss"),
         (json!({ "sub": null, "email": null }), "sub"),
     ] {
-        let told = refused_for(&access, &provider.token(&key, claims.clone()));
-        assert!(told.contains(why), "{claims}: {told}");
-        assert!(told.contains("invalid token"), "{told}");
+        let error = refused_for(&access, &provider.token(&key, claims.clone()));
+        assert!(error.contains(why), "{claims}: {error}");
+        assert!(error.contains("invalid token"), "{error}");
     }
     let good = provider.token(&key, json!({ "exp": now - 30, "nbf": now + 30 }));
-    assert_eq!(asked(&access, &good).unwrap(), "ann@example.org", "clocks differ by a minute");
+    assert_eq!(last_fetch(&access, &good).unwrap(), "ann@example.org", "clocks differ by a minute");
 }
 
 #[test]
@@ -209,12 +209,12 @@ fn a_new_key_of_the_provider_is_taken_up_and_one_that_it_gave_up_opens_nothing()
     let (provider, old, new) = (Provider::new(), Key::new("old"), Key::new("new"));
     provider.shows(&[&old]);
     let mut access = provider.access();
-    access.gate = RwLock::new(Arc::new(AuthMode::Oidc(provider.issuer().asked_at_any_time())));
+    access.mode = RwLock::new(Arc::new(AuthMode::Oidc(provider.issuer().without_fetch_interval())));
     let (first, second) = (provider.token(&old, json!({})), provider.token(&new, json!({})));
-    assert!(asked(&access, &first).is_ok());
+    assert!(last_fetch(&access, &first).is_ok());
     refused_for(&access, &second);
     provider.shows(&[&new]);
-    assert!(asked(&access, &second).is_ok());
+    assert!(last_fetch(&access, &second).is_ok());
     refused_for(&access, &first);
 }
 
@@ -226,11 +226,11 @@ fn a_new_key_of_a_provider_that_does_not_name_its_keys_is_taken_up() {
     }
     provider.shows(&[&old]);
     let mut access = provider.access();
-    access.gate = RwLock::new(Arc::new(AuthMode::Oidc(provider.issuer().asked_at_any_time())));
+    access.mode = RwLock::new(Arc::new(AuthMode::Oidc(provider.issuer().without_fetch_interval())));
     let (first, second) = (provider.token(&old, json!({})), provider.token(&new, json!({})));
-    assert!(asked(&access, &first).is_ok());
+    assert!(last_fetch(&access, &first).is_ok());
     provider.shows(&[&new]);
-    assert!(asked(&access, &second).is_ok());
+    assert!(last_fetch(&access, &second).is_ok());
     refused_for(&access, &first);
 }
 
@@ -249,9 +249,9 @@ fn while_the_provider_is_away_nobody_is_let_in_and_settings_that_need_it_are_not
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings = OidcSettings { issuer: format!("http://{closed}"), client_id: "svcfs".to_owned() };
     let access = AccessControl::new(AuthSettings::Oidc(settings.clone()), None);
-    let (kind, told) = asked(&access, "a.b.c").unwrap_err();
-    assert_eq!(kind, Kind::Unavailable);
-    assert!(told.contains("auth.oidc.issuer") && told.contains(&closed.to_string()), "{told}");
+    let (matches_family, error) = last_fetch(&access, "a.b.c").unwrap_err();
+    assert_eq!(matches_family, Kind::Unavailable);
+    assert!(error.contains("auth.oidc.issuer") && error.contains(&closed.to_string()), "{error}");
     assert_eq!(access.identify(Some("a.b.c")).unwrap_err().kind(), Kind::Unavailable);
 
     let before = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("before")), None);

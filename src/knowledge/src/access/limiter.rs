@@ -1,7 +1,7 @@
-//! How often one caller may ask, over whichever protocol that has requests (contract 8).
+//! Rate limit of requests per caller, for every protocol that has requests.
 //!
-//! One rule: whoever has credentials is counted by these, everybody else by address. A wrong key counts as none: else anybody could
-//! have a full bucket with every request, by making up a key for it.
+//! Invariant: a caller with a valid key is counted by that key, any other caller by address. A
+//! wrong key is ignored: otherwise inventing keys would give a full bucket for each request.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,44 +14,39 @@ use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind, network_prefix};
 use svcfs_config::{KeyDigest, RateLimitSettings};
 
-/// The member of a fault's detail with the seconds after which a caller may ask again.
+/// Key in a fault's details: seconds after which the caller may retry.
 pub const RETRY_AFTER_KEY: &str = "retry_after";
-/// What a caller is told to wait, in seconds (contract 7).
-const WAIT: u64 = 60;
-/// How often callers whose bucket is full again are forgotten.
-const SWEEP: Duration = Duration::from_secs(60);
-/// Callers that are remembered before they are looked through sooner.
-const MANY: usize = 65_536;
-/// How often that is done then.
-const SOON: Duration = Duration::from_secs(1);
-/// Bytes of a token's digest that tell callers apart.
+const RETRY_AFTER_SECS: u64 = 60;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+const MAX_CALLERS: usize = 65_536;
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const TOKEN_BYTES: usize = 8;
 
-/// Whose requests are counted together.
+/// The caller that a request is counted for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RateLimitKey {
-    /// Those with this token, by the first bytes of its digest.
+    /// Requests with this token: the first bytes of its digest, in hex.
     Token(String),
-    /// Those from this address, or this network.
+    /// Requests from this address or network.
     Address(IpAddr),
 }
 
 impl RateLimitKey {
-    /// Who asks with this token, if it is good, from there.
+    /// The key for a request with this valid token, if any, from this address.
     pub fn new(token: Option<&KeyDigest>, address: IpAddr) -> Self {
         token.map_or_else(|| Self::Address(network_prefix(address)), |token| Self::Token(token.short_hex(TOKEN_BYTES)))
     }
 }
 
-/// A bucket of tokens for every caller; each request takes one.
+/// A token bucket per caller; each request takes one token.
 pub struct RequestLimiter<C: Clock = DefaultClock> {
     buckets: RateLimiter<RateLimitKey, HashMapStateStore<RateLimitKey>, C, NoOpMiddleware<C::Instant>>,
     clock: C,
-    swept: Mutex<C::Instant>,
+    last_sweep: Mutex<C::Instant>,
 }
 
 impl RequestLimiter {
-    /// A limiter of these settings.
+    /// A limiter with these settings.
     pub fn new(settings: RateLimitSettings) -> Self {
         Self::with(settings, DefaultClock::default())
     }
@@ -62,7 +57,7 @@ impl<C: Clock + Clone> RequestLimiter<C> {
         let RateLimitSettings { requests_per_minute, burst_size } = settings;
         let quota = Quota::per_minute(requests_per_minute).allow_burst(burst_size);
         let buckets = RateLimiter::new(quota, HashMapStateStore::default(), clock.clone());
-        Self { buckets, swept: Mutex::new(clock.now()), clock }
+        Self { buckets, last_sweep: Mutex::new(clock.now()), clock }
     }
 
     /// Counts one request.
@@ -71,18 +66,19 @@ impl<C: Clock + Clone> RequestLimiter<C> {
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.sweep();
-        let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with_detail(RETRY_AFTER_KEY, WAIT);
-        self.buckets.check_key(&RateLimitKey::new(token, address)).map_err(refused)
+        let to_fault =
+            |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with_detail(RETRY_AFTER_KEY, RETRY_AFTER_SECS);
+        self.buckets.check_key(&RateLimitKey::new(token, address)).map_err(to_fault)
     }
 
-    /// Forgets callers whose bucket is full again: it would be full for a new caller, too.
+    /// Removes callers whose bucket is full: a new caller would start with a full bucket, too.
     fn sweep(&self) {
         let now = self.clock.now();
-        let Some(mut swept) = self.swept.try_lock() else { return };
-        let since: Duration = now.duration_since(*swept).into();
-        if since >= SWEEP || (since >= SOON && self.buckets.len() > MANY) {
-            *swept = now;
-            drop(swept);
+        let Some(mut last_sweep) = self.last_sweep.try_lock() else { return };
+        let elapsed: Duration = now.duration_since(*last_sweep).into();
+        if elapsed >= SWEEP_INTERVAL || (elapsed >= MIN_SWEEP_INTERVAL && self.buckets.len() > MAX_CALLERS) {
+            *last_sweep = now;
+            drop(last_sweep);
             self.buckets.retain_recent();
             self.buckets.shrink_to_fit();
         }
@@ -143,7 +139,7 @@ mod tests {
             assert!(limiter.admit(None, IpAddr::from([10, 0, 0, last])).is_ok());
         }
         assert_eq!(limiter.buckets.len(), 256);
-        clock.advance(SWEEP);
+        clock.advance(SWEEP_INTERVAL);
         assert!(limiter.admit(None, address("10.1.0.0")).is_ok());
         assert_eq!(limiter.buckets.len(), 1);
     }

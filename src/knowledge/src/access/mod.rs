@@ -1,8 +1,9 @@
-//! Who somebody is, by their credentials, and what these allow (contract 5, gaps.md D12).
+//! Authentication: who a caller is, and what its credentials permit.
 //!
-//! One rule: it fails closed. Whoever cannot be told is refused; there is no setting, empty field or failed reading of a file by which
-//! a door opens up. What an operation needs stands with the operation ([`Entry::needs`](crate::kernel::Entry::needs),
-//! [`Within`](crate::kernel::Within)), and is checked where all doors meet.
+//! Invariant: access control fails closed. A caller that cannot be identified is refused. No
+//! setting, empty field or failed read of a file opens access. Each operation declares what it
+//! needs ([`RequestGuard`], [`FolderScope`](crate::kernel::FolderScope)), checked where all
+//! protocols meet.
 
 mod guard;
 mod issuer;
@@ -28,21 +29,19 @@ use crate::kernel::{HttpMethod, OperationEntry};
 use crate::usage;
 use issuer::IdentityProvider;
 
-/// What is read of an unlisted space by whoever knows a path (gaps.md 4.17).
-const OF_UNLISTED: [&str; 3] = ["read", "peek", "section"];
+/// Operations on an unlisted space without credentials, for callers who know a page's path.
+const UNLISTED_OPERATIONS: [&str; 3] = ["read", "peek", "section"];
 
-/// What credentials are compared with; can be exchanged while everything runs.
+/// Verifies credentials. The settings can be replaced while the server runs.
 #[derive(Debug)]
 pub struct AccessControl {
-    gate: RwLock<Arc<AuthMode>>,
-    /// The key of whoever may read the server's own files.
+    mode: RwLock<Arc<AuthMode>>,
+    /// The key in the server's own files: any process that can read them has full access.
     local: Option<KeyDigest>,
 }
 
-/// How callers are told apart.
 #[derive(Debug)]
 enum AuthMode {
-    /// They are not.
     Open,
     ApiKey(KeyDigest),
     PerSpace(Vec<KeySettings>),
@@ -50,7 +49,7 @@ enum AuthMode {
 }
 
 impl AuthMode {
-    fn of(settings: AuthSettings) -> Self {
+    fn new(settings: AuthSettings) -> Self {
         match settings {
             AuthSettings::None => Self::Open,
             AuthSettings::ApiKey(key) => Self::ApiKey(key),
@@ -58,71 +57,68 @@ impl AuthMode {
             AuthSettings::Oidc(settings) => Self::Oidc(IdentityProvider::new(settings)),
         }
     }
-    /// Fetches what is needed from elsewhere.
+    /// Fetches the keys of an identity provider, if the mode needs one.
     fn prepare(&self) -> Result<(), Fault> {
         match self {
             Self::Open | Self::ApiKey(_) | Self::PerSpace(_) => Ok(()),
-            Self::Oidc(issuer) => issuer.ask(),
+            Self::Oidc(issuer) => issuer.fetch_keys(),
         }
     }
 }
 
-/// Who somebody is.
+/// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerIdentity {
-    /// Whose credentials they are; none when that is the caller's own word.
+    /// The actor of the credentials; none if the caller may name itself.
     pub actor: Option<Actor>,
-    /// The only space they open.
+    /// The only space the credentials are valid for.
     pub space: Option<String>,
-    /// What they allow.
+    /// What the credentials permit.
     pub permissions: Permissions,
-    /// Which credentials they were; none where none were looked at.
+    /// The digest of the credentials; none if none were checked.
     pub token: Option<KeyDigest>,
 }
 
 impl CallerIdentity {
-    /// Everybody, where there is no authentication, and whoever talks to this process on its standard input.
+    /// Any caller without authentication, and the client of an MCP server on standard input.
     pub const UNRESTRICTED: Self = Self { actor: None, space: None, permissions: Permissions::FULL, token: None };
 
-    /// Who comes without credentials to a space that lets strangers ask this of it by this method; none when it does not.
+    /// The identity of an anonymous caller, if the space's visibility permits this operation.
     pub fn anonymous(visibility: SpaceVisibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
-        // What others read and looked for is no page of the space.
-        let is_of_readers = usage::AREA.operations.iter().any(|other| other.name == entry.name);
-        let is_reading = method == HttpMethod::Get && !entry.is_admin && !is_of_readers;
-        let may = match visibility {
-            SpaceVisibility::Public => is_reading,
-            SpaceVisibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
+        // The usage area shows what other callers read and searched for: that is not public.
+        let is_usage = usage::AREA.operations.iter().any(|operation| operation.name == entry.name);
+        let is_read = method == HttpMethod::Get && !entry.is_admin && !is_usage;
+        let is_permitted = match visibility {
+            SpaceVisibility::Public => is_read,
+            SpaceVisibility::Unlisted => is_read && UNLISTED_OPERATIONS.contains(&entry.name),
             SpaceVisibility::Private => false,
         };
-        may.then_some(Self { permissions: Permissions::READ_ONLY, ..Self::UNRESTRICTED })
+        is_permitted.then_some(Self { permissions: Permissions::READ_ONLY, ..Self::UNRESTRICTED })
     }
 
-    /// Checks that the server's own affairs may be looked after: not with what opens one space only.
-    ///
-    /// # Errors
-    /// `Forbidden`.
+    /// Checks that these credentials may administer the server: those of a single space may not.
     pub fn check_server_admin(&self) -> Result<(), Fault> {
         match &self.space {
             Some(space) => {
-                let told = format!("spaces are administered with a key without a space, and this one is for `{space}`");
-                Err(Fault::new(Kind::Forbidden, told))
+                let message = format!("administering spaces needs a key without a space; this key is for `{space}`");
+                Err(Fault::new(Kind::Forbidden, message))
             }
             None => Ok(()),
         }
     }
 
-    /// Checks that a space may be entered.
+    /// Checks that the credentials are valid for a space.
     ///
     /// # Errors
-    /// `Unauthenticated`: what opens other doors is no credential here.
+    /// `Unauthenticated`, as for an unknown key.
     pub fn check_space(&self, space: &str) -> Result<(), Fault> {
         match &self.space {
-            Some(only) if only != space => Err(refused("this API key is for another space")),
+            Some(only) if only != space => Err(unauthenticated("this API key is for another space")),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// The same caller, with the name and the limits that the credentials give.
+    /// The same caller, with the actor and the permissions of these credentials.
     #[must_use]
     pub fn apply_to(&self, caller: Caller) -> Caller {
         let key = self.token.as_ref().map(KeyDigest::short_number).or(caller.client.key);
@@ -136,92 +132,101 @@ impl CallerIdentity {
 }
 
 impl AccessControl {
-    /// What these settings ask for. Whoever has the `local` key may do everything, whatever the settings: it lies where only the
-    /// server's own user can read it.
+    /// Access control with these settings. The `local` key always has full access: only the
+    /// server's own user can read the file with it.
     pub fn new(settings: AuthSettings, local: Option<KeyDigest>) -> Self {
-        Self { gate: RwLock::new(Arc::new(AuthMode::of(settings))), local }
+        Self { mode: RwLock::new(Arc::new(AuthMode::new(settings))), local }
     }
 
-    /// Whether everybody may do everything.
+    /// Whether there is no authentication.
     pub fn is_open(&self) -> bool {
-        matches!(**self.gate.read(), AuthMode::Open)
+        matches!(**self.mode.read(), AuthMode::Open)
     }
 
-    /// Asks for other credentials from now on. Requests in progress end as they began. Blocks while an identity provider is asked for its keys.
+    /// Replaces the settings. Requests in progress keep the old ones. Blocks while the keys of an
+    /// identity provider are fetched.
     ///
     /// # Errors
-    /// `Unavailable` when the new settings need what cannot be had; those before hold on.
+    /// `Unavailable` if the keys cannot be fetched; the previous settings stay active.
     pub fn reload(&self, settings: AuthSettings) -> Result<(), Fault> {
-        let gate = AuthMode::of(settings);
-        gate.prepare()?;
-        *self.gate.write() = Arc::new(gate);
+        let mode = AuthMode::new(settings);
+        mode.prepare()?;
+        *self.mode.write() = Arc::new(mode);
         Ok(())
     }
 
-    /// Fetches what [`identify`](Self::identify) needs from elsewhere: the keys of an identity provider. Blocks for up to 20 s.
+    /// Fetches the keys of the identity provider, if [`identify`](Self::identify) needs them.
+    /// Blocks for up to 20 s.
     ///
     /// # Errors
-    /// `Unavailable` when it cannot be had: nobody could be let in.
+    /// `Unavailable` if they cannot be fetched: no caller could be identified.
     pub fn fetch_issuer_keys(&self) -> Result<(), Fault> {
-        let gate = Arc::clone(&self.gate.read());
-        gate.prepare()
+        let mode = Arc::clone(&self.mode.read());
+        mode.prepare()
     }
 
-    /// Whether this token cannot be judged before [`prepare`](Self::prepare) was called again.
+    /// Whether [`fetch_issuer_keys`](Self::fetch_issuer_keys) must be called first to verify this
+    /// token.
     pub fn needs_issuer_keys(&self, bearer: &str) -> bool {
-        let gate = Arc::clone(&self.gate.read());
-        match &*gate {
+        let mode = Arc::clone(&self.mode.read());
+        match &*mode {
             AuthMode::Open | AuthMode::ApiKey(_) | AuthMode::PerSpace(_) => false,
-            AuthMode::Oidc(issuer) => !self.is_local(KeyDigest::from_key(bearer)) && issuer.must_be_asked(bearer),
+            AuthMode::Oidc(issuer) => !self.is_local(KeyDigest::from_key(bearer)) && issuer.needs_fetch(bearer),
         }
     }
 
-    /// Who has this bearer token.
+    /// Identifies the caller with this bearer token.
     ///
     /// # Errors
-    /// `Unauthenticated` when nobody has it, or there is none and one is asked for; `Unavailable` when that cannot be known now.
+    /// `Unauthenticated` for an unknown or missing token; `Unavailable` if verification is not
+    /// possible.
     pub fn identify(&self, bearer: Option<&str>) -> Result<CallerIdentity, Fault> {
-        let gate = Arc::clone(&self.gate.read());
-        if matches!(*gate, AuthMode::Open) {
+        let mode = Arc::clone(&self.mode.read());
+        if matches!(*mode, AuthMode::Open) {
             return Ok(CallerIdentity::UNRESTRICTED);
         }
-        let bearer = bearer.ok_or_else(|| refused("missing bearer token"))?;
+        let bearer = bearer.ok_or_else(|| unauthenticated("missing bearer token"))?;
         let token = KeyDigest::from_key(bearer);
-        let known = CallerIdentity { token: Some(token), ..CallerIdentity::UNRESTRICTED };
+        let identity = CallerIdentity { token: Some(token), ..CallerIdentity::UNRESTRICTED };
         if self.is_local(token) {
-            return Ok(known);
+            return Ok(identity);
         }
-        match &*gate {
-            AuthMode::ApiKey(key) if *key == token => Ok(known),
+        match &*mode {
+            AuthMode::ApiKey(key) if *key == token => Ok(identity),
             AuthMode::PerSpace(keys) => {
-                // Every key is looked at, so that the time taken tells nothing of which one it was.
-                let found = keys.iter().fold(None, |found, key| if key.digest == token { Some(key) } else { found });
-                let KeySettings { actor, space, permissions: reach, digest: _ } =
-                    found.ok_or_else(|| refused("invalid API key"))?;
-                Ok(CallerIdentity { actor: actor.clone(), space: space.clone(), permissions: reach.clone(), ..known })
+                // Constant time: every key is compared, so that timing does not reveal the match.
+                let key = keys.iter().fold(None, |hit, key| if key.digest == token { Some(key) } else { hit });
+                let KeySettings { actor, space, permissions, digest: _ } =
+                    key.ok_or_else(|| unauthenticated("invalid API key"))?;
+                Ok(CallerIdentity {
+                    actor: actor.clone(),
+                    space: space.clone(),
+                    permissions: permissions.clone(),
+                    ..identity
+                })
             }
-            AuthMode::Oidc(issuer) => Ok(CallerIdentity { actor: Some(issuer.identify(bearer)?), ..known }),
-            AuthMode::ApiKey(_) | AuthMode::Open => Err(refused("invalid API key")),
+            AuthMode::Oidc(issuer) => Ok(CallerIdentity { actor: Some(issuer.identify(bearer)?), ..identity }),
+            AuthMode::ApiKey(_) | AuthMode::Open => Err(unauthenticated("invalid API key")),
         }
     }
 
-    /// Whose key has this name, as `svcfs token list` shows it. The name is no secret: who comes by it has proved by a signature to have the key's
-    /// ([`Signing`]).
+    /// Identifies the caller by key id, as `svcfs token list` shows it. The id is not secret: the
+    /// caller has proved by a signature that it has the derived secret ([`SigningKey`]).
     ///
     /// # Errors
-    /// `Unauthenticated` where no key is called so.
+    /// `Unauthenticated` if no key has this id.
     pub fn identify_by_key_id(&self, id: &str) -> Result<CallerIdentity, Fault> {
-        let gate = Arc::clone(&self.gate.read());
-        let unknown = || refused("no key has this name");
-        match &*gate {
+        let mode = Arc::clone(&self.mode.read());
+        let unknown = || unauthenticated("no key has this id");
+        match &*mode {
             AuthMode::Open => Ok(CallerIdentity::UNRESTRICTED),
             AuthMode::ApiKey(key) if key_id(key) == id => {
                 Ok(CallerIdentity { token: Some(*key), ..CallerIdentity::UNRESTRICTED })
             }
             AuthMode::PerSpace(keys) => {
-                let found = keys.iter().find(|key| key_id(&key.digest) == id).ok_or_else(unknown)?;
-                let KeySettings { actor, space, permissions: reach, digest } = found.clone();
-                Ok(CallerIdentity { actor, space, permissions: reach, token: Some(digest) })
+                let key = keys.iter().find(|key| key_id(&key.digest) == id).ok_or_else(unknown)?;
+                let KeySettings { actor, space, permissions, digest } = key.clone();
+                Ok(CallerIdentity { actor, space, permissions, token: Some(digest) })
             }
             AuthMode::ApiKey(_) | AuthMode::Oidc(_) => Err(unknown()),
         }
@@ -232,6 +237,6 @@ impl AccessControl {
     }
 }
 
-fn refused(told: &str) -> Fault {
-    Fault::new(Kind::Unauthenticated, told)
+fn unauthenticated(message: &str) -> Fault {
+    Fault::new(Kind::Unauthenticated, message)
 }

@@ -1,7 +1,9 @@
-//! Secrets for callers who sign what they send instead of sending a key: S3's way (AWS Signature Version 4).
+//! Derived secrets for clients that sign requests instead of sending a key (AWS Signature Version
+//! 4, for S3).
 //!
-//! Whoever checks a signature must know the secret, and of a key only the digest is known. The secret is therefore worked out, from the name of the
-//! key and a number that this root alone has: none is written down, and a key that is revoked takes its secret along.
+//! To verify a signature the server must know the secret, but it stores only the digests of keys.
+//! The secret is therefore derived from the key's id and a random number of this root. No secret is
+//! stored, and revoking a key revokes its secret.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -12,15 +14,14 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use svcfs_base::Fault;
 
-/// Where the number is kept, below the root; no door shows it.
+/// The file with the random number, relative to the root; no protocol shows it.
 const FILE: &str = ".svc/state/s3.key";
-/// Its length in bytes.
-const LENGTH: usize = 32;
-/// Bytes of a secret, two hexadecimal digits each: 40 characters, as clients expect.
+const KEY_BYTES: usize = 32;
+/// Bytes of a secret, in hex: 40 characters, as clients expect.
 const SECRET_BYTES: usize = 20;
 
-/// What secrets are worked out from.
-pub struct SigningKey([u8; LENGTH]);
+/// The number that secrets are derived from.
+pub struct SigningKey([u8; KEY_BYTES]);
 
 impl std::fmt::Debug for SigningKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -29,31 +30,31 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// That of a root, made when it has none. Only the owner of the file can read it.
+    /// Loads the number of a root, or creates it. Only the owner of the file can read it.
     ///
     /// # Errors
-    /// Those of the disk; `Internal` for a file that is not what it should be.
+    /// I/O errors; `Internal` if the file has the wrong length.
     pub fn load_or_create(root: &Path) -> Result<Self, Fault> {
         let path = root.join(FILE);
         let read = || match std::fs::read(&path) {
-            Ok(bytes) => <[u8; LENGTH]>::try_from(bytes).map(|key| Some(Self(key))).map_err(|_| {
-                let told = format!("`{}` is damaged; remove it, and every S3 secret is a new one", path.display());
-                Fault::internal(told)
+            Ok(bytes) => <[u8; KEY_BYTES]>::try_from(bytes).map(|key| Some(Self(key))).map_err(|_| {
+                let message = format!("`{}` is damaged; remove it (all S3 secrets change then)", path.display());
+                Fault::internal(message)
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Fault::internal(error).with_context(format!("cannot read `{}`", path.display()))),
         };
-        if let Some(there) = read()? {
-            return Ok(there);
+        if let Some(key) = read()? {
+            return Ok(key);
         }
-        make(&path)
+        create(&path)
             .map_err(|error| Fault::internal(error).with_context(format!("cannot write `{}`", path.display())))?;
-        read()?.ok_or_else(|| Fault::internal(format!("`{}` is gone again", path.display())))
+        read()?.ok_or_else(|| Fault::internal(format!("`{}` was removed while it was created", path.display())))
     }
 
-    /// The secret of the key with this name.
+    /// The secret of the key with this id.
     pub fn derive_secret(&self, id: &str) -> String {
-        // Keys of any length are good for HMAC (RFC 2104 2): there is nothing that could fail.
+        // HMAC accepts keys of any length (RFC 2104 2): this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
         mac.update(b"svcfs s3 ");
         mac.update(id.as_bytes());
@@ -61,24 +62,24 @@ impl SigningKey {
     }
 }
 
-/// Writes a new number, unless somebody else does at the same time: then theirs holds.
-#[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
-fn make(path: &Path) -> std::io::Result<()> {
-    let mut key = [0; LENGTH];
+/// Writes a new number. If another process wrote one concurrently, that one is used.
+#[expect(clippy::disallowed_methods, reason = "the server's own state, which no protocol shows")]
+fn create(path: &Path) -> std::io::Result<()> {
+    let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(std::io::Error::other)?;
     if let Some(state) = path.parent() {
         std::fs::create_dir_all(state)?;
     }
-    let fresh = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    let temp_path = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp_path)?;
     file.write_all(&key)?;
     file.sync_all()?;
-    let named = match std::fs::hard_link(&fresh, path) {
+    let outcome = match std::fs::hard_link(&temp_path, path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        outcome => outcome,
+        result => result,
     };
-    std::fs::remove_file(&fresh)?;
-    named
+    std::fs::remove_file(&temp_path)?;
+    outcome
 }
 
 #[cfg(test)]

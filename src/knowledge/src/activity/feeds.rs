@@ -18,16 +18,16 @@ const DESCRIPTION: &str = "Recent changes to the knowledge base";
 /// Recent events as a JSON Feed document.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct JsonFeed {
-    /// Which form of feed: JSON Feed 1.1
+    /// URL of the JSON Feed version: 1.1
     pub version: &'static str,
     /// Title of the feed
     pub title: &'static str,
-    /// What it is about
+    /// Description of the feed
     pub description: &'static str,
-    /// Address of the server, when it has a public one
+    /// Public address of the server, if it has one
     #[serde(skip_serializing_if = "Option::is_none")]
     pub home_page_url: Option<String>,
-    /// Address of this feed, when the server has a public one
+    /// Public address of this feed, if the server has one
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_url: Option<String>,
     /// The events, newest first
@@ -37,32 +37,29 @@ pub struct JsonFeed {
 /// One event in a feed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FeedItem {
-    /// Never the same for two events, and never another for one: made of commit and path
+    /// Unique and stable id, made from commit and path
     pub id: String,
-    /// Where the page can be read, when the server has a public address and the page was not deleted
+    /// Address of the page, if the server has a public address and the page was not deleted
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// What happened, such as `Updated: notes/today.md`
     pub title: String,
-    /// Message of the commit
+    /// Commit message
     pub content_text: String,
-    /// When
+    /// Time of the change
     pub date_published: Timestamp,
-    /// Who did it: one author
+    /// The author of the change: always one
     pub authors: Vec<FeedAuthor>,
 }
 
-/// Who did it.
+/// The author of a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FeedAuthor {
-    /// Name
+    /// Name of the author
     pub name: Actor,
 }
 
-/// The newest events that the caller may see as a feed, at most `max`.
-///
-/// # Errors
-/// `Internal` when the log cannot be read.
+/// The newest events that the caller may see as a JSON Feed, at most `max`.
 pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> {
     let selection = ChangeFilter { below: cx.caller.permissions.folder.clone(), ..ChangeFilter::default() };
     let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
@@ -71,12 +68,12 @@ pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> 
         title: TITLE,
         description: DESCRIPTION,
         home_page_url: cx.public_url().map(|site| site.as_str().to_owned()),
-        feed_url: address(cx, "feed.json"),
-        items: timeline.events.into_iter().map(|event| entry(cx, event)).collect(),
+        feed_url: feed_url(cx, "feed.json"),
+        items: timeline.events.into_iter().map(|event| feed_item(cx, event)).collect(),
     })
 }
 
-fn entry(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
+fn feed_item(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
     let TimelineEvent { action, path, actor, time, message, id } = event;
     let (verb, url) = match action {
         PathAction::Write => ("Updated", permalink(cx.public_url(), &path)),
@@ -92,64 +89,60 @@ fn entry(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
     }
 }
 
-/// Where a document of this space is found, when the server has a public address.
-fn address(cx: &OperationContext<'_>, document: &str) -> Option<String> {
+fn feed_url(cx: &OperationContext<'_>, document: &str) -> Option<String> {
     let space = utf8_percent_encode(&cx.space.name, SEGMENT);
     cx.public_url().map(|site| format!("{}/api/svc/{space}/{document}", site.as_str()))
 }
 
-/// The newest events as an Atom document, at most `max`.
-///
-/// # Errors
-/// `Internal` when the log cannot be read.
+/// The newest events that the caller may see as an Atom document, at most `max`.
 pub fn atom(cx: &OperationContext<'_>, max: usize) -> Result<String, Fault> {
     let JsonFeed { items, home_page_url, .. } = recent(cx, max)?;
     let link = |rel: &str, href: String| atom::Link { rel: rel.to_owned(), href, ..atom::Link::default() };
-    // A feed without events was never updated: any fixed moment is as true, and keeps the document the same.
+    // A feed without events has no update time: a fixed one keeps the document stable.
     let updated = items.first().map_or(Timestamp::UNIX_EPOCH, |newest| newest.date_published);
     let links = home_page_url.map(|url| link("alternate", url)).into_iter();
     let document = atom::Feed {
         id: format!("urn:svc:{}", utf8_percent_encode(&cx.space.name, SEGMENT)),
         title: TITLE.into(),
         subtitle: Some(DESCRIPTION.into()),
-        updated: moment(updated)?,
-        links: links.chain(address(cx, "feed.xml").map(|url| link("self", url))).collect(),
+        updated: to_atom_time(updated)?,
+        links: links.chain(feed_url(cx, "feed.xml").map(|url| link("self", url))).collect(),
         entries: items.into_iter().map(atom_entry).collect::<Result<_, _>>()?,
         ..atom::Feed::default()
     };
     Ok(document.to_string())
 }
 
-fn atom_entry(entry: FeedItem) -> Result<atom::Entry, Fault> {
+fn atom_entry(feed_item: FeedItem) -> Result<atom::Entry, Fault> {
     let link = |href| atom::Link { rel: "alternate".to_owned(), href, ..atom::Link::default() };
-    let (time, text) = (moment(entry.date_published)?, shown(&entry.content_text));
-    let person = |author: FeedAuthor| atom::Person { name: shown(author.name.as_str()), ..atom::Person::default() };
+    let (time, text) = (to_atom_time(feed_item.date_published)?, strip_invalid_xml(&feed_item.content_text));
+    let person =
+        |author: FeedAuthor| atom::Person { name: strip_invalid_xml(author.name.as_str()), ..atom::Person::default() };
     Ok(atom::Entry {
-        id: entry.id,
-        title: shown(&entry.title).into(),
+        id: feed_item.id,
+        title: strip_invalid_xml(&feed_item.title).into(),
         updated: time,
         published: Some(time),
         summary: Some(text.clone().into()),
-        // An entry has this or a link (RFC 4287 4.1.2), and without a public address nothing has one.
+        // An entry needs content or a link (RFC 4287 4.1.2); there may be no link.
         content: Some(atom::Content {
             value: Some(text),
             content_type: Some("text".to_owned()),
             ..atom::Content::default()
         }),
-        links: entry.url.map(link).into_iter().collect(),
-        authors: entry.authors.into_iter().map(person).collect(),
+        links: feed_item.url.map(link).into_iter().collect(),
+        authors: feed_item.authors.into_iter().map(person).collect(),
         ..atom::Entry::default()
     })
 }
 
-/// A text without the characters that no XML document may hold, escaped or not: a commit message may have any.
-fn shown(text: &str) -> String {
+/// Removes the characters that XML does not permit even escaped: a commit message may have any.
+fn strip_invalid_xml(text: &str) -> String {
     let is_allowed =
         |c: &char| !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
     text.chars().filter(is_allowed).collect()
 }
 
-/// A moment as the document's own library has it.
-fn moment(time: Timestamp) -> Result<atom::FixedDateTime, Fault> {
+fn to_atom_time(time: Timestamp) -> Result<atom::FixedDateTime, Fault> {
     atom::FixedDateTime::from_str(&time.to_string()).map_err(|error| Fault::internal(error.to_string()))
 }

@@ -1,7 +1,7 @@
-//! What happened lately, for people and for feed readers (contract 4.17).
+//! Recent changes, as a timeline and as feed documents.
 //!
-//! One rule: an event is one path of one commit, as the log has it; nothing is looked up in git, so an answer costs the same
-//! after ten commits and after a million.
+//! Invariant: an event is one path of one commit and comes from the log alone. git is not read, so
+//! the cost does not depend on the length of the history.
 
 mod feeds;
 mod operations;

@@ -1,5 +1,3 @@
-//! The wire shapes of what happened.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId};
@@ -18,22 +16,23 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// Events in a feed document, and for agents (gaps.md 4.4, 4.21).
-const IN_DOCUMENT: usize = 50;
-const FOR_AGENTS: usize = 20;
+/// Default number of events in a feed document, and for agents.
+const DEFAULT_EVENTS: usize = 50;
+const DEFAULT_AGENT_EVENTS: usize = 20;
 
-/// See what happened lately, newest first
+/// List recent changes, newest first
 ///
-/// An event is one path of one commit; a rename is a `delete` and a `write`. What svcfs keeps for itself (`.svc/`) is left out.
-/// To follow every change without missing one, use `changes`.
+/// An event is one path of one commit; a rename is a `delete` and a `write`. Internal files
+/// (`.svc/`) are left out. Use it to see what changed lately and who changed it; to follow every
+/// change without missing one, use `changes`. Returns the events and how many match in total.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEvents {
     #[serde(default)]
     pub limit: Limit<50, 500>,
-    /// How many of the newest events to leave out
+    /// Number of newest events to skip
     #[serde(default)]
     pub offset: u32,
-    /// Only what this one did, by exact name
+    /// Only changes by this actor (exact name)
     #[serde(default)]
     pub actor: Option<Actor>,
     /// Only events of this kind
@@ -44,37 +43,37 @@ pub struct ListEvents {
     pub path_prefix: Option<TreePath>,
 }
 
-/// A stretch of what happened.
+/// A page of events.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventList {
     /// The events, newest first
     pub events: Vec<ActivityEvent>,
-    /// How many events fit the question in all
+    /// Total number of matching events
     pub total: usize,
 }
 
-/// Something that happened to a page.
+/// One change of one page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ActivityEvent {
-    /// What happened
+    /// Kind of change
     #[serde(rename = "type")]
     pub kind: PathAction,
-    /// To which page
+    /// Path of the page
     pub path: TreePath,
-    /// Who did it
+    /// Author of the change
     pub actor: Actor,
-    /// When
+    /// Time of the change
     pub timestamp: Timestamp,
-    /// Subject of the commit
+    /// First line of the commit message
     pub message: String,
-    /// Commit hash, or moment where git keeps no history
+    /// Commit hash, or a timestamp if there is no git history
     pub hash: VersionId,
 }
 
 impl From<TimelineEvent> for ActivityEvent {
     fn from(event: TimelineEvent) -> Self {
         let TimelineEvent { action, path, actor, time, message, id } = event;
-        // A bulk write names its files in the body: repeated in the event of each of them it would fill pages.
+        // The body of a bulk write's message lists all its files; the subject is enough here.
         let subject = message.lines().next().unwrap_or_default().to_owned();
         Self { kind: action, path, actor, timestamp: time, message: subject, hash: id }
     }
@@ -91,21 +90,24 @@ impl Operation for ListEvents {
             PathAction::Delete => true,
             PathAction::Write => false,
         });
-        let selection = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
-        let timeline = cx.space.vfs.timeline(&selection, self.offset as usize, self.limit.get())?;
-        let reach = &cx.caller.permissions;
-        let told = |event| {
+        let filter = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
+        let timeline = cx.space.vfs.timeline(&filter, self.offset as usize, self.limit.get())?;
+        let permissions = &cx.caller.permissions;
+        let to_event = |event| {
             let event = ActivityEvent::from(event);
-            ActivityEvent { message: reach.redact_message(event.message), ..event }
+            ActivityEvent { message: permissions.redact_message(event.message), ..event }
         };
-        Ok(EventList { events: timeline.events.into_iter().map(told).collect(), total: timeline.total })
+        Ok(EventList { events: timeline.events.into_iter().map(to_event).collect(), total: timeline.total })
     }
 }
 
-/// Read recent events as a JSON Feed
+/// Read recent changes as a JSON Feed
+///
+/// The newest 50 changes (20 for agents) as a JSON Feed 1.1 document, for feed readers. For filters
+/// and paging use `timeline`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadJsonFeed {
-    /// At most this many events; without it 50, for agents 20
+    /// Maximum number of events; default 50, for agents 20
     #[serde(default)]
     pub limit: Option<Limit<50, 500>>,
 }
@@ -117,19 +119,21 @@ impl Operation for ReadJsonFeed {
     const TOOL: bool = true;
     type Output = feeds::JsonFeed;
     fn run(self, cx: &OperationContext<'_>) -> Result<feeds::JsonFeed, Fault> {
-        let by_default = if cx.caller.protocol == Protocol::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
-        feeds::recent(cx, self.limit.map_or(by_default, Limit::get))
+        let default = if cx.caller.protocol == Protocol::Mcp { DEFAULT_AGENT_EVENTS } else { DEFAULT_EVENTS };
+        feeds::recent(cx, self.limit.map_or(default, Limit::get))
     }
 }
 
-/// Read recent events as an Atom feed
+/// Read recent changes as an Atom feed
+///
+/// The newest 50 changes as an Atom document (RFC 4287), for feed readers.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadAtomFeed {}
 
 /// An Atom document.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AtomDocument {
-    /// The document
+    /// The XML text
     pub xml: String,
 }
 
@@ -139,6 +143,6 @@ impl Operation for ReadAtomFeed {
     const HTTP: &'static [Route] = &[Route::get("/feed.xml").text("xml", "application/atom+xml; charset=utf-8")];
     type Output = AtomDocument;
     fn run(self, cx: &OperationContext<'_>) -> Result<AtomDocument, Fault> {
-        Ok(AtomDocument { xml: feeds::atom(cx, IN_DOCUMENT)? })
+        Ok(AtomDocument { xml: feeds::atom(cx, DEFAULT_EVENTS)? })
     }
 }

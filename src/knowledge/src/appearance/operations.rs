@@ -1,5 +1,3 @@
-//! The wire shapes of theme and rules.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,9 +18,9 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// Read how this space looks
+/// Read the theme of this space
 ///
-/// Whatever an interface keeps there; `{}` when there is nothing.
+/// Returns the JSON object that a user interface stored there, or `{}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetTheme {}
 
@@ -36,9 +34,10 @@ impl Operation for GetTheme {
     }
 }
 
-/// Say how this space looks
+/// Set the theme of this space
 ///
-/// Names and values are the interface's own; they replace what was there. A version of `.svc/theme.json`.
+/// Replaces the theme; names and values are up to the user interface. The theme is stored as a
+/// version of `.svc/theme.json`. Returns the new theme.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SetTheme {
     /// A JSON object of at most 64 KiB, such as `{"primary": "#8a2be2", "mode": "dark"}`
@@ -56,15 +55,15 @@ impl Operation for SetTheme {
     }
 }
 
-/// Read what an interface must know of this space before it shows it
+/// Read the settings that a user interface needs for this space
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetUiConfig {}
 
-/// What an interface must know.
+/// Settings for a user interface.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UiOptions {
-    /// Whether the theme is fixed by the settings
+    /// Whether the settings lock the theme
     pub theme_locked: bool,
 }
 
@@ -78,12 +77,13 @@ impl Operation for GetUiConfig {
     }
 }
 
-/// Read the rules for those who work here
+/// Read the rules for agents that work in this space
 ///
-/// As they were written, empty when there are none; or as a program reads them that helps to work here.
+/// Returns the text as stored, empty if there are no rules. With `format`, returns it in the form
+/// that a certain program reads.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetRules {
-    /// For which program; as they were written when absent
+    /// The program to format the rules for; default: the text as stored
     #[serde(default)]
     pub format: Option<RulesFormat>,
 }
@@ -91,10 +91,10 @@ pub struct GetRules {
 /// The rules.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AgentRules {
-    /// As a text
+    /// Rules as text
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// As settings, for `openclaw`
+    /// Rules as settings, for `openclaw`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Value>,
 }
@@ -106,34 +106,35 @@ impl Operation for GetRules {
     type Output = AgentRules;
     fn run(self, cx: &OperationContext<'_>) -> Result<AgentRules, Fault> {
         let text = super::rules(cx)?;
-        let shown = match self.format {
+        let formatted = match self.format {
             None => FormattedRules::Text(text),
             Some(format) => format_rules(format, &cx.space.name, &text),
         };
-        Ok(match shown {
+        Ok(match formatted {
             FormattedRules::Text(text) => AgentRules { content: Some(text), settings: None },
             FormattedRules::Settings(settings) => AgentRules { content: None, settings: Some(settings) },
         })
     }
 }
 
-/// Write the rules for those who work here
+/// Write the rules for agents that work in this space
 ///
-/// A version of `.svc/rules.md`.
+/// Replaces the rules; they are stored as a version of `.svc/rules.md`. Returns path and entity
+/// tag.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SetRules {
     /// Markdown, at most 262144 bytes
     pub content: String,
 }
 
-/// Rules that are written.
+/// The result of writing rules.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WrittenRules {
     /// Always `ok`
     pub status: &'static str,
-    /// Where they lie
+    /// Path of the rules
     pub path: TreePath,
-    /// What they are now
+    /// Entity tag of the new version
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<ETag>,
 }
@@ -146,6 +147,6 @@ impl Operation for SetRules {
     fn run(self, cx: &OperationContext<'_>) -> Result<WrittenRules, Fault> {
         let applied = super::set_rules(cx, self.content)?;
         let etag = applied.files.first().and_then(|file| file.etag);
-        Ok(WrittenRules { status: "ok", path: TreePath::parse(super::RULES)?, etag })
+        Ok(WrittenRules { status: "ok", path: TreePath::parse(super::RULES_PATH)?, etag })
     }
 }

@@ -1,10 +1,10 @@
-//! Rules as the programs read them that work here.
+//! Rules in the formats of the programs that read them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A program that reads rules in a form of its own.
+/// A program with its own format of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RulesFormat {
@@ -18,27 +18,25 @@ pub enum RulesFormat {
     Openclaw,
 }
 
-/// Rules in a program's form.
+/// Rules in a program's format.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FormattedRules {
-    /// A text.
     Text(String),
-    /// Settings.
     Settings(Value),
 }
 
-/// The tools that are named where there is no room for all (gaps.md 4.17).
+/// The most important tools, for a short introduction.
 const TOOLS: [(&str, &str); 5] = [
     ("write", "write a page, creating it when absent"),
     ("read", "read a page"),
-    ("search", "find pages by their words"),
-    ("tree", "look at a folder"),
+    ("search", "find pages by words"),
+    ("tree", "list a folder"),
     ("context", "read the playbook, the schema and the index"),
 ];
 
 const NONE: &str = "(no rules defined)";
 
-/// The rules of a space of this name, as `format` wants them.
+/// The rules of the space `name` in this format.
 #[must_use]
 pub fn format_rules(format: RulesFormat, name: &str, rules: &str) -> FormattedRules {
     let rules = if rules.trim().is_empty() { NONE } else { rules.trim_end() };

@@ -1,7 +1,7 @@
-//! What is changed through a folder, by programs that know nothing of requests.
+//! Audit of changes through a mounted folder, where there are no requests.
 //!
-//! The kernel asks for what it does not remember, ahead of those who read, and hands files to programs without asking again: who read what cannot be
-//! told from that, and is not kept. What changes something always comes here.
+//! Reads are not recorded: the kernel prefetches and answers from its cache, so the server cannot
+//! know who read what. Every change reaches the server.
 
 use std::sync::Arc;
 
@@ -10,22 +10,23 @@ use svcfs_vfs::{ChangeOutcome, RequestedChange, Vfs};
 
 use super::AuditRecorder;
 
-/// What is kept of a change that was not refused.
-const DONE: u16 = 200;
+/// The recorded status of a change that was not refused.
+const OK_STATUS: u16 = 200;
 
-/// Keeps what is changed in this tree through the kernel mount and over NFS. Other doors tell of their requests.
+/// Records the changes through the kernel mount and NFS. Other protocols record their requests.
 pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<AuditRecorder>, space: &str) {
     let (recorder, space) = (Arc::clone(recorder), space.to_owned());
-    vfs.on_change(Box::new(move |done| {
-        // A save that lost a race is tried again, and told of then.
-        if is_folder(done.caller.protocol) && done.refusal.is_none_or(|fault| fault.kind() != Kind::Stale) {
-            done.changes.iter().for_each(|change| recorder.record(entry(done, change, &space)));
+    vfs.on_change(Box::new(move |outcome| {
+        // A save that fails with `Stale` is retried and recorded then.
+        if is_file_protocol(outcome.caller.protocol) && outcome.refusal.is_none_or(|fault| fault.kind() != Kind::Stale)
+        {
+            outcome.changes.iter().for_each(|change| recorder.record(to_entry(outcome, change, &space)));
         }
     }));
 }
 
-/// Whether what comes through a door are calls on a folder.
-const fn is_folder(protocol: Protocol) -> bool {
+/// Whether the protocol shows the space as a folder, without requests.
+const fn is_file_protocol(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Fuse | Protocol::Nfs => true,
         Protocol::Http
@@ -38,9 +39,8 @@ const fn is_folder(protocol: Protocol) -> bool {
     }
 }
 
-/// One change, in the words of requests.
-fn entry(done: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> AuditEntry {
-    let ChangeOutcome { caller, timestamp: at, duration: took, refusal, changes: _ } = done;
+fn to_entry(outcome: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> AuditEntry {
+    let ChangeOutcome { caller, timestamp: at, duration: took, refusal, changes: _ } = outcome;
     let RequestedChange { method, path, destination: to } = change;
     AuditEntry {
         ts: *at,
@@ -54,7 +54,7 @@ fn entry(done: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> Aud
         actor: caller.actor().as_str().to_owned(),
         token_hash: None,
         ip: caller.address,
-        status: refusal.map_or(DONE, |fault| fault.kind().http()),
+        status: refusal.map_or(OK_STATUS, |fault| fault.kind().http()),
         duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         request_id: None,
         x_space: None,

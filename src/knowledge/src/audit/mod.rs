@@ -1,8 +1,9 @@
-//! Who asked for what, and what they were answered (contract 4.17, gaps.md 4.17).
+//! The audit log: who requested what, and with which status it ended.
 //!
-//! One rule: keeping it makes nobody wait, and what cannot be kept is never forgotten silently. Doors hand an entry to the space's
-//! [`Recorder`] and go on; a task writes it within a tenth of a second. When the disk is too slow or full, entries wait in memory, at most
-//! [`MAX_WAITING`]; those beyond are counted, the count stands in the next entry that is kept, in the metrics, and makes the server unready.
+//! Invariant: recording never blocks a request, and no entry is lost silently. A protocol hands an
+//! entry to the space's [`AuditRecorder`] and continues; a task writes it within 100 ms. If the
+//! disk is too slow or full, up to 16,384 entries wait in memory. Entries beyond that are
+//! counted: the count is in the next stored entry and in the metrics, and the server is unready.
 
 mod filesystem_changes;
 mod operations;
@@ -28,43 +29,36 @@ pub(crate) use filesystem_changes::follow;
 pub use operations::AREA;
 pub use request::{RequestHead, RequestNotes, TrackedRequest};
 
-/// Entries that wait for the disk.
-const MAX_WAITING: usize = 16_384;
-/// Entries that are written at once.
-const BATCH: usize = 1024;
-/// The pause between two writes.
-const PAUSE: Duration = Duration::from_millis(100);
+const MAX_PENDING: usize = 16_384;
+const MAX_BATCH: usize = 1024;
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What keeps the entries of one space.
+/// Records the requests of one space.
 #[derive(Debug)]
 pub struct AuditRecorder {
-    trail: AuditLog,
-    waiting: Mutex<PendingEntries>,
-    /// Held by whoever writes: entries stay in their order.
-    writing: Mutex<()>,
+    log: AuditLog,
+    pending: Mutex<PendingEntries>,
+    /// Held during a write, so that entries keep their order.
+    write_lock: Mutex<()>,
     wake: Signal,
 }
 
-/// What is not written yet.
 #[derive(Debug, Default)]
 struct PendingEntries {
     entries: VecDeque<AuditEntry>,
-    /// Entries that were given up since the last one that was taken.
-    lost: u64,
-    /// Entries that were given up since the start.
-    lost_ever: u64,
-    /// Why the last write failed, until one succeeds.
-    trouble: Option<String>,
+    unreported_drops: u64,
+    total_drops: u64,
+    write_error: Option<String>,
 }
 
-/// How the keeping goes.
+/// The state of an [`AuditRecorder`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecorderStatus {
     /// Entries that wait for the disk.
     pub pending: usize,
-    /// Entries that were given up since the start.
+    /// Entries dropped since the start.
     pub dropped: u64,
-    /// Why the last write failed, until one succeeds.
+    /// The error of the last write, until one succeeds.
     pub last_error: Option<String>,
 }
 
@@ -72,35 +66,33 @@ impl AuditRecorder {
     /// The recorder of a root.
     pub fn new(root: &Path, settings: &AuditSettings) -> Self {
         let AuditSettings { keep_days, max_bytes } = *settings;
-        let trail = AuditLog::new(root, RetentionLimits { days: keep_days, bytes: max_bytes });
-        Self { trail, waiting: Mutex::default(), writing: Mutex::default(), wake: Signal::new() }
+        let log = AuditLog::new(root, RetentionLimits { days: keep_days, bytes: max_bytes });
+        Self { log, pending: Mutex::default(), write_lock: Mutex::default(), wake: Signal::new() }
     }
 
-    /// Takes an entry; never waits for the disk.
+    /// Queues an entry; never waits for the disk.
     pub fn record(&self, entry: AuditEntry) {
-        let mut waiting = self.waiting.lock();
-        if waiting.entries.len() < MAX_WAITING {
-            let lost_before = std::mem::take(&mut waiting.lost);
-            waiting.entries.push_back(AuditEntry { lost_before, ..entry });
+        let mut pending = self.pending.lock();
+        if pending.entries.len() < MAX_PENDING {
+            let lost_before = std::mem::take(&mut pending.unreported_drops);
+            pending.entries.push_back(AuditEntry { lost_before, ..entry });
         } else {
-            if waiting.lost == 0 {
-                tracing::error!(
-                    "the audit log cannot be written fast enough, or at all: requests are lost to it and counted"
-                );
+            if pending.unreported_drops == 0 {
+                tracing::error!("cannot write the audit log fast enough: entries are dropped and counted");
             }
-            waiting.lost += 1;
-            waiting.lost_ever += 1;
+            pending.unreported_drops += 1;
+            pending.total_drops += 1;
         }
-        drop(waiting);
+        drop(pending);
         self.wake.raise();
     }
 
-    /// Writes what waits.
+    /// Writes the queued entries.
     ///
     /// # Errors
-    /// What the disk said; what was not written waits on.
+    /// `Unavailable` on I/O errors; unwritten entries stay queued.
     pub fn flush(&self) -> Result<(), Fault> {
-        let _in_order = self.writing.lock();
+        let _in_order = self.write_lock.lock();
         loop {
             let batch = self.next_batch();
             let Some(day) = batch.first().map(|entry| day(entry.ts)) else { return Ok(()) };
@@ -109,68 +101,65 @@ impl AuditRecorder {
                 lines.push_str(&serde_json::to_string(entry).map_err(Fault::internal)?);
                 lines.push('\n');
             }
-            let outcome = self.trail.append(day, &lines);
-            let mut waiting = self.waiting.lock();
+            let outcome = self.log.append(day, &lines);
+            let mut pending = self.pending.lock();
             match outcome {
-                Ok(()) => waiting.trouble = None,
+                Ok(()) => pending.write_error = None,
                 Err(error) => {
-                    batch.into_iter().rev().for_each(|entry| waiting.entries.push_front(entry));
-                    waiting.trouble = Some(error.to_string());
-                    let told = "the audit log cannot be written";
-                    return Err(Fault::new(Kind::Unavailable, told).with_source(error));
+                    batch.into_iter().rev().for_each(|entry| pending.entries.push_front(entry));
+                    pending.write_error = Some(error.to_string());
+                    let message = "cannot write the audit log";
+                    return Err(Fault::new(Kind::Unavailable, message).with_source(error));
                 }
             }
         }
     }
 
-    /// Takes out of the queue what belongs into one file.
+    /// Takes the next entries that belong into the same file out of the queue.
     fn next_batch(&self) -> Vec<AuditEntry> {
-        let mut waiting = self.waiting.lock();
-        let Some(first) = waiting.entries.front().map(|entry| day(entry.ts)) else { return Vec::new() };
-        let together = waiting.entries.iter().take(BATCH).take_while(|entry| day(entry.ts) == first).count();
-        waiting.entries.drain(..together).collect()
+        let mut pending = self.pending.lock();
+        let Some(first) = pending.entries.front().map(|entry| day(entry.ts)) else { return Vec::new() };
+        let count = pending.entries.iter().take(MAX_BATCH).take_while(|entry| day(entry.ts) == first).count();
+        pending.entries.drain(..count).collect()
     }
 
-    /// How the keeping goes.
+    /// The current state.
     pub fn status(&self) -> RecorderStatus {
-        let waiting = self.waiting.lock();
-        let PendingEntries { entries, lost: _, lost_ever, trouble } = &*waiting;
-        RecorderStatus { pending: entries.len(), dropped: *lost_ever, last_error: trouble.clone() }
+        let pending = self.pending.lock();
+        let PendingEntries { entries, unreported_drops: _, total_drops, write_error } = &*pending;
+        RecorderStatus { pending: entries.len(), dropped: *total_drops, last_error: write_error.clone() }
     }
 
-    /// Entries from a moment on, oldest first: the first of them, or the `newest`.
-    ///
-    /// # Errors
-    /// What the disk said.
+    /// Entries since a timestamp, oldest first: the first `limit` of them, or the `newest`.
     fn entries(&self, since: Timestamp, limit: usize, newest: bool) -> Result<Vec<AuditEntry>, Fault> {
-        // What somebody asked a moment ago is among the answers.
+        // Recent requests must be in the answer.
         self.flush()?;
-        let mut found: VecDeque<AuditEntry> = VecDeque::new();
-        self.trail.read(day(since), |line| {
-            // What a crash tore is no entry.
+        let mut entries: VecDeque<AuditEntry> = VecDeque::new();
+        self.log.read(day(since), |line| {
+            // A line that was torn by a crash does not parse.
             let Ok(entry) = serde_json::from_str::<AuditEntry>(line) else { return };
-            if entry.ts < since || (!newest && found.len() == limit) {
+            if entry.ts < since || (!newest && entries.len() == limit) {
                 return;
             }
-            if found.len() == limit {
-                found.pop_front();
+            if entries.len() == limit {
+                entries.pop_front();
             }
-            found.push_back(entry);
+            entries.push_back(entry);
         })?;
-        Ok(found.into())
+        Ok(entries.into())
     }
 }
 
-/// The day of a moment, which names a file.
-fn day(moment: Timestamp) -> Date {
-    moment.to_zoned(TimeZone::UTC).date()
+/// The UTC day, which names the file of an entry.
+fn day(timestamp: Timestamp) -> Date {
+    timestamp.to_zoned(TimeZone::UTC).date()
 }
 
 /// The task that writes the entries of one space.
 pub struct AuditWriter(Arc<Space>);
 
 impl AuditWriter {
-    /// The scribe of a space, and what wakes it; none where nothing is kept.
+    /// The writer task of a space and the signal that wakes it; none if the audit log is disabled.
     pub fn for_space(space: &Arc<Space>) -> Option<(Self, Signal)> {
         let wake = space.audit.as_ref()?.wake.clone();
         Some((Self(Arc::clone(space)), wake))
@@ -183,8 +172,8 @@ impl Task for AuditWriter {
         if let Some(audit) = &self.0.audit {
             audit.flush()?;
         }
-        // Others that come meanwhile are written together.
-        stop.wait(PAUSE);
+        // Entries that arrive during the pause are written together.
+        stop.wait(WRITE_INTERVAL);
         Ok(NextStep::WhenSignalled)
     }
 }

@@ -1,5 +1,3 @@
-//! The wire shape of the audit log.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use svcfs_base::{AuditEntry, Fault, Kind, Limit, Timestamp};
@@ -10,20 +8,20 @@ use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea { title: "Audit", operations: &[OperationEntry::new::<ReadAuditLog>()] };
 
-/// How far back one looks who does not say.
-const USUAL: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+const DEFAULT_PERIOD: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
-/// Read who asked for what
+/// Read the audit log: who requested what
 ///
-/// Every request of this space but those for health, readiness and metrics, and every change through the mount or NFS, oldest first; requests that
-/// belong to no space are with the first one's. Without `since` the newest of the last 24 hours; with it the first ones from that moment on, so that who asks again with the last
-/// `ts` misses none. 501 while `audit.enabled` is not set.
+/// Every request of this space except health, readiness and metrics, and every change through the
+/// mount or NFS, oldest first. Requests that belong to no space are in the log of the first space.
+/// Without `since`: the newest entries of the last 24 hours. With `since`: the first entries from
+/// that time on; to continue, pass the last `ts` as `since`. 501 if `audit.enabled` is not set.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadAuditLog {
-    /// From this moment on (RFC 3339)
+    /// Only entries from this time on (RFC 3339)
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// At most this many; 100 when absent, lowered to 10000 when larger
+    /// Maximum number of entries; default 100, capped at 10000
     #[serde(default)]
     pub limit: Limit<100, 10_000>,
 }
@@ -37,7 +35,7 @@ impl Operation for ReadAuditLog {
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<AuditEntry>, Fault> {
         let disabled = || Fault::new(Kind::Disabled, "audit log disabled; set `audit.enabled = true` in the settings");
         let recorder = cx.space.audit.as_ref().ok_or_else(disabled)?;
-        let usual = || cx.now().checked_sub(USUAL).unwrap_or(Timestamp::MIN);
-        recorder.entries(self.since.unwrap_or_else(usual), self.limit.get(), self.since.is_none())
+        let default_since = || cx.now().checked_sub(DEFAULT_PERIOD).unwrap_or(Timestamp::MIN);
+        recorder.entries(self.since.unwrap_or_else(default_since), self.limit.get(), self.since.is_none())
     }
 }

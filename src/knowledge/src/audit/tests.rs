@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use svcfs_base::{Actor, AuditEntry, Caller, Change, Protocol, Timestamp};
 
-use super::{AuditRecorder, MAX_WAITING};
+use super::{AuditRecorder, MAX_PENDING};
 use crate::spaces::test_space::{TestSpace, path};
 
 const ON: &str = "[audit]\nenabled = true\n";
@@ -64,8 +64,8 @@ fn entries_are_told_oldest_first_the_newest_of_a_day_or_all_from_a_moment_on() {
 #[test]
 fn without_the_setting_there_is_no_log_and_that_is_said() {
     let space = TestSpace::new();
-    let (status, told) = space.refusal("audit", json!({}));
-    assert!(status == 501 && told.contains("audit.enabled"), "{told}");
+    let (status, message) = space.refusal("audit", json!({}));
+    assert!(status == 501 && message.contains("audit.enabled"), "{message}");
 }
 
 #[test]
@@ -92,18 +92,18 @@ fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
     let directory = root.path().join(".svc/audit");
     std::fs::create_dir(root.path().join(".svc")).unwrap();
     std::fs::write(&directory, "in the way").unwrap();
-    for second in 0..MAX_WAITING + 5 {
+    for second in 0..MAX_PENDING + 5 {
         recorder.record(entry("/a", EARLIER + i64::try_from(second % 60).unwrap()));
     }
     assert!(recorder.flush().is_err());
     let keeping = recorder.status();
-    assert_eq!((keeping.pending, keeping.dropped), (MAX_WAITING, 5));
+    assert_eq!((keeping.pending, keeping.dropped), (MAX_PENDING, 5));
     assert!(keeping.last_error.is_some());
     std::fs::remove_file(&directory).unwrap();
     recorder.flush().unwrap();
     recorder.record(entry("/after", EARLIER + 60));
-    let kept = recorder.entries(Timestamp::UNIX_EPOCH, MAX_WAITING * 2, false).unwrap();
-    assert_eq!(kept.len(), MAX_WAITING + 1);
+    let kept = recorder.entries(Timestamp::UNIX_EPOCH, MAX_PENDING * 2, false).unwrap();
+    assert_eq!(kept.len(), MAX_PENDING + 1);
     let last = kept.last().unwrap();
     assert_eq!((last.path.as_str(), last.lost_before), ("/after", 5));
     assert_eq!((recorder.status().pending, recorder.status().last_error), (0, None));
@@ -124,12 +124,12 @@ fn what_is_changed_through_a_folder_is_kept_and_other_doors_tell_of_their_reques
         vfs.apply(&ann(protocol), Change::put(path("c.md"), format!("# {protocol:?}\n"))).unwrap();
     }
     let kept = space.get("audit", json!({}));
-    let told = |entry: &Value| {
+    let message = |entry: &Value| {
         json!([entry["protocol"], entry["method"], entry["path"], entry["query"], entry["actor"], entry["status"]])
     };
-    let told: Vec<Value> = kept.as_array().unwrap().iter().map(told).collect();
+    let message: Vec<Value> = kept.as_array().unwrap().iter().map(message).collect();
     assert_eq!(
-        told,
+        message,
         [
             json!(["nfs", "PUT", "a.md", null, "ann", 200]),
             json!(["fuse", "MOVE", "a.md", "to=b.md", "ann", 200]),

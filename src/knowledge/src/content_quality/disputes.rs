@@ -1,5 +1,3 @@
-//! Pages that cannot both be right.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -9,36 +7,34 @@ use svcfs_base::{Fault, Permissions, TreePath};
 use svcfs_index::{Index, MetaRow, PageRow};
 use svcfs_text::frontmatter::Frontmatter;
 
-/// Pages that claim the same thing, and do not fit together.
+/// Pages that make conflicting claims.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PageDispute {
     /// The pages, in path order
     pub pages: Vec<TreePath>,
-    /// What is disputed
+    /// The disputed claim
     pub claim: String,
-    /// Why the pages do not fit together
+    /// Why the pages conflict
     pub details: String,
 }
 
-/// The keys without one of which a page disputes nothing.
+/// Frontmatter keys; a page without any of them disputes nothing.
 const KEYS: [&str; 2] = ["source-of-truth", "contradicts"];
-/// What of a status says that a page holds no more.
-const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"];
+const OBSOLETE_STATUSES: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"];
 
-/// The disputes of a tree: pages that name each other in `contradicts`, and pages that say of the same tag that they are its
-/// `source-of-truth`. Pages whose status says that they hold no more dispute nothing, nor do those that the caller may not see.
-///
-/// # Errors
-/// Those of the index.
-pub fn find_disputes(index: &Index, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
-    of_rows(index, index.pages_with_keys(&KEYS)?, reach)
+/// The disputes of a tree: pages that name each other in `contradicts`, and pages that are
+/// `source-of-truth` for the same tag. Pages with an obsolete status and pages hidden from the
+/// caller are ignored.
+pub fn find_disputes(index: &Index, permissions: &Permissions) -> Result<Vec<PageDispute>, Fault> {
+    find_among(index, index.pages_with_keys(&KEYS)?, permissions)
 }
 
-/// The disputes of pages that are known to have one of the keys.
-///
-/// # Errors
-/// Those of the index.
-pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
+/// The disputes among these pages, which have at least one of the keys.
+pub(super) fn disputes_of(
+    index: &Index,
+    paths: &[TreePath],
+    permissions: &Permissions,
+) -> Result<Vec<PageDispute>, Fault> {
     let mut pages = Vec::with_capacity(paths.len());
     for path in paths {
         let page = index.page(path)?;
@@ -49,23 +45,23 @@ pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Permissions
         };
         pages.extend(page.map(row));
     }
-    of_rows(index, pages, reach)
+    find_among(index, pages, permissions)
 }
 
-fn of_rows(index: &Index, mut pages: Vec<MetaRow>, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
-    pages.retain(|page| !is_given_up(page) && reach.covers(&page.path));
-    let mut found = named(index, &pages)?;
-    found.retain(|dispute| dispute.pages.iter().all(|page| reach.covers(page)));
-    found.extend(same_truth(&pages));
-    Ok(found)
+fn find_among(index: &Index, mut pages: Vec<MetaRow>, permissions: &Permissions) -> Result<Vec<PageDispute>, Fault> {
+    pages.retain(|page| !is_obsolete(page) && permissions.covers(&page.path));
+    let mut disputes = declared_contradictions(index, &pages)?;
+    disputes.retain(|dispute| dispute.pages.iter().all(|page| permissions.covers(page)));
+    disputes.extend(competing_sources(&pages));
+    Ok(disputes)
 }
 
-/// What `contradicts` says: one dispute for each pair, whoever names whom.
-fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<PageDispute>, Fault> {
+/// Disputes from `contradicts`: one for each pair, whichever page names the other.
+fn declared_contradictions(index: &Index, pages: &[MetaRow]) -> Result<Vec<PageDispute>, Fault> {
     let mut pairs: BTreeMap<BTreeSet<TreePath>, String> = BTreeMap::new();
     for page in pages {
-        for written in frontmatter(page).texts("contradicts") {
-            let Some(link) = svcfs_text::links::parse_link(&written) else {
+        for target in frontmatter(page).texts("contradicts") {
+            let Some(link) = svcfs_text::links::parse_link(&target) else {
                 continue;
             };
             if let Some(other) = index.resolve(&page.path, &link.target)?
@@ -84,29 +80,29 @@ fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<PageDispute>, Fault> {
     Ok(pairs.into_iter().map(dispute).collect())
 }
 
-/// Several sources of truth for one tag.
-fn same_truth(pages: &[MetaRow]) -> Vec<PageDispute> {
-    let mut of_tag: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
+/// Disputes from several `source-of-truth` pages for one tag.
+fn competing_sources(pages: &[MetaRow]) -> Vec<PageDispute> {
+    let mut pages_by_tag: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
     for page in pages.iter().filter(|page| page.metadata.get("source-of-truth") == Some(&Value::Bool(true))) {
         let tags: BTreeSet<String> =
             svcfs_text::tags(&frontmatter(page)).into_iter().map(|tag| tag.to_lowercase()).collect();
         for tag in tags {
-            of_tag.entry(tag).or_default().push(page.path.clone());
+            pages_by_tag.entry(tag).or_default().push(page.path.clone());
         }
     }
-    let several = of_tag.into_iter().filter(|(_, pages)| pages.len() > 1);
-    several
+    let competing = pages_by_tag.into_iter().filter(|(_, pages)| pages.len() > 1);
+    competing
         .map(|(tag, pages)| PageDispute {
-            details: format!("{} pages with the tag `{tag}` say `source-of-truth: true`", pages.len()),
+            details: format!("{} pages with the tag `{tag}` have `source-of-truth: true`", pages.len()),
             claim: format!("source of truth for `{tag}`"),
             pages,
         })
         .collect()
 }
 
-fn is_given_up(page: &MetaRow) -> bool {
+fn is_obsolete(page: &MetaRow) -> bool {
     let status = page.metadata.get("status").and_then(Value::as_str).unwrap_or_default();
-    GIVEN_UP.iter().any(|given_up| status.eq_ignore_ascii_case(given_up))
+    OBSOLETE_STATUSES.iter().any(|obsolete| status.eq_ignore_ascii_case(obsolete))
 }
 
 fn frontmatter(page: &MetaRow) -> Frontmatter {

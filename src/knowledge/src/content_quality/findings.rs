@@ -1,25 +1,24 @@
-//! What can be wrong with a page.
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::TreePath;
 
-/// Other pages that a finding names at most: where thousands have one title, naming all of them at each of them is millions of paths.
+/// Limit of related pages in a finding: if thousands share a title, listing all at each would be
+/// millions of paths.
 pub(super) const MAX_RELATED: usize = 10;
 
-/// Something about a page that its readers would want mended.
+/// A quality problem of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PageFinding {
     /// The page
     pub path: TreePath,
-    /// What it is
+    /// Kind of problem
     #[serde(rename = "kind")]
     pub kind: FindingKind,
-    /// How much it matters
+    /// Severity of the problem
     pub severity: FindingSeverity,
-    /// The finding in words
+    /// Description of the problem
     pub message: String,
-    /// Other pages concerned: the first ten of them in path order. `message` counts them all
+    /// Related pages: the first ten in path order. `message` has the full count
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<TreePath>,
 }
@@ -28,31 +27,31 @@ pub struct PageFinding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// Its date of review is past.
+    /// Its review date is past.
     Stale,
     /// No other page links to it.
     Orphan,
-    /// A link in it leads nowhere.
+    /// It has a link without a target.
     BrokenLink,
-    /// It has nothing but frontmatter.
+    /// It has no text besides frontmatter.
     Empty,
-    /// It has no frontmatter, or none that can be read.
+    /// It has no valid frontmatter.
     MissingFrontmatter,
     /// Another page has the same title.
     Duplicate,
-    /// Another page claims to be the truth about the same.
+    /// It contradicts another page.
     Contradiction,
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingSeverity {
-    /// Good to know.
+    /// For information.
     Info,
-    /// Worth a look.
+    /// Should be fixed.
     Warning,
-    /// Readers are misled.
+    /// Misleads readers.
     Error,
 }
 
@@ -67,7 +66,7 @@ impl FindingKind {
         Self::Duplicate,
         Self::Contradiction,
     ];
-    /// Its name on the wire.
+    /// Its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stale => "stale",
@@ -79,7 +78,7 @@ impl FindingKind {
             Self::Contradiction => "contradiction",
         }
     }
-    /// How much it matters.
+    /// The severity of this kind.
     pub const fn severity(self) -> FindingSeverity {
         match self {
             Self::BrokenLink | Self::Contradiction => FindingSeverity::Error,
@@ -87,24 +86,21 @@ impl FindingKind {
             Self::Orphan | Self::MissingFrontmatter => FindingSeverity::Info,
         }
     }
-    /// What to do about so many of them.
     pub(super) fn advice(self, count: usize) -> String {
-        let (one, many, advice) = match self {
-            Self::Stale => ("page is", "pages are", "past the date of review: look at it again and move `review-by`"),
-            Self::Orphan => {
-                ("page has", "pages have", "no page that links to it: link it from an index page, or archive it")
-            }
-            Self::BrokenLink => ("link leads", "links lead", "nowhere: mend the target, or write the page"),
+        let (singular, plural, advice) = match self {
+            Self::Stale => ("page is", "pages are", "past the review date: review it and update `review-by`"),
+            Self::Orphan => ("page has", "pages have", "no incoming link: link it from an index page, or archive it"),
+            Self::BrokenLink => ("link is", "links are", "broken: fix the target, or write the page"),
             Self::Empty => ("page has", "pages have", "no text: write it or remove it"),
             Self::MissingFrontmatter => ("page has", "pages have", "no frontmatter: give it a title and tags"),
-            Self::Duplicate => ("page shares", "pages share", "a title with another: merge them, or tell them apart"),
-            Self::Contradiction => (
-                "page disputes",
-                "pages dispute",
-                "the truth with another: decide which holds, see GET /contradictions",
-            ),
+            Self::Duplicate => {
+                ("page shares", "pages share", "its title with another page: merge the pages, or rename one")
+            }
+            Self::Contradiction => {
+                ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
+            }
         };
-        format!("{count} {} {advice}", if count == 1 { one } else { many })
+        format!("{count} {} {advice}", if count == 1 { singular } else { plural })
     }
 }
 
@@ -112,8 +108,7 @@ impl PageFinding {
     pub(super) fn new(path: TreePath, kind: FindingKind, message: impl Into<String>) -> Self {
         Self { path, kind, severity: kind.severity(), message: message.into(), related: Vec::new() }
     }
-    /// Names the pages of a group it is in.
-    pub(super) fn about(mut self, group: &[TreePath]) -> Self {
+    pub(super) fn with_related(mut self, group: &[TreePath]) -> Self {
         self.related = group.iter().filter(|other| **other != self.path).take(MAX_RELATED).cloned().collect();
         self
     }

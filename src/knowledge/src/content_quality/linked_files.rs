@@ -1,17 +1,16 @@
-//! Which files the links of pages lead to, as far as they are no pages.
+//! Which link targets that are not pages exist as files.
 //!
-//! Invariant: an answer is remembered until the change feed names its path or a path below it. Empty directories are in no feed: one that
-//! somebody makes or removes is noticed when the tree is looked through from the beginning.
+//! Invariant: a result is cached until the change feed names its path or a path below it. Empty
+//! directories are not in the feed: a new or removed one is noticed at the next full survey.
 
 use std::collections::HashMap;
 
 use svcfs_base::{Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_vfs::{EntryKind, Vfs};
 
-/// Changes that are looked at one by one; with more, everything is forgotten.
+/// Limit of changes that are applied one by one; with more, the cache is dropped.
 const MAX_EVENTS: usize = 10_000;
 
-/// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathPresence {
     Absent,
@@ -19,36 +18,33 @@ enum PathPresence {
     Directory,
 }
 
-/// What is at the paths that links lead to, as of one position of the feed.
+/// Cache of what exists at link targets, as of one position of the feed.
 pub struct LinkedFiles {
     at: Seq,
-    known: HashMap<TreePath, PathPresence>,
+    cached: HashMap<TreePath, PathPresence>,
 }
 
 impl LinkedFiles {
-    /// Nothing is known yet.
+    /// An empty cache.
     pub fn new(vfs: &Vfs) -> Self {
-        Self { at: vfs.feed().last_seq(), known: HashMap::new() }
+        Self { at: vfs.feed().last_seq(), cached: HashMap::new() }
     }
 
-    /// Forgets what changes since then are about.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
+    /// Drops the entries that changes since the cached position affect.
     pub fn catch_up(&mut self, vfs: &Vfs) -> Result<(), Fault> {
         let last = vfs.feed().last_seq();
         if last == self.at {
             return Ok(());
         }
-        if self.known.is_empty() || last < self.at || last.0 - self.at.0 > MAX_EVENTS as u64 {
-            *self = Self { at: last, known: HashMap::new() };
+        if self.cached.is_empty() || last < self.at || last.0 - self.at.0 > MAX_EVENTS as u64 {
+            *self = Self { at: last, cached: HashMap::new() };
             return Ok(());
         }
         for event in vfs.feed().events_after(self.at, MAX_EVENTS)? {
             for change in &event.changes {
                 let mut at_or_above = Some(change.path.clone());
                 while let Some(path) = at_or_above {
-                    self.known.remove(&path);
+                    self.cached.remove(&path);
                     at_or_above = path.parent();
                 }
             }
@@ -57,28 +53,22 @@ impl LinkedFiles {
         Ok(())
     }
 
-    /// Whether a link leads to a file. A markdown link to a directory opens its listing; a wiki link means a page.
-    ///
-    /// # Errors
-    /// Those of the tree.
+    /// Whether a link has a target. A markdown link may point to a directory, a wiki link may not.
     pub fn has(&mut self, vfs: &Vfs, path: &TreePath, is_wiki: bool) -> Result<bool, Fault> {
-        let presence = match self.known.get(path) {
-            Some(known) => *known,
+        let presence = match self.cached.get(path) {
+            Some(presence) => *presence,
             None => {
-                let found = presence(vfs, path)?;
-                self.known.insert(path.clone(), found);
-                found
+                let presence = presence(vfs, path)?;
+                self.cached.insert(path.clone(), presence);
+                presence
             }
         };
         Ok(is_target(presence, is_wiki))
     }
 }
 
-/// Whether a link leads to a file, looked up in the tree.
-///
-/// # Errors
-/// Those of the tree.
-pub fn leads_to_file(vfs: &Vfs, path: &TreePath, is_wiki: bool) -> Result<bool, Fault> {
+/// As [`LinkedFiles::has`], without a cache.
+pub fn is_link_to_file(vfs: &Vfs, path: &TreePath, is_wiki: bool) -> Result<bool, Fault> {
     Ok(is_target(presence(vfs, path)?, is_wiki))
 }
 

@@ -1,20 +1,17 @@
-//! Findings in words.
-
 use jiff::civil::Date;
 
 pub(super) const ORPHAN: &str = "is linked to by no other page";
 pub(super) const EMPTY: &str = "has no text";
-pub(super) const MISSING_FRONTMATTER: &str = "has no frontmatter that can be read";
+pub(super) const MISSING_FRONTMATTER: &str = "has no valid frontmatter";
 
 pub(super) fn stale(due: Date, days: i32) -> String {
-    format!("was to be looked at again by {due}, {days} days ago")
+    format!("was due for review on {due}, {days} days ago")
 }
 
 pub(super) fn broken_link(target: &str) -> String {
-    format!("links to `{target}`, which is not there")
+    format!("links to `{target}`, which does not exist")
 }
 
-/// `others` is how many other pages have the title.
 pub(super) fn duplicate(others: usize) -> String {
     format!("has the title of {others} other {}", if others == 1 { "page" } else { "pages" })
 }

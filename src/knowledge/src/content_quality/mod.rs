@@ -1,6 +1,7 @@
-//! How a tree is doing: what is out of date, cut off, broken, empty, said twice or disputed (contract 4.16).
+//! Content quality of a tree: stale, orphaned, empty, duplicate or contradicting pages and broken
+//! links.
 //!
-//! One rule: a finding is what the text of the pages says, never a guess about its meaning. Whoever mends the text is rid of it.
+//! Invariant: a finding follows from the text of pages alone; fixing the text removes it.
 
 mod disputes;
 mod findings;
@@ -22,5 +23,4 @@ pub use page::{PageHealth, check_page};
 pub use review::{OverduePage, ReviewPolicy, list_overdue};
 pub use survey::{SurveyCache, TreeSurvey};
 
-/// Findings that one answer lists at most.
 const MAX_ISSUES: usize = 1000;

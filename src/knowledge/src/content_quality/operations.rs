@@ -1,5 +1,3 @@
-//! The wire shapes of health.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Limit, Timestamp, TreePath};
@@ -11,7 +9,7 @@ use super::findings::{FindingKind, PageFinding};
 use super::page::PageHealth;
 use super::review::{OverduePage, ReviewPolicy};
 use super::survey::TreeSurvey;
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, given};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -25,26 +23,28 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// Days of a hundred years: more than any page waits for its review.
-const MOST_DAYS: u32 = 36_500;
+/// A hundred years: more than any review interval.
+const MAX_DAYS: u32 = 36_500;
 
-/// After how many days a page that was `reviewed` is due again.
-fn stale_days(cx: &OperationContext<'_>, field: &str, asked: Option<u32>) -> Result<u32, Fault> {
-    match asked {
-        Some(days) if !(1..=MOST_DAYS).contains(&days) => {
-            Err(Fault::invalid(field, format_args!("{days} is out of range; 1 to {MOST_DAYS} days are allowed")))
+/// Days after which a page with `reviewed` is due again: the requested number or the setting.
+fn stale_days(cx: &OperationContext<'_>, field: &str, requested: Option<u32>) -> Result<u32, Fault> {
+    match requested {
+        Some(days) if !(1..=MAX_DAYS).contains(&days) => {
+            Err(Fault::invalid(field, format_args!("{days} is out of range; use 1 to {MAX_DAYS} days")))
         }
         Some(days) => Ok(days),
         None => Ok(cx.settings().janitor.stale_days),
     }
 }
 
-/// Check how one page is doing
+/// Check the content quality of one page
 ///
-/// Issues are of the types `stale`, `orphan`, `broken_link`, `empty`, `missing_frontmatter` and `contradiction`.
+/// Returns counts of words, links and backlinks, days since the last change, and issues: `stale`,
+/// `orphan`, `broken_link`, `empty`, `missing_frontmatter` or `contradiction`. Use it after editing
+/// a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CheckPage {
-    /// Which page
+    /// Path of the page
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
@@ -56,18 +56,20 @@ impl Operation for CheckPage {
     const TOOL: bool = true;
     type Output = PageHealth;
     fn run(self, cx: &OperationContext<'_>) -> Result<PageHealth, Fault> {
-        given("path", &self.path)?;
+        require_path("path", &self.path)?;
         super::check_page(cx, self.path)
     }
 }
 
-/// List the pages whose day of review is past, longest first
+/// List the pages past their review date, most overdue first
 ///
-/// The day is `review-by` of the frontmatter, else `next-review`; of a page that only says when it was `reviewed` (or
-/// `last-reviewed`), that day and `days` more. Pages whose `status` is `archived` or `deprecated` are left out.
+/// The date is `review-by` in the frontmatter, else `next-review`; for a page with only `reviewed`
+/// (or `last-reviewed`), that date plus `days`. Pages whose `status` is `archived` or `deprecated`
+/// are left out. Returns path, title, due date and days overdue of each page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListStalePages {
-    /// After how many days a page that was reviewed is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
+    /// Days after which a page with `reviewed` is due again, 1 to 36500; default: the setting
+    /// `janitor.stale_days`
     #[serde(default)]
     #[schemars(range(min = 1, max = 36_500))]
     pub days: Option<u32>,
@@ -84,13 +86,14 @@ impl Operation for ListStalePages {
     }
 }
 
-/// List the pages that cannot both be right
+/// List pages that contradict each other
 ///
-/// Pages that say of the same tag that they are its `source-of-truth`, and pages that name another one in `contradicts`. Pages whose
-/// `status` is `archived`, `deprecated`, `outdated` or `superseded` dispute nothing.
+/// Pages that are `source-of-truth` for the same tag, and pages that name another page in
+/// `contradicts`. Pages whose `status` is `archived`, `deprecated`, `outdated` or `superseded` are
+/// ignored. Returns the pages, the disputed claim and the reason of each contradiction.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListContradictions {
-    /// Only what this page is a part of
+    /// Only contradictions that involve this page
     #[serde(default)]
     pub path: Option<TreePath>,
 }
@@ -101,54 +104,57 @@ impl Operation for ListContradictions {
     const HTTP: &'static [Route] = &[Route::get("/contradictions")];
     type Output = Vec<PageDispute>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<PageDispute>, Fault> {
-        let mut found = super::find_disputes(cx.index(), &cx.caller.permissions)?;
+        let mut survey = super::find_disputes(cx.index(), &cx.caller.permissions)?;
         if let Some(path) = self.path {
-            found.retain(|dispute| dispute.pages.contains(&path));
+            survey.retain(|dispute| dispute.pages.contains(&path));
         }
-        Ok(found)
+        Ok(survey)
     }
 }
 
-/// Look through the whole tree for what its readers would want mended
+/// Check the content quality of the whole tree
 ///
-/// Counts of each kind of finding, the findings themselves, errors first, and what to do. The answer is kept until the tree changes.
+/// Returns the number of findings of each kind, the findings themselves (errors first), and
+/// recommendations. Use it to find stale, orphaned, empty or duplicate pages and broken links. The
+/// result is cached until the tree changes.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RunJanitor {
-    /// After how many days a page that was `reviewed` is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
+    /// Days after which a page with `reviewed` is due again, 1 to 36500; default: the setting
+    /// `janitor.stale_days`
     #[serde(default)]
     #[schemars(range(min = 1, max = 36_500))]
     pub stale_days: Option<u32>,
-    /// Findings in the answer
+    /// Maximum number of findings in the answer
     #[serde(default)]
     pub limit: Limit<50, { MAX_ISSUES as u32 }>,
 }
 
-/// How a tree is doing.
+/// The content quality of a tree.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TreeHealth {
-    /// Pages past their day of review
+    /// Pages past their review date
     pub stale: usize,
     /// Pages that no other page links to
     pub orphans: usize,
-    /// Links that lead nowhere
+    /// Links without a target
     pub broken_links: usize,
-    /// Pages with nothing but frontmatter
+    /// Pages without text besides frontmatter
     pub empty: usize,
-    /// Pages without frontmatter that can be read
+    /// Pages without valid frontmatter
     pub missing_frontmatter: usize,
     /// Pages that share their title with another
     pub duplicates: usize,
-    /// Pages that dispute the truth with another
+    /// Pages that contradict another page
     pub contradictions: usize,
-    /// What to do, the worst first; empty when nothing is wrong
+    /// Recommendations, most severe first; empty if there are no findings
     pub recommendations: Vec<String>,
-    /// Pages looked at
+    /// Number of pages checked
     pub scanned: usize,
     /// Pages without a finding
     pub healthy: usize,
-    /// When the tree was looked through
+    /// Time of the check
     pub timestamp: Timestamp,
-    /// The findings, errors before warnings and notes, at most `limit` of them
+    /// The first `limit` findings: errors, then warnings, then notes
     pub issues: Vec<PageFinding>,
 }
 
@@ -159,72 +165,73 @@ impl Operation for RunJanitor {
     type Output = TreeHealth;
     fn run(self, cx: &OperationContext<'_>) -> Result<TreeHealth, Fault> {
         let days = stale_days(cx, "stale_days", self.stale_days)?;
-        let found = looked(cx, days)?;
+        let survey = current_survey(cx, days)?;
         let mut kinds = FindingKind::ALL;
         kinds.sort_by_key(|kind| std::cmp::Reverse(kind.severity()));
-        let of = |kind| if kind == FindingKind::BrokenLink { found.broken_links } else { found.count(kind) };
-        let advice = kinds.into_iter().map(|kind| (kind, of(kind))).filter(|(_, count)| *count > 0);
+        let count_of = |kind| if kind == FindingKind::BrokenLink { survey.broken_links } else { survey.count(kind) };
+        let advice = kinds.into_iter().map(|kind| (kind, count_of(kind))).filter(|(_, count)| *count > 0);
         let recommendations = advice.map(|(kind, count)| kind.advice(count)).collect();
         Ok(TreeHealth {
-            stale: found.count(FindingKind::Stale),
-            orphans: found.count(FindingKind::Orphan),
-            broken_links: found.broken_links,
-            empty: found.count(FindingKind::Empty),
-            missing_frontmatter: found.count(FindingKind::MissingFrontmatter),
-            duplicates: found.count(FindingKind::Duplicate),
-            contradictions: found.count(FindingKind::Contradiction),
+            stale: survey.count(FindingKind::Stale),
+            orphans: survey.count(FindingKind::Orphan),
+            broken_links: survey.broken_links,
+            empty: survey.count(FindingKind::Empty),
+            missing_frontmatter: survey.count(FindingKind::MissingFrontmatter),
+            duplicates: survey.count(FindingKind::Duplicate),
+            contradictions: survey.count(FindingKind::Contradiction),
             recommendations,
-            scanned: found.scanned,
-            healthy: found.healthy,
-            timestamp: found.created_at,
-            issues: found.issues.iter().take(self.limit.get()).cloned().collect(),
+            scanned: survey.scanned,
+            healthy: survey.healthy,
+            timestamp: survey.created_at,
+            issues: survey.issues.iter().take(self.limit.get()).cloned().collect(),
         })
     }
 }
 
-/// The tree, looked through as the caller's own writes left it.
-fn looked(cx: &OperationContext<'_>, stale_days: u32) -> Result<std::sync::Arc<TreeSurvey>, Fault> {
+/// The survey of the tree, including the caller's own writes.
+fn current_survey(cx: &OperationContext<'_>, stale_days: u32) -> Result<std::sync::Arc<TreeSurvey>, Fault> {
     cx.index();
     cx.space.survey_cache.current_survey(cx.space, cx.now(), stale_days)
 }
 
-/// See how the whole tree is doing, in numbers
+/// Get statistics about the whole tree
 ///
-/// `link_coverage_pct` is the share of links that lead somewhere: 100 when all do, and when there are none.
+/// Returns the number of pages, of quality problems by kind, the share of working links, and the
+/// pages changed last. `link_coverage_pct` is 100 if there are no links.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AnalyzeTree {
-    /// Pages in `recently_updated`
+    /// Maximum number of pages in `recently_updated`
     #[serde(default)]
     pub limit: Limit<10, 100>,
 }
 
-/// A tree in numbers.
+/// Statistics about a tree.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TreeStatistics {
-    /// Pages there are
+    /// Number of pages
     pub total_pages: usize,
-    /// Pages past their day of review
+    /// Pages past their review date
     pub stale_pages: usize,
     /// Pages that no other page links to
     pub orphan_pages: usize,
-    /// Links that lead nowhere
+    /// Links without a target
     pub broken_links: usize,
-    /// Pages with nothing but frontmatter
+    /// Pages without text besides frontmatter
     pub empty_pages: usize,
-    /// Pages without frontmatter that can be read
+    /// Pages without valid frontmatter
     pub pages_without_frontmatter: usize,
-    /// Of all links to files of the tree, how many percent lead somewhere
+    /// Percentage of links within the tree that have a target
     pub link_coverage_pct: f64,
-    /// The pages that were changed last, newest first
+    /// The pages changed last, newest first
     pub recently_updated: Vec<UpdatedPage>,
 }
 
 /// A page and its last change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UpdatedPage {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// When it was changed last
+    /// Time of the last change
     pub updated: Timestamp,
 }
 
@@ -235,22 +242,21 @@ impl Operation for AnalyzeTree {
     const LANE: Lane = Lane::Slow;
     type Output = TreeStatistics;
     fn run(self, cx: &OperationContext<'_>) -> Result<TreeStatistics, Fault> {
-        let found = looked(cx, cx.settings().janitor.stale_days)?;
+        let survey = current_survey(cx, cx.settings().janitor.stale_days)?;
         let newest = cx.space.index.recent_pages(self.limit.get())?;
         Ok(TreeStatistics {
-            total_pages: found.scanned,
-            stale_pages: found.count(FindingKind::Stale),
-            orphan_pages: found.count(FindingKind::Orphan),
-            broken_links: found.broken_links,
-            empty_pages: found.count(FindingKind::Empty),
-            pages_without_frontmatter: found.count(FindingKind::MissingFrontmatter),
-            link_coverage_pct: percent(found.links - found.broken_links, found.links),
+            total_pages: survey.scanned,
+            stale_pages: survey.count(FindingKind::Stale),
+            orphan_pages: survey.count(FindingKind::Orphan),
+            broken_links: survey.broken_links,
+            empty_pages: survey.count(FindingKind::Empty),
+            pages_without_frontmatter: survey.count(FindingKind::MissingFrontmatter),
+            link_coverage_pct: percent(survey.links - survey.broken_links, survey.links),
             recently_updated: newest.into_iter().map(|(path, updated)| UpdatedPage { path, updated }).collect(),
         })
     }
 }
 
-/// A share in percent, with one decimal.
-fn percent(part: usize, whole: usize) -> f64 {
-    if whole == 0 { 100.0 } else { (part as f64 * 1000.0 / whole as f64).round() / 10.0 }
+fn percent(part: usize, total: usize) -> f64 {
+    if total == 0 { 100.0 } else { (part as f64 * 1000.0 / total as f64).round() / 10.0 }
 }

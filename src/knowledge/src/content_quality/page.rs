@@ -1,5 +1,3 @@
-//! How one page is doing.
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Fault, TreePath};
@@ -10,49 +8,49 @@ use super::findings::{FindingKind, PageFinding};
 use super::{ReviewPolicy, find_disputes, linked_files, messages, survey};
 use crate::kernel::OperationContext;
 
-/// How one page is doing.
+/// The content quality of one page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageHealth {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// Words of its text, frontmatter left out
+    /// Number of words without frontmatter
     pub word_count: usize,
-    /// Links in it to pages and other files of the tree
+    /// Number of links to pages and other files of the tree
     pub link_count: usize,
-    /// Other pages that link to it
+    /// Number of other pages that link to it
     pub backlink_count: usize,
-    /// Whole days since it was changed last
+    /// Full days since the last change
     pub days_since_update: i64,
-    /// What is wrong with it; empty when nothing is
+    /// Problems of the page; empty if there are none
     pub issues: Vec<PageIssue>,
 }
 
-/// Something wrong with a page.
+/// A problem of a page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageIssue {
-    /// What it is
+    /// Kind of problem
     #[serde(rename = "type")]
     pub kind: FindingKind,
-    /// The same in words
+    /// Description of the problem
     pub message: String,
 }
 
-/// Looks at one page.
+/// Checks one page.
 ///
 /// # Errors
-/// `NotFound` when there is no such page; those of the index.
+/// `NotFound` if there is no such page; those of the index.
 pub fn check_page(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealth, Fault> {
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
     let links = index.links_out(&path)?;
-    let reach = &cx.caller.permissions;
-    let backlinks = index.linking_pages(&path)?.iter().filter(|source| reach.covers(source)).count();
+    let permissions = &cx.caller.permissions;
+    let backlinks = index.linking_pages(&path)?.iter().filter(|source| permissions.covers(source)).count();
     let review = ReviewPolicy::new(cx.now(), cx.settings().janitor.stale_days);
     let mut findings = findings(cx, &review, (&path, &page), &links)?;
-    if backlinks == 0 && !survey::is_entrance(&path) {
+    if backlinks == 0 && !survey::is_entry_page(&path) {
         findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
     }
-    for dispute in find_disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
+    for dispute in find_disputes(index, permissions)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
         findings.push(PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details));
     }
     findings.sort_by_key(|finding| finding.kind);
@@ -67,39 +65,39 @@ pub fn check_page(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealt
     })
 }
 
-/// What is wrong with a page by its own text and links, whatever other pages say. What the caller may not see is not there.
+/// Findings from the page's own text and links, without other pages. Hidden files count as absent.
 pub(super) fn findings(
     cx: &OperationContext<'_>,
     review: &ReviewPolicy,
     (path, page): (&TreePath, &PageRow),
     links: &[OutLink],
 ) -> Result<Vec<PageFinding>, Fault> {
-    let reach = &cx.caller.permissions;
+    let permissions = &cx.caller.permissions;
     let mut findings = Vec::new();
-    let mut find = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
+    let mut add = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
     if let Some((due, days)) = ReviewDay::from_metadata(&page.frontmatter).and_then(|day| review.check_overdue(day)) {
-        find(FindingKind::Stale, messages::stale(due, days));
+        add(FindingKind::Stale, messages::stale(due, days));
     }
     for link in links {
-        let leads_to_page = link.resolved_path.as_ref().is_some_and(|target| reach.covers(target));
-        if !leads_to_page && !leads_to_file(cx, path, link)? {
-            find(FindingKind::BrokenLink, messages::broken_link(&link.target));
+        let has_page = link.resolved_path.as_ref().is_some_and(|target| permissions.covers(target));
+        if !has_page && !is_file_link(cx, path, link)? {
+            add(FindingKind::BrokenLink, messages::broken_link(&link.target));
         }
     }
     if page.word_count == 0 {
-        find(FindingKind::Empty, messages::EMPTY.to_owned());
+        add(FindingKind::Empty, messages::EMPTY.to_owned());
     }
     if page.frontmatter.is_empty() {
-        find(FindingKind::MissingFrontmatter, messages::MISSING_FRONTMATTER.to_owned());
+        add(FindingKind::MissingFrontmatter, messages::MISSING_FRONTMATTER.to_owned());
     }
     Ok(findings)
 }
 
-/// Whether a link that leads to no page gives the address of another file of the tree, such as a picture.
-fn leads_to_file(cx: &OperationContext<'_>, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
+/// Whether a link without a target page is the path of another file, such as a picture.
+fn is_file_link(cx: &OperationContext<'_>, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
     let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
     let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
     let path = address.and_then(|address| TreePath::parse(&address.text).ok());
     path.filter(|path| cx.caller.permissions.covers(path))
-        .map_or(Ok(false), |path| linked_files::leads_to_file(&cx.space.vfs, &path, link.is_wiki))
+        .map_or(Ok(false), |path| linked_files::is_link_to_file(&cx.space.vfs, &path, link.is_wiki))
 }

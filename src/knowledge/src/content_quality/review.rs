@@ -1,5 +1,3 @@
-//! When a page is to be looked at again.
-
 use std::cmp::Reverse;
 
 use jiff::civil::Date;
@@ -10,33 +8,33 @@ use serde::Serialize;
 use svcfs_base::{Fault, TreePath};
 use svcfs_index::{Index, ReviewDay};
 
-/// How reviews are judged: on which day, and after how many days a page that was `reviewed` is due again.
+/// The current day, and the days after which a page with `reviewed` is due again.
 #[derive(Debug, Clone, Copy)]
 pub struct ReviewPolicy {
     today: Date,
     stale_days: u32,
 }
 
-/// A page whose day of review is past.
+/// A page past its review date.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OverduePage {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// Its title
+    /// Title of the page
     pub title: String,
-    /// The day it was to be looked at again, such as `2026-01-31`
+    /// Review date, such as `2026-01-31`
     pub review_by: String,
-    /// Whole days since then
+    /// Full days since the review date
     pub days_overdue: i32,
 }
 
 impl ReviewPolicy {
-    /// Judges at a moment; days are those of UTC.
+    /// Judges by the UTC day of `now`.
     pub fn new(now: Timestamp, stale_days: u32) -> Self {
         Self { today: now.to_zoned(TimeZone::UTC).date(), stale_days }
     }
 
-    /// The day a page was to be looked at again and the days since, when that day is past.
+    /// The review date and the days since, if it is past.
     pub fn check_overdue(&self, day: ReviewDay) -> Option<(Date, i32)> {
         let due = match day {
             ReviewDay::Due(due) => due,
@@ -47,13 +45,10 @@ impl ReviewPolicy {
     }
 }
 
-/// The pages that are past their day of review, longest first.
-///
-/// # Errors
-/// Those of the index.
+/// The pages past their review date, most overdue first.
 pub fn list_overdue(index: &Index, review: &ReviewPolicy) -> Result<Vec<OverduePage>, Fault> {
     let pages = index.pages_with_keys(&ReviewDay::KEYS)?;
-    let mut found: Vec<OverduePage> = pages
+    let mut overdue: Vec<OverduePage> = pages
         .into_iter()
         .filter_map(|page| {
             let day = ReviewDay::from_metadata(page.metadata.as_object()?)?;
@@ -61,6 +56,6 @@ pub fn list_overdue(index: &Index, review: &ReviewPolicy) -> Result<Vec<OverdueP
             Some(OverduePage { path: page.path, title: page.title, review_by: due.to_string(), days_overdue })
         })
         .collect();
-    found.sort_by_key(|page| Reverse(page.days_overdue));
-    Ok(found)
+    overdue.sort_by_key(|page| Reverse(page.days_overdue));
+    Ok(overdue)
 }

@@ -1,7 +1,7 @@
-//! The condition of a whole tree, worked out from the facts that the link graph has of each page.
+//! The content quality of a whole tree, computed from the facts that the link graph has of each
+//! page.
 //!
-//! The graph is carried on from change to change, so that after a write only the pages it concerns are read. What is left to do for every page is
-//! to count.
+//! The graph is updated incrementally, so that after a write only the affected pages are read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,86 +17,83 @@ use super::linked_files::LinkedFiles;
 use super::{MAX_ISSUES, ReviewPolicy, messages};
 use crate::kernel::Space;
 
-/// Pages that nobody needs to link to: readers begin there.
-const ENTRANCES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
+/// Entry pages, which need no incoming links.
+const ENTRY_PAGES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
 
-/// What a look through a whole tree found.
+/// The result of checking a whole tree.
 #[derive(Debug, Clone)]
 pub struct TreeSurvey {
-    /// The graph it was made from.
     graph: Weak<LinkGraph>,
-    /// The position of the feed up to which files were looked at.
+    /// The feed position as of which files were checked.
     at: Seq,
-    /// When it was made.
+    /// Time of the survey.
     pub created_at: Timestamp,
-    /// How reviews were judged: after how many days a page that was `reviewed` is due again.
+    /// Days after which a page with `reviewed` is due again.
     pub stale_days: u32,
-    /// Pages looked at.
+    /// Number of pages checked.
     pub scanned: usize,
-    /// Pages without any finding.
+    /// Number of pages without findings.
     pub healthy: usize,
-    /// Links between pages, and to other files of the tree.
+    /// Number of links to pages and other files of the tree.
     pub links: usize,
-    /// Those of them that lead nowhere.
+    /// Number of links without a target.
     pub broken_links: usize,
-    /// How many findings there are in all.
+    /// Total number of findings.
     pub findings: usize,
-    /// How many pages have a finding of each kind, in the order of [`FindingKind::ALL`].
+    /// Number of pages with a finding of each kind, in the order of [`FindingKind::ALL`].
     pages: [usize; FindingKind::ALL.len()],
-    /// The findings, errors first, then in path order; the first [`MAX_ISSUES`] of them.
+    /// The first 1000 findings: errors first, then in path order.
     pub issues: Vec<PageFinding>,
 }
 
 impl TreeSurvey {
-    /// How many pages have a finding of a kind.
+    /// The number of pages with a finding of this kind.
     pub fn count(&self, kind: FindingKind) -> usize {
         self.pages[kind as usize]
     }
 
-    fn is_of(&self, graph: &Arc<LinkGraph>) -> bool {
+    fn is_from(&self, graph: &Arc<LinkGraph>) -> bool {
         std::ptr::eq(self.graph.as_ptr(), Arc::as_ptr(graph))
     }
 }
 
-/// The last look through a tree.
+/// The last survey of a tree.
 #[derive(Default)]
 pub struct SurveyCache {
     last: Mutex<Option<Arc<TreeSurvey>>>,
-    /// Held while somebody looks.
+    /// Locked during a survey.
     files: Mutex<Option<LinkedFiles>>,
 }
 
 impl SurveyCache {
-    /// The number of findings of the last look; none before the first.
+    /// The number of findings of the last survey; none before the first.
     pub fn finding_count(&self) -> Option<usize> {
-        self.last.lock().as_ref().map(|survey| survey.findings)
+        self.last.lock().as_ref().map(|compute_survey| compute_survey.findings)
     }
 
-    /// The condition of the tree as the index has it, on this day and by this rule. Nothing is looked at twice while nothing changes.
-    ///
-    /// # Errors
-    /// Those of the index and of the tree.
+    /// The survey of the indexed tree for this day and review interval. Cached until something
+    /// changes.
     pub fn current_survey(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         let mut files = self.files.lock();
         let files = files.get_or_insert_with(|| LinkedFiles::new(&space.vfs));
-        let day = |moment: Timestamp| moment.as_second().div_euclid(86_400);
+        let day = |timestamp: Timestamp| timestamp.as_second().div_euclid(86_400);
         let (at, graph) = (space.vfs.feed().last_seq(), space.index.graph()?);
-        let is_good = |known: &Arc<TreeSurvey>| {
-            known.is_of(&graph) && known.at == at && known.stale_days == stale_days && day(known.created_at) == day(now)
+        let is_current = |cached: &Arc<TreeSurvey>| {
+            cached.is_from(&graph)
+                && cached.at == at
+                && cached.stale_days == stale_days
+                && day(cached.created_at) == day(now)
         };
-        if let Some(known) = self.last.lock().as_ref().filter(|known| is_good(known)) {
-            return Ok(Arc::clone(known));
+        if let Some(cached) = self.last.lock().as_ref().filter(|cached| is_current(cached)) {
+            return Ok(Arc::clone(cached));
         }
         files.catch_up(&space.vfs)?;
-        let made = Arc::new(survey(space, (&graph, at), files, (now, stale_days))?);
-        *self.last.lock() = Some(Arc::clone(&made));
-        Ok(made)
+        let survey = Arc::new(compute_survey(space, (&graph, at), files, (now, stale_days))?);
+        *self.last.lock() = Some(Arc::clone(&survey));
+        Ok(survey)
     }
 
-    /// The same with every file that a link leads to looked up again.
-    ///
-    /// # Errors
-    /// Those of the index and of the tree.
+    /// As [`current_survey`](Self::current_survey), without any cache.
     pub fn rebuild_survey(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         *self.files.lock() = None;
         *self.last.lock() = None;
@@ -104,16 +101,13 @@ impl SurveyCache {
     }
 }
 
-/// What is wrong with one page.
 enum SurveyIssue<'g> {
     Stale(Date, i32),
     Orphan,
     BrokenLink(&'g UnresolvedLink),
     Empty,
     MissingFrontmatter,
-    /// The number of the group of pages that share the title.
     Duplicate(usize),
-    /// The number of the dispute.
     Contradiction(usize),
 }
 
@@ -131,17 +125,16 @@ impl SurveyIssue<'_> {
     }
 }
 
-/// Looks through all pages of a graph.
-fn survey(
+fn compute_survey(
     space: &Space,
     (graph, at): (&Arc<LinkGraph>, Seq),
     files: &mut LinkedFiles,
     (now, stale_days): (Timestamp, u32),
 ) -> Result<TreeSurvey, Fault> {
     let review = ReviewPolicy::new(now, stale_days);
-    let groups = IssueGroups::of(space, graph)?;
-    let mut of_groups = groups.by_page(graph).into_iter().peekable();
-    let mut counted = SurveyCounts::default();
+    let groups = IssueGroups::new(space, graph)?;
+    let mut group_issues = groups.by_page(graph).into_iter().peekable();
+    let mut counts = SurveyCounts::default();
     let mut issues: Vec<SurveyIssue<'_>> = Vec::new();
     for node in graph.nodes() {
         let facts = &graph.page(node).facts;
@@ -163,11 +156,11 @@ fn survey(
         if !facts.has_frontmatter {
             issues.push(SurveyIssue::MissingFrontmatter);
         }
-        issues.extend(std::iter::from_fn(|| of_groups.next_if(|(of, _)| *of == node).map(|(_, issue)| issue)));
-        counted.links += facts.link_count as usize;
-        counted.add(node, &mut issues);
+        issues.extend(std::iter::from_fn(|| group_issues.next_if(|(at, _)| *at == node).map(|(_, issue)| issue)));
+        counts.links += facts.link_count as usize;
+        counts.add(node, &mut issues);
     }
-    let SurveyCounts { links, broken_links, findings, pages, healthy, worst } = counted;
+    let SurveyCounts { links, broken_links, findings, pages, healthy, worst } = counts;
     let finding = |(node, issue)| groups.finding(graph, node, issue);
     let issues = worst.into_iter().rev().flatten().take(MAX_ISSUES).map(finding).collect();
     let (graph, scanned) = (Arc::downgrade(graph), graph.len());
@@ -186,17 +179,15 @@ fn survey(
     })
 }
 
-/// True for a page to which no other page links, unless readers begin there.
 fn is_orphan(graph: &LinkGraph, node: GraphNode) -> bool {
-    graph.links_in(node).is_empty() && !is_entrance(&graph.page(node).path)
+    graph.links_in(node).is_empty() && !is_entry_page(&graph.page(node).path)
 }
 
-/// True for a page that nobody needs to link to.
-pub(super) fn is_entrance(path: &TreePath) -> bool {
-    ENTRANCES.iter().any(|name| path.name().eq_ignore_ascii_case(name))
+pub(super) fn is_entry_page(path: &TreePath) -> bool {
+    ENTRY_PAGES.iter().any(|name| path.name().eq_ignore_ascii_case(name))
 }
 
-/// What is counted while the pages are looked at in path order.
+/// Totals while the pages are checked in path order.
 #[derive(Default)]
 struct SurveyCounts<'g> {
     links: usize,
@@ -204,12 +195,11 @@ struct SurveyCounts<'g> {
     findings: usize,
     healthy: usize,
     pages: [usize; FindingKind::ALL.len()],
-    /// The first findings of each severity.
     worst: [Vec<(GraphNode, SurveyIssue<'g>)>; 3],
 }
 
 impl<'g> SurveyCounts<'g> {
-    /// Takes the issues of a page, which are in the order of their kinds.
+    /// Counts the issues of a page, which are ordered by kind.
     fn add(&mut self, node: GraphNode, issues: &mut Vec<SurveyIssue<'g>>) {
         self.healthy += usize::from(issues.is_empty());
         self.findings += issues.len();
@@ -231,7 +221,7 @@ impl<'g> SurveyCounts<'g> {
     }
 }
 
-/// Pages that only together have an issue.
+/// Issues that concern groups of pages.
 struct IssueGroups {
     /// Pages that share a title, in path order.
     titles: Vec<Vec<GraphNode>>,
@@ -239,32 +229,32 @@ struct IssueGroups {
 }
 
 impl IssueGroups {
-    fn of(space: &Space, graph: &LinkGraph) -> Result<Self, Fault> {
-        let disputing: Vec<TreePath> = graph
+    fn new(space: &Space, graph: &LinkGraph) -> Result<Self, Fault> {
+        let disputed_pages: Vec<TreePath> = graph
             .nodes()
             .map(|node| graph.page(node))
             .filter(|page| page.facts.is_disputing)
             .map(|page| page.path.clone())
             .collect();
-        let disputes = disputes_of(&space.index, &disputing, &Permissions::FULL)?;
-        Ok(Self { titles: same_titles(graph), disputes })
+        let disputes = disputes_of(&space.index, &disputed_pages, &Permissions::FULL)?;
+        Ok(Self { titles: find_duplicate_titles(graph), disputes })
     }
 
-    /// The issues of each page that it has as one of a group, in the order of nodes and kinds.
+    /// The group issues of each page, ordered by node and kind.
     fn by_page<'g>(&self, graph: &LinkGraph) -> Vec<(GraphNode, SurveyIssue<'g>)> {
-        let mut of_page: Vec<(GraphNode, SurveyIssue<'g>)> = Vec::new();
+        let mut issues: Vec<(GraphNode, SurveyIssue<'g>)> = Vec::new();
         for (number, group) in self.titles.iter().enumerate() {
-            of_page.extend(group.iter().map(|node| (*node, SurveyIssue::Duplicate(number))));
+            issues.extend(group.iter().map(|node| (*node, SurveyIssue::Duplicate(number))));
         }
         for (number, dispute) in self.disputes.iter().enumerate() {
             let nodes = dispute.pages.iter().filter_map(|path| graph.node(path));
-            of_page.extend(nodes.map(|node| (node, SurveyIssue::Contradiction(number))));
+            issues.extend(nodes.map(|node| (node, SurveyIssue::Contradiction(number))));
         }
-        of_page.sort_by_key(|(node, issue)| (*node, issue.kind()));
-        of_page
+        issues.sort_by_key(|(node, issue)| (*node, issue.kind()));
+        issues
     }
 
-    /// A finding in words.
+    /// The issue as a finding with a message.
     fn finding(&self, graph: &LinkGraph, node: GraphNode, issue: SurveyIssue<'_>) -> PageFinding {
         let kind = issue.kind();
         let finding = |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message);
@@ -276,34 +266,34 @@ impl IssueGroups {
             SurveyIssue::MissingFrontmatter => finding(messages::MISSING_FRONTMATTER.to_owned()),
             SurveyIssue::Duplicate(number) => {
                 let group = &self.titles[number];
-                // One more than are named, because the page itself is not.
+                // One more than the limit, because the page itself is left out.
                 let first = group.iter().take(MAX_RELATED + 1).map(|node| graph.page(*node).path.clone());
-                finding(messages::duplicate(group.len() - 1)).about(&first.collect::<Vec<_>>())
+                finding(messages::duplicate(group.len() - 1)).with_related(&first.collect::<Vec<_>>())
             }
             SurveyIssue::Contradiction(number) => {
                 let PageDispute { pages, details, .. } = &self.disputes[number];
-                finding(details.clone()).about(pages)
+                finding(details.clone()).with_related(pages)
             }
         }
     }
 }
 
-/// The groups of pages that share a title in any case.
-fn same_titles(graph: &LinkGraph) -> Vec<Vec<GraphNode>> {
+/// The groups of pages with the same title, ignoring case.
+fn find_duplicate_titles(graph: &LinkGraph) -> Vec<Vec<GraphNode>> {
     let mut hashes: Vec<(u64, GraphNode)> =
         graph.nodes().map(|node| (graph.page(node).facts.title_hash, node)).collect();
     hashes.sort_unstable();
-    let several = hashes.chunk_by(|(one, _), (other, _)| one == other).filter(|pages| pages.len() > 1);
-    several.flat_map(|pages| of_one_title(graph, pages.iter().map(|(_, node)| *node))).collect()
+    let shared = hashes.chunk_by(|(a, _), (b, _)| a == b).filter(|pages| pages.len() > 1);
+    shared.flat_map(|pages| group_by_title(graph, pages.iter().map(|(_, node)| *node))).collect()
 }
 
-/// Pages with one hash of their titles, those of each title together.
-fn of_one_title(graph: &LinkGraph, nodes: impl Iterator<Item = GraphNode>) -> impl Iterator<Item = Vec<GraphNode>> {
+/// Groups nodes with the same title hash by title.
+fn group_by_title(graph: &LinkGraph, nodes: impl Iterator<Item = GraphNode>) -> impl Iterator<Item = Vec<GraphNode>> {
     let mut by_title: BTreeMap<String, Vec<GraphNode>> = BTreeMap::new();
     for node in nodes {
         let title = &graph.page(node).title;
         match by_title.get_mut(title.as_str()) {
-            // Most of them are written in one way, which needs no other case.
+            // Fast path: most titles of a group have the same case.
             Some(group) => group.push(node),
             None => by_title.entry(title.to_lowercase()).or_default().push(node),
         }

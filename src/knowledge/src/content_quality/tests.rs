@@ -49,13 +49,16 @@ fn a_look_through_the_tree_finds_what_is_wrong_and_says_what_to_do() {
     assert_eq!(count("orphans"), 5);
     assert_eq!(
         messages(&found, "index.md"),
-        ["broken_link: links to `gone.md`, which is not there", "broken_link: links to `nowhere`, which is not there"]
+        [
+            "broken_link: links to `gone.md`, which does not exist",
+            "broken_link: links to `nowhere`, which does not exist"
+        ]
     );
     assert_eq!(messages(&found, "empty.md"), ["empty: has no text"]);
     assert_eq!(messages(&found, "good.md"), ["duplicate: has the title of 1 other page"]);
     let advice = found["recommendations"].as_array().unwrap();
     assert_eq!(advice.len(), 7);
-    assert_eq!(advice[0], "2 links lead nowhere: mend the target, or write the page");
+    assert_eq!(advice[0], "2 links are broken: fix the target, or write the page");
     let few = space().get("janitor", json!({ "limit": 2 }));
     let kinds: Vec<&Value> = few["issues"].as_array().unwrap().iter().map(|issue| &issue["severity"]).collect();
     assert_eq!(kinds, ["error", "error"], "the worst come first");
@@ -80,7 +83,7 @@ fn a_finding_that_concerns_hundreds_of_pages_names_ten_of_them_and_counts_all() 
     assert_eq!(
         messages(&found, "003.md")[..2],
         [
-            "contradiction: 300 pages with the tag `deploy` say `source-of-truth: true`",
+            "contradiction: 300 pages with the tag `deploy` have `source-of-truth: true`",
             "duplicate: has the title of 299 other pages"
         ]
     );
@@ -148,7 +151,7 @@ fn pages_that_cannot_both_be_right_are_named_with_what_they_claim() {
     let truth = json!({
         "pages": ["truth/a.md", "truth/b.md"],
         "claim": "source of truth for `deploy`",
-        "details": "2 pages with the tag `deploy` say `source-of-truth: true`",
+        "details": "2 pages with the tag `deploy` have `source-of-truth: true`",
     });
     let said = json!({
         "pages": ["truth/a.md", "truth/c.md"],
@@ -170,7 +173,7 @@ fn a_page_is_told_everything_about_itself() {
     assert_eq!(found["issues"].as_array().unwrap().len(), 2);
     assert_eq!(
         found["issues"][0],
-        json!({ "type": "broken_link", "message": "links to `gone.md`, which is not there" })
+        json!({ "type": "broken_link", "message": "links to `gone.md`, which does not exist" })
     );
     let kinds = |path: &str| -> Vec<Value> {
         let issues = space.get("health_check", json!({ "path": path }))["issues"].as_array().unwrap().clone();

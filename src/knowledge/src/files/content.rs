@@ -1,4 +1,4 @@
-//! The content of a file on its way through JSON.
+//! JSON representation of the content of a file.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The bytes of a file. In JSON a plain string when they are UTF-8 text, else `{"base64": "…"}`; both forms are read.
+/// The bytes of a file. In JSON a string if they are UTF-8 text, else `{"base64": "…"}`; both forms
+/// are accepted.
 ///
-/// A door that carries raw bodies unpacks the second form, so that pictures and archives travel unharmed.
+/// A protocol with raw bodies decodes the second form, so that binary files are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOrBytes(pub Bytes);
 
 impl TextOrBytes {
-    /// The bytes as text, if they are.
+    /// The content, if it is text.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
@@ -58,7 +59,7 @@ impl<'de> de::Visitor<'de> for ContentVisitor {
             return Err(de::Error::missing_field("base64"));
         };
         if key != "base64" || object.next_key::<de::IgnoredAny>()?.is_some() {
-            return Err(de::Error::custom("an object here has the one member `base64`"));
+            return Err(de::Error::custom("the object must have exactly one member, `base64`"));
         }
         let bytes = STANDARD
             .decode(encoded)

@@ -1,4 +1,4 @@
-//! Parts of long texts, in lines.
+//! Line ranges of long texts.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -9,19 +9,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::Fault;
 
-/// Some lines of a text.
+/// A range of lines of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LineRange {
-    /// The first of them, from 1; one past the end when there are none
+    /// First line, from 1; one past the end if the range is empty
     pub first: usize,
-    /// The last of them; one less than `first` when there are none
+    /// Last line; one less than `first` if the range is empty
     pub last: usize,
-    /// Lines of the whole text
+    /// Number of lines of the full text
     pub total: usize,
 }
 
 impl LineRange {
-    /// The range that an offset and a limit select, and the positions in a list of all lines.
+    /// The range for an offset and a limit, and the corresponding indexes of lines.
     pub fn select(total: usize, offset: Option<usize>, limit: Option<NonZeroUsize>) -> (Self, Range<usize>) {
         let start = offset.unwrap_or_default().min(total);
         let end = limit.map_or(total, |limit| start.saturating_add(limit.get()).min(total));
@@ -29,7 +29,7 @@ impl LineRange {
     }
 }
 
-/// For a reader of text, and where to go on.
+/// For readers: the range and the offset of the next one.
 impl fmt::Display for LineRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, last, total } = self;
@@ -38,16 +38,17 @@ impl fmt::Display for LineRange {
         }
         write!(formatter, "lines {first}-{last} of {total}")?;
         if last < total {
-            write!(formatter, "; read on with offset {last}")?;
+            write!(formatter, "; continue with offset {last}")?;
         }
         Ok(())
     }
 }
 
-/// The lines of a text that an offset and a limit select, with their ends; all of it, and no range, where neither is given.
+/// The lines that an offset and a limit select, with line ends; the full text and no range if
+/// neither is given.
 ///
 /// # Errors
-/// `Invalid` when the bytes are not text.
+/// `Invalid` if the bytes are not text.
 pub fn select_lines(
     content: Bytes,
     offset: Option<usize>,
@@ -58,7 +59,7 @@ pub fn select_lines(
     }
     let Ok(text) = std::str::from_utf8(&content) else {
         let name = if offset.is_some() { "offset" } else { "limit" };
-        return Err(Fault::invalid(name, "the file is not text, so it has no lines; read it without"));
+        return Err(Fault::invalid(name, "the file is not text and has no lines; omit `offset` and `limit`"));
     };
     let ends: Vec<usize> = text
         .split_inclusive('\n')
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn parts_of_a_text_are_whole_lines_and_say_where_to_go_on() {
         let part_and_range = |text: &str, range: &str| (text.to_owned(), range.to_owned());
-        assert_eq!(part("a\nb\r\n\nd", 0, 2), part_and_range("a\nb\r\n", "lines 1-2 of 4; read on with offset 2"));
+        assert_eq!(part("a\nb\r\n\nd", 0, 2), part_and_range("a\nb\r\n", "lines 1-2 of 4; continue with offset 2"));
         assert_eq!(part("a\nb\r\n\nd", 2, 9), part_and_range("\nd", "lines 3-4 of 4"));
         assert_eq!(part("a\nb\n", 1, 0), part_and_range("b\n", "lines 2-2 of 2"));
         assert_eq!(part("a\nb\n", usize::MAX, usize::MAX), part_and_range("", "no lines: the text has 2"));

@@ -1,7 +1,7 @@
-//! Where the links of a page lead before and after files get other names.
+//! The targets of a page's links before and after files are renamed.
 //!
-//! The index answers for the tree before the rename. What changes by the rename is worked out here: the files that move have other
-//! names, and every other file has the names it had.
+//! The index knows the tree before the rename. The difference is computed here: moved files have
+//! other names, all other files keep theirs.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -17,30 +17,27 @@ use svcfs_vfs::EntryKind;
 
 use crate::kernel::{OperationContext, Space};
 
-/// What a link in the page at `from` leads to: a page, else another file of the tree. None for a broken link.
-///
-/// # Errors
-/// Those of the index and of the tree.
+/// The target of a link in the page at `from`: a page or another file. None for a broken link.
 pub fn resolve_target(
     cx: &OperationContext<'_>,
     index: &Index,
     from: &TreePath,
     link: &Link,
 ) -> Result<Option<TreePath>, Fault> {
-    // The index takes names; an address is known by how it begins.
+    // The index resolves names; it recognizes a path by its start.
     let is_marked = ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
     let is_bare_address = !link.kind.is_wiki() && !is_marked;
-    let asked = if is_bare_address { format!("./{}", link.target) } else { link.target.clone() };
-    match index.resolve(from, &asked)? {
+    let requester = if is_bare_address { format!("./{}", link.target) } else { link.target.clone() };
+    match index.resolve(from, &requester)? {
         Some(page) => Ok(Some(page.path)),
-        None => file_of((cx.space, cx.caller), from, link),
+        None => resolve_file((cx.space, cx.caller), from, link),
     }
 }
 
-/// The file a link gives the address of. Pictures and the like are not in the index.
-fn file_of((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
-    let wanted = candidates(from.as_str(), link.kind, &link.target);
-    let Some(path) = wanted.first().and_then(|address| TreePath::parse(&address.text).ok()) else {
+/// The target of a link that is a path. Pictures and other such files are not in the index.
+fn resolve_file((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
+    let keys = candidates(from.as_str(), link.kind, &link.target);
+    let Some(path) = keys.first().and_then(|address| TreePath::parse(&address.text).ok()) else {
         return Ok(None);
     };
     match space.vfs.stat(caller.protocol, &path) {
@@ -51,19 +48,18 @@ fn file_of((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> 
     }
 }
 
-/// Files that get other paths: one, or all of a directory.
+/// The renamed files: one, or all of a directory.
 pub(super) struct MovedFiles<'a> {
     from: &'a TreePath,
     to: &'a TreePath,
-    /// The names of those that are no pages, before. The index knows those of the pages.
+    /// The old names of moved files that are not pages. The index knows those of pages.
     before: FileNames,
-    /// The names of all, after.
+    /// The new names of all moved files.
     after: FileNames,
-    /// Every name by which a link may have meant one of them, in lower case.
-    meant_by: HashSet<String>,
+    /// Every name that a link to a moved file may use, in lower case.
+    link_names: HashSet<String>,
 }
 
-/// Names and the files that have them, by the name in lower case.
 #[derive(Default)]
 struct FileNames(HashMap<String, Vec<(LinkKey, TreePath)>>);
 
@@ -72,9 +68,9 @@ impl FileNames {
         self.0.entry(key.folded.clone()).or_default().push((key, path));
     }
 
-    /// The names that one of the wanted ones may mean.
-    fn of(&self, wanted: &[LinkKey]) -> impl Iterator<Item = KnownName<'_>> {
-        let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
+    /// The known names that match one of these keys.
+    fn of(&self, keys: &[LinkKey]) -> impl Iterator<Item = KnownName<'_>> {
+        let mut folded: Vec<&str> = keys.iter().map(|key| key.folded.as_str()).collect();
         folded.sort_unstable();
         folded.dedup();
         let named = folded.into_iter().filter_map(|folded| self.0.get(folded)).flatten();
@@ -83,16 +79,16 @@ impl FileNames {
 }
 
 impl<'a> MovedFiles<'a> {
-    /// These files, which are at `from` or below it; `of_text` are the names that pages among them have by their text.
+    /// The files at `from` or below it; `text_keys` are titles and aliases of pages among them.
     pub(super) fn new(
         (from, to): (&'a TreePath, &'a TreePath),
         files: &[TreePath],
-        of_text: Vec<(TreePath, LinkKey)>,
+        text_keys: Vec<(TreePath, LinkKey)>,
     ) -> Self {
-        let (mut before, mut after, mut meant_by) = (FileNames::default(), FileNames::default(), HashSet::new());
+        let (mut before, mut after, mut link_names) = (FileNames::default(), FileNames::default(), HashSet::new());
         for file in files {
             for key in page_keys(file.as_str(), None, &[]) {
-                meant_by.insert(key.folded.clone());
+                link_names.insert(key.folded.clone());
                 if !file.is_page() {
                     before.add(key, file.clone());
                 }
@@ -103,81 +99,75 @@ impl<'a> MovedFiles<'a> {
                 }
             }
         }
-        for (file, key) in of_text {
-            meant_by.insert(key.folded.clone());
+        for (file, key) in text_keys {
+            link_names.insert(key.folded.clone());
             if let Some(path) = file.rebase(from, to) {
                 after.add(key, path);
             }
         }
-        Self { from, to, before, after, meant_by }
+        Self { from, to, before, after, link_names }
     }
 
-    /// The names a link may find a moved file by afterwards. Who named it by its path or file name means these, even when the title
-    /// happens to be the same words: such a link follows the file. One by alias or title stays as it is.
-    fn known_after(&self, wanted: &[LinkKey]) -> impl Iterator<Item = KnownName<'_>> {
-        self.after.of(wanted).filter(|known| is_of_path(known.kind) || !self.was_by_path(known.path, wanted))
+    /// The new names that may match a link. A link by path or file name follows the file: its title
+    /// must not match, even if it is the same. A link by alias or title stays as it is.
+    fn new_names(&self, keys: &[LinkKey]) -> impl Iterator<Item = KnownName<'_>> {
+        self.after.of(keys).filter(|known| is_path_key(known.kind) || !self.matched_old_path(known.path, keys))
     }
 
-    /// Whether a moved file, given by its path now, answered to one of these names by its path before.
-    fn was_by_path(&self, path: &str, wanted: &[LinkKey]) -> bool {
+    /// Whether the moved file that is now at `path` matched one of these keys by its old path.
+    fn matched_old_path(&self, path: &str, keys: &[LinkKey]) -> bool {
         let before = TreePath::parse(path).ok().and_then(|path| path.rebase(self.to, self.from));
         let names = before.map(|before| page_keys(before.as_str(), None, &[])).unwrap_or_default();
-        names.iter().any(|name| wanted.iter().any(|key| key.kind == name.kind && key.folded == name.folded))
+        names.iter().any(|name| keys.iter().any(|key| key.kind == name.kind && key.folded == name.folded))
     }
 }
 
-/// Whether a name is a part of the path, which a rename changes, and not of the text, which it leaves.
-fn is_of_path(kind: KeyKind) -> bool {
+/// Whether a name is part of the path, which a rename changes, and not of the text.
+fn is_path_key(kind: KeyKind) -> bool {
     match kind {
         KeyKind::Path | KeyKind::Suffix | KeyKind::Stem => true,
         KeyKind::Alias | KeyKind::Title => false,
     }
 }
 
-/// The tree as the links of one page see it.
+/// Resolves the links of one page before and after the rename.
 pub(super) struct PageLinkContext<'a, 'f, 'c> {
-    /// Where the page is, and who asks.
-    asked: (&'a Space, &'a Caller),
+    requester: (&'a Space, &'a Caller),
     moved: &'a MovedFiles<'a>,
     links: RefCell<&'f mut LinkFollower<'c>>,
-    /// Where the page stands now, and where it will stand.
+    /// The path of the page before the rename, and after it.
     before: &'a TreePath,
     after: TreePath,
-    /// What went wrong while answering; the answers are then not used.
+    /// The first error; the results are not used then.
     fault: RefCell<Option<Fault>>,
 }
 
 impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
-    /// The view of a page.
     pub(super) fn new(
-        asked: (&'a Space, &'a Caller),
+        requester: (&'a Space, &'a Caller),
         moved: &'a MovedFiles<'a>,
         links: &'f mut LinkFollower<'c>,
         page: &'a TreePath,
     ) -> Self {
         let after = page.rebase(moved.from, moved.to).unwrap_or_else(|| page.clone());
-        Self { asked, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
+        Self { requester, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
     }
 
-    /// The page's text with its links led to the new places, and how many were changed; none when none had to be.
-    ///
-    /// # Errors
-    /// Those of the index and of the tree.
-    pub(super) fn rewritten(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
-        let place = PageMove { old_path: self.before.as_str(), new_path: self.after.as_str() };
-        let of_text = retarget(text, place, self);
-        let (text, count) = of_text.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
-        let of_fields = retarget_fields(text, &self.asked.0.settings.links.link_fields(), place, self);
-        let outcome = of_fields.map(|(text, more)| (text, count + more)).or(of_text);
+    /// The text with updated links, and the number of changed links; none if nothing changes.
+    pub(super) fn rewrite(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
+        let page_move = PageMove { old_path: self.before.as_str(), new_path: self.after.as_str() };
+        let text_keys = retarget(text, page_move, self);
+        let (text, count) = text_keys.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
+        let fields = retarget_fields(text, &self.requester.0.settings.links.link_fields(), page_move, self);
+        let outcome = fields.map(|(text, more)| (text, count + more)).or(text_keys);
         self.fault.take().map_or(Ok(outcome), Err)
     }
 
-    /// Where the page will stand.
-    pub(super) fn into_place(self) -> TreePath {
+    pub(super) fn into_new_path(self) -> TreePath {
         self.after
     }
 
-    /// The answer, or the fault kept for [`View::rewritten`].
+    /// The result; a fault is stored for [`PageLinkContext::rewrite`].
     fn answer<T>(&self, outcome: Result<Option<T>, Fault>) -> Option<T> {
         outcome.unwrap_or_else(|fault| {
             self.fault.borrow_mut().get_or_insert(fault);
@@ -185,39 +175,39 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         })
     }
 
-    /// What a link of the page leads to before the rename.
     fn target_before(&self, link: &Link) -> Result<Option<String>, Fault> {
-        let wanted = candidates(self.before.as_str(), link.kind, &link.target);
-        // In a page that stays, only links to what moves are led elsewhere: most lead to something else, and the index is not asked.
-        if *self.before == self.after && !wanted.iter().any(|key| self.moved.meant_by.contains(&key.folded)) {
+        let keys = candidates(self.before.as_str(), link.kind, &link.target);
+        // Fast path without the index: in a page that stays, only links to moved files change.
+        if *self.before == self.after && !keys.iter().any(|key| self.moved.link_names.contains(&key.folded)) {
             return Ok(None);
         }
         if let Some(page) = self.links.borrow_mut().resolve(self.before, link)? {
             return Ok(Some(page.as_str().to_owned()));
         }
-        if let Some(file) = choose_target(self.before.as_str(), &wanted, self.moved.before.of(&wanted)) {
+        if let Some(file) = choose_target(self.before.as_str(), &keys, self.moved.before.of(&keys)) {
             return Ok(Some(file.to_owned()));
         }
-        // Addresses of other files only change when the page itself moves.
+        // Paths of other files change only if the page itself moves.
         if *self.before == self.after {
             return Ok(None);
         }
-        Ok(file_of(self.asked, self.before, link)?.map(|path| path.as_str().to_owned()))
+        Ok(resolve_file(self.requester, self.before, link)?.map(|path| path.as_str().to_owned()))
     }
 
-    /// Whether a wiki link would lead to a path after the rename.
+    /// Whether a wiki link would have this target after the rename.
     ///
-    /// Not, when a moved file and one that stays would both fit: a rewritten link is to be clear without knowing what lies nearer
-    /// (D17). Between two files that move together what is nearer stays so.
-    fn will_lead(&self, target: &str, path: &str) -> Result<bool, Fault> {
-        let wanted = candidates(self.after.as_str(), LinkKind::Wiki, target);
+    /// It must not if both a moved file and another one match: a rewritten link must be unambiguous
+    /// without the rule that the nearest file wins. Between two files that move together the
+    /// nearest one stays the same.
+    fn will_resolve_to(&self, target: &str, path: &str) -> Result<bool, Fault> {
+        let keys = candidates(self.after.as_str(), LinkKind::Wiki, target);
         let mut links = self.links.borrow_mut();
         let has_moved = |path: &str| TreePath::parse(path).is_ok_and(|path| path.is_under(self.moved.to));
         if *self.before != self.after && has_moved(path) {
-            let found = links.resolve_excluding(&self.after, target, self.moved.known_after(&wanted))?;
-            return Ok(found.is_some_and(|found| found.as_str() == path));
+            let resolved = links.resolve_excluding(&self.after, target, self.moved.new_names(&keys))?;
+            return Ok(resolved.is_some_and(|resolved| resolved.as_str() == path));
         }
-        let moved = choose_target(self.after.as_str(), &wanted, self.moved.known_after(&wanted));
+        let moved = choose_target(self.after.as_str(), &keys, self.moved.new_names(&keys));
         let other = links.resolve_excluding(&self.after, target, std::iter::empty())?;
         Ok(match (moved, other) {
             (Some(moved), None) => moved == path,
@@ -236,6 +226,6 @@ impl RetargetContext for PageLinkContext<'_, '_, '_> {
         Some(moved.as_str().to_owned())
     }
     fn resolves_to(&self, target: &str, path: &str) -> bool {
-        self.answer(self.will_lead(target, path).map(Some)).unwrap_or_default()
+        self.answer(self.will_resolve_to(target, path).map(Some)).unwrap_or_default()
     }
 }

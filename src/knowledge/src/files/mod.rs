@@ -1,7 +1,7 @@
-//! Files: listed, read, written, appended to, removed, renamed (contract 4.3).
+//! Operations on files: list, read, write, append, delete, rename.
 //!
-//! One rule: each request that changes something becomes one change set, checked and committed by `vfs` as a whole. What is
-//! decided here is what the set holds: the origin noted in a page's frontmatter, the tidied text, the rewritten links.
+//! Invariant: each request that changes something becomes one change set, which `vfs` checks and
+//! commits. This module decides what is in it: provenance, formatted text, rewritten links.
 
 mod assets;
 mod content;
@@ -20,7 +20,7 @@ mod write;
 
 use svcfs_base::{Fault, TreePath};
 
-use crate::kernel::given;
+use crate::kernel::require_path;
 
 pub use content::TextOrBytes;
 pub use lines::{LineRange, select_lines};
@@ -30,8 +30,8 @@ pub use operations::AREA;
 pub(crate) use read::SEGMENT;
 pub use read::{list_stems, permalink, read_file, to_timestamp};
 
-/// The path of a file that is to be changed: any but the root.
+/// The path of a file to change: any path except the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {
-    given("path", &path)?;
+    require_path("path", &path)?;
     Ok(path)
 }

@@ -1,5 +1,3 @@
-//! The wire shapes of files.
-
 mod renames;
 
 use std::num::NonZeroUsize;
@@ -19,7 +17,7 @@ use crate::kernel::{FolderScope, JsonText, Operation, OperationArea, OperationCo
 use crate::usage;
 use renames::{RenameDirectory, RenameFile};
 
-/// How an ETag looks that stands in an input, or `*`; a header may name several.
+/// An `ETag` as an argument, or `*`; a header may have several.
 const IF_MATCH: &str = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#;
 
 /// The operations of this area.
@@ -41,19 +39,21 @@ pub const AREA: OperationArea = OperationArea {
 
 /// List files and directories as a tree
 ///
-/// Names that begin with a dot are left out, unless details are asked for. Symbolic links are shown and not followed.
+/// Use it to see the structure of the space or of a folder. Returns the entries of each directory,
+/// down to `depth`. Names that begin with a dot are left out unless `details` is set. Symbolic
+/// links are listed and not followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListTree {
-    /// Directory to begin with, such as `concepts`; the whole tree when absent
+    /// Directory to list, such as `concepts`; default: the full tree
     #[serde(default = "TreePath::root")]
     #[schemars(default = "root")]
     pub path: TreePath,
-    /// Levels of directories to go down, at most 20; when absent 3 for an agent and 20 for everybody else. A directory at the
-    /// deepest level is shown without what lies inside
+    /// Maximum number of directory levels, at most 20; default 3 for agents, 20 otherwise.
+    /// Directories at the deepest level are listed without their content
     #[serde(default)]
     pub depth: Limit<20, 20>,
-    /// Show what a file system shows: every name, with its last modification and what it is. Of a path that is a file, that
-    /// file alone
+    /// List every name, with modification time and file type, as a file system does. If `path` is a
+    /// file, return that file alone
     #[serde(default)]
     pub details: bool,
 }
@@ -67,55 +67,57 @@ impl Operation for ListTree {
     const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path");
     const HTTP: &'static [Route] = &[Route::get("/tree")];
     const TOOL: bool = true;
-    // gaps.md 4.21
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("depth", 3)];
     type Output = Vec<FileTreeNode>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<FileTreeNode>, Fault> {
-        let shown = self.shown();
-        tree::nodes(cx, tree::first(cx, &self.path, shown)?, shown)
+        let options = self.options();
+        tree::nodes(cx, tree::list_top(cx, &self.path, options)?, options)
     }
     fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
-        let shown = self.shown();
-        JsonText::from_pieces(TreeText::of(cx, tree::first(cx, &self.path, shown)?, shown))
+        let options = self.options();
+        JsonText::from_pieces(TreeText::new(cx, tree::list_top(cx, &self.path, options)?, options))
     }
     fn render_text(nodes: &Vec<FileTreeNode>) -> Option<String> {
-        Some(tree::listing(nodes))
+        Some(tree::render_tree(nodes))
     }
 }
 
 impl ListTree {
-    const fn shown(&self) -> tree::ListingOptions {
+    const fn options(&self) -> tree::ListingOptions {
         tree::ListingOptions { depth: self.depth.get(), is_detailed: self.details }
     }
 }
 
 /// Read a page or any other file
 ///
-/// The answer carries the file's ETag: give it back when you write the file, as `if_match` (header `If-Match`), so that nobody's
-/// change is lost. A symbolic link is followed. A long page can be read in parts, with `offset` and `limit`.
+/// Returns the content and the file's ETag. Before you change the file, read it, and pass the ETag
+/// as `if_match` (header `If-Match`) when you write it: the write then fails if someone else has
+/// changed the file. Symbolic links are followed. Read long pages in parts with `offset` and
+/// `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadFile {
-    /// Which file, such as `notes/today.md`
+    /// Path of the file, such as `notes/today.md`
     #[schemars(example = "index.md")]
     pub path: TreePath,
-    /// Turn wiki links that lead somewhere into markdown links with full addresses; needs `server.public_url`
+    /// Replace wiki links that have a target by markdown links with full addresses; needs
+    /// `server.public_url`
     #[serde(default)]
     pub resolve_links: bool,
-    /// Answer with the frontmatter and no content
+    /// Return the frontmatter without the content
     #[serde(default)]
     pub metadata_only: bool,
-    /// Answer with `not_modified` and no content while the file still has this ETag
+    /// Return `not_modified` without the content if the file still has this ETag
     #[serde(default)]
     pub if_not_etag: Option<ETag>,
-    /// Lines of the content to leave out at the beginning
+    /// Number of lines to skip
     #[serde(default)]
     pub offset: Option<usize>,
-    /// Lines of the content in the answer, at most; all when absent
+    /// Maximum number of lines; default: all
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
 }
 
-/// A file, or what was asked of it.
+/// A file or the requested part of it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileResponse {
     /// Normalised path
@@ -126,27 +128,27 @@ pub struct FileResponse {
     pub modified: Timestamp,
     /// Length in bytes
     pub size: u64,
-    /// `symlink` when the path is a symbolic link; absent for an ordinary file
+    /// `symlink` if the path is a symbolic link; absent for an ordinary file
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<FileType>,
-    /// Where people read the page; absent without `server.public_url`
+    /// Public address of the page; absent without `server.public_url`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permalink: Option<String>,
-    /// True when the file still has the ETag given as `if_not_etag`
+    /// True if the file still has the ETag `if_not_etag`
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_modified: bool,
-    /// The content; absent with `metadata_only` and when not modified
+    /// The content; absent with `metadata_only` or if not modified
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<TextOrBytes>,
-    /// Which lines of the content these are, with `offset` or `limit`
+    /// The range of lines in `content`, with `offset` or `limit`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<LineRange>,
-    /// The frontmatter, with `metadata_only`; empty when there is none
+    /// The frontmatter, with `metadata_only`; empty if there is none
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frontmatter: Option<Map<String, Value>>,
 }
 
-/// What a file is, when it is no ordinary one.
+/// The type of a file that is not an ordinary one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FileType {
@@ -187,7 +189,7 @@ impl Operation for ReadFile {
             page.frontmatter = Some(read::frontmatter(&file.content));
         } else {
             let content = match self.resolve_links {
-                true => read::with_addresses(cx, &page.path, file.content)?,
+                true => read::resolve_wiki_links(cx, &page.path, file.content)?,
                 false => file.content,
             };
             let (content, lines) = lines::select_lines(content, self.offset, self.limit)?;
@@ -210,19 +212,21 @@ impl Operation for ReadFile {
     }
 }
 
-/// Read where a symbolic link points
+/// Read the target of a symbolic link
+///
+/// Returns the target as stored, without following it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadSymlink {
-    /// Which link
+    /// Path of the link
     pub path: TreePath,
 }
 
-/// Where a link points.
+/// A symbolic link and its target.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SymlinkTarget {
-    /// The link
+    /// Path of the link
     pub path: TreePath,
-    /// Its target, as it was written
+    /// Its target as stored
     pub target: String,
 }
 
@@ -237,28 +241,29 @@ impl Operation for ReadSymlink {
     }
 }
 
-/// Write a page or any other file, creating it when absent
+/// Write a page or any other file, creating it if absent
 ///
-/// One commit under the actor's name. Markdown pages are checked, and tidied where the settings say so: the stored text may
-/// differ from the one sent, and the ETag is that of the stored text.
+/// Replaces the full content; to add to a file use `append`. The write becomes one commit under the
+/// actor's name. Pages are checked, and formatted if the settings say so. Returns the path and the
+/// ETag of the stored text, which may differ from the text sent.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct WriteFile {
-    /// Which file, such as `notes/today.md`; directories above it are made as needed
+    /// Path of the file, such as `notes/today.md`; missing directories are created
     #[schemars(example = "notes/today.md")]
     pub path: TreePath,
-    /// The whole new content, of a page markdown with optional YAML frontmatter; at most 32 MiB
+    /// The full new content, at most 32 MiB; for a page markdown with optional YAML frontmatter
     #[schemars(example = "---\ntitle: Today\n---\n\nSee [[index]].\n")]
     pub content: TextOrBytes,
-    /// Make a symbolic link: the content is its target, relative to the directory the link is in and inside the tree. Over HTTP,
-    /// `Content-Type: application/x-symlink` says the same
+    /// Create a symbolic link with `content` as its target: relative to the directory of the link
+    /// and inside the tree. Over HTTP, `Content-Type: application/x-symlink` has the same effect
     #[serde(default)]
     pub symlink: bool,
-    /// Store a page as it is sent, also where the settings say that pages are tidied
+    /// Store the page exactly as sent, even if the settings enable formatting
     #[serde(default)]
     pub exact: bool,
 }
 
-/// A file that was written.
+/// The result of writing a file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WrittenFile {
     /// Normalised path
@@ -272,9 +277,9 @@ pub struct WrittenFile {
 
 impl TryFrom<WriteResult> for WrittenFile {
     type Error = Fault;
-    fn try_from(settled: WriteResult) -> Result<Self, Fault> {
-        let WriteResult { path, etag } = settled;
-        let etag = etag.ok_or_else(|| Fault::internal(format!("`{path}` was written and is gone")))?;
+    fn try_from(result: WriteResult) -> Result<Self, Fault> {
+        let WriteResult { path, etag } = result;
+        let etag = etag.ok_or_else(|| Fault::internal(format!("`{path}` was removed while it was written")))?;
         Ok(Self { path, etag, kind: None })
     }
 }
@@ -292,7 +297,7 @@ impl Operation for WriteFile {
         if !self.symlink {
             return write::write(cx, path, self.content.0, self.exact)?.try_into();
         }
-        let written: WrittenFile = symlink::make(cx, path, &self.content.0)?.try_into()?;
+        let written: WrittenFile = symlink::create(cx, path, &self.content.0)?.try_into()?;
         Ok(WrittenFile { kind: Some(FileType::Symlink), ..written })
     }
     fn render_text(written: &WrittenFile) -> Option<String> {
@@ -300,16 +305,16 @@ impl Operation for WriteFile {
     }
 }
 
-/// Remove a file, a symbolic link or an empty directory
+/// Delete a file, a symbolic link or an empty directory
 ///
-/// Older versions stay readable in the history.
+/// Older versions stay readable in the history. Returns the deleted path.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DeleteFile {
-    /// Which one
+    /// Path to delete
     pub path: TreePath,
 }
 
-/// A path that is gone.
+/// The result of deleting a path.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeletedFile {
     /// Normalised path
@@ -326,24 +331,25 @@ impl Operation for DeleteFile {
     fn run(self, cx: &OperationContext<'_>) -> Result<DeletedFile, Fault> {
         write::remove(cx, super::named(self.path)?).map(|deleted| DeletedFile { deleted })
     }
-    fn render_text(gone: &DeletedFile) -> Option<String> {
-        Some(format!("Deleted {}", gone.deleted))
+    fn render_text(deleted_file: &DeletedFile) -> Option<String> {
+        Some(format!("Deleted {}", deleted_file.deleted))
     }
 }
 
 /// Write many files in one commit, all or none
 ///
-/// Any refusal (one `if_match` that does not hold, one page that lint refuses) leaves all of them as they were.
+/// Use it for changes that belong together. If one file is refused (by `if_match` or by lint), no
+/// file changes. Returns the path and ETag of each file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "files": [{ "path": "notes/a.md", "content": "# A\n" }, { "path": "notes/b.md", "content": "# B\n" }] }))]
 pub struct BulkWriteFiles {
     /// The files; each path once
     #[schemars(length(min = 1))]
     pub files: Vec<BulkFile>,
-    /// Name the change is attributed to and the commit's author; over HTTP it beats the header `X-Actor`
+    /// Author of the commit; over HTTP it overrides the header `X-Actor`
     #[serde(default)]
     pub actor: Option<Actor>,
-    /// Subject of the commit; `<actor>: bulk write — N files` when absent
+    /// Subject of the commit; default: `<actor>: bulk write — N files`
     #[serde(default)]
     pub message: Option<String>,
 }
@@ -352,22 +358,22 @@ pub struct BulkWriteFiles {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkFile {
-    /// Which file
+    /// Path of the file
     pub path: TreePath,
-    /// The whole new content; at most 32 MiB
+    /// The full new content; at most 32 MiB
     pub content: TextOrBytes,
-    /// Write nothing at all unless the file still has this ETag; quotes are optional, `*` means any
+    /// Write nothing unless the file still has this ETag; quotes are optional, `*` means any
     #[serde(default)]
     #[schemars(regex(pattern = IF_MATCH))]
     pub if_match: Option<String>,
 }
 
-/// The files of a bulk write.
+/// The result of a bulk write.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BulkWriteResult {
-    /// How many
+    /// Number of files
     pub count: usize,
-    /// Each of them, in the order asked
+    /// The files, in the order of the request
     pub files: Vec<WrittenFile>,
 }
 
@@ -393,27 +399,28 @@ impl Operation for BulkWriteFiles {
 
 impl BulkFile {
     fn entry(self, index: usize) -> Result<write::BulkEntry, Fault> {
-        let expect = match self.if_match.as_deref().map(str::trim) {
+        let precondition = match self.if_match.as_deref().map(str::trim) {
             None => Precondition::Any,
             Some("*") => Precondition::Present,
             Some(text) => Precondition::OneOf(vec![ETag::parse(&format!("files[{index}].if_match"), text)?]),
         };
-        Ok(write::BulkEntry { path: self.path, content: self.content.0, expect })
+        Ok(write::BulkEntry { path: self.path, content: self.content.0, precondition })
     }
 }
 
-/// Add text to the end of a file, creating it when absent
+/// Append text to a file, creating it if absent
 ///
-/// Appends of several writers at once are all kept. What is already there is not tidied.
+/// Safe for concurrent writers: all appends are kept. Existing text is not formatted. Returns the
+/// path and the new ETag.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AppendToFile {
-    /// Which file
+    /// Path of the file
     #[schemars(example = "log.md")]
     pub path: TreePath,
-    /// What to add; at most 32 MiB, and the whole file at most 64 MiB
+    /// Text to append, at most 32 MiB; the resulting file may have at most 64 MiB
     #[schemars(example = "- one more line\n")]
     pub content: TextOrBytes,
-    /// What to put between the present content and the addition; a new or empty file gets none
+    /// Text between the existing and the appended content; not used if the file is new or empty
     #[serde(default = "newline")]
     pub separator: String,
 }
@@ -437,35 +444,36 @@ impl Operation for AppendToFile {
     }
 }
 
-/// Take in a picture or another file that pages show
+/// Upload a picture or another file to show in pages
 ///
-/// Over HTTP a form with the part `file`, as browsers and `curl -F file=@picture.png` send it. A name that is taken by another file gets a
-/// number; the same file once more changes nothing. Which types, and how large, is said in `assets` of the settings.
+/// Over HTTP send a form with the part `file`, as browsers and `curl -F file=@picture.png` do. If
+/// another file has the name, a number is added; uploading the same file again changes nothing. The
+/// settings `assets` limit types and size. Returns the path, and markdown that shows the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct UploadAsset {
-    /// Folder it goes into; `assets` when absent
+    /// Folder for the file; default `assets`
     #[serde(default)]
     pub path: Option<TreePath>,
-    /// Name of the file; of a path its last part
+    /// File name; of a path only the last component is used
     #[schemars(example = &"picture.png")]
     pub name: String,
-    /// Its bytes
+    /// Content of the file
     pub file: TextOrBytes,
 }
 
-/// A file that was taken in.
+/// The result of an upload.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UploadedAsset {
-    /// Where it is
+    /// Path of the stored file
     pub path: TreePath,
-    /// What shows it in a page
+    /// Markdown that shows the file in a page
     pub markdown: String,
-    /// Its media type
+    /// Media type
     pub content_type: String,
-    /// Its length in bytes
+    /// Length in bytes
     pub size: usize,
-    /// Its hash
+    /// Hash of the content
     pub etag: ETag,
 }
 
@@ -477,7 +485,7 @@ impl Operation for UploadAsset {
     type Output = UploadedAsset;
     fn run(self, cx: &OperationContext<'_>) -> Result<UploadedAsset, Fault> {
         let assets::StoredAsset { path, markdown, mime, size, etag } =
-            assets::take_in(cx, self.path, &self.name, self.file.0)?;
+            assets::store_asset(cx, self.path, &self.name, self.file.0)?;
         Ok(UploadedAsset { path, markdown, content_type: mime, size, etag })
     }
 }

@@ -1,4 +1,4 @@
-//! What is read of a file besides its bytes.
+//! Reading of files and their metadata.
 
 use std::time::SystemTime;
 
@@ -10,27 +10,28 @@ use svcfs_config::PublicUrl;
 use svcfs_text::{Link, headings, links};
 use svcfs_vfs::{EntryKind, FileView};
 
-use crate::kernel::{OperationContext, given};
+use crate::kernel::{OperationContext, require_path};
 
-/// What stays as it is in one segment of a URL (RFC 3986, unreserved).
+/// The characters that need no escape in a segment of a URL (RFC 3986, unreserved).
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The file at a path.
+/// Reads the file at a path.
 ///
 /// # Errors
-/// `Invalid` for the root; `NotFound` when nothing or a directory is there (contract 7, gaps.md 4.3).
+/// `Invalid` for the root; `NotFound` if there is no file or a directory.
 pub fn read_file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
-    given("path", path)?;
+    require_path("path", path)?;
     cx.space
         .vfs
         .read(cx.caller.protocol, path)
         .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(path) } else { fault })
 }
 
-/// The names of the files in a folder that end in `suffix`, without it, in order; a folder that is not there holds none.
+/// The names of the files in a folder that end in `suffix`, without it, sorted; empty for a missing
+/// folder.
 ///
 /// # Errors
-/// `Internal` when the folder cannot be read.
+/// `Internal` if the folder cannot be read.
 pub fn list_stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
     let entries = match cx.space.vfs.list(cx.caller.protocol, folder) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
@@ -43,22 +44,19 @@ pub fn list_stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) ->
     Ok(stems)
 }
 
-/// A moment of the disk as it is written in answers; one outside the years that RFC 3339 knows becomes 1970.
+/// A file time; one outside the range of RFC 3339 becomes 1970.
 pub fn to_timestamp(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The frontmatter of a page; empty when there is none, or when it is not readable.
+/// The frontmatter of a page; empty if there is none or it is invalid.
 pub fn frontmatter(content: &Bytes) -> Map<String, Value> {
     svcfs_text::frontmatter::parse(&String::from_utf8_lossy(content)).map
 }
 
-/// A page with each wiki link that leads somewhere turned into `[label](address)`; as it is without a public address, or when
-/// it is no markdown page.
-///
-/// # Errors
-/// Those of the index.
-pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
+/// Replaces each wiki link that has a target by `[label](address)`. Unchanged without a public
+/// address or if it is not a page.
+pub fn resolve_wiki_links(cx: &OperationContext<'_>, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
     let (Some(site), true) = (cx.public_url(), path.is_page()) else {
         return Ok(content);
     };
@@ -66,47 +64,45 @@ pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes
         return Ok(content);
     };
     let index = cx.index();
-    let mut written = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut from = 0;
     for link in links::links(text).iter().filter(|link| link.kind.is_wiki()) {
-        let Some((start, end)) = brackets(text, link).filter(|(start, _)| *start >= from) else {
+        let Some((start, end)) = link_range(text, link).filter(|(start, _)| *start >= from) else {
             continue;
         };
         let target = index.resolve(path, &link.target)?;
         let Some(target) = target.filter(|target| cx.caller.permissions.covers(&target.path)) else {
             continue;
         };
-        written.push_str(&text[from..start]);
+        output.push_str(&text[from..start]);
         let label = link.label.as_deref().unwrap_or(&text[link.target_range.clone()]);
-        written.push_str(&format!("[{label}]({})", address(site.as_str(), &target.path, link.heading.as_deref())));
+        output.push_str(&format!("[{label}]({})", page_url(site.as_str(), &target.path, link.heading.as_deref())));
         from = end;
     }
-    written.push_str(&text[from..]);
-    Ok(written.into())
+    output.push_str(&text[from..]);
+    Ok(output.into())
 }
 
-/// Where the brackets of a wiki link begin and end.
-fn brackets(text: &str, link: &Link) -> Option<(usize, usize)> {
+fn link_range(text: &str, link: &Link) -> Option<(usize, usize)> {
     let start = text.get(..link.target_range.start)?.rfind("[[")?;
     let end = link.target_range.end + text.get(link.target_range.end..)?.find("]]")? + 2;
     Some((start, end))
 }
 
-/// The address under which people read a page; none without a public address in the settings.
+/// The public address of a page; none if the settings have no public address.
 pub fn permalink(site: Option<&PublicUrl>, path: &TreePath) -> Option<String> {
-    site.map(|site| address(site.as_str(), path, None))
+    site.map(|site| page_url(site.as_str(), path, None))
 }
 
-/// The address under which people read a page (gaps.md 4.3, permalink).
-fn address(site: &str, path: &TreePath, heading: Option<&str>) -> String {
-    let mut address = format!("{site}/page");
+fn page_url(site: &str, path: &TreePath, heading: Option<&str>) -> String {
+    let mut page_url = format!("{site}/page");
     for segment in path.components() {
-        address.push('/');
-        address.extend(utf8_percent_encode(segment, SEGMENT));
+        page_url.push('/');
+        page_url.extend(utf8_percent_encode(segment, SEGMENT));
     }
     if let Some(heading) = heading {
-        address.push('#');
-        address.push_str(&headings::slug(heading));
+        page_url.push('#');
+        page_url.push_str(&headings::slug(heading));
     }
-    address
+    page_url
 }

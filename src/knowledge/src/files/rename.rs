@@ -1,4 +1,4 @@
-//! A file under another name, and the links that follow it (contract 4.3; gaps.md 2.1, D17).
+//! Renames of files and directories, and updates of the links to them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,105 +8,107 @@ use svcfs_vfs::EntryKind;
 use super::link_rewrite::LinkRewrite;
 use crate::kernel::OperationContext;
 
-/// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
 const ATTEMPTS: usize = 8;
 
-/// A file under its new name.
+/// The result of renaming a file.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RenamedFile {
-    /// The old path
+    /// Old path
     pub from: TreePath,
-    /// The new path
+    /// New path
     pub to: TreePath,
-    /// Hash of the content, which changes only when the file's own links had to be rewritten
+    /// Hash of the content; it changes only if links in the file itself were rewritten
     pub etag: ETag,
-    /// How many links were rewritten
+    /// Number of rewritten links
     pub updated_links: usize,
 }
 
-/// Whether links follow a file to its new name.
+/// Whether links to a renamed file are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkUpdatePolicy {
-    /// They do, or nothing is renamed.
+    /// They are, or the rename fails.
     Always,
-    /// They stay as they are.
+    /// They are not.
     Never,
-    /// As when a filesystem door renames the file (gaps.md D7).
-    AsByDoor,
+    /// By the settings for renames through file protocols.
+    FileProtocolSettings,
 }
 
-/// How a file gets its new name.
+/// Options of a rename.
 pub struct RenameOptions {
-    /// Whether links to it are rewritten, in the same commit.
-    pub following: LinkUpdatePolicy,
-    /// What must be true of the new name before.
-    pub expect: Precondition,
+    /// Whether links are rewritten, in the same commit.
+    pub link_updates: LinkUpdatePolicy,
+    /// Precondition on the destination.
+    pub precondition: Precondition,
 }
 
-/// Renames a file.
-///
-/// A condition of the caller's is about the content at `from`.
+/// Renames a file. The caller's precondition applies to the content at `from`.
 ///
 /// # Errors
-/// `NotFound` with `source file not found`, `Exists` when `to` is taken, `Conflict` when it is not what may be replaced, `Rejected` when a page whose link would be rewritten
-/// has a lint error, `Unavailable` while the index does not know every link, and those of [`svcfs_vfs::Vfs::apply`].
+/// `NotFound` with `source file not found`, `Exists` if `to` exists, `Conflict` if it does not meet
+/// the precondition, `Rejected` if a page with a link to rewrite has a lint error, `Unavailable`
+/// while the index does not know every link, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename(
     cx: &OperationContext<'_>,
     from: TreePath,
     to: TreePath,
-    manner: RenameOptions,
+    options: RenameOptions,
 ) -> Result<RenamedFile, Fault> {
-    let RenameOptions { following, expect } = manner;
-    check_named(&from, &to)?;
-    settled(|| {
+    let RenameOptions { link_updates, precondition } = options;
+    require_paths(&from, &to)?;
+    with_retries(|| {
         let source = RenameSource::read(cx, &from)?;
         if from == to {
             return Ok(Ok(RenamedFile { etag: source.etag, from: from.clone(), to: to.clone(), updated_links: 0 }));
         }
-        let rename = Change::rename(from.clone(), to.clone()).with_precondition(expect.clone());
-        let applied = match following {
+        let rename = Change::rename(from.clone(), to.clone()).with_precondition(precondition.clone());
+        let applied = match link_updates {
             LinkUpdatePolicy::Always => {
                 let page = source.is_page.then_some(&from);
-                let rewriting = LinkRewrite::of(cx, (&from, &to), std::slice::from_ref(&from), page)?;
-                let links = rewriting.links();
-                let set = rewriting.into_set(rename, &format!("{}: rename {from} → {to}", cx.caller.actor()));
+                let rewrite = LinkRewrite::of(cx, (&from, &to), std::slice::from_ref(&from), page)?;
+                let links = rewrite.links();
+                let set = rewrite.into_change_set(rename, &format!("{}: rename {from} → {to}", cx.caller.actor()));
                 cx.apply(set).map(|applied| (applied, links))
             }
             LinkUpdatePolicy::Never => cx.apply(rename).map(|applied| (applied, 0)),
-            LinkUpdatePolicy::AsByDoor => cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set)),
+            LinkUpdatePolicy::FileProtocolSettings => {
+                cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set))
+            }
         };
         Ok(applied.map(|(applied, updated_links)| {
-            let settled = applied.files.iter().rev().find(|file| file.path == to);
-            let etag = settled.and_then(|file| file.etag).unwrap_or(source.etag);
+            let with_retries = applied.files.iter().rev().find(|file| file.path == to);
+            let etag = with_retries.and_then(|file| file.etag).unwrap_or(source.etag);
             RenamedFile { from: from.clone(), to: to.clone(), etag, updated_links }
         }))
     })
-    .map_err(|fault| explained(fault, &to))
+    .map_err(|fault| explain(fault, &to))
 }
 
-/// A directory under its new name.
+/// The result of renaming a directory.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RenamedDirectory {
-    /// The old path
+    /// Old path
     pub from: TreePath,
-    /// The new path
+    /// New path
     pub to: TreePath,
-    /// How many files are in it, however deep
+    /// Number of files in it, at any depth
     pub renamed: usize,
 }
 
-/// Renames a directory with all that is in it, and leads links to its files to the new places: those of pages elsewhere, and those of
-/// pages in it.
+/// Renames a directory. Links to its files are rewritten, both in other pages and in pages of the
+/// directory.
 ///
 /// # Errors
-/// `NotFound` with `source directory not found`, `NotDirectory`, `Exists` when anything is at `to`, `Rejected` when a page whose link
-/// would be rewritten has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
+/// `NotFound` with `source directory not found`, `NotDirectory`, `Exists` if anything is at `to`,
+/// `Rejected` if a page with a link to rewrite has a lint error, and those of
+/// [`svcfs_vfs::Vfs::apply`].
 pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
-    check_named(&from, &to)?;
+    require_paths(&from, &to)?;
     let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
-    settled(|| {
-        let there = vfs.stat(protocol, &from).map_err(|fault| missing(fault, "source directory not found", &from))?;
-        if there.kind != EntryKind::Directory {
+    with_retries(|| {
+        let attributes =
+            vfs.stat(protocol, &from).map_err(|fault| source_not_found(fault, "source directory not found", &from))?;
+        if attributes.kind != EntryKind::Directory {
             return Err(Fault::not_directory(&from));
         }
         let files: Vec<TreePath> = vfs.walk(protocol, &from)?.into_iter().map(|file| file.path).collect();
@@ -114,22 +116,23 @@ pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath)
             if vfs.stat(protocol, &to).is_ok() {
                 return Err(Fault::exists(&to));
             }
-            let rewriting = LinkRewrite::of(cx, (&from, &to), &files, None)?;
-            let first = Change::rename(from.clone(), to.clone()).with_precondition(Precondition::Absent);
+            let rewrite = LinkRewrite::of(cx, (&from, &to), &files, None)?;
+            let rename = Change::rename(from.clone(), to.clone()).with_precondition(Precondition::Absent);
             let message = format!("{}: rename dir {from} → {to}", cx.caller.actor());
-            if let Err(fault) = cx.apply(rewriting.into_set(first, &message)) {
+            if let Err(fault) = cx.apply(rewrite.into_change_set(rename, &message)) {
                 return Ok(Err(fault));
             }
         }
         Ok(Ok(RenamedDirectory { from: from.clone(), to: to.clone(), renamed: files.len() }))
     })
-    .map_err(|fault| explained(fault, &to))
+    .map_err(|fault| explain(fault, &to))
 }
 
-/// Works a rename out and applies it; anew when one of the pages it rewrites was written meanwhile.
+/// Computes and applies a rename; retries if a page it rewrites was written concurrently.
 ///
-/// The attempt fails with what no other attempt would change, and gives what became of its set.
-fn settled<T>(attempt: impl Fn() -> Result<Result<T, Fault>, Fault>) -> Result<T, Fault> {
+/// `attempt` fails with errors that a retry would not change; else it returns the result of
+/// applying.
+fn with_retries<T>(attempt: impl Fn() -> Result<Result<T, Fault>, Fault>) -> Result<T, Fault> {
     for _ in 1..ATTEMPTS {
         match attempt()? {
             Err(fault) if fault.kind() == Kind::Conflict => {}
@@ -139,28 +142,27 @@ fn settled<T>(attempt: impl Fn() -> Result<Result<T, Fault>, Fault>) -> Result<T
     attempt()?
 }
 
-fn check_named(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+fn require_paths(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     match [("from", from), ("to", to)].into_iter().find(|(_, path)| path.is_root()) {
         Some((field, _)) => Err(Fault::new(Kind::Invalid, format!("{field} is required"))),
         None => Ok(()),
     }
 }
 
-/// A fault that says in the contract's words what is missing.
-fn missing(fault: Fault, said: &str, path: &TreePath) -> Fault {
-    if fault.kind() == Kind::NotFound { Fault::not_found(said).with_detail("path", path.as_str()) } else { fault }
+/// Replaces the message of `NotFound` by the documented one.
+fn source_not_found(fault: Fault, message: &str, path: &TreePath) -> Fault {
+    if fault.kind() == Kind::NotFound { Fault::not_found(message).with_detail("path", path.as_str()) } else { fault }
 }
 
-/// What is to be renamed.
 struct RenameSource {
     etag: ETag,
-    /// Not of other files, and of links, which are renamed themselves.
+    /// False for other files and for symbolic links, which are renamed themselves.
     is_page: bool,
 }
 
 impl RenameSource {
     fn read(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
-        let source = Self::at(cx, from).map_err(|fault| missing(fault, "source file not found", from))?;
+        let source = Self::at(cx, from).map_err(|fault| source_not_found(fault, "source file not found", from))?;
         match &cx.caller.precondition {
             Precondition::OneOf(etags) if !etags.contains(&source.etag) => {
                 Err(Fault::edit_conflict(from, Some(source.etag)))
@@ -168,7 +170,7 @@ impl RenameSource {
             Precondition::Large(_) => Err(Fault::edit_conflict(from, Some(source.etag))),
             Precondition::Any | Precondition::Present | Precondition::OneOf(_) => Ok(source),
             Precondition::Absent => {
-                let why = "a rename needs the file it renames; `If-None-Match: *` cannot hold";
+                let why = "`If-None-Match: *` cannot be used with a rename, which needs an existing file";
                 Err(Fault::new(Kind::PreconditionFailed, why))
             }
         }
@@ -187,19 +189,19 @@ impl RenameSource {
     }
 }
 
-/// The refusal of a set, explained when it is about a page the caller did not name.
-fn explained(fault: Fault, to: &TreePath) -> Fault {
+/// Explains an error of applying if it is about a page that the caller did not name.
+fn explain(fault: Fault, to: &TreePath) -> Fault {
     match fault.kind() {
-        // Who finds the name taken did not send `If-None-Match`: to them it is a conflict, not a failed precondition.
+        // The caller did not send `If-None-Match`: for it an existing name is a conflict.
         Kind::PreconditionFailed => Fault::exists(to),
         Kind::Rejected => {
-            let why = format!("{}; mend the page, or rename with `update_links` false", fault.message());
-            let named = match fault.detail().get("path").and_then(|path| path.as_str()) {
-                Some(path) => format!("links in `{path}` cannot be rewritten: {why}"),
+            let why = format!("{}; fix the page, or rename with `update_links` set to false", fault.message());
+            let message = match fault.detail().get("path").and_then(|path| path.as_str()) {
+                Some(path) => format!("cannot rewrite links in `{path}`: {why}"),
                 None => why,
             };
-            let members = fault.detail().iter();
-            members.fold(Fault::rejected(named), |named, (key, value)| named.with_detail(key, value.clone()))
+            let details = fault.detail().iter();
+            details.fold(Fault::rejected(message), |message, (key, value)| message.with_detail(key, value.clone()))
         }
         _ => fault,
     }

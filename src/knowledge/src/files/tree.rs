@@ -1,4 +1,4 @@
-//! The tree as nested nodes (contract 2.2).
+//! The tree as nested nodes.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,32 +8,32 @@ use svcfs_vfs::{DirectoryEntry, EntryKind, PathAttributes, Vfs};
 use super::read;
 use crate::kernel::OperationContext;
 
-/// One file or directory of the tree.
+/// A file or directory of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileTreeNode {
-    /// Full path from the knowledge root.
+    /// Full path from the root of the space.
     pub path: TreePath,
     /// Last component of the path.
     pub name: String,
-    /// True for a directory. A symbolic link is not one, whatever it points at.
+    /// True for a directory; false for a symbolic link.
     #[serde(rename = "isDir")]
     pub is_dir: bool,
     /// Length in bytes; 0 for a directory.
     pub size: u64,
-    /// What lies inside, in name order; null for a file. Empty for a directory at the deepest level asked for.
+    /// Entries of a directory in name order, empty at the deepest level; null for a file.
     pub children: Option<Vec<FileTreeNode>>,
-    /// Where people read the file; absent for a directory and without `server.public_url`.
+    /// Public address of the file; absent for a directory and without `server.public_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permalink: Option<String>,
-    /// Last modification; with `details`.
+    /// Last modification; only with `details`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified: Option<Timestamp>,
-    /// What it is; with `details`.
+    /// Type of the entry; only with `details`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<NodeType>,
 }
 
-/// What an entry of the tree is.
+/// Type of a tree entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeType {
@@ -41,16 +41,16 @@ pub enum NodeType {
     Directory,
     /// A file.
     File,
-    /// A file that is a program.
+    /// An executable file.
     Executable,
     /// A symbolic link.
     Symlink,
-    /// A pipe, a socket or a device, which has no content here.
+    /// A pipe, socket or device; without content here.
     Special,
 }
 
 impl NodeType {
-    pub(super) const fn of(attributes: &PathAttributes) -> Self {
+    pub(super) const fn new(attributes: &PathAttributes) -> Self {
         match attributes.kind {
             EntryKind::Directory => Self::Directory,
             EntryKind::File if attributes.mode & 0o100 != 0 => Self::Executable,
@@ -61,33 +61,37 @@ impl NodeType {
     }
 }
 
-/// How much of a tree is shown.
+/// Options of a tree listing.
 #[derive(Debug, Clone, Copy)]
 pub struct ListingOptions {
     /// Levels of directories, at least one.
     pub depth: usize,
-    /// Whether everything a file system shows is.
+    /// Whether hidden names and file attributes are included.
     pub is_detailed: bool,
 }
 
-/// The entries of a directory that a tree begins with; with details and of a file, that file alone.
+/// The entries at the top of a listing. With details, a path that is a file gives that file alone.
 ///
-/// Names that start with a dot are left out (gaps.md 2.2, D4), unless details are asked for. Links are shown and not followed, so that
-/// no tree is endless.
+/// Names that begin with a dot are left out unless details are requested. Symbolic links are listed
+/// and not followed, so that every tree is finite.
 ///
 /// # Errors
-/// `NotFound`, with `path not found: <path>` where nothing is there. Reading conflicts with nothing: of a file it is the same kind,
-/// because there is no directory of this name.
-pub fn first(cx: &OperationContext<'_>, path: &TreePath, shown: ListingOptions) -> Result<Vec<DirectoryEntry>, Fault> {
+/// `NotFound`, with `path not found: <path>` if nothing is there. A file without details is
+/// `NotFound`, too: there is no directory of this name.
+pub fn list_top(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    options: ListingOptions,
+) -> Result<Vec<DirectoryEntry>, Fault> {
     let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
-    if shown.is_detailed
+    if options.is_detailed
         && !path.is_root()
         && let Ok(attributes) = vfs.stat(protocol, path)
         && attributes.kind != EntryKind::Directory
     {
         return Ok(vec![DirectoryEntry { path: path.clone(), attributes }]);
     }
-    entries(vfs, protocol, path, shown).map_err(|fault| match fault.kind() {
+    entries(vfs, protocol, path, options).map_err(|fault| match fault.kind() {
         Kind::NotFound => Fault::not_found(format!("path not found: {path}")),
         Kind::NotDirectory => Fault::not_found(fault.message().to_owned()),
         _ => fault,
@@ -98,52 +102,53 @@ fn entries(
     vfs: &Vfs,
     protocol: Protocol,
     directory: &TreePath,
-    shown: ListingOptions,
+    options: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
     let mut entries = vfs.list(protocol, directory)?;
-    entries.retain(|entry| shown.is_detailed || !is_hidden_name(entry.path.name()));
+    entries.retain(|entry| options.is_detailed || !is_hidden_name(entry.path.name()));
     Ok(entries)
 }
 
-/// The entries of a directory that was there a moment ago; none when it is gone, which is the answer of a moment later.
-///
-/// # Errors
-/// What the disk says.
-pub fn inside(
+/// The entries of a directory; none if it was removed since it was listed.
+pub fn list_children(
     vfs: &Vfs,
     protocol: Protocol,
     directory: &TreePath,
-    shown: ListingOptions,
+    options: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
-    match entries(vfs, protocol, directory, shown) {
+    match entries(vfs, protocol, directory, options) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(Vec::new()),
         outcome => outcome,
     }
 }
 
-/// The nodes of entries, and of what lies inside them.
+/// The nodes of entries, including their descendants.
 ///
 /// # Errors
-/// As [`inside`].
+/// As [`list_children`].
 pub fn nodes(
     cx: &OperationContext<'_>,
     entries: Vec<DirectoryEntry>,
-    shown: ListingOptions,
+    options: ListingOptions,
 ) -> Result<Vec<FileTreeNode>, Fault> {
-    entries.into_iter().map(|entry| node(cx, entry, shown)).collect()
+    entries.into_iter().map(|entry| node(cx, entry, options)).collect()
 }
 
-fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, shown: ListingOptions) -> Result<FileTreeNode, Fault> {
+fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, options: ListingOptions) -> Result<FileTreeNode, Fault> {
     let DirectoryEntry { path, attributes } = entry;
     let name = path.name().to_owned();
-    let modified = shown.is_detailed.then(|| read::to_timestamp(attributes.modified));
-    let kind = shown.is_detailed.then(|| NodeType::of(&attributes));
+    let modified = options.is_detailed.then(|| read::to_timestamp(attributes.modified));
+    let kind = options.is_detailed.then(|| NodeType::new(&attributes));
     match attributes.kind {
         EntryKind::Directory => {
-            let below = ListingOptions { depth: shown.depth.saturating_sub(1), ..shown };
-            let is_listed = below.depth > 0;
-            let entries = if is_listed { inside(&cx.space.vfs, cx.caller.protocol, &path, below)? } else { Vec::new() };
-            let children = Some(nodes(cx, entries, below)?);
+            let child_options = ListingOptions { depth: options.depth.saturating_sub(1), ..options };
+            let is_listed = child_options.depth > 0;
+            let entries = if is_listed {
+                list_children(&cx.space.vfs, cx.caller.protocol, &path, child_options)?
+            } else {
+                Vec::new()
+            };
+            let children = Some(nodes(cx, entries, child_options)?);
             Ok(FileTreeNode { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }
         EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => {
@@ -154,21 +159,21 @@ fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, shown: ListingOptions)
     }
 }
 
-/// The nodes as indented names, files with their size (gaps.md 4.21).
-pub fn listing(nodes: &[FileTreeNode]) -> String {
+/// The nodes as indented names; files with their size.
+pub fn render_tree(nodes: &[FileTreeNode]) -> String {
     let mut text = String::new();
-    list(nodes, 0, &mut text);
+    render_nodes(nodes, 0, &mut text);
     if text.is_empty() { "(empty)".to_owned() } else { text }
 }
 
-fn list(nodes: &[FileTreeNode], level: usize, text: &mut String) {
+fn render_nodes(nodes: &[FileTreeNode], level: usize, text: &mut String) {
     for FileTreeNode { name, size, children, .. } in nodes {
         text.extend(std::iter::repeat_n("  ", level));
         match children {
             None => text.push_str(&format!("{name} ({size} bytes)\n")),
             Some(children) => {
                 text.push_str(&format!("{name}/\n"));
-                list(children, level + 1, text);
+                render_nodes(children, level + 1, text);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The tree as text, written while it is sent.
+//! The tree as JSON, written while it is sent.
 //!
-//! Invariant: a directory is listed when its turn comes, and only the directories above it are in memory with it. The text is that of
-//! the [`Node`](super::tree::Node)s of the same tree.
+//! Invariant: a directory is listed when it is written, so that only it and its ancestors are in
+//! memory. The JSON equals that of the tree's [`FileTreeNode`](super::tree::FileTreeNode)s.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -14,45 +14,42 @@ use super::read;
 use super::tree::{self, ListingOptions, NodeType};
 use crate::kernel::{JsonPieces, ListSeparator, OperationContext, PIECE_BYTES, write_json};
 
-/// A list of nodes that is written piece by piece.
+/// A list of nodes that is written in pieces.
 pub struct TreeText {
     vfs: Arc<Vfs>,
     protocol: Protocol,
-    site: Option<PublicUrl>,
-    shown: ListingOptions,
-    has_begun: bool,
-    /// The directories whose nodes are being written, each inside the one before it.
+    public_url: Option<PublicUrl>,
+    options: ListingOptions,
+    has_started: bool,
+    /// The directories being written, from the outermost to the innermost.
     open: Vec<OpenList>,
 }
 
-/// The nodes of a directory that are not written yet.
 struct OpenList {
     entries: IntoIter<DirectoryEntry>,
     separator: ListSeparator,
-    /// What is written after the last of them.
-    end: Vec<u8>,
+    closing: Vec<u8>,
 }
 
 impl OpenList {
-    fn of(entries: Vec<DirectoryEntry>, end: Vec<u8>) -> Self {
-        Self { entries: entries.into_iter(), separator: ListSeparator::default(), end }
+    fn new(entries: Vec<DirectoryEntry>, closing: Vec<u8>) -> Self {
+        Self { entries: entries.into_iter(), separator: ListSeparator::default(), closing }
     }
 }
 
 impl TreeText {
-    /// The text of a list of these entries.
-    pub fn of(cx: &OperationContext<'_>, entries: Vec<DirectoryEntry>, shown: ListingOptions) -> Self {
+    pub fn new(cx: &OperationContext<'_>, entries: Vec<DirectoryEntry>, options: ListingOptions) -> Self {
         Self {
             vfs: Arc::clone(&cx.space.vfs),
             protocol: cx.caller.protocol,
-            site: cx.public_url().cloned(),
-            shown,
-            has_begun: false,
-            open: vec![OpenList::of(entries, b"]".to_vec())],
+            public_url: cx.public_url().cloned(),
+            options,
+            has_started: false,
+            open: vec![OpenList::new(entries, b"]".to_vec())],
         }
     }
 
-    /// Writes a node; of a directory what comes before the nodes inside, which are written next.
+    /// Writes a node; for a directory only the part before its children, which are written next.
     fn write_node(&mut self, entry: DirectoryEntry, text: &mut Vec<u8>) -> Result<(), Fault> {
         let DirectoryEntry { path, attributes } = entry;
         text.extend_from_slice(br#"{"path":"#);
@@ -61,31 +58,33 @@ impl TreeText {
         write_json(text, path.name())?;
         if attributes.kind == EntryKind::Directory {
             text.extend_from_slice(br#","isDir":true,"size":0,"children":["#);
-            let is_listed = self.shown.depth > self.open.len();
-            let inside =
-                if is_listed { tree::inside(&self.vfs, self.protocol, &path, self.shown)? } else { Vec::new() };
-            let mut end = b"]".to_vec();
-            self.write_details(&attributes, &mut end)?;
-            self.open.push(OpenList::of(inside, end));
+            let is_listed = self.options.depth > self.open.len();
+            let list_children = if is_listed {
+                tree::list_children(&self.vfs, self.protocol, &path, self.options)?
+            } else {
+                Vec::new()
+            };
+            let mut closing = b"]".to_vec();
+            self.write_details(&attributes, &mut closing)?;
+            self.open.push(OpenList::new(list_children, closing));
             return Ok(());
         }
         text.extend_from_slice(br#","isDir":false,"size":"#);
         write_json(text, attributes.size)?;
         text.extend_from_slice(br#","children":null"#);
-        if let Some(permalink) = read::permalink(self.site.as_ref(), &path) {
+        if let Some(permalink) = read::permalink(self.public_url.as_ref(), &path) {
             text.extend_from_slice(br#","permalink":"#);
             write_json(text, permalink)?;
         }
         self.write_details(&attributes, text)
     }
 
-    /// Writes what only details have, and the end of the node.
     fn write_details(&self, attributes: &svcfs_vfs::PathAttributes, text: &mut Vec<u8>) -> Result<(), Fault> {
-        if self.shown.is_detailed {
+        if self.options.is_detailed {
             text.extend_from_slice(br#","modified":"#);
             write_json(text, read::to_timestamp(attributes.modified))?;
             text.extend_from_slice(br#","type":"#);
-            write_json(text, NodeType::of(attributes))?;
+            write_json(text, NodeType::new(attributes))?;
         }
         text.push(b'}');
         Ok(())
@@ -94,12 +93,12 @@ impl TreeText {
 
 impl JsonPieces for TreeText {
     fn write_next(&mut self, text: &mut Vec<u8>) -> Result<bool, Fault> {
-        let end = text.len() + PIECE_BYTES;
-        if !std::mem::replace(&mut self.has_begun, true) {
+        let closing = text.len() + PIECE_BYTES;
+        if !std::mem::replace(&mut self.has_started, true) {
             text.push(b'[');
         }
         while let Some(list) = self.open.last_mut() {
-            if text.len() >= end {
+            if text.len() >= closing {
                 return Ok(true);
             }
             match list.entries.next() {
@@ -108,7 +107,7 @@ impl JsonPieces for TreeText {
                     self.write_node(entry, text)?;
                 }
                 None => {
-                    text.extend_from_slice(&list.end);
+                    text.extend_from_slice(&list.closing);
                     self.open.pop();
                 }
             }
@@ -118,9 +117,8 @@ impl JsonPieces for TreeText {
 
     fn memory_bytes(&self) -> usize {
         let entries: usize = self.open.iter().map(|list| list.entries.len()).sum();
-        entries * (size_of::<DirectoryEntry>() + MEAN_PATH)
+        entries * (size_of::<DirectoryEntry>() + MEAN_PATH_BYTES)
     }
 }
 
-/// Bytes that the path of an entry takes, about.
-const MEAN_PATH: usize = 64;
+const MEAN_PATH_BYTES: usize = 64;

@@ -1,62 +1,60 @@
-//! Betweenness: through which pages the shortest ways between others lead (Brandes 2001).
+//! Betweenness centrality: the share of shortest paths that lead through a page (Brandes 2001).
 
 use std::collections::VecDeque;
 
 use svcfs_index::{GraphNode, LinkGraph};
 
-use super::operations::MOST_LISTED;
+use super::operations::MAX_LISTED;
 
-/// Steps along links that are taken at most, a second or so; a larger graph is judged by the ways from some of its pages.
-const MOST_STEPS: usize = 30_000_000;
+/// Limit of link traversals, about a second. A larger graph is sampled.
+const MAX_STEPS: usize = 30_000_000;
 
-/// How many shortest ways lead through each page.
 pub struct BetweennessScores {
-    /// For each page, the share of all pairs of other pages whose shortest way leads through it, 0 to 1. Of several shortest ways
-    /// each counts for its part.
+    /// For each page the share of all pairs of other pages whose shortest path leads through it, 0
+    /// to 1. Several shortest paths of a pair count proportionally.
     pub values: Vec<f64>,
-    /// The pages with the highest values above 0, highest first, as many as can be asked for.
+    /// The pages with the highest values above 0, highest first, at most [`MAX_LISTED`].
     pub highest: Vec<GraphNode>,
-    /// From how many pages ways were looked for, when that was not every page.
+    /// Number of source pages, if not all were used.
     pub sample_size: Option<usize>,
 }
 
 /// The betweenness of each node, along the direction of links.
-pub(super) fn of(graph: &LinkGraph) -> BetweennessScores {
-    of_at_most(graph, MOST_STEPS)
+pub(super) fn compute(graph: &LinkGraph) -> BetweennessScores {
+    compute_with_limit(graph, MAX_STEPS)
 }
 
-/// The same within a number of steps.
-pub(super) fn of_at_most(graph: &LinkGraph, steps: usize) -> BetweennessScores {
+/// The same with a limit of traversals.
+pub(super) fn compute_with_limit(graph: &LinkGraph, steps: usize) -> BetweennessScores {
     let sources: Vec<GraphNode> = graph.nodes().filter(|node| !graph.links_out(*node).is_empty()).collect();
-    let most = (steps / (graph.len() + graph.link_count()).max(1)).max(1);
-    let taken = sources.len().min(most);
+    let max_sources = (steps / (graph.len() + graph.link_count()).max(1)).max(1);
+    let sample_size = sources.len().min(max_sources);
     let mut search = ShortestPathSearch::new(graph);
-    for nth in 0..taken {
-        // Evenly over the order of paths, so that every folder has its part.
-        search.add_from(sources[nth * sources.len() / taken]);
+    for nth in 0..sample_size {
+        // Evenly over the path order, so that every folder is represented.
+        search.add_from(sources[nth * sources.len() / sample_size]);
     }
     let count = graph.len() as f64;
     let pairs = (count - 1.0) * (count - 2.0);
-    let scale = if taken == 0 || pairs <= 0.0 { 0.0 } else { sources.len() as f64 / taken as f64 / pairs };
+    let scale = if sample_size == 0 || pairs <= 0.0 { 0.0 } else { sources.len() as f64 / sample_size as f64 / pairs };
     let values: Vec<f64> = search.values.iter().map(|value| value * scale).collect();
     let mut highest: Vec<GraphNode> = graph.nodes().filter(|node| values[*node as usize] > 0.0).collect();
-    highest.sort_by(|one, other| values[*other as usize].total_cmp(&values[*one as usize]));
-    highest.truncate(MOST_LISTED);
-    BetweennessScores { values, highest, sample_size: (taken < sources.len()).then_some(taken) }
+    highest.sort_by(|a, b| values[*b as usize].total_cmp(&values[*a as usize]));
+    highest.truncate(MAX_LISTED);
+    BetweennessScores { values, highest, sample_size: (sample_size < sources.len()).then_some(sample_size) }
 }
 
 struct ShortestPathSearch<'g> {
     graph: &'g LinkGraph,
     values: Vec<f64>,
-    /// Of the present source, for each node: how far, over how many shortest ways, and what depends on it.
+    /// For the current source, per node: distance, shortest paths, accumulated dependency.
     distance: Vec<u32>,
-    ways: Vec<f64>,
-    depends: Vec<f64>,
-    /// The nodes reached, nearest first.
+    path_counts: Vec<f64>,
+    dependencies: Vec<f64>,
     reached: Vec<GraphNode>,
 }
 
-const NOT_REACHED: u32 = u32::MAX;
+const UNREACHED: u32 = u32::MAX;
 
 impl<'g> ShortestPathSearch<'g> {
     fn new(graph: &'g LinkGraph) -> Self {
@@ -64,48 +62,47 @@ impl<'g> ShortestPathSearch<'g> {
         Self {
             graph,
             values: vec![0.0; count],
-            distance: vec![NOT_REACHED; count],
-            ways: vec![0.0; count],
-            depends: vec![0.0; count],
+            distance: vec![UNREACHED; count],
+            path_counts: vec![0.0; count],
+            dependencies: vec![0.0; count],
             reached: Vec::new(),
         }
     }
 
-    /// Adds what each node is worth for the ways from one source.
     fn add_from(&mut self, source: GraphNode) {
-        self.spread(source);
+        self.search_from(source);
         while let Some(node) = self.reached.pop() {
-            let at = node as usize;
+            let index = node as usize;
             if node != source {
-                self.values[at] += self.depends[at];
-                let part = (1.0 + self.depends[at]) / self.ways[at];
-                for before in self.graph.links_in(node) {
-                    let before = *before as usize;
-                    // Those not reached, and those whose turn is over, are never one step nearer.
-                    if self.distance[before] != NOT_REACHED && self.distance[before] + 1 == self.distance[at] {
-                        self.depends[before] += self.ways[before] * part;
+                self.values[index] += self.dependencies[index];
+                let share = (1.0 + self.dependencies[index]) / self.path_counts[index];
+                for previous in self.graph.links_in(node) {
+                    let previous = *previous as usize;
+                    // False for nodes that were not reached or are already done.
+                    if self.distance[previous] != UNREACHED && self.distance[previous] + 1 == self.distance[index] {
+                        self.dependencies[previous] += self.path_counts[previous] * share;
                     }
                 }
             }
-            (self.distance[at], self.ways[at], self.depends[at]) = (NOT_REACHED, 0.0, 0.0);
+            (self.distance[index], self.path_counts[index], self.dependencies[index]) = (UNREACHED, 0.0, 0.0);
         }
     }
 
-    fn spread(&mut self, source: GraphNode) {
-        let mut next = VecDeque::from([source]);
+    fn search_from(&mut self, source: GraphNode) {
+        let mut queue = VecDeque::from([source]);
         self.distance[source as usize] = 0;
-        self.ways[source as usize] = 1.0;
-        while let Some(node) = next.pop_front() {
+        self.path_counts[source as usize] = 1.0;
+        while let Some(node) = queue.pop_front() {
             self.reached.push(node);
-            let further = self.distance[node as usize] + 1;
+            let next_distance = self.distance[node as usize] + 1;
             for to in self.graph.links_out(node) {
-                let at = *to as usize;
-                if self.distance[at] == NOT_REACHED {
-                    self.distance[at] = further;
-                    next.push_back(*to);
+                let index = *to as usize;
+                if self.distance[index] == UNREACHED {
+                    self.distance[index] = next_distance;
+                    queue.push_back(*to);
                 }
-                if self.distance[at] == further {
-                    self.ways[at] += self.ways[node as usize];
+                if self.distance[index] == next_distance {
+                    self.path_counts[index] += self.path_counts[node as usize];
                 }
             }
         }

@@ -1,5 +1,3 @@
-//! An output that is kept as it is written out.
-
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,24 +7,21 @@ use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use svcfs_base::Fault;
 
-/// A `T` as JSON. One that tells of the whole graph is megabytes long: whoever asks again before anything changed gets the same text.
+/// A `T` as JSON. An answer about the full graph has megabytes: it is serialized once.
 pub struct CachedJson<T> {
     text: Arc<RawValue>,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Serialize> CachedJson<T> {
-    /// A value, written out.
-    ///
-    /// # Errors
-    /// `Internal` when it cannot be.
+    /// Serializes a value.
     pub fn of(value: &T) -> Result<Self, Fault> {
         Ok(Self { text: to_raw_value(value).map_err(Fault::internal)?.into(), of: PhantomData })
     }
 }
 
 impl<T> CachedJson<T> {
-    /// How long its text is.
+    /// Length of the JSON.
     pub fn bytes(&self) -> usize {
         self.text.get().len()
     }

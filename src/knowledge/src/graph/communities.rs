@@ -1,6 +1,7 @@
-//! Communities: groups of pages that link to each other more than chance would have it (Louvain, Blondel et al. 2008).
+//! Communities: groups of pages that are more densely linked than by chance (Louvain, Blondel et
+//! al. 2008).
 //!
-//! Undirected, resolution 1, in whole numbers and in the order of paths: the same links always give the same groups.
+//! Undirected, resolution 1, integer weights, in path order: the result is deterministic.
 
 use std::cmp::Reverse;
 
@@ -8,51 +9,50 @@ use svcfs_index::{GraphNode, LinkGraph};
 
 use super::components;
 
-/// Rounds in which pages change their group, in each level.
-const MOST_ROUNDS: usize = 20;
+const MAX_ROUNDS: usize = 20;
 
-/// The groups, the largest first, then by their first page; the pages of each in order. A page without links is a group of its own.
-pub(super) fn of(graph: &LinkGraph) -> Vec<Vec<GraphNode>> {
-    let mut level = WeightedGraph::of(graph);
-    // The group of each page, as the level above knows it.
+/// The communities, largest first, then by their first page; the pages of each in order. A page
+/// without links is its own community.
+pub(super) fn find(graph: &LinkGraph) -> Vec<Vec<GraphNode>> {
+    let mut level = WeightedGraph::find(graph);
+    // The community of each page, as a node of the current level.
     let mut groups: Vec<GraphNode> = graph.nodes().collect();
     loop {
-        let (moved, count) = level.moved();
+        let (move_nodes, count) = level.move_nodes();
         if count == level.len() {
             break;
         }
         for group in &mut groups {
-            *group = moved[*group as usize];
+            *group = move_nodes[*group as usize];
         }
-        level = level.joined(&moved, count);
+        level = level.merge(&move_nodes, count);
     }
-    // A page that leaves a group may leave two halves behind that nothing connects.
-    let mut parts = components::parts(graph, |one, other| groups[one as usize] == groups[other as usize]);
+    // A page that left a community may have split it into unconnected parts.
+    let mut parts = components::components(graph, |a, b| groups[a as usize] == groups[b as usize]);
     parts.sort_by_key(|part| Reverse(part.len()));
     parts
 }
 
-/// An undirected graph whose links have weights: first the pages, then groups of them.
+/// An undirected weighted graph: first of pages, then of communities.
 struct WeightedGraph {
     starts: Vec<usize>,
-    /// For each node its neighbours with the weight between them, itself not among them.
+    /// For each node its neighbours and the weights, without itself.
     links: Vec<(GraphNode, i64)>,
-    /// The weight of all ends of links at a node, twice that of links inside it included.
+    /// For each node the total weight of its link ends; internal links count twice.
     degrees: Vec<i64>,
-    /// The weight inside each node, counted from both ends.
+    /// For each node the weight of its internal links, counted from both ends.
     inside: Vec<i64>,
-    /// All degrees together.
     total: i64,
 }
 
 impl WeightedGraph {
-    /// A page that links to another, which links back, is tied to it twice.
-    fn of(graph: &LinkGraph) -> Self {
-        let both = |node| graph.links_out(node).iter().chain(graph.links_in(node)).map(move |other| (node, *other, 1));
-        Self::new(graph.len(), graph.nodes().flat_map(both).collect(), vec![0; graph.len()])
+    /// Two pages that link to each other are connected with weight 2.
+    fn find(graph: &LinkGraph) -> Self {
+        let edges = |node| graph.links_out(node).iter().chain(graph.links_in(node)).map(move |b| (node, *b, 1));
+        Self::new(graph.len(), graph.nodes().flat_map(edges).collect(), vec![0; graph.len()])
     }
 
-    /// The level of these links, each given from both its ends; links between the same two nodes become one.
+    /// A level with these links, each given from both ends; parallel links are merged.
     fn new(count: usize, mut ends: Vec<(GraphNode, GraphNode, i64)>, inside: Vec<i64>) -> Self {
         ends.sort_unstable();
         let mut starts = Vec::with_capacity(count + 1);
@@ -62,11 +62,11 @@ impl WeightedGraph {
         for (node, degree) in degrees.iter_mut().enumerate() {
             starts.push(links.len());
             let first = links.len();
-            while let Some((_, other, weight)) = ends.next_if(|(from, ..)| *from as usize == node) {
+            while let Some((_, b, weight)) = ends.next_if(|(from, ..)| *from as usize == node) {
                 *degree += weight;
                 match links[first..].last_mut() {
-                    Some((last, sum)) if *last == other => *sum += weight,
-                    Some(_) | None => links.push((other, weight)),
+                    Some((last, sum)) if *last == b => *sum += weight,
+                    Some(_) | None => links.push((b, weight)),
                 }
             }
         }
@@ -83,40 +83,40 @@ impl WeightedGraph {
         &self.links[self.starts[node]..self.starts[node + 1]]
     }
 
-    /// The group of each node once no node gains by going to that of a neighbour, and how many groups there are; they are numbered
-    /// in the order of their first nodes.
-    fn moved(&self) -> (Vec<GraphNode>, usize) {
+    /// Moves nodes between communities until no move increases the modularity. Returns the
+    /// community of each node and their number; they are numbered by their first node.
+    fn move_nodes(&self) -> (Vec<GraphNode>, usize) {
         let count = self.len();
         let mut groups: Vec<usize> = (0..count).collect();
         let mut totals = self.degrees.clone();
-        // The weight from the node in hand to each group around it, and which groups those are.
+        // Scratch space: the weight from the current node to each adjacent community.
         let mut weights = vec![0; count];
-        let mut around = Vec::new();
-        for _ in 0..MOST_ROUNDS {
+        let mut adjacent = Vec::new();
+        for _ in 0..MAX_ROUNDS {
             let mut has_moved = false;
             for node in 0..count {
-                let (own, degree) = (groups[node], self.degrees[node]);
-                for (other, weight) in self.links(node) {
-                    let group = groups[*other as usize];
+                let (current, degree) = (groups[node], self.degrees[node]);
+                for (b, weight) in self.links(node) {
+                    let group = groups[*b as usize];
                     if weights[group] == 0 {
-                        around.push(group);
+                        adjacent.push(group);
                     }
                     weights[group] += weight;
                 }
-                totals[own] -= degree;
-                // What a group gains by the node, but for a factor that is the same for all.
+                totals[current] -= degree;
+                // The modularity gain, up to a constant factor.
                 let gain = |group: usize| {
                     i128::from(weights[group]) * i128::from(self.total) - i128::from(degree) * i128::from(totals[group])
                 };
-                let best = around.iter().copied().map(|group| (gain(group), Reverse(group))).max();
+                let best = adjacent.iter().copied().map(|group| (gain(group), Reverse(group))).max();
                 let group = match best {
-                    Some((best, Reverse(group))) if best > gain(own) => group,
-                    Some(_) | None => own,
+                    Some((best, Reverse(group))) if best > gain(current) => group,
+                    Some(_) | None => current,
                 };
                 totals[group] += degree;
-                has_moved |= group != own;
+                has_moved |= group != current;
                 groups[node] = group;
-                for group in around.drain(..) {
+                for group in adjacent.drain(..) {
                     weights[group] = 0;
                 }
             }
@@ -124,20 +124,20 @@ impl WeightedGraph {
                 break;
             }
         }
-        numbered(&groups)
+        renumber(&groups)
     }
 
-    /// The level above: each group one node.
-    fn joined(&self, groups: &[GraphNode], count: usize) -> Self {
+    /// The next level: each community becomes one node.
+    fn merge(&self, groups: &[GraphNode], count: usize) -> Self {
         let mut inside = vec![0; count];
         let mut ends = Vec::new();
         for node in 0..self.len() {
-            let own = groups[node];
-            inside[own as usize] += self.inside[node];
-            for (other, weight) in self.links(node) {
-                match groups[*other as usize] {
-                    group if group == own => inside[own as usize] += weight,
-                    group => ends.push((own, group, *weight)),
+            let current = groups[node];
+            inside[current as usize] += self.inside[node];
+            for (b, weight) in self.links(node) {
+                match groups[*b as usize] {
+                    group if group == current => inside[current as usize] += weight,
+                    group => ends.push((current, group, *weight)),
                 }
             }
         }
@@ -145,8 +145,8 @@ impl WeightedGraph {
     }
 }
 
-/// Groups numbered from 0 in the order of their first nodes.
-fn numbered(groups: &[usize]) -> (Vec<GraphNode>, usize) {
+/// Renumbers communities from 0 in the order of their first nodes.
+fn renumber(groups: &[usize]) -> (Vec<GraphNode>, usize) {
     let mut numbers = vec![None; groups.len()];
     let mut count: GraphNode = 0;
     let number = |group: &usize| {
@@ -155,6 +155,6 @@ fn numbered(groups: &[usize]) -> (Vec<GraphNode>, usize) {
             count - 1
         })
     };
-    let numbered = groups.iter().map(number).collect();
-    (numbered, count as usize)
+    let renumber = groups.iter().map(number).collect();
+    (renumber, count as usize)
 }

@@ -1,7 +1,7 @@
-//! How pages hang together (contract 4.6).
+//! The graph of links between pages, and its analysis.
 //!
-//! One rule: the index says which page leads to which; here that is only counted, weighed and walked. What was worked out for a
-//! graph is kept as long as it is the newest, so that a question asked again before anything changed costs nothing.
+//! Invariant: the index knows the links; this module only computes from them. Results are cached
+//! for the newest graph.
 
 mod betweenness;
 mod cached_json;
@@ -29,7 +29,7 @@ use cached_json::CachedJson;
 use components::GraphComponents;
 use operations::{CommunityList, PageCluster};
 
-/// A graph and what was worked out for it, each part when somebody first asks for it.
+/// A graph and its analyses, each computed on first use.
 pub struct GraphAnalysis {
     graph: Arc<LinkGraph>,
     ranks: OnceLock<Vec<f64>>,
@@ -39,18 +39,18 @@ pub struct GraphAnalysis {
     by_rank: OnceLock<Vec<GraphNode>>,
     tags: OnceLock<siblings::PagesByTag>,
     clusters: OnceLock<Vec<PageCluster>>,
-    /// The answer that tells of every page.
-    grouped: Mutex<Option<CachedJson<CommunityList>>>,
+    /// The cached answer with the communities of all pages.
+    communities_json: Mutex<Option<CachedJson<CommunityList>>>,
 }
 
-/// Groups of nodes, one behind the other: most of them may be of one node.
+/// Concatenated groups of nodes: most may have one node.
 struct NodeGroups {
     nodes: Vec<GraphNode>,
     ends: Vec<usize>,
 }
 
 impl NodeGroups {
-    fn of(groups: &[Vec<GraphNode>]) -> Self {
+    fn new(groups: &[Vec<GraphNode>]) -> Self {
         let ends = groups.iter().scan(0, |end, group| {
             *end += group.len();
             Some(*end)
@@ -65,7 +65,7 @@ impl NodeGroups {
 }
 
 impl GraphAnalysis {
-    fn of(graph: Arc<LinkGraph>) -> Self {
+    fn new(graph: Arc<LinkGraph>) -> Self {
         Self {
             graph,
             ranks: OnceLock::new(),
@@ -75,97 +75,95 @@ impl GraphAnalysis {
             by_rank: OnceLock::new(),
             tags: OnceLock::new(),
             clusters: OnceLock::new(),
-            grouped: Mutex::new(None),
+            communities_json: Mutex::new(None),
         }
     }
-    /// The graph itself.
+    /// The graph.
     pub fn graph(&self) -> &LinkGraph {
         &self.graph
     }
-    /// The PageRank of each page; all of them are 1 together.
+    /// The PageRank of each page; the sum is 1.
     pub fn ranks(&self) -> &[f64] {
         self.ranks.get_or_init(|| rank::ranks(&self.graph))
     }
-    /// Every page, those with the highest PageRank first, then by path.
+    /// All pages by PageRank, highest first, then by path.
     pub fn by_rank(&self) -> &[GraphNode] {
         self.by_rank.get_or_init(|| {
             let mut nodes: Vec<GraphNode> = self.graph.nodes().collect();
             let ranks = self.ranks();
-            nodes.sort_by(|one, other| ranks[*other as usize].total_cmp(&ranks[*one as usize]));
+            nodes.sort_by(|a, b| ranks[*b as usize].total_cmp(&ranks[*a as usize]));
             nodes
         })
     }
-    /// How many shortest ways lead through each page.
+    /// The betweenness of each page.
     pub fn betweenness(&self) -> &BetweennessScores {
-        self.betweenness.get_or_init(|| betweenness::of(&self.graph))
+        self.betweenness.get_or_init(|| betweenness::compute(&self.graph))
     }
-    /// Groups of pages that link to each other more than to the rest, the largest first; each page is in one.
+    /// The communities, largest first; each page is in one.
     pub fn communities(&self) -> impl Iterator<Item = &[GraphNode]> {
-        self.communities.get_or_init(|| NodeGroups::of(&communities::of(&self.graph))).all()
+        self.communities.get_or_init(|| NodeGroups::new(&communities::find(&self.graph))).all()
     }
-    /// The parts that no link connects.
+    /// The connected components.
     pub fn components(&self) -> &GraphComponents {
-        self.components.get_or_init(|| GraphComponents::of(&self.graph))
+        self.components.get_or_init(|| GraphComponents::new(&self.graph))
     }
-    /// What the largest communities of at least two pages are about.
+    /// Descriptions of the largest communities of at least two pages.
     fn clusters(&self) -> &[PageCluster] {
         self.clusters.get_or_init(|| clusters::largest(self))
     }
-    /// The pages of each tag.
     fn tags(&self) -> &siblings::PagesByTag {
         self.tags.get_or_init(|| siblings::tags(&self.graph))
     }
-    /// The path of a node.
     fn path(&self, node: GraphNode) -> TreePath {
         self.graph.page(node).path.clone()
     }
 }
 
-/// Folders whose part of the newest graph is kept; each takes as much memory as its pages have links.
-const MOST_PARTS: usize = 8;
+/// Limit of cached subgraphs of folders; each takes memory for its pages and links.
+const MAX_SUBGRAPHS: usize = 8;
 
-/// The newest analyses of one space.
+/// The cached analyses of one space.
 #[derive(Default)]
 pub struct AnalysisCache(Mutex<Option<CachedAnalyses>>);
 
-/// The analysis of a whole graph, and those of folders that were asked for, the latest last.
+/// The analysis of the full graph, and those of folders, most recently used last.
 struct CachedAnalyses {
-    whole: Arc<GraphAnalysis>,
-    parts: Vec<(TreePath, Arc<GraphAnalysis>)>,
+    full: Arc<GraphAnalysis>,
+    subgraphs: Vec<(TreePath, Arc<GraphAnalysis>)>,
 }
 
 impl AnalysisCache {
-    /// Drops what can be made again quickly; the graph itself stays.
-    pub(crate) fn rest(&self) {
+    /// Drops what can be recomputed quickly; the graph itself stays.
+    pub(crate) fn drop_caches(&self) {
         if let Some(analyses) = &mut *self.0.lock() {
-            analyses.parts = Vec::new();
-            *analyses.whole.grouped.lock() = None;
+            analyses.subgraphs = Vec::new();
+            *analyses.full.communities_json.lock() = None;
         }
     }
 
-    /// The analysis of everything the index has taken in; with a folder, of the pages below it and the links between them, as if there
-    /// were no others.
+    /// The analysis of all indexed pages; with a folder, of only the pages below it and the links
+    /// between them.
     ///
     /// # Errors
     /// Those of [`Index::graph`].
     pub fn analysis(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<GraphAnalysis>, Fault> {
         let graph = index.graph()?;
         let mut newest = self.0.lock();
-        let is_newest = newest.as_ref().is_some_and(|analyses| Arc::ptr_eq(&analyses.whole.graph, &graph));
+        let is_newest = newest.as_ref().is_some_and(|analyses| Arc::ptr_eq(&analyses.full.graph, &graph));
         if !is_newest {
             *newest = None;
         }
-        let fresh = || CachedAnalyses { whole: Arc::new(GraphAnalysis::of(graph)), parts: Vec::new() };
-        let CachedAnalyses { whole, parts } = newest.get_or_insert_with(fresh);
-        let Some(folder) = folder else { return Ok(Arc::clone(whole)) };
-        let part = match parts.iter().position(|(known, _)| known == folder) {
-            Some(at) => parts.remove(at).1,
-            None => Arc::new(GraphAnalysis::of(Arc::new(whole.graph.subgraph(folder)))),
+        let create = || CachedAnalyses { full: Arc::new(GraphAnalysis::new(graph)), subgraphs: Vec::new() };
+        let CachedAnalyses { full, subgraphs } = newest.get_or_insert_with(create);
+        let Some(folder) = folder else { return Ok(Arc::clone(full)) };
+        let subgraph = match subgraphs.iter().position(|(cached, _)| cached == folder) {
+            Some(at) => subgraphs.remove(at).1,
+            None => Arc::new(GraphAnalysis::new(Arc::new(full.graph.subgraph(folder)))),
         };
-        if parts.len() >= MOST_PARTS {
-            parts.remove(0);
+        if subgraphs.len() >= MAX_SUBGRAPHS {
+            subgraphs.remove(0);
         }
-        parts.push((folder.clone(), Arc::clone(&part)));
-        Ok(part)
+        subgraphs.push((folder.clone(), Arc::clone(&subgraph)));
+        Ok(subgraph)
     }
 }

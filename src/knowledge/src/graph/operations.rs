@@ -1,5 +1,3 @@
-//! The wire shapes of the graph.
-
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -15,14 +13,13 @@ use super::graph_text::{GraphSelection, GraphText};
 use super::siblings::{self, SiblingPage};
 use super::{GraphAnalysis, paths};
 use crate::kernel::{
-    FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, given,
+    FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path,
 };
 
-/// Entries of a list of the analytics at most.
-pub(super) const MOST_LISTED: usize = 1000;
+pub(super) const MAX_LISTED: usize = 1000;
 
-/// Longest answer that is kept as it was written, in bytes: what is longer would take more memory than it saves time.
-const MOST_KEPT: usize = 8 << 20;
+/// Limit of a cached JSON answer in bytes: for longer ones the memory is not worth it.
+const MAX_CACHED_BYTES: usize = 8 << 20;
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -40,28 +37,30 @@ pub const AREA: OperationArea = OperationArea {
 
 /// List the pages that link to a page
 ///
-/// Each with the line the link stands in. A path that no page links to has an empty list, whether it exists or not. Of a list that is cut
-/// at `limit` it is told how many there are in all: over HTTP by `X-Total-Count`.
+/// Use it before you change or rename a page, or to find related pages. Returns path and title of
+/// each linking page and the line with its first link; an empty list if no page links there, even
+/// if the page does not exist. If the list is cut at `limit`, the total number is reported, over
+/// HTTP in `X-Total-Count`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListBacklinks {
-    /// The page linked to
+    /// Path of the linked page
     #[schemars(example = "index.md")]
     pub path: TreePath,
-    /// How many pages, in path order
+    /// Maximum number of pages, in path order
     #[serde(default)]
     pub limit: Limit<1000, 10_000>,
     #[serde(default)]
     pub at_least: MinSeq,
 }
 
-/// A page that links to another one.
+/// A page that links to another page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkingPage {
-    /// The page that holds the link
+    /// Path of the linking page
     pub path: TreePath,
     /// Its title
     pub title: String,
-    /// The line its first link stands in; a long line is cut around the link
+    /// Line with its first link; a long line is cut around the link
     pub context: String,
 }
 
@@ -72,30 +71,32 @@ impl Operation for ListBacklinks {
     const TOOL: bool = true;
     type Output = Vec<LinkingPage>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<LinkingPage>, Fault> {
-        given("path", &self.path)?;
+        require_path("path", &self.path)?;
         let (index, below) = (cx.index_at_seq(self.at_least)?, cx.caller.permissions.visible_root());
-        let (found, total) = index.backlinks(&self.path, &below, self.limit.get())?;
-        cx.set_total(total, found.len());
-        let shown = |svcfs_index::Backlink { path, title, context }| LinkingPage { path, title, context };
-        Ok(found.into_iter().map(shown).collect())
+        let (backlinks, total) = index.backlinks(&self.path, &below, self.limit.get())?;
+        cx.set_total(total, backlinks.len());
+        let selection = |svcfs_index::Backlink { path, title, context }| LinkingPage { path, title, context };
+        Ok(backlinks.into_iter().map(selection).collect())
     }
 }
 
-/// Get every page and every link between two of them
+/// Get the full link graph: all pages and links
 ///
-/// However often a page links to another, it is one edge. Links to files that are no pages, and links that lead nowhere, are left
-/// out.
+/// Several links from one page to another are one edge. Links to files that are not pages and
+/// broken links are left out. To analyze the graph use `graph_analytics`; for one page use
+/// `graph_walk`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetGraph {
-    /// Only this many pages, those with the highest PageRank, and the links between them; all when absent
+    /// Return only this many pages, those with the highest PageRank, and the links between them;
+    /// default: all
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
 }
 
-/// Every page and every link between two of them.
+/// Pages and the links between them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageGraph {
-    /// The pages, by path
+    /// The pages in path order
     pub nodes: Vec<PageNode>,
     /// The links
     pub edges: Vec<LinkEdge>,
@@ -108,16 +109,16 @@ pub struct PageNode {
     pub id: TreePath,
     /// Its title
     pub title: String,
-    /// The topmost directory it lies in; empty for pages beside those
+    /// Top-level directory of the page; empty for pages at the root
     pub group: String,
 }
 
 /// A link of the graph.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkEdge {
-    /// The page that holds the link
+    /// Path of the linking page
     pub source: TreePath,
-    /// The page it leads to
+    /// Path of the linked page
     pub target: TreePath,
 }
 
@@ -128,87 +129,88 @@ impl Operation for GetGraph {
     const LANE: Lane = Lane::Slow;
     type Output = PageGraph;
     fn run(self, cx: &OperationContext<'_>) -> Result<PageGraph, Fault> {
-        Ok(self.shown(cx)?.drawing())
+        Ok(self.selection(cx)?.to_graph())
     }
     fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
-        JsonText::from_pieces(GraphText::of(self.shown(cx)?)?)
+        JsonText::from_pieces(GraphText::new(self.selection(cx)?)?)
     }
 }
 
 impl GetGraph {
-    fn shown(&self, cx: &OperationContext<'_>) -> Result<GraphSelection, Fault> {
-        Ok(GraphSelection::of(analysis(cx)?, self.limit.map_or(usize::MAX, NonZeroUsize::get)))
+    fn selection(&self, cx: &OperationContext<'_>) -> Result<GraphSelection, Fault> {
+        Ok(GraphSelection::new(analysis(cx)?, self.limit.map_or(usize::MAX, NonZeroUsize::get)))
     }
 }
 
-/// See how the pages hang together: the most important ones, groups, bridges and orphans
+/// Get link graph statistics: important pages, clusters, bridges and orphans
 ///
-/// PageRank follows links in their direction; parts and groups take them both ways. The lists of pages, groups and bridges have at
-/// most `limit` entries, orphans are all told.
+/// Use it to find central pages and pages that need links. PageRank and betweenness follow the
+/// direction of links; components and clusters ignore it. Returns totals and lists of at most
+/// `limit` entries; all orphans are listed.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AnalyzeGraph {
-    /// Entries in each list but `orphans`
+    /// Maximum number of entries in each list except `orphans`
     #[serde(default)]
-    pub limit: Limit<20, { MOST_LISTED as u32 }>,
+    pub limit: Limit<20, { MAX_LISTED as u32 }>,
 }
 
-/// How the pages hang together.
+/// Statistics of the link graph.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct GraphStatistics {
-    /// Pages
+    /// Number of pages
     pub total_nodes: usize,
-    /// Pairs of pages of which the first links to the second
+    /// Number of pairs of pages of which the first links to the second
     pub total_edges: usize,
-    /// Parts that no link connects, whichever way it leads
+    /// Number of connected components, ignoring the direction of links
     pub components: usize,
-    /// Pages of the largest of them
+    /// Number of pages in the largest component
     pub largest_component_size: usize,
-    /// Pages that no other page links to, by path
+    /// Pages that no other page links to, in path order
     pub orphans: Vec<TreePath>,
-    /// The pages with the highest PageRank, highest first
+    /// Pages with the highest PageRank, highest first
     pub top_pages: Vec<RankedPage>,
-    /// Groups of at least two pages that link to each other more than to the rest, the largest first
+    /// Communities of at least two pages, largest first
     pub clusters: Vec<PageCluster>,
-    /// The pages through which most of the shortest ways between others lead, highest first
+    /// Pages with the highest betweenness, highest first
     pub bridges: Vec<BridgePage>,
-    /// From how many pages shortest ways were looked for, when there are too many to do it from every one: the values of `bridges`
-    /// are then estimates
+    /// Number of pages sampled as path sources in a large graph: the values of `bridges` are then
+    /// estimates
     #[serde(skip_serializing_if = "Option::is_none")]
     pub betweenness_sample: Option<usize>,
 }
 
-/// A page and its rank.
+/// A page and its PageRank.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RankedPage {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// How often somebody who follows links at random is there; all pages together are 1
+    /// Probability that a random walk along links is at this page; the sum over all pages is 1
     pub pagerank: f64,
-    /// Pages that link to it
+    /// Number of pages that link to it
     pub in_degree: usize,
-    /// Pages it links to
+    /// Number of pages it links to
     pub out_degree: usize,
 }
 
-/// A group of pages.
+/// A community of pages.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PageCluster {
-    /// Its number, as in the communities
+    /// Number of the community, as in `graph_communities`
     pub id: usize,
-    /// How many pages it has
+    /// Number of pages
     pub size: usize,
-    /// The one with the highest PageRank
+    /// Page with the highest PageRank
     pub top_page: TreePath,
-    /// Words of its titles that are rare elsewhere, at most five
+    /// Words that are frequent in its titles and rare elsewhere, at most five
     pub keywords: Vec<String>,
 }
 
-/// A page that connects others.
+/// A page that connects other pages.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BridgePage {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// The share of all pairs of other pages whose shortest way leads through it, 0 to 1
+    /// Share of all pairs of other pages whose shortest path leads through it, 0 to 1
     pub betweenness: f64,
 }
 
@@ -222,7 +224,7 @@ impl Operation for AnalyzeGraph {
     fn run(self, cx: &OperationContext<'_>) -> Result<GraphStatistics, Fault> {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let graph = analysis.graph();
-        let ranked = |node: &GraphNode| RankedPage {
+        let to_ranked = |node: &GraphNode| RankedPage {
             path: analysis.path(*node),
             pagerank: analysis.ranks()[*node as usize],
             in_degree: graph.links_in(*node).len(),
@@ -243,7 +245,7 @@ impl Operation for AnalyzeGraph {
                 .filter(|node| graph.links_in(*node).is_empty())
                 .map(|node| analysis.path(node))
                 .collect(),
-            top_pages: analysis.by_rank().iter().take(limit).map(ranked).collect(),
+            top_pages: analysis.by_rank().iter().take(limit).map(to_ranked).collect(),
             clusters: analysis.clusters().iter().take(limit).cloned().collect(),
             bridges: betweenness.highest.iter().take(limit).map(bridge).collect(),
             betweenness_sample: betweenness.sample_size,
@@ -251,37 +253,38 @@ impl Operation for AnalyzeGraph {
     }
 }
 
-/// List pages by their importance in the graph
+/// List pages by their importance in the link graph
+///
+/// Use it to rank all pages. Returns PageRank (highest first), betweenness and link counts.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListCentrality {
-    /// Only this many, the highest PageRank first; all when absent
+    /// Maximum number of pages; default: all
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
 }
 
-/// Pages by their importance.
+/// Pages by importance.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CentralityReport {
-    /// The pages, the highest PageRank first
+    /// The pages, highest PageRank first
     pub pages: Vec<PageCentrality>,
-    /// From how many pages shortest ways were looked for, when there are too many to do it from every one: `betweenness` is then
-    /// an estimate
+    /// Number of pages sampled as path sources in a large graph: `betweenness` is then an estimate
     #[serde(skip_serializing_if = "Option::is_none")]
     pub betweenness_sample: Option<usize>,
 }
 
-/// A page and its place in the graph.
+/// A page and its centrality.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageCentrality {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// How often somebody who follows links at random is there; all pages together are 1
+    /// Probability that a random walk along links is at this page; the sum over all pages is 1
     pub pagerank: f64,
-    /// The share of all pairs of other pages whose shortest way leads through it, 0 to 1
+    /// Share of all pairs of other pages whose shortest path leads through it, 0 to 1
     pub betweenness: f64,
-    /// Pages that link to it
+    /// Number of pages that link to it
     pub in_degree: usize,
-    /// Pages it links to
+    /// Number of pages it links to
     pub out_degree: usize,
 }
 
@@ -295,7 +298,7 @@ impl Operation for ListCentrality {
     fn run(self, cx: &OperationContext<'_>) -> Result<CentralityReport, Fault> {
         let analysis = analysis(cx)?;
         let (graph, betweenness) = (analysis.graph(), analysis.betweenness());
-        let central = |node: &GraphNode| PageCentrality {
+        let to_centrality = |node: &GraphNode| PageCentrality {
             path: analysis.path(*node),
             pagerank: analysis.ranks()[*node as usize],
             betweenness: betweenness.values[*node as usize],
@@ -303,30 +306,31 @@ impl Operation for ListCentrality {
             out_degree: graph.links_out(*node).len(),
         };
         let limit = self.limit.map_or(usize::MAX, NonZeroUsize::get);
-        let pages = analysis.by_rank().iter().take(limit).map(central).collect();
+        let pages = analysis.by_rank().iter().take(limit).map(to_centrality).collect();
         Ok(CentralityReport { pages, betweenness_sample: betweenness.sample_size })
     }
 }
 
-/// List groups of pages that link to each other more than to the rest
+/// List communities: groups of densely linked pages
 ///
-/// Every page is in one group; a page without links is one of its own. The same links always give the same groups.
+/// Use it to find topics. Every page is in exactly one community; a page without links is its own.
+/// The result depends only on the links. Returns the pages of each community, largest first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListCommunities {}
 
-/// The groups.
+/// All communities.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CommunityList {
-    /// The largest first
+    /// The communities, largest first
     pub communities: Vec<PageCommunity>,
 }
 
-/// A group of pages.
+/// A community of pages.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageCommunity {
-    /// Its number, from 0
+    /// Number of the community, from 0
     pub id: usize,
-    /// Its pages, by path
+    /// Its pages in path order
     pub pages: Vec<TreePath>,
 }
 
@@ -339,33 +343,36 @@ impl Operation for ListCommunities {
     type Output = CachedJson<CommunityList>;
     fn run(self, cx: &OperationContext<'_>) -> Result<CachedJson<CommunityList>, Fault> {
         let analysis = analysis(cx)?;
-        let mut retained = analysis.grouped.lock();
-        if let Some(written) = &*retained {
-            return Ok(written.clone());
+        let mut cached = analysis.communities_json.lock();
+        if let Some(json) = &*cached {
+            return Ok(json.clone());
         }
         let pages = |nodes: &[GraphNode]| nodes.iter().map(|node| analysis.path(*node)).collect();
         let communities = analysis.communities().enumerate();
         let communities = communities.map(|(id, nodes)| PageCommunity { id, pages: pages(nodes) }).collect();
-        let written = CachedJson::of(&CommunityList { communities })?;
-        *retained = Some(written.clone()).filter(|written| written.bytes() <= MOST_KEPT);
-        Ok(written)
+        let json = CachedJson::of(&CommunityList { communities })?;
+        *cached = Some(json.clone()).filter(|json| json.bytes() <= MAX_CACHED_BYTES);
+        Ok(json)
     }
 }
 
-/// Find the shortest way from one page to another along links
+/// Find the shortest path of links from one page to another
+///
+/// Use it to see how two pages are related. Links are followed in their direction. Returns the
+/// pages on the path; 404 if there is none.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "from": "index.md", "to": "notes/today.md" }))]
 pub struct FindPath {
-    /// Where the way begins
+    /// First page of the path
     pub from: TreePath,
-    /// Where it ends
+    /// Last page of the path
     pub to: TreePath,
 }
 
-/// A way along links.
+/// A path along links.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkPath {
-    /// The pages on it, both ends included; each links to the next
+    /// The pages on the path, including both ends; each links to the next
     pub path: Vec<TreePath>,
 }
 
@@ -378,46 +385,50 @@ impl Operation for FindPath {
     fn run(self, cx: &OperationContext<'_>) -> Result<LinkPath, Fault> {
         let analysis = analysis(cx)?;
         let (from, to) = (node(&analysis, "from", &self.from)?, node(&analysis, "to", &self.to)?);
-        let way = paths::shortest(analysis.graph(), (from, to))
-            .ok_or_else(|| Fault::not_found(format!("no path of links leads from `{}` to `{}`", self.from, self.to)))?;
-        Ok(LinkPath { path: way.into_iter().map(|node| analysis.path(node)).collect() })
+        let path = paths::shortest(analysis.graph(), (from, to))
+            .ok_or_else(|| Fault::not_found(format!("no path of links from `{}` to `{}`", self.from, self.to)))?;
+        Ok(LinkPath { path: path.into_iter().map(|node| analysis.path(node)).collect() })
     }
 }
 
-/// See what is around a page: what it links to, what links to it, and what lies beside it
+/// List the neighbors of a page: links, backlinks and siblings
+///
+/// Use it to find related pages. Returns the pages it links to, the pages that link to it, and
+/// pages in the same directory or with the same tag.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListNeighbors {
-    /// The page
+    /// Path of the page
     #[schemars(example = "index.md")]
     pub path: TreePath,
-    /// Whether pages of the same directory, and pages with a tag of this one's, are listed
-    #[serde(default = "yes")]
+    /// Include pages of the same directory and pages that share a tag
+    #[serde(default = "default_true")]
     pub include_siblings: bool,
-    /// Entries in each list; the degrees tell how many links there are
+    /// Maximum number of entries in each list; the degrees give the full number of links
     #[serde(default)]
     pub limit: Limit<100, 10_000>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-/// What is around a page.
+/// The neighbors of a page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageNeighborhood {
-    /// The page
+    /// Path of the page
     pub path: TreePath,
-    /// Pages it links to, by path
+    /// Pages it links to, in path order
     pub links_out: Vec<TreePath>,
-    /// Pages that link to it, by path
+    /// Pages that link to it, in path order
     pub links_in: Vec<TreePath>,
-    /// Pages of its directory, by path, then others with a tag of its own; those of each kind have `limit` entries at most
+    /// Pages of the same directory, in path order, then other pages that share a tag; at most
+    /// `limit` of each kind
     pub siblings: Vec<SiblingPage>,
-    /// The share of all other pages that it links to or is linked from, 0 to 1
+    /// Share of all other pages that it links to or is linked from, 0 to 1
     pub hub_score: f64,
-    /// Pages that link to it
+    /// Number of pages that link to it
     pub in_degree: usize,
-    /// Pages it links to
+    /// Number of pages it links to
     pub out_degree: usize,
 }
 
@@ -430,32 +441,31 @@ impl Operation for ListNeighbors {
     fn run(self, cx: &OperationContext<'_>) -> Result<PageNeighborhood, Fault> {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let (graph, node) = (analysis.graph(), node(&analysis, "path", &self.path)?);
-        let (out, into) = (graph.links_out(node), graph.links_in(node));
-        let listed = |nodes: &[GraphNode]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
+        let (outgoing, incoming) = (graph.links_out(node), graph.links_in(node));
+        let to_paths = |nodes: &[GraphNode]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
         let mut siblings = Vec::new();
         if self.include_siblings {
             siblings.extend(siblings::in_directory(graph, node).take(limit));
             siblings.extend(siblings::with_tags(graph, analysis.tags(), node).take(limit));
         }
         Ok(PageNeighborhood {
-            links_out: listed(out),
-            links_in: listed(into),
+            links_out: to_paths(outgoing),
+            links_in: to_paths(incoming),
             siblings,
-            hub_score: siblings::hub_score((out, into), graph.len()),
-            in_degree: into.len(),
-            out_degree: out.len(),
+            hub_score: siblings::hub_score((outgoing, incoming), graph.len()),
+            in_degree: incoming.len(),
+            out_degree: outgoing.len(),
             path: self.path,
         })
     }
 }
 
-/// What the links between the pages that the caller may see say: to a key of a folder there are no others.
+/// The analysis of the pages that the caller may see: for a key of a folder no others exist.
 fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
     cx.space.graph.analysis(cx.index(), cx.caller.permissions.folder.as_ref())
 }
 
-/// The node of a page that the caller named.
 fn node(analysis: &GraphAnalysis, field: &str, path: &TreePath) -> Result<GraphNode, Fault> {
-    given(field, path)?;
+    require_path(field, path)?;
     analysis.graph().node(path).ok_or_else(|| Fault::not_found(format!("page not found: {path}")))
 }

@@ -1,72 +1,71 @@
-//! The shortest way from one page to another along links.
+//! Shortest paths along links.
 
 use svcfs_index::{GraphNode, LinkGraph};
 
-/// The nodes of a shortest way, both ends included; none when no way leads there. Of several, always the same one.
+/// The nodes of a shortest path, including both ends; none if there is none. Deterministic.
 ///
-/// Looked for from both ends, the end with fewer nodes at its border first: of a large graph only a small part is seen.
+/// Bidirectional breadth-first search; the smaller frontier is expanded first, so that only a small
+/// part of a large graph is visited.
 pub(super) fn shortest(graph: &LinkGraph, (from, to): (GraphNode, GraphNode)) -> Option<Vec<GraphNode>> {
-    let mut ahead = PathFrontier::at(graph, from);
-    let mut back = PathFrontier::at(graph, to);
+    let mut forward = PathFrontier::at(graph, from);
+    let mut backward = PathFrontier::at(graph, to);
     let mut meeting = (from == to).then_some(from);
     while meeting.is_none() {
-        if ahead.border.is_empty() || back.border.is_empty() {
+        if forward.frontier.is_empty() || backward.frontier.is_empty() {
             return None;
         }
-        meeting = if ahead.border.len() <= back.border.len() {
-            ahead.step(|node| graph.links_out(node), &back)
+        meeting = if forward.frontier.len() <= backward.frontier.len() {
+            forward.step(|node| graph.links_out(node), &backward)
         } else {
-            back.step(|node| graph.links_in(node), &ahead)
+            backward.step(|node| graph.links_in(node), &forward)
         };
     }
     let meeting = meeting?;
-    let mut way: Vec<GraphNode> = ahead.way_from(meeting).collect();
-    way.reverse();
-    way.extend(back.way_from(meeting).skip(1));
-    Some(way)
+    let mut path: Vec<GraphNode> = forward.path_from(meeting).collect();
+    path.reverse();
+    path.extend(backward.path_from(meeting).skip(1));
+    Some(path)
 }
 
-const UNSEEN: GraphNode = GraphNode::MAX;
+const UNREACHED: GraphNode = GraphNode::MAX;
 
-/// What is seen from one end.
 struct PathFrontier {
-    /// The node each was reached from; the end itself from itself.
-    reached_from: Vec<GraphNode>,
-    border: Vec<GraphNode>,
+    /// The predecessor of each node; the end is its own.
+    predecessor: Vec<GraphNode>,
+    frontier: Vec<GraphNode>,
 }
 
 impl PathFrontier {
     fn at(graph: &LinkGraph, end: GraphNode) -> Self {
-        let mut reached_from = vec![UNSEEN; graph.len()];
-        reached_from[end as usize] = end;
-        Self { reached_from, border: vec![end] }
+        let mut predecessor = vec![UNREACHED; graph.len()];
+        predecessor[end as usize] = end;
+        Self { predecessor, frontier: vec![end] }
     }
 
-    /// One step further; gives a node that the other side has reached too. The first such is on a shortest way: were there a shorter
-    /// one, the two would have met a step before.
+    /// Expands the frontier by one step. Returns a node that the other search has reached, too. The
+    /// first such node is on a shortest path: on a shorter one the searches would have met earlier.
     fn step<'g>(&mut self, links: impl Fn(GraphNode) -> &'g [GraphNode], other: &Self) -> Option<GraphNode> {
-        let mut border = Vec::new();
-        for node in std::mem::take(&mut self.border) {
+        let mut frontier = Vec::new();
+        for node in std::mem::take(&mut self.frontier) {
             for next in links(node) {
-                if self.reached_from[*next as usize] != UNSEEN {
+                if self.predecessor[*next as usize] != UNREACHED {
                     continue;
                 }
-                self.reached_from[*next as usize] = node;
-                if other.reached_from[*next as usize] != UNSEEN {
+                self.predecessor[*next as usize] = node;
+                if other.predecessor[*next as usize] != UNREACHED {
                     return Some(*next);
                 }
-                border.push(*next);
+                frontier.push(*next);
             }
         }
-        self.border = border;
+        self.frontier = frontier;
         None
     }
 
-    /// The way back from a node to this side's end.
-    fn way_from(&self, node: GraphNode) -> impl Iterator<Item = GraphNode> {
+    fn path_from(&self, node: GraphNode) -> impl Iterator<Item = GraphNode> {
         std::iter::successors(Some(node), |node| {
-            let before = self.reached_from[*node as usize];
-            (before != *node).then_some(before)
+            let previous = self.predecessor[*node as usize];
+            (previous != *node).then_some(previous)
         })
     }
 }

@@ -1,5 +1,3 @@
-//! The pages around a page.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,45 +6,43 @@ use serde::Serialize;
 use svcfs_base::TreePath;
 use svcfs_index::{GraphNode, LinkGraph};
 
-/// Why a page that is not linked stands beside another.
+/// How a sibling is related to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SiblingRelation {
-    /// Both lie in the same directory
+    /// Both are in the same directory
     SiblingDir,
     /// Both have the tag in `shared_tag`
     SiblingTag,
 }
 
-/// A page beside another.
+/// A sibling of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SiblingPage {
-    /// Where it is
+    /// Path of the sibling
     pub path: TreePath,
-    /// In what way
+    /// How it is related
     pub relation: SiblingRelation,
-    /// The first tag of the page asked about that it has too
+    /// The first tag of the page that the sibling has, too
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_tag: Option<String>,
 }
 
-/// The other pages of a page's directory, in order.
 pub(super) fn in_directory<'g>(graph: &'g LinkGraph, node: GraphNode) -> impl Iterator<Item = SiblingPage> + 'g {
     let directory = graph.page(node).path.parent().unwrap_or_else(TreePath::root);
     let start = if directory.is_root() { 0 } else { directory.as_str().len() + 1 };
-    // Those of deeper directories stand among them.
-    let is_beside = move |other: &GraphNode| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
-    graph.nodes_below(&directory).filter(is_beside).map(|other| SiblingPage {
+    // The range also has pages of subdirectories.
+    let is_sibling =
+        move |other: &GraphNode| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
+    graph.nodes_below(&directory).filter(is_sibling).map(|other| SiblingPage {
         path: graph.page(other).path.clone(),
         relation: SiblingRelation::SiblingDir,
         shared_tag: None,
     })
 }
 
-/// The pages of each tag, in order.
 pub(super) type PagesByTag = HashMap<Arc<str>, Vec<GraphNode>>;
 
-/// The pages of each tag of a graph.
 pub(super) fn tags(graph: &LinkGraph) -> PagesByTag {
     let mut tags = PagesByTag::new();
     for node in graph.nodes() {
@@ -57,15 +53,16 @@ pub(super) fn tags(graph: &LinkGraph) -> PagesByTag {
     tags
 }
 
-/// The other pages with a tag of this one's: those of its first tag in order, then those of the next; each once.
+/// The other pages that share a tag: first those of its first tag, then of the next; each once.
 pub(super) fn with_tags<'g>(
     graph: &'g LinkGraph,
     tags: &'g PagesByTag,
     node: GraphNode,
 ) -> impl Iterator<Item = SiblingPage> + 'g {
-    let own = &graph.page(node).tags;
-    own.iter().enumerate().flat_map(move |(at, tag)| {
-        let has_earlier = move |other: GraphNode| own[..at].iter().any(|tag| graph.page(other).tags.contains(tag));
+    let page_tags = &graph.page(node).tags;
+    page_tags.iter().enumerate().flat_map(move |(index, tag)| {
+        let has_earlier =
+            move |other: GraphNode| page_tags[..index].iter().any(|tag| graph.page(other).tags.contains(tag));
         let pages = tags.get(tag).map_or(&[][..], Vec::as_slice).iter().copied();
         pages.filter(move |other| *other != node && !has_earlier(*other)).map(move |other| SiblingPage {
             path: graph.page(other).path.clone(),
@@ -75,9 +72,10 @@ pub(super) fn with_tags<'g>(
     })
 }
 
-/// The share of all other pages, of so many with itself, that a page links to or is linked from, 0 to 1.
+/// The share of all other pages that a page links to or is linked from, 0 to 1. `pages` includes
+/// it.
 pub(super) fn hub_score((to, from): (&[GraphNode], &[GraphNode]), pages: usize) -> f64 {
-    let both = to.iter().filter(|other| from.binary_search(other).is_ok()).count();
-    let others = pages.saturating_sub(1);
-    if others == 0 { 0.0 } else { (to.len() + from.len() - both) as f64 / others as f64 }
+    let mutual = to.iter().filter(|other| from.binary_search(other).is_ok()).count();
+    let other_pages = pages.saturating_sub(1);
+    if other_pages == 0 { 0.0 } else { (to.len() + from.len() - mutual) as f64 / other_pages as f64 }
 }

@@ -19,7 +19,7 @@ fn graph(count: usize, links: &[(usize, usize)]) -> GraphAnalysis {
         IndexEntry::Page { path: path(&format!("p{number:03}.md")), etag, text, modified: Timestamp::UNIX_EPOCH }
     };
     index.ingest(&(0..count).map(page).collect::<Vec<_>>(), Seq(1)).unwrap();
-    GraphAnalysis::of(index.graph().unwrap())
+    GraphAnalysis::new(index.graph().unwrap())
 }
 
 /// Links both ways.
@@ -151,8 +151,8 @@ fn a_bridge_has_the_ways_between_both_sides() {
 fn a_sample_estimates_betweenness_and_says_so() {
     let circle: Vec<(usize, usize)> = (0..100).map(|number| (number, (number + 1) % 100)).collect();
     let circle = graph(100, &circle);
-    let all = super::betweenness::of_at_most(circle.graph(), 100 * 200);
-    let some = super::betweenness::of_at_most(circle.graph(), 25 * 200);
+    let all = super::betweenness::compute_with_limit(circle.graph(), 100 * 200);
+    let some = super::betweenness::compute_with_limit(circle.graph(), 25 * 200);
     assert_eq!((all.sample_size, some.sample_size), (None, Some(25)));
     let sum = |values: &[f64]| values.iter().sum::<f64>();
     assert!((sum(&all.values) - sum(&some.values)).abs() < 1e-6, "every source of a circle is worth the same");
@@ -169,8 +169,8 @@ fn communities_are_the_cliques_and_the_halves_of_the_club() {
     let karate = graph(34, &mutual(KARATE));
     let found = communities(&karate);
     assert!(modularity(&karate, &found) > 0.41, "the best known is 0.4198: {found:?}");
-    let of = |node: GraphNode| found.iter().position(|one| one.contains(&node));
-    assert_ne!(of(0), of(33), "the two leaders parted");
+    let new = |node: GraphNode| found.iter().position(|one| one.contains(&node));
+    assert_ne!(new(0), new(33), "the two leaders parted");
     assert_eq!(found, communities(&graph(34, &mutual(KARATE))), "the same links give the same groups");
 }
 
@@ -393,7 +393,7 @@ fn the_shortest_way_follows_links_in_their_direction() {
     assert_eq!(way("d/in.md", "c.md"), json!(["d/in.md", "d/a.md", "d/b.md", "c.md"]));
     assert_eq!(way("c.md", "c.md"), json!(["c.md"]));
     let refused = |from: &str, to: &str| space.refusal("graph_path", json!({ "from": from, "to": to }));
-    let none = "no path of links leads from `c.md` to `d/in.md`";
+    let none = "no path of links from `c.md` to `d/in.md`";
     assert_eq!(refused("c.md", "d/in.md"), (404, none.to_owned()));
     assert_eq!(refused("c.md", "x.md"), (404, "page not found: x.md".to_owned()));
     assert_eq!(refused("c.md", ""), (400, "to is required".to_owned()));

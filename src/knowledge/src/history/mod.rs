@@ -1,6 +1,6 @@
-//! What pages were, who changed them, and what changed lately (contract 4.4).
+//! Versions of pages, their authors and recent changes.
 //!
-//! One rule: history is read from `vfs` as it is; nothing here keeps a copy of it.
+//! Invariant: history is read from `vfs`; nothing is copied here.
 
 mod operations;
 #[cfg(test)]
@@ -11,22 +11,22 @@ use svcfs_vfs::{PageVersion, Vfs};
 
 pub use operations::AREA;
 
-use crate::kernel::given;
+use crate::kernel::require_path;
 
-/// Refuses the root, which has no versions of its own, and hidden paths as if they did not exist.
-fn admit(vfs: &Vfs, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
-    given("path", path)?;
+/// Refuses the root, which has no versions, and hidden paths as if they did not exist.
+fn check_readable(vfs: &Vfs, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+    require_path("path", path)?;
     if vfs.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
 }
 
-/// The versions of a path, newest first; of a removed page those before its removal, too.
+/// The versions of a path, newest first, also of a removed page.
 ///
-/// A file that is there and has no history (a scratch file, or one that waits to be adopted) has none.
+/// An existing file without history (a scratch file, or one that is not adopted yet) has none.
 ///
 /// # Errors
-/// `NotFound` for a path that neither exists nor ever existed.
+/// `NotFound` for a path that never existed.
 pub fn list_versions(vfs: &Vfs, protocol: Protocol, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
-    admit(vfs, protocol, path)?;
+    check_readable(vfs, protocol, path)?;
     let versions = match vfs.versions(path) {
         Ok(versions) => versions,
         Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),

@@ -1,5 +1,3 @@
-//! The wire shapes of history.
-
 use std::num::NonZeroUsize;
 
 use schemars::JsonSchema;
@@ -26,10 +24,11 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// List the versions of a page, newest first
 ///
-/// A removed page still has its versions.
+/// Use it to see who changed a page and when, or to find a version to read or compare. Works for
+/// deleted pages, too. Returns commit hash, author, time and message of each version.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListVersions {
-    /// Which page, such as `notes/today.md`
+    /// Path of the page, such as `notes/today.md`
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
@@ -51,32 +50,33 @@ impl Operation for ListVersions {
 
 /// Read a page as it was at a commit
 ///
-/// A long page can be read in parts, with `offset` and `limit`.
+/// Use it to see or restore an older version. Returns its content; read long pages in parts with
+/// `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadVersion {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
     /// Commit hash, full or abbreviated to at least 4 digits
     #[schemars(length(min = 1))]
     pub version: String,
-    /// Lines of the content to leave out at the beginning
+    /// Number of lines to skip
     #[serde(default)]
     pub offset: Option<usize>,
-    /// Lines of the content in the answer, at most; all when absent
+    /// Maximum number of lines; default: all
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
 }
 
-/// A page as it was.
+/// A version of a page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VersionContent {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// The commit, as it was asked for
+    /// The commit, as in the request
     pub version: String,
     /// The content at that commit
     pub content: TextOrBytes,
-    /// Which lines of the content these are, with `offset` or `limit`
+    /// The range of lines in `content`, with `offset` or `limit`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<LineRange>,
 }
@@ -89,7 +89,7 @@ impl Operation for ReadVersion {
     const TEXT_ONLY: bool = true;
     type Output = VersionContent;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionContent, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
+        super::check_readable(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let content = cx.space.vfs.read_version(&self.path, &self.version)?;
         let (content, lines) = files::select_lines(content, self.offset, self.limit)?;
         Ok(VersionContent { path: self.path, version: self.version, content: TextOrBytes(content), lines })
@@ -101,9 +101,11 @@ impl Operation for ReadVersion {
 }
 
 /// Compare two versions of a page
+///
+/// Use it to see what changed between two commits. Returns a unified diff.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DiffVersions {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
     /// Commit hash of the older version, full or abbreviated
     #[schemars(length(min = 1))]
@@ -113,12 +115,12 @@ pub struct DiffVersions {
     pub to: String,
 }
 
-/// What differs between two versions.
+/// The difference between two versions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VersionDiff {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// Unified diff with three lines of context; empty when both versions are equal
+    /// Unified diff with three lines of context; empty if the versions are equal
     pub diff: String,
 }
 
@@ -130,7 +132,7 @@ impl Operation for DiffVersions {
     const TEXT_ONLY: bool = true;
     type Output = VersionDiff;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionDiff, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
+        super::check_readable(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
         Ok(VersionDiff { path: self.path, diff })
     }
@@ -140,18 +142,19 @@ impl Operation for DiffVersions {
     }
 }
 
-/// Show who last wrote each line of a page
+/// Show who last changed each line of a page
 ///
-/// The lines of a long page can be asked for in parts, with `offset` and `limit`.
+/// Use it to find the author and commit of a statement. Returns commit, author, time and text of
+/// each line; read long pages in parts with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct BlamePage {
-    /// Which page
+    /// Path of the page
     #[schemars(example = "index.md")]
     pub path: TreePath,
-    /// Lines to leave out at the beginning
+    /// Number of lines to skip
     #[serde(default)]
     pub offset: Option<usize>,
-    /// Lines in the answer, at most; all when absent
+    /// Maximum number of lines; default: all
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
 }
@@ -164,7 +167,7 @@ impl Operation for BlamePage {
     const TEXT_ONLY: bool = true;
     type Output = Vec<BlameLine>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<BlameLine>, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
+        super::check_readable(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let mut lines = cx.space.vfs.blame(&self.path)?;
         let total = lines.len();
         let (_, selected) = LineRange::select(total, self.offset, self.limit);
@@ -174,7 +177,7 @@ impl Operation for BlamePage {
         Ok(lines)
     }
     fn render_text(lines: &Vec<BlameLine>) -> Option<String> {
-        let row = |line: &BlameLine| {
+        let to_row = |line: &BlameLine| {
             let (hash, day) = (line.hash.to_string(), line.timestamp.to_string());
             let (hash, day) = (hash.get(..12).unwrap_or(&hash), day.get(..10).unwrap_or(&day));
             format!(
@@ -185,16 +188,17 @@ impl Operation for BlamePage {
             )
         };
         let header = "commit, date, author, line number: line\n\n";
-        Some(lines.iter().fold(header.to_owned(), |text, line| text + &row(line)))
+        Some(lines.iter().fold(header.to_owned(), |text, line| text + &to_row(line)))
     }
 }
 
-/// Follow what changed in the whole tree, oldest first
+/// Follow all changes of the tree, oldest first
 ///
-/// Pass `last_seq` of the answer as `since` to read on; no change is ever left out. A rename is a `delete` and a `write`.
+/// Use it to synchronize: pass `last_seq` of the answer as `since` of the next call; no change is
+/// left out. For recent changes use `timeline`. A rename is a `delete` and a `write`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListChanges {
-    /// Commit hash after which to start; the newest changes when absent or empty
+    /// Commit hash to start after; if absent or empty, the newest changes are returned
     #[serde(default)]
     pub since: Option<String>,
     #[serde(default)]
@@ -208,14 +212,14 @@ impl Operation for ListChanges {
     const TOOL: bool = true;
     type Output = svcfs_vfs::ChangeFeedPage;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
-        // `last_seq` of a history without commits is empty, and comes back as it was told.
+        // For a history without commits `last_seq` is empty, and clients send it back.
         let since = self.since.filter(|since| !since.is_empty());
         let mut page = cx.space.vfs.changes(since.as_deref(), self.limit.get())?;
-        let reach = &cx.caller.permissions;
-        // A page may be empty then; `last_seq` leads on all the same.
+        let permissions = &cx.caller.permissions;
+        // The page may become empty; `last_seq` still advances.
         page.changes.retain(|record| {
             let path = &record.path;
-            cx.space.vfs.is_visible(cx.caller.protocol, path) && reach.covers(path)
+            cx.space.vfs.is_visible(cx.caller.protocol, path) && permissions.covers(path)
         });
         Ok(page)
     }

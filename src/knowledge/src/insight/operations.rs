@@ -1,25 +1,24 @@
-//! The wire shapes of insight.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, TreePath};
 
-use super::{TimePeriod, day_of, days_between};
+use super::{TimePeriod, burst_parts, days_between};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
 pub const AREA: OperationArea =
     OperationArea { title: "Insight", operations: &[OperationEntry::new::<MeasureVelocity>()] };
 
-/// See where the tree changes fast and where it lies still
+/// Measure where the tree changes often and where it does not
 ///
-/// Counts every recorded change of a page, one for each page of a commit; pages that are gone count in `total_changes` and in
-/// `bursts` only.
+/// Use it to find active topics, neglected pages and pages with a single author. Each page of a
+/// commit counts as one change; deleted pages count only in `total_changes` and `bursts`. Returns
+/// most and least changed pages, bursts and single-author pages of the period.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct MeasureVelocity {
     #[serde(default)]
     pub period: TimePeriod,
-    /// Entries in each list of the answer
+    /// Maximum number of entries in each list
     #[serde(default)]
     pub limit: Limit<20, 500>,
     /// Only pages at or below this path
@@ -27,52 +26,52 @@ pub struct MeasureVelocity {
     pub path_prefix: Option<TreePath>,
 }
 
-/// How the tree changed in a period.
+/// Changes of the tree in a period.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VelocityReport {
-    /// The period, as it was asked for
+    /// The period, as in the request
     pub period: String,
-    /// Changes of pages in the period
+    /// Number of changes of pages in the period
     pub total_changes: u64,
-    /// Pages that changed in the period, most often changed first
+    /// Pages that changed in the period, most changes first
     pub hot_spots: Vec<HotSpot>,
-    /// Pages that did not change in the period, longest untouched first
+    /// Pages that did not change in the period, oldest last change first
     pub cold_spots: Vec<ColdSpot>,
-    /// Days on which one actor made at least 5 changes and more than three times as many as the whole tree has on an average day
-    /// of the period; most first
+    /// Days on which one actor made at least 5 changes and more than three times the daily average
+    /// of the tree; most changes first
     pub bursts: Vec<ActivityBurst>,
-    /// Pages that changed in the period, every time by the same actor
+    /// Pages that changed in the period, only by one actor
     pub single_author_pages: Vec<TreePath>,
 }
 
 /// A page that changes often.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct HotSpot {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// Changes in the period
+    /// Number of changes in the period
     pub changes: u32,
 }
 
-/// A page that lies still.
+/// A page that does not change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ColdSpot {
-    /// Which page
+    /// Path of the page
     pub path: TreePath,
-    /// Changes in the period: none
+    /// Number of changes in the period: always 0
     pub changes: u32,
-    /// Whole days since its last change
+    /// Full days since its last change
     pub days_since_update: i64,
 }
 
-/// A day on which one actor changed unusually much.
+/// A day with unusually many changes by one actor.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ActivityBurst {
-    /// The day (UTC), such as `2026-11-20`
+    /// Day (UTC), such as `2026-11-20`
     pub date: String,
-    /// Changes of pages on that day by this actor
+    /// Number of changes of pages by this actor on that day
     pub changes: u32,
-    /// Who
+    /// Author of the changes
     pub actor: Actor,
 }
 
@@ -84,13 +83,17 @@ impl Operation for MeasureVelocity {
     type Output = VelocityReport;
     fn run(self, cx: &OperationContext<'_>) -> Result<VelocityReport, Fault> {
         let now = cx.now();
-        let found =
+        let velocity =
             super::measure_velocity(&cx.space.vfs, (&self.period, now), self.path_prefix.as_ref(), self.limit.get())?;
         Ok(VelocityReport {
             period: self.period.as_str().to_owned(),
-            total_changes: found.total,
-            hot_spots: found.hot.into_iter().map(|page| HotSpot { path: page.path, changes: page.changes }).collect(),
-            cold_spots: found
+            total_changes: velocity.total,
+            hot_spots: velocity
+                .hot
+                .into_iter()
+                .map(|page| HotSpot { path: page.path, changes: page.changes })
+                .collect(),
+            cold_spots: velocity
                 .cold
                 .into_iter()
                 .map(|page| ColdSpot {
@@ -99,13 +102,13 @@ impl Operation for MeasureVelocity {
                     changes: page.changes,
                 })
                 .collect(),
-            bursts: found
+            bursts: velocity
                 .bursts
                 .into_iter()
-                .map(day_of)
+                .map(burst_parts)
                 .map(|(date, actor, changes)| ActivityBurst { date, changes, actor })
                 .collect(),
-            single_author_pages: found.single_author,
+            single_author_pages: velocity.single_author,
         })
     }
 }

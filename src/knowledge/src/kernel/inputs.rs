@@ -1,6 +1,6 @@
-//! The inputs of an operation, as its schema tells them: their names, and what a text means for each.
+//! The arguments of an operation, from its schema, and parsing of text arguments.
 //!
-//! One rule: the operation's own schema says what a text is read as, whichever door the text came through.
+//! Invariant: the schema decides how a text is parsed, for every protocol.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -8,58 +8,56 @@ use svcfs_base::{Fault, Kind};
 
 use super::OperationEntry;
 
-/// Names closer than this (Jaro-Winkler) are offered as what may have been meant.
-const LIKENESS: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
-/// Every input of one operation.
+/// All arguments of one operation.
 #[derive(Debug)]
 pub struct OperationInputs {
-    /// The inputs, in the order they were declared.
+    /// The arguments, in order of declaration.
     pub fields: Vec<InputField>,
-    /// The operation's manual, as its schema carries it.
+    /// The documentation of the operation, from its schema.
     pub manual: String,
-    /// Other names, each with the input it means.
     aliases: &'static [(&'static str, &'static str)],
 }
 
-/// One input.
+/// An argument.
 #[derive(Debug)]
 pub struct InputField {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub name: String,
-    /// Whether it must be given.
+    /// Whether it is required.
     pub is_required: bool,
-    /// Whether it may be `{"base64": …}` instead of a text.
+    /// Whether `{"base64": …}` is accepted instead of a string.
     pub accepts_bytes: bool,
-    /// Whether it may be a list, so that texts may give it more than once.
+    /// Whether a list is accepted, so that texts may give it repeatedly.
     pub accepts_list: bool,
-    /// What a text is read as.
+    /// How a text is parsed.
     pub kind: InputKind,
-    /// Its schema as declared: description and default stand here.
+    /// The schema as declared, with description and default.
     pub schema: Value,
-    /// The schema of its type, behind references and the null of an optional one: limits and choices stand here.
+    /// The schema of the type, with references resolved and without null: with limits and choices.
     pub type_schema: Value,
 }
 
-/// What a text is read as.
+/// How a text argument is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputKind {
-    /// As it is.
+    /// A string.
     Text,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// Any number.
     Number,
     /// `true` or `1`, `false` or `0`.
     Boolean,
-    /// Values of this shape with commas between them, or a JSON list.
+    /// Comma-separated values of this kind, or a JSON list.
     List(Box<InputKind>),
-    /// An object or anything goes: JSON.
+    /// JSON.
     Json,
 }
 
 impl OperationInputs {
-    /// Reads an operation's schema.
+    /// Reads the schema of an operation.
     pub fn from_entry(entry: &OperationEntry) -> Self {
         let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
         let schema = (entry.input)(&mut generator);
@@ -67,10 +65,10 @@ impl OperationInputs {
         let required = schema.get("required").and_then(Value::as_array);
         let field = |(name, schema): (&String, &Value)| InputField {
             name: name.clone(),
-            is_required: required.is_some_and(|required| required.iter().any(|one| one == name)),
+            is_required: required.is_some_and(|required| required.iter().any(|a| a == name)),
             accepts_bytes: choices(schema).any(|choice| choice.pointer("/properties/base64").is_some()),
             accepts_list: definitions.may_be_list(schema),
-            kind: definitions.shape(schema),
+            kind: definitions.kind_of(schema),
             schema: schema.clone(),
             type_schema: definitions.resolved(schema).clone(),
         };
@@ -82,78 +80,78 @@ impl OperationInputs {
         }
     }
 
-    /// The input a parameter name means: `link-type`, `link_type` and `linkType` are the same.
+    /// The argument for a parameter name: `link-type`, `link_type` and `linkType` are equal.
     ///
     /// # Errors
-    /// `Invalid`, with the nearest known name.
-    pub fn find_parameter(&self, given: &str) -> Result<&InputField, Fault> {
-        let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
-        let meant = plain(given);
+    /// `Invalid`, with the most similar name.
+    pub fn find_parameter(&self, name: &str) -> Result<&InputField, Fault> {
+        let normalize = |name: &str| name.replace(['-', '_'], "").to_lowercase();
+        let normalized = normalize(name);
         let names = self.fields.iter().map(|field| field.name.as_str());
-        let mut known = names.chain(self.aliases.iter().map(|(other, _)| *other));
-        self.get(given)
-            .or_else(|| known.find(|name| plain(name) == meant).and_then(|name| self.get(name)))
-            .ok_or_else(|| self.unknown(given, &[]))
+        let mut names = names.chain(self.aliases.iter().map(|(other, _)| *other));
+        self.get(name)
+            .or_else(|| names.find(|name| normalize(name) == normalized).and_then(|name| self.get(name)))
+            .ok_or_else(|| self.unknown_parameter(name, &[]))
     }
 
-    /// The input of exactly this name, or of this other name.
+    /// The argument with exactly this name or alias.
     pub fn get(&self, name: &str) -> Option<&InputField> {
-        let own = self.aliases.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own);
-        self.fields.iter().find(|field| field.name == own)
+        let canonical = self.aliases.iter().find(|(other, _)| *other == name).map_or(name, |(_, canonical)| canonical);
+        self.fields.iter().find(|field| field.name == canonical)
     }
 
-    /// The first input that must be given and is not, under any of its names.
+    /// The first required argument that is missing under all its names.
     pub fn first_missing(&self, members: &Map<String, Value>) -> Option<&InputField> {
         let is_given = |field: &InputField| {
-            let others = self.aliases.iter().filter(|(_, own)| *own == field.name).map(|(other, _)| *other);
-            others.chain([field.name.as_str()]).any(|name| members.contains_key(name))
+            let extra = self.aliases.iter().filter(|(_, canonical)| *canonical == field.name).map(|(other, _)| *other);
+            extra.chain([field.name.as_str()]).any(|name| members.contains_key(name))
         };
         self.fields.iter().find(|field| field.is_required && !is_given(field))
     }
 
-    /// Checks the members of a JSON object, whose names are exact; `others` are known beside the inputs, and told when a name
-    /// is not.
+    /// Checks the names of a JSON object's members, which must be exact. `others` are additional
+    /// valid names for the error message.
     ///
     /// # Errors
-    /// `Invalid`, with the nearest known name, for one that is no input.
-    pub fn check_names(&self, members: &Map<String, Value>, others: &[&str]) -> Result<(), Fault> {
+    /// `Invalid`, with the most similar name, for an unknown one.
+    pub fn check_names(&self, members: &Map<String, Value>, extra: &[&str]) -> Result<(), Fault> {
         match members.keys().find(|name| self.get(name).is_none()) {
             None => Ok(()),
-            Some(name) => Err(self.unknown(name, others)),
+            Some(name) => Err(self.unknown_parameter(name, extra)),
         }
     }
 
-    fn unknown(&self, given: &str, others: &[&str]) -> Fault {
-        let known = || self.fields.iter().map(|field| field.name.as_str()).chain(others.iter().copied());
-        let nearest = known()
-            .map(|name| (strsim::jaro_winkler(given, name), name))
-            .max_by(|one, other| one.0.total_cmp(&other.0))
-            .filter(|(likeness, _)| *likeness >= LIKENESS);
+    fn unknown_parameter(&self, name: &str, extra: &[&str]) -> Fault {
+        let names = || self.fields.iter().map(|field| field.name.as_str()).chain(extra.iter().copied());
+        let nearest = names()
+            .map(|name| (strsim::jaro_winkler(name, name), name))
+            .max_by(|a, other| a.0.total_cmp(&other.0))
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
         let hint = match nearest {
             Some((_, name)) => format!("did you mean `{name}`?"),
-            None if known().next().is_none() => "there are none here".to_owned(),
+            None if names().next().is_none() => "this operation has no parameters".to_owned(),
             None => {
-                let names: Vec<String> = known().map(|name| format!("`{name}`")).collect();
-                format!("known are {}", names.join(", "))
+                let names: Vec<String> = names().map(|name| format!("`{name}`")).collect();
+                format!("valid parameters: {}", names.join(", "))
             }
         };
-        let given = svcfs_base::escape_unprintable(given);
-        Fault::new(Kind::Invalid, format!("there is no parameter `{given}`; {hint}"))
+        let name = svcfs_base::escape_unprintable(name);
+        Fault::new(Kind::Invalid, format!("unknown parameter `{name}`; {hint}"))
     }
 }
 
 impl InputField {
-    /// Adds a text, read as this input's type, to the object an operation reads. A list may be given in several texts.
+    /// Parses a text and adds it to the arguments. A list may be given in several texts.
     ///
     /// # Errors
-    /// `Invalid`, naming the input, when the text is not of its type or a second one that is no list.
+    /// `Invalid`, naming the argument, if the text cannot be parsed or is given twice.
     pub fn parse_into(&self, object: &mut Map<String, Value>, text: &str) -> Result<(), Fault> {
-        let value = self.kind.read(text).map_err(|wanted| {
+        let value = self.kind.parse(text).map_err(|wanted| {
             let text = svcfs_base::escape_unprintable(text);
             Fault::invalid(&self.name, format_args!("`{text}` is not {wanted}"))
         })?;
         match object.get_mut(&self.name) {
-            Some(before) if self.accepts_list => *before = joined(before.take(), value),
+            Some(previous) if self.accepts_list => *previous = concat_lists(previous.take(), value),
             Some(_) => return Err(Fault::invalid(&self.name, "is given twice")),
             None => drop(object.insert(self.name.clone(), value)),
         }
@@ -161,20 +159,19 @@ impl InputField {
     }
 }
 
-/// A list given in several texts.
-fn joined(before: Value, next: Value) -> Value {
+fn concat_lists(previous: Value, next: Value) -> Value {
     let items = |value| match value {
         Value::Array(items) => items,
         item => vec![item],
     };
-    let mut all = items(before);
+    let mut all = items(previous);
     all.extend(items(next));
     all.into()
 }
 
 impl InputKind {
-    /// The value, or what was wanted instead.
-    fn read(&self, text: &str) -> Result<Value, &'static str> {
+    /// The value, or the expected form.
+    fn parse(&self, text: &str) -> Result<Value, &'static str> {
         match self {
             Self::Text => Ok(text.into()),
             Self::Integer => text.parse::<i64>().map(Value::from).map_err(|_| "an integer"),
@@ -187,24 +184,23 @@ impl InputKind {
                 "false" | "0" => Ok(false.into()),
                 _ => Err("`true` or `false`"),
             },
-            // A list of anything but plain values is written as JSON; so may every other list.
+            // Lists of complex values must be JSON; other lists may be.
             Self::List(_) if text.trim_start().starts_with('[') => {
                 serde_json::from_str(text).map_err(|_| "a JSON list")
             }
             Self::List(items) => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                parts.map(|part| items.read(part)).collect::<Result<Vec<_>, _>>().map(Value::from)
+                parts.map(|part| items.parse(part)).collect::<Result<Vec<_>, _>>().map(Value::from)
             }
             Self::Json => serde_json::from_str(text).map_err(|_| "JSON"),
         }
     }
 }
 
-/// The types a schema may refer to, by name.
 struct SchemaDefinitions(Map<String, Value>);
 
 impl SchemaDefinitions {
-    /// The schema behind another: references and the null of an optional type are looked through.
+    /// The schema with references resolved, and without the null of an optional type.
     fn resolved<'a>(&'a self, schema: &'a Value) -> &'a Value {
         if let Some(target) = self.target(schema) {
             return self.resolved(target);
@@ -213,7 +209,7 @@ impl SchemaDefinitions {
         choices(schema).find(|choice| !is_null(choice)).map_or(schema, |choice| self.resolved(choice))
     }
 
-    fn shape(&self, schema: &Value) -> InputKind {
+    fn kind_of(&self, schema: &Value) -> InputKind {
         let schema = self.resolved(schema);
         if is_type(schema, "integer") {
             InputKind::Integer
@@ -222,7 +218,7 @@ impl SchemaDefinitions {
         } else if is_type(schema, "boolean") {
             InputKind::Boolean
         } else if is_type(schema, "array") {
-            InputKind::List(Box::new(schema.get("items").map_or(InputKind::Text, |items| self.shape(items))))
+            InputKind::List(Box::new(schema.get("items").map_or(InputKind::Text, |items| self.kind_of(items))))
         } else if is_type(schema, "string") || schema.get("enum").is_some() || schema.get("const").is_some() {
             InputKind::Text
         } else {
@@ -230,30 +226,29 @@ impl SchemaDefinitions {
         }
     }
 
-    /// True when a schema takes an array, whatever it takes beside.
+    /// Whether a schema accepts an array, among others.
     fn may_be_list(&self, schema: &Value) -> bool {
         is_type(schema, "array")
             || self.target(schema).is_some_and(|target| self.may_be_list(target))
             || choices(schema).any(|choice| self.may_be_list(choice))
     }
 
-    /// What a schema refers to, if it is a reference.
+    /// The referenced schema, if this is a reference.
     fn target(&self, schema: &Value) -> Option<&Value> {
         self.0.get(schema.get("$ref")?.as_str()?.rsplit('/').next()?)
     }
 }
 
-/// The schemas a schema is made of.
+/// The alternatives that a schema consists of.
 fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
     let lists = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema.get(key)?.as_array());
     lists.flatten()
 }
 
-/// True when a schema's `type` is, or includes, `name`.
 fn is_type(schema: &Value, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,
-        Some(Value::Array(several)) => several.iter().any(|one| one == name),
+        Some(Value::Array(types)) => types.iter().any(|a| a == name),
         _ => false,
     }
 }

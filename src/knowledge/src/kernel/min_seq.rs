@@ -1,10 +1,10 @@
-//! From when on an answer must be.
+//! Read-your-writes token: the minimum index position of an answer.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
-/// with 503
+/// Answer only when all changes up to this position are indexed, else 503. The position is the
+/// number at the start of an event's `id`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

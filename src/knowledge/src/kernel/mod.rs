@@ -1,10 +1,11 @@
-//! What an operation is, what it may touch, and how a table of them is made.
+//! Definition of operations, their context, and the table of all of them.
 //!
-//! One rule: an operation is declared once. The router, the OpenAPI document, the agent tools, `llms.txt` and `svcfs call` are
-//! loops over [`CATALOGUE`](crate::CATALOGUE); an operation itself knows no protocol.
+//! Invariant: an operation is declared once. The router, the OpenAPI document, the agent tools,
+//! `llms.txt` and `svcfs call` iterate over [`CATALOGUE`](crate::CATALOGUE); an operation knows no
+//! protocol.
 //!
-//! Why function pointers in a const table instead of boxed trait objects in a registry? Because the table then exists at
-//! compile time: nothing can be registered late, twice or conditionally, and a test can walk all of it.
+//! The table is a constant with function pointers, not a registry of trait objects: it exists at
+//! compile time, nothing is registered late, twice or conditionally, and a test can check it.
 
 mod arguments;
 mod context;
@@ -19,7 +20,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arguments::given;
+pub(crate) use arguments::require_path;
 pub use context::{IndexProgress, OperationContext, ServerState, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};
@@ -31,5 +32,5 @@ pub use response_meta::ResponseMeta;
 pub use route::{API_PREFIX, BodyKind, HttpMethod, ResponseMedia, Route};
 pub use scope::FolderScope;
 
-/// What [`Space::vfs`] answers doors with.
+/// Types in the results of [`Space::vfs`].
 pub use svcfs_vfs::{EntryKind, EventChange, FeedEvent, FileContent, FileReader, FileView, OpenedFile};

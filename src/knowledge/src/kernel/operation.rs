@@ -1,4 +1,4 @@
-//! The operation, and the table entry it becomes.
+//! The operation trait and its entry in the table.
 
 use std::time::Instant;
 
@@ -12,70 +12,69 @@ use svcfs_work::Lane;
 use super::{FolderScope, HttpMethod, JsonText, OperationContext, Route};
 use super::{arguments, scope};
 
-/// One thing a caller may ask, whichever door the caller came through.
+/// A question or command of a caller, for every protocol.
 ///
-/// The type's doc comment is the manual: its first line, short and imperative, is the summary in OpenAPI, in the tool list and
-/// on the command line; the rest is the description. The fields' doc comments describe the parameters.
+/// The doc comment of the type is the manual. Its first line, short and imperative, is the summary
+/// in OpenAPI, the tool list and the command line; the rest is the description. The doc comments of
+/// the fields describe the parameters.
 pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
-    /// The type's name in snake_case: OpenAPI operationId, CLI verb; the agent tool is `svc_` + NAME.
+    /// Name in snake_case: OpenAPI operationId and CLI verb; the agent tool is `svc_` + NAME.
     const NAME: &'static str;
-    /// Ways to reach it over HTTP; none for operations that are tools only.
+    /// HTTP routes; none if it is only a tool.
     const HTTP: &'static [Route] = &[];
-    /// Whether agents have it as a tool.
+    /// Whether it is an agent tool.
     const TOOL: bool = false;
-    /// How long it may take.
+    /// The lane it runs in, by expected duration.
     const LANE: Lane = Lane::Quick;
-    /// Whether a condition (`If-Match`, `if_match`) says something about it: what it changes is one file. A condition on any other
-    /// operation that changes something is refused, because a caller who gives one relies on it.
+    /// Whether a precondition (`If-Match`, `if_match`) applies to it, because it changes one file.
+    /// For any other writing operation a precondition is refused, because a caller who sends one
+    /// relies on it.
     const CONDITIONAL: bool = false;
-    /// Whether it changes the server and not its pages; needs the scope `admin`.
+    /// Whether it administers the server; needs the scope `admin`.
     const ADMIN: bool = false;
-    /// How it keeps to the folder that a caller's key is limited to.
+    /// How it respects the folder that a key is limited to.
     const FOLDER_SCOPE: FolderScope = FolderScope::WholeTree;
-    /// Other names of inputs, each with the input it means. Every door takes both; agents are shown the other name, because
-    /// that is the one they know (gaps.md 4.21).
+    /// Pairs of alias and argument name. Every protocol accepts both; agents are shown the alias.
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
-    /// Whether agents get its words alone, because its answer is a text: beside the same text in a structure, some clients drop the
-    /// text, and all of them pay for it twice. Without words (bytes that are no text) they get the content in a form of its own.
+    /// Whether agents get only the text form, because the answer is a text. With structured content
+    /// beside it some clients drop the text, and the text is sent twice. Without a text form
+    /// (binary content) agents get the content in its own form.
     const TEXT_ONLY: bool = false;
-    /// Defaults for agents, whose memory is short, where they differ from those of everybody else: own names of inputs.
+    /// Default arguments for agents where they differ, because their context is small.
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[];
-    /// What it answers.
+    /// The output.
     type Output: Serialize + JsonSchema;
-    /// Does it.
+    /// Runs the operation.
     ///
     /// # Errors
-    /// The refusal or failure, as the caller should read it.
+    /// The fault as the caller sees it.
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault>;
-    /// Does it, and writes its output as JSON. An operation whose output is as long as the tree writes it piece by piece; the text is
-    /// the same as that of [`Operation::run`]'s output.
-    ///
-    /// # Errors
-    /// Those of [`Operation::run`].
+    /// Runs the operation and writes the output as JSON. An operation whose output grows with the
+    /// tree overrides it to write in pieces; the JSON must equal that of [`Operation::run`].
     fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         JsonText::from_value(&self.run(cx)?)
     }
-    /// Takes out of an output what agents have no use for, such as marks for browsers.
+    /// Removes what agents do not need from an output, such as markup for browsers.
     fn adapt_for_agents(_output: &mut Self::Output) {}
-    /// An output in words, for a reader who takes text (gaps.md 4.21); none when its JSON says it best.
+    /// The output as text, for clients that read text; none if JSON is best.
     fn render_text(_output: &Self::Output) -> Option<String> {
         None
     }
 }
 
-/// What an operation answered.
+/// The result of an operation for an agent.
 #[derive(Debug)]
 pub struct OperationAnswer {
     /// The output as JSON.
     pub output: Value,
-    /// The output in words, see [`Operation::words`].
+    /// The output as text, see [`Operation::render_text`].
     pub text: Option<String>,
 }
 
-/// A way to ask for an operation: reads the inputs from a JSON object and runs it.
+/// Deserializes the arguments from a JSON object and runs an operation.
 pub type OperationHandler<T> = fn(Value, &OperationContext<'_>) -> Result<T, Fault>;
 
-/// An operation with its type erased, so that tables can hold it.
+/// An operation with its type erased, as an entry of the table.
 #[derive(Clone, Copy)]
 pub struct OperationEntry {
     /// [`Operation::NAME`]
@@ -90,23 +89,23 @@ pub struct OperationEntry {
     pub is_conditional: bool,
     /// [`Operation::ADMIN`]
     pub is_admin: bool,
-    /// [`Operation::WITHIN`]
+    /// [`Operation::FOLDER_SCOPE`]
     pub folder_scope: FolderScope,
-    /// [`Operation::ANSWERS_TEXT`]
+    /// [`Operation::TEXT_ONLY`]
     pub is_text_only: bool,
     /// [`Operation::AGENT_DEFAULTS`]
     pub agent_defaults: &'static [(&'static str, u32)],
     /// [`Operation::ALIASES`]
     pub aliases: &'static [(&'static str, &'static str)],
-    /// Schema of the inputs, as one object; nested types go to the generator's definitions.
+    /// Schema of the arguments, as one object; nested types go to the generator's definitions.
     pub input: fn(&mut SchemaGenerator) -> Schema,
     /// Schema of the output, possibly a reference into the generator's definitions.
     pub output: fn(&mut SchemaGenerator) -> Schema,
-    /// Reads the inputs from a JSON object, runs the operation and writes its output as JSON.
+    /// Runs the operation; the output is a JSON value.
     pub call: OperationHandler<Value>,
-    /// The same as text: for doors that look at nothing in the output, which may be as long as the tree.
+    /// Runs the operation; the output is JSON text, possibly in pieces.
     pub call_json: OperationHandler<JsonText>,
-    /// The same as [`Entry::call`] for an agent: with its defaults, and with the output in words beside it.
+    /// As [`call`](Self::call) for an agent: with its defaults and with the output as text.
     pub call_for_agent: OperationHandler<OperationAnswer>,
 }
 
@@ -128,14 +127,14 @@ impl OperationEntry {
             output: output::<O>,
             call: call::<O>,
             call_json: call_json::<O>,
-            call_for_agent: tell::<O>,
+            call_for_agent: call_for_agent::<O>,
         }
     }
-    /// Whether it changes nothing; a tool without a route is taken to write.
+    /// Whether it changes nothing; a tool without a route counts as writing.
     pub fn is_read_only(&self) -> bool {
         self.http.first().is_some_and(|route| route.is_read_only)
     }
-    /// The scope its callers need.
+    /// The scope that its callers need.
     pub fn required_scope(&self) -> Scope {
         match (self.is_admin, self.is_read_only()) {
             (true, _) => Scope::Admin,
@@ -143,14 +142,14 @@ impl OperationEntry {
             (false, false) => Scope::Write,
         }
     }
-    /// Checks that somebody may ask for it at all, whatever the inputs: asked where all doors meet, and by doors that would rather not read
-    /// inputs for nothing.
+    /// Checks that a caller may run it, whatever the arguments. Protocols may check early, before
+    /// they read a body.
     ///
     /// # Errors
     /// `Forbidden`.
-    pub fn check_permissions(&self, reach: &Permissions) -> Result<(), Fault> {
-        reach.check_scope(self.required_scope(), self.name)?;
-        scope::allow(self, reach)
+    pub fn check_permissions(&self, permissions: &Permissions) -> Result<(), Fault> {
+        permissions.check_scope(self.required_scope(), self.name)?;
+        scope::check_folder_support(self, permissions)
     }
     /// The method of its first route; `POST` for a tool without one.
     pub fn method(&self) -> HttpMethod {
@@ -160,7 +159,7 @@ impl OperationEntry {
 
 impl std::fmt::Debug for OperationEntry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Entry({})", self.name)
+        write!(formatter, "OperationEntry({})", self.name)
     }
 }
 
@@ -169,7 +168,7 @@ fn output<O: Operation>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 fn call<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Value, Fault> {
-    told::<O>(&run(arguments, cx, O::run)?, cx)
+    to_json::<O>(&run(arguments, cx, O::run)?, cx)
 }
 
 fn call_json<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
@@ -180,8 +179,8 @@ fn call_json<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Resul
     }
 }
 
-fn tell<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<OperationAnswer, Fault> {
-    let mut arguments = arguments::under_own_names(arguments, O::ALIASES)?;
+fn call_for_agent<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<OperationAnswer, Fault> {
+    let mut arguments = arguments::resolve_aliases(arguments, O::ALIASES)?;
     if let Some(members) = arguments.as_object_mut() {
         for (name, default) in O::AGENT_DEFAULTS {
             members.entry(*name).or_insert_with(|| (*default).into());
@@ -189,58 +188,58 @@ fn tell<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Ope
     }
     let mut output = run(arguments, cx, O::run)?;
     O::adapt_for_agents(&mut output);
-    // Words may tell of the rows that are left out of the output.
-    let is_whole = cx.caller.permissions.folder.is_none() || O::FOLDER_SCOPE != FolderScope::Rows;
-    let words = if is_whole { O::render_text(&output) } else { None };
-    Ok(OperationAnswer { output: told::<O>(&output, cx)?, text: words })
+    // The text could reveal the rows that are removed from the output.
+    let is_complete = cx.caller.permissions.folder.is_none() || O::FOLDER_SCOPE != FolderScope::Rows;
+    let text = if is_complete { O::render_text(&output) } else { None };
+    Ok(OperationAnswer { output: to_json::<O>(&output, cx)?, text })
 }
 
-fn told<O: Operation>(output: &O::Output, cx: &OperationContext<'_>) -> Result<Value, Fault> {
+fn to_json<O: Operation>(output: &O::Output, cx: &OperationContext<'_>) -> Result<Value, Fault> {
     let output = serde_json::to_value(output).map_err(Fault::internal)?;
-    Ok(scope::leave_out(&OperationEntry::new::<O>(), output, &cx.caller.permissions))
+    Ok(scope::retain_covered_rows(&OperationEntry::new::<O>(), output, &cx.caller.permissions))
 }
 
-/// Runs an operation by one of its methods, and counts it.
+/// Runs one of the methods of an operation and records metrics.
 fn run<O: Operation, T>(
     arguments: Value,
     cx: &OperationContext<'_>,
-    act: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
+    method: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let begun = Instant::now();
-    let outcome = admitted(arguments, cx, act);
-    cx.metrics().requests.record_operation(cx.caller.protocol, O::NAME, &outcome, begun.elapsed());
+    let started_at = Instant::now();
+    let outcome = check_and_run(arguments, cx, method);
+    cx.metrics().requests.record_operation(cx.caller.protocol, O::NAME, &outcome, started_at.elapsed());
     outcome
 }
 
-fn admitted<O: Operation, T>(
+fn check_and_run<O: Operation, T>(
     arguments: Value,
     cx: &OperationContext<'_>,
-    act: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
+    method: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let entry = OperationEntry::new::<O>();
     entry.check_permissions(&cx.caller.permissions)?;
-    let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
-    let operation: O = arguments::read(scope::admit(&entry, arguments, cx)?)?;
+    let arguments = arguments::resolve_aliases(arguments, O::ALIASES)?;
+    let operation: O = arguments::read(scope::check_arguments(&entry, arguments, cx)?)?;
     if !O::CONDITIONAL && !entry.is_read_only() && cx.caller.precondition != Precondition::Any {
-        let why = format!(
-            "`{}` does not change one single file, so no condition can be held against it; where it takes several files, \
-             each of them takes an `if_match` of its own",
+        let message = format!(
+            "`{}` does not change a single file, so it has no precondition; if it takes several files, \
+             use the `if_match` of each file",
             O::NAME
         );
-        return Err(Fault::invalid("If-Match", why));
+        return Err(Fault::invalid("If-Match", message));
     }
-    let output = act(operation, cx)?;
+    let output = method(operation, cx)?;
     if !entry.is_read_only() && !cx.space.wait_for_indexed_writes(cx.caller) {
-        cx.add_note("the change is stored, but the search index has not read it yet");
+        cx.add_note("the change is stored, but not indexed yet");
     }
     Ok(output)
 }
 
-/// A group of operations over one subject; one folder of this crate.
+/// A group of operations on one subject: one folder of this crate.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationArea {
     /// Heading in the OpenAPI document and in lists.
     pub title: &'static str,
-    /// Its operations.
+    /// The operations of the area.
     pub operations: &'static [OperationEntry],
 }

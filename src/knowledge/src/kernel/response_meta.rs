@@ -1,7 +1,7 @@
-//! What is said of an answer beside the answer.
+//! Notes and totals of a response, beside the output.
 //!
-//! Many answers are bare lists (gaps.md D1), so that there is no place in them for what concerns all of it. Each door has one: HTTP its
-//! headers, agents a text more, the command line the other stream.
+//! Many outputs are plain lists without a place for them. Each protocol has one: HTTP sends
+//! headers, MCP adds a text, the command line uses standard error.
 
 use std::time::Duration;
 
@@ -12,43 +12,43 @@ use super::freshness::IndexAge;
 /// See the module.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ResponseMeta {
-    /// What the caller should know, such as that the answer is of an index that is behind; each once.
+    /// Notes for the caller, such as that the index is behind; without duplicates.
     pub notes: Vec<String>,
-    /// How many entries there are in all, of a list that may have some of them only.
+    /// Total number of entries of a list that may be truncated.
     pub total: Option<usize>,
-    /// Whether it has some of them only.
+    /// Whether the list is truncated.
     pub is_truncated: bool,
 }
 
 impl ResponseMeta {
-    /// All of it as sentences.
+    /// Everything as sentences.
     pub fn lines(&self) -> impl Iterator<Item = String> {
-        let total = self.total.filter(|_| self.is_truncated).map(|total| format!("there are {total} in all"));
+        let total = self.total.filter(|_| self.is_truncated).map(|total| format!("{total} entries in total"));
         self.notes.iter().cloned().chain(total)
     }
 }
 
-/// Where an operation leaves them.
+/// Collects the metadata of a response.
 #[derive(Debug, Default)]
 pub(super) struct MetaCollector(Mutex<ResponseMeta>);
 
 impl MetaCollector {
     pub(super) fn note(&self, note: String) {
-        let mut remarks = self.0.lock();
-        if !remarks.notes.contains(&note) {
-            remarks.notes.push(note);
+        let mut meta = self.0.lock();
+        if !meta.notes.contains(&note) {
+            meta.notes.push(note);
         }
     }
     pub(super) fn total(&self, total: usize, shown: usize) {
-        let mut remarks = self.0.lock();
-        (remarks.total, remarks.is_truncated) = (Some(total), shown < total);
+        let mut meta = self.0.lock();
+        (meta.total, meta.is_truncated) = (Some(total), shown < total);
     }
     pub(super) fn all(&self) -> ResponseMeta {
         self.0.lock().clone()
     }
 }
 
-/// What an index does not know that has read the log up to a position, and how old it is; none when it knows everything up to the last one.
+/// A note about changes after position `read`, which are not indexed; none if there are none.
 pub(super) fn lag(read: u64, last: u64, age: Option<IndexAge>) -> Option<String> {
     let age = match age {
         None => String::new(),
@@ -57,13 +57,13 @@ pub(super) fn lag(read: u64, last: u64, age: Option<IndexAge>) -> Option<String>
     };
     match (read, last.saturating_sub(read)) {
         (_, 0) => None,
-        (0, _) => Some("the search index is being made; only pages that it has read so far are known".to_owned()),
-        (_, 1) => Some(format!("the search index{age} has one change still to read, which is not known yet")),
-        (_, many) => Some(format!("the search index{age} has {many} changes still to read, which are not known yet")),
+        (0, _) => Some("the search index is being built; only pages indexed so far are included".to_owned()),
+        (_, 1) => Some(format!("the search index{age} lacks one change, which is not included")),
+        (_, many) => Some(format!("the search index{age} lacks {many} changes, which are not included")),
     }
 }
 
-/// A time in milliseconds, or in seconds from one on.
+/// A duration in milliseconds, or in seconds from 1 s.
 fn duration_text(time: Duration) -> String {
     match time.as_millis() {
         millis @ ..1_000 => format!("{millis} ms"),
@@ -79,13 +79,13 @@ mod tests {
     fn an_index_that_is_made_for_the_first_time_is_told_from_one_that_is_behind() {
         let told = |read, last| lag(read, last, None).unwrap_or_default();
         assert_eq!((told(0, 0), told(7, 7), told(8, 7)), Default::default());
-        assert_eq!(told(0, 7), "the search index is being made; only pages that it has read so far are known");
-        assert_eq!(told(6, 7), "the search index has one change still to read, which is not known yet");
-        assert_eq!(told(2, 7), "the search index has 5 changes still to read, which are not known yet");
+        assert_eq!(told(0, 7), "the search index is being built; only pages indexed so far are included");
+        assert_eq!(told(6, 7), "the search index lacks one change, which is not included");
+        assert_eq!(told(2, 7), "the search index lacks 5 changes, which are not included");
         let aged = |age| lag(2, 7, Some(age)).unwrap_or_default();
         let start = aged(IndexAge::Exactly(Duration::from_millis(230)));
-        assert_eq!(start, "the search index is 230 ms old and has 5 changes still to read, which are not known yet");
+        assert_eq!(start, "the search index is 230 ms old and lacks 5 changes, which are not included");
         let start = aged(IndexAge::AtLeast(Duration::from_millis(1_260)));
-        assert!(start.starts_with("the search index is more than 1.2 s old and has 5 changes"), "{start}");
+        assert!(start.starts_with("the search index is more than 1.2 s old and lacks 5 changes"), "{start}");
     }
 }

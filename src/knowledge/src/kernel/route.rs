@@ -1,16 +1,16 @@
-//! How an operation is reached over HTTP, as data.
+//! Description of HTTP routes.
 
-/// The prefix of all knowledge endpoints (contract 4.1).
+/// The prefix of all routes of spaces.
 pub const API_PREFIX: &str = "/api/svc";
 
 /// A request method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HttpMethod {
-    /// Reads; changes nothing.
+    /// Reads.
     Get,
-    /// Creates, or does something that fits no other method.
+    /// Creates, or performs another action.
     Post,
-    /// Replaces as a whole.
+    /// Replaces.
     Put,
     /// Changes a part.
     Patch,
@@ -19,7 +19,7 @@ pub enum HttpMethod {
 }
 
 impl HttpMethod {
-    /// The method's name on the wire.
+    /// The name in HTTP.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -31,74 +31,75 @@ impl HttpMethod {
     }
 }
 
-/// What a request body is.
+/// How a request body is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// No body: every input comes from the path and the query.
+    /// No body: all arguments are in path and query.
     Empty,
-    /// A JSON object with the inputs; only inputs named by [`Route::query`] may stand in the query instead.
+    /// A JSON object with the arguments; those in [`Route::query`] may be in the query instead.
     Json,
-    /// Text that becomes this one input; the others come from the query.
+    /// Text that becomes this argument; the others are in the query.
     Raw(&'static str),
-    /// A JSON object, whatever its members, that becomes this one input; the others come from the query.
+    /// A JSON object with any members that becomes this argument; the others are in the query.
     Object(&'static str),
-    /// A form (`multipart/form-data`) whose part `file` becomes the inputs `file` and `name`, and whose other parts become the inputs of
-    /// their names, which may also stand in the query; or a JSON object with all inputs.
+    /// A form (`multipart/form-data`). The part `file` becomes the arguments `file` and `name`; the
+    /// other parts become the arguments with their names, which may also be in the query. Or a JSON
+    /// object with all arguments.
     Form,
 }
 
 /// The media type of a response that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseMedia {
-    /// Always this one, such as `text/plain; charset=utf-8`.
+    /// Fixed, such as `text/plain; charset=utf-8`.
     Fixed(&'static str),
     /// By the extension of the output's `path`.
     FromPath,
 }
 
-/// One way to reach an operation: below `/api/svc` and `/api/svc/{space}`, or at the root of the server.
+/// An HTTP route: below `/api/svc` and `/api/svc/{space}`, or at the root of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// Request method.
     pub method: HttpMethod,
-    /// Path below the prefix, or whole, beginning with `/`; `{name}` is a parameter.
+    /// Path below the prefix, or full path; starts with `/`; `{name}` is a parameter.
     pub path: &'static str,
-    /// What the body is.
+    /// How the body is read.
     pub body: BodyKind,
-    /// A media type and a boolean input: a body sent as that type sets the input to true.
+    /// A media type and a boolean argument that it sets to true.
     pub media_flag: Option<(&'static str, &'static str)>,
-    /// Inputs of a JSON route that may (also) stand in the query.
+    /// Arguments of a JSON route that may be in the query.
     pub query_inputs: &'static [&'static str],
-    /// Whether what the path says beats what the body says of the same input, so that an answer can be sent back as it came.
+    /// Whether path parameters override the body, so that a response can be sent back unchanged.
     pub path_wins: bool,
-    /// Inputs of which one must be given; the operation checks it, the description tells it where it can.
+    /// Arguments of which one is required; the operation checks it.
     pub required_one_of: &'static [&'static str],
-    /// The output field that is the response body as text of this type, when the response is not JSON. An output without
-    /// that field is answered as JSON.
+    /// The output field that becomes the response body as text of this type. An output without that
+    /// field is sent as JSON.
     pub text_field: Option<(&'static str, ResponseMedia)>,
-    /// The output field that is the whole JSON answer when the output has it and not the field of [`Route::answers`].
+    /// The output field that becomes the JSON response if [`Route::text_field`] is absent.
     pub json_fallback: Option<&'static str>,
-    /// The media type of a JSON answer that has one of its own.
+    /// The media type of a JSON response, if not the usual one.
     pub json_media_type: Option<&'static str>,
-    /// Output fields, texts all of them, that also stand in a header: field and header. An absent field gives no header.
+    /// Pairs of output field (a string) and response header. An absent field gives no header.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Whether the output's `etag` becomes the `ETag` header and its `modified`, when it has one, `Last-Modified`; a reading route
-    /// then answers 304 to a caller whose copy is still right.
+    /// Whether the output's `etag` becomes the `ETag` header and its `modified`, if present,
+    /// `Last-Modified`; a read then answers 304 to a client with a current copy.
     pub has_etag: bool,
     /// Status of a success: 200, 201 or 204.
     pub success_status: u16,
-    /// Whether the path is one of the server's own, not below the prefix of spaces.
+    /// Whether the path is not below the prefix of spaces.
     pub is_at_root: bool,
-    /// Whether it changes nothing: every `GET`, and what is asked by `POST` only because the question is long.
+    /// Whether it changes nothing: every `GET`, and a `POST` with a long query.
     pub is_read_only: bool,
 }
 
 impl Route {
-    const fn new(method: HttpMethod, path: &'static str, accepts: BodyKind) -> Self {
+    const fn new(method: HttpMethod, path: &'static str, body: BodyKind) -> Self {
         Self {
             method,
             path,
-            body: accepts,
+            body,
             media_flag: None,
             query_inputs: &[],
             path_wins: false,
@@ -113,33 +114,33 @@ impl Route {
             is_read_only: matches!(method, HttpMethod::Get),
         }
     }
-    /// Reads at `path`.
+    /// A `GET` route.
     pub const fn get(path: &'static str) -> Self {
         Self::new(HttpMethod::Get, path, BodyKind::Empty)
     }
-    /// Does something at `path`, given a JSON body.
+    /// A `POST` route with a JSON body.
     pub const fn post(path: &'static str) -> Self {
         Self::new(HttpMethod::Post, path, BodyKind::Json)
     }
-    /// Replaces what is at `path` by a JSON body.
+    /// A `PUT` route with a JSON body.
     pub const fn put(path: &'static str) -> Self {
         Self::new(HttpMethod::Put, path, BodyKind::Json)
     }
-    /// Changes what is at `path` by a JSON body.
+    /// A `PATCH` route with a JSON body.
     pub const fn patch(path: &'static str) -> Self {
         Self::new(HttpMethod::Patch, path, BodyKind::Json)
     }
-    /// Removes what is at `path`.
+    /// A `DELETE` route.
     pub const fn delete(path: &'static str) -> Self {
         Self::new(HttpMethod::Delete, path, BodyKind::Empty)
     }
-    /// The body is text and becomes the input `field`; all other inputs come from the query.
+    /// The body is text and becomes the argument `field`; the others are in the query.
     #[must_use]
     pub const fn raw(mut self, field: &'static str) -> Self {
         self.body = BodyKind::Raw(field);
         self
     }
-    /// The body is a JSON object and becomes the input `field`, whole; all other inputs come from the query.
+    /// The body is a JSON object and becomes the argument `field`; the others are in the query.
     #[must_use]
     pub const fn object(mut self, field: &'static str) -> Self {
         self.body = BodyKind::Object(field);
@@ -151,25 +152,25 @@ impl Route {
         self.body = BodyKind::Form;
         self
     }
-    /// A body of the media type `mime` sets the boolean `input` to true.
+    /// A body of media type `mime` sets the boolean argument `input` to true.
     #[must_use]
     pub const fn media_flag(mut self, mime: &'static str, input: &'static str) -> Self {
         self.media_flag = Some((mime, input));
         self
     }
-    /// These inputs of a JSON route may stand in the query.
+    /// These arguments of a JSON route may be in the query.
     #[must_use]
     pub const fn query(mut self, inputs: &'static [&'static str]) -> Self {
         self.query_inputs = inputs;
         self
     }
-    /// What the path says beats what the body says of the same input.
+    /// Path parameters override the body.
     #[must_use]
     pub const fn path_wins(mut self) -> Self {
         self.path_wins = true;
         self
     }
-    /// One of these inputs must be given, and which is not said by any of them alone.
+    /// One of these arguments is required.
     #[must_use]
     pub const fn required_one_of(mut self, inputs: &'static [&'static str]) -> Self {
         self.required_one_of = inputs;
@@ -181,59 +182,61 @@ impl Route {
         self.text_field = Some((field, ResponseMedia::Fixed(mime)));
         self
     }
-    /// The response body is the output's `field`, as text of the type that goes with the extension of the output's `path`.
+    /// The response body is the output's `field`, as text; the type follows from the extension of
+    /// the output's `path`.
     #[must_use]
     pub const fn text_from_path(mut self, field: &'static str) -> Self {
         self.text_field = Some((field, ResponseMedia::FromPath));
         self
     }
-    /// The whole answer is the output's `field` as JSON, when the output has it and no text.
+    /// The response is the output's `field` as JSON if it is present and the text is not.
     #[must_use]
     pub const fn json_fallback(mut self, field: &'static str) -> Self {
         self.json_fallback = Some(field);
         self
     }
-    /// A JSON answer is of this media type, such as `application/feed+json`.
+    /// A JSON response has this media type, such as `application/feed+json`.
     #[must_use]
     pub const fn json_media_type(mut self, mime: &'static str) -> Self {
         self.json_media_type = Some(mime);
         self
     }
-    /// These output fields also stand in headers: field and header.
+    /// These output fields also become headers: pairs of field and header.
     #[must_use]
     pub const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.headers = headers;
         self
     }
-    /// The output's `etag` becomes the `ETag` header, and its `modified` (RFC 3339), if any, `Last-Modified`.
+    /// The output's `etag` becomes the `ETag` header, and its `modified` (RFC 3339), if present,
+    /// `Last-Modified`.
     #[must_use]
     pub const fn etag(mut self) -> Self {
         self.has_etag = true;
         self
     }
-    /// It changes nothing, though its method is not `GET`.
+    /// It changes nothing, though the method is not `GET`.
     #[must_use]
     pub const fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self
     }
-    /// The path is the server's own, whole as it is.
+    /// The path is not below the prefix of spaces.
     #[must_use]
     pub const fn at_root(mut self) -> Self {
         self.is_at_root = true;
         self
     }
-    /// The whole path, in the space that answers when none is named.
+    /// The full path, for the primary space.
     pub fn full_path(&self) -> String {
         if self.is_at_root { self.path.to_owned() } else { format!("{API_PREFIX}{}", self.path) }
     }
-    /// A success is `201 Created`.
+    /// Success is `201 Created`.
     #[must_use]
     pub const fn created(mut self) -> Self {
         self.success_status = 201;
         self
     }
-    /// A success is `204 No Content`, without a body.
+    /// Success is `204 No Content`, without a body.
     #[must_use]
     pub const fn no_content(mut self) -> Self {
         self.success_status = 204;

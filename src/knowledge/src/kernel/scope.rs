@@ -1,7 +1,7 @@
-//! How operations keep to the folder that a caller's key is limited to.
+//! How operations respect the folder that a key is limited to.
 //!
-//! One rule: what an operation says nothing of, it refuses. Which inputs are paths is read from the operation's own schema, so that
-//! none can be forgotten, however deep it stands.
+//! Invariant: an operation without a declaration is refused. Path arguments are found by the
+//! schema, at any depth, so that none is forgotten.
 
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -10,53 +10,54 @@ use svcfs_base::{Fault, Kind, Permissions, Protocol, TreePath};
 use super::{OperationContext, OperationEntry, Space};
 
 /// The `format` of a path in a schema.
-const PATH: &str = "tree-path";
+const PATH_FORMAT: &str = "tree-path";
 
-/// How an operation keeps to a folder.
+/// How an operation respects the folder of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FolderScope {
-    /// Not at all: it looks at the whole tree, or tells of it. Such a caller is refused.
+    /// It uses or reveals the full tree: refused for such a key.
     WholeTree,
-    /// It touches, and tells of, nothing but the paths it is given.
+    /// It uses and reveals only the given paths.
     GivenPaths,
-    /// It keeps to the folder this input names, which is the caller's own when the input is absent.
+    /// It is limited to the folder in this argument; default: the folder of the key.
     Folder(&'static str),
-    /// Beside the paths it is given it tells of pages in a list of objects with a `path`; those elsewhere are left out of it.
+    /// Besides the given paths it returns a list of objects with a `path`; others are removed.
     Rows,
-    /// Beside the paths it is given it looks at the caller's folder alone, by itself.
+    /// Besides the given paths it uses only the folder of the key, by itself.
     CallerFolder,
 }
 
-/// Checks that an operation keeps to a folder, for a caller who is limited to one.
-///
-/// # Errors
-/// `Forbidden`.
-pub(super) fn allow(entry: &OperationEntry, reach: &Permissions) -> Result<(), Fault> {
-    match &reach.folder {
+/// Checks that a key with a folder may run an operation.
+pub(super) fn check_folder_support(entry: &OperationEntry, permissions: &Permissions) -> Result<(), Fault> {
+    match &permissions.folder {
         Some(folder) if entry.folder_scope == FolderScope::WholeTree => {
-            let told = format!(
-                "path outside key scope: `{}` looks at the whole tree, and this key is limited to `{folder}`; \
-                 docs/access.md lists what such a key may ask, a key without a folder may ask everything of its scope",
+            let message = format!(
+                "path outside key scope: `{}` needs the full tree, but this key is limited to `{folder}`; \
+                 use a key without a folder, or an operation that docs/access.md lists for such keys",
                 entry.name
             );
-            Err(Fault::new(Kind::Forbidden, told))
+            Err(Fault::new(Kind::Forbidden, message))
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// Checks the inputs of a call, and adds the folder where it is not given.
+/// Checks the path arguments of a call, and adds the folder if it is absent.
 ///
 /// # Errors
-/// `Forbidden` for whatever lies elsewhere; `Invalid` for a path that is none.
-pub(super) fn admit(entry: &OperationEntry, mut arguments: Value, cx: &OperationContext<'_>) -> Result<Value, Fault> {
-    let reach = &cx.caller.permissions;
-    let Some(folder) = &reach.folder else { return Ok(arguments) };
+/// `Forbidden` for a path outside the folder; `Invalid` for a bad path.
+pub(super) fn check_arguments(
+    entry: &OperationEntry,
+    mut arguments: Value,
+    cx: &OperationContext<'_>,
+) -> Result<Value, Fault> {
+    let permissions = &cx.caller.permissions;
+    let Some(folder) = &permissions.folder else { return Ok(arguments) };
     if let FolderScope::Folder(input) = entry.folder_scope
         && let Some(members) = arguments.as_object_mut()
     {
-        let given = members.get(input).is_some_and(|value| !value.is_null());
-        if !given {
+        let is_given = members.get(input).is_some_and(|value| !value.is_null());
+        if !is_given {
             members.insert(input.to_owned(), folder.as_str().into());
         }
     }
@@ -64,50 +65,55 @@ pub(super) fn admit(entry: &OperationEntry, mut arguments: Value, cx: &Operation
     let schema = (entry.input)(&mut generator).to_value();
     let definitions = Value::Object(generator.take_definitions(true));
     let mut paths = Vec::new();
-    collect(&schema, &definitions, &arguments, &mut paths);
+    collect_paths(&schema, &definitions, &arguments, &mut paths);
     for text in paths {
-        cx.space.check_path_access(reach, cx.caller.protocol, &TreePath::parse(text)?)?;
+        cx.space.check_path_access(permissions, cx.caller.protocol, &TreePath::parse(text)?)?;
     }
     Ok(arguments)
 }
 
 impl Space {
-    /// Checks that a path lies in a caller's reach, and where it leads, when there are links on the way. Where that is, the refusal does not
-    /// tell: it is none of the caller's business.
+    /// Checks that a path and the target of symbolic links on it are within a caller's folder. The
+    /// error does not reveal the target.
     ///
     /// # Errors
-    /// `Forbidden`; `Invalid` for links that lead out of the root or in a circle.
-    pub fn check_path_access(&self, reach: &Permissions, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
-        reach.check_path(path)?;
-        if reach.folder.is_none() || reach.covers(&self.vfs.resolve_links(protocol, path)?) {
+    /// `Forbidden`; `Invalid` for links that leave the root or form a cycle.
+    pub fn check_path_access(
+        &self,
+        permissions: &Permissions,
+        protocol: Protocol,
+        path: &TreePath,
+    ) -> Result<(), Fault> {
+        permissions.check_path(path)?;
+        if permissions.folder.is_none() || permissions.covers(&self.vfs.resolve_links(protocol, path)?) {
             return Ok(());
         }
-        Err(Fault::new(Kind::Forbidden, format!("path outside key scope: `{path}` is a link that leads out of it")))
+        Err(Fault::new(Kind::Forbidden, format!("path outside key scope: `{path}` is a link to a path outside")))
     }
 }
 
-/// The texts in `value` that `schema` calls paths.
-fn collect<'v>(schema: &Value, definitions: &Value, value: &'v Value, paths: &mut Vec<&'v str>) {
+/// Collects the strings in `value` that are paths by `schema`.
+fn collect_paths<'v>(schema: &Value, definitions: &Value, value: &'v Value, paths: &mut Vec<&'v str>) {
     if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next())
         && let Some(target) = definitions.get(name)
     {
-        collect(target, definitions, value, paths);
+        collect_paths(target, definitions, value, paths);
     }
     for choice in ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten() {
-        collect(choice, definitions, value, paths);
+        collect_paths(choice, definitions, value, paths);
     }
     match value {
-        Value::String(text) if schema.get("format").is_some_and(|format| format == PATH) => paths.push(text),
+        Value::String(text) if schema.get("format").is_some_and(|format| format == PATH_FORMAT) => paths.push(text),
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
-                items.iter().for_each(|item| collect(schema, definitions, item, paths));
+                items.iter().for_each(|item| collect_paths(schema, definitions, item, paths));
             }
         }
         Value::Object(members) => {
             for (name, value) in members {
-                let named = schema.get("properties").and_then(|properties| properties.get(name));
-                if let Some(schema) = named.or_else(|| schema.get("additionalProperties")) {
-                    collect(schema, definitions, value, paths);
+                let member_schema = schema.get("properties").and_then(|properties| properties.get(name));
+                if let Some(schema) = member_schema.or_else(|| schema.get("additionalProperties")) {
+                    collect_paths(schema, definitions, value, paths);
                 }
             }
         }
@@ -115,15 +121,15 @@ fn collect<'v>(schema: &Value, definitions: &Value, value: &'v Value, paths: &mu
     }
 }
 
-/// Leaves out of an answer what lies elsewhere.
-pub(super) fn leave_out(entry: &OperationEntry, mut output: Value, reach: &Permissions) -> Value {
-    if reach.folder.is_some()
+/// Removes rows outside the caller's folder from an output.
+pub(super) fn retain_covered_rows(entry: &OperationEntry, mut output: Value, permissions: &Permissions) -> Value {
+    if permissions.folder.is_some()
         && entry.folder_scope == FolderScope::Rows
         && let Some(rows) = output.as_array_mut()
     {
         let covers = |row: &Value| {
             let path = row.get("path").and_then(Value::as_str).map(TreePath::parse);
-            path.is_some_and(|path| path.is_ok_and(|path| reach.covers(&path)))
+            path.is_some_and(|path| path.is_ok_and(|path| permissions.covers(&path)))
         };
         rows.retain(covers);
     }

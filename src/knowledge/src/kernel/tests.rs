@@ -52,7 +52,7 @@ impl Operation for Greet {
 const TABLE: &[OperationEntry] = &[OperationEntry::new::<Greet>()];
 
 fn read(arguments: serde_json::Value) -> Result<Greet, Fault> {
-    arguments::under_own_names(arguments, Greet::ALIASES).and_then(arguments::read)
+    arguments::resolve_aliases(arguments, Greet::ALIASES).and_then(arguments::read)
 }
 
 fn refusal(arguments: serde_json::Value) -> Fault {
@@ -79,7 +79,7 @@ fn a_refused_input_names_its_field() {
         (json!({"path": "a.md", "others": [{"path": "b"}, {}]}), "others[1].path is required"),
         (
             json!({"path": "a.md", "others": [{"path": "b", "pth": 1}]}),
-            "`others[0].pth`: there is no such field; known: `path`",
+            "`others[0].pth`: unknown field; valid fields: `path`",
         ),
         (json!({"path": "../a.md"}), "path denied: `..` in `..`"),
         (json!({"path": "a", "others": [{"path": "../a"}]}), "`others[0].path`: path denied: `..` in `..`"),
@@ -89,7 +89,7 @@ fn a_refused_input_names_its_field() {
             "`times`: invalid value: integer `-1`, expected a whole number, 0 or more",
         ),
         (json!({"path": "a.md", "others": 1}), "`others`: invalid type: integer `1`, expected a list"),
-        (json!({"path": "a.md", "page": "b.md"}), "`page`: is the same as `path`; give one of them"),
+        (json!({"path": "a.md", "page": "b.md"}), "`page`: is an alias of `path`; use only one of them"),
     ] {
         let fault = refusal(arguments);
         assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, message));

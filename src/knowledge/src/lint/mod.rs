@@ -1,11 +1,12 @@
-//! The lint gate: what every written page must pass (gaps.md, write-time lint and format; D5).
+//! The lint gate: checks that every written page must pass.
 //!
-//! One rule: the text decides, not the door. A page with a lint error is refused through every door while
-//! `lint.reject_errors` is on; warnings never refuse. Edits made behind the server do not come here: they can only be recorded.
+//! Invariant: the text decides, not the protocol. While `lint.reject_errors` is on, a page with a
+//! lint error is refused through every protocol; warnings never refuse. Out-of-band edits do not
+//! pass the gate: they can only be recorded.
 //!
-//! Tidying is split by who knows that a whole text is the writer's own. Operations know, and tidy what a caller hands in
-//! before they write it (an append or a rewritten link leaves the rest of a page alone). Filesystem doors have no
-//! operations, so the gate tidies for those that `lint.format_doors` names.
+//! Only full texts by one writer are formatted. Operations know which ones are, and format them
+//! before they write (an append or a rewritten link leaves the rest of a page unchanged). File
+//! protocols have no operations, so the gate formats for those in `lint.format_protocols`.
 
 #[cfg(test)]
 mod tests;
@@ -19,14 +20,14 @@ use svcfs_config::LintSettings;
 use svcfs_text::lint::{LintIssue, first_error, reject_message};
 use svcfs_vfs::{ProposedFile, WriteGate};
 
-/// Tidies and checks pages on their way into the tree.
+/// Formats and checks pages before they are written.
 #[derive(Debug, Clone)]
 pub struct LintGate {
     settings: LintSettings,
 }
 
 impl LintGate {
-    /// A gate that does what `[lint]` says.
+    /// A gate with the settings `[lint]`.
     pub const fn new(settings: LintSettings) -> Self {
         Self { settings }
     }
@@ -37,15 +38,15 @@ impl WriteGate for LintGate {
         if !proposal.path.is_page() {
             return Ok(());
         }
-        // What is not text has no lint rules; operations refuse it before it comes here, a filesystem door keeps it as it is.
+        // Binary content has no lint rules: operations refuse it earlier, file protocols store it.
         let Ok(text) = std::str::from_utf8(&proposal.content) else {
             return Ok(());
         };
         if caller.protocol.is_filesystem()
             && self.settings.should_format(caller.protocol)
-            && let Cow::Owned(tidy) = format_text(text)
+            && let Cow::Owned(formatted) = format_text(text)
         {
-            proposal.content = Bytes::from(tidy);
+            proposal.content = Bytes::from(formatted);
         }
         if !self.settings.reject_errors {
             return Ok(());
@@ -56,12 +57,12 @@ impl WriteGate for LintGate {
     }
 }
 
-/// The text of a page, tidied; borrowed when it is tidy.
+/// The formatted text of a page; borrowed if nothing changes.
 pub fn format_text(text: &str) -> Cow<'_, str> {
     svcfs_text::format::format(text)
 }
 
-/// Why a page with these issues is refused: its first error, with all issues beside it. None when it has no error.
+/// The refusal of a page with these issues: its first error, with all issues as details.
 fn refusal(issues: &[LintIssue]) -> Option<Fault> {
     let fault = Fault::rejected(reject_message(first_error(issues)?));
     Some(fault.with_detail("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))

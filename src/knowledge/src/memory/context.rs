@@ -1,4 +1,4 @@
-//! What an agent reads first.
+//! The pages that an agent reads first.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,46 +7,43 @@ use svcfs_base::{Fault, Kind, Permissions, TreePath};
 use crate::files;
 use crate::kernel::OperationContext;
 
-/// The three pages that tell how a tree is meant (contract 2.1); a text is empty when there is no such page.
+/// The three pages that describe a tree; a text is empty if there is no such page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AgentContext {
-    /// How to work here: `playbook.md`
+    /// Rules of work: `playbook.md`
     pub playbook: String,
-    /// What kinds of pages there are: `SCHEMA.md`
+    /// Types of pages: `SCHEMA.md`
     pub schema: String,
-    /// Where to begin reading: `index.md`
+    /// Start page: `index.md`
     pub index: String,
 }
 
-/// Reads them from their [`places`].
-///
-/// # Errors
-/// Those of reading a file that is there.
+/// Reads them from their [`candidate_paths`].
 pub fn read_context(cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
     Ok(AgentContext {
-        playbook: page(cx, "playbook.md")?,
-        schema: page(cx, "SCHEMA.md")?,
-        index: page(cx, "index.md")?,
+        playbook: read_first(cx, "playbook.md")?,
+        schema: read_first(cx, "SCHEMA.md")?,
+        index: read_first(cx, "index.md")?,
     })
 }
 
-/// Where a page that tells how a tree is meant may stand, the first that is there counts: below `.svc/`, else in the root (gaps.md D19); for
-/// whoever is limited to a folder, in that folder.
+/// The possible paths of such a page, in order of preference: below `.svc/`, then in the root; with
+/// a key of a folder, in that folder.
 ///
 /// # Errors
-/// `Invalid` for a name that is none.
-pub fn candidate_paths(reach: &Permissions, name: &str) -> Result<Vec<TreePath>, Fault> {
-    match &reach.folder {
+/// `Invalid` for a bad name.
+pub fn candidate_paths(permissions: &Permissions, name: &str) -> Result<Vec<TreePath>, Fault> {
+    match &permissions.folder {
         Some(folder) => Ok(vec![TreePath::parse(&format!("{folder}/{name}"))?]),
         None => Ok(vec![TreePath::parse(&format!(".svc/{name}"))?, TreePath::parse(name)?]),
     }
 }
 
-fn page(cx: &OperationContext<'_>, name: &str) -> Result<String, Fault> {
-    let reach = &cx.caller.permissions;
-    for place in candidate_paths(reach, name)? {
-        cx.space.check_path_access(reach, cx.caller.protocol, &place)?;
-        match files::read_file(cx, &place) {
+fn read_first(cx: &OperationContext<'_>, name: &str) -> Result<String, Fault> {
+    let permissions = &cx.caller.permissions;
+    for path in candidate_paths(permissions, name)? {
+        cx.space.check_path_access(permissions, cx.caller.protocol, &path)?;
+        match files::read_file(cx, &path) {
             Err(fault) if fault.kind() == Kind::NotFound => {}
             file => return Ok(String::from_utf8_lossy(&file?.content).into_owned()),
         }

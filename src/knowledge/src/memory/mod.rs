@@ -1,7 +1,7 @@
-//! What agents know of a tree before they read it, and what they remember in it (contract 4.16, gaps.md 4.16).
+//! What agents should know of a tree, and the episodes they remember in it.
 //!
-//! One rule: an episode is a page like any other; what makes it one, and what says that it was taken up elsewhere, stands in
-//! frontmatter, so that people and every door can see and change it.
+//! Invariant: an episode is an ordinary page. Frontmatter makes it an episode and marks it as
+//! merged, so that people and every protocol can see and change it.
 
 mod context;
 mod operations;

@@ -1,10 +1,8 @@
-//! The wire shapes of memory.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use svcfs_base::{Fault, TreePath};
 
-use super::context::AgentContext as Pages;
+use super::context::AgentContext;
 use super::report::EpisodeReport;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
@@ -14,10 +12,11 @@ pub const AREA: OperationArea = OperationArea {
     operations: &[OperationEntry::new::<GetContext>(), OperationEntry::new::<GetMemoryReport>()],
 };
 
-/// Read what an agent should know before it works here
+/// Read the context an agent needs before it works here
 ///
-/// The playbook, the schema and the index page, each from `.svc/` or else from the root; empty where there is none. A key that is limited
-/// to a folder is told those that lie in that folder itself.
+/// Call it first. Returns the playbook (how to work), the schema (types of pages) and the index
+/// page (where to start), each from `.svc/` or else from the root; empty if absent. With a key that
+/// is limited to a folder, returns those of that folder.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetContext {}
 
@@ -27,12 +26,11 @@ impl Operation for GetContext {
     const HTTP: &'static [Route] = &[Route::get("/context")];
     const TOOL: bool = true;
     const TEXT_ONLY: bool = true;
-    type Output = Pages;
-    fn run(self, cx: &OperationContext<'_>) -> Result<Pages, Fault> {
+    type Output = AgentContext;
+    fn run(self, cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
         super::read_context(cx)
     }
-    fn render_text(pages: &Pages) -> Option<String> {
-        // The titles are those of gaps.md 4.21.
+    fn render_text(pages: &AgentContext) -> Option<String> {
         let pages = [("SCHEMA", &pages.schema), ("PLAYBOOK", &pages.playbook), ("CURRENT INDEX", &pages.index)];
         let present = pages.iter().filter(|(_, text)| !text.trim().is_empty());
         let text: Vec<String> = present.map(|(title, text)| format!("=== {title} ===\n\n{text}")).collect();
@@ -44,13 +42,14 @@ impl Operation for GetContext {
     }
 }
 
-/// List the episodes that agents remembered, and those that no page has taken up yet
+/// List episodic memories, and those not merged into a page yet
 ///
-/// An episode is a page with `memory_kind: episodic`, or one below the folder of episodes. It counts as taken up when an entry of
-/// some page's `merged-from` names its id or its path.
+/// Use it to find episodes to consolidate. An episode is a page with `memory_kind: episodic`, or a
+/// page in the folder of episodes. It is merged if `merged-from` of some page has its id or path.
+/// Returns all episodes, the unmerged ones, and warnings.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetMemoryReport {
-    /// Folder of episodes; `memory.episodes_path_prefix` of the settings when absent
+    /// Folder of episodes; default: the setting `memory.episodes_path_prefix`
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub episodes_prefix: Option<TreePath>,

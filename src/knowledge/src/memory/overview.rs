@@ -1,7 +1,7 @@
-//! The overview of a tree that has no page about itself: what an agent reads at `svc://schema` instead.
+//! A generated overview of a tree without a schema page: `svc://schema` serves it to agents.
 //!
-//! Invariant: everything it says is counted in the index or true of every tree. It names tools, so the agent protocol checks in a
-//! test that each of them exists.
+//! Invariant: every statement is counted in the index or true of every tree. A test of the MCP
+//! server checks that the tools it names exist.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use svcfs_index::TopCounts;
 
 use crate::kernel::Space;
 
-/// Entries of each list.
+/// Limit of entries in each list.
 const MAX_ENTRIES: usize = 40;
-/// Characters of one name: a tag may be as long as a page.
-const MAX_NAME: usize = 80;
-/// How long to wait for the index; an older overview is better than none, and says so.
+/// Limit of characters of a name: a tag may be as long as a page.
+const MAX_NAME_CHARS: usize = 80;
+/// How long to wait for the index; an older overview with a note is better than none.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
 
-const HOW_TO_WRITE: &str = "\
+const WRITING_GUIDE: &str = "\
 ## How to write
 
 - Paths are relative, such as `notes/today.md`. Missing directories are created.
@@ -29,21 +29,18 @@ const HOW_TO_WRITE: &str = "\
 - `svc_lint` lists the problems of a page or a text before you write it.
 ";
 
-/// Describes a tree, or the folder a caller is limited to, as markdown.
-///
-/// # Errors
-/// Those of the index.
-pub fn describe_tree(space: &Space, reach: &Permissions) -> Result<String, Fault> {
-    let folder = reach.folder.clone().unwrap_or_else(TreePath::root);
-    // Behind or not: the overview says what the index does not know yet.
+/// Describes a tree, or the folder of the caller's key, as markdown.
+pub fn describe_tree(space: &Space, permissions: &Permissions) -> Result<String, Fault> {
+    let folder = permissions.folder.clone().unwrap_or_else(TreePath::root);
+    // On timeout the overview has a note.
     let _lag = space.index_within(INDEX_TIMEOUT);
     let outline = space.index.outline(&folder, MAX_ENTRIES)?;
-    let (place, page) = match folder.is_root() {
+    let (subject, page) = match folder.is_root() {
         true => ("This tree".to_owned(), "SCHEMA.md".to_owned()),
         false => (format!("The folder `{folder}`"), format!("{folder}/SCHEMA.md")),
     };
     let mut text = format!(
-        "# Overview\n\n{place} has no page `{page}`, so this overview was generated from what the search index knows. \
+        "# Overview\n\n{subject} has no page `{page}`, so this overview was generated from what the search index knows. \
          Write that page to describe the conventions; it is then served here instead.\n\nPages: {}\n",
         outline.pages
     );
@@ -59,33 +56,33 @@ pub fn describe_tree(space: &Space, reach: &Permissions) -> Result<String, Fault
         ("Fields", "Frontmatter fields, each with the type of most of its values", &outline.fields),
         ("Tags", "Values of the frontmatter field `tags`", &outline.tags),
     ];
-    for (title, about, counts) in lists {
-        list(&mut text, (title, about), counts);
+    for (title, description, counts) in lists {
+        write_section(&mut text, (title, description), counts);
     }
     text.push('\n');
-    text.push_str(HOW_TO_WRITE);
+    text.push_str(WRITING_GUIDE);
     Ok(text)
 }
 
-/// One section, with the number of pages of each entry; nothing when there are no entries.
-fn list(text: &mut String, (title, about): (&str, &str), counts: &TopCounts) {
+/// A section with the number of pages of each entry; nothing if there are no entries.
+fn write_section(text: &mut String, (title, description): (&str, &str), counts: &TopCounts) {
     if counts.top.is_empty() {
         return;
     }
-    let _infallible = writeln!(text, "\n## {title}\n\n{about}, with the number of pages:\n");
+    let _infallible = writeln!(text, "\n## {title}\n\n{description}, with the number of pages:\n");
     for (name, pages) in &counts.top {
-        let _infallible = writeln!(text, "- {} ({pages})", short(name));
+        let _infallible = writeln!(text, "- {} ({pages})", truncate(name));
     }
     if counts.other_count > 0 {
         let _infallible = writeln!(text, "- and {} more", counts.other_count);
     }
 }
 
-/// A name on one line, cut when it is long.
-fn short(name: &str) -> String {
-    let mut cut: String = name.chars().take(MAX_NAME).collect();
-    if cut.len() < name.len() {
-        cut.push('…');
+/// A name on one line, truncated if it is long.
+fn truncate(name: &str) -> String {
+    let mut truncated: String = name.chars().take(MAX_NAME_CHARS).collect();
+    if truncated.len() < name.len() {
+        truncated.push('…');
     }
-    escape_unprintable(&cut)
+    escape_unprintable(&truncated)
 }

@@ -1,4 +1,4 @@
-//! Which episodes there are, and which of them nobody has taken up yet.
+//! Report of episodes and of those that are not merged yet.
 
 use std::collections::HashSet;
 
@@ -8,62 +8,60 @@ use serde_json::Value;
 use svcfs_base::{Fault, Permissions, TreePath};
 use svcfs_index::{Index, MetaRow};
 
-/// The kinds of a `merged-from` entry that speak of an episode by its id (gaps.md 4.16).
+/// Types of `merged-from` entries that name an episode by id.
 const EPISODIC_TYPES: [&str; 6] = ["episode", "run", "session", "trace", "event", "ingest"];
 
-/// The state of a tree's memory.
+/// The episodes of a tree.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EpisodeReport {
-    /// Episodes there are
+    /// Number of episodes
     pub episodic_count: usize,
-    /// Entries of `merged-from` in all pages
+    /// Number of `merged-from` entries in all pages
     pub merged_from_refs: usize,
     /// The episodes, in path order
     pub episodic_files: Vec<MemoryEpisode>,
-    /// The episodes that no page's `merged-from` names
+    /// The episodes that no page names in `merged-from`
     pub unmerged: Vec<MemoryEpisode>,
-    /// What keeps an episode from being named, such as a missing id
+    /// Reasons why episodes cannot be referenced, such as a missing id
     pub warnings: Vec<String>,
 }
 
-/// A page that remembers something that happened.
+/// A page that records an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MemoryEpisode {
-    /// Where it is
+    /// Path of the page
     pub path: TreePath,
-    /// `episode_id` of its frontmatter, else `id`
+    /// `episode_id` in the frontmatter, else `id`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub episode_id: Option<String>,
-    /// `memory_kind` of its frontmatter
+    /// `memory_kind` in the frontmatter
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_kind: Option<String>,
 }
 
-/// Looks at the pages that the caller may see.
+/// Reports the episodes that the caller may see.
 ///
-/// An episode says `memory_kind: episodic`, or lies below `prefix` and says neither `semantic` nor `consolidation`.
-///
-/// # Errors
-/// Those of the index.
-pub fn report_episodes(index: &Index, prefix: &TreePath, reach: &Permissions) -> Result<EpisodeReport, Fault> {
-    let mut told = index.pages_with_keys(&["memory_kind", "episode_id", "id", "merged-from"])?;
-    told.retain(|page| reach.covers(&page.path));
+/// An episode has `memory_kind: episodic`, or is below `prefix` with neither `semantic` nor
+/// `consolidation`.
+pub fn report_episodes(index: &Index, prefix: &TreePath, permissions: &Permissions) -> Result<EpisodeReport, Fault> {
+    let mut pages = index.pages_with_keys(&["memory_kind", "episode_id", "id", "merged-from"])?;
+    pages.retain(|page| permissions.covers(&page.path));
     let mut merged = MergedEpisodes::default();
-    for page in &told {
+    for page in &pages {
         merged.add(page);
     }
-    let mut episodes: Vec<MemoryEpisode> = told.iter().filter(|page| is_episodic(page, prefix)).map(episode).collect();
-    // Pages below the prefix that say nothing of themselves are episodes, too.
-    let known: HashSet<&TreePath> = told.iter().map(|page| &page.path).collect();
-    let silent = index.paths(prefix)?.into_iter().filter(|path| !known.contains(path) && reach.covers(path));
-    let silent: Vec<MemoryEpisode> =
-        silent.map(|path| MemoryEpisode { path, episode_id: None, memory_kind: None }).collect();
-    episodes.extend(silent);
-    episodes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    let nameless = episodes.iter().filter(|episode| episode.episode_id.is_none());
-    let warnings = nameless
+    let mut episodes: Vec<MemoryEpisode> = pages.iter().filter(|page| is_episodic(page, prefix)).map(episode).collect();
+    // Pages below the prefix without these keys are episodes, too.
+    let seen: HashSet<&TreePath> = pages.iter().map(|page| &page.path).collect();
+    let unmarked = index.paths(prefix)?.into_iter().filter(|path| !seen.contains(path) && permissions.covers(path));
+    let unmarked: Vec<MemoryEpisode> =
+        unmarked.map(|path| MemoryEpisode { path, episode_id: None, memory_kind: None }).collect();
+    episodes.extend(unmarked);
+    episodes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    let without_id = episodes.iter().filter(|episode| episode.episode_id.is_none());
+    let warnings = without_id
         .map(|episode| {
-            format!("{}: no `episode_id` in its frontmatter; `merged-from` can name it by path only", episode.path)
+            format!("{}: no `episode_id` in the frontmatter; `merged-from` can reference it by path only", episode.path)
         })
         .collect();
     let unmerged = episodes.iter().filter(|episode| !merged.names(episode)).cloned().collect();
@@ -76,7 +74,7 @@ pub fn report_episodes(index: &Index, prefix: &TreePath, reach: &Permissions) ->
     })
 }
 
-/// What the `merged-from` lists of all pages name.
+/// The references in `merged-from` of all pages.
 #[derive(Default)]
 struct MergedEpisodes {
     count: usize,
@@ -96,7 +94,7 @@ impl MergedEpisodes {
             }
             let is_episodic =
                 entry.get("type").and_then(Value::as_str).is_some_and(|kind| EPISODIC_TYPES.contains(&kind));
-            if is_episodic && let Some(id) = entry.get("id").and_then(text) {
+            if is_episodic && let Some(id) = entry.get("id").and_then(scalar_text) {
                 self.ids.insert(id);
             }
         }
@@ -116,18 +114,18 @@ fn is_episodic(page: &MetaRow, prefix: &TreePath) -> bool {
 }
 
 fn episode(page: &MetaRow) -> MemoryEpisode {
-    let of = |key: &str| page.metadata.get(key).and_then(text);
+    let read = |key: &str| page.metadata.get(key).and_then(scalar_text);
     MemoryEpisode {
         path: page.path.clone(),
-        episode_id: of("episode_id").or_else(|| of("id")),
-        memory_kind: of("memory_kind"),
+        episode_id: read("episode_id").or_else(|| read("id")),
+        memory_kind: read("memory_kind"),
     }
 }
 
-/// A plain value as text: an id may well be written as a number.
-fn text(value: &Value) -> Option<String> {
+/// A scalar as text: an id may be a number.
+fn scalar_text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::String(scalar_text) if !scalar_text.is_empty() => Some(scalar_text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
     }

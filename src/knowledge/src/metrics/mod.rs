@@ -1,7 +1,8 @@
-//! How the server itself is doing: what its doors count, and which of its parts are sick.
+//! Metrics and readiness of the server.
 //!
-//! One rule: looking changes nothing and waits for nobody but the disk. Counters stand beside what they count; everything else is asked of its
-//! owner at the moment of looking. `/metrics`, `/readyz` and `svcfs status` show the same.
+//! Invariant: reading them changes nothing and blocks only on the disk. Counters are updated where
+//! the work is done; everything else is read on request. `/metrics`, `/readyz` and `svcfs status`
+//! agree.
 
 mod counters;
 mod process;
@@ -26,10 +27,10 @@ pub use readiness::{
 };
 pub use registry::{MetricsAudience, build_registry, metric_family};
 
-/// What is known of a server beside its spaces.
+/// Server-wide metrics and sources.
 #[derive(Default)]
 pub struct ServerMetrics {
-    /// What its doors count.
+    /// Metrics of requests.
     pub requests: RequestMetrics,
     protocols: RwLock<Vec<ProtocolServer>>,
     mounts: OnceLock<MountLister>,
@@ -37,30 +38,30 @@ pub struct ServerMetrics {
 
 type MountLister = Box<dyn Fn() -> Vec<MountReport> + Send + Sync>;
 
-/// A place where a space is mounted.
+/// A mount of a space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountReport {
-    /// Where, without links.
+    /// Mount point, without symbolic links.
     pub mountpoint: PathBuf,
-    /// The flags of `svcfs mount` that make such a mount.
+    /// The flags of `svcfs mount` for such a mount.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
 }
 
 impl ServerMetrics {
-    /// Tells of a protocol server from here on; one that is not enabled is told of, too. A later one of the same name takes its place.
+    /// Adds a protocol server to the reports, even a disabled one; replaces one with the same name.
     pub fn add_protocol(&self, protocol: ProtocolServer) {
         let mut protocols = self.protocols.write();
         protocols.retain(|known| known.name != protocol.name);
         protocols.push(protocol);
     }
 
-    /// Has mounts asked of whoever makes them; only the first who says is asked.
+    /// Sets the source of mounts, once; later calls have no effect.
     pub fn set_mount_source(&self, mounts: impl Fn() -> Vec<MountReport> + Send + Sync + 'static) {
-        let _only_the_first = self.mounts.set(Box::new(mounts));
+        let _ignored = self.mounts.set(Box::new(mounts));
     }
 
-    /// Where the first space is mounted.
+    /// The mounts of the first space.
     pub fn mounts(&self) -> Vec<MountReport> {
         self.mounts.get().map(|mounts| mounts()).unwrap_or_default()
     }

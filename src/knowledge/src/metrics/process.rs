@@ -1,30 +1,28 @@
-//! What the operating system knows of this process.
-
 use serde::{Deserialize, Serialize};
 
-/// What this process takes.
+/// Resource usage of this process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUsage {
-    /// Memory that is in use at this moment, in bytes.
+    /// Resident memory in bytes.
     pub memory_bytes: u64,
-    /// The most it ever was.
+    /// Maximum of resident memory so far.
     pub peak_memory_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Open file descriptors.
+    /// Number of open file descriptors.
     pub open_files: u64,
-    /// Time on processors since the start, in seconds.
+    /// Processor time since the start, in seconds.
     pub cpu_seconds: f64,
 }
 
 impl ProcessUsage {
-    /// What of this process is in memory and in no file, in bytes; none where `/proc` cannot be read.
+    /// Anonymous resident memory in bytes; none if `/proc` cannot be read.
     pub fn anonymous_memory_bytes() -> Option<u64> {
         let status = procfs::process::Process::myself().ok()?.status().ok()?;
         Some(status.rssanon? * 1024)
     }
 
-    /// This process; none where `/proc` cannot be read.
+    /// The current usage; none if `/proc` cannot be read.
     pub fn current() -> Option<Self> {
         let process = procfs::process::Process::myself().ok()?;
         let (status, stat) = (process.status().ok()?, process.stat().ok()?);

@@ -1,4 +1,4 @@
-//! Protocol servers beside HTTP, as `/readyz` tells of them (contract 4.2).
+//! Status of protocol servers other than HTTP, for `/readyz`.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -8,52 +8,52 @@ use serde::{Deserialize, Serialize};
 
 use super::ServerMetrics;
 
-/// How long a protocol server may take to take a connection from this machine.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Timeout of the test connection to a local server.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A protocol server that this program has.
+/// A protocol server of this program.
 pub struct ProtocolServer {
     /// Its name, `nfs`, `s3` or `webdav`: the key in `/readyz`.
     pub name: &'static str,
-    /// How it is served; none when the settings leave it off.
+    /// Where it listens; none if it is disabled.
     pub endpoint: Option<ProtocolEndpoint>,
 }
 
-/// A protocol server that is meant to answer.
+/// An enabled protocol server.
 pub struct ProtocolEndpoint {
-    /// The port it listens on.
+    /// Its port.
     pub port: u16,
-    /// What clients are told to connect to; none when the port says it.
+    /// The address for clients; none if the port is enough.
     pub client_address: Option<String>,
-    /// Whether it answers; else why not.
+    /// Checks whether it answers; returns the reason if not.
     pub probe: HealthProbe,
 }
 
 type HealthProbe = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl ProtocolEndpoint {
-    /// A server that is found to be well when it takes a connection at this address.
+    /// A server that is healthy if it accepts a connection at this address.
     pub fn from_address(address: SocketAddr) -> Self {
-        let dial = move || match TcpStream::connect_timeout(&address, PATIENCE) {
+        let probe = move || match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("{address} takes no connection: {error}")),
+            Err(error) => Err(format!("cannot connect to {address}: {error}")),
         };
-        Self { port: address.port(), client_address: None, probe: Box::new(dial) }
+        Self { port: address.port(), client_address: None, probe: Box::new(probe) }
     }
 }
 
-/// How a protocol server is doing.
+/// The status of a protocol server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtocolReport {
-    /// Whether the settings have it.
+    /// Whether the settings enable it.
     pub enabled: bool,
-    /// Whether it answers; absent when it is not enabled.
+    /// Whether it answers; absent if disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<bool>,
-    /// The port it listens on.
+    /// Its port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// What clients connect to, where the port does not say it.
+    /// The address for clients, if the port is not enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// Why it is not healthy.
@@ -62,13 +62,13 @@ pub struct ProtocolReport {
 }
 
 impl ServerMetrics {
-    /// Asks every protocol server how it is doing, by name; each takes 200 ms at most.
+    /// Checks all protocol servers; each takes at most 200 ms.
     pub fn protocol_reports(&self) -> BTreeMap<String, ProtocolReport> {
-        self.protocols.read().iter().map(|protocol| (protocol.name.to_owned(), asked(protocol))).collect()
+        self.protocols.read().iter().map(|protocol| (protocol.name.to_owned(), report(protocol))).collect()
     }
 }
 
-fn asked(protocol: &ProtocolServer) -> ProtocolReport {
+fn report(protocol: &ProtocolServer) -> ProtocolReport {
     let Some(ProtocolEndpoint { port, client_address: endpoint, probe }) = &protocol.endpoint else {
         return ProtocolReport { enabled: false, healthy: None, port: None, endpoint: None, error: None };
     };

@@ -1,4 +1,4 @@
-//! Whether the server takes work, and which of its parts are sick.
+//! Readiness of the server, and problems of its components.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,43 +7,43 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::Fault;
 use svcfs_work::{TaskState, TaskStatus};
 
-use super::registry::behind;
+use super::registry::unindexed_changes;
 use super::{MetricsAudience, MountReport, ProcessUsage, ProtocolReport};
 use crate::kernel::{IndexProgress, ServerState, Space};
 use crate::spaces::SpaceStatus;
 
-/// Whether the server takes work.
+/// Whether the server accepts work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerReadiness {
     /// It does.
     Ready,
-    /// The space that was asked about takes no writes.
+    /// The requested space accepts no writes.
     StorageUnreachable,
-    /// A protocol server that is enabled does not answer.
+    /// An enabled protocol server does not answer.
     ProtocolUnhealthy,
 }
 
-/// The answer of `/readyz` (contract 4.2).
+/// The response of `/readyz`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadinessReport {
-    /// Whether the server takes work.
+    /// Whether the server accepts work.
     pub status: ServerReadiness,
-    /// Why not.
+    /// Why it is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How far the search index of the space that was asked about has come.
+    /// Progress of the search index of the requested space.
     #[serde(default)]
     pub index: IndexProgress,
-    /// Every protocol server that this program has.
+    /// All protocol servers of this program.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub protocols: BTreeMap<String, ProtocolReport>,
-    /// The rest, for whoever may know.
+    /// Details, for authorized callers.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub details: Option<ReadinessDetails>,
 }
 
-/// What operators are told beside that.
+/// Details for operators.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadinessDetails {
     /// The running version.
@@ -52,82 +52,83 @@ pub struct ReadinessDetails {
     pub pid: u32,
     /// Seconds since the start.
     pub uptime_seconds: u64,
-    /// What the process takes; absent where the system does not tell.
+    /// Resource usage; absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessUsage>,
-    /// Every space, the first one first.
+    /// All spaces; the primary one first.
     pub spaces: Vec<SpaceReport>,
-    /// Where the first space is mounted.
+    /// The mounts of the first space.
     pub mounts: Vec<MountReport>,
-    /// What is not as it should be; empty when all is well.
+    /// Problems; empty if all components are healthy.
     pub problems: Vec<ComponentProblem>,
 }
 
-/// A part that is sick.
+/// A problem of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentProblem {
-    /// Which part: `space`, `storage`, `task NAME` or `protocol NAME`.
+    /// The component: `space`, `storage`, `index`, `task NAME` or `protocol NAME`.
     pub component: String,
-    /// Of which space; none when it is the server's.
+    /// Its space; none for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub reason: String,
 }
 
-/// How a space is doing.
+/// The status of a space.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceReport {
-    /// Its name.
+    /// Name of the space.
     pub name: String,
     /// Its root on the server's disk.
     pub root: PathBuf,
-    /// Whether it takes writes.
+    /// Whether it accepts writes.
     pub writable: bool,
-    /// Pages that its search index has; absent when it could not be opened.
+    /// Number of indexed pages; absent if the index cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<u64>,
     /// The newest position of its change feed.
     pub position: u64,
-    /// Changes that its search index has not read yet.
+    /// Number of changes that are not indexed yet.
     pub index_behind: u64,
-    /// What that means for who asks it; absent when it has read everything.
+    /// The note that readers of the index get; absent if it is current.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_note: Option<String>,
-    /// What is on its way to the disk.
+    /// State of the write path.
     pub queue: QueueReport,
     /// Its background tasks.
     pub tasks: Vec<TaskReport>,
 }
 
-/// What is on its way to the disk.
+/// State of the write path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueReport {
-    /// Change sets that wait for the committer.
+    /// Change sets queued for the committer.
     pub sets: u64,
-    /// What they bring.
+    /// Their contents in bytes.
     pub bytes: u64,
-    /// What the log holds until the next checkpoint.
+    /// Bytes in the log since the last checkpoint.
     pub unsettled_bytes: u64,
-    /// The log's files on the disk.
+    /// Size of the log files.
     pub log_bytes: u64,
 }
 
-/// How a background task is doing.
+/// The status of a background task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReport {
-    /// Its name.
+    /// Name of the task.
     pub name: String,
     /// `busy`, `idle`, `backing off` or `stopped`.
     pub state: String,
-    /// Steps that failed since the start.
+    /// Number of failed steps since the start.
     pub failures: u64,
-    /// Why it pauses.
+    /// The error it backs off from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// How the server is doing, asked about one of its spaces. Waits for the disk, and for protocol servers 200 ms each at most.
+/// The readiness of the server for one of its spaces. Blocks on the disk, and 200 ms per protocol
+/// server.
 pub fn readiness_report(server: &ServerState, space: &Space, audience: MetricsAudience) -> ReadinessReport {
     let storage = space.check_storage();
     let protocols = server.metrics().protocol_reports();
@@ -141,10 +142,10 @@ pub fn readiness_report(server: &ServerState, space: &Space, audience: MetricsAu
     ReadinessReport { status, error, index: space.index_progress(), protocols, details }
 }
 
-/// How far the search indexes of all open spaces have come together.
+/// Progress of the search indexes of all open spaces.
 pub fn index_progress(server: &ServerState) -> IndexProgress {
     let spaces = server.spaces().list_all();
-    let behind = spaces.iter().map(|known| match known {
+    let behind = spaces.iter().map(|status| match status {
         SpaceStatus::Open(space) => space.index_progress().behind,
         SpaceStatus::Failed(..) => 0,
     });
@@ -154,7 +155,7 @@ pub fn index_progress(server: &ServerState) -> IndexProgress {
 
 fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -> ReadinessDetails {
     let mut problems = Vec::new();
-    let spaces = server.spaces().list_all().into_iter().map(|known| of_space(known, &mut problems)).collect();
+    let spaces = server.spaces().list_all().into_iter().map(|status| space_report(status, &mut problems)).collect();
     for (name, protocol) in protocols {
         if let Some(reason) = &protocol.error {
             problems.push(ComponentProblem {
@@ -176,15 +177,15 @@ fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -
     }
 }
 
-fn of_space(known: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> SpaceReport {
-    let name = known.name().to_owned();
-    let mut complain = |component: String, reason: String| {
+fn space_report(status: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> SpaceReport {
+    let name = status.name().to_owned();
+    let mut add_problem = |component: String, reason: String| {
         problems.push(ComponentProblem { component, space: Some(name.clone()), reason })
     };
-    let space = match known {
+    let space = match status {
         SpaceStatus::Open(space) => space,
-        SpaceStatus::Failed(name, root, why) => {
-            complain("space".to_owned(), format!("could not be opened: {why}"));
+        SpaceStatus::Failed(name, root, reason) => {
+            add_problem("space".to_owned(), format!("cannot be opened: {reason}"));
             let (queue, tasks) = Default::default();
             return SpaceReport {
                 name,
@@ -201,14 +202,16 @@ fn of_space(known: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> SpaceRe
     };
     let health = space.check_storage();
     if let Err(fault) = &health {
-        complain("storage".to_owned(), fault.message().to_owned());
+        add_problem("storage".to_owned(), fault.message().to_owned());
     }
-    let pages =
-        space.index.page_count().map_err(|error| complain("index".to_owned(), Fault::from(error).message().to_owned()));
-    let tasks: Vec<TaskReport> = space.tasks().into_iter().map(of_task).collect();
+    let pages = space
+        .index
+        .page_count()
+        .map_err(|error| add_problem("index".to_owned(), Fault::from(error).message().to_owned()));
+    let tasks: Vec<TaskReport> = space.tasks().into_iter().map(task_report).collect();
     for task in &tasks {
         if let Some(error) = &task.error {
-            complain(format!("task {}", task.name), error.clone());
+            add_problem(format!("task {}", task.name), error.clone());
         }
     }
     let load = space.vfs.queue_load();
@@ -224,16 +227,16 @@ fn of_space(known: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> SpaceRe
         writable: health.is_ok(),
         pages: pages.ok().map(|count| count as u64),
         position: space.vfs.last_seq().0,
-        index_behind: behind(&space),
+        index_behind: unindexed_changes(&space),
         index_note: space.index_lag(),
         queue,
         tasks,
     }
 }
 
-fn of_task(status: TaskStatus) -> TaskReport {
+fn task_report(status: TaskStatus) -> TaskReport {
     let TaskStatus { name, state, panics, errors, last_error } = status;
-    // What failed once and pauses is told; what a later step made good is not.
+    // An error that a later step recovered from is not reported.
     let error = last_error.filter(|_| matches!(state, TaskState::BackingOff | TaskState::Busy));
     TaskReport { name: name.to_owned(), state: state.name().to_owned(), failures: panics + errors, error }
 }

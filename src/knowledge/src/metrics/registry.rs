@@ -1,5 +1,3 @@
-//! Everything that is measured, at the moment of asking.
-
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -11,16 +9,16 @@ use super::{MountReport, ProcessUsage};
 use crate::kernel::{ServerState, Space};
 use crate::spaces::SpaceStatus;
 
-/// Who asks.
+/// Audience of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsAudience {
-    /// Somebody unknown, who is told of the server as a whole: not which spaces it has.
+    /// An unauthenticated caller: server-wide metrics only, without names of spaces.
     Public,
-    /// Somebody with credentials for all of it.
+    /// A caller with credentials for the server.
     Operator,
 }
 
-/// What is measured, without what only a door knows.
+/// All metrics except those that only a protocol server knows.
 pub fn build_registry(server: &ServerState, audience: MetricsAudience) -> Registry {
     let mut registry = Registry::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -28,91 +26,87 @@ pub fn build_registry(server: &ServerState, audience: MetricsAudience) -> Regist
     registry.register("svc_build_info", "The running version, always 1", build);
     let uptime = u64::try_from(server.now().duration_since(server.started_at()).as_secs()).unwrap_or_default();
     registry.register("svc_uptime_seconds", "Seconds since the server started", ConstGauge::new(uptime));
-    of_process(&mut registry, server);
-    let looks: Vec<usize> =
+    register_process(&mut registry, server);
+    let findings: Vec<usize> =
         server.spaces().list_open().iter().filter_map(|space| space.survey_cache.finding_count()).collect();
-    if !looks.is_empty() {
-        let told = "What the last look through the trees found; absent before the first one";
-        registry.register("svc_janitor_issues", told, ConstGauge::new(looks.iter().sum::<usize>()));
+    if !findings.is_empty() {
+        let help = "Findings of the last content quality survey; absent before the first one";
+        registry.register("svc_janitor_issues", help, ConstGauge::new(findings.iter().sum::<usize>()));
     }
-    server.metrics().requests.show(&mut registry);
+    server.metrics().requests.register(&mut registry);
     if audience == MetricsAudience::Operator {
-        of_spaces(&mut registry, server);
-        of_parts(&mut registry, server);
+        register_spaces(&mut registry, server);
+        register_components(&mut registry, server);
     }
     registry
 }
 
-/// The names are those of Prometheus's own client libraries.
-fn of_process(registry: &mut Registry, server: &ServerState) {
-    let started = ConstGauge::new(server.started_at().as_second());
-    registry.register("process_start_time_seconds", "When the server started, in seconds since 1970", started);
+/// The names follow the client libraries of Prometheus.
+fn register_process(registry: &mut Registry, server: &ServerState) {
+    let start_time = ConstGauge::new(server.started_at().as_second());
+    registry.register("process_start_time_seconds", "Start time of the server in seconds since 1970", start_time);
     let Some(ProcessUsage { memory_bytes, peak_memory_bytes: _, threads, open_files, cpu_seconds }) =
         ProcessUsage::current()
     else {
         return;
     };
-    let told = "Time on processors since the start";
-    registry.register("process_cpu_seconds", told, ConstCounter::new(cpu_seconds));
-    registry.register("process_resident_memory_bytes", "Memory in use", ConstGauge::new(memory_bytes));
+    let help = "Processor time since the start";
+    registry.register("process_cpu_seconds", help, ConstCounter::new(cpu_seconds));
+    registry.register("process_resident_memory_bytes", "Resident memory in bytes", ConstGauge::new(memory_bytes));
     registry.register("process_open_fds", "Open file descriptors", ConstGauge::new(open_files));
     registry.register("process_threads", "Threads", ConstGauge::new(threads));
 }
 
-/// A number of every space.
+/// Name, help text and value of a gauge of each space.
 type SpaceGauge = (&'static str, &'static str, fn(&Space) -> u64);
 
-const OF_SPACES: [SpaceGauge; 8] = [
-    ("svc_space_writable", "Whether a space takes writes: 1 or 0", |space| u64::from(space.vfs.health().is_ok())),
-    ("svc_space_pages", "Pages that the search index has", |space| {
-        space.index.page_count().map_or(0, |count| count as u64)
-    }),
-    ("svc_queue_sets", "Change sets that wait for the committer", |space| space.vfs.queue_load().queued_sets as u64),
-    ("svc_queue_bytes", "What they bring, in bytes", |space| space.vfs.queue_load().queued_bytes as u64),
-    ("svc_pending_sets", "Change sets accepted and not settled, queued or in work", |space| {
-        space.vfs.queue_load().pending_sets
-    }),
-    ("svc_log_unsettled_bytes", "What the log holds until the next checkpoint", |space| {
+const SPACE_GAUGES: [SpaceGauge; 8] = [
+    ("svc_space_writable", "Whether a space accepts writes: 1 or 0", |space| u64::from(space.vfs.health().is_ok())),
+    ("svc_space_pages", "Pages in the search index", |space| space.index.page_count().map_or(0, |count| count as u64)),
+    ("svc_queue_sets", "Change sets queued for the committer", |space| space.vfs.queue_load().queued_sets as u64),
+    ("svc_queue_bytes", "Bytes of the queued change sets", |space| space.vfs.queue_load().queued_bytes as u64),
+    ("svc_pending_sets", "Change sets accepted and not committed", |space| space.vfs.queue_load().pending_sets),
+    ("svc_log_unsettled_bytes", "Bytes in the log since the last checkpoint", |space| {
         space.vfs.queue_load().uncheckpointed_bytes
     }),
-    ("svc_log_bytes", "The log's files on the disk", |space| space.vfs.queue_load().log_bytes),
-    ("svc_index_behind_changes", "Changes that the search index has not read yet", behind),
+    ("svc_log_bytes", "Size of the log files in bytes", |space| space.vfs.queue_load().log_bytes),
+    ("svc_index_behind_changes", "Changes that are not indexed yet", unindexed_changes),
 ];
 
-/// How many changes the search index of a space has not read.
-pub(super) fn behind(space: &Space) -> u64 {
+/// Number of changes of a space that are not indexed yet.
+pub(super) fn unindexed_changes(space: &Space) -> u64 {
     space.vfs.last_seq().0.saturating_sub(space.index_watermark.level())
 }
 
-fn of_spaces(registry: &mut Registry, server: &ServerState) {
+fn register_spaces(registry: &mut Registry, server: &ServerState) {
     let open = server.spaces().list_open();
     let name = |space: &Space| [("space", space.name.clone())];
     let is_open = server.spaces().list_all().into_iter().map(|known| {
         let label = [("space", known.name().to_owned())];
         (label, ConstGauge::new(u64::from(matches!(known, SpaceStatus::Open(_)))))
     });
-    registry.register("svc_space_open", "Whether a space could be opened: 1 or 0", metric_family(is_open));
-    for (metric, told, number) in OF_SPACES {
+    registry.register("svc_space_open", "Whether a space is open: 1 or 0", metric_family(is_open));
+    for (metric, help, number) in SPACE_GAUGES {
         let numbers = open.iter().map(|space| (name(space), ConstGauge::new(number(space))));
-        registry.register(metric, told, metric_family(numbers));
+        registry.register(metric, help, metric_family(numbers));
     }
     let positions = open.iter().map(|space| (name(space), ConstCounter::new(space.vfs.last_seq().0)));
     registry.register(
         "svc_changes",
-        "Change sets ever announced: the newest position of the feed",
+        "Announced change sets: the newest position of the feed",
         metric_family(positions),
     );
     let flushes = open.iter().flat_map(|space| {
-        let of = |(flush, times): (svcfs_vfs::FlushKind, _)| {
+        let read = |(flush, times): (svcfs_vfs::FlushKind, _)| {
             ([("space", space.name.clone()), ("what", flush.name().to_owned())], times)
         };
-        space.flush_times.each().map(of).collect::<Vec<_>>()
+        space.flush_times.by_kind().map(read).collect::<Vec<_>>()
     });
-    let told = "Time the disk took, in seconds, for a transaction of the log and for a checkpoint";
-    registry.register("svc_flush_seconds", told, metric_family(flushes));
+    let help = "Duration of log transactions and checkpoints in seconds";
+    registry.register("svc_flush_seconds", help, metric_family(flushes));
 }
 
-fn of_parts(registry: &mut Registry, server: &ServerState) {
+fn register_components(registry: &mut Registry, server: &ServerState) {
     let tasks: Vec<_> = server
         .spaces()
         .list_open()
@@ -124,17 +118,17 @@ fn of_parts(registry: &mut Registry, server: &ServerState) {
                 .map(|task| ([("space", space.name.clone()), ("task", task.name.to_owned())], task))
         })
         .collect();
-    let of = |number: fn(&svcfs_work::TaskStatus) -> u64| {
+    let read = |number: fn(&svcfs_work::TaskStatus) -> u64| {
         tasks.iter().map(move |(labels, task)| (labels.clone(), number(task)))
     };
-    let failing = of(|task| u64::from(task.state == TaskState::BackingOff));
+    let failing = read(|task| u64::from(task.state == TaskState::BackingOff));
     let failing = metric_family(failing.map(|(labels, number)| (labels, ConstGauge::new(number))));
-    registry.register("svc_task_failing", "Whether a background task pauses after a failure: 1 or 0", failing);
-    let failures = of(|task| task.errors + task.panics);
+    registry.register("svc_task_failing", "Whether a background task backs off after a failure: 1 or 0", failing);
+    let failures = read(|task| task.errors + task.panics);
     let failures = metric_family(failures.map(|(labels, number)| (labels, ConstCounter::new(number))));
-    registry.register("svc_task_failures", "Steps of background tasks that failed", failures);
+    registry.register("svc_task_failures", "Failed steps of background tasks", failures);
     let mounts: Vec<MountReport> = server.metrics().mounts();
-    registry.register("svc_mounts", "Places where the first space is mounted", ConstGauge::new(mounts.len()));
+    registry.register("svc_mounts", "Mounts of the first space", ConstGauge::new(mounts.len()));
     let mut protocols = server.metrics().protocol_reports();
     protocols.retain(|_, protocol| protocol.enabled);
     if !protocols.is_empty() {
@@ -145,11 +139,11 @@ fn of_parts(registry: &mut Registry, server: &ServerState) {
     }
 }
 
-/// Values of one metric, each with its labels.
+/// Values of one metric with their labels.
 #[derive(Debug)]
 struct LabelledMetric<L, M>(Vec<(L, M)>, MetricType);
 
-/// Several values of one metric, made at the moment of asking.
+/// A metric with several labelled values, computed on request.
 pub fn metric_family<L, M>(values: impl IntoIterator<Item = (L, M)>) -> impl Metric
 where
     L: EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,

@@ -1,6 +1,6 @@
-//! One page looked at: its headings, its sections, its links, its faults, all of it at a glance (contract 4.3, 4.17).
+//! Views of a single page: headings, sections, links, lint issues, summary.
 //!
-//! One rule: these answers are made from the text as it is now, not from the index; only where links lead is asked there.
+//! Invariant: answers come from the current text; the index is used only to resolve links.
 
 mod operations;
 mod page_summary;
@@ -18,12 +18,11 @@ use crate::kernel::OperationContext;
 
 pub use operations::AREA;
 
-/// The text of a page; bytes that are not UTF-8 are shown as `U+FFFD`.
+/// The text of a page; invalid UTF-8 becomes `U+FFFD`.
 fn text(file: &FileView) -> Cow<'_, str> {
     String::from_utf8_lossy(&file.content)
 }
 
-/// A file, read as contract 7 wants it.
 fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
     files::read_file(cx, path)
 }

@@ -1,5 +1,3 @@
-//! The wire shapes of pages.
-
 use std::collections::{BTreeMap, HashSet};
 
 use schemars::JsonSchema;
@@ -12,7 +10,7 @@ use svcfs_text::{Heading, headings};
 
 use super::page_summary::{self, PageSummary};
 use super::templates;
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, given};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -28,15 +26,16 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// Most links of one question.
+/// Limit of links in one request.
 const MAX_LINKS: usize = 1000;
 
 /// List the headings of a page
 ///
-/// Headings inside code and empty ones are left out; two headings may have the same slug.
+/// Use it to find a section to read with `section`. Returns level, text, slug and line of each
+/// heading. Headings in code and empty headings are left out; slugs may repeat.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListHeadings {
-    /// Which page
+    /// Path of the page
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
@@ -52,36 +51,37 @@ impl Operation for ListHeadings {
     }
 }
 
-/// How the name of a template looks: that of a file which is not hidden.
+/// A template name: a file name that is not hidden.
 const TEMPLATE_NAME: &str = r"^[^./\\\u0000-\u001f\u007f-\u009f][^/\\\u0000-\u001f\u007f-\u009f]*$";
 
-/// List the templates a page can be begun from
+/// List the templates for new pages
 ///
-/// Templates are the files of `.svc/templates`. With `name`, that template with its text.
+/// Templates are the files in `.svc/templates`. Returns their names; with `name`, returns that
+/// template with its text.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListTemplates {
-    /// A template to show whole, such as `meeting`
+    /// Return this template with its text, such as `meeting`
     #[serde(default)]
     #[schemars(regex(pattern = TEMPLATE_NAME))]
     pub name: Option<String>,
 }
 
-/// The templates, or one of them.
+/// The names of all templates, or one template.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TemplatesResponse {
-    /// The names of all, in order
+    /// All names, sorted
     Names(Vec<String>),
-    /// The one asked for
+    /// The requested template
     One(TemplateText),
 }
 
 /// A template and its text.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TemplateText {
-    /// Its name: that of its file, without `.md`
+    /// Name of the template: its file name without `.md`
     pub name: String,
-    /// Its text, frontmatter included
+    /// Text of the template, including frontmatter
     pub content: String,
 }
 
@@ -97,12 +97,12 @@ impl Operation for ListTemplates {
     }
 }
 
-/// Read a template, to begin a new page with
+/// Read a template for a new page
 ///
-/// The answer over HTTP is the text itself.
+/// Returns its text; over HTTP as the response body.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadTemplate {
-    /// Its name, such as `meeting`
+    /// Name of the template, such as `meeting`
     #[schemars(example = &"meeting")]
     #[schemars(regex(pattern = TEMPLATE_NAME))]
     pub name: String,
@@ -117,34 +117,36 @@ impl Operation for ReadTemplate {
     }
 }
 
-/// Find the pages that wiki links lead to
+/// Resolve wiki links to pages
 ///
-/// Tried in this order: full path, end of a path, file name, `aliases`, title; the nearest directory wins.
+/// Use it to check links before you write them. A link is matched in this order: full path, end of
+/// a path, file name, `aliases`, title; of several matches the one in the nearest directory wins.
+/// Returns path and title of each target, and the links without a target.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "links": ["welcome", "concepts/auth#tokens"] }))]
 pub struct ResolveLinks {
     /// The links, such as `auth`, `concepts/auth#tokens` or `[[auth|Sign-in]]`; at most 1,000
     pub links: Vec<String>,
-    /// The page they stand in, which decides what is near; the root when absent
+    /// The page that contains the links, to determine the nearest match; default: the root
     #[serde(default)]
     pub from: Option<TreePath>,
 }
 
-/// Where links lead.
+/// Resolved and unresolved links.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ResolvedLinks {
-    /// The links that lead to a page, as they were asked for
+    /// Targets by link, as in the request
     pub resolved: BTreeMap<String, LinkDestination>,
-    /// The links that lead nowhere, each once, in the order asked
+    /// Links without a target, in the order of the request, without duplicates
     pub unresolved: Vec<String>,
 }
 
-/// The page a link leads to.
+/// The target of a link.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkDestination {
-    /// Its path
+    /// Path of the page
     pub path: TreePath,
-    /// Its title
+    /// Title of the page
     pub title: String,
 }
 
@@ -155,39 +157,40 @@ impl Operation for ResolveLinks {
     type Output = ResolvedLinks;
     fn run(self, cx: &OperationContext<'_>) -> Result<ResolvedLinks, Fault> {
         if self.links.len() > MAX_LINKS {
-            let why = format!("{} are too many; at most {MAX_LINKS} are resolved at once", self.links.len());
-            return Err(Fault::invalid("links", why));
+            let message = format!("{} links are too many; the limit is {MAX_LINKS}", self.links.len());
+            return Err(Fault::invalid("links", message));
         }
-        let reach = &cx.caller.permissions;
-        let from = self.from.unwrap_or_else(|| reach.visible_root());
+        let permissions = &cx.caller.permissions;
+        let from = self.from.unwrap_or_else(|| permissions.visible_root());
         let index = cx.index();
         let mut answer = ResolvedLinks { resolved: BTreeMap::new(), unresolved: Vec::new() };
         let mut seen = HashSet::with_capacity(self.links.len());
-        for written in self.links {
-            if !seen.insert(written.clone()) {
+        for text in self.links {
+            if !seen.insert(text.clone()) {
                 continue;
             }
-            let found = match svcfs_text::links::parse_link(&written) {
+            let hit = match svcfs_text::links::parse_link(&text) {
                 Some(link) => index.resolve(&from, &link.target)?,
                 None => None,
             };
-            match found.filter(|found| reach.covers(&found.path)) {
+            match hit.filter(|hit| permissions.covers(&hit.path)) {
                 Some(svcfs_index::ResolvedLink { path, title }) => {
-                    answer.resolved.insert(written, LinkDestination { path, title });
+                    answer.resolved.insert(text, LinkDestination { path, title });
                 }
-                None => answer.unresolved.push(written),
+                None => answer.unresolved.push(text),
             }
         }
         Ok(answer)
     }
 }
 
-/// Look at a page without reading all of it
+/// Get a summary of a page without its full text
 ///
-/// Title, first paragraph, frontmatter, headings, links in both directions and size: enough to decide whether to read it.
+/// Use it to decide whether to read the page. Returns title, first paragraph, frontmatter,
+/// headings, links in both directions and size.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PeekPage {
-    /// Which page
+    /// Path of the page
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
@@ -199,22 +202,24 @@ impl Operation for PeekPage {
     const TOOL: bool = true;
     type Output = PageSummary;
     fn run(self, cx: &OperationContext<'_>) -> Result<PageSummary, Fault> {
-        page_summary::glance(cx, self.path)
+        page_summary::summarize(cx, self.path)
     }
 }
 
 /// Read one section of a page
 ///
-/// A section ends at the next heading of the same or a higher level. Give either `heading` or `index`.
+/// Use it instead of `read` for long pages; `toc` lists the headings. Select the section by either
+/// `heading` or `index`. Returns its text up to the next heading of the same or a higher level.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadSection {
-    /// Which page
+    /// Path of the page
     #[schemars(example = "index.md")]
     pub path: TreePath,
-    /// Words of its heading, in any case, in full or in part; `Parent > Child` for a heading below another one
+    /// Text of the heading or a part of it, ignoring case; `Parent > Child` for a heading below
+    /// another one
     #[serde(default)]
     pub heading: Option<String>,
-    /// Its place among the headings of the page, from 0
+    /// Position among the headings of the page, from 0
     #[serde(default)]
     pub index: Option<usize>,
 }
@@ -222,13 +227,13 @@ pub struct ReadSection {
 /// One section of a page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SectionText {
-    /// The page
+    /// Path of the page
     pub path: TreePath,
-    /// The words of the heading
+    /// Text of the heading
     pub heading: String,
     /// 1 for `#` to 6 for `######`
     pub level: u8,
-    /// What stands under the heading, sections below it included
+    /// Text below the heading, including subsections
     pub content: String,
     /// Line of the heading in the page, from 1
     pub line_start: usize,
@@ -244,17 +249,17 @@ impl Operation for ReadSection {
     const TEXT_ONLY: bool = true;
     type Output = SectionText;
     fn run(self, cx: &OperationContext<'_>) -> Result<SectionText, Fault> {
-        let select = match (&self.heading, self.index) {
+        let selector = match (&self.heading, self.index) {
             (Some(heading), None) => SectionSelector::Heading(heading),
             (None, Some(index)) => SectionSelector::Index(index),
             (None, None) => return Err(Fault::new(Kind::Invalid, "heading or index is required")),
             (Some(_), Some(_)) => {
-                return Err(Fault::new(Kind::Invalid, "give either `heading` or `index`, not both"));
+                return Err(Fault::new(Kind::Invalid, "use either `heading` or `index`, not both"));
             }
         };
         let file = super::file(cx, &self.path)?;
         let text = super::text(&file);
-        let found = section(&text, select).ok_or_else(|| match select {
+        let hit = section(&text, selector).ok_or_else(|| match selector {
             SectionSelector::Heading(heading) => Fault::not_found(format!("section \"{heading}\" not found")),
             SectionSelector::Index(index) => {
                 let count = headings::headings(&text).len();
@@ -263,27 +268,28 @@ impl Operation for ReadSection {
         })?;
         Ok(SectionText {
             path: self.path,
-            heading: found.heading,
-            level: found.level,
-            content: found.content,
-            line_start: found.line_start,
-            line_end: found.line_end,
+            heading: hit.heading,
+            level: hit.level,
+            content: hit.content,
+            line_start: hit.line_start,
+            line_end: hit.line_end,
         })
     }
     fn render_text(section: &SectionText) -> Option<String> {
         let SectionText { path, heading, level, content, line_start, line_end } = section;
-        let marks = "#".repeat(usize::from(*level));
-        Some(format!("[{path}, lines {line_start}-{line_end}]\n\n{marks} {heading}\n\n{content}"))
+        let prefix = "#".repeat(usize::from(*level));
+        Some(format!("[{path}, lines {line_start}-{line_end}]\n\n{prefix} {heading}\n\n{content}"))
     }
 }
 
-/// Check a page, or text that is not written yet
+/// Check a page, or text before you write it
 ///
-/// Errors would refuse a write; warnings never do. Give `path` or `content`; `content` wins when both are given.
+/// Give `path` or `content`; if both are given, `content` is checked. Returns the lint issues: with
+/// errors a write is refused, with warnings it is not.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "content": "# A\n\n| x | y |\n|---|\n" }))]
 pub struct LintPage {
-    /// Which page
+    /// Path of the page
     #[serde(default)]
     pub path: Option<TreePath>,
     /// Markdown text to check
@@ -291,7 +297,7 @@ pub struct LintPage {
     pub content: Option<String>,
 }
 
-/// What is wrong with a text.
+/// The lint issues of a text.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LintReport {
     /// The issues in line order; empty when there are none
@@ -305,7 +311,7 @@ impl Operation for LintPage {
     const TOOL: bool = true;
     type Output = LintReport;
     fn run(self, cx: &OperationContext<'_>) -> Result<LintReport, Fault> {
-        self.path.iter().try_for_each(|path| given("path", path))?;
+        self.path.iter().try_for_each(|path| require_path("path", path))?;
         let issues = match (self.content, self.path) {
             (Some(content), _) => lint::lint(&content),
             (None, Some(path)) => lint::lint(&super::text(&super::file(cx, &path)?)),
@@ -313,7 +319,7 @@ impl Operation for LintPage {
         };
         Ok(LintReport { issues })
     }
-    fn render_text(found: &LintReport) -> Option<String> {
-        found.issues.is_empty().then(|| "No issues found".to_owned())
+    fn render_text(hit: &LintReport) -> Option<String> {
+        hit.issues.is_empty().then(|| "No issues found".to_owned())
     }
 }

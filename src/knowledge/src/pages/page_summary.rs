@@ -1,5 +1,3 @@
-//! A page at a glance.
-
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
@@ -11,26 +9,26 @@ use svcfs_text::Page;
 use crate::files;
 use crate::kernel::OperationContext;
 
-/// What a page is about, without its text (contract 4.17).
+/// A page without its text.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PageSummary {
     /// Normalised path
     pub path: TreePath,
-    /// `title` of the frontmatter, else the first heading, else the file name
+    /// `title` in the frontmatter, else the first heading, else the file name
     pub title: String,
     /// The first paragraph without markup, at most 300 characters
     pub snippet: String,
-    /// The frontmatter; empty when there is none or when it cannot be read
+    /// The frontmatter; empty if there is none or it is invalid
     pub frontmatter: Map<String, Value>,
-    /// Pages this page links to, each once, in the order of the links
+    /// Pages it links to, in order of the links, without duplicates
     pub links_out: Vec<TreePath>,
-    /// Targets of links that lead nowhere, as they are written
+    /// Targets of broken links, as written
     pub links_broken: Vec<String>,
-    /// Pages that link to this page, in path order
+    /// Pages that link to it, in path order
     pub links_in: Vec<TreePath>,
-    /// The words of the headings, in order
+    /// Texts of the headings, in order
     pub headings: Vec<String>,
-    /// Words of the text, frontmatter left out
+    /// Number of words without frontmatter
     pub word_count: usize,
     /// Hash of the content
     pub etag: ETag,
@@ -40,11 +38,11 @@ pub struct PageSummary {
     pub modified: Timestamp,
 }
 
-/// Looks at a page.
+/// Summarizes a page.
 ///
 /// # Errors
-/// `NotFound` when there is none; those of the index.
-pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, Fault> {
+/// `NotFound` if there is none; those of the index.
+pub fn summarize(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, Fault> {
     let file = super::file(cx, &path)?;
     let text = super::text(&file);
     let page = Page::parse(path.as_str(), &text);
@@ -52,7 +50,7 @@ pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, 
     let (mut links_out, mut links_broken) = (Vec::new(), Vec::new());
     let (mut paths, mut targets) = (BTreeSet::new(), BTreeSet::new());
     for link in page.links {
-        // To a key of a folder what leads elsewhere leads nowhere: that something is there is not told either.
+        // For a key of a folder a link to a page outside is broken: its existence is not revealed.
         let target =
             files::resolve_target(cx, index, &path, &link)?.filter(|target| cx.caller.permissions.covers(target));
         match target {

@@ -1,4 +1,4 @@
-//! Templates: pages under `.svc/templates` that others are begun from (contract 4.3).
+//! Templates for new pages, in `.svc/templates`.
 
 use svcfs_base::{Fault, Kind, TreePath};
 
@@ -6,41 +6,43 @@ use super::operations::TemplateText;
 use crate::files;
 use crate::kernel::OperationContext;
 
-/// Where they lie.
-const FOLDER: &str = ".svc/templates";
+const TEMPLATE_FOLDER: &str = ".svc/templates";
 
-/// The names of the templates, in order: their files' names without `.md`.
+/// The names of the templates, sorted: their file names without `.md`.
 ///
 /// # Errors
-/// `Internal` when the folder cannot be read; a missing one holds none.
+/// `Internal` if the folder cannot be read; a missing one is empty.
 pub fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
-    let mut names = files::list_stems(cx, &TreePath::parse(FOLDER)?, ".md")?;
+    let mut names = files::list_stems(cx, &TreePath::parse(TEMPLATE_FOLDER)?, ".md")?;
     names.retain(|name| !name.starts_with('.'));
     Ok(names)
 }
 
-/// A template; its name is taken with `.md` and without.
+/// Reads a template by name, with or without `.md`.
 ///
 /// # Errors
-/// `Invalid` for a name that is none; `NotFound` for an unknown one, naming those there are.
+/// `Invalid` for a bad name; `NotFound` for an unknown one, with the existing names.
 pub fn template(cx: &OperationContext<'_>, name: &str) -> Result<TemplateText, Fault> {
     let stem = name.strip_suffix(".md").unwrap_or(name);
     if stem.is_empty() || stem.starts_with('.') || stem.contains(['/', '\\']) {
         return Err(Fault::invalid(
             "name",
-            format_args!("`{}` is no template's name; use one such as `meeting`", svcfs_base::escape_unprintable(name)),
+            format_args!(
+                "`{}` is not a valid template name; use one such as `meeting`",
+                svcfs_base::escape_unprintable(name)
+            ),
         ));
     }
-    let path = TreePath::parse(&format!("{FOLDER}/{stem}.md"))?;
+    let path = TreePath::parse(&format!("{TEMPLATE_FOLDER}/{stem}.md"))?;
     match super::file(cx, &path) {
         Err(fault) if fault.kind() == Kind::NotFound => {
-            let known = names(cx)?;
-            let known = if known.is_empty() {
-                format!("`{FOLDER}` holds none")
+            let available = names(cx)?;
+            let available = if available.is_empty() {
+                format!("there are no templates in `{TEMPLATE_FOLDER}`")
             } else {
-                format!("there are: {}", known.join(", "))
+                format!("available: {}", available.join(", "))
             };
-            Err(Fault::not_found(format!("template not found: {stem}; {known}")))
+            Err(Fault::not_found(format!("template not found: {stem}; {available}")))
         }
         file => Ok(TemplateText { content: super::text(&file?).into_owned(), name: stem.to_owned() }),
     }

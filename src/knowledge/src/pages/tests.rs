@@ -100,7 +100,7 @@ fn a_section_ends_at_the_next_heading_of_its_level() {
         (
             json!({ "path": "notes/auth.md", "heading": "x", "index": 1 }),
             400,
-            "give either `heading` or `index`, not both",
+            "use either `heading` or `index`, not both",
         ),
         (
             json!({ "path": "notes/auth.md", "index": 3 }),
@@ -144,7 +144,7 @@ fn templates_are_the_pages_of_their_folder() {
     assert_eq!(space.get("template", json!({ "name": "meeting.md" })), meeting);
     assert_eq!(TestSpace::new().get("templates", json!({})), json!([]));
     let unknown = space.refusal("template", json!({ "name": "party" }));
-    assert_eq!(unknown, (404, "template not found: party; there are: decision, meeting".to_owned()));
+    assert_eq!(unknown, (404, "template not found: party; available: decision, meeting".to_owned()));
     for name in ["", ".md", "../../index", "deep/inside", "..", ".hidden", "a\\b", "a\0b"] {
         let (status, why) = space.refusal("template", json!({ "name": name }));
         assert_eq!(status, 400, "{name:?}: {why}");

@@ -1,6 +1,6 @@
-//! Pages asked for in the query language (contract 4.6, GET /query and /query/aggregate).
+//! Queries over pages (`GET /query` and `/query/aggregate`).
 //!
-//! One rule: what a query means is the index's to say; here it is given its bounds, and its answer a form to read.
+//! Invariant: the index defines the query language; this module adds limits and output formats.
 
 mod operations;
 mod render;
@@ -16,36 +16,36 @@ use crate::kernel::OperationContext;
 pub use operations::{AREA, QueryResult};
 pub use render::{MarkdownStyle, RenderTarget, render_markdown};
 
-/// The fields that the configuration gives every page.
+/// The custom fields of all pages, from the settings.
 ///
 /// # Errors
-/// `Invalid`, naming the setting, when an expression cannot be read.
+/// `Invalid`, naming the setting, if an expression cannot be parsed.
 pub fn custom_fields(settings: &DataviewSettings) -> Result<CustomFields, Fault> {
     let fields = settings.custom_fields.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     CustomFields::parse(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
 }
 
-/// How much of an answer is wanted.
+/// The range of rows to return.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RowWindow {
-    /// Rows; what the query says when absent.
+    /// Maximum number of rows; default: that of the query.
     pub limit: Option<usize>,
-    /// Rows to leave out; what the query says when 0.
+    /// Number of rows to skip; 0: that of the query.
     pub offset: usize,
 }
 
-/// Answers a query of the caller's: about the pages they may see, as if there were no others.
+/// Runs a query over the pages that the caller may see.
 ///
 /// # Errors
-/// As [`answer_below`].
+/// As [`run_query_below`].
 pub fn run_query(cx: &OperationContext<'_>, query: &DqlQuery, window: RowWindow) -> Result<QueryAnswer, Fault> {
     answer_from(cx, cx.index(), query, window)
 }
 
-/// The same from an index that the caller has.
+/// The same with a given index.
 ///
 /// # Errors
-/// As [`answer_below`].
+/// As [`run_query_below`].
 fn answer_from(
     cx: &OperationContext<'_>,
     index: &Index,
@@ -58,19 +58,19 @@ fn answer_from(
     Ok(answer)
 }
 
-/// What a reader of an answer must know when not all pages were looked at.
+/// A note for the caller if the scan limit was reached.
 fn truncation_note(answer: &QueryAnswer) -> Option<String> {
-    let looked_at = answer.scanned_rows?;
+    let scanned = answer.scanned_rows?;
     Some(format!(
-        "only the first {looked_at} pages, items or tasks were looked at (`dataview.max_scan_rows`), and the answer is of those; narrow the \
+        "only the first {scanned} pages, items or tasks were scanned (`dataview.max_scan_rows`); narrow the \
          query with FROM, or raise the setting"
     ))
 }
 
-/// Answers a query within the bounds of the configuration; about the pages below a directory alone, where one is given.
+/// Runs a query within the limits of the settings, with a directory only over the pages below it.
 ///
 /// # Errors
-/// `Invalid` when it takes longer than it may; those of the index.
+/// `Invalid` on timeout; those of the index.
 pub fn run_query_below(
     index: &Index,
     query: &DqlQuery,
@@ -78,7 +78,7 @@ pub fn run_query_below(
     window: RowWindow,
 ) -> Result<QueryAnswer, Fault> {
     let custom_fields = custom_fields(settings)?;
-    let asking = QueryLimits {
+    let limits = QueryLimits {
         now,
         max_scan_rows: settings.max_scan_rows,
         timeout: settings.query_timeout,
@@ -89,5 +89,5 @@ pub fn run_query_below(
         limit: window.limit,
         offset: window.offset,
     };
-    Ok(index.query(query, &asking)?)
+    Ok(index.query(query, &limits)?)
 }

@@ -1,5 +1,3 @@
-//! The wire shapes of queries.
-
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -18,35 +16,40 @@ pub const AREA: OperationArea = OperationArea {
     operations: &[OperationEntry::new::<RunQuery>(), OperationEntry::new::<AggregatePages>()],
 };
 
-/// List pages by what their frontmatter says
+/// Query pages by their frontmatter
 ///
-/// A query begins with `TABLE field, …`, `LIST`, `COUNT`, `DISTINCT field`, `TASK`, `CALENDAR field` or `JSON field, …`. Clauses follow in any
-/// order: `FROM "folder/"` or `FROM #tag AND -#other`, `WHERE`, `SORT field DESC`, `GROUP BY field`, `FLATTEN list`, `LIMIT`, `OFFSET`.
+/// Use it to list, filter, sort or count pages by fields; to find pages by words use `search`.
+/// Returns rows of cells with their headers. A query starts with `TABLE field, …`, `LIST`, `COUNT`,
+/// `DISTINCT field`, `TASK`, `CALENDAR field` or `JSON field, …`. Clauses follow in any order:
+/// `FROM "folder/"` or `FROM #tag AND -#other`, `WHERE`, `SORT field DESC`, `GROUP BY field`,
+/// `FLATTEN list`, `LIMIT`, `OFFSET`.
 ///
-/// Fields are frontmatter keys, with dots into nested ones (`author.name`, `tags[0]`, `sources[*].id`); odd ones stand in back-ticks. Every
-/// page also has `_path`, `_name`, `_folder`, `_ext`, `_updated`, `_size`, `_word_count`, `_link_count`, `_heading_count`, `_backlink_count` and
-/// `_has_frontmatter`. Numbers, dates, booleans and lists compare as what they are; `due < now() + 7d` works, and so do `contains(tags, "x")`,
-/// `length(outlinks())`, `sum(hours)` and many more. Minus needs spaces around it, because names hold hyphens.
+/// Fields are frontmatter keys; nested ones have dots or brackets (`author.name`, `tags[0]`,
+/// `sources[*].id`); quote special names with backticks. Every page also has `_path`, `_name`,
+/// `_folder`, `_ext`, `_updated`, `_size`, `_word_count`, `_link_count`, `_heading_count`,
+/// `_backlink_count` and `_has_frontmatter`. Numbers, dates, booleans and lists are compared by
+/// type; examples: `due < now() + 7d`, `contains(tags, "x")`, `length(outlinks())`, `sum(hours)`.
+/// Put spaces around minus, because names may contain hyphens.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RunQuery {
     /// The query, such as `TABLE status, due FROM "tasks/" WHERE status != "done" SORT due`; at most 64 KiB
     #[schemars(example = "TABLE status FROM \"concepts/\" WHERE status = \"draft\" SORT _updated DESC")]
     #[schemars(regex(pattern = r"\S"))]
     pub q: String,
-    /// Rows in the answer; beats the query's LIMIT. Without either 50
+    /// Maximum number of rows; overrides the query's LIMIT; default 50
     #[serde(default)]
     pub limit: Option<AnswerLimit>,
-    /// How many of the first rows to leave out; beats the query's OFFSET
+    /// Number of rows to skip; overrides the query's OFFSET
     #[serde(default)]
     pub offset: u32,
-    /// The answer as JSON, or rendered as markdown text
+    /// Return JSON, or text rendered as markdown
     #[serde(default)]
     pub format: QueryFormat,
     #[serde(default)]
     pub at_least: MinSeq,
 }
 
-/// What form an answer has.
+/// Output format of a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum QueryFormat {
@@ -61,7 +64,7 @@ pub enum QueryFormat {
     Count,
     /// A markdown list of values.
     Distinct,
-    /// Task lists under their pages.
+    /// Task lists grouped by page.
     Task,
 }
 
@@ -78,53 +81,53 @@ impl QueryFormat {
     }
 }
 
-/// What a query answers.
+/// The result of a query.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct QueryResult {
     /// `table`, `list`, `count`, `distinct`, `task`, `calendar` or `json`
     pub mode: &'static str,
-    /// What the cells of a row are; `path` first where rows are pages
+    /// Names of the cells of a row; `path` first if rows are pages
     pub headers: Vec<String>,
-    /// The rows asked for, a cell for each header
+    /// The rows, with one cell per header
     pub rows: Vec<Vec<Value>>,
-    /// How many rows there are in all
+    /// Total number of rows
     pub total: usize,
-    /// Whether rows follow behind these
+    /// Whether more rows follow
     pub has_more: bool,
-    /// Whether more pages would have to be looked at than one query may (`dataview.max_scan_rows`): rows, totals and counts are of those that were
+    /// Whether the scan limit (`dataview.max_scan_rows`) was reached: rows, totals and counts are
+    /// of the scanned part only
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// With COUNT, how many there are
+    /// With COUNT: the number of results
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
-    /// With GROUP BY, the same rows under what they have in common
+    /// With GROUP BY: the same rows by group
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<ResultGroup>>,
-    /// With a view, what is made of all cells of its columns
+    /// For a view: summaries of its columns
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summaries: Option<Map<String, Value>>,
-    /// The answer as markdown, when `format` asks for it
+    /// The result as markdown, if requested by `format`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// Rows with something in common.
+/// A group of rows.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ResultGroup {
-    /// What they have in common
+    /// The common value of the group
     pub key: Value,
-    /// How many rows the group has in all
+    /// Total number of rows in the group
     pub count: usize,
-    /// Those of its rows that are in the answer
+    /// The rows of the group that are in this result
     pub rows: Vec<Vec<Value>>,
 }
 
 impl QueryResult {
-    /// The wire shape of an answer.
+    /// The result of an answer of the index.
     pub fn new(answer: QueryAnswer, style: Option<MarkdownStyle>) -> Self {
         let text = style.map(|style| render_markdown(&answer, style, RenderTarget::Response));
-        let QueryAnswer { mode, headers, rows, total, scanned_rows: looked_at, has_more, count, groups, summaries } =
-            answer;
+        let QueryAnswer { mode, headers, rows, total, scanned_rows, has_more, count, groups, summaries } = answer;
         let group = |svcfs_index::RowGroup { key, count, rows }| ResultGroup { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
         Self {
@@ -133,7 +136,7 @@ impl QueryResult {
             rows,
             total,
             has_more,
-            truncated: looked_at.is_some(),
+            truncated: scanned_rows.is_some(),
             count,
             groups,
             summaries: summaries.map(Map::from_iter),
@@ -163,20 +166,21 @@ impl Operation for RunQuery {
     }
 }
 
-/// Count, sum and average pages by the values of a field
+/// Aggregate pages by a field: count, sum, average, minimum, maximum
 ///
-/// One object a value of `group`: the value under the field's name, `count`, and `<function>_<field>` for each calculation. A page whose field
-/// is a list counts for each of its items; pages without the field are under null.
+/// Use it for statistics over frontmatter. Returns one object for each value of `group`: the value
+/// under the name of the field, `count`, and `<function>_<field>` for each calculation. A page
+/// whose field is a list counts for each of its items; pages without the field are under null.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AggregatePages {
-    /// The field to group by, such as `status` or `author.name`
+    /// Field to group by, such as `status` or `author.name`
     #[schemars(example = &"status")]
     pub group: String,
-    /// What to calculate: `count`, or `avg`, `sum`, `min`, `max`, `count` of a field, such as `avg:priority`; a list, or a text with commas.
-    /// Only agents may leave it out
+    /// Calculations: `count`, or `avg`, `sum`, `min`, `max`, `count` of a field, such as
+    /// `avg:priority`; a list, or a text with commas. Optional only for agents
     #[schemars(required, example = ["count", "avg:priority"], extend("default" = "count"))]
     pub calc: Option<CalculationList>,
-    /// Only pages for which this is true, such as `status != "archived" AND priority > 2`
+    /// Only pages that match this condition, such as `status != "archived" AND priority > 2`
     #[serde(default, rename = "where")]
     pub condition: Option<String>,
     /// Only pages at or below this path
@@ -184,26 +188,26 @@ pub struct AggregatePages {
     pub path_prefix: Option<TreePath>,
 }
 
-/// Calculations as they are asked for.
+/// Calculations as a list or as text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
 pub enum CalculationList {
-    /// One in each text.
+    /// One per string.
     List(Vec<String>),
-    /// In one text, with commas between them.
+    /// Comma-separated.
     Text(String),
 }
 
 impl CalculationList {
-    /// What agents mean who do not say what (gaps.md 4.21).
+    /// The default for agents.
     fn count() -> Self {
         Self::Text("count".to_owned())
     }
-    fn each(self) -> Vec<String> {
+    fn into_list(self) -> Vec<String> {
         match self {
-            Self::List(each) => each,
+            Self::List(into_list) => into_list,
             Self::Text(text) => {
-                text.split(',').map(str::trim).filter(|each| !each.is_empty()).map(str::to_owned).collect()
+                text.split(',').map(str::trim).filter(|into_list| !into_list.is_empty()).map(str::to_owned).collect()
             }
         }
     }
@@ -230,10 +234,14 @@ impl Operation for AggregatePages {
     type Output = Vec<Map<String, Value>>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
-        let by_default = || (cx.caller.protocol == Protocol::Mcp).then(CalculationList::count);
-        let asked = self.calc.or_else(by_default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
-        let query =
-            svcfs_index::DqlQuery::aggregate(&self.group, &asked.each(), self.condition.as_deref(), prefix.as_deref())?;
+        let default = || (cx.caller.protocol == Protocol::Mcp).then(CalculationList::count);
+        let calculations = self.calc.or_else(default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
+        let query = svcfs_index::DqlQuery::aggregate(
+            &self.group,
+            &calculations.into_list(),
+            self.condition.as_deref(),
+            prefix.as_deref(),
+        )?;
         let answer = run_query(cx, &query, RowWindow::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())

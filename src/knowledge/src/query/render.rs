@@ -1,9 +1,7 @@
-//! Answers as markdown (gaps.md 4.6, renderers).
-
 use serde_json::Value;
 use svcfs_index::{QueryAnswer, QueryMode};
 
-/// Which form of markdown.
+/// A form of markdown output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkdownStyle {
     /// A table.
@@ -19,7 +17,7 @@ pub enum MarkdownStyle {
 }
 
 impl MarkdownStyle {
-    /// The form that goes with a mode.
+    /// The default style of a query mode.
     pub const fn from_mode(mode: QueryMode) -> Self {
         match mode {
             QueryMode::Table | QueryMode::Calendar | QueryMode::Json => Self::Table,
@@ -31,28 +29,28 @@ impl MarkdownStyle {
     }
 }
 
-/// Where a markdown text with links to pages stands.
+/// Where the markdown is placed; determines the form of links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenderTarget {
-    /// In an answer: links are paths.
+    /// In a response: links are relative paths.
     Response,
-    /// In a page, wherever that is: links begin at the knowledge root.
+    /// In a page in any folder: links start at the root.
     Page,
 }
 
-/// An answer as markdown; ends with a line break.
-pub fn render_markdown(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
-    // Tasks can only be made of the rows of a TASK query.
+/// Renders a result as markdown that ends with a line break.
+pub fn render_markdown(answer: &QueryAnswer, style: MarkdownStyle, target: RenderTarget) -> String {
+    // Only a TASK query has rows of tasks.
     let style =
         if style == MarkdownStyle::Task && answer.mode != QueryMode::Task { MarkdownStyle::Table } else { style };
-    let mut text = complete(answer, style, standing);
-    if let Some(looked_at) = answer.scanned_rows {
-        text.push_str(&format!("\n*Only the first {looked_at} pages, items or tasks were looked at*\n"));
+    let mut text = render_full(answer, style, target);
+    if let Some(scanned) = answer.scanned_rows {
+        text.push_str(&format!("\n*Only the first {scanned} pages, items or tasks were scanned*\n"));
     }
     text
 }
 
-fn complete(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
+fn render_full(answer: &QueryAnswer, style: MarkdownStyle, target: RenderTarget) -> String {
     if style == MarkdownStyle::Count {
         return format!("**{}** results\n", answer.count.unwrap_or(answer.total));
     }
@@ -60,8 +58,8 @@ fn complete(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) 
         return if style == MarkdownStyle::Task { "*No tasks*\n" } else { "*No results*\n" }.to_owned();
     }
     let mut text = match &answer.groups {
-        Some(groups) if !groups.iter().all(is_one_row) => under_headings(answer, style, standing),
-        Some(_) | None => rows(answer, &answer.rows, (style, standing)),
+        Some(groups) if !groups.iter().all(is_aggregate_row) => render_groups(answer, style, target),
+        Some(_) | None => rows(answer, &answer.rows, (style, target)),
     };
     if answer.has_more {
         text.push_str(&format!("\n*Showing {} of {} results*\n", answer.rows.len(), answer.total));
@@ -69,25 +67,25 @@ fn complete(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) 
     text
 }
 
-/// Whether a group is a row itself, of sums and counts, and no heading over pages.
-fn is_one_row(group: &svcfs_index::RowGroup) -> bool {
+/// Whether a group is a single row of aggregates, not a heading over pages.
+fn is_aggregate_row(group: &svcfs_index::RowGroup) -> bool {
     matches!(group.rows.as_slice(), [row] if row.first() == Some(&group.key))
 }
 
-fn under_headings(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
+fn render_groups(answer: &QueryAnswer, style: MarkdownStyle, target: RenderTarget) -> String {
     let groups = answer.groups.iter().flatten();
-    let part = |group: &svcfs_index::RowGroup| {
-        format!("### {} ({})\n\n{}", cell(&group.key), group.count, rows(answer, &group.rows, (style, standing)))
+    let render_group = |group: &svcfs_index::RowGroup| {
+        format!("### {} ({})\n\n{}", cell(&group.key), group.count, rows(answer, &group.rows, (style, target)))
     };
-    groups.map(part).collect::<Vec<_>>().join("\n")
+    groups.map(render_group).collect::<Vec<_>>().join("\n")
 }
 
-fn rows(answer: &QueryAnswer, rows: &[Vec<Value>], (style, standing): (MarkdownStyle, RenderTarget)) -> String {
+fn rows(answer: &QueryAnswer, rows: &[Vec<Value>], (style, target): (MarkdownStyle, RenderTarget)) -> String {
     match style {
         MarkdownStyle::Table => table(&answer.headers, rows),
-        MarkdownStyle::List => list(answer, rows, standing),
+        MarkdownStyle::List => list(answer, rows, target),
         MarkdownStyle::Distinct | MarkdownStyle::Count => {
-            rows.iter().map(|row| format!("- {}\n", joined(row))).collect()
+            rows.iter().map(|row| format!("- {}\n", join_cells(row))).collect()
         }
         MarkdownStyle::Task => tasks(rows),
     }
@@ -96,19 +94,19 @@ fn rows(answer: &QueryAnswer, rows: &[Vec<Value>], (style, standing): (MarkdownS
 fn table(headers: &[String], rows: &[Vec<Value>]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let rule = format!("|{}\n", "---|".repeat(headers.len()));
-    let titles = headers.iter().map(|header| escaped(&titled(header))).collect();
+    let titles = headers.iter().map(|header| escape(&title_case(header))).collect();
     let body: String = rows.iter().map(|row| line(row.iter().map(cell).collect())).collect();
     format!("{}{rule}{body}", line(titles))
 }
 
-fn list(answer: &QueryAnswer, rows: &[Vec<Value>], standing: RenderTarget) -> String {
+fn list(answer: &QueryAnswer, rows: &[Vec<Value>], target: RenderTarget) -> String {
     let has_path = answer.headers.first().is_some_and(|header| header == "path");
     let line = |row: &Vec<Value>| match row.split_first() {
         Some((Value::String(path), rest)) if has_path => {
-            let link = format!("[{path}]({})", linked(path, standing));
-            if rest.is_empty() { format!("- {link}\n") } else { format!("- {link}: {}\n", joined(rest)) }
+            let link = format!("[{path}]({})", link_destination(path, target));
+            if rest.is_empty() { format!("- {link}\n") } else { format!("- {link}: {}\n", join_cells(rest)) }
         }
-        _ => format!("- {}\n", joined(row)),
+        _ => format!("- {}\n", join_cells(row)),
     };
     rows.iter().map(line).collect()
 }
@@ -126,31 +124,31 @@ fn tasks(rows: &[Vec<Value>]) -> String {
         }
         let mark = if *completed == Value::Bool(true) { "x" } else { " " };
         let due = due.as_str().map(|due| format!(" [due:: {due}]")).unwrap_or_default();
-        let words = task.as_str().unwrap_or_default().replace('\n', " ");
-        text.push_str(&format!("- [{mark}] {words}{due}\n"));
+        let label = task.as_str().unwrap_or_default().replace('\n', " ");
+        text.push_str(&format!("- [{mark}] {label}{due}\n"));
     }
     text
 }
 
-fn joined(cells: &[Value]) -> String {
+fn join_cells(cells: &[Value]) -> String {
     cells.iter().map(cell).collect::<Vec<_>>().join(": ")
 }
 
-/// A field as a heading: without its leading `_`, in words that begin with capitals.
-fn titled(header: &str) -> String {
-    let words = header.trim_start_matches('_').split(['.', '_', ' ']).filter(|word| !word.is_empty());
+/// A field name as a title: without leading `_`, words capitalized.
+fn title_case(header: &str) -> String {
+    let text = header.trim_start_matches('_').split(['.', '_', ' ']).filter(|word| !word.is_empty());
     let capital = |word: &str| {
         let mut characters = word.chars();
         characters.next().map(|first| first.to_uppercase().chain(characters).collect::<String>()).unwrap_or_default()
     };
-    words.map(capital).collect::<Vec<_>>().join(" ")
+    text.map(capital).collect::<Vec<_>>().join(" ")
 }
 
-/// One value on one line.
+/// A value on one line.
 fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => "—".to_owned(),
-        Value::String(text) => dated(text).unwrap_or_else(|| text.clone()),
+        Value::String(text) => format_day(text).unwrap_or_else(|| text.clone()),
         Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
             Some(real) => format!("{real:.2}"),
             None => number.to_string(),
@@ -158,26 +156,26 @@ fn cell(value: &Value) -> String {
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
         Value::Bool(_) | Value::Object(_) => value.to_string(),
     };
-    escaped(&text)
+    escape(&text)
 }
 
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// `2026-01-31` and moments of that day as `Jan 31, 2026`.
-fn dated(text: &str) -> Option<String> {
+/// Formats `2026-01-31` and timestamps as `Jan 31, 2026`.
+fn format_day(text: &str) -> Option<String> {
     svcfs_index::parse_day(text).map(|day| day.strftime("%b %d, %Y").to_string())
 }
 
-/// What would end a cell or a line is taken out of its meaning.
-fn escaped(text: &str) -> String {
+/// Escapes characters that would end a cell or a line.
+fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
-/// A path inside `(…)` of a link.
-fn linked(path: &str, standing: RenderTarget) -> String {
-    let root = match standing {
+/// A path as the destination of a markdown link.
+fn link_destination(path: &str, target: RenderTarget) -> String {
+    let root = match target {
         RenderTarget::Response => "",
         RenderTarget::Page => "/",
     };

@@ -180,7 +180,7 @@ fn an_answer_that_reached_the_bound_says_so_everywhere() {
         notes.len() == 1 && notes[0].contains("only the first 2 ") && notes[0].contains("dataview.max_scan_rows"),
         "{notes:?}"
     );
-    assert!(answer["text"].as_str().unwrap().contains("*Only the first 2 pages, items or tasks were looked at*"));
+    assert!(answer["text"].as_str().unwrap().contains("*Only the first 2 pages, items or tasks were scanned*"));
     let (_, notes) = ask("aggregate", json!({ "group": "_folder", "calc": "count" }));
     assert_eq!(notes.len(), 1, "{notes:?}");
     space.get("views_save", json!({ "name": "all", "query": "LIST WHERE length(status) > 0" }));

@@ -1,4 +1,4 @@
-//! An index nobody has opened, held against one that is made from the same pages.
+//! Comparison of a closed index with one that is built from the same pages.
 
 use std::error::Error;
 use std::path::Path;
@@ -6,32 +6,32 @@ use std::path::Path;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_index::{Index, IndexEntry, IndexError, IndexFingerprint, IndexInspection, PageDifference};
 
-/// Pages in one transaction.
-const BATCH: usize = 500;
+/// Pages per transaction.
+const BATCH_PAGES: usize = 500;
 
-/// What an index is found to be, beside the pages it is of.
+/// The result of comparing an index with its pages.
 #[derive(Debug)]
 pub enum IndexState {
-    /// There is none.
+    /// There is no index.
     Absent,
-    /// It is damaged, in SQLite's words.
+    /// It is damaged; the error of SQLite.
     Damaged(String),
-    /// It is of another version of svcfs.
+    /// It was written by another version of svcfs.
     Outdated,
-    /// It reflects the tree up to this position of the log, which is another than the newest.
+    /// It is current up to this log position, not the newest one.
     OtherSeq(Seq),
-    /// It is not what the pages make; the pages for which it is not, none when only its word lists are wrong.
+    /// It differs for these pages; none if only its word lists differ.
     Different(Vec<PageDifference>),
-    /// It is what the pages make: so many.
+    /// It is correct; the number of pages.
     Equal(usize),
 }
 
-/// Compares the index in `file` with one that is made in the empty directory `scratch` from `pages`, the pages of the tree at
-/// position `last` of the log; the old one stays as it is. `read` gives the content of a page, `progress` is told how many were
-/// read, and of how many.
+/// Compares the index in `file` with one built in the empty directory `scratch` from `pages`, the
+/// pages of the tree at log position `last`. The old index stays unchanged. `read` returns the
+/// content of a page; `progress` gets the number of pages read and the total.
 ///
 /// # Errors
-/// [`IndexError`] when one of them cannot be read or made.
+/// [`IndexError`] if one of them cannot be read or built.
 pub fn compare_index(
     (file, scratch): (&Path, &Path),
     (pages, last): (Vec<TreePath>, Seq),
@@ -48,37 +48,37 @@ pub fn compare_index(
     if let Some(damage) = old.damage {
         return Ok(IndexState::Damaged(damage));
     }
-    let pages = with_ignored(pages, &old, &read);
-    let batches = pages.chunks(BATCH).enumerate().map(|(done, batch)| {
-        progress(done * BATCH, pages.len());
+    let pages = add_ignored_pages(pages, &old, &read);
+    let batches = pages.chunks(BATCH_PAGES).enumerate().map(|(done, batch)| {
+        progress(done * BATCH_PAGES, pages.len());
         Ok::<_, IndexError>(batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect())
     });
-    let fresh = made_anew(scratch, &old, batches, last)?;
-    Ok(if old.is_equivalent_to(&fresh) {
-        IndexState::Equal(fresh.pages)
+    let rebuilt = build_scratch_index(scratch, &old, batches, last)?;
+    Ok(if old.is_equivalent_to(&rebuilt) {
+        IndexState::Equal(rebuilt.pages)
     } else {
-        IndexState::Different(old.differences(&fresh))
+        IndexState::Different(old.differences(&rebuilt))
     })
 }
 
-/// What an index is that is made in an empty directory, the same way as an old one.
+/// The fingerprint of an index built in an empty directory with the options of an old one.
 ///
 /// # Errors
-/// [`IndexError`] when it cannot be made; what a batch fails with is its source.
-pub(super) fn made_anew<E: Into<Box<dyn Error + Send + Sync>>>(
+/// [`IndexError`] if it cannot be built; the error of a batch is its source.
+pub(super) fn build_scratch_index<E: Into<Box<dyn Error + Send + Sync>>>(
     scratch: &Path,
     old: &IndexFingerprint,
     batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
     last: Seq,
 ) -> Result<IndexFingerprint, IndexError> {
-    let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
-    let fresh = fresh.with_hot_fields(&old.hot_fields)?;
-    fresh.ingest_all(batches, last)?;
-    fresh.fingerprint()
+    let rebuilt = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
+    let rebuilt = rebuilt.with_hot_fields(&old.hot_fields)?;
+    rebuilt.ingest_all(batches, last)?;
+    rebuilt.fingerprint()
 }
 
-/// Pages that somebody told git to leave alone are indexed when they came in through a door.
-fn with_ignored(
+/// Adds pages that git ignores: they are indexed if they were written through a protocol.
+fn add_ignored_pages(
     mut pages: Vec<TreePath>,
     old: &IndexFingerprint,
     read: impl Fn(&TreePath) -> Option<Vec<u8>>,
@@ -96,7 +96,7 @@ fn entry(path: &TreePath, content: &[u8]) -> IndexEntry {
         path: path.clone(),
         etag: ETag::from_content(content),
         text: String::from_utf8_lossy(content).into_owned(),
-        // No part of what is compared.
+        // Not compared.
         modified: Timestamp::UNIX_EPOCH,
     }
 }

@@ -1,7 +1,8 @@
-//! Search without an index: a regular expression held against every page of the tree (`search.engine = "grep"`).
+//! Search without an index: a regular expression is matched against every page (`search.engine =
+//! "grep"`).
 //!
-//! One rule: the answer is whole or refused. Every page is read at each question, in time that grows with the tree and never faster
-//! than it (the expressions have no back references), and a question that takes too long is refused instead of cut.
+//! Invariant: an answer is complete or refused. Every request reads all pages, in linear time (the
+//! expressions have no back references); on timeout it is refused, not cut.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,134 +14,138 @@ use svcfs_vfs::{EntryKind, Vfs};
 
 use crate::files;
 
-/// Longest pattern, in bytes, as for the index.
-const LONGEST: usize = 4096;
+/// Limit of the pattern in bytes, as for the index.
+const MAX_PATTERN_BYTES: usize = 4096;
 
-/// Most memory of a pattern made ready, in bytes.
-const MOST_MEMORY: usize = 1 << 20;
+/// Memory limit of a compiled pattern in bytes.
+const MAX_REGEX_BYTES: usize = 1 << 20;
 
-/// How long a question may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a search.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is looked for, and where.
+/// A pattern and where to search for it.
 #[derive(Debug, Default)]
 pub struct GrepPattern {
-    /// A regular expression, in any case; what is none is sought as it is written.
+    /// A case-insensitive regular expression; an invalid one is matched literally.
     pub q: String,
-    /// Only pages at or below this place.
+    /// Only pages at or below this path.
     pub below: Option<TreePath>,
-    /// Only pages changed after this moment.
+    /// Only pages changed after this time.
     pub modified_after: Option<Timestamp>,
-    /// How many of the pages to leave out, and how many to answer with.
-    pub shown: Range<usize>,
+    /// The range of matching pages to return.
+    pub page_range: Range<usize>,
 }
 
-/// A page that has it.
+/// A matching page.
 #[derive(Debug, PartialEq)]
 pub struct GrepMatch {
-    /// Where the page is.
+    /// Path of the page.
     pub path: TreePath,
-    /// Its title.
+    /// Title of the page.
     pub title: String,
-    /// The first line that has it, as HTML, every match in it in `<mark>`.
+    /// The first matching line as HTML, with matches in `<mark>`.
     pub snippet: String,
-    /// How many lines have it.
+    /// Number of matching lines.
     pub lines: usize,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Default, PartialEq)]
 pub struct GrepResult {
-    /// The pages, in path order.
+    /// Matching pages in path order.
     pub pages: Vec<GrepMatch>,
-    /// How the pattern was read, when that is not how it was written.
+    /// Set if the pattern was matched literally.
     pub note: Option<String>,
 }
 
-/// Reads the tree.
+/// Searches the tree.
 ///
 /// # Errors
-/// [`Kind::Invalid`] for a pattern that is too long or takes longer than 5 s, and those of the tree.
+/// `Invalid` for a pattern that is too long or on timeout (5 s), and those of the tree.
 pub fn search(vfs: &Vfs, pattern: &GrepPattern) -> Result<GrepResult, Fault> {
-    search_within(vfs, pattern, PATIENCE)
+    search_with_timeout(vfs, pattern, SEARCH_TIMEOUT)
 }
 
-fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result<GrepResult, Fault> {
-    let begun = Instant::now();
-    if pattern.q.len() > LONGEST {
-        let why = format!("is {} bytes long; at most {LONGEST} are searched for", pattern.q.len());
-        return Err(Fault::invalid("q", why));
+fn search_with_timeout(vfs: &Vfs, pattern: &GrepPattern, timeout: Duration) -> Result<GrepResult, Fault> {
+    let started_at = Instant::now();
+    if pattern.q.len() > MAX_PATTERN_BYTES {
+        let message = format!("is {} bytes long; the limit is {MAX_PATTERN_BYTES}", pattern.q.len());
+        return Err(Fault::invalid("q", message));
     }
     if pattern.q.trim().is_empty() {
         return Ok(GrepResult::default());
     }
-    let (wanted, note) = read(&pattern.q)?;
+    let (regex, note) = compile(&pattern.q)?;
     let below = pattern.below.clone().unwrap_or_else(TreePath::root);
-    let there = match vfs.stat(Protocol::Internal, &below) {
+    let attributes = match vfs.stat(Protocol::Internal, &below) {
         Err(fault) if fault.kind() == Kind::NotFound => return Ok(GrepResult { pages: Vec::new(), note }),
-        there => there?,
+        attributes => attributes?,
     };
-    let files = match there.kind {
+    let files = match attributes.kind {
         EntryKind::Directory => vfs.walk(Protocol::Internal, &below)?,
         EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => {
             let parent = below.parent().unwrap_or_else(TreePath::root);
             vfs.list(Protocol::Internal, &parent)?.into_iter().filter(|entry| entry.path == below).collect()
         }
     };
-    let mut found = GrepResult { pages: Vec::new(), note };
-    let mut passed = 0;
+    let mut result = GrepResult { pages: Vec::new(), note };
+    let mut match_count = 0;
     for file in files {
         let path = file.path;
         let is_new = pattern.modified_after.is_none_or(|after| files::to_timestamp(file.attributes.modified) > after);
         if file.attributes.kind != EntryKind::File || !path.is_page() || path.is_hidden() || !is_new {
             continue;
         }
-        if begun.elapsed() > patience {
-            let why = format!(
-                "takes longer than {} s over this tree; look in one folder with `path_prefix`, or set `search.engine` to `sqlite`",
-                patience.as_secs()
+        if started_at.elapsed() > timeout {
+            let message = format!(
+                "search took longer than {} s; limit it to a folder with `path_prefix`, or set `search.engine` to `sqlite`",
+                timeout.as_secs()
             );
-            return Err(Fault::invalid("q", why));
+            return Err(Fault::invalid("q", message));
         }
         let content = match vfs.read(Protocol::Internal, &path) {
             Ok(file) => file.content,
-            // Removed while we walked.
+            // Removed since the tree was listed.
             Err(fault) if fault.kind() == Kind::NotFound => continue,
             Err(fault) => return Err(fault),
         };
         let text = String::from_utf8_lossy(&content);
-        let mut lines = text.lines().filter(|line| wanted.is_match(line));
+        let mut lines = text.lines().filter(|line| regex.is_match(line));
         let Some(first) = lines.next() else { continue };
-        passed += 1;
-        if passed <= pattern.shown.start {
+        match_count += 1;
+        if match_count <= pattern.page_range.start {
             continue;
         }
-        let marks: Vec<Range<usize>> = wanted.find_iter(first).map(|found| found.range()).collect();
-        found.pages.push(GrepMatch {
+        let marks: Vec<Range<usize>> = regex.find_iter(first).map(|result| result.range()).collect();
+        result.pages.push(GrepMatch {
             title: Page::parse(path.as_str(), &text).title,
             snippet: snippet::highlight_line(first, &marks),
             lines: 1 + lines.count(),
             path,
         });
-        if found.pages.len() == pattern.shown.len() {
+        if result.pages.len() == pattern.page_range.len() {
             break;
         }
     }
-    Ok(found)
+    Ok(result)
 }
 
-/// The pattern, and what to say when it is no expression.
-fn read(q: &str) -> Result<(Regex, Option<String>), Fault> {
+/// Compiles the pattern; with a note if it is no valid expression.
+fn compile(q: &str) -> Result<(Regex, Option<String>), Fault> {
     let build = |pattern: &str| {
-        RegexBuilder::new(pattern).case_insensitive(true).size_limit(MOST_MEMORY).dfa_size_limit(MOST_MEMORY).build()
+        RegexBuilder::new(pattern)
+            .case_insensitive(true)
+            .size_limit(MAX_REGEX_BYTES)
+            .dfa_size_limit(MAX_REGEX_BYTES)
+            .build()
     };
     match build(q) {
-        Ok(wanted) => Ok((wanted, None)),
-        Err(mistake) => {
-            let mistake = mistake.to_string();
-            let why = mistake.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Ok(regex) => Ok((regex, None)),
+        Err(error) => {
+            let error = error.to_string();
+            let message = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
             let literal = build(&regex::escape(q)).map_err(|error| Fault::invalid("q", error))?;
-            Ok((literal, Some(format!("the pattern was sought as it is written: {why}"))))
+            Ok((literal, Some(format!("invalid regular expression, matched literally:  {message}"))))
         }
     }
 }
@@ -151,11 +156,12 @@ mod tests {
     use crate::spaces::test_space::{TestSpace, path};
 
     fn ask(space: &TestSpace, q: &str) -> GrepResult {
-        search(&space.space().vfs, &GrepPattern { q: q.to_owned(), shown: 0..50, ..GrepPattern::default() }).unwrap()
+        search(&space.space().vfs, &GrepPattern { q: q.to_owned(), page_range: 0..50, ..GrepPattern::default() })
+            .unwrap()
     }
 
-    fn paths(found: &GrepResult) -> Vec<&str> {
-        found.pages.iter().map(|line| line.path.as_str()).collect()
+    fn paths(result: &GrepResult) -> Vec<&str> {
+        result.pages.iter().map(|line| line.path.as_str()).collect()
     }
 
     #[test]
@@ -163,13 +169,13 @@ mod tests {
         let space = TestSpace::new();
         space.put("a.md", "# Alpha\n\nThe quick <fox>, the FOX.\nfoxes\n");
         space.put("d/b.md", "no such animal\n");
-        let found = ask(&space, "fox");
-        assert_eq!((paths(&found), found.pages[0].lines, &*found.pages[0].title), (vec!["a.md"], 2, "Alpha"));
-        assert_eq!(found.pages[0].snippet, "The quick &lt;<mark>fox</mark>&gt;, the <mark>FOX</mark>.");
+        let result = ask(&space, "fox");
+        assert_eq!((paths(&result), result.pages[0].lines, &*result.pages[0].title), (vec!["a.md"], 2, "Alpha"));
+        assert_eq!(result.pages[0].snippet, "The quick &lt;<mark>fox</mark>&gt;, the <mark>FOX</mark>.");
         assert_eq!(paths(&ask(&space, "^(foxes|no such)")), ["a.md", "d/b.md"]);
-        let below = GrepPattern { q: "o".into(), below: Some(path("d")), shown: 0..50, ..GrepPattern::default() };
+        let below = GrepPattern { q: "o".into(), below: Some(path("d")), page_range: 0..50, ..GrepPattern::default() };
         assert_eq!(paths(&search(&space.space().vfs, &below).unwrap()), ["d/b.md"]);
-        let second = GrepPattern { q: "o".into(), shown: 1..2, ..GrepPattern::default() };
+        let second = GrepPattern { q: "o".into(), page_range: 1..2, ..GrepPattern::default() };
         assert_eq!(paths(&search(&space.space().vfs, &second).unwrap()), ["d/b.md"]);
         assert_eq!(ask(&space, " "), GrepResult::default());
     }
@@ -178,9 +184,9 @@ mod tests {
     fn what_is_no_expression_is_sought_as_it_is_written_and_says_so() {
         let space = TestSpace::new();
         space.put("a.md", "call foo(bar\n");
-        let found = ask(&space, "foo(");
-        assert_eq!(paths(&found), ["a.md"]);
-        assert!(found.note.unwrap().starts_with("the pattern was sought as it is written: unclosed group"));
+        let result = ask(&space, "foo(");
+        assert_eq!(paths(&result), ["a.md"]);
+        assert!(result.note.unwrap().starts_with("invalid regular expression, matched literally:  unclosed group"));
     }
 
     #[test]
@@ -188,14 +194,17 @@ mod tests {
         let space = TestSpace::new();
         space.put("a.md", &"a".repeat(20_000));
         for q in ["(a*)*b", "(a|a)*c", "a{1000}{1000}", "(x+x+)+y", "\\p{L}{500}"] {
-            let begun = Instant::now();
+            let started_at = Instant::now();
             ask(&space, q);
-            assert!(begun.elapsed() < Duration::from_secs(5), "{q}");
+            assert!(started_at.elapsed() < Duration::from_secs(5), "{q}");
         }
-        let long = GrepPattern { q: "x".repeat(5_000), shown: 0..50, ..GrepPattern::default() };
+        let long = GrepPattern { q: "x".repeat(5_000), page_range: 0..50, ..GrepPattern::default() };
         assert_eq!(search(&space.space().vfs, &long).unwrap_err().kind(), Kind::Invalid);
-        let fault =
-            search_within(&space.space().vfs, &GrepPattern { q: "a".into(), ..GrepPattern::default() }, Duration::ZERO);
-        assert!(fault.unwrap_err().message().starts_with("`q`: takes longer than 0 s"));
+        let fault = search_with_timeout(
+            &space.space().vfs,
+            &GrepPattern { q: "a".into(), ..GrepPattern::default() },
+            Duration::ZERO,
+        );
+        assert!(fault.unwrap_err().message().starts_with("`q`: search took longer than 0 s"));
     }
 }

@@ -1,7 +1,7 @@
 //! The task that keeps the index up to date with the tree.
 //!
-//! One rule: the feed says which paths to look at, the tree says what is there. Doing a step twice, or after a crash in the
-//! middle, gives the same index. Where the two say different things, the path is looked at again.
+//! Invariant: the feed says which paths to read, the tree says what they contain. Repeating a step,
+//! or a crash in the middle of it, gives the same index. If they differ, the path is read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,90 +13,93 @@ use svcfs_index::{IndexEntry, IndexFingerprint, MergeStep, PageDifference};
 use svcfs_vfs::{EntryKind, EventChange, Vfs};
 use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
-use super::compare::made_anew;
+use super::compare::build_scratch_index;
 use crate::files;
 use crate::kernel::Space;
 
-/// Events that are read together when the whole log is followed at once ([`catch_up`]).
-const BATCH: usize = 1_000;
+/// Events per step when the full log is read ([`catch_up`]).
+const BATCH_EVENTS: usize = 1_000;
 
-/// Pages that are taken in at once …
-const MANY: usize = 1_000;
+/// Limit of pages in one transaction …
+const MAX_BATCH_PAGES: usize = 1_000;
 
-/// … unless they have this many bytes of text: several times as much is in memory meanwhile.
-const MANY_BYTES: usize = 4 << 20;
+/// … and of their text: indexing needs several times as much memory.
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
-/// While others write on, the indexer pauses after each pass as long as it took, and no longer than this: writers wait for an answer. It does
-/// not when somebody waits for it, and when it is [`LATE`].
+/// While writes continue, the indexer pauses after each step for as long as the step took, at most
+/// this long: writers wait for the processor, too. It does not pause if a caller waits for the
+/// index or if it is late ([`LATE_AFTER`]).
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// Older changes are taken in without a pause: answers are at most 500 ms old, and two passes under load take 300 ms.
-const LATE: Duration = Duration::from_millis(100);
+/// Older changes are indexed without a pause: answers may be at most 500 ms old, and two steps
+/// under load take 300 ms.
+const LATE_AFTER: Duration = Duration::from_millis(100);
 
-/// When nothing was written for so long, the index is put in order and memory is given back.
-const RESTED: Duration = Duration::from_secs(2);
+/// After this time without writes the index is optimized and memory is released.
+const IDLE_DELAY: Duration = Duration::from_secs(2);
 
-/// How often memory is given back while nothing is written: questions alone fill caches, too.
+/// Interval at which memory is released while there are no writes: reads fill caches, too.
 const RELEASE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Follows the change feed of one space.
 pub struct Indexer {
     space: Arc<Space>,
-    /// Whether the whole tree was compared with an index that could not follow the feed from where it stood.
-    is_caught_up: bool,
-    /// Whether something was taken in since it last rested.
-    is_warm: bool,
-    /// The last pass that took in changes.
+    /// Whether the index can follow the feed; otherwise the full tree must be read first.
+    can_follow_feed: bool,
+    /// Whether changes were indexed since the last idle work.
+    has_indexed: bool,
+    /// The last step that indexed changes.
     last_pass: Option<IndexPass>,
 }
 
-/// A pass over new changes.
+/// A step that indexed changes.
 #[derive(Debug, Clone, Copy)]
 struct IndexPass {
     ended: Instant,
-    took: Duration,
-    /// Whether further changes came meanwhile.
-    is_followed: bool,
+    duration: Duration,
+    /// Whether further changes arrived during the step.
+    has_more: bool,
 }
 
 impl Indexer {
     /// The indexer of a space.
     pub const fn new(space: Arc<Space>) -> Self {
-        Self { space, is_caught_up: false, is_warm: true, last_pass: None }
+        Self { space, can_follow_feed: false, has_indexed: true, last_pass: None }
     }
 
-    /// How long until the next changes are taken in; none when that is now. Changes that keep coming are taken in together: a transaction of
-    /// many costs little more than one of one. The first one after a pause is taken in at once.
-    fn wait(&self, cursor: Seq) -> Option<Duration> {
+    /// Time until the next changes are indexed; none if now. Continuous changes are batched: a
+    /// transaction with many costs little more than one with a single change. The first change
+    /// after a pause is indexed immediately.
+    fn next_delay(&self, cursor: Seq) -> Option<Duration> {
         let last_pass = self.last_pass?;
         let newest = self.space.vfs.feed().last_seq();
         let search = &self.space.settings.search;
-        let waiting = newest.0.saturating_sub(cursor.0);
-        if waiting == 0 || !search.async_index || self.space.freshness.is_demanded_beyond(cursor) {
+        let pending = newest.0.saturating_sub(cursor.0);
+        if pending == 0 || !search.async_index || self.space.freshness.is_demanded_beyond(cursor) {
             return None;
         }
-        let pause = if last_pass.is_followed { last_pass.took.min(MAX_PAUSE) } else { Duration::ZERO };
-        let is_full = waiting >= search.index_batch_max as u64;
+        let pause = if last_pass.has_more { last_pass.duration.min(MAX_PAUSE) } else { Duration::ZERO };
+        let is_full = pending >= search.index_batch_max as u64;
         let window = if is_full { Duration::ZERO } else { Duration::from_millis(search.index_window_ms) };
-        let is_late = self.space.freshness.is_older(cursor, LATE);
-        let wait = if is_late { window } else { window.max(pause) };
-        let left = wait.saturating_sub(last_pass.ended.elapsed());
-        (!left.is_zero()).then_some(left)
+        let is_late = self.space.freshness.is_older(cursor, LATE_AFTER);
+        let next_delay = if is_late { window } else { window.max(pause) };
+        let remaining = next_delay.saturating_sub(last_pass.ended.elapsed());
+        (!remaining.is_zero()).then_some(remaining)
     }
 
-    /// Takes in the whole tree: an index that is new, or older than the feed reaches, or from another life of this root.
-    fn read_everything(&self, stop: &StopToken) -> Result<(), Fault> {
+    /// Indexes the full tree: the index is new, older than the feed, or from another log.
+    fn index_full_tree(&self, stop: &StopToken) -> Result<(), Fault> {
         let Space { vfs, index, .. } = &*self.space;
-        // Read before the walk: what is written meanwhile is looked at twice, never missed.
+        // Read before the walk: a concurrent change may be indexed twice, but is never missed.
         let start = vfs.feed().last_seq();
-        let kept = index.cursor()?;
-        let mut gone: BTreeSet<TreePath> = index.paths(&TreePath::root())?.into_iter().collect();
+        let cursor = index.cursor()?;
+        let mut removed: BTreeSet<TreePath> = index.paths(&TreePath::root())?.into_iter().collect();
         let pages = pages(vfs)?;
         for path in &pages {
-            gone.remove(path);
+            removed.remove(path);
         }
-        let pages: Vec<TreePath> = pages.into_iter().chain(gone).collect();
-        index.ingest_all(PathBatches::of(vfs, &pages).take_while(|_| !stop.is_requested()), kept)?;
+        let pages: Vec<TreePath> = pages.into_iter().chain(removed).collect();
+        index.ingest_all(PathBatches::new(vfs, &pages).take_while(|_| !stop.is_requested()), cursor)?;
         if stop.is_requested() {
             return Ok(());
         }
@@ -105,20 +108,22 @@ impl Indexer {
         Ok(())
     }
 
-    /// What is done while nobody writes: first what makes questions quicker, half of the time and for as long as nothing changes, then memory is
-    /// given back.
-    fn rest(&self) -> NextStep {
-        let begun = Instant::now();
+    /// Work while there are no writes: merges index segments, for half of the time at most, and
+    /// stops if a change arrives; then releases memory.
+    fn run_idle_work(&self) -> NextStep {
+        let started_at = Instant::now();
         let vfs = Arc::clone(&self.space.vfs);
         let last = vfs.feed().last_seq();
         match self.space.index.merge_segments(move || vfs.feed().last_seq() != last) {
-            Ok(MergeStep::Partial) => return NextStep::After(begun.elapsed()),
+            Ok(MergeStep::Partial) => return NextStep::After(started_at.elapsed()),
             Ok(MergeStep::Complete | MergeStep::Preempted) => {}
-            // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
-            Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
+            // Only a slower search: failing the step would block indexing.
+            Err(error) => {
+                tracing::warn!(error = %error, "cannot merge segments of the search index; search may be slower")
+            }
         }
         if self.space.index.release_memory() {
-            self.space.graph.rest();
+            self.space.graph.drop_caches();
         }
         NextStep::After(RELEASE_INTERVAL)
     }
@@ -128,37 +133,41 @@ impl Task for Indexer {
     const NAME: &'static str = "indexer";
     fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         let cursor = self.space.index.cursor().map_err(Fault::from)?;
-        if !self.is_caught_up && (cursor == Seq(0) || cursor > self.space.vfs.feed().last_seq()) {
-            self.read_everything(stop)?;
-            self.is_caught_up = !stop.is_requested();
+        if !self.can_follow_feed && (cursor == Seq(0) || cursor > self.space.vfs.feed().last_seq()) {
+            self.index_full_tree(stop)?;
+            self.can_follow_feed = !stop.is_requested();
             return Ok(NextStep::Now);
         }
-        self.is_caught_up = true;
-        if let Some(wait) = self.wait(cursor) {
-            return Ok(NextStep::After(wait));
+        self.can_follow_feed = true;
+        if let Some(next_delay) = self.next_delay(cursor) {
+            return Ok(NextStep::After(next_delay));
         }
-        let (begun, last) = (Instant::now(), self.space.vfs.feed().last_seq());
-        Ok(match follow(&self.space, cursor, 2 * self.space.settings.search.index_batch_max)? {
+        let (started_at, last) = (Instant::now(), self.space.vfs.feed().last_seq());
+        Ok(match index_events(&self.space, cursor, 2 * self.space.settings.search.index_batch_max)? {
             0 => {
-                doubt(&self.space, cursor)?;
-                let rest = if std::mem::take(&mut self.is_warm) { NextStep::After(RESTED) } else { self.rest() };
-                match (rest, self.space.recheck_queue.wait()) {
-                    (NextStep::After(rest), Some(wait)) => NextStep::After(rest.min(wait)),
-                    (rest, _) => rest,
+                recheck(&self.space, cursor)?;
+                let idle = if std::mem::take(&mut self.has_indexed) {
+                    NextStep::After(IDLE_DELAY)
+                } else {
+                    self.run_idle_work()
+                };
+                match (idle, self.space.recheck_queue.wait()) {
+                    (NextStep::After(idle), Some(recheck)) => NextStep::After(idle.min(recheck)),
+                    (idle, _) => idle,
                 }
             }
             _ => {
-                self.is_warm = true;
-                let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last_seq() != last);
-                self.last_pass = Some(IndexPass { ended, took: begun.elapsed(), is_followed });
+                self.has_indexed = true;
+                let (ended, has_more) = (Instant::now(), self.space.vfs.feed().last_seq() != last);
+                self.last_pass = Some(IndexPass { ended, duration: started_at.elapsed(), has_more });
                 NextStep::Now
             }
         })
     }
 }
 
-/// Takes in the next changes; how many there were.
-fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault> {
+/// Indexes the next changes; returns their number.
+fn index_events(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault> {
     let Space { vfs, index, .. } = space;
     let events = vfs.feed().events_after(cursor, max_events)?;
     let Some(last) = events.last().map(|event| event.seq) else {
@@ -167,65 +176,70 @@ fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault>
     let changes = events.iter().flat_map(|event| &event.changes);
     let pages = changes.filter(|change| change.path.is_page() && !change.path.is_hidden());
     let text = |change: &EventChange| change.new.filter(|_| change.kind != FileKind::Symlink);
-    let told: BTreeMap<TreePath, Option<ETag>> = pages.map(|change| (change.path.clone(), text(change))).collect();
-    look(space, &told, cursor, last)?;
-    if told.is_empty() {
+    let expected: BTreeMap<TreePath, Option<ETag>> = pages.map(|change| (change.path.clone(), text(change))).collect();
+    index_paths(space, &expected, cursor, last)?;
+    if expected.is_empty() {
         index.ingest(&[], last)?;
     }
     space.index_watermark.advance(last.0);
     Ok(events.len())
 }
 
-/// Takes in what stands at some paths, of which events told, and moves the cursor with the last of them.
-fn look(space: &Space, told: &BTreeMap<TreePath, Option<ETag>>, cursor: Seq, last: Seq) -> Result<(), Fault> {
-    let paths: Vec<TreePath> = told.keys().cloned().collect();
-    let mut batches = PathBatches::of(&space.vfs, &paths);
+/// Indexes these paths, compares them with the events, and moves the cursor at the end.
+fn index_paths(
+    space: &Space,
+    expected: &BTreeMap<TreePath, Option<ETag>>,
+    cursor: Seq,
+    last: Seq,
+) -> Result<(), Fault> {
+    let paths: Vec<TreePath> = expected.keys().cloned().collect();
+    let mut batches = PathBatches::new(&space.vfs, &paths);
     while let Some(batch) = batches.next() {
         let batch = batch?;
-        space.index.ingest(&batch, if batches.is_over() { last } else { cursor })?;
+        space.index.ingest(&batch, if batches.is_finished() { last } else { cursor })?;
         for read in &batch {
-            space.recheck_queue.weigh(read, told.get(read.path()).copied().flatten());
+            space.recheck_queue.observe(read, expected.get(read.path()).copied().flatten());
         }
     }
     Ok(())
 }
 
-/// Looks again at what was not as its event told, when it is time.
-fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
-    let told = space.recheck_queue.due();
-    if !told.is_empty() {
-        look(space, &told, cursor, cursor)?;
-        space.recheck_queue.looked();
+/// Reads paths again whose content differed from their event, if due.
+fn recheck(space: &Space, cursor: Seq) -> Result<(), Fault> {
+    let expected = space.recheck_queue.due();
+    if !expected.is_empty() {
+        index_paths(space, &expected, cursor, cursor)?;
+        space.recheck_queue.rechecked();
     }
     Ok(())
 }
 
-/// The pages of a tree that belong into its index.
+/// The pages of a tree that are indexed.
 fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
     let files = vfs.walk(Protocol::Internal, &TreePath::root())?.into_iter();
     let pages = files.filter(|file| file.path.is_page() && !file.path.is_hidden());
     Ok(pages.map(|file| file.path).collect())
 }
 
-/// What stands at some paths, as much of it as is taken in at once. It is durable before it is indexed: a page may stand there newer than
-/// the events tell, and were that save lost with the power, the index would keep its words for ever.
+/// Reads the content of paths in batches. It waits until the content is durable: a page may be
+/// newer than its event, and if a power failure lost that save, the index would keep its words.
 struct PathBatches<'v> {
     vfs: &'v Vfs,
     paths: std::slice::Iter<'v, TreePath>,
 }
 
 impl<'v> PathBatches<'v> {
-    fn of(vfs: &'v Vfs, paths: &'v [TreePath]) -> Self {
+    fn new(vfs: &'v Vfs, paths: &'v [TreePath]) -> Self {
         Self { vfs, paths: paths.iter() }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.paths.as_slice().is_empty()
     }
 
     fn read(&mut self) -> Result<Vec<IndexEntry>, Fault> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        while batch.len() < MANY && bytes < MANY_BYTES {
+        while batch.len() < MAX_BATCH_PAGES && bytes < MAX_BATCH_BYTES {
             let Some(path) = self.paths.next() else { break };
             let entry = entry(self.vfs, path)?;
             bytes += match &entry {
@@ -242,11 +256,11 @@ impl<'v> PathBatches<'v> {
 impl Iterator for PathBatches<'_> {
     type Item = Result<Vec<IndexEntry>, Fault>;
     fn next(&mut self) -> Option<Self::Item> {
-        (!self.is_over()).then(|| self.read())
+        (!self.is_finished()).then(|| self.read())
     }
 }
 
-/// What stands at a path now, as the index is told of it. Links are not pages: their text is indexed where it stands.
+/// The index entry of a path. Symbolic links are not indexed: their target is.
 fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
     let read = || match vfs.stat(Protocol::Internal, path)?.kind {
         EntryKind::File => vfs.read(Protocol::Internal, path).map(Some),
@@ -260,9 +274,9 @@ fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
             modified: files::to_timestamp(file.attributes.modified),
         }),
         Ok(None) => Ok(IndexEntry::Deleted(path.clone())),
-        Err(fault) if is_about_the_file(fault.kind()) => {
+        Err(fault) if is_file_error(fault.kind()) => {
             if fault.kind() != Kind::NotFound {
-                tracing::warn!(page.path = %path, error = ?fault, "page cannot be read; it is left out of the index");
+                tracing::warn!(page.path = %path, error = ?fault, "cannot read a page; it is not indexed");
             }
             Ok(IndexEntry::Deleted(path.clone()))
         }
@@ -270,9 +284,9 @@ fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
     }
 }
 
-/// Whether trying again cannot help: the file is gone or of no use, while other files can be read. Everything else is the
-/// server's trouble, and waiting for its end keeps pages from dropping out of the index.
-fn is_about_the_file(kind: Kind) -> bool {
+/// Whether a retry cannot help, because the file itself is missing or unusable. Other errors are
+/// temporary problems of the server: after a retry the page stays in the index.
+fn is_file_error(kind: Kind) -> bool {
     match kind {
         Kind::NotFound
         | Kind::Stale
@@ -301,28 +315,29 @@ fn is_about_the_file(kind: Kind) -> bool {
     }
 }
 
-/// What an index was found to be beside one that was made anew.
+/// Comparison of an index with a rebuilt one.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct ReindexReport {
-    /// Pages in the new one.
+    /// Number of pages in the rebuilt index.
     pub pages: usize,
-    /// The index as it was.
+    /// The index before.
     pub before: IndexFingerprint,
-    /// The one made anew.
+    /// The rebuilt index.
     pub after: IndexFingerprint,
-    /// Pages for which the two differ, in path order; none when the old index was right.
+    /// Pages that differ, in path order; empty if the old index was correct.
     pub differences: Vec<PageDifference>,
 }
 
 impl ReindexReport {
-    fn of(before: IndexFingerprint, after: IndexFingerprint) -> Self {
+    fn new(before: IndexFingerprint, after: IndexFingerprint) -> Self {
         Self { pages: after.pages, differences: before.differences(&after), before, after }
     }
 }
 
-/// Makes the index of a space anew from its tree, while questions are answered from the old one, and compares the two.
+/// Rebuilds the index of a space from its tree and compares it with the old one, which answers
+/// reads until then.
 ///
-/// `progress` is told the number of pages read and how many there are.
+/// `progress` gets the number of pages read and the total.
 ///
 /// # Errors
 /// Those of the tree and of the index; the old index then stays.
@@ -334,16 +349,13 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
     let pages = pages(vfs)?;
     let total = pages.len();
     index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;
-    Ok(ReindexReport::of(before, index.fingerprint()?))
+    Ok(ReindexReport::new(before, index.fingerprint()?))
 }
 
-/// Compares the index of a space with one that is made from its tree in the empty directory `scratch`. The old one stays, right or wrong;
-/// it only reads what it has not read yet.
+/// Compares the index of a space with one built from its tree in the empty directory `scratch`. The
+/// index is brought up to date first, and not repaired.
 ///
-/// `progress` is told the number of pages read and how many there are.
-///
-/// # Errors
-/// Those of the tree and of the indexes.
+/// `progress` gets the number of pages read and the total.
 pub fn check_index(
     space: &Space,
     scratch: &Path,
@@ -354,18 +366,19 @@ pub fn check_index(
     let before = index.fingerprint()?;
     let pages = pages(vfs)?;
     let mut read = 0;
-    let batches = PathBatches::of(vfs, &pages).inspect(|batch| {
+    let batches = PathBatches::new(vfs, &pages).inspect(|batch| {
         read += batch.as_ref().map_or(0, Vec::len);
         progress(read, pages.len());
     });
-    let fresh = made_anew(scratch, &before, batches, index.cursor()?)?;
-    Ok(ReindexReport::of(before, fresh))
+    let rebuilt = build_scratch_index(scratch, &before, batches, index.cursor()?)?;
+    Ok(ReindexReport::new(before, rebuilt))
 }
 
-/// What an index has not read yet is no fault of its. One that never read the whole tree stays as it is.
+/// Indexes pending changes, so that they do not count as differences. An empty index stays as it
+/// is.
 fn catch_up(space: &Space) -> Result<(), Fault> {
     let mut cursor = space.index.cursor()?;
-    while cursor > Seq(0) && follow(space, cursor, BATCH)? > 0 {
+    while cursor > Seq(0) && index_events(space, cursor, BATCH_EVENTS)? > 0 {
         cursor = space.index.cursor()?;
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Pages found by their words and by their frontmatter (contract 4.5), and the task that keeps the index up to date.
+//! Search by words and by frontmatter, and the task that keeps the index up to date.
 //!
-//! One rule: nothing but the indexer writes to the index, and it only ever writes what stands in the tree.
+//! Invariant: only the indexer writes to the index, and only what is in the tree.
 
 mod compare;
 mod evaluation;

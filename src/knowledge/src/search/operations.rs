@@ -1,5 +1,3 @@
-//! The wire shapes of search.
-
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -24,37 +22,42 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// Find pages by their words, best first
+/// Search pages by words, best match first
 ///
-/// All words must occur, in any form (`run` finds `running`); when few pages have all of three plain words or more, or none has all of two,
-/// pages that have some of them are found behind those and say so in `note` (from six words on they are ranked as one list). Words in titles, names, headings and in the links that lead to a page weigh more, and so do words
-/// that stand together. `AND`, `OR`, `NOT` in capitals, `"a phrase"`, `pre*` and parentheses work as expected, `title:`, `headings:` and
-/// `body:` say where, `status:verified` or `tags:x` ask for a field of the frontmatter, `path:docs/` for a folder. A question with a
-/// mistake is read as plain words, and says so. Pages whose frontmatter says `status: verified` or `source-of-truth: true` come a little
-/// higher.
+/// Use it to find pages about a topic; to list pages by frontmatter fields use `query` or
+/// `query_meta`. All words must occur, in any form (`run` finds `running`). If few pages have all
+/// of three or more words, or none has all of two, pages with some of them follow, and `note` says
+/// so (from six words on all are ranked together). Words in titles, names, headings and link texts
+/// count more, and so do words close to each other.
+///
+/// Syntax: `AND`, `OR`, `NOT` in capitals, `"a phrase"`, `pre*` and parentheses; `title:`,
+/// `headings:` and `body:` select a part of the page, `status:verified` or `tags:x` a frontmatter
+/// field, `path:docs/` a folder. An invalid query is searched as plain words, with a note. Pages
+/// with `status: verified` or `source-of-truth: true` rank slightly higher. Returns path, title,
+/// snippet and score.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SearchPages {
-    /// What to look for, such as `oauth AND "refresh token"`; at most 4,096 bytes
+    /// Search query, such as `oauth AND "refresh token"`; at most 4,096 bytes
     #[schemars(example = "markdown AND frontmatter")]
     #[schemars(regex(pattern = r"\S"))]
     pub q: String,
-    /// Pages in the answer
+    /// Maximum number of pages
     #[serde(default)]
     pub limit: AnswerLimit,
-    /// How many of the best pages to leave out
+    /// Number of best pages to skip
     #[serde(default)]
     pub offset: u32,
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
-    /// Only pages changed after this moment (RFC 3339)
+    /// Only pages changed after this time (RFC 3339)
     #[serde(default)]
     pub modified_after: Option<Timestamp>,
-    /// `none` when the standing of a page shall not matter to its place
+    /// `none`: do not boost verified pages
     #[serde(default)]
     pub boost: BoostMode,
-    /// When nothing is found, search again for the known words most like the unknown ones: the least likeness, 0 to 1, such
-    /// as 0.7. Pages found in this way carry `did_you_mean`
+    /// If nothing is found, search again with similar known words of at least this similarity, 0 to
+    /// 1, such as 0.7. The results then have `did_you_mean`
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub suggest_threshold: Option<f64>,
@@ -62,35 +65,35 @@ pub struct SearchPages {
     pub at_least: MinSeq,
 }
 
-/// Whether trusted pages come higher; nothing does with `search.engine = "grep"`.
+/// Boost of verified pages; without effect for `search.engine = "grep"`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BoostMode {
-    /// A little.
+    /// Slightly higher rank.
     #[default]
     Trust,
-    /// Not at all.
+    /// No boost.
     #[serde(alias = "off")]
     None,
 }
 
-/// A page that was found.
+/// A matching page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SearchResult {
-    /// Where it is
+    /// Path of the page
     pub path: TreePath,
-    /// Its title
+    /// Title of the page
     pub title: String,
-    /// Words around the matches, each match in `<mark>`; `&`, `<` and `>` of the page are escaped. Agents get the words as they are in
-    /// the page
+    /// Text around the matches, as HTML with matches in `<mark>`. Agents get plain text
     pub snippet: String,
-    /// How well it fits; higher is better
+    /// Relevance; higher is better
     pub score: f64,
-    /// The question this page answers, when the one asked found nothing
+    /// The corrected query that found this page, if the original one found nothing
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
-    /// How the question was read, when that is not how it was written: as plain words because of a mistake, or as some of its words
-    /// because few pages or none have all of them; and what the index does not know yet. The same on every page of an answer
+    /// How the query was interpreted, if not as written: as plain words because of a syntax error,
+    /// or as some of its words because few or no pages have all; and whether the index is behind.
+    /// The same for all pages of an answer
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -107,10 +110,10 @@ impl Operation for SearchPages {
         if cx.settings().search.engine == SearchEngine::Grep {
             return self.grep(cx);
         }
-        let (threshold, asked) = (suggest::threshold(self.suggest_threshold)?, self.q.clone());
-        let is_whole = self.path_prefix.is_none() && self.modified_after.is_none() && self.offset == 0;
+        let (threshold, query_text) = (suggest::threshold(self.suggest_threshold)?, self.q.clone());
+        let is_unrestricted = self.path_prefix.is_none() && self.modified_after.is_none() && self.offset == 0;
         let query = SearchQuery {
-            q: question(self.q)?,
+            q: require_query(self.q)?,
             limit: self.limit,
             offset: self.offset,
             folder: self.path_prefix,
@@ -121,78 +124,80 @@ impl Operation for SearchPages {
             },
             allow_partial: true,
         };
-        let suggest::SuggestedAnswer { hits, instead, note, is_partial } =
+        let suggest::SuggestedAnswer { hits, corrected_query, note, is_partial } =
             suggest::search(cx.index_at_seq(self.at_least)?, query, threshold)?;
-        let note = with_remarks(cx, note, hits.is_empty());
-        let is_answered = !hits.is_empty() && instead.is_none() && !is_partial;
-        count(cx, (&asked, "search"), is_answered, is_whole);
-        let found = |hit: SearchHit| SearchResult {
+        let note = combine_notes(cx, note, hits.is_empty());
+        let is_answered = !hits.is_empty() && corrected_query.is_none() && !is_partial;
+        record_search(cx, (&query_text, "search"), is_answered, is_unrestricted);
+        let results = |hit: SearchHit| SearchResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
             score: hit.score,
-            did_you_mean: instead.clone(),
+            did_you_mean: corrected_query.clone(),
             note: note.clone(),
         };
-        Ok(hits.into_iter().map(found).collect())
+        Ok(hits.into_iter().map(results).collect())
     }
-    fn adapt_for_agents(found: &mut Vec<SearchResult>) {
-        found.iter_mut().for_each(|page| page.snippet = result_text::plain(&page.snippet));
+    fn adapt_for_agents(results: &mut Vec<SearchResult>) {
+        results.iter_mut().for_each(|page| page.snippet = result_text::to_plain_text(&page.snippet));
     }
-    fn render_text(found: &Vec<SearchResult>) -> Option<String> {
-        Some(result_text::words(found))
+    fn render_text(results: &Vec<SearchResult>) -> Option<String> {
+        Some(result_text::render_results(results))
     }
 }
 
 impl SearchPages {
-    /// The answer of `search.engine = "grep"`: the same shape, in path order, the number of lines as score.
+    /// Search with `search.engine = "grep"`: same output, in path order, with the number of
+    /// matching lines as score.
     fn grep(self, cx: &OperationContext<'_>) -> Result<Vec<SearchResult>, Fault> {
         if self.suggest_threshold.is_some() {
             return Err(needs_index("`suggest_threshold`"));
         }
         let start = self.offset as usize;
-        let asked = self.q.clone();
-        let is_whole = self.path_prefix.is_none() && self.modified_after.is_none() && start == 0;
+        let query_text = self.q.clone();
+        let is_unrestricted = self.path_prefix.is_none() && self.modified_after.is_none() && start == 0;
         let pattern = grep::GrepPattern {
-            q: question(self.q)?,
+            q: require_query(self.q)?,
             below: self.path_prefix,
             modified_after: self.modified_after,
-            shown: start..start.saturating_add(self.limit.get()),
+            page_range: start..start.saturating_add(self.limit.get()),
         };
         let grep::GrepResult { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
-        let note = with_remarks(cx, note, pages.is_empty());
-        count(cx, (&asked, "search"), !pages.is_empty(), is_whole);
-        let found = |line: grep::GrepMatch| SearchResult {
-            path: line.path,
-            title: line.title,
-            snippet: line.snippet,
-            score: line.lines as f64,
+        let note = combine_notes(cx, note, pages.is_empty());
+        record_search(cx, (&query_text, "search"), !pages.is_empty(), is_unrestricted);
+        let results = |hit: grep::GrepMatch| SearchResult {
+            path: hit.path,
+            title: hit.title,
+            snippet: hit.snippet,
+            score: hit.lines as f64,
             did_you_mean: None,
             note: note.clone(),
         };
-        Ok(pages.into_iter().map(found).collect())
+        Ok(pages.into_iter().map(results).collect())
     }
 }
 
-/// Refuses what `search.engine = "grep"` cannot do.
+/// The error for features that `search.engine = "grep"` does not have.
 fn needs_index(what: &str) -> Fault {
     Fault::new(Kind::Disabled, format!("{what} needs the full-text index; set `search.engine` to \"sqlite\""))
 }
 
-/// Find pages by their words, trusted pages first
+/// Search pages by words, trusted pages first
 ///
-/// As `search`, but `status` and `source-of-truth` of the frontmatter weigh heavily: verified pages rise, outdated and
-/// deprecated ones sink. No page is left out.
+/// As `search`, but `status` and `source-of-truth` in the frontmatter count strongly: verified
+/// pages rank higher, outdated and deprecated ones lower. No page is left out. Returns the trust
+/// signals of each page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SearchVerifiedPages {
-    /// What to look for, as in `search`; at most 4,096 bytes
+    /// Search query, as in `search`; at most 4,096 bytes
     #[schemars(example = "markdown AND frontmatter")]
     #[schemars(regex(pattern = r"\S"))]
     pub q: String,
-    /// Pages in the answer
+    /// Maximum number of pages
     #[serde(default)]
     pub limit: AnswerLimit,
-    /// How many of the best pages to leave out
+    /// Number of best pages to skip
     #[serde(default)]
     pub offset: u32,
     /// Only pages at or below this path
@@ -202,30 +207,30 @@ pub struct SearchVerifiedPages {
     pub at_least: MinSeq,
 }
 
-/// A page that was found, and why it may be trusted.
+/// A matching page with its trust signals.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VerifiedResult {
-    /// Where it is
+    /// Path of the page
     pub path: TreePath,
-    /// Its title
+    /// Title of the page
     pub title: String,
-    /// Words around the matches, each match in `<mark>`; `&`, `<` and `>` of the page are escaped
+    /// Text around the matches, as HTML with matches in `<mark>`
     pub snippet: String,
-    /// How well it fits, trust included; higher is better
+    /// Relevance including trust; higher is better
     pub score: f64,
-    /// What its frontmatter says of its standing
+    /// Trust signals in its frontmatter
     pub trust: TrustSignals,
-    /// How the question was read, when that is not how it was written, as in `search`
+    /// How the query was interpreted, as in `search`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// The standing of a page.
+/// Trust signals of a page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TrustSignals {
-    /// `status` of the frontmatter, as it stands there; null when absent
+    /// `status` in the frontmatter, unchanged; null if absent
     pub status: Option<Value>,
-    /// Whether the frontmatter says `source-of-truth: true`
+    /// Whether the frontmatter has `source-of-truth: true`
     #[serde(rename = "source-of-truth")]
     pub source_of_truth: bool,
 }
@@ -241,7 +246,7 @@ impl Operation for SearchVerifiedPages {
             return Err(needs_index("search by trust"));
         }
         let query = SearchQuery {
-            q: question(self.q)?,
+            q: require_query(self.q)?,
             limit: self.limit,
             offset: self.offset,
             folder: self.path_prefix,
@@ -250,8 +255,8 @@ impl Operation for SearchVerifiedPages {
             allow_partial: true,
         };
         let svcfs_index::SearchAnswer { hits, note, is_partial } = cx.index_at_seq(self.at_least)?.search(&query)?;
-        let note = with_remarks(cx, note, hits.is_empty());
-        let found = |hit: SearchHit| VerifiedResult {
+        let note = combine_notes(cx, note, hits.is_empty());
+        let results = |hit: SearchHit| VerifiedResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
@@ -259,16 +264,16 @@ impl Operation for SearchVerifiedPages {
             trust: TrustSignals { status: hit.status, source_of_truth: hit.source_of_truth },
             note: note.clone(),
         };
-        let is_whole = query.folder.is_none() && query.offset == 0;
-        count(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_whole);
-        Ok(hits.into_iter().map(found).collect())
+        let is_unrestricted = query.folder.is_none() && query.offset == 0;
+        record_search(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_unrestricted);
+        Ok(hits.into_iter().map(results).collect())
     }
 }
 
-/// A note with what is said beside the answer: a page that was found has a place for it, and many clients read nothing else. Where nothing was
-/// found, that a question was not read as it was meant may be why, and is said beside the answer, too.
-fn with_remarks(cx: &OperationContext<'_>, note: Option<String>, is_nothing_found: bool) -> Option<String> {
-    if is_nothing_found {
+/// Combines a note with the notes of the response: each result has a field for it, which many
+/// clients read instead. Without results the note goes to the response, because it may explain why.
+fn combine_notes(cx: &OperationContext<'_>, note: Option<String>, is_empty: bool) -> Option<String> {
+    if is_empty {
         note.into_iter().for_each(|note| cx.add_note(note));
         return None;
     }
@@ -276,41 +281,47 @@ fn with_remarks(cx: &OperationContext<'_>, note: Option<String>, is_nothing_foun
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
-/// Counts a search. One that finds nothing in a part of the tree, or asks for no word, does not say that a page is missing.
-fn count(cx: &OperationContext<'_>, (asked, kind): (&str, &'static str), is_answered: bool, is_whole: bool) {
-    let has_words = asked.contains(char::is_alphanumeric);
-    if is_answered || is_whole && has_words {
-        usage::record_search(cx, asked, kind, is_answered);
+/// Records a search. Without results it counts only if it was over the full tree and has a word:
+/// otherwise it does not mean that a page is missing.
+fn record_search(
+    cx: &OperationContext<'_>,
+    (query_text, kind): (&str, &'static str),
+    is_answered: bool,
+    is_unrestricted: bool,
+) {
+    let has_words = query_text.contains(char::is_alphanumeric);
+    if is_answered || is_unrestricted && has_words {
+        usage::record_search(cx, query_text, kind, is_answered);
     }
 }
 
-fn question(q: String) -> Result<String, Fault> {
+fn require_query(q: String) -> Result<String, Fault> {
     if q.is_empty() {
         return Err(Fault::new(Kind::Invalid, "q is required"));
     }
     Ok(q)
 }
 
-/// Measure how well search answers questions of your own
+/// Evaluate search quality with your own questions
 ///
-/// Each question is asked as `search` asks it, and the place of the first page that was expected is noted. There is no vector search in
-/// this server, so that everything under `semantic` is null, and so is every `semantic_rank`: nothing was measured, which is not
-/// the same as nothing found.
+/// Runs `search` for each question and determines the rank of the first expected page. Returns hit
+/// rate, mean reciprocal rank and precision, and the rank for each question. This server has no
+/// semantic search: all `semantic` values are null, which means not measured.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct EvaluateSearch {
-    /// Questions and the pages that answer them, 1 to 1,000
+    /// Questions with the pages that answer them, 1 to 1,000
     #[schemars(example = [ExpectedAnswer::example()])]
     #[schemars(length(min = 1, max = 1000))]
     pub queries: Vec<ExpectedAnswer>,
 }
 
-/// A question, and the pages that answer it.
+/// A question and the pages that answer it.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct ExpectedAnswer {
-    /// As somebody would ask `search`
+    /// The question, as a query of `search`
     #[schemars(regex(pattern = r"\S"))]
     pub question: String,
-    /// Any of these is right; at least one
+    /// Pages of which any is a correct answer; at least one
     #[schemars(length(min = 1, max = 1000))]
     pub expected_paths: Vec<TreePath>,
 }
@@ -336,38 +347,41 @@ impl Operation for EvaluateSearch {
     }
 }
 
-/// Find pages by their frontmatter
+/// Find pages by frontmatter conditions
 ///
-/// A condition is `$.` and a field, one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `not like` (with `%` for any text), and a value
-/// without quotes; `[*]` means any item of a list. Numbers, booleans and dates compare as what they are. With `or`, all conditions
-/// and one of `or` must be true.
+/// Use it for simple filters; for columns, grouping and calculations use `query`. A condition is
+/// `$.` and a field, one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `not like` (with `%` for any
+/// text), and a value without quotes; `[*]` means any item of a list. Numbers, booleans and dates
+/// are compared by type. With `or`, all conditions in `where` and one in `or` must be true. Returns
+/// path, title and frontmatter.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct QueryMetadata {
-    /// What must be true, such as `$.status=published`, `$.priority>=3`, `$.tags[*]=oauth` or `$.owner like %team%`; one
-    /// condition, or a list of them that must all be true. In a query string the parameter is repeated
+    /// Conditions that must all be true: one, or a list, such as `$.status=published`,
+    /// `$.priority>=3`, `$.tags[*]=oauth` or `$.owner like %team%`. In a query string repeat the
+    /// parameter
     #[serde(rename = "where")]
     #[schemars(example = "$.tags[*]=meta")]
     pub conditions: TextOrList,
-    /// Conditions of which one must be true
+    /// Conditions of which at least one must be true
     #[serde(default)]
     pub or: Option<TextOrList>,
-    /// Field to sort by, such as `$.priority`; by path when absent. Pages without it come last
+    /// Field to sort by, such as `$.priority`; default: the path. Pages without the field come last
     #[serde(default)]
     pub sort: Option<String>,
-    /// Which way `sort` runs
+    /// Sort direction
     #[serde(default)]
     pub order: SortDirection,
-    /// Pages in the answer
+    /// Maximum number of pages
     #[serde(default)]
     pub limit: AnswerLimit,
-    /// How many of the first pages to leave out
+    /// Number of pages to skip
     #[serde(default)]
     pub offset: u32,
     #[serde(default)]
     pub at_least: MinSeq,
 }
 
-/// Which way a list runs.
+/// A sort direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SortDirection {
@@ -378,22 +392,21 @@ pub enum SortDirection {
     Desc,
 }
 
-/// One text or a list of texts. Not a plain list, because a condition may hold the comma that would separate its items in a
-/// query string.
+/// One string or a list. Not a comma-separated list, because a condition may contain commas.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
 pub enum TextOrList {
     /// One.
     One(String),
     /// Any number.
-    More(Vec<String>),
+    Many(Vec<String>),
 }
 
 impl TextOrList {
     fn conditions(&self) -> Result<Vec<MetaCondition>, Fault> {
         let texts = match self {
             Self::One(text) => std::slice::from_ref(text),
-            Self::More(texts) => texts,
+            Self::Many(texts) => texts,
         };
         texts.iter().map(|text| Ok(MetaCondition::parse(text)?)).collect()
     }
@@ -414,11 +427,11 @@ impl JsonSchema for TextOrList {
 /// A page and its frontmatter.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MetadataResult {
-    /// Where it is
+    /// Path of the page
     pub path: TreePath,
-    /// Its title
+    /// Title of the page
     pub title: String,
-    /// Its whole frontmatter, keys in the author's order
+    /// Full frontmatter, with the original order of keys
     pub metadata: Value,
 }
 
@@ -442,7 +455,7 @@ impl Operation for QueryMetadata {
             limit: self.limit,
             offset: self.offset,
         };
-        let shown = |MetaRow { path, title, metadata }| MetadataResult { path, title, metadata };
-        Ok(cx.index_at_seq(self.at_least)?.query_metadata(&query)?.into_iter().map(shown).collect())
+        let page_range = |MetaRow { path, title, metadata }| MetadataResult { path, title, metadata };
+        Ok(cx.index_at_seq(self.at_least)?.query_metadata(&query)?.into_iter().map(page_range).collect())
     }
 }

@@ -1,7 +1,7 @@
-//! Pages that did not stand as recorded when the index read them.
+//! Pages whose content differed from the log when the index read them.
 //!
-//! A git command of a person leaves nothing at a path, or an older text, for a moment and puts back what is recorded. Nobody edited
-//! anything then, so no event follows that has the index look again.
+//! A git command may remove a file, or install an older text, for a moment and restore the recorded
+//! one. Then no event follows, so the path must be read again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,75 +10,75 @@ use parking_lot::{Condvar, Mutex};
 use svcfs_base::{ETag, TreePath};
 use svcfs_index::IndexEntry;
 
-/// When they are looked at again. An edit is recorded by then, and the event of that is looked at instead.
-const FIRST: Duration = Duration::from_secs(1);
+/// Delay of the first recheck. An edit is recorded by then, and its event replaces the recheck.
+const MIN_DELAY: Duration = Duration::from_secs(1);
 
-/// As long as nothing becomes of them, the time until the next look doubles, up to this.
-const LAST: Duration = Duration::from_secs(300);
+/// The delay doubles with each recheck, up to this limit.
+const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// Those of one index.
+/// The stale reads of one index.
 #[derive(Default)]
 pub struct RecheckQueue {
-    doubted: Mutex<RecheckState>,
-    /// Raised when they were looked at, and when there are none any more.
-    looked: Condvar,
+    state: Mutex<RecheckState>,
+    /// Notified after each recheck and when the queue becomes empty.
+    rechecked: Condvar,
 }
 
 #[derive(Default)]
 struct RecheckState {
-    /// What their newest events told: the hash of the text, none where it is gone.
-    told: BTreeMap<TreePath, Option<ETag>>,
-    /// When they are looked at next, and how long the time between looks is.
+    /// The content hash in the newest event of each path; none if it was deleted.
+    expected: BTreeMap<TreePath, Option<ETag>>,
+    /// Time of the next recheck, and the current delay.
     next: Option<(Instant, Duration)>,
 }
 
 impl RecheckQueue {
-    /// What was read where an event told of `told`.
-    pub(super) fn weigh(&self, read: &IndexEntry, told: Option<ETag>) {
-        let doubted = &mut *self.doubted.lock();
-        let (path, found) = match read {
+    /// Compares what was read with the hash in the event, and queues or removes the path.
+    pub(super) fn observe(&self, read: &IndexEntry, expected: Option<ETag>) {
+        let state = &mut *self.state.lock();
+        let (path, actual) = match read {
             IndexEntry::Page { path, etag, .. } => (path, Some(*etag)),
             IndexEntry::Deleted(path) => (path, None),
         };
-        if found == told {
-            doubted.told.remove(path);
-        } else if doubted.told.insert(path.clone(), told) != Some(told) {
-            doubted.next = Some((Instant::now() + FIRST, FIRST));
+        if actual == expected {
+            state.expected.remove(path);
+        } else if state.expected.insert(path.clone(), expected) != Some(expected) {
+            state.next = Some((Instant::now() + MIN_DELAY, MIN_DELAY));
         }
-        if doubted.told.is_empty() {
-            doubted.next = None;
-            self.looked.notify_all();
+        if state.expected.is_empty() {
+            state.next = None;
+            self.rechecked.notify_all();
         }
     }
 
-    /// How long until they are looked at again; none when there are none.
+    /// Time until the next recheck; none if the queue is empty.
     pub(super) fn wait(&self) -> Option<Duration> {
-        self.doubted.lock().next.map(|(at, _)| at.saturating_duration_since(Instant::now()))
+        self.state.lock().next.map(|(at, _)| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Those that are to be looked at now, with what was told of them.
+    /// The paths that are due now, with the hashes in their events.
     pub(super) fn due(&self) -> BTreeMap<TreePath, Option<ETag>> {
-        let doubted = self.doubted.lock();
-        match doubted.next {
-            Some((at, _)) if at <= Instant::now() => doubted.told.clone(),
+        let state = self.state.lock();
+        match state.next {
+            Some((at, _)) if at <= Instant::now() => state.expected.clone(),
             _ => BTreeMap::new(),
         }
     }
 
-    /// Takes notice that those which were due were looked at.
-    pub(super) fn looked(&self) {
-        if let Some((at, wait)) = &mut self.doubted.lock().next {
-            *wait = LAST.min(*wait * 2);
+    /// Records that the due paths were rechecked.
+    pub(super) fn rechecked(&self) {
+        if let Some((at, wait)) = &mut self.state.lock().next {
+            *wait = MAX_DELAY.min(*wait * 2);
             *at = Instant::now() + *wait;
         }
-        self.looked.notify_all();
+        self.rechecked.notify_all();
     }
 
-    /// Waits until each of them was looked at once more; false when that takes longer. What is not as recorded then stays so for longer than a
-    /// git command takes, or a save.
-    pub(crate) fn wait_for_look(&self, at_most: Duration) -> bool {
-        let mut doubted = self.doubted.lock();
-        let is_first_ahead = |doubted: &mut RecheckState| doubted.next.is_some_and(|(_, wait)| wait == FIRST);
-        !self.looked.wait_while_for(&mut doubted, is_first_ahead, at_most).timed_out()
+    /// Waits until every path was rechecked once; false on timeout. A difference after that lasts
+    /// longer than a git command or a save.
+    pub(crate) fn wait_for_recheck(&self, timeout: Duration) -> bool {
+        let mut state = self.state.lock();
+        let is_first_ahead = |state: &mut RecheckState| state.next.is_some_and(|(_, wait)| wait == MIN_DELAY);
+        !self.rechecked.wait_while_for(&mut state, is_first_ahead, timeout).timed_out()
     }
 }

@@ -141,8 +141,7 @@ fn an_answer_of_an_index_that_is_behind_says_so() {
     space.put("b.md", "fox\n");
     // How old the answer is, is said between these.
     let is_note = |note: &str| {
-        note.starts_with("the search index is ")
-            && note.ends_with(" old and has one change still to read, which is not known yet")
+        note.starts_with("the search index is ") && note.ends_with(" old and lacks one change, which is not included")
     };
     let (found, remarks) = told("search", json!({ "q": "fox" }));
     assert_eq!((paths(&found), found[0]["note"].as_str()), (vec!["a.md"], Some(&*remarks.notes[0])));
@@ -202,7 +201,7 @@ fn with_async_index_off_a_write_is_answered_once_it_is_found() {
     let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
     let entry = entries.find(|entry| entry.name == "write").unwrap();
     (entry.call)(json!({ "path": "late.md", "content": "late" }), &cx).unwrap();
-    assert_eq!(cx.response_meta().notes, ["the change is stored, but the search index has not read it yet"]);
+    assert_eq!(cx.response_meta().notes, ["the change is stored, but not indexed yet"]);
 }
 
 #[test]
@@ -284,7 +283,7 @@ fn an_index_that_does_not_get_there_is_no_answer() {
     let beside = beside(&space, Index::open(&folder.path().join("index.db")).unwrap());
     let caller = crate::spaces::test_space::caller();
     let cx = space.cx_of(&beside, &caller);
-    let fault = cx.index_having_read(Some(1), std::time::Duration::ZERO).map(drop).unwrap_err();
+    let fault = cx.index_at_seq_within(Some(1), std::time::Duration::ZERO).map(drop).unwrap_err();
     assert_eq!((fault.kind(), fault.detail().get("retry_after")), (svcfs_base::Kind::Unavailable, Some(&json!(2))));
 }
 

@@ -1,6 +1,7 @@
-//! The spaces of one server: found by name, added and removed while it runs (contract 2.14, 4.20).
+//! The spaces of one server: found by name, added and removed at run time.
 //!
-//! One rule: spaces know nothing of each other. One that cannot be opened is there under its name, and says why; the others are served.
+//! Invariant: spaces are independent. One that cannot be opened is listed with the error; the
+//! others are served.
 
 mod buckets;
 
@@ -18,252 +19,250 @@ use svcfs_work::Supervisor;
 
 use crate::kernel::Space;
 
-/// How long background tasks may take to end (architecture.md 8).
-const TASK_PATIENCE: Duration = Duration::from_secs(8);
+const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What every root has.
-const OWN: &str = ".svc";
+const STATE_FOLDER: &str = ".svc";
 
-/// Where the spaces that were made at run time are written down, below the first space's root.
-const FILE: &str = ".svc/spaces.json";
+/// The list of spaces created at run time, relative to the first space's root.
+const LIST_PATH: &str = ".svc/spaces.json";
 
-/// A space with what runs for it.
+/// A space with its tasks.
 pub struct RunningSpace {
     /// The space.
     pub space: Arc<Space>,
     /// Its background tasks.
     pub supervisor: Supervisor,
-    /// What is to be let go of with the space.
+    /// Dropped after the space is closed.
     pub resource_guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// How a space is opened, by name and root; the server's program knows.
+/// Opens a space by name and root; provided by the daemon.
 pub type SpaceOpener = Box<dyn Fn(&str, &Path) -> Result<RunningSpace, Fault> + Send + Sync>;
 
-/// A space beside the first.
+/// A space other than the first.
 enum SpaceSlot {
-    /// Answering.
     Open(RunningSpace),
-    /// Could not be opened.
-    Failed { name: String, root: PathBuf, why: Fault },
+    Failed { name: String, root: PathBuf, error: Fault },
 }
 
 impl SpaceSlot {
     fn name(&self) -> &str {
         match self {
-            Self::Open(live) => &live.space.name,
+            Self::Open(running) => &running.space.name,
             Self::Failed { name, .. } => name,
         }
     }
     fn root(&self) -> &Path {
         match self {
-            Self::Open(live) => live.space.vfs.root(),
+            Self::Open(running) => running.space.vfs.root(),
             Self::Failed { root, .. } => root,
         }
     }
-    fn known(&self) -> SpaceStatus {
+    fn status(&self) -> SpaceStatus {
         match self {
-            Self::Open(live) => SpaceStatus::Open(Arc::clone(&live.space)),
-            Self::Failed { name, root, why } => SpaceStatus::Failed(name.clone(), root.clone(), why.duplicate()),
+            Self::Open(running) => SpaceStatus::Open(Arc::clone(&running.space)),
+            Self::Failed { name, root, error } => SpaceStatus::Failed(name.clone(), root.clone(), error.duplicate()),
         }
     }
 }
 
-/// What is known of one space.
+/// The status of a space.
 pub enum SpaceStatus {
-    /// It answers.
+    /// It is served.
     Open(Arc<Space>),
-    /// It could not be opened: name, root and why.
+    /// It could not be opened: name, root and error.
     Failed(String, PathBuf, Fault),
 }
 
-/// Every space of a server, the first of which answers when none is named and stays as long as the server does.
+/// The spaces of a server. The first one serves requests that name none, and is never removed.
 pub struct SpaceCollection {
     first: Arc<Space>,
-    others: RwLock<Vec<SpaceSlot>>,
-    /// Held while the list is changed, which takes longer than looking something up in it.
-    changing: Mutex<()>,
+    secondary: RwLock<Vec<SpaceSlot>>,
+    /// Serializes changes of the list, which take longer than the lock on it is held.
+    change_lock: Mutex<()>,
     opener: Option<SpaceOpener>,
-    /// Directories below which new roots may lie.
     parents: Vec<PathBuf>,
-    /// What is written and not saved, in memory: one room for all of them.
-    unpublished: Arc<DirtyBytes>,
+    /// Shared limit of dirty buffers in memory.
+    dirty_bytes: Arc<DirtyBytes>,
 }
 
 impl SpaceCollection {
-    /// Only this one, and no way to open more.
+    /// A collection with one space that cannot open more.
     pub fn single(first: Arc<Space>) -> Self {
-        let (others, changing, parents, unpublished) = Default::default();
-        first.vfs.share_dirty_bytes(&unpublished);
-        Self { first, others, changing, opener: None, parents, unpublished }
+        let (secondary, change_lock, parents, dirty_bytes) = Default::default();
+        first.vfs.share_dirty_bytes(&dirty_bytes);
+        Self { first, secondary, change_lock, opener: None, parents, dirty_bytes }
     }
-    /// The same, with a way to open more; below these directories when callers ask for it.
+    /// Sets how to open more spaces, and the directories for those that callers create.
     #[must_use]
     pub fn with_opener(mut self, opener: SpaceOpener, parents: Vec<PathBuf>) -> Self {
         self.opener = Some(opener);
         self.parents = parents;
         self
     }
-    /// Adds a space that is open.
-    pub fn add(&self, live: RunningSpace) {
-        self.others.write().push(self.joined(live));
+    /// Adds an open space.
+    pub fn add(&self, running: RunningSpace) {
+        self.secondary.write().push(self.to_slot(running));
     }
-    /// A space that is one of these from now on.
-    fn joined(&self, live: RunningSpace) -> SpaceSlot {
-        live.space.vfs.share_dirty_bytes(&self.unpublished);
-        SpaceSlot::Open(live)
+    fn to_slot(&self, running: RunningSpace) -> SpaceSlot {
+        running.space.vfs.share_dirty_bytes(&self.dirty_bytes);
+        SpaceSlot::Open(running)
     }
-    /// The one that answers when none is named.
+    /// The primary space.
     pub fn first(&self) -> &Arc<Space> {
         &self.first
     }
-    /// Those that answer, the first one first.
+    /// The served spaces; the primary one first.
     pub fn list_open(&self) -> Vec<Arc<Space>> {
-        let others = self.others.read();
-        let open = others.iter().filter_map(|place| match place {
-            SpaceSlot::Open(live) => Some(Arc::clone(&live.space)),
+        let secondary = self.secondary.read();
+        let open = secondary.iter().filter_map(|slot| match slot {
+            SpaceSlot::Open(running) => Some(Arc::clone(&running.space)),
             SpaceSlot::Failed { .. } => None,
         });
         std::iter::once(Arc::clone(&self.first)).chain(open).collect()
     }
-    /// All of them, the first one first.
+    /// All spaces; the primary one first.
     pub fn list_all(&self) -> Vec<SpaceStatus> {
-        let others = self.others.read();
-        std::iter::once(SpaceStatus::Open(Arc::clone(&self.first))).chain(others.iter().map(SpaceSlot::known)).collect()
+        let secondary = self.secondary.read();
+        std::iter::once(SpaceStatus::Open(Arc::clone(&self.first)))
+            .chain(secondary.iter().map(SpaceSlot::status))
+            .collect()
     }
-    /// What is known of the space of a name.
+    /// The status of a space by name.
     ///
     /// # Errors
-    /// `NotFound` when there is none.
+    /// `NotFound` if there is none.
     pub fn status(&self, name: &str) -> Result<SpaceStatus, Fault> {
         if self.first.name == name {
             return Ok(SpaceStatus::Open(Arc::clone(&self.first)));
         }
-        let others = self.others.read();
-        others.iter().find(|place| place.name() == name).map(SpaceSlot::known).ok_or_else(|| not_found(name))
+        let secondary = self.secondary.read();
+        secondary.iter().find(|slot| slot.name() == name).map(SpaceSlot::status).ok_or_else(|| not_found(name))
     }
-    /// The space of a name.
+    /// A served space by name.
     ///
     /// # Errors
-    /// `NotFound` when there is none, `Unavailable` with the reason when it could not be opened.
+    /// `NotFound` if there is none, `Unavailable` with the reason if it could not be opened.
     pub fn find(&self, name: &str) -> Result<Arc<Space>, Fault> {
         match self.status(name)? {
             SpaceStatus::Open(space) => Ok(space),
-            SpaceStatus::Failed(_, _, why) => {
-                Err(Fault::unavailable(format!("the space `{name}` could not be opened: {why}")))
+            SpaceStatus::Failed(_, _, error) => {
+                Err(Fault::unavailable(format!("the space `{name}` cannot be opened: {error}")))
             }
         }
     }
 
-    /// Opens what the settings name (`listed`) and what was made at run time before. What does not open is there under its name, and the log
-    /// says why.
+    /// Opens the spaces in the settings (`listed`) and those created at run time. A space that
+    /// cannot be opened is listed as failed, and the error is logged.
     ///
     /// # Errors
-    /// `Invalid` and `Exists` for a name or root in `listed` that cannot be one, or is there already.
+    /// `Invalid` and `Exists` for a name or root in `listed` that is invalid or in use.
     pub fn open_configured(&self, listed: Vec<(String, PathBuf)>) -> Result<(), Fault> {
-        let _changing = self.changing.lock();
+        let _guard = self.change_lock.lock();
         for (name, root) in listed {
             self.check_name(&name)?;
             self.check_root(&root)?;
-            let is_there = if root.exists() { Ok(()) } else { Err(missing(&root)) };
-            self.open_place(name, root, is_there)?;
+            let check = if root.exists() { Ok(()) } else { Err(missing_root(&root)) };
+            self.open_slot(name, root, check)?;
         }
-        let saved = self.saved().unwrap_or_else(|fault| {
-            tracing::error!(error = ?fault, "the spaces that were made at run time are not served");
+        let saved_spaces = self.saved_spaces().unwrap_or_else(|fault| {
+            tracing::error!(error = ?fault, "cannot load the spaces created at run time");
             BTreeMap::new()
         });
-        for (name, root) in saved {
-            // The settings have it by now.
+        for (name, root) in saved_spaces {
+            // Skip spaces that are in the settings by now.
             if self.check_name(&name).and_then(|()| self.check_root(&root)).is_ok() {
-                // It was a root when it was made: an empty directory is where a disk is not mounted.
-                let is_there = if root.join(OWN).exists() { Ok(()) } else { Err(missing(&root)) };
-                self.open_place(name, root, is_there)?;
+                // An existing root has this directory; without it the disk is probably not mounted.
+                let check = if root.join(STATE_FOLDER).exists() { Ok(()) } else { Err(missing_root(&root)) };
+                self.open_slot(name, root, check)?;
             }
         }
         Ok(())
     }
 
-    /// Opens one that is known before; never in a place that `is_there` says is not the one that was meant.
-    fn open_place(&self, name: String, root: PathBuf, is_there: Result<(), Fault>) -> Result<(), Fault> {
+    /// Opens a configured space, unless `check` failed: then the root is not the right directory.
+    fn open_slot(&self, name: String, root: PathBuf, check: Result<(), Fault>) -> Result<(), Fault> {
         let opener = self.opener()?;
-        let place = match is_there.and_then(|()| opener(&name, &root)) {
-            Ok(live) => self.joined(live),
-            Err(why) => {
-                tracing::error!(space = name, root = %root.display(), error = ?why, "a space could not be opened; the others are served");
-                SpaceSlot::Failed { name, root, why }
+        let slot = match check.and_then(|()| opener(&name, &root)) {
+            Ok(running) => self.to_slot(running),
+            Err(error) => {
+                tracing::error!(space = name, root = %root.display(), error = ?error, "cannot open a space; the others are served");
+                SpaceSlot::Failed { name, root, error }
             }
         };
-        self.others.write().push(place);
+        self.secondary.write().push(slot);
         Ok(())
     }
 
-    /// Makes a space of a root: below the first of the configured directories when `root` is relative or absent, else below one of them.
-    /// The directory is made when it is not there; what is in it is adopted.
+    /// Creates a space at a root: a relative `root` (default: the name) is below the first
+    /// configured directory, an absolute one must be below any of them. A missing directory is
+    /// created; existing files are adopted.
     ///
     /// # Errors
-    /// `Invalid` for a name or root that cannot be one, `Forbidden` for a root elsewhere, `Exists` when the name or the root is taken; those of
-    /// opening.
+    /// `Invalid` for a bad name or root, `Forbidden` for a root elsewhere, `Exists` if the name or
+    /// the root is in use; those of opening.
     pub fn create(&self, name: &str, root: Option<&str>) -> Result<Arc<Space>, Fault> {
-        let _changing = self.changing.lock();
+        let _guard = self.change_lock.lock();
         self.check_name(name)?;
-        let root = self.place_of(root.unwrap_or(name))?;
+        let root = self.resolve_root(root.unwrap_or(name))?;
         self.check_root(&root)?;
         self.open_and_save(name, root)
     }
 
-    /// Opens a root and records it among those that were made at run time, for a caller that changes the list.
+    /// Opens a root and saves it in the list. The caller holds `change_lock`.
     fn open_and_save(&self, name: &str, root: PathBuf) -> Result<Arc<Space>, Fault> {
-        let live = self.opener()?(name, &root)?;
-        let space = Arc::clone(&live.space);
-        let mut saved = self.saved()?;
-        saved.insert(name.to_owned(), root);
-        if let Err(fault) = self.save(&saved) {
-            close(live)?;
+        let running = self.opener()?(name, &root)?;
+        let space = Arc::clone(&running.space);
+        let mut saved_spaces = self.saved_spaces()?;
+        saved_spaces.insert(name.to_owned(), root);
+        if let Err(fault) = self.save(&saved_spaces) {
+            close(running)?;
             return Err(fault);
         }
-        self.add(live);
+        self.add(running);
         Ok(space)
     }
 
-    /// Takes a space away from the server; its files stay where they are. Requests in progress end as they began.
+    /// Removes a space from the server; its files stay. Requests in progress finish.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` for the first space, which the server was started with, and for those that stand in its settings.
+    /// `NotFound`; `Conflict` for the first space and for those in the settings.
     pub fn remove(&self, name: &str) -> Result<(), Fault> {
-        let _changing = self.changing.lock();
-        self.take_away(name)
+        let _guard = self.change_lock.lock();
+        self.remove_locked(name)
     }
 
-    /// The same, for a caller that changes the list.
-    fn take_away(&self, name: &str) -> Result<(), Fault> {
+    /// The same; the caller holds `change_lock`.
+    fn remove_locked(&self, name: &str) -> Result<(), Fault> {
         if self.first.name == name {
-            let told = format!("`{name}` is the space the server was started with; stop the server instead");
-            return Err(Fault::new(Kind::Conflict, told));
+            let message = format!("`{name}` is the space that the server was started with; stop the server instead");
+            return Err(Fault::new(Kind::Conflict, message));
         }
-        let mut saved = self.saved()?;
-        let at = self.others.read().iter().position(|place| place.name() == name).ok_or_else(|| not_found(name))?;
-        if saved.remove(name).is_none() {
-            let told = format!("the space `{name}` stands in the server's settings; take it out there and start anew");
-            return Err(Fault::new(Kind::Conflict, told));
+        let mut saved_spaces = self.saved_spaces()?;
+        let at = self.secondary.read().iter().position(|slot| slot.name() == name).ok_or_else(|| not_found(name))?;
+        if saved_spaces.remove(name).is_none() {
+            let message =
+                format!("the space `{name}` is in the server's settings; remove it there and restart the server");
+            return Err(Fault::new(Kind::Conflict, message));
         }
-        self.save(&saved)?;
-        let place = self.others.write().remove(at);
-        match place {
-            SpaceSlot::Open(live) => close(live),
+        self.save(&saved_spaces)?;
+        let slot = self.secondary.write().remove(at);
+        match slot {
+            SpaceSlot::Open(running) => close(running),
             SpaceSlot::Failed { .. } => Ok(()),
         }
     }
 
-    /// Stops and closes all but the first; the first fault that stood in the way.
+    /// Stops and closes all spaces but the first; returns the first error.
     ///
     /// # Errors
     /// Those of closing the log.
     pub fn close_secondary(&self) -> Result<(), Fault> {
-        let others = std::mem::take(&mut *self.others.write());
-        let closed: Vec<Result<(), Fault>> = others
+        let secondary = std::mem::take(&mut *self.secondary.write());
+        let closed: Vec<Result<(), Fault>> = secondary
             .into_iter()
-            .map(|place| match place {
-                SpaceSlot::Open(live) => close(live),
+            .map(|slot| match slot {
+                SpaceSlot::Open(running) => close(running),
                 SpaceSlot::Failed { .. } => Ok(()),
             })
             .collect();
@@ -271,83 +270,84 @@ impl SpaceCollection {
     }
 
     fn opener(&self) -> Result<&SpaceOpener, Fault> {
-        self.opener.as_ref().ok_or_else(|| Fault::unavailable("this process opens no further spaces"))
+        self.opener.as_ref().ok_or_else(|| Fault::unavailable("this process cannot open more spaces"))
     }
 
-    /// The directory a caller means by `root`.
-    fn place_of(&self, root: &str) -> Result<PathBuf, Fault> {
+    fn resolve_root(&self, root: &str) -> Result<PathBuf, Fault> {
         let is_plain = |path: &Path| {
             use std::path::Component::{Normal, RootDir};
             path.components().all(|part| matches!(part, Normal(_) | RootDir))
         };
-        let given = Path::new(root);
-        if root.is_empty() || !is_plain(given) || root.contains(char::is_control) {
-            let told = "must be a directory's path, without `.`, `..` and control characters";
-            return Err(Fault::invalid("root", told));
+        let requested = Path::new(root);
+        if root.is_empty() || !is_plain(requested) || root.contains(char::is_control) {
+            let message = "must be the path of a directory, without `.`, `..` and control characters";
+            return Err(Fault::invalid("root", message));
         }
-        let parent = self.parents.first().ok_or_else(|| Fault::unavailable("this process makes no spaces"))?;
-        let path = if given.is_absolute() { given.to_owned() } else { parent.join(given) };
-        // Where links lead decides, as far as the path is there; the rest is made below that.
-        let there = path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
-        let real = there.canonicalize().map_err(|error| Fault::invalid("root", error))?;
-        let path = path.strip_prefix(there).map_or_else(|_| real.clone(), |rest| real.join(rest));
-        let lies_below = |parent: &PathBuf| {
+        let parent = self.parents.first().ok_or_else(|| Fault::unavailable("this process cannot create spaces"))?;
+        let path = if requested.is_absolute() { requested.to_owned() } else { parent.join(requested) };
+        // Symbolic links are resolved in the existing part of the path.
+        let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
+        let canonical = existing.canonicalize().map_err(|error| Fault::invalid("root", error))?;
+        let path = path.strip_prefix(existing).map_or_else(|_| canonical.clone(), |rest| canonical.join(rest));
+        let is_below = |parent: &PathBuf| {
             let parent = parent.canonicalize().unwrap_or_else(|_| parent.clone());
             path != parent && path.starts_with(parent)
         };
-        if self.parents.iter().any(lies_below) {
+        if self.parents.iter().any(is_below) {
             return Ok(path);
         }
         let parents: Vec<String> = self.parents.iter().map(|parent| format!("`{}`", parent.display())).collect();
-        let told = format!(
-            "`root`: new spaces lie below {}; `server.space_parents` of the settings names other directories",
+        let message = format!(
+            "`root`: new spaces must be below {}; add directories in the setting `server.space_parents`",
             parents.join(" or ")
         );
-        Err(Fault::new(Kind::Forbidden, told))
+        Err(Fault::new(Kind::Forbidden, message))
     }
 
-    /// Checks that a name can be one, and that no space has it.
     fn check_name(&self, name: &str) -> Result<(), Fault> {
         super::check_name(name)?;
         match self.status(name) {
-            Ok(_) => Err(Fault::new(Kind::Exists, format!("there is a space `{name}` already"))),
+            Ok(_) => Err(Fault::new(Kind::Exists, format!("the space `{name}` already exists"))),
             Err(_) => Ok(()),
         }
     }
 
-    /// Checks that a root neither contains that of a space nor lies in it.
+    /// Checks that a root neither contains nor is inside that of another space.
     fn check_root(&self, root: &Path) -> Result<(), Fault> {
-        let others = self.others.read();
-        let taken = others.iter().map(|place| (place.name(), place.root()));
-        for (other, place) in std::iter::once((self.first.name.as_str(), self.first.vfs.root())).chain(taken) {
-            if root.starts_with(place) || place.starts_with(root) {
-                let told =
-                    format!("`root`: the space `{other}` has `{}`, and one cannot lie in the other", place.display());
-                return Err(Fault::new(Kind::Exists, told));
+        let secondary = self.secondary.read();
+        let used = secondary.iter().map(|slot| (slot.name(), slot.root()));
+        for (name, slot) in std::iter::once((self.first.name.as_str(), self.first.vfs.root())).chain(used) {
+            if root.starts_with(slot) || slot.starts_with(root) {
+                let message = format!(
+                    "`root`: the space `{name}` has root `{}`; roots must not contain each other",
+                    slot.display()
+                );
+                return Err(Fault::new(Kind::Exists, message));
             }
         }
         Ok(())
     }
 
-    /// What was made at run time. It stands in the first space's tree, where no door of the network sees it, and is a version there.
-    fn saved(&self) -> Result<BTreeMap<String, PathBuf>, Fault> {
-        let file = TreePath::parse(FILE)?;
+    /// The spaces created at run time. The list is a versioned file in the first space's tree,
+    /// hidden from network protocols.
+    fn saved_spaces(&self) -> Result<BTreeMap<String, PathBuf>, Fault> {
+        let file = TreePath::parse(LIST_PATH)?;
         match self.first.vfs.read(Protocol::Internal, &file) {
-            Ok(read) => understood(&read.content),
+            Ok(read) => parse_list(&read.content),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(BTreeMap::new()),
             Err(fault) => Err(fault),
         }
     }
 
-    fn save(&self, saved: &BTreeMap<String, PathBuf>) -> Result<(), Fault> {
-        let text = serde_json::to_vec_pretty(saved).map_err(Fault::internal)?;
-        let change = Change::put(TreePath::parse(FILE)?, text);
+    fn save(&self, saved_spaces: &BTreeMap<String, PathBuf>) -> Result<(), Fault> {
+        let text = serde_json::to_vec_pretty(saved_spaces).map_err(Fault::internal)?;
+        let change = Change::put(TreePath::parse(LIST_PATH)?, text);
         self.first.vfs.apply(&Caller::new(Protocol::Internal), change).map(drop)
     }
 }
 
 impl SpaceStatus {
-    /// Its name.
+    /// Name of the space.
     pub fn name(&self) -> &str {
         match self {
             Self::Open(space) => &space.name,
@@ -356,31 +356,28 @@ impl SpaceStatus {
     }
 }
 
-/// The spaces that were made at run time beside the one of `root`, which nobody needs to serve: their names and roots.
-///
-/// # Errors
-/// Those of reading the list; `Invalid` when it cannot be understood.
+/// Names and roots of the spaces created at run time, read from the first space's root; no server
+/// needs to run.
 pub fn runtime_spaces(root: &Path) -> Result<BTreeMap<String, PathBuf>, Fault> {
-    match fs::read(root.join(FILE)) {
-        Ok(list) => understood(&list),
+    match fs::read(root.join(LIST_PATH)) {
+        Ok(list) => parse_list(&list),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(BTreeMap::new())
         }
-        Err(error) => Err(Fault::unavailable(format!("`{FILE}` of the first space cannot be read: {error}"))),
+        Err(error) => Err(Fault::unavailable(format!("cannot read `{LIST_PATH}` of the first space: {error}"))),
     }
 }
 
-fn understood(list: &[u8]) -> Result<BTreeMap<String, PathBuf>, Fault> {
-    serde_json::from_slice(list).map_err(|error| {
-        Fault::new(Kind::Invalid, format!("`{FILE}` of the first space cannot be understood: {error}"))
-    })
+fn parse_list(list: &[u8]) -> Result<BTreeMap<String, PathBuf>, Fault> {
+    serde_json::from_slice(list)
+        .map_err(|error| Fault::new(Kind::Invalid, format!("cannot parse `{LIST_PATH}` of the first space: {error}")))
 }
 
-/// A space that was there before would begin anew as an empty one, and look healthy.
-fn missing(root: &Path) -> Fault {
-    let shown = root.display();
+/// Opening a missing root would create an empty space that looks healthy.
+fn missing_root(root: &Path) -> Fault {
+    let displayed = root.display();
     Fault::unavailable(format!(
-        "its root `{shown}` is not there; mount its disk, or make the directory, and start the server again"
+        "its root `{displayed}` does not exist; mount its disk or create the directory, and restart the server"
     ))
 }
 
@@ -388,13 +385,13 @@ fn not_found(name: &str) -> Fault {
     Fault::not_found(format!("space not found: {}", svcfs_base::escape_unprintable(name)))
 }
 
-fn close(live: RunningSpace) -> Result<(), Fault> {
-    let RunningSpace { space, supervisor, resource_guard: kept } = live;
-    // Who lingers is named in the log by the supervisor.
-    supervisor.stop(TASK_PATIENCE);
-    // What is still open is saved now, by somebody.
+fn close(running: RunningSpace) -> Result<(), Fault> {
+    let RunningSpace { space, supervisor, resource_guard: guard } = running;
+    // The supervisor logs tasks that do not stop.
+    supervisor.stop(TASK_STOP_TIMEOUT);
+    // Open dirty buffers are saved, possibly without their author.
     let closed = space.vfs.close();
     space.flush_audit();
-    drop(kept);
+    drop(guard);
     closed
 }

@@ -1,4 +1,4 @@
-//! Templates put into a root, through the one write path: one commit, and nothing that is there is touched.
+//! Installation of templates in a root: one commit; existing files are not changed.
 
 use serde::Serialize;
 use svcfs_base::{Caller, Change, ChangeSet, EventAnnouncement, Fault, Kind, Precondition, TreePath};
@@ -6,40 +6,40 @@ use svcfs_config::templates::Template;
 
 use crate::kernel::Space;
 
-/// What became of each file of a template.
+/// The files of an installed template.
 #[derive(Debug, Serialize)]
 pub struct InstalledTemplate {
     /// New files.
     pub written: Vec<TreePath>,
-    /// Files that were there, and are as they were.
+    /// Existing files, unchanged.
     pub kept: Vec<TreePath>,
 }
 
-/// Writes the files of a template that are not there yet, in one commit by `caller`.
+/// Writes the missing files of a template, in one commit by `caller`.
 ///
 /// # Errors
-/// Those of the write path; nothing is written then.
+/// Those of writing; nothing is written then.
 pub fn write_template(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
-    let mut planted = InstalledTemplate { written: Vec::new(), kept: Vec::new() };
+    let mut installed = InstalledTemplate { written: Vec::new(), kept: Vec::new() };
     let mut changes = Vec::new();
     for file in template.files() {
         let path = TreePath::parse(file.path)?;
         match space.vfs.stat(caller.protocol, &path) {
-            Ok(_) => planted.kept.push(path),
+            Ok(_) => installed.kept.push(path),
             Err(fault) if fault.kind() == Kind::NotFound => {
-                // Should somebody write it in this moment, theirs stays.
+                // A concurrently written file is kept.
                 changes
                     .push(Change::put(path.clone(), file.content.as_bytes()).with_precondition(Precondition::Absent));
-                planted.written.push(path);
+                installed.written.push(path);
             }
             Err(fault) => return Err(fault),
         }
     }
     if !changes.is_empty() {
-        let message = format!("{}: begin with the template `{}`", caller.actor(), template.id);
+        let message = format!("{}: install the template `{}`", caller.actor(), template.id);
         space
             .vfs
             .apply(caller, ChangeSet::new(changes).with_message(message).with_announcement(EventAnnouncement::Bulk))?;
     }
-    Ok(planted)
+    Ok(installed)
 }

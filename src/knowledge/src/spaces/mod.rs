@@ -1,4 +1,4 @@
-//! Spaces brought to life: a tree, its index, and the task that keeps one up to date with the other.
+//! Opening of spaces: a tree, its index, and background tasks.
 
 mod collection;
 mod install_template;
@@ -34,34 +34,35 @@ use crate::search::Indexer;
 use crate::usage::UsageWriter;
 use crate::views::{ViewGate, ViewRefresher};
 
-/// What a space is opened with.
+/// Options to open a space.
 pub struct SpaceOptions {
     /// Name in URLs and headers.
     pub name: String,
-    /// The knowledge root on the server's disk.
+    /// Its root on the server's disk.
     pub root: PathBuf,
-    /// Where the present moment comes from.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Whether edits made behind the server are looked for.
+    /// Whether out-of-band edits are watched for.
     pub is_watched: bool,
-    /// Who hears how far the opening is.
+    /// Callback for the progress of opening.
     pub on_progress: Option<OnProgress>,
 }
 
-/// Opens a space: its tree (which replays and adopts what has to be), then its index. Nothing runs in the background yet; see
-/// [`start`].
+/// Opens a space: its tree (with recovery and adoption), then its index. No background task runs
+/// yet; see [`start_indexer`].
 ///
 /// # Errors
-/// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made; `Invalid` for a `dataview.custom_fields` that is no expression.
-pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fault> {
-    let SpaceOptions { name, root, clock, is_watched: watch, on_progress: progress } = opening;
-    // Settings that no query could be answered under are refused here, not at the first query.
+/// Those of [`Vfs::open`]; `Unavailable` if the index cannot be opened; `Invalid` for a bad
+/// expression in `dataview.custom_fields`.
+pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fault> {
+    let SpaceOptions { name, root, clock, is_watched: watch, on_progress: progress } = options;
+    // Fail on invalid settings now, not at the first query.
     crate::query::custom_fields(&settings.dataview)?;
     let paths = StatePaths::new(&root);
     let index_file = paths.index();
     if index_file.exists() && !paths.log().exists() {
-        // The log will be made again from git, with positions of its own: those of the old one mean nothing any more. Said before
-        // there is a new log, so that a crash in between changes nothing.
+        // The log will be rebuilt from git with new positions, so the cursor of the old index is
+        // meaningless. Reset it before a new log exists: a crash in between changes nothing.
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
     }
     let vfs = Vfs::open(VfsOptions {
@@ -70,16 +71,16 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
         strategy: strategy(&settings.versioning),
         scratch_patterns: settings.scratch.clone(),
-        commit_policy: commits(&settings.versioning),
+        commit_policy: commit_policy(&settings.versioning),
         watch,
         progress,
     })?;
     let index = Index::open(&index_file)?
         .with_typed_links(settings.links.link_fields())?
         .with_auto_indexes(settings.dataview.max_auto_indexes);
-    // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
-    let known = index.cursor()?;
-    let indexed = if known > vfs.feed().last_seq() { Seq(0) } else { known };
+    // An index ahead of the feed belongs to another log: the indexer reads the full tree again.
+    let cursor = index.cursor()?;
+    let indexed = if cursor > vfs.feed().last_seq() { Seq(0) } else { cursor };
     let usage = UsageCounts::open(&paths.usage())?;
     let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
     if settings.links.update_on_rename {
@@ -88,8 +89,7 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     Ok(space)
 }
 
-/// When accepted changes become commits, by the settings.
-const fn commits(versioning: &VersioningConfig) -> CommitPolicy {
+const fn commit_policy(versioning: &VersioningConfig) -> CommitPolicy {
     let VersioningConfig { async_commit, batch_window_ms, batch_max_size, .. } = versioning;
     if !*async_commit {
         return CommitPolicy::PerSet;
@@ -97,45 +97,43 @@ const fn commits(versioning: &VersioningConfig) -> CommitPolicy {
     CommitPolicy::Coalesced { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
 }
 
-/// What settings call a strategy of versioning, as the tree knows it.
 fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
-    use svcfs_config::VersioningStrategy as Named;
+    use svcfs_config::VersioningStrategy as Setting;
     match versioning.strategy {
-        Named::Git => VersionStrategy::Git,
-        Named::Cow => VersionStrategy::Snapshots { max_snapshots: versioning.max_snapshots() },
-        Named::None => VersionStrategy::LogOnly,
+        Setting::Git => VersionStrategy::Git,
+        Setting::Cow => VersionStrategy::Snapshots { max_snapshots: versioning.max_snapshots() },
+        Setting::None => VersionStrategy::LogOnly,
     }
 }
 
-/// Starts the background work of a space: the indexer, woken by every change.
+/// Starts the indexer of a space; every change wakes it.
 ///
 /// # Errors
-/// `Internal` when the operating system has no thread left.
+/// `Internal` if no thread can be started.
 pub fn start_indexer(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
-    space.attended(supervisor.reports());
-    let signal = changed(space);
-    space.freshness.woken_by(signal.clone());
+    space.set_tasks(supervisor.reports());
+    let signal = change_signal(space);
+    space.freshness.set_wake_signal(signal.clone());
     supervisor
         .start(Indexer::new(Arc::clone(space)), signal)
-        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").with_source(error))
+        .map_err(|error| Fault::new(Kind::Internal, "cannot start the indexer").with_source(error))
 }
 
-/// A signal that every change of a space raises.
-fn changed(space: &Space) -> Signal {
-    let changed = Signal::new();
-    let wake = changed.clone();
+fn change_signal(space: &Space) -> Signal {
+    let change_signal = Signal::new();
+    let wake = change_signal.clone();
     space.vfs.feed().on_event(move |_| {
         wake.raise();
         true
     });
-    changed
+    change_signal
 }
 
-/// Starts what a space needs while it is served, beside [`start`]: the janitor, the refresher of computed pages, and the
-/// writer of what readers ask for.
+/// Starts the other tasks of a served space: janitor, refresh of computed pages, usage and audit
+/// writers.
 ///
 /// # Errors
-/// As [`start`].
+/// As [`start_indexer`].
 pub fn start_service_tasks(
     space: &Arc<Space>,
     clock: Arc<dyn Clock>,
@@ -143,16 +141,16 @@ pub fn start_service_tasks(
     supervisor: &Supervisor,
 ) -> Result<(), Fault> {
     let refresher = ViewRefresher::new(Arc::clone(space), Arc::clone(&clock), settings.dataview.clone());
-    let begun = supervisor
+    let started = supervisor
         .start(JanitorTask::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
-        .and_then(|()| supervisor.start(refresher, changed(space)))
+        .and_then(|()| supervisor.start(refresher, change_signal(space)))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
-        .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
-    begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").with_source(error))
+        .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
+    started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
 }
 
-/// First parts of paths below `/api/svc` that are endpoints, of this version or of the contract: a space of such a name could not be reached by
-/// its path.
+/// Path segments below `/api/svc` that are or may become endpoints: a space with such a name would
+/// not be reachable.
 const RESERVED: &[&str] = &[
     "analytics",
     "assets",
@@ -225,33 +223,32 @@ const RESERVED: &[&str] = &[
 /// Checks the name of a space.
 ///
 /// # Errors
-/// `Invalid` for a name that no URL carries, `Exists` for an endpoint's.
+/// `Invalid` for a name that does not fit into URLs, `Exists` for the name of an endpoint.
 pub fn check_name(name: &str) -> Result<(), Fault> {
-    if let Some(told) = space_name_error(name) {
-        return Err(Fault::invalid("name", format_args!("`{}` {told}", svcfs_base::escape_unprintable(name))));
+    if let Some(message) = space_name_error(name) {
+        return Err(Fault::invalid("name", format_args!("`{}` {message}", svcfs_base::escape_unprintable(name))));
     }
     if RESERVED.contains(&name) {
-        let told = format!("`{name}` is an endpoint's name: the space could not be reached by its path");
-        return Err(Fault::new(Kind::Exists, format!("`name`: {told}")));
+        let message = format!("`{name}` is the name of an endpoint; use another name");
+        return Err(Fault::new(Kind::Exists, format!("`name`: {message}")));
     }
     Ok(())
 }
 
-/// Changes the settings of a space where they are written, as a version of the tree.
+/// Changes the settings file of a space, as a version in the tree.
 ///
 /// # Errors
-/// `Conflict` when the file cannot take the change, or the settings are in another one, which is not the server's to write; those of the write
-/// path.
+/// `Conflict` if the file cannot be edited, or the settings are outside the tree; write errors.
 fn change_settings(
     cx: &OperationContext<'_>,
     edit: impl FnOnce(&str) -> Result<String, EditError>,
 ) -> Result<(), Fault> {
     if let Some(file) = &cx.space.settings.config_file {
-        let told = format!(
-            "the settings are in `{}`, which this server was started with and does not write; change them there, and start it again",
+        let message = format!(
+            "the settings are in `{}`, which the server does not write; change them there and restart the server",
             file.display()
         );
-        return Err(Fault::new(Kind::Conflict, told));
+        return Err(Fault::new(Kind::Conflict, message));
     }
     let path = TreePath::parse(templates::CONFIG.path)?;
     let vfs = &cx.space.vfs;

@@ -1,5 +1,3 @@
-//! The operations over spaces (contract 4.20, and `/space/…` of 4.17).
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Caller, Fault, Kind, Scope, Timestamp};
@@ -11,7 +9,7 @@ use super::{SpaceStatus, write_template};
 use crate::files::to_timestamp;
 use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route, Space};
 
-/// What callers may do with spaces.
+/// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
     title: "Spaces",
     operations: &[
@@ -25,30 +23,30 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// A space, as it is told.
+/// A space.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpaceRecord {
-    /// Its name
+    /// Name of the space
     pub name: String,
-    /// Its directory on the server
+    /// Its root directory on the server
     pub root: String,
-    /// How many files are in it; what is below a name with a dot is not counted
+    /// Number of files, without hidden ones (names that begin with a dot)
     pub file_count: usize,
-    /// Their lengths together, in bytes
+    /// Total size of these files in bytes
     pub size_bytes: u64,
-    /// When one of them was changed last; absent without files
+    /// Last modification of any of these files; absent without files
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<Timestamp>,
-    /// Why it does not answer; absent when it does
+    /// Why the space is not available; absent if it is
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl SpaceRecord {
-    fn of(known: &SpaceStatus, cx: &OperationContext<'_>) -> Result<Self, Fault> {
-        match known {
-            SpaceStatus::Open(space) => Self::of_open(space, cx.caller),
+    fn from_status(status: &SpaceStatus, cx: &OperationContext<'_>) -> Result<Self, Fault> {
+        match status {
+            SpaceStatus::Open(space) => Self::from_space(space, cx.caller),
             SpaceStatus::Failed(name, root, why) => Ok(Self {
                 name: name.clone(),
                 root: root.display().to_string(),
@@ -60,11 +58,11 @@ impl SpaceRecord {
         }
     }
 
-    fn of_open(space: &Space, caller: &Caller) -> Result<Self, Fault> {
+    fn from_space(space: &Space, caller: &Caller) -> Result<Self, Fault> {
         let files = space.vfs.walk(caller.protocol, &svcfs_base::TreePath::root())?;
-        let counted = files.iter().filter(|file| !file.path.is_hidden() && file.attributes.kind == EntryKind::File);
+        let visible = files.iter().filter(|file| !file.path.is_hidden() && file.attributes.kind == EntryKind::File);
         let (mut file_count, mut size_bytes, mut newest) = (0, 0, None);
-        for file in counted {
+        for file in visible {
             file_count += 1;
             size_bytes += file.attributes.size;
             newest = newest.max(Some(file.attributes.modified));
@@ -82,14 +80,15 @@ impl SpaceRecord {
 
 /// List the spaces of this server
 ///
-/// The first one answers when a request names none.
+/// Returns name, root, number and size of files of each space. The first one serves requests that
+/// name no space.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListSpaces {}
 
-/// Every space.
+/// All spaces.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SpaceList {
-    /// In the order they were registered
+    /// The spaces; the primary one first
     pub spaces: Vec<SpaceRecord>,
 }
 
@@ -100,15 +99,22 @@ impl Operation for ListSpaces {
     const ADMIN: bool = true;
     type Output = SpaceList;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceList, Fault> {
-        let spaces = cx.spaces().list_all().iter().map(|known| SpaceRecord::of(known, cx)).collect::<Result<_, _>>()?;
+        let spaces = cx
+            .spaces()
+            .list_all()
+            .iter()
+            .map(|status| SpaceRecord::from_status(status, cx))
+            .collect::<Result<_, _>>()?;
         Ok(SpaceList { spaces })
     }
 }
 
-/// Read about one space
+/// Get information about one space
+///
+/// Returns its root, number and size of files, or the reason why it is not available.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetSpace {
-    /// Which space
+    /// Name of the space
     pub name: String,
 }
 
@@ -119,22 +125,24 @@ impl Operation for GetSpace {
     const ADMIN: bool = true;
     type Output = SpaceRecord;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceRecord, Fault> {
-        SpaceRecord::of(&cx.spaces().status(&self.name)?, cx)
+        SpaceRecord::from_status(&cx.spaces().status(&self.name)?, cx)
     }
 }
 
-/// List what a new space can begin with
+/// List the templates for new spaces
+///
+/// Use an `id` of the answer as `template` of `create_space`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListInitTemplates {}
 
-/// A way to begin.
+/// A template for new spaces.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InitTemplate {
-    /// What `POST /api/spaces` calls it
+    /// Id for `POST /api/spaces`
     pub id: &'static str,
-    /// What people call it
+    /// Name for display
     pub name: &'static str,
-    /// What it is for
+    /// Purpose of the template
     pub description: &'static str,
 }
 
@@ -143,26 +151,28 @@ impl Operation for ListInitTemplates {
     const HTTP: &'static [Route] = &[Route::get("/api/init-templates").at_root()];
     type Output = Vec<InitTemplate>;
     fn run(self, _: &OperationContext<'_>) -> Result<Self::Output, Fault> {
-        let told = |&Template { id, name, description, .. }: &Template| InitTemplate { id, name, description };
-        Ok(TEMPLATES.iter().map(told).collect())
+        let to_output = |&Template { id, name, description, .. }: &Template| InitTemplate { id, name, description };
+        Ok(TEMPLATES.iter().map(to_output).collect())
     }
 }
 
-/// Make a space
+/// Create a space
 ///
-/// Its directory is made when it is not there; pages that are there are adopted. It is there again after a restart.
+/// A missing directory is created; existing files in it are adopted. The space is saved and opened
+/// again after a restart. Returns the new space.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CreateSpace {
-    /// Its name: letters, digits, `-` and `_`, and no endpoint's name
+    /// Name of the space: letters, digits, `-` and `_`, and not the name of an endpoint
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,64}$"))]
     pub name: String,
-    /// Its directory on the server, which must lie below one of `server.space_parents`; the name below the first of these when absent
+    /// Root directory on the server, below one of `server.space_parents`; default: the name, below
+    /// the first of these
     #[serde(default)]
     #[schemars(regex(
         pattern = r"^/*([^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+)(/+([^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+))*/*$"
     ))]
     pub root: Option<String>,
-    /// What it begins with; `/api/init-templates` lists them. Nothing but settings when absent
+    /// Template to start with, from `/api/init-templates`; default: only a settings file
     #[serde(default)]
     #[schemars(extend("enum" = ["knowledge", "wiki", "runbook", "research", "tasks", "blank", null]))]
     pub template: Option<String>,
@@ -178,15 +188,14 @@ impl Operation for CreateSpace {
         let template = match self.template.as_deref() {
             None => Template::find("blank"),
             Some(id) => {
-                let known = || TEMPLATES.iter().map(|template| template.id).collect::<Vec<_>>().join(", ");
-                let missing =
-                    || Fault::invalid("template", format_args!("there is none of this name; known: {}", known()));
-                Some(Template::find(id).ok_or_else(missing)?)
+                let status = || TEMPLATES.iter().map(|template| template.id).collect::<Vec<_>>().join(", ");
+                let unknown = || Fault::invalid("template", format_args!("unknown template; use one of: {}", status()));
+                Some(Template::find(id).ok_or_else(unknown)?)
             }
         };
         let space = cx.spaces().create(&self.name, self.root.as_deref())?;
         if let Some(template) = template {
-            // Settings are the server's own affair, not the caller's.
+            // The server writes the settings, whatever the caller's permissions.
             let caller = Caller {
                 protocol: svcfs_base::Protocol::Internal,
                 permissions: svcfs_base::Permissions::FULL,
@@ -194,23 +203,23 @@ impl Operation for CreateSpace {
             };
             write_template(&space, template, &caller)?;
         }
-        SpaceRecord::of_open(&space, cx.caller)
+        SpaceRecord::from_space(&space, cx.caller)
     }
 }
 
-/// Take a space away from the server
+/// Remove a space from the server
 ///
-/// Its files, history and settings stay where they are.
+/// Its files, history and settings stay on disk.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DeleteSpace {
-    /// Which space
+    /// Name of the space
     pub name: String,
 }
 
-/// A space that is gone.
+/// The result of removing a space.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeletedSpace {
-    /// Its name
+    /// Name of the removed space
     pub deleted: String,
 }
 
@@ -226,16 +235,16 @@ impl Operation for DeleteSpace {
     }
 }
 
-/// Read who sees this space, and where it is
+/// Get the visibility and the root of this space
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetSpaceInfo {}
 
-/// Who sees a space, and where it is.
+/// Visibility and root of a space.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SpaceDetails {
     /// Who may read it without credentials
     pub visibility: SpaceVisibility,
-    /// Its directory on the server; absent for who may not change the server
+    /// Root directory on the server; only for administrators
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
 }
@@ -246,19 +255,21 @@ impl Operation for GetSpaceInfo {
     type Output = SpaceDetails;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceDetails, Fault> {
         let root = || cx.space.vfs.root().display().to_string();
-        let may_know = cx.caller.permissions.scope >= Scope::Admin;
-        Ok(SpaceDetails { visibility: cx.space.visibility(), root: may_know.then(root) })
+        let is_admin = cx.caller.permissions.scope >= Scope::Admin;
+        Ok(SpaceDetails { visibility: cx.space.visibility(), root: is_admin.then(root) })
     }
 }
 
-/// Say who may read this space without credentials
+/// Set who may read this space without credentials
+///
+/// The setting is saved in the settings file of the space. Returns the new visibility.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SetSpaceVisibility {
-    /// `private`: nobody. `unlisted`: whoever knows the path of a page. `public`: everybody
+    /// `private`: no one. `unlisted`: anyone who knows the path of a page. `public`: anyone
     pub visibility: SpaceVisibility,
 }
 
-/// Who sees a space now.
+/// The new visibility of a space.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VisibilityResponse {
     /// Who may read it without credentials
@@ -273,11 +284,11 @@ impl Operation for SetSpaceVisibility {
     fn run(self, cx: &OperationContext<'_>) -> Result<VisibilityResponse, Fault> {
         let Self { visibility } = self;
         if cx.settings().visibility_is_fixed {
-            let told = format!(
-                "the server's settings say who sees `{}` (`[[spaces]]`, `visibility`); change it there",
+            let to_output = format!(
+                "the visibility of `{}` is set in the server's settings (`[[spaces]]`, `visibility`); change it there",
                 cx.space.name
             );
-            return Err(Fault::new(Kind::Conflict, told));
+            return Err(Fault::new(Kind::Conflict, to_output));
         }
         super::change_settings(cx, |text| edit::set_visibility(text, visibility))?;
         cx.space.set_visibility(visibility);

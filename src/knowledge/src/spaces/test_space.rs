@@ -1,4 +1,4 @@
-//! A whole space on a temporary directory, for the tests of every room.
+//! A space in a temporary directory, for the tests of all areas.
 #![expect(clippy::disallowed_methods, reason = "tests put files in the root before the space is opened")]
 
 use std::borrow::Borrow;
@@ -21,19 +21,19 @@ use crate::kernel::{JsonText, OperationContext, ServerState, Space};
 /// 2026-01-01T00:00:00Z
 const START: i64 = 1_767_225_600;
 
-/// A space with its indexer, on a clock that moves one second at each reading.
+/// A space with its indexer, and a clock that advances one second at each reading.
 pub(crate) struct TestSpace {
     server: ServerState,
     supervisor: Supervisor,
-    /// Of what a space needs while it is served.
-    attending: Supervisor,
-    /// Removed with the last space that stands on it.
+    /// The tasks of a served space.
+    service_tasks: Supervisor,
+    /// Removed with the last space that uses it.
     root: Arc<TempDir>,
-    /// Where spaces may be made at run time.
+    /// Directory for spaces created at run time.
     parent: Arc<TempDir>,
 }
 
-/// Reads a path that is known to be one.
+/// Parses a valid path.
 pub(crate) fn path(text: &str) -> TreePath {
     TreePath::parse(text).unwrap()
 }
@@ -49,7 +49,7 @@ impl TestSpace {
         Self::with("", &[])
     }
 
-    /// A space of a root that holds these files before it is opened, with this `config.toml`.
+    /// A space whose root has these files before it is opened, with this `config.toml`.
     pub(crate) fn with(config: &str, files: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -60,7 +60,7 @@ impl TestSpace {
         Self::at(Arc::new(root), config)
     }
 
-    /// A space of a root in which a person has committed with git before it is opened: pages, each with its moment.
+    /// A space whose root has external commits before it is opened: pages with their timestamps.
     pub(crate) fn adopted(commits: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let git = |arguments: &[&str], time: &str| {
@@ -78,12 +78,12 @@ impl TestSpace {
         Self::at(Arc::new(root), "")
     }
 
-    /// The same root opened again, after its log was deleted and has to be made anew from git's history; `meanwhile` is done to
-    /// the root before that.
-    pub(crate) fn without_its_log(self, meanwhile: impl FnOnce(&Path)) -> Self {
+    /// Reopens the root after its log was deleted, so that it is rebuilt from git. `before` changes
+    /// the root first.
+    pub(crate) fn without_its_log(self, before: impl FnOnce(&Path)) -> Self {
         let root = Arc::clone(&self.root);
         drop(self);
-        meanwhile(root.path());
+        before(root.path());
         let state = root.path().join(".svc/state");
         for name in ["log.db", "log.db-wal", "log.db-shm", "log.journal-0", "log.journal-1"] {
             match std::fs::remove_file(state.join(name)) {
@@ -94,16 +94,16 @@ impl TestSpace {
         Self::at(root, "")
     }
 
-    /// A server that is started again on the same directories.
+    /// A server restarted on the same directories.
     pub(crate) fn again(self) -> Self {
         self.again_after(|_| ())
     }
 
-    /// The same, and something is done to the root meanwhile.
-    pub(crate) fn again_after(self, meanwhile: impl FnOnce(&Path)) -> Self {
+    /// The same; `before` changes the root first.
+    pub(crate) fn again_after(self, before: impl FnOnce(&Path)) -> Self {
         let (root, parent) = (Arc::clone(&self.root), Arc::clone(&self.parent));
         drop(self);
-        meanwhile(root.path());
+        before(root.path());
         Self::beside(root, parent, "")
     }
 
@@ -115,12 +115,12 @@ impl TestSpace {
         let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::starting_at(START));
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
-        let opening =
+        let options =
             SpaceOptions { name, root: root_path, clock: clock.clone(), is_watched: false, on_progress: None };
-        let space = open(opening, &settings).unwrap();
-        let (supervisor, attending) = (Supervisor::new(), Supervisor::new());
+        let space = open(options, &settings).unwrap();
+        let (supervisor, service_tasks) = (Supervisor::new(), Supervisor::new());
         start_indexer(&space, &supervisor).unwrap();
-        start_service_tasks(&space, clock.clone(), &settings, &attending).unwrap();
+        start_service_tasks(&space, clock.clone(), &settings, &service_tasks).unwrap();
         let opener = Box::new(move |name: &str, root: &Path| {
             let clock = Arc::new(FrozenClock::starting_at(START));
             let (name, root) = (name.to_owned(), root.to_owned());
@@ -132,61 +132,61 @@ impl TestSpace {
         });
         let spaces = SpaceCollection::single(space).with_opener(opener, vec![parent.path().to_owned()]);
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
-        Self { server: ServerState::new(spaces, clock, access), supervisor, attending, root, parent }
+        Self { server: ServerState::new(spaces, clock, access), supervisor, service_tasks, root, parent }
     }
 
     pub(crate) fn space(&self) -> &Space {
         self.server.primary()
     }
 
-    /// The context of a call by this caller.
+    /// The context of a call.
     pub(crate) fn cx<'a>(&'a self, caller: &'a Caller) -> OperationContext<'a> {
         OperationContext::new(&self.server, self.space(), caller)
     }
 
-    /// The context of a call about another space.
+    /// The context of a call to another space.
     pub(crate) fn cx_of<'a>(&'a self, space: &'a Space, caller: &'a Caller) -> OperationContext<'a> {
         OperationContext::new(&self.server, space, caller)
     }
 
-    /// Every space.
+    /// All spaces.
     pub(crate) fn spaces(&self) -> &SpaceCollection {
         self.server.spaces()
     }
 
-    /// Where spaces may be made at run time.
+    /// Directory for spaces created at run time.
     pub(crate) fn parent(&self) -> &Path {
         self.parent.path()
     }
 
-    /// Where the root is on the disk.
+    /// The root on disk.
     pub(crate) fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// Changes a file behind the server, and has it looked for.
+    /// Changes a file out-of-band and triggers a scan.
     pub(crate) fn edit_behind(&self, name: &str, text: &str) {
         std::fs::write(self.root().join(name), text).unwrap();
         self.space().vfs.rescan().unwrap();
     }
 
-    /// Waits until the index has read everything that is accepted.
+    /// Waits until everything accepted is indexed.
     pub(crate) fn settle(&self) {
         let accepted = self.space().vfs.last_seq();
         assert!(self.space().wait_for_index(accepted, Duration::from_secs(20)), "the indexer does not follow");
     }
 
-    /// Lets the index fall behind: what is written from now on is not read.
+    /// Stops the indexer, so that the index falls behind.
     pub(crate) fn stop_indexing(&self) {
         assert!(self.supervisor.stop(Duration::from_secs(10)).is_empty());
     }
 
-    /// Leaves computed pages as they are from now on, until somebody asks for them.
+    /// Stops the refresher of computed pages.
     pub(crate) fn stop_refreshing(&self) {
-        assert!(self.attending.stop(Duration::from_secs(10)).is_empty());
+        assert!(self.service_tasks.stop(Duration::from_secs(10)).is_empty());
     }
 
-    /// Asks an operation by name, as this caller. What is written piece by piece must be the same text.
+    /// Runs an operation by name. JSON written in pieces must be the same.
     pub(crate) fn ask_as(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Value, Fault> {
         let entry = CATALOGUE.iter().flat_map(|area| area.operations).find(|entry| entry.name == name);
         let entry = entry.unwrap_or_else(|| panic!("no operation is named `{name}`"));
@@ -202,37 +202,37 @@ impl TestSpace {
         answer
     }
 
-    /// Asks an operation by name, over HTTP.
+    /// Runs an operation by name, over HTTP.
     pub(crate) fn ask(&self, name: &str, arguments: Value) -> Result<Value, Fault> {
         self.ask_as(&caller(), name, arguments)
     }
 
-    /// The answer of an operation that must succeed.
+    /// The output of an operation that must succeed.
     #[track_caller]
     pub(crate) fn get(&self, name: &str, arguments: Value) -> Value {
         self.ask(name, arguments).unwrap_or_else(|fault| panic!("`{name}` failed: {fault:?}"))
     }
 
-    /// Writes a page that must be accepted, and gives its etag.
+    /// Writes a page, which must succeed; returns its entity tag.
     #[track_caller]
     pub(crate) fn put(&self, path: &str, content: &str) -> ETag {
         let written = self.get("write", json!({ "path": path, "content": content }));
         ETag::from_hex(written["etag"].as_str().unwrap()).unwrap()
     }
 
-    /// The text of a page that must be there.
+    /// The text of an existing page.
     #[track_caller]
     pub(crate) fn text(&self, path: &str) -> String {
         self.get("read", json!({ "path": path }))["content"].as_str().unwrap().to_owned()
     }
 
-    /// Kind number and message of a refusal.
+    /// HTTP status and message of an error.
     #[track_caller]
     pub(crate) fn refusal(&self, name: &str, arguments: Value) -> (u16, String) {
         told(self.ask(name, arguments))
     }
 
-    /// Who wrote the newest commit of a path, and its subject.
+    /// Author and subject of the newest commit of a path.
     #[track_caller]
     pub(crate) fn newest(&self, path: &str) -> (String, String, String) {
         let versions = self.get("versions", json!({ "path": path }));
@@ -245,7 +245,7 @@ fn status_and_message(fault: impl Borrow<Fault>) -> (u16, String) {
     (fault.borrow().kind().http(), fault.borrow().message().to_owned())
 }
 
-/// Status and message of a refusal.
+/// Status and message of an error.
 #[track_caller]
 pub(crate) fn told(outcome: Result<Value, Fault>) -> (u16, String) {
     match outcome {
@@ -254,19 +254,19 @@ pub(crate) fn told(outcome: Result<Value, Fault>) -> (u16, String) {
     }
 }
 
-/// A caller over HTTP with a condition.
+/// A caller over HTTP with a precondition.
 pub(crate) fn expecting(expect: Precondition) -> Caller {
     Caller { precondition: expect, ..caller() }
 }
 
-/// A caller over HTTP with a name and an origin.
+/// A caller over HTTP with a name and a provenance.
 pub(crate) fn from_run(name: &str, origin: &str) -> Caller {
     Caller { provenance: Provenance::parse(origin), ..caller().with_actor(Actor::new(name)) }
 }
 
 impl Drop for TestSpace {
     fn drop(&mut self) {
-        let mut lingering = self.attending.stop(Duration::from_secs(10));
+        let mut lingering = self.service_tasks.stop(Duration::from_secs(10));
         lingering.extend(self.supervisor.stop(Duration::from_secs(10)));
         let others = self.spaces().close_secondary();
         let closed = self.space().vfs.close().and(others);

@@ -1,5 +1,3 @@
-//! The wire shapes of tasks.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,13 +9,15 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 pub const AREA: OperationArea =
     OperationArea { title: "Tasks", operations: &[OperationEntry::new::<ListEligibleTasks>()] };
 
-/// List tasks that can be taken up now, the most urgent first
+/// List tasks that can be started now, most urgent first
 ///
-/// A task is a page with `status: todo`. One whose `depends_on` or `blocked_by` names a page that is not finished is left out.
-/// They are sorted by `priority` (1 before 2; `urgent`, `high`, `medium`, `low` are understood; 3 when absent), then by `due`.
+/// Use it to choose the next task. A task is a page with `status: todo`; it is left out while a
+/// page in its `depends_on` or `blocked_by` is not finished. Sorted by `priority` (1 before 2;
+/// `urgent`, `high`, `medium`, `low` are valid; default 3), then by `due`. Returns path, title,
+/// status and priority of each task.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEligibleTasks {
-    /// How many tasks
+    /// Maximum number of tasks
     #[serde(default)]
     pub limit: Limit<10, 200>,
     /// Only pages at or below this path
@@ -26,23 +26,23 @@ pub struct ListEligibleTasks {
     pub path_prefix: Option<TreePath>,
 }
 
-/// Tasks that can be taken up.
+/// Tasks that can be started.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EligibleTasks {
-    /// The most urgent first
+    /// The tasks, most urgent first
     pub tasks: Vec<EligibleTask>,
 }
 
-/// A task that can be taken up.
+/// A task that can be started.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EligibleTask {
-    /// Its page
+    /// Path of its page
     pub path: TreePath,
-    /// The page's title
+    /// Title of its page
     pub title: String,
     /// Its status, as written
     pub status: Value,
-    /// Its priority, as written; null when it has none
+    /// Its priority, as written; null if it has none
     pub priority: Value,
 }
 
@@ -54,12 +54,12 @@ impl Operation for ListEligibleTasks {
     type Output = EligibleTasks;
     fn run(self, cx: &OperationContext<'_>) -> Result<EligibleTasks, Fault> {
         let below = self.path_prefix.unwrap_or_else(TreePath::root);
-        let found = super::list_eligible(cx.index(), &below, self.limit.get())?;
+        let eligible = super::list_eligible(cx.index(), &below, self.limit.get())?;
         let task = |mut row: svcfs_index::MetaRow| {
             let mut field = |name: &str| row.metadata.get_mut(name).map(Value::take).unwrap_or_default();
             let (status, priority) = (field("status"), field("priority"));
             EligibleTask { path: row.path, title: row.title, status, priority }
         };
-        Ok(EligibleTasks { tasks: found.into_iter().map(task).collect() })
+        Ok(EligibleTasks { tasks: eligible.into_iter().map(task).collect() })
     }
 }

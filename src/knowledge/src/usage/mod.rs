@@ -1,6 +1,7 @@
-//! What readers ask for: which pages they read and what they look for (contract 4.16).
+//! Usage statistics: which pages are read, and what is searched for.
 //!
-//! One rule: counting never makes a reader wait and never makes an answer fail. Counts are written some seconds later by a task.
+//! Invariant: counting never blocks a reader or makes a request fail. A task writes the counts
+//! later.
 
 mod operations;
 #[cfg(test)]
@@ -16,17 +17,16 @@ use crate::kernel::{OperationContext, Space};
 
 pub use operations::AREA;
 
-/// How long counts wait in memory.
-const PAUSE: Duration = Duration::from_secs(5);
+const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Counts a page that was read.
+/// Counts a view of a page.
 pub fn record_view(cx: &OperationContext<'_>, path: &TreePath) {
     if path.is_page() && !path.is_hidden() {
         cx.space.usage.record_view(path, cx.caller.protocol.name(), cx.now());
     }
 }
 
-/// Counts a search of a kind (`search`, `verified`) and whether it found anything.
+/// Counts a search of a kind (`search`, `verified`).
 pub fn record_search(cx: &OperationContext<'_>, query: &str, kind: &'static str, has_results: bool) {
     cx.space.usage.record_search(query, kind, has_results, cx.now());
 }
@@ -48,6 +48,6 @@ impl Task for UsageWriter {
     const NAME: &'static str = "usage";
     fn step(&mut self, _stop: &StopToken) -> Result<NextStep, TaskFailure> {
         self.space.usage.flush(self.clock.now())?;
-        Ok(NextStep::After(PAUSE))
+        Ok(NextStep::After(WRITE_INTERVAL))
     }
 }

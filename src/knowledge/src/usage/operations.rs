@@ -1,5 +1,3 @@
-//! The wire shapes of usage.
-
 use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
@@ -27,71 +25,70 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// Up to so many hours a series is told by the hour, beyond by the day.
-const HOURLY: i64 = 7 * 24;
-/// Pages whose counts are compared for trends: all of them. One that was read most in one period may be the least read of the other.
-const COMPARED: u32 = u32::MAX;
+/// Up to this many hours a time series has a point per hour, beyond that per day.
+const MAX_HOURLY_HOURS: i64 = 7 * 24;
+/// Trends compare all pages: the most viewed one may have been the least viewed before.
+const ALL_PAGES: u32 = u32::MAX;
 
 fn span(cx: &OperationContext<'_>, period: &TimePeriod) -> HourRange {
     HourRange::new(period.start_before(cx.now()), cx.now())
 }
 
 fn bucket(span: HourRange) -> BucketSize {
-    if span.is_longer_than(HOURLY) { BucketSize::Day } else { BucketSize::Hour }
+    if span.is_longer_than(MAX_HOURLY_HOURS) { BucketSize::Day } else { BucketSize::Hour }
 }
 
-/// How much more there is now than before, in percent: 100 when there was nothing before, 0 when there is nothing in either.
-fn delta(now: i64, before: i64) -> f64 {
-    match (now, before) {
+/// Change in percent: 100 if there was nothing before, 0 if both are 0.
+fn delta(now: i64, previous: i64) -> f64 {
+    match (now, previous) {
         (0, 0) => 0.0,
         (_, 0) => 100.0,
-        (now, before) => tenth((now - before) as f64 * 100.0 / before as f64),
+        (now, previous) => round_to_tenth((now - previous) as f64 * 100.0 / previous as f64),
     }
 }
 
-/// A share in percent; 0 of nothing.
-fn percent(part: i64, whole: i64) -> f64 {
-    if whole == 0 { 0.0 } else { tenth(part as f64 * 100.0 / whole as f64) }
+fn percent(part: i64, total: i64) -> f64 {
+    if total == 0 { 0.0 } else { round_to_tenth(part as f64 * 100.0 / total as f64) }
 }
 
-/// A count of rows as the counts take it.
-fn most(limit: usize) -> u32 {
+fn row_limit(limit: usize) -> u32 {
     u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
-fn tenth(number: f64) -> f64 {
+fn round_to_tenth(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-/// Compare how much was read and looked for with the time before
+/// Compare views and searches with the previous period
 ///
-/// Counted are pages read over HTTP and by agents, and searches. Reading through the mount is not counted: the kernel keeps pages.
+/// Counts pages read over HTTP and by agents, and searches. Reads through the mount are not
+/// counted, because the kernel caches pages. Returns totals and their changes.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetUsageOverview {
     #[serde(default)]
     pub period: TimePeriod,
 }
 
-/// How much was asked for in a period, beside the period before.
+/// Usage in a period, compared with the previous one.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageOverview {
-    /// The period, as it was asked for
+    /// The period, as in the request
     pub period: String,
-    /// Pages read, each as often as it was
+    /// Number of page views
     pub total_views: i64,
-    /// The same against the period before, in percent
+    /// Change against the previous period, in percent
     pub views_delta_percent: f64,
-    /// Searches
+    /// Number of searches
     pub total_searches: i64,
-    /// The same against the period before, in percent
+    /// Change against the previous period, in percent
     pub searches_delta_percent: f64,
-    /// Searches that found something, in percent of all
+    /// Percentage of searches with results
     pub search_success_rate: f64,
-    /// The same less that of the period before, in percentage points
+    /// Change against the previous period, in percentage points
     pub success_rate_delta_pp: f64,
-    /// Different pages read
+    /// Number of different pages viewed
     pub unique_pages_viewed: i64,
-    /// The same against the period before, in percent
+    /// Change against the previous period, in percent
     pub unique_pages_delta_percent: f64,
 }
 
@@ -101,51 +98,53 @@ impl Operation for GetUsageOverview {
     type Output = UsageOverview;
     fn run(self, cx: &OperationContext<'_>) -> Result<UsageOverview, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
-        let (now, before) = (usage.totals(span)?, usage.totals(span.previous())?);
+        let (now, previous) = (usage.totals(span)?, usage.totals(span.previous())?);
         let rate = percent(now.successes, now.searches);
         Ok(UsageOverview {
             period: self.period.as_str().to_owned(),
             total_views: now.views,
-            views_delta_percent: delta(now.views, before.views),
+            views_delta_percent: delta(now.views, previous.views),
             total_searches: now.searches,
-            searches_delta_percent: delta(now.searches, before.searches),
+            searches_delta_percent: delta(now.searches, previous.searches),
             search_success_rate: rate,
-            success_rate_delta_pp: tenth(rate - percent(before.successes, before.searches)),
+            success_rate_delta_pp: round_to_tenth(rate - percent(previous.successes, previous.searches)),
             unique_pages_viewed: now.pages,
-            unique_pages_delta_percent: delta(now.pages, before.pages),
+            unique_pages_delta_percent: delta(now.pages, previous.pages),
         })
     }
 }
 
-/// List the pages that are read most
+/// List the most viewed pages
+///
+/// Returns path, number of views, first and last view of each page in the period.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListTopPages {
     #[serde(default)]
     pub period: TimePeriod,
-    /// Pages in the answer
+    /// Maximum number of pages
     #[serde(default)]
     pub limit: Limit<20, 500>,
 }
 
-/// The pages that are read most.
+/// The most viewed pages.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TopPages {
-    /// The period, as it was asked for
+    /// The period, as in the request
     pub period: String,
-    /// The pages, most often read first
+    /// The pages, most views first
     pub pages: Vec<PageViewCount>,
 }
 
-/// A page and how often it was read.
+/// A page and its views.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageViewCount {
-    /// Which page
+    /// Path of the page
     pub path: String,
-    /// How often
+    /// Number of views
     pub count: i64,
-    /// The first time in the period
+    /// First view in the period
     pub first_seen: Timestamp,
-    /// The last time
+    /// Last view in the period
     pub last_seen: Timestamp,
 }
 
@@ -161,7 +160,7 @@ impl Operation for ListTopPages {
     const HTTP: &'static [Route] = &[Route::get("/analytics/views")];
     type Output = TopPages;
     fn run(self, cx: &OperationContext<'_>) -> Result<TopPages, Fault> {
-        let pages = cx.usage()?.top_pages(span(cx, &self.period), (None, None), most(self.limit.get()))?;
+        let pages = cx.usage()?.top_pages(span(cx, &self.period), (None, None), row_limit(self.limit.get()))?;
         Ok(TopPages {
             period: self.period.as_str().to_owned(),
             pages: pages.into_iter().map(PageViewCount::from).collect(),
@@ -169,50 +168,51 @@ impl Operation for ListTopPages {
     }
 }
 
-/// See how often pages are read over time
+/// Get page views over time
 ///
-/// By the hour for a week or less, else by the day; hours and days without readers are left out.
+/// Returns views per hour for a period of up to a week, otherwise per day (without empty hours and
+/// days), and the most viewed pages.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetViewsOverTime {
-    /// Only this page
+    /// Only views of this page
     #[serde(default)]
     pub path: Option<TreePath>,
-    /// Only what was read through this door: `http`, `mcp` or `cli`
+    /// Only views through this protocol: `http`, `mcp` or `cli`
     #[serde(default)]
     pub source: Option<String>,
     #[serde(default)]
     pub period: TimePeriod,
 }
 
-/// How often pages were read over time.
+/// Page views over time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ViewsOverTime {
-    /// The period, as it was asked for
+    /// The period, as in the request
     pub period: String,
-    /// The page, when one was asked for
+    /// The page, if requested
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<TreePath>,
-    /// The door, when one was asked for
+    /// The protocol, if requested
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// How often pages were read in each hour or day
+    /// Views in each hour or day
     pub time_series: Vec<TimeSeriesPoint>,
-    /// The pages read most, at most 20
+    /// The most viewed pages, at most 20
     pub top_pages: Vec<PageViewCount>,
 }
 
-/// An hour or a day, and what was counted in it.
+/// A count for an hour or a day.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TimeSeriesPoint {
-    /// Its beginning (UTC)
+    /// Start of the hour or day (UTC)
     pub timestamp: Timestamp,
-    /// How much
+    /// Number of events
     pub count: i64,
 }
 
 impl From<svcfs_store::BucketCount> for TimeSeriesPoint {
-    fn from(counted: svcfs_store::BucketCount) -> Self {
-        Self { timestamp: counted.timestamp, count: counted.count }
+    fn from(bucket_count: svcfs_store::BucketCount) -> Self {
+        Self { timestamp: bucket_count.timestamp, count: bucket_count.count }
     }
 }
 
@@ -222,9 +222,9 @@ impl Operation for GetViewsOverTime {
     type Output = ViewsOverTime;
     fn run(self, cx: &OperationContext<'_>) -> Result<ViewsOverTime, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
-        let of = (self.path.as_ref(), self.source.as_deref());
-        let series = usage.view_series(span, of, bucket(span))?;
-        let pages = usage.top_pages(span, of, 20)?;
+        let filter = (self.path.as_ref(), self.source.as_deref());
+        let series = usage.view_series(span, filter, bucket(span))?;
+        let pages = usage.top_pages(span, filter, 20)?;
         Ok(ViewsOverTime {
             time_series: series.into_iter().map(TimeSeriesPoint::from).collect(),
             top_pages: pages.into_iter().map(PageViewCount::from).collect(),
@@ -235,7 +235,9 @@ impl Operation for GetViewsOverTime {
     }
 }
 
-/// See how much is looked for, and what is not found
+/// Get search statistics
+///
+/// Returns the success rate, searches over time, and the most frequent searches without results.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetSearchStatistics {
     #[serde(default)]
@@ -245,34 +247,34 @@ pub struct GetSearchStatistics {
 /// Searches over time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SearchStatistics {
-    /// The period, as it was asked for
+    /// The period, as in the request
     pub period: String,
-    /// Searches that found something, in percent of all
+    /// Percentage of searches with results
     pub search_success_rate: f64,
     /// Searches in each hour or day
     pub time_series: Vec<TimeSeriesPoint>,
-    /// The searches that found nothing, most frequent first, at most 20
+    /// Searches without results, most frequent first, at most 20
     pub top_failed: Vec<FailedSearch>,
 }
 
-/// A search that found nothing.
+/// A search without results.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailedSearch {
-    /// The words, in lower case
+    /// The query, in lower case
     pub query: String,
-    /// Which search it was: `search` or `verified`
+    /// Kind of search: `search` or `verified`
     pub search_type: String,
-    /// How often
+    /// Number of searches
     pub count: i64,
-    /// The first time
+    /// First search
     pub first_seen: Timestamp,
-    /// The last time
+    /// Last search
     pub last_seen: Timestamp,
 }
 
 impl From<svcfs_store::SearchCount> for FailedSearch {
-    fn from(searched: svcfs_store::SearchCount) -> Self {
-        let svcfs_store::SearchCount { query, kind, count, first_seen, last_seen } = searched;
+    fn from(search: svcfs_store::SearchCount) -> Self {
+        let svcfs_store::SearchCount { query, kind, count, first_seen, last_seen } = search;
         Self { query, search_type: kind, count, first_seen, last_seen }
     }
 }
@@ -293,18 +295,21 @@ impl Operation for GetSearchStatistics {
     }
 }
 
-/// List the searches that found nothing
+/// List searches without results
+///
+/// Returns the queries, most frequent first. For queries that still find nothing use
+/// `content_gaps`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListFailedSearches {
-    /// Searches in the answer
+    /// Maximum number of searches
     #[serde(default)]
     pub top: Limit<20, 500>,
-    /// Only those after this moment (RFC 3339), to the hour; all that are kept when absent
+    /// Only searches after this time (RFC 3339), rounded to the hour; default: all recorded ones
     #[serde(default)]
     pub since: Option<Timestamp>,
 }
 
-/// Searches that found nothing.
+/// Searches without results.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailedSearchList {
     /// The searches, most frequent first
@@ -317,39 +322,41 @@ impl Operation for ListFailedSearches {
     type Output = FailedSearchList;
     fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
         let span = HourRange::new(self.since.unwrap_or(Timestamp::UNIX_EPOCH), cx.now());
-        let found = cx.usage()?.failed_searches(span, most(self.top.get()))?;
-        Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
+        let searches = cx.usage()?.failed_searches(span, row_limit(self.top.get()))?;
+        Ok(FailedSearchList { results: searches.into_iter().map(FailedSearch::from).collect() })
     }
 }
 
-/// See which pages are read more than before, and which less
+/// List pages with rising and falling views
+///
+/// Compares the period with the previous one.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetViewTrends {
     #[serde(default)]
     pub period: TimePeriod,
 }
 
-/// Pages whose readers came or went.
+/// Pages whose views changed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ViewTrends {
-    /// The period, as it was asked for
+    /// The period, as in the request
     pub period: String,
-    /// Pages read more than in the period before, the largest gain first, at most 20
+    /// Pages with more views than in the previous period, largest gain first, at most 20
     pub trending: Vec<PageTrend>,
-    /// Pages read less, the largest loss first, at most 20
+    /// Pages with fewer views, largest loss first, at most 20
     pub declining: Vec<PageTrend>,
 }
 
-/// A page and how its readers changed.
+/// A page and the change of its views.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageTrend {
-    /// Which page
+    /// Path of the page
     pub path: String,
-    /// How often it was read in the period
+    /// Views in the period
     pub current_views: i64,
-    /// How often in the period before
+    /// Views in the previous period
     pub previous_views: i64,
-    /// The difference in percent
+    /// Change in percent
     pub delta_percent: f64,
 }
 
@@ -360,10 +367,10 @@ impl Operation for GetViewTrends {
     fn run(self, cx: &OperationContext<'_>) -> Result<ViewTrends, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let mut counts: HashMap<String, (i64, i64)> = HashMap::new();
-        for page in usage.top_pages(span, (None, None), COMPARED)? {
+        for page in usage.top_pages(span, (None, None), ALL_PAGES)? {
             counts.entry(page.path).or_default().0 = page.count;
         }
-        for page in usage.top_pages(span.previous(), (None, None), COMPARED)? {
+        for page in usage.top_pages(span.previous(), (None, None), ALL_PAGES)? {
             counts.entry(page.path).or_default().1 = page.count;
         }
         let trend = |(path, (current_views, previous_views))| PageTrend {
@@ -376,19 +383,20 @@ impl Operation for GetViewTrends {
         let changed = counts.into_iter().map(trend).filter(|trend| gain(trend) != 0);
         let (mut trending, mut declining): (Vec<_>, Vec<_>) = changed.partition(|trend| gain(trend) > 0);
         for list in [&mut trending, &mut declining] {
-            list.sort_by(|one, other| gain(other).abs().cmp(&gain(one).abs()).then_with(|| one.path.cmp(&other.path)));
+            list.sort_by(|a, b| gain(b).abs().cmp(&gain(a).abs()).then_with(|| a.path.cmp(&b.path)));
             list.truncate(20);
         }
         Ok(ViewTrends { period: self.period.as_str().to_owned(), trending, declining })
     }
 }
 
-/// List what readers look for and never find
+/// List content gaps: searches that never find anything
 ///
-/// Searches without results that found nothing later either; those that were dismissed are left out.
+/// Use it to find missing pages. Returns searches without results, unless a later one found
+/// something or the gap was dismissed; most frequent first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListContentGaps {
-    /// Searches in the answer
+    /// Maximum number of searches
     #[serde(default)]
     pub limit: Limit<20, 500>,
 }
@@ -399,29 +407,28 @@ impl Operation for ListContentGaps {
     type Output = FailedSearchList;
     fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
         let span = HourRange::new(Timestamp::UNIX_EPOCH, cx.now());
-        let found = cx.usage()?.content_gaps(span, most(self.limit.get()))?;
-        Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
+        let searches = cx.usage()?.content_gaps(span, row_limit(self.limit.get()))?;
+        Ok(FailedSearchList { results: searches.into_iter().map(FailedSearch::from).collect() })
     }
 }
 
-/// See where the pages come from
+/// Count pages by source, and views by protocol
 ///
-/// Pages are counted by `_source` of their frontmatter, which imports set; those without one are left out. Beside it, through which
-/// doors pages were read.
+/// The source is `_source` in the frontmatter, which imports set; pages without it are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CountSources {
     #[serde(default)]
     pub period: TimePeriod,
 }
 
-/// Where pages come from, and through what they are read.
+/// Pages by source and views by protocol.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SourceCounts {
-    /// The period of `views`, as it was asked for
+    /// The period of `views`, as in the request
     pub period: String,
-    /// Pages of each `_source`
+    /// Number of pages by `_source`
     pub sources: BTreeMap<String, usize>,
-    /// Pages read through each door
+    /// Number of views by protocol
     pub views: BTreeMap<String, i64>,
 }
 
@@ -441,21 +448,21 @@ impl Operation for CountSources {
     }
 }
 
-/// Say that something readers look for shall not be written
+/// Dismiss a content gap
 ///
-/// It is left out of the content gaps from now on.
+/// Removes a search from the content gaps, because no page will be written for it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = serde_json::json!({ "query": "helm charts" }))]
 pub struct DismissContentGap {
-    /// The search, in any case
+    /// The query, ignoring case
     #[schemars(regex(pattern = r"\S"))]
     pub query: String,
-    /// Which search it was
+    /// Kind of search
     #[serde(default)]
     pub search_type: SearchType,
 }
 
-/// The kinds of searches that are counted.
+/// A kind of search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchType {
@@ -466,10 +473,10 @@ pub enum SearchType {
     Verified,
 }
 
-/// What was dismissed.
+/// The result of a dismissal.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DismissedGap {
-    /// The search, as it was given
+    /// The query, as in the request
     pub dismissed: String,
 }
 
@@ -479,7 +486,7 @@ impl Operation for DismissContentGap {
     type Output = DismissedGap;
     fn run(self, cx: &OperationContext<'_>) -> Result<DismissedGap, Fault> {
         if self.query.trim().is_empty() {
-            return Err(Fault::invalid("query", "is empty; give the words of the search"));
+            return Err(Fault::invalid("query", "is empty; use the query of a content gap"));
         }
         let kind = match self.search_type {
             SearchType::Search => "search",

@@ -1,7 +1,7 @@
-//! Who may have what answered in a page.
+//! Access check for the queries of computed pages.
 //!
-//! One rule: an answer tells nobody more than they may ask. The server answers for a page by itself, long after whoever wrote it is
-//! gone: what their key reaches is therefore looked at when the query is written.
+//! Invariant: a computed page reveals no more than its author may read. The server runs the query
+//! later by itself, so the author's permissions are checked when the query is written.
 
 use svcfs_base::{Caller, Fault, Kind};
 use svcfs_text::frontmatter;
@@ -9,7 +9,7 @@ use svcfs_vfs::{ProposedFile, WriteGate};
 
 use super::computed_pages;
 
-/// Refuses queries of computed pages that look beyond the folder that their writer's key is limited to.
+/// Refuses queries of computed pages that reach beyond the folder of the author's key.
 #[derive(Debug, Clone, Copy)]
 pub struct ViewGate;
 
@@ -18,26 +18,26 @@ impl WriteGate for ViewGate {
         let Some(folder) = caller.permissions.folder.as_ref().filter(|_| proposal.path.is_page()) else {
             return Ok(());
         };
-        let asked_by = |content: &[u8]| {
+        let query_of = |content: &[u8]| {
             let map = frontmatter::parse(&String::from_utf8_lossy(content)).map;
-            computed_pages::is_computed(&map).then(|| map.get(computed_pages::QUERY).cloned())
+            computed_pages::is_computed(&map).then(|| map.get(computed_pages::QUERY_KEY).cloned())
         };
-        let Some(asked) = asked_by(&proposal.content) else { return Ok(()) };
-        // What somebody else had answered there may stay.
-        if proposal.old_content.as_deref().and_then(asked_by).is_some_and(|before| before == asked) {
+        let Some(query_text) = query_of(&proposal.content) else { return Ok(()) };
+        // An unchanged query by another author may stay.
+        if proposal.old_content.as_deref().and_then(query_of).is_some_and(|old| old == query_text) {
             return Ok(());
         }
-        // What is no query is never answered.
-        let query = asked.as_ref().and_then(|query| svcfs_index::DqlQuery::parse(query.as_str()?).ok());
-        let own = format!("{folder}/");
-        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(&own))) {
+        // An invalid query never runs.
+        let query = query_text.as_ref().and_then(|query| svcfs_index::DqlQuery::parse(query.as_str()?).ok());
+        let folder_prefix = format!("{folder}/");
+        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(&folder_prefix))) {
             return Ok(());
         }
-        let told = format!(
-            "path outside key scope: the query of `{}` looks beyond `{folder}`, to which this key is limited; begin it with `FROM \"{own}\"`, \
-             and leave out what looks at links",
+        let message = format!(
+            "path outside key scope: the query of `{}` reads pages outside `{folder}`, the folder of this key; use `FROM \"{folder_prefix}\"` \
+             and no functions on links",
             proposal.path
         );
-        Err(Fault::new(Kind::Forbidden, told))
+        Err(Fault::new(Kind::Forbidden, message))
     }
 }

@@ -1,10 +1,10 @@
-//! Saved views: a query with a layout, kept as `.svc/views/<name>.json` (contract 2.12, 4.12).
+//! Saved views: a query with a layout, stored as `.svc/views/<name>.json`.
 //!
-//! One rule: a view is a file like any other. It is written by the ordinary path, so that it has versions and authors, and a person may
-//! edit it; what is wrong with one is found out when it is used.
+//! Invariant: a view is an ordinary versioned file, which users may edit. It is validated when it
+//! is used.
 //!
-//! Beside them stand computed pages, which hold the answer of the query in their frontmatter (`computed`), and the task that writes them
-//! anew (`refresher`).
+//! Computed pages contain the result of a query in their frontmatter (`computed_pages`); a task
+//! keeps them up to date (`refresher`).
 
 mod computed_pages;
 mod gate;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use svcfs_base::{Change, Fault, Kind, TreePath};
-use svcfs_index::{ColumnSummary as Made, DqlQuery, QueryRefinement, RowFilter, ViewColumn};
+use svcfs_index::{ColumnSummary, DqlQuery, QueryRefinement, RowFilter, ViewColumn};
 
 use crate::files;
 use crate::kernel::OperationContext;
@@ -26,52 +26,49 @@ pub use operations::AREA;
 use operations::{FailedRefresh, RefreshResult, SavedView, SummaryFunction, ViewCondition};
 pub use refresher::ViewRefresher;
 
-/// Where views lie.
-const FOLDER: &str = ".svc/views";
+const VIEWS_FOLDER: &str = ".svc/views";
 
-/// How long a refresh that somebody waits for waits for the index.
-const INDEX_PATIENCE: Duration = Duration::from_secs(10);
+const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest name of a view, in bytes.
-const MAX_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
-/// Where the view of a name lies.
-fn place(name: &str) -> Result<TreePath, Fault> {
-    let is_good = name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.len() <= MAX_NAME
+fn view_path(name: &str) -> Result<TreePath, Fault> {
+    let is_valid = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.len() <= MAX_NAME_BYTES
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-'));
-    if !is_good {
-        let shown: String = svcfs_base::escape_unprintable(&name.chars().take(40).collect::<String>());
-        let why = format!("`{shown}` is no view's name; use letters, digits, blanks, `_` and `-`, at most {MAX_NAME}");
-        return Err(Fault::invalid("name", why));
+    if !is_valid {
+        let displayed: String = svcfs_base::escape_unprintable(&name.chars().take(40).collect::<String>());
+        let message = format!(
+            "`{displayed}` is not a valid view name; use letters, digits, spaces, `_` and `-`, at most {MAX_NAME_BYTES}"
+        );
+        return Err(Fault::invalid("name", message));
     }
-    TreePath::parse(&format!("{FOLDER}/{name}.json"))
+    TreePath::parse(&format!("{VIEWS_FOLDER}/{name}.json"))
 }
 
-/// The names of the views, in order.
 fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
-    let mut names = files::list_stems(cx, &TreePath::parse(FOLDER)?, ".json")?;
-    names.retain(|name| place(name).is_ok());
+    let mut names = files::list_stems(cx, &TreePath::parse(VIEWS_FOLDER)?, ".json")?;
+    names.retain(|name| view_path(name).is_ok());
     Ok(names)
 }
 
-/// The view of a name.
 fn view(cx: &OperationContext<'_>, name: &str) -> Result<SavedView, Fault> {
-    let file = match cx.space.vfs.read(cx.caller.protocol, &place(name)?) {
+    let file = match cx.space.vfs.read(cx.caller.protocol, &view_path(name)?) {
         Err(fault) if fault.kind() == Kind::NotFound => {
             return Err(Fault::not_found(format!("view not found: {name}")));
         }
         file => file?,
     };
-    let read: Result<SavedView, _> = serde_json::from_slice(&file.content);
-    let view =
-        read.map_err(|error| Fault::invalid("name", format_args!("`{FOLDER}/{name}.json` is no view: {error}")))?;
+    let parsed: Result<SavedView, _> = serde_json::from_slice(&file.content);
+    let view = parsed.map_err(|error| {
+        Fault::invalid("name", format_args!("`{VIEWS_FOLDER}/{name}.json` is not a valid view: {error}"))
+    })?;
     Ok(SavedView { name: name.to_owned(), ..view })
 }
 
-/// Writes a view that makes sense.
+/// Writes a view whose query is valid.
 fn save(cx: &OperationContext<'_>, view: &SavedView) -> Result<(), Fault> {
-    let path = place(&view.name)?;
+    let path = view_path(&view.name)?;
     query(view)?;
     let mut text = serde_json::to_string_pretty(view).map_err(Fault::internal)?;
     text.push('\n');
@@ -79,55 +76,55 @@ fn save(cx: &OperationContext<'_>, view: &SavedView) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes a view; one that is not there is removed already.
+/// Removes a view; a missing one is no error.
 fn remove(cx: &OperationContext<'_>, name: &str) -> Result<(), Fault> {
-    match cx.apply(Change::remove(place(name)?)) {
+    match cx.apply(Change::remove(view_path(name)?)) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(()),
         outcome => outcome.map(drop),
     }
 }
 
-/// Whether a page was not refreshed because of what it is, and not because nothing can be written at all.
-const fn is_of_page(kind: Kind) -> bool {
+/// Whether an error concerns only this page, not writing in general.
+const fn is_page_error(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::Invalid | Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::PreconditionFailed | Kind::TooLarge
     )
 }
 
-/// Writes the answer of a computed page anew, or of all, in the name of whoever asks.
+/// Refreshes one or all computed pages; the caller is the author.
 fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshResult, Fault> {
-    let begun = Instant::now();
-    let index = cx.up_to_date_index(INDEX_PATIENCE)?;
-    let (author, asking) = (cx.caller.actor(), (&cx.settings().dataview, cx.now()));
+    let started_at = Instant::now();
+    let index = cx.up_to_date_index(INDEX_TIMEOUT)?;
+    let (author, context) = (cx.caller.actor(), (&cx.settings().dataview, cx.now()));
     let mut answer = RefreshResult { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
     if let Some(path) = path {
-        // Who may not see a file has no page there.
+        // A hidden file is reported as missing.
         if !path.is_page() || path.is_hidden() {
-            return Err(Fault::invalid("path", format_args!("there is no page at `{path}`")));
+            return Err(Fault::invalid("path", format_args!("no page at `{path}`")));
         }
-        answer.status = Some(computed_pages::refresh(cx.space, Some(&author), asking, &path)?);
+        answer.status = Some(computed_pages::refresh(cx.space, Some(&author), context, &path)?);
         (answer.path, answer.refreshed) = (Some(path), 1);
     } else {
         let pages = index
-            .pages_with_keys(&[computed_pages::FLAG])?
+            .pages_with_keys(&[computed_pages::FLAG_KEY])?
             .into_iter()
             .filter(|page| cx.caller.permissions.covers(&page.path));
         for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed_pages::is_computed)) {
-            match computed_pages::refresh(cx.space, Some(&author), asking, &page.path) {
+            match computed_pages::refresh(cx.space, Some(&author), context, &page.path) {
                 Ok(_) => answer.refreshed += 1,
-                Err(fault) if is_of_page(fault.kind()) => {
+                Err(fault) if is_page_error(fault.kind()) => {
                     answer.failed.push(FailedRefresh { path: page.path, error: fault.message().to_owned() });
                 }
                 Err(fault) => return Err(fault),
             }
         }
     }
-    answer.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    answer.duration_ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(answer)
 }
 
-/// The query of a view, with all that the view says about it.
+/// The query of a view with its filters, columns, order and grouping.
 fn query(view: &SavedView) -> Result<DqlQuery, Fault> {
     if view.query.trim().is_empty() {
         return Err(Fault::new(Kind::Invalid, "query is required"));
@@ -136,11 +133,11 @@ fn query(view: &SavedView) -> Result<DqlQuery, Fault> {
         columns: view
             .columns
             .iter()
-            .map(|shown| ViewColumn {
-                property: &shown.property,
-                label: shown.label.as_deref().filter(|label| !label.is_empty()).unwrap_or(&shown.property),
-                formula: shown.formula.as_deref().filter(|formula| !formula.trim().is_empty()),
-                summary: shown.summary.map(made),
+            .map(|displayed| ViewColumn {
+                property: &displayed.property,
+                label: displayed.label.as_deref().filter(|label| !label.is_empty()).unwrap_or(&displayed.property),
+                formula: displayed.formula.as_deref().filter(|formula| !formula.trim().is_empty()),
+                summary: displayed.summary.map(summary_of),
             })
             .collect(),
         filters: view.filters.iter().map(filter).collect(),
@@ -155,12 +152,12 @@ fn filter(condition: &ViewCondition) -> RowFilter<'_> {
     RowFilter { field, operator, value: value.as_ref().unwrap_or(&Value::Null) }
 }
 
-const fn made(summary: SummaryFunction) -> Made {
+const fn summary_of(summary: SummaryFunction) -> ColumnSummary {
     match summary {
-        SummaryFunction::Sum => Made::Sum,
-        SummaryFunction::Avg => Made::Average,
-        SummaryFunction::Count => Made::Count,
-        SummaryFunction::Min => Made::Min,
-        SummaryFunction::Max => Made::Max,
+        SummaryFunction::Sum => ColumnSummary::Sum,
+        SummaryFunction::Avg => ColumnSummary::Average,
+        SummaryFunction::Count => ColumnSummary::Count,
+        SummaryFunction::Min => ColumnSummary::Min,
+        SummaryFunction::Max => ColumnSummary::Max,
     }
 }

@@ -1,5 +1,3 @@
-//! The wire shapes of views.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,104 +22,104 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
-/// A saved query and how it is shown.
+/// A saved query with its layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SavedView {
-    /// Its name
+    /// Name of the view
     #[serde(default)]
     pub name: String,
-    /// The query, as `query` takes it
+    /// Query, as for `query`
     pub query: String,
-    /// How its rows are laid out
+    /// Layout of the rows
     #[serde(default)]
     pub layout: ViewLayout,
-    /// Columns instead of the query's own; when all of them are formulas, columns beside those
+    /// Columns that replace those of the query; if all of them are formulas, they are added instead
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnDefinition>,
-    /// Conditions beside the query's
+    /// Conditions in addition to the query
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<ViewCondition>,
-    /// Order instead of the query's
+    /// Sort order that replaces that of the query
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sort: Vec<ViewSortKey>,
-    /// The field to group rows by
+    /// Field to group rows by
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<String>,
 }
 
-/// How rows are laid out.
+/// Layout of the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ViewLayout {
     /// Rows and columns.
     #[default]
     Table,
-    /// One line a row.
+    /// One line per row.
     List,
-    /// By date.
+    /// Entries by date.
     Calendar,
     /// Cards in lanes.
     Kanban,
 }
 
-/// One column of a view.
+/// A column of a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnDefinition {
-    /// A column of the query, or a field of the page
+    /// A column of the query or a field of the page
     pub property: String,
-    /// What the column is called; `property` when absent
+    /// Heading of the column; default: `property`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// An expression that makes its cells instead, such as `round(hours / 8, 1)`; it may name the query's columns
+    /// Expression for its cells, such as `round(hours / 8, 1)`; it may use columns of the query
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formula: Option<String>,
-    /// What is made of all its cells
+    /// Summary of all its cells
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<SummaryFunction>,
 }
 
-/// What is made of all cells of a column.
+/// A summary of all cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SummaryFunction {
-    /// The sum of its numbers.
+    /// Sum of the numbers.
     Sum,
-    /// The average of its numbers.
+    /// Average of the numbers.
     Avg,
-    /// How many cells have a value.
+    /// Number of cells with a value.
     Count,
-    /// The least.
+    /// Minimum.
     Min,
-    /// The greatest.
+    /// Maximum.
     Max,
 }
 
-/// One condition of a view.
+/// A condition of a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViewCondition {
-    /// A column of the query, or a field of the page
+    /// A column of the query or a field of the page
     pub field: String,
     /// `=`, `!=`, `>`, `<`, `>=`, `<=`, `contains` or `in`
     pub operator: String,
-    /// What it is compared with; a list for `in`
+    /// Value to compare with; a list for `in`
     #[serde(default)]
     pub value: Option<Value>,
 }
 
-/// One sort key of a view.
+/// A sort key of a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViewSortKey {
-    /// A column of the query, or a field of the page
+    /// A column of the query or a field of the page
     pub field: String,
-    /// Which way it runs
+    /// Sort direction
     #[serde(default)]
     pub order: ViewSortOrder,
 }
 
-/// Which way a list runs.
+/// A sort direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ViewSortOrder {
@@ -133,23 +131,24 @@ pub enum ViewSortOrder {
 }
 
 impl ViewSortOrder {
-    /// Whether it runs downwards.
+    /// Whether it is descending.
     pub const fn is_descending(self) -> bool {
         matches!(self, Self::Desc)
     }
 }
 
-/// How the name of a view looks.
 const VIEW_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$";
 
 /// List the saved views
+///
+/// Returns the definition of each view; run one with `views_execute`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListViews {}
 
-/// The saved views.
+/// All saved views.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SavedViews {
-    /// All of them, by name; a file that is no view is left out
+    /// The views by name, without invalid files
     pub views: Vec<SavedView>,
 }
 
@@ -164,7 +163,7 @@ impl Operation for ListViews {
             match super::view(cx, &name) {
                 Ok(view) => views.push(view),
                 Err(fault) => {
-                    tracing::info!(view = name, error = %fault.message(), "a file of `.svc/views` is no view")
+                    tracing::info!(view = name, error = %fault.message(), "a file in `.svc/views` is not a valid view")
                 }
             }
         }
@@ -172,10 +171,13 @@ impl Operation for ListViews {
     }
 }
 
-/// Read a saved view
+/// Read the definition of a saved view
+///
+/// Returns query, layout, columns, filters, sort order and grouping. To get its rows use
+/// `views_execute`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetView {
-    /// Its name
+    /// Name of the view
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
 }
@@ -190,30 +192,30 @@ impl Operation for GetView {
     }
 }
 
-/// Save a view, replacing one of that name
+/// Save a view, replacing one with the same name
 ///
-/// The query is read and refused when it cannot be. A view is the file `.svc/views/<name>.json`, with versions like any other.
+/// The query is validated. A view is the versioned file `.svc/views/<name>.json`. Returns the view.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SaveView {
-    /// Its name: letters, digits, blanks, `_` and `-`
+    /// Name of the view: letters, digits, spaces, `_` and `-`
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
-    /// The query, such as `TABLE status, due FROM "tasks/"`
+    /// Query, such as `TABLE status, due FROM "tasks/"`
     #[schemars(regex(pattern = r"\S"))]
     pub query: String,
-    /// How its rows are laid out
+    /// Layout of the rows
     #[serde(default)]
     pub layout: ViewLayout,
-    /// Columns instead of the query's own; when all of them are formulas, columns beside those
+    /// Columns that replace those of the query; if all of them are formulas, they are added instead
     #[serde(default)]
     pub columns: Vec<ColumnDefinition>,
-    /// Conditions beside the query's
+    /// Conditions in addition to the query
     #[serde(default)]
     pub filters: Vec<ViewCondition>,
-    /// Order instead of the query's
+    /// Sort order that replaces that of the query
     #[serde(default)]
     pub sort: Vec<ViewSortKey>,
-    /// The field to group rows by
+    /// Field to group rows by
     #[serde(default)]
     pub group_by: Option<String>,
 }
@@ -231,18 +233,20 @@ impl Operation for SaveView {
     }
 }
 
-/// Remove a saved view
+/// Delete a saved view
+///
+/// Older versions stay in the history.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DeleteView {
-    /// Its name
+    /// Name of the view
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
 }
 
-/// That something is gone.
+/// The result of deleting a view.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeletedView {
-    /// `deleted`
+    /// Always `deleted`
     pub status: &'static str,
 }
 
@@ -257,18 +261,19 @@ impl Operation for DeleteView {
     }
 }
 
-/// Ask the query of a saved view
+/// Run the query of a saved view
 ///
-/// The view's filters, order, groups, columns, formulas and summaries are applied. Rows, `total` and `groups` are as in `query`.
+/// Applies the filters, sort order, grouping, columns, formulas and summaries of the view. Returns
+/// rows, `total` and `groups` as `query` does.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ExecuteView {
-    /// Its name
+    /// Name of the view
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
-    /// Rows in the answer; beats the LIMIT of the view's query. Without either 50
+    /// Maximum number of rows; overrides LIMIT of the view's query; default 50
     #[serde(default)]
     pub limit: Option<AnswerLimit>,
-    /// How many of the first rows to leave out; beats the OFFSET of the view's query
+    /// Number of rows to skip; overrides OFFSET of the view's query
     #[serde(default)]
     pub offset: u32,
 }
@@ -286,44 +291,46 @@ impl Operation for ExecuteView {
     }
 }
 
-/// Write the answers of computed pages anew
+/// Refresh computed pages
 ///
-/// A page whose frontmatter says `svc-view: true` holds the answer of its `svc-query` between the lines `<!-- svc:auto -->` and
-/// `<!-- /svc-view -->`, which are set behind the frontmatter when it has none; `svc-format` is `table`, `list`, `count`, `distinct`,
-/// `task` or `json`. The server writes it again soon after each write that may change the answer, and only when it did; this
-/// operation does so at once. An answer that changes with time alone (`now()`) is written at the next write, or here.
+/// A page with `svc-view: true` in its frontmatter contains the result of its `svc-query` between
+/// the lines `<!-- svc:auto -->` and `<!-- /svc-view -->`; missing lines are added after the
+/// frontmatter. `svc-format` is `table`, `list`, `count`, `distinct`, `task` or `json`. The server
+/// refreshes a page soon after a write that may change its result. Use this operation to refresh
+/// immediately, or for a result that changes with time (`now()`). Returns whether the page was
+/// written, or the number of refreshed pages and the failures.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RefreshViews {
-    /// Which page; all computed pages when absent
+    /// Page to refresh; default: all computed pages
     #[serde(default)]
     #[schemars(example = "reports/open-tasks.md")]
     pub path: Option<TreePath>,
 }
 
-/// What became of computed pages.
+/// The result of a refresh.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RefreshResult {
-    /// The page that was asked for
+    /// The requested page
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<TreePath>,
     /// Whether that page was written
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RefreshOutcome>,
-    /// How many pages hold the present answer now
+    /// Number of pages that are up to date now
     pub refreshed: usize,
-    /// Those that do not, when all were asked for
+    /// Pages that failed, if all were requested
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedRefresh>,
-    /// How long it took, in milliseconds
+    /// Duration in milliseconds
     pub duration_ms: u64,
 }
 
-/// A page that could not be written anew.
+/// A page that could not be refreshed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailedRefresh {
-    /// Which one
+    /// Path of the page
     pub path: TreePath,
-    /// Why
+    /// Reason of the failure
     pub error: String,
 }
 

@@ -80,7 +80,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
             .iter()
             .filter(|other| *other != path)
             .any(|other| index.links_out(other).unwrap().iter().any(|link| link.resolved_path.as_ref() == Some(path)));
-        if !is_linked && !survey::is_entrance(path) {
+        if !is_linked && !survey::is_entry_page(path) {
             findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
         }
         titles.entry(row.title.to_lowercase()).or_default().push(path.clone());
@@ -89,11 +89,11 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
         let of = |path: &TreePath| {
             PageFinding::new(path.clone(), FindingKind::Duplicate, messages::duplicate(group.len() - 1))
         };
-        findings.extend(group.iter().map(|path| of(path).about(group)));
+        findings.extend(group.iter().map(|path| of(path).with_related(group)));
     }
     for dispute in find_disputes(index, &Permissions::FULL).unwrap() {
         let of = |path: &TreePath| PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
-        findings.extend(dispute.pages.iter().map(|path| of(path).about(&dispute.pages)));
+        findings.extend(dispute.pages.iter().map(|path| of(path).with_related(&dispute.pages)));
     }
     let rank = |severity| match severity {
         FindingSeverity::Error => 0,

@@ -1,5 +1,3 @@
-//! The wire shapes of renames.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -9,31 +7,33 @@ use super::IF_MATCH;
 use crate::files::rename::{self, LinkUpdatePolicy, RenamedDirectory, RenamedFile};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route};
 
-/// Give a file another name, and links to it the new one
+/// Rename or move a file and update links to it
 ///
-/// File and rewritten pages change in one commit. A name that is taken is refused, unless `replacing` says what may be replaced;
-/// the same name twice changes nothing.
+/// The file and the pages with rewritten links change in one commit. If the new name exists, the
+/// rename is refused unless `replacing` permits it; renaming to the same name changes nothing.
+/// Returns the new ETag and the number of updated links.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "from": "notes/today.md", "to": "notes/yesterday.md" }))]
 pub struct RenameFile {
-    /// The present path
+    /// Current path
     pub from: TreePath,
-    /// The new path; directories above it are made as needed
+    /// New path; missing directories are created
     pub to: TreePath,
-    /// Whether links of other pages to the file are rewritten, in the form their authors chose
-    #[serde(default = "yes")]
+    /// Rewrite links of other pages to the file, in the form their authors chose
+    #[serde(default = "default_true")]
     pub update_links: bool,
-    /// Rename as `mv` in a mount does, whatever `update_links` says: links follow where `links.update_on_rename` is on, from page to page
+    /// Rename as `mv` in a mount does, ignoring `update_links`: links from page to page follow if
+    /// `links.update_on_rename` is on
     #[serde(default)]
     pub as_mount: bool,
-    /// Replace the file at `to` if it still has this ETag (quotes are optional), or whatever it has (`*`); a name that is taken is
-    /// refused when absent
+    /// Replace the file at `to` if it has this ETag (quotes are optional), or any file (`*`);
+    /// without it an existing file is not replaced
     #[serde(default)]
     #[schemars(regex(pattern = IF_MATCH))]
     pub replacing: Option<String>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -45,17 +45,17 @@ impl Operation for RenameFile {
     const CONDITIONAL: bool = true;
     type Output = RenamedFile;
     fn run(self, cx: &OperationContext<'_>) -> Result<RenamedFile, Fault> {
-        let expect = match self.replacing.as_deref().map(str::trim) {
+        let precondition = match self.replacing.as_deref().map(str::trim) {
             None => Precondition::Absent,
             Some("*") => Precondition::Any,
             Some(text) => Precondition::OneOf(vec![ETag::parse("replacing", text)?]),
         };
-        let following = match (self.as_mount, self.update_links) {
-            (true, _) => LinkUpdatePolicy::AsByDoor,
+        let link_updates = match (self.as_mount, self.update_links) {
+            (true, _) => LinkUpdatePolicy::FileProtocolSettings,
             (false, true) => LinkUpdatePolicy::Always,
             (false, false) => LinkUpdatePolicy::Never,
         };
-        rename::rename(cx, self.from, self.to, rename::RenameOptions { following, expect })
+        rename::rename(cx, self.from, self.to, rename::RenameOptions { link_updates, precondition })
     }
     fn render_text(renamed: &RenamedFile) -> Option<String> {
         let RenamedFile { from, to, etag, updated_links } = renamed;
@@ -63,16 +63,17 @@ impl Operation for RenameFile {
     }
 }
 
-/// Give a directory another name, and links to what is in it the new one
+/// Rename or move a directory and update links to its files
 ///
-/// All of it moves in one commit, with the links of other pages to its files and those of its own pages to files elsewhere, in the form
-/// their authors chose. A name that is taken is refused: directories are never merged.
+/// All files move in one commit. Links of other pages to them and links of moved pages to files
+/// elsewhere are rewritten, in the form their authors chose. If the new name exists, the rename is
+/// refused: directories are never merged. Returns the number of moved files.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "from": "notes/2025", "to": "archive/2025" }))]
 pub struct RenameDirectory {
-    /// The present path
+    /// Current path
     pub from: TreePath,
-    /// The new path; directories above it are made as needed
+    /// New path; missing directories are created
     pub to: TreePath,
 }
 

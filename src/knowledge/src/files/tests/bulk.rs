@@ -53,7 +53,7 @@ fn a_refused_bulk_names_the_entry() {
         (
             json!([good, { "path": "./a.md", "content": "b" }]),
             400,
-            "`files[1].path`: `a.md` is the path of files[0] already",
+            "`files[1].path`: `a.md` is already the path of files[0]",
         ),
         (
             json!([good, { "path": "b.md", "content": "", "if_match": "x" }]),
@@ -78,6 +78,6 @@ fn a_refused_bulk_names_the_entry() {
     let conditional = expecting(Precondition::Present);
     let (status, message) = told(space.ask_as(&conditional, "bulk_write", json!({ "files": [good] })));
     assert_eq!(status, 400);
-    assert!(message.contains("each of them takes an `if_match` of its own"), "{message}");
+    assert!(message.contains("use the `if_match` of each file"), "{message}");
     assert_eq!(space.get("tree", json!({})), json!([]));
 }

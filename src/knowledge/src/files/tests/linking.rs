@@ -57,7 +57,7 @@ fn a_target_outside_the_tree_or_of_the_server_is_refused() {
         ("l.md", &long),
     ] {
         let (status, message) = space.refusal("write", link(path, target));
-        assert!(status == 400 && message.starts_with("the target of the link cannot be used: "), "{target}: {message}");
+        assert!(status == 400 && message.starts_with("invalid link target: "), "{target}: {message}");
         assert_eq!(space.refusal("readlink", json!({ "path": path })).0, 404, "{target}");
     }
     let bytes = json!({ "path": "l.md", "content": { "base64": "/w==" }, "symlink": true });

@@ -218,7 +218,7 @@ fn a_linking_page_with_a_lint_error_is_named() {
     let space = TestSpace::with("", &[("a.md", "# A\n"), ("broken.md", "[[a]]\n\n```mermaid\n```\n")]);
     let (status, message) = space.refusal("rename", json!({ "from": "a.md", "to": "b.md" }));
     assert_eq!(status, 422);
-    assert!(message.starts_with("links in `broken.md` cannot be rewritten: fence-mermaid-invalid (line "), "{message}");
+    assert!(message.starts_with("cannot rewrite links in `broken.md`: fence-mermaid-invalid (line "), "{message}");
     assert_eq!(space.text("a.md"), "# A\n");
     space.get("rename", json!({ "from": "a.md", "to": "b.md", "update_links": false }));
 }
@@ -275,7 +275,7 @@ fn a_rename_never_relies_on_an_index_that_is_behind() {
     let caller = caller();
     let Err(fault) = space.cx(&caller).up_to_date_index(std::time::Duration::ZERO) else { panic!("it knows all") };
     assert_eq!(fault.kind().http(), 503);
-    assert_eq!(fault.message(), "the search index is behind (changes to read: 1); try again in a moment");
+    assert_eq!(fault.message(), "the search index is 1 changes behind; try again later");
 }
 
 #[test]
@@ -291,6 +291,6 @@ fn a_linking_page_that_is_not_utf_8_stays_as_it_is_and_the_caller_is_told() {
     let rename = super::super::AREA.operations.iter().find(|entry| entry.name == "rename").unwrap();
     let renamed = (rename.call)(json!({ "from": "a.md", "to": "c.md" }), &cx).unwrap();
     assert_eq!(renamed["updated_links"], 0);
-    assert_eq!(cx.response_meta().notes, ["the page `b.md` is not UTF-8, so that its links stay as they are"]);
+    assert_eq!(cx.response_meta().notes, ["the links of `b.md` were not updated: it is not UTF-8"]);
     assert_eq!(std::fs::read(space.root().join("b.md")).unwrap(), b"\xff[[a]]\n");
 }

@@ -117,7 +117,7 @@ fn a_linking_page_with_a_lint_error_is_named_and_nothing_moves() {
     let space = TestSpace::with("", &[("d/a.md", "# A\n"), ("broken.md", "[[d/a]]\n\n```mermaid\n```\n")]);
     let (status, message) = space.refusal("rename_dir", json!({ "from": "d", "to": "e" }));
     assert_eq!(status, 422);
-    assert!(message.starts_with("links in `broken.md` cannot be rewritten: "), "{message}");
+    assert!(message.starts_with("cannot rewrite links in `broken.md`: "), "{message}");
     assert_eq!(space.text("d/a.md"), "# A\n");
 }
 

@@ -9,8 +9,8 @@ fn freshness() -> IndexFreshness {
         changes: 0,
         arrivals: VecDeque::new(),
         writer: None,
-        last_question: None,
-        before: 0,
+        last_read: None,
+        last_dropped_arrival: 0,
     };
     IndexFreshness::new(state)
 }
@@ -27,7 +27,7 @@ fn with_key(key: u64, connection: u64) -> Caller {
 fn flood(freshness: &IndexFreshness) -> Instant {
     let start = Instant::now();
     for number in 1..=1_000 {
-        freshness.arrived(Seq(number), start + Duration::from_millis(number));
+        freshness.record_arrival(Seq(number), start + Duration::from_millis(number));
     }
     start + Duration::from_millis(1_000)
 }
@@ -46,14 +46,14 @@ fn in_a_flood_a_client_waits_for_its_own_changes_and_for_old_ones() {
     let stranger = position(&freshness, &on_connection(9), now);
     // What is older than 400 ms, measured to 25 ms.
     assert!((600..=626).contains(&stranger), "{stranger}");
-    freshness.accepted(&on_connection(1), Some(Seq(990)), now);
+    freshness.record_accepted(&on_connection(1), Some(Seq(990)), now);
     assert_eq!(position(&freshness, &on_connection(1), now), 990);
     assert_eq!(position(&freshness, &on_connection(2), now), stranger);
     let named = on_connection(3).with_actor(Actor::new("ann"));
-    freshness.accepted(&named, Some(Seq(995)), now);
+    freshness.record_accepted(&named, Some(Seq(995)), now);
     assert_eq!(position(&freshness, &on_connection(4).with_actor(Actor::new("ann")), now), 995);
     assert_eq!(position(&freshness, &on_connection(4).with_actor(Actor::new("bob")), now), stranger);
-    freshness.accepted(&with_key(7, 5), Some(Seq(997)), now);
+    freshness.record_accepted(&with_key(7, 5), Some(Seq(997)), now);
     assert_eq!(position(&freshness, &with_key(7, 6), now), 997);
     assert_eq!(position(&freshness, &with_key(8, 6), now), stranger);
 }
@@ -62,7 +62,7 @@ fn in_a_flood_a_client_waits_for_its_own_changes_and_for_old_ones() {
 fn protocols_without_connections_are_one_client_each() {
     let freshness = freshness();
     let now = flood(&freshness);
-    freshness.accepted(&Caller::new(Protocol::Mcp).with_actor(Actor::new("agent:x")), Some(Seq(999)), now);
+    freshness.record_accepted(&Caller::new(Protocol::Mcp).with_actor(Actor::new("agent:x")), Some(Seq(999)), now);
     assert_eq!(position(&freshness, &Caller::new(Protocol::Mcp), now), 999);
     assert!(position(&freshness, &Caller::new(Protocol::Http), now) < 700);
 }
@@ -72,15 +72,15 @@ fn a_queued_change_is_waited_for_until_it_is_announced() {
     let freshness = freshness();
     let now = flood(&freshness);
     let user = Caller::new(Protocol::Fuse).with_actor(Actor::new("ann"));
-    freshness.accepted(&user, None, now);
+    freshness.record_accepted(&user, None, now);
     let (required, queued) = freshness.required(&user, (0, now));
     assert_eq!((required, queued.len()), (RequiredFreshness::Everything, 2));
     // Another one is accepted meanwhile: it is still unknown where it stands.
-    freshness.accepted(&user, None, now);
-    freshness.announced(queued, Seq(1_000));
+    freshness.record_accepted(&user, None, now);
+    freshness.record_announced(queued, Seq(1_000));
     let (required, queued) = freshness.required(&user, (0, now));
     assert_eq!(required, RequiredFreshness::Everything);
-    freshness.announced(queued, Seq(1_001));
+    freshness.record_announced(queued, Seq(1_001));
     assert_eq!(position(&freshness, &user, now), 1_001);
 }
 
@@ -90,18 +90,18 @@ fn while_few_changes_come_in_all_of_them_are_waited_for() {
     let now = flood(&freshness);
     assert_eq!(freshness.required(&on_connection(1), (0, now + QUIET_PERIOD * 2)).0, RequiredFreshness::Everything);
     let quiet = self::freshness();
-    (1..=QUIET_CHANGES).for_each(|number| quiet.arrived(Seq(number), now));
+    (1..=MAX_QUIET_CHANGES).for_each(|number| quiet.record_arrival(Seq(number), now));
     assert_eq!(quiet.required(&on_connection(1), (0, now)).0, RequiredFreshness::Everything);
-    quiet.arrived(Seq(QUIET_CHANGES + 1), now);
+    quiet.record_arrival(Seq(MAX_QUIET_CHANGES + 1), now);
     assert_eq!(position(&quiet, &on_connection(1), now), 0);
     // One client writes, and the index is not far behind.
-    quiet.accepted(&on_connection(2), Some(Seq(1)), now - QUIET_PERIOD);
-    quiet.accepted(&on_connection(2), Some(Seq(QUIET_CHANGES + 1)), now);
-    let read = |unread| (QUIET_CHANGES + 1 - unread, now);
-    assert_eq!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0, RequiredFreshness::Everything);
-    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD + 1)).0 != RequiredFreshness::Everything);
-    quiet.accepted(&on_connection(3), Some(Seq(QUIET_CHANGES + 1)), now);
-    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0 != RequiredFreshness::Everything);
+    quiet.record_accepted(&on_connection(2), Some(Seq(1)), now - QUIET_PERIOD);
+    quiet.record_accepted(&on_connection(2), Some(Seq(MAX_QUIET_CHANGES + 1)), now);
+    let read = |unread| (MAX_QUIET_CHANGES + 1 - unread, now);
+    assert_eq!(quiet.required(&on_connection(1), read(MAX_UNREAD)).0, RequiredFreshness::Everything);
+    assert!(quiet.required(&on_connection(1), read(MAX_UNREAD + 1)).0 != RequiredFreshness::Everything);
+    quiet.record_accepted(&on_connection(3), Some(Seq(MAX_QUIET_CHANGES + 1)), now);
+    assert!(quiet.required(&on_connection(1), read(MAX_UNREAD)).0 != RequiredFreshness::Everything);
 }
 
 #[test]
@@ -114,9 +114,9 @@ fn the_age_of_an_index_is_that_of_the_oldest_change_it_lacks() {
     assert!((75..=125).contains(&found.as_millis()), "{found:?}");
     assert!(freshness.is_older(Seq(0), Duration::ZERO));
     for number in 0..2_000 {
-        freshness.arrived(Seq(1_000 + number), now + INTERVAL * (number as u32 + 1));
+        freshness.record_arrival(Seq(1_000 + number), now + ARRIVAL_INTERVAL * (number as u32 + 1));
     }
-    assert!(matches!(freshness.age(5, now + INTERVAL * 2_001), Some(IndexAge::AtLeast(_))));
+    assert!(matches!(freshness.age(5, now + ARRIVAL_INTERVAL * 2_001), Some(IndexAge::AtLeast(_))));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn clients_are_bounded_and_none_of_their_changes_is_missed() {
     let freshness = freshness();
     let now = flood(&freshness);
     for client in 0..2 * MAX_CLIENTS as u64 {
-        freshness.accepted(&on_connection(client), Some(Seq(900 + client % 100)), now);
+        freshness.record_accepted(&on_connection(client), Some(Seq(900 + client % 100)), now);
         assert!(freshness.state.lock().clients.len() <= MAX_CLIENTS);
     }
     assert!(position(&freshness, &on_connection(0), now) >= 900);
@@ -144,9 +144,10 @@ fn writes_wait_for_an_index_that_is_behind_while_questions_are_asked() {
     let freshness = freshness();
     let now = flood(&freshness);
     let (writer, stranger) = (on_connection(1), on_connection(2));
-    freshness.accepted(&writer, Some(Seq(1_000)), now);
-    let delay =
-        |caller: &Caller, read: u64, now: Instant| freshness.delay(caller, (read, now)).map(|delay| delay.position.0);
+    freshness.record_accepted(&writer, Some(Seq(1_000)), now);
+    let delay = |caller: &Caller, read: u64, now: Instant| {
+        freshness.delay_write(caller, (read, now)).map(|delay| delay.position.0)
+    };
     assert_eq!(delay(&writer, 0, now), None, "no question was asked");
     freshness.required(&stranger, (0, now));
     let position = delay(&writer, 0, now).unwrap();
@@ -154,8 +155,8 @@ fn writes_wait_for_an_index_that_is_behind_while_questions_are_asked() {
     assert!((800..=826).contains(&position), "{position}");
     assert_eq!(delay(&writer, position, now), None, "the index has read what is old");
     assert_eq!(delay(&stranger, 0, now), None, "it wrote nothing");
-    assert_eq!(delay(&writer, 0, now + QUESTION_PERIOD), None, "the last question was long ago");
-    let waiting: Vec<_> = (0..20).filter_map(|_| freshness.delay(&writer, (0, now))).collect();
+    assert_eq!(delay(&writer, 0, now + READ_PERIOD), None, "the last question was long ago");
+    let waiting: Vec<_> = (0..20).filter_map(|_| freshness.delay_write(&writer, (0, now))).collect();
     assert_eq!(waiting.len(), MAX_DELAYED_WRITES);
     drop(waiting);
     assert!(delay(&writer, 0, now).is_some());

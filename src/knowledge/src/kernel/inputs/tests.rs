@@ -61,9 +61,9 @@ fn what_cannot_be_read_is_named() {
         ("rename", "update_links", "yes", "`update_links`: `yes` is not `true` or `false`"),
         ("bulk_write", "files", "[", "`files`: `[` is not a JSON list"),
         ("bulk_write", "files", "{", "`files`: `{` is not JSON"),
-        ("search", "limits", "5", "there is no parameter `limits`; did you mean `limit`?"),
-        ("toc", "", "5", "there is no parameter ``; known are `path`"),
-        ("toc", "zzz\n", "5", "there is no parameter `zzz\\n`; known are `path`"),
+        ("search", "limits", "5", "unknown parameter `limits`; did you mean `limit`?"),
+        ("toc", "", "5", "unknown parameter ``; valid parameters: `path`"),
+        ("toc", "zzz\n", "5", "unknown parameter `zzz\\n`; valid parameters: `path`"),
     ] {
         assert_eq!(read(operation, &[(name, text)]).unwrap_err(), why);
     }

@@ -168,15 +168,12 @@ fn a_page_that_cannot_be_computed_is_refused_with_the_reason() {
         ("bad/number.md", "`path`: `bad/number.md` has no `svc-query`; "),
         ("bad/query.md", "`path`: `svc-query` of `bad/query.md`: "),
         ("bad/form.md", "`path`: `svc-format` of `bad/form.md` is \"chart\"; `table`, `list`, "),
-        (
-            "bad/open.md",
-            "`path`: `bad/open.md` has a line `<!-- svc:auto -->` and no line `<!-- /svc-view -->` behind it",
-        ),
+        ("bad/open.md", "`path`: `bad/open.md` has a line `<!-- svc:auto -->` without `<!-- /svc-view -->` after it"),
         ("bad/head.md", "`path`: `bad/head.md` is no computed page; "),
-        ("nowhere.md", "`path`: there is no page at `nowhere.md`"),
-        ("bad", "`path`: there is no page at `bad`"),
-        (".svc/config.toml", "`path`: there is no page at `.svc/config.toml`"),
-        (".svc/templates/x.md", "`path`: there is no page at "),
+        ("nowhere.md", "`path`: no page at `nowhere.md`"),
+        ("bad", "`path`: no page at `bad`"),
+        (".svc/config.toml", "`path`: no page at `.svc/config.toml`"),
+        (".svc/templates/x.md", "`path`: no page at "),
     ] {
         let before = path.starts_with("bad/").then(|| space.text(path));
         let (status, message) = space.refusal("view_refresh", json!({ "path": path }));
