@@ -136,30 +136,29 @@ const RENAME: &str = "
     ALTER TABLE spellings_next RENAME TO spellings;
 ";
 
-/// The vocabularies follow the tables they are named after, through every swap.
+/// A vocabulary reads the table of this name, also after a swap.
 const VOCABULARIES: &str = "
     CREATE VIRTUAL TABLE terms USING fts5vocab('texts', 'row');
     CREATE VIRTUAL TABLE name_terms USING fts5vocab('names', 'row');
     CREATE VIRTUAL TABLE anchor_terms USING fts5vocab('anchors', 'row');
 ";
 
-/// Makes a set of tables.
 pub(crate) fn create(connection: &Connection, tables: TableSet) -> rusqlite::Result<()> {
     connection.execute_batch(&tables.sql(CREATE))
 }
 
-/// Removes a set of tables; no error when they are not there.
+/// Removes a table set, if it exists.
 pub(crate) fn drop_tables(connection: &Connection, tables: TableSet) -> rusqlite::Result<()> {
     connection.execute_batch(&tables.sql(DROP))
 }
 
-/// Puts the rebuilt tables in the place of the live ones; the caller holds the transaction that makes this one step.
+/// Replaces the live tables by the rebuilt ones, in the transaction of the caller.
 pub(crate) fn swap(connection: &Connection) -> rusqlite::Result<()> {
     drop_tables(connection, TableSet::Live)?;
     connection.execute_batch(RENAME)
 }
 
-/// The fields whose values are links, in the pages of these tables.
+/// The fields whose values were indexed as links.
 pub(crate) fn typed_links(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT field FROM typed_links ORDER BY rowid")?;
     let fields = statement.query_map([], |row| row.get(0))?;

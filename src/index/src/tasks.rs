@@ -12,7 +12,7 @@ const WITH_STATUS: &str = "
     ORDER BY path";
 
 impl Index {
-    /// The pages at or below a place whose `status` is this one, in any case, in path order. `status` is given in lower case.
+    /// The pages at or below a path with this `status`, given in lower case, in path order.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
