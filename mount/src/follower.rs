@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_rename_of_our_own_changed_beside_the_name_is_told_from_what_it_moved() {
+    fn side_effects_of_own_renames_differ_from_moved_entries() {
         let etag = |text: &str| Some(ETag::from_content(text.as_bytes()));
         let change = |path: &str, old, new| EventChange {
             path: TreePath::parse(path).unwrap(),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_whose_time_is_as_late_as_times_go_is_one_that_changed_lately() {
+    fn a_directory_with_maximum_mtime_counts_as_recently_changed() {
         let now = SystemTime::now();
         let latest = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(i64::MAX as u64)).unwrap();
         let recent = [latest, now, now - RECENT_CHANGE, now - RECENT_CHANGE * 2, SystemTime::UNIX_EPOCH]

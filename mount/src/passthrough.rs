@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_another_namespace_are_not_taken_for_one_that_was_sent_back() {
+    fn threads_of_another_namespace_are_not_taken_for_a_retry() {
         let files = PassthroughFiles::default();
         for (thread, is_noted) in [(0, false), (17, true)] {
             files.retry_lookup(thread);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn large_files_that_are_written_as_a_whole_are_passed_on_and_no_others() {
+    fn only_large_files_written_entirely_use_passthrough() {
         let mebibyte = 1 << 20;
         for (name, size, expected) in [
             ("a/film.mp4", mebibyte, true),

@@ -44,7 +44,7 @@ fn a_user_without_a_name_is_called_by_number() {
 }
 
 #[test]
-fn the_first_svc_actor_of_an_environment_is_who_a_program_works_for() {
+fn the_first_svc_actor_variable_sets_the_author_of_a_process() {
     for (environment, expected) in [
         (&b"HOME=/\0SVC_ACTOR=agent:x\0SVC_ACTOR=agent:y\0"[..], Some("agent:x")),
         (b"SVC_ACTOR=cut in the middle", Some("cut in the middle")),
@@ -101,7 +101,7 @@ fn space(root: &Path) -> Arc<Vfs> {
 }
 
 #[test]
-fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
+fn an_open_while_the_follower_lags_bypasses_the_page_cache() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
     let before = FollowerProgress::starting_at(vfs.feed().last_seq());
@@ -119,8 +119,9 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     vfs.close().unwrap();
 }
 
+/// Shows: VIS-2
 #[test]
-fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_page_cache() {
+fn an_open_with_a_pending_invalidation_bypasses_the_page_cache() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
     let caller = Caller::new(Protocol::Http);
@@ -147,7 +148,7 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
 }
 
 #[test]
-fn the_listing_of_a_directory_goes_with_what_others_make_in_it_though_that_was_looked_up_before_we_were_told() {
+fn external_creation_invalidates_a_cached_directory_listing() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
     let caller = Caller::new(Protocol::Http);

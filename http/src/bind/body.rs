@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_of_a_byte_a_second_is_given_up_and_one_over_a_slow_line_is_not() {
+    async fn a_trickling_body_is_aborted_and_a_merely_slow_one_is_not() {
         let started = Instant::now();
         let fault = read(body(100_000, 1, Duration::from_secs(1)), 1 << 20, "the body").await.unwrap_err();
         assert_eq!((fault.kind(), started.elapsed().as_secs()), (Kind::Invalid, 30));

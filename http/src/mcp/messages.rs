@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_answered_to_whoever_accepts_it_in_any_form() {
+    fn json_is_answered_to_every_accept_header_that_allows_it() {
         for accept in [
             &[][..],
             &[""],

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_are_left_out_where_a_type_is_published() {
+    fn published_schemas_omit_null_types() {
         let schema = json!({ "type": "object", "properties": {
             "gone": { "type": "string" }, "any": {}, "rows": { "type": "array", "items": { "properties": { "gone": { "type": "integer" } } } },
         } });

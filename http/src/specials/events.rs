@@ -396,6 +396,7 @@ fn change_event(event: &FeedEvent, change: &EventChange) -> (&'static str, Value
 mod tests {
     use super::*;
 
+    /// Shows: HTTP-9
     #[test]
     fn an_id_names_the_set_and_the_events_of_it_that_are_done() {
         for (n, count, text) in [(1, 1, "7"), (1, 3, "7.1"), (2, 3, "7.2"), (3, 3, "7")] {

@@ -49,7 +49,7 @@ async fn a_name_that_was_made_to_lead_here_is_refused() {
 }
 
 #[tokio::test]
-async fn the_public_address_is_ours() {
+async fn the_public_address_is_accepted_as_own_host() {
     let server =
         TestServer::of(svcfs_knowledge::CATALOGUE, "[server]\npublic_url = \"https://Notes.example.org/kb\"\n");
     let headers = [("Host", "notes.example.org"), ("Origin", "https://notes.example.org")];
@@ -57,7 +57,7 @@ async fn the_public_address_is_ours() {
 }
 
 #[test]
-fn a_server_on_every_address_takes_every_host_and_its_own_origin() {
+fn a_wildcard_bind_accepts_every_host_and_its_own_origin() {
     use svcfs_config::{CliOverrides, Config, ListenAddress, ServerSettings, Settings};
     let plain = || Settings::resolve(Config::default(), CliOverrides::default()).unwrap().server;
     let host = ListenAddress::parse("0.0.0.0").unwrap();
@@ -78,7 +78,7 @@ const LISTED: &str = "[server.cors]\nallowed_origins = [\"https://Wiki.example.o
     allow_credentials = true\nmax_age = 60\n[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
 
 #[tokio::test]
-async fn pages_of_a_listed_origin_may_use_the_listed_methods_with_their_key() {
+async fn listed_origins_may_use_listed_methods_with_their_key() {
     let server = TestServer::of(CATALOGUE, LISTED);
     let origin = ("Origin", "https://wiki.example.org");
     let preflight = server.ask("OPTIONS /api/svc/file", &[origin], "").await;
@@ -118,8 +118,9 @@ async fn every_origin_may_be_let_in_but_none_without_a_name() {
 const LIMITED: &str = "[server.rate_limit]\nrequests_per_minute = 1\nburst_size = 3\n\
     [auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
 
+/// Shows: AUTH-9
 #[tokio::test]
-async fn whoever_asks_too_often_is_told_to_wait_and_others_are_not() {
+async fn a_rate_limited_caller_must_wait_and_others_need_not() {
     let server = TestServer::of(CATALOGUE, LIMITED);
     let key = [("Authorization", "Bearer full")];
     for _ in 0..3 {

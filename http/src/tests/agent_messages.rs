@@ -95,6 +95,7 @@ async fn bodies_that_are_no_message_are_json_rpc_errors() {
     assert!(protocol.stopped().await);
 }
 
+/// Shows: HTTP-12
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_answered_where_the_protocol_has_batches() {
     let config = "[audit]\nenabled = true\n";
@@ -144,6 +145,7 @@ async fn a_batch_is_answered_where_the_protocol_has_batches() {
     assert!(protocol.stopped().await);
 }
 
+/// Shows: HTTP-12
 #[tokio::test(flavor = "multi_thread")]
 async fn each_message_of_a_batch_is_counted() {
     let config = "[server.rate_limit]\nrequests_per_minute = 1\nburst_size = 4\n";

@@ -68,6 +68,7 @@ fn the_walk_over_schemas_finds_each_fault() {
     }
 }
 
+/// Shows: HTTP-11
 #[test]
 fn published_schemas_have_no_references_unions_or_formats() {
     let mut found = Vec::new();
@@ -137,6 +138,7 @@ async fn tree(protocol: &Listening) -> BTreeMap<&'static str, String> {
     BTreeMap::from([("new", hash(0)), ("old", hash(1))])
 }
 
+/// Shows: HTTP-11
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_answers_as_its_schema_says() {
     let protocol = Listening::on(TestServer::new()).await;
@@ -208,7 +210,7 @@ async fn every_tool_answers_as_its_schema_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_are_text_come_once_and_in_parts_where_asked() {
+async fn text_answers_come_once_and_in_parts_on_request() {
     let protocol = Listening::on(TestServer::new()).await;
     let lines: String = (1..=9).map(|line| format!("line {line}\n")).collect();
     protocol.server.put("a.md", &lines).await;

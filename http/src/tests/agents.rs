@@ -66,7 +66,7 @@ async fn an_agent_is_welcomed_and_finds_the_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_answer_to_an_agent_takes_room_until_it_is_sent_and_comes_from_the_disk_where_there_is_none() {
+async fn a_long_agent_answer_stays_in_memory_until_sent_or_spills() {
     let protocol = Listening::on(TestServer::new()).await;
     let text = format!("# Long\n\n{}", "word ".repeat(1 << 20));
     protocol.server.put("long.md", &text).await;
@@ -150,7 +150,7 @@ async fn a_tool_is_of_the_space_the_header_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_message_for_a_space_that_is_not_there_is_answered_with_404() {
+async fn every_message_for_an_unknown_space_returns_404() {
     let protocol = Listening::on(TestServer::new()).await;
     let client = json!({ "name": "test", "version": "1" });
     let welcome = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
@@ -200,7 +200,7 @@ async fn refusals_have_the_shape_of_their_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_own_failures_are_told_to_agents_without_what_is_inside() {
+async fn internal_faults_reach_agents_without_internal_details() {
     let protocol = Listening::on(TestServer::of(FAILING, "")).await;
     for how in ["panic", "internal"] {
         let answer = call(&protocol, "svc_fail", json!({ "how": how })).await;
@@ -255,7 +255,7 @@ async fn foreign_hosts_and_origins_do_not_reach_the_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_on_standard_input_and_output_is_kept_and_ends_when_the_other_side_leaves() {
+async fn a_stdio_session_is_recorded_and_ends_with_its_peer() {
     let server = TestServer::of(svcfs_knowledge::CATALOGUE, "[audit]\nenabled = true\n");
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(theirs);

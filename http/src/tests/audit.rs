@@ -26,8 +26,9 @@ async fn entries(server: &TestServer) -> Vec<Value> {
     answer.json().as_array().unwrap().clone()
 }
 
+/// Shows: AUTH-8
 #[tokio::test]
-async fn every_request_is_kept_with_who_asked_what_and_the_answer_and_no_key() {
+async fn every_request_is_audited_with_caller_and_result_without_key() {
     let server = TestServer::of(CATALOGUE, ON);
     let written = [
         ("Authorization", "Bearer writer"),
@@ -78,7 +79,7 @@ async fn the_log_is_for_admins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_are_kept_by_what_they_do() {
+async fn tools_are_audited_by_their_effect() {
     let protocol = Listening::on(TestServer::of(CATALOGUE, ON)).await;
     let headers = [
         ("Content-Type", "application/json"),
@@ -127,8 +128,9 @@ fn first_line(server: &TestServer) -> Option<Value> {
     serde_json::from_str(std::fs::read_to_string(day).unwrap().lines().next()?).ok()
 }
 
+/// Shows: AUTH-8
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_asks_that_goes_away_is_kept_too() {
+async fn requests_of_disconnected_clients_are_audited_too() {
     let protocol = Listening::on(TestServer::of(CATALOGUE, ON)).await;
     let lanes = &protocol.server.app.lanes;
     // So many are there that the next one waits for its turn.

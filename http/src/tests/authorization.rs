@@ -60,8 +60,9 @@ fn line(route: &Route) -> String {
     format!("{} {path}", route.method.name())
 }
 
+/// Shows: AUTH-1
 #[tokio::test]
-async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_credentials() {
+async fn every_operation_requires_the_scope_of_the_table() {
     let open = TestServer::new();
     let one_key = TestServer::of(CATALOGUE, ONE_KEY);
     let keys = TestServer::of(CATALOGUE, KEYS);
@@ -98,6 +99,7 @@ async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_
     }
 }
 
+/// Shows: AUTH-1
 #[tokio::test]
 async fn every_special_page_asks_for_what_the_table_says() {
     let keys = TestServer::of(CATALOGUE, KEYS);
@@ -137,6 +139,7 @@ async fn every_special_page_asks_for_what_the_table_says() {
     }
 }
 
+/// Shows: AUTH-3
 #[tokio::test(flavor = "multi_thread")]
 async fn special_pages_tell_the_key_of_a_folder_of_nothing_else() {
     let server = TestServer::of(CATALOGUE, KEYS);
@@ -191,8 +194,9 @@ fn is_kept_out(told: &str) -> bool {
         .any(|words| told.contains(words))
 }
 
+/// Shows: AUTH-1
 #[tokio::test(flavor = "multi_thread")]
-async fn every_tool_and_resource_asks_for_what_the_table_says_whatever_the_mode_and_the_credentials() {
+async fn every_tool_and_resource_requires_the_scope_of_the_table() {
     let issuer = Issuer::new();
     let good = issuer.token(json!({}));
     let bad = issuer.forged();
@@ -238,8 +242,9 @@ async fn every_tool_and_resource_asks_for_what_the_table_says_whatever_the_mode_
     }
 }
 
+/// Shows: AUTH-1
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_are_asked_for_credentials_as_everybody_else() {
+async fn agents_need_credentials_like_every_caller() {
     let protocol = Listening::on(TestServer::of(CATALOGUE, KEYS)).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "svc_write", "arguments": { "path": "a.md", "content": "# A\n", "actor": "somebody" } } });
@@ -260,8 +265,9 @@ async fn agents_are_asked_for_credentials_as_everybody_else() {
     assert!(protocol.stopped().await);
 }
 
+/// Shows: AUTH-3
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_of_a_folder_reads_the_conventions_of_that_folder_and_no_others() {
+async fn a_folder_key_reads_only_the_conventions_of_that_folder() {
     let server = TestServer::of(CATALOGUE, KEYS);
     let put = async |path: &str, text: &str| {
         let line = format!("PUT /api/svc/file?path={path}");
@@ -298,6 +304,7 @@ async fn with(server: &TestServer, token: &str, line: &str, body: &str) -> Answe
     server.ask(line, &[("Authorization", &format!("bearer  {token}"))], body.to_owned()).await
 }
 
+/// Shows: AUTH-2
 #[tokio::test]
 async fn a_change_is_signed_by_the_owner_of_the_key() {
     let server = TestServer::of(CATALOGUE, KEYS);
@@ -310,8 +317,9 @@ async fn a_change_is_signed_by_the_owner_of_the_key() {
     assert_eq!(denied.error(403), "read-only token cannot perform `write`, which needs the scope `write`");
 }
 
+/// Shows: AUTH-1
 #[tokio::test]
-async fn whoever_is_refused_is_told_how_to_ask_and_nothing_else() {
+async fn a_denied_caller_learns_only_how_to_authenticate() {
     let server = TestServer::of(CATALOGUE, ONE_KEY);
     let refused = server.get("/api/svc/tree").await;
     assert_eq!(refused.error(401), "missing bearer token");
@@ -326,8 +334,9 @@ async fn whoever_is_refused_is_told_how_to_ask_and_nothing_else() {
     assert!(server.ask("OPTIONS /api/svc/tree", &[], "").await.is_empty(StatusCode::NO_CONTENT));
 }
 
+/// Shows: SPACE-5
 #[tokio::test]
-async fn a_public_space_is_read_by_strangers_an_unlisted_one_by_those_who_know_a_path_and_neither_is_changed() {
+async fn public_and_unlisted_spaces_are_readable_but_never_writable() {
     let server = TestServer::of(CATALOGUE, KEYS);
     let put = server.ask("PUT /api/svc/file?path=a.md", &[("Authorization", "Bearer full")], "# A\n").await;
     assert_eq!(put.status, 200);
@@ -357,8 +366,9 @@ async fn a_public_space_is_read_by_strangers_an_unlisted_one_by_those_who_know_a
     }
 }
 
+/// Shows: SPACE-5
 #[tokio::test]
-async fn a_stranger_in_a_public_space_is_not_told_what_others_read_and_looked_for_nor_where_it_lies() {
+async fn anonymous_callers_see_no_usage_data_and_no_disk_path() {
     let server = TestServer::of(CATALOGUE, KEYS);
     server.space().set_visibility(SpaceVisibility::Public);
     let of_readers = svcfs_knowledge::usage::AREA.operations;
@@ -370,7 +380,7 @@ async fn a_stranger_in_a_public_space_is_not_told_what_others_read_and_looked_fo
 }
 
 #[tokio::test]
-async fn spaces_are_administered_with_an_admins_key_that_is_for_no_single_space() {
+async fn space_administration_needs_an_admin_key_without_space_scope() {
     let server = TestServer::of(
         CATALOGUE,
         &format!("{KEYS}[[auth.api_keys]]\nkey = \"local admin\"\nspace = \"default\"\n")

@@ -81,7 +81,7 @@ async fn a_page_is_served_over_a_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_over_the_limit_is_refused_with_an_answer_the_client_sees() {
+async fn an_oversized_page_is_rejected_with_a_readable_answer() {
     let protocol = Listening::on(TestServer::new()).await;
     let put = Request::put("/api/svc/file?path=a.md").header("Host", "localhost");
     let answer = protocol.send(put.body(Full::from(vec![b'a'; 33 << 20])).unwrap()).await;

@@ -125,8 +125,9 @@ async fn bytes(response: &mut Response) -> String {
     String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap()
 }
 
+/// Shows: HTTP-10
 #[tokio::test(start_paused = true)]
-async fn a_stream_begins_with_bytes_and_is_never_silent_for_30_seconds() {
+async fn an_event_stream_sends_bytes_first_and_every_30_seconds() {
     let server = TestServer::new();
     let mut response = server.send("GET /api/svc/events", &[], "").await;
     assert_eq!(response.headers()["x-accel-buffering"], "no");
@@ -148,7 +149,7 @@ async fn a_stream_begins_with_bytes_and_is_never_silent_for_30_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_told_as_they_happen() {
+async fn changes_are_streamed_as_they_happen() {
     let server = TestServer::new();
     let mut reader = follow(&server, None).await;
     server.ask("PUT /api/svc/file?path=a.md", &[("X-Actor", "agent:1")], "one\n").await;
@@ -158,6 +159,7 @@ async fn changes_are_told_as_they_happen() {
     assert!(told.data["timestamp"].is_string() && told.data["etag"].is_string());
 }
 
+/// Shows: HTTP-9
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_missed_is_replayed_from_any_id() {
     let server = TestServer::new();
@@ -171,7 +173,7 @@ async fn what_was_missed_is_replayed_from_any_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_of_another_life_is_told_to_begin_anew() {
+async fn an_event_id_of_another_epoch_resets_the_stream() {
     let server = TestServer::new();
     server.put("a.md", "one\n").await;
     let mut reader = follow(&server, Some("99")).await;
@@ -218,7 +220,7 @@ async fn each_space_has_its_own_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_too_far_behind_is_told_where_to_resume_and_loses_nothing() {
+async fn a_lagging_reader_learns_where_to_resume_and_loses_nothing() {
     let mut server = TestServer::new();
     std::sync::Arc::get_mut(&mut server.app).unwrap().subscribers.max_behind = 2;
     let mut reader = follow(&server, None).await;
@@ -248,8 +250,9 @@ const LOSSES: [Loss; 4] = [
     }),
 ];
 
+/// Shows: AUTH-6
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_ends_by_itself_when_its_reader_would_not_be_let_in_any_more() {
+async fn an_event_stream_ends_when_its_reader_loses_access() {
     for (loss, headers, lose) in LOSSES {
         let server = closed(Duration::from_millis(20));
         server.space().set_visibility(SpaceVisibility::Public);
@@ -274,8 +277,9 @@ async fn a_stream_ends_when_the_token_that_opened_it_runs_out() {
     assert_eq!(refused.status(), 401, "coming back they are told why");
 }
 
+/// Shows: AUTH-6
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_after_a_reader_lost_access_is_not_told_to_them() {
+async fn writes_after_a_reader_lost_access_are_not_streamed_to_it() {
     // It is never looked for the sake of time: what is written is reason enough.
     for (loss, headers, lose) in LOSSES.into_iter().filter(|(loss, ..)| !loss.contains("taken away")) {
         let server = closed(Duration::from_secs(3600));
@@ -290,7 +294,7 @@ async fn what_is_written_after_a_reader_lost_access_is_not_told_to_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_takes_the_stream_from_all_others() {
+async fn no_client_can_take_all_event_streams() {
     let server = closed(Duration::from_secs(3600));
     server.space().set_visibility(SpaceVisibility::Public);
     let enter = async |address: [u8; 4], headers: &[(&str, &str)]| {

@@ -105,6 +105,7 @@ fn json_of(text: &[u8]) -> Value {
     serde_json::from_slice(text).unwrap()
 }
 
+/// Shows: HTTP-2
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_piece_comes_before_the_second_is_written() {
     let protocol = Listening::on(TestServer::of(COUNTING, "")).await;
@@ -135,6 +136,7 @@ async fn an_answer_of_one_piece_has_its_length() {
     assert!(protocol.stopped().await);
 }
 
+/// Shows: HTTP-2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_has_a_status_first_and_breaks_the_answer_off_later() {
     let protocol = Listening::on(TestServer::of(COUNTING, "")).await;
@@ -165,6 +167,7 @@ async fn what_a_text_holds_takes_room_until_it_is_sent() {
     assert!(protocol.stopped().await);
 }
 
+/// Shows: HTTP-2
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::disallowed_methods, reason = "files of the tree")]
 async fn the_graph_and_the_tree_are_sent_in_pieces() {

@@ -59,7 +59,7 @@ async fn a_copy_with_a_date_is_right_until_the_file_changes() {
 }
 
 #[tokio::test]
-async fn a_link_is_made_by_the_type_of_its_body_and_told_by_a_header() {
+async fn a_link_follows_its_body_type_and_is_announced_in_a_header() {
     let server = TestServer::of(CATALOGUE, "[server]\npublic_url = \"https://notes.example\"\n");
     server.put("a.md", "# A\n").await;
     let link = [("Content-Type", "application/x-symlink")];
@@ -118,6 +118,7 @@ async fn a_file_without_a_known_extension_is_text_when_it_is_text() {
     assert_eq!(server.get("/raw/d").await.error(404), "file not found: d");
 }
 
+/// Shows: HTTP-4
 #[tokio::test]
 async fn bytes_that_are_no_text_travel_unharmed() {
     let server = TestServer::new();
@@ -133,7 +134,7 @@ async fn bytes_that_are_no_text_travel_unharmed() {
 }
 
 #[tokio::test]
-async fn preconditions_are_kept() {
+async fn http_preconditions_are_enforced_on_pages() {
     let server = TestServer::new();
     let etag = server.put("a.md", "one\n").await;
     let put = async |path: &str, name: &str, value: &str| {
@@ -164,7 +165,7 @@ async fn preconditions_are_kept() {
 }
 
 #[tokio::test]
-async fn a_caller_finds_what_it_just_wrote_and_no_longer_what_it_replaced() {
+async fn a_caller_finds_its_new_text_and_not_the_replaced_text() {
     let server = TestServer::new();
     for round in 0..20 {
         server.put("a.md", &format!("# A\n\nword{round}\n")).await;
@@ -277,7 +278,7 @@ async fn a_space_is_named_by_header_or_path_and_the_header_wins() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods_are_told_in_json() {
+async fn unknown_paths_and_methods_are_answered_in_json() {
     let server = TestServer::new();
     for uri in ["/", "/nothing", "/api/svc", "/api/svc/", "/api/svc/nothing", "/api/svc//file", "/health/"] {
         assert!(server.get(uri).await.error(404).starts_with("not found: "), "{uri}");
@@ -326,7 +327,7 @@ pub(super) const FAILING: &[OperationArea] =
     &[OperationArea { title: "Failures", operations: &[OperationEntry::new::<Fail>()] }];
 
 #[tokio::test]
-async fn our_own_failures_are_told_without_what_is_inside() {
+async fn internal_faults_are_answered_without_internal_details() {
     let server = TestServer::of(FAILING, "");
     for (how, status) in [("panic", 500), ("internal", 500), ("upstream", 502)] {
         let answer = server.get(&format!("/api/svc/fail/{how}")).await;
@@ -342,7 +343,7 @@ async fn our_own_failures_are_told_without_what_is_inside() {
 }
 
 #[tokio::test]
-async fn a_view_is_put_back_as_it_was_got_under_whatever_name_the_address_says() {
+async fn a_view_read_from_the_api_can_be_put_back_under_any_name() {
     let server = TestServer::new();
     let body = r#"{"query": "LIST", "layout": "table"}"#;
     assert_eq!(server.ask("PUT /api/svc/views/one", &[], body).await.status, 200);

@@ -67,7 +67,7 @@ fn every_route_of_the_table_is_in_the_openapi_document_once() {
 }
 
 #[test]
-fn a_parameter_stands_in_the_query_or_in_the_body_and_is_required_as_the_type_says() {
+fn parameters_are_in_query_or_body_and_required_by_type() {
     let document = document();
     let put = &document["paths"]["/api/svc/file"]["put"];
     let named = |name: &str| {
@@ -106,7 +106,7 @@ fn every_tool_takes_and_gives_objects() {
 }
 
 #[test]
-fn agents_see_the_names_they_know_and_conditions_only_where_they_hold() {
+fn agents_see_known_names_and_conditions_only_where_they_apply() {
     let schema = |name: &str| tools().into_iter().find(|tool| tool["name"] == name).unwrap()["inputSchema"].clone();
     let search = schema("svc_search");
     assert_eq!(search["required"], serde_json::json!(["query"]));
@@ -116,7 +116,7 @@ fn agents_see_the_names_they_know_and_conditions_only_where_they_hold() {
 }
 
 #[test]
-fn what_rest_insists_on_agents_may_leave_out_where_it_has_a_default() {
+fn parameters_required_by_rest_are_optional_for_agents() {
     let tool = tools().into_iter().find(|tool| tool["name"] == "svc_aggregate").unwrap();
     assert_eq!(tool["inputSchema"]["required"], serde_json::json!(["group_by"]));
     assert_eq!(tool["inputSchema"]["properties"]["calculate"]["default"], serde_json::json!(["count"]));
@@ -201,7 +201,7 @@ async fn every_endpoint_answers_with_a_documented_status_and_type() {
 }
 
 #[test]
-fn the_description_tells_how_paths_numbers_and_bytes_look_and_one_place_for_each_input() {
+fn the_description_defines_formats_and_one_place_per_input() {
     let document = document();
     let at = |pointer: &str| document.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is not there"));
     let parameter = |path: &str, name: &str| {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::server::TestServer;
 
 #[tokio::test]
-async fn health_uptime_and_readiness_are_told() {
+async fn health_uptime_and_readiness_are_reported() {
     let server = TestServer::new();
     assert_eq!(server.get("/health").await.json(), json!({ "status": "ok" }));
     let healthz = server.get("/healthz").await.json();
@@ -24,7 +24,7 @@ async fn a_space_that_takes_no_writes_is_not_ready() {
 }
 
 #[tokio::test]
-async fn the_documentation_browser_is_complete_and_asks_nobody_else() {
+async fn the_documentation_browser_is_complete_and_self_contained() {
     let server = TestServer::new();
     for uri in ["/api/docs", "/api/docs/"] {
         let redirect = server.get(uri).await;
@@ -184,7 +184,7 @@ async fn llms_txt_lists_every_page_by_folder() {
 }
 
 #[tokio::test]
-async fn llms_txt_lists_what_its_reader_may_read_at_the_links_and_nothing_else() {
+async fn llms_txt_lists_exactly_what_its_reader_may_read() {
     let keys = "\n[auth]\ntype = \"perspace\"\n\
         [[auth.api_keys]]\nkey = \"full\"\nactor = \"a\"\nscope = \"admin\"\n\
         [[auth.api_keys]]\nkey = \"part\"\nactor = \"b\"\nscope = \"read\"\nprefix = \"notes\"\n";

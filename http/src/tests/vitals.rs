@@ -25,6 +25,7 @@ fn sample(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
+/// Shows: AUTH-1
 #[tokio::test]
 async fn a_stranger_learns_from_no_page_which_spaces_there_are() {
     let server = TestServer::of(CATALOGUE, CLOSED);
@@ -67,7 +68,7 @@ async fn metrics_are_gauges_in_the_text_format() {
 }
 
 #[tokio::test]
-async fn operations_are_counted_by_door_and_outcome() {
+async fn operations_are_counted_by_protocol_and_outcome() {
     let server = TestServer::new();
     server.put("a.md", "# A\n").await;
     assert_eq!(server.get("/api/svc/file?path=none.md").await.status, 404);
@@ -108,7 +109,7 @@ async fn strangers_learn_no_names_of_spaces() {
 }
 
 #[tokio::test]
-async fn a_sick_space_is_named_with_its_reason_and_does_not_take_the_others_down() {
+async fn an_unhealthy_space_is_named_and_does_not_affect_others() {
     let server = TestServer::new();
     let healthy = server.get("/readyz").await.json();
     assert_eq!((&healthy["status"], &healthy["problems"]), (&json!("ready"), &json!([])));
@@ -128,7 +129,7 @@ async fn a_sick_space_is_named_with_its_reason_and_does_not_take_the_others_down
 }
 
 #[tokio::test]
-async fn a_protocol_server_that_does_not_answer_is_named_also_to_strangers() {
+async fn an_unresponsive_protocol_server_is_reported_to_anonymous_too() {
     let server = TestServer::of(CATALOGUE, CLOSED);
     let failing =
         ProtocolEndpoint { port: 2049, client_address: None, probe: Box::new(|| Err("nobody listens".to_owned())) };
@@ -191,7 +192,7 @@ async fn the_parsers_of_prometheus_read_both_forms() {
 }
 
 #[tokio::test]
-async fn it_is_told_whether_search_knows_every_change() {
+async fn readiness_says_whether_the_search_index_is_current() {
     let server = TestServer::new();
     server.put("a.md", "# A\n").await;
     // A search of the client that wrote waits for the index.

@@ -356,8 +356,9 @@ mod tests {
         cache.content(&path(of)).map(|(_, is_current)| is_current)
     }
 
+    /// Shows: REM-6
     #[test]
-    fn what_was_asked_while_the_stream_was_closed_or_before_it_was_opened_is_asked_again() {
+    fn content_fetched_without_an_event_stream_is_not_current() {
         let cache = RemoteCache::default();
         let before = cache.stamp();
         cache.store_content(&path("a.md"), text("a"), before);
@@ -372,6 +373,7 @@ mod tests {
         assert_eq!(is_current(&cache, "a.md"), Some(false), "what happened while it was closed was not told");
     }
 
+    /// Shows: REM-5
     #[test]
     fn an_answer_that_a_change_overtakes_is_not_believed() {
         let cache = RemoteCache::default();

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_saved_has_one_room_in_memory_and_comes_to_the_disk_beyond_it() {
+    fn unsaved_data_shares_one_memory_budget_and_spills_to_disk() {
         let directory = tempfile::tempdir().unwrap();
         let dirty_buffers = DirtyBufferPool::with_limit(directory.path().join("state"), 10);
         let mut small = dirty_buffers.with_content(b"small").unwrap();

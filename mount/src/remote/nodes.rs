@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_its_number_under_another_name_and_has_the_same_one_when_it_is_found_again() {
+    fn a_file_keeps_its_inode_number_through_rename_and_lookup() {
         let nodes = RemoteNodes::new();
         let number = nodes.inode_for(&path("a/b.md"), 1);
         nodes.rename(&path("a"), &path("c"));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_file_lives_as_long_as_it_is_open_and_leaves_its_name() {
+    fn a_removed_file_lives_while_open_and_frees_its_name() {
         let nodes = RemoteNodes::new();
         let number = nodes.inode_for(&path("a"), 1);
         let opened = RemoteHandle { inode: number, is_writing: false, content: None, rejected: None };

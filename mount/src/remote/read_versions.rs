@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_held_to_what_it_read_until_it_is_told_that_it_lost() {
+    fn a_process_keeps_its_read_version_until_it_sees_the_conflict() {
         let readers = ReadVersions::default();
         let path = TreePath::parse("a.md").unwrap();
         let [one, two] = ["1", "2"].map(|text| ETag::from_content(text.as_bytes()));

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_text_of_a_file_is_kept_until_a_save_is_taken_or_somebody_removes_it() {
+    fn the_newest_rejected_content_stays_until_saved_or_removed() {
         let directory = tempfile::tempdir().unwrap();
         let rejected = RejectedSaves::in_directory(directory.path().join("rejected"));
         let path = |text| TreePath::parse(text).unwrap();

@@ -184,7 +184,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchronised() {
+fn an_open_file_without_name_keeps_its_bytes_through_fsync() {
     let told = Told::by(|_| listing(&[]));
     let (inode, handle) = told.written("scratch", "kept");
     told.tree.unlink(&ann(), INodeNo::ROOT, &name("scratch")).unwrap();
@@ -197,8 +197,9 @@ fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchr
     assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "nobody would see it");
 }
 
+/// Shows: REM-8
 #[test]
-fn what_has_no_room_in_memory_before_it_is_saved_is_on_this_machines_disk_and_saved_whole() {
+fn unsaved_data_beyond_memory_spills_and_is_saved_completely() {
     let told = Told::with_room(10, |asked| match asked.what.as_str() {
         "PUT /file" => Say::Answer(200, Some(ETag::from_content(asked.body.as_bytes())), "{}".to_owned()),
         _ => listing(&[]),
@@ -214,9 +215,10 @@ fn what_has_no_room_in_memory_before_it_is_saved_is_on_this_machines_disk_and_sa
     assert!(told.has_asked("PUT /file in memory") && told.has_asked("PUT /file on the disk, more"));
 }
 
+/// Shows: REM-8
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a file of this machine, and of no tree")]
-fn what_this_machines_disk_refuses_before_it_is_saved_is_nobodys_version() {
+fn unsaved_data_refused_by_the_local_disk_becomes_no_version() {
     let told = Told::with_room(10, |_| listing(&[]));
     std::fs::write(told.state.path().join("rejected"), "no directory").unwrap();
     let (inode, handle) = told.written("a.md", "first ");
@@ -240,7 +242,7 @@ fn fsync_after_a_failed_fsync_fails_again() {
 }
 
 #[test]
-fn a_rename_that_fails_leaves_an_unsaved_file_at_the_new_name_as_it_was() {
+fn a_failed_rename_leaves_an_unsaved_target_file_unchanged() {
     let told = Told::by(|asked| match asked.what.as_str() {
         "POST /rename" => answer(500, r#"{"error":"a broken disk"}"#),
         "PUT /file" => Say::Answer(200, Some(ETag::from_content(asked.body.as_bytes())), String::new()),
@@ -256,7 +258,7 @@ fn a_rename_that_fails_leaves_an_unsaved_file_at_the_new_name_as_it_was() {
 }
 
 #[test]
-fn an_unsaved_file_that_another_one_replaced_is_kept_when_it_is_closed() {
+fn a_replaced_unsaved_file_is_preserved_on_close() {
     let told = Told::by(|asked| match asked.what.as_str() {
         "POST /rename" => answer(200, "{}"),
         _ => listing(&["a.md"]),
@@ -277,7 +279,7 @@ fn a_server_that_answers_that_it_is_busy_is_not_taken_for_lost() {
 }
 
 #[test]
-fn a_server_that_was_slow_once_is_asked_again_though_no_event_stream_is_opened() {
+fn a_once_slow_server_is_retried_without_an_event_stream() {
     let mut is_first = true;
     let told = Told::by(move |_| if std::mem::take(&mut is_first) { Say::Silence } else { listing(&["a.md"]) });
     assert_eq!(kind(told.tree.entry(&path("a.md"))), Some(Kind::Upstream));
@@ -334,7 +336,7 @@ impl Page {
 }
 
 #[test]
-fn a_removal_whose_answer_was_lost_does_not_remove_what_somebody_made_since() {
+fn a_removal_with_lost_reply_does_not_remove_a_newer_file() {
     let (page, mut is_first) = (Arc::new(Mutex::new(Page(Some("old")))), true);
     let its = Arc::clone(&page);
     let told = Told::by(move |asked| {
@@ -351,7 +353,7 @@ fn a_removal_whose_answer_was_lost_does_not_remove_what_somebody_made_since() {
 }
 
 #[test]
-fn a_removal_whose_answer_was_lost_is_done_when_nothing_is_there() {
+fn a_removal_with_lost_reply_succeeds_when_nothing_is_there() {
     let (mut page, mut is_first) = (Page(Some("old")), true);
     let told = Told::by(move |asked| {
         let said = page.answer(asked);
@@ -363,7 +365,7 @@ fn a_removal_whose_answer_was_lost_is_done_when_nothing_is_there() {
 }
 
 #[test]
-fn a_file_that_somebody_changes_while_it_is_removed_is_removed() {
+fn a_file_changed_during_its_removal_is_removed() {
     let (page, mut is_first) = (Arc::new(Mutex::new(Page(Some("old")))), true);
     let its = Arc::clone(&page);
     let told = Told::by(move |asked| {
@@ -390,7 +392,7 @@ fn a_text_that_was_refused_cannot_be_truncated() {
 }
 
 #[test]
-fn a_length_set_by_name_is_saved_at_once_though_somebody_has_the_file_open_to_read() {
+fn truncate_by_name_is_saved_although_the_file_is_open_to_read() {
     let told = Told::by(|asked| match asked.what.as_str() {
         "GET /file" => Say::Answer(200, Some(ETag::from_content(b"text")), "text".to_owned()),
         "PUT /file" => Say::Answer(200, Some(ETag::from_content(asked.body.as_bytes())), "{}".to_owned()),

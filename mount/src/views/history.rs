@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_version_is_safe_in_a_shell_and_as_long_as_a_name_may_be() {
+    fn a_version_name_is_shell_safe_and_fits_the_name_limit() {
         assert_eq!(sanitize_actor("agent:x"), "agent_x");
         assert_eq!(sanitize_actor("Zoë / 日本"), "Zoë___日本");
         assert_eq!(sanitize_actor(""), "unknown");

@@ -143,8 +143,9 @@ impl OpenContents {
 mod tests {
     use super::*;
 
+    /// Shows: VIEW-2
     #[test]
-    fn all_who_open_a_view_share_its_content_and_views_together_take_no_more_than_there_is_room_for() {
+    fn openers_share_the_content_of_a_view_within_a_memory_limit() {
         let contents = OpenContents::default();
         let open = |node| contents.open(INodeNo(node), || Ok(Bytes::from(vec![0; MAX_OPEN_BYTES / 4])));
         let places: Vec<FileHandle> = (0..4).filter_map(|node| open(node).ok()).collect();

@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_link_is_the_rank_and_the_title_without_what_a_shell_minds() {
+    fn a_link_name_is_rank_and_title_without_shell_characters() {
         let named = |path: &str, title: &str, count| {
             link_name(7, count, &PageHit { path: TreePath::parse(path).unwrap(), title: title.to_owned() })
         };

@@ -28,8 +28,9 @@ fn names(space: &Mounted, path: &str) -> Vec<String> {
     text.split_terminator('\0').map(str::to_owned).collect()
 }
 
+/// Shows: XATTR-1
 #[test]
-fn a_page_says_its_etag_version_and_author_and_how_many_pages_link_to_it() {
+fn a_page_exposes_etag_version_author_and_backlinks_as_xattrs() {
     let Some(space) = Mounted::new() else { return };
     fs::create_dir(space.at("notes")).unwrap();
     fs::write(space.at("notes/tides.md"), "the tide").unwrap();
@@ -52,6 +53,7 @@ fn a_page_says_its_etag_version_and_author_and_how_many_pages_link_to_it() {
     }
 }
 
+/// Shows: XATTR-4
 #[test]
 fn a_message_set_on_a_page_is_that_of_the_next_save() {
     let Some(space) = Mounted::new() else { return };
@@ -79,8 +81,9 @@ fn a_message_set_on_a_page_is_that_of_the_next_save() {
     assert_eq!(set(&space, ".svc/VIEWS.txt", "message", b"x"), Err(Errno::ROFS));
 }
 
+/// Shows: XATTR-1
 #[test]
-fn what_copies_attributes_is_not_stopped_by_ours() {
+fn tools_that_copy_xattrs_are_not_blocked_by_svcfs_xattrs() {
     let Some(space) = Mounted::new() else { return };
     space.put("a/one.md", "one");
     space.put("a/two.md", "two");
@@ -133,8 +136,9 @@ fn there(text: &str) -> Result<String, Errno> {
     Ok(text.to_owned())
 }
 
+/// Shows: XATTR-2
 #[test]
-fn what_programs_give_a_file_is_kept_through_saves_and_names_and_is_no_version() {
+fn user_xattrs_survive_saves_and_renames_without_a_version() {
     let Some(space) = Mounted::new() else { return };
     space.put("a.md", "one");
     give(space.at("a.md"), "first", XattrFlags::empty()).unwrap();
@@ -170,8 +174,9 @@ fn what_programs_give_a_file_is_kept_through_saves_and_names_and_is_no_version()
     assert_eq!((note(space.at("moved")), note(space.at("moved/copy.md"))), (there("of a folder"), there("first")));
 }
 
+/// Shows: XATTR-2
 #[test]
-fn a_file_is_given_attributes_before_it_is_saved_and_after_its_name_is_gone() {
+fn xattrs_work_before_the_first_save_and_after_unlink() {
     let Some(space) = Mounted::new() else { return };
     let mut file = fs::File::create(space.at("a.md")).unwrap();
     let flags = XattrFlags::empty();
@@ -187,8 +192,9 @@ fn a_file_is_given_attributes_before_it_is_saved_and_after_its_name_is_gone() {
     assert_eq!(fgetxattr(&file, "user.note", &mut [0; 16]), Ok(4));
 }
 
+/// Shows: XATTR-3
 #[test]
-fn conditions_and_names_of_attributes_are_those_of_the_system_calls() {
+fn xattr_flags_and_names_follow_the_system_calls() {
     let Some(space) = Mounted::new() else { return };
     space.put("a.md", "text");
     let page = space.at("a.md");
@@ -210,8 +216,9 @@ fn conditions_and_names_of_attributes_are_those_of_the_system_calls() {
     assert_eq!(fs::read(&page).unwrap(), b"text");
 }
 
+/// Shows: XATTR-1
 #[test]
-fn a_link_lists_no_attributes_that_nobody_can_read() {
+fn a_link_lists_no_unreadable_xattrs() {
     let Some(space) = Mounted::new() else { return };
     space.shell("mkdir from; echo '# Page' > from/page.md; ln -s page.md from/link.md");
     assert!(value(&space, "from/link.md", "etag").is_ok(), "it is known by now, and read through the link");

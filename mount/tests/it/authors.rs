@@ -33,6 +33,7 @@ fn attributing(attribution: AttributionPolicy) -> MountOptions {
     MountOptions { attribution, ..options() }
 }
 
+/// Shows: MNT-33
 #[test]
 fn a_process_started_with_svc_actor_is_that_actor() {
     let Some(space) = Mounted::new() else { return };
@@ -64,8 +65,9 @@ fn a_process_started_with_svc_actor_is_that_actor() {
     assert_eq!(space.author("2.md", 2), "root", "others stay themselves");
 }
 
+/// Shows: MNT-33
 #[test]
-fn a_program_that_a_shell_becomes_is_asked_anew() {
+fn the_actor_is_read_again_after_a_shell_executes_a_program() {
     let Some(space) = Mounted::new() else { return };
     // The shell opens the file, with the environment it has itself.
     space.shell("SVC_ACTOR=agent:x cat /etc/hostname > a.md; SVC_ACTOR=agent:y exec cat /etc/hostname > b.md");
@@ -73,14 +75,16 @@ fn a_program_that_a_shell_becomes_is_asked_anew() {
     assert_eq!(space.author("b.md", 1), "agent:y");
 }
 
+/// Shows: MNT-34
 #[test]
-fn a_handle_two_processes_write_through_is_saved_for_the_one_that_wrote_last() {
+fn a_handle_shared_by_two_processes_saves_for_the_last_writer() {
     let Some(space) = Mounted::new() else { return };
     space.shell("{ echo one; SVC_ACTOR=agent:x sh -c 'echo two; exit'; SVC_ACTOR=agent:y true; } > a.md");
     assert_eq!(fs::read_to_string(space.at("a.md")).unwrap(), "one\ntwo\n");
     assert_eq!(space.author("a.md", 1), AGENT);
 }
 
+/// Shows: MNT-35
 #[test]
 fn a_user_who_is_pinned_to_a_name_cannot_take_another() {
     let pinned = HashMap::from([(0, Actor::new("agent:pinned"))]);
@@ -93,6 +97,7 @@ fn a_user_who_is_pinned_to_a_name_cannot_take_another() {
     assert_eq!(space.author("a.md", 2), "agent:pinned");
 }
 
+/// Shows: MNT-35
 #[test]
 fn programs_are_not_heard_where_they_must_not_be() {
     let options = attributing(AttributionPolicy { allow_process_actor: false, ..AttributionPolicy::default() });
@@ -101,6 +106,7 @@ fn programs_are_not_heard_where_they_must_not_be() {
     assert_eq!(space.author("a.md", 1), "root");
 }
 
+/// Shows: MNT-33
 #[test]
 fn what_a_process_says_is_a_name_or_nothing() {
     let Some(space) = Mounted::new() else { return };
@@ -124,7 +130,7 @@ fn what_a_process_says_is_a_name_or_nothing() {
 }
 
 #[test]
-fn a_program_started_while_a_file_is_open_for_writing_is_not_waited_for() {
+fn a_process_started_during_a_write_is_not_waited_for() {
     let Some(space) = Mounted::new() else { return };
     // Closed in the child by execve(2), in the middle of its becoming another program.
     let mut open = File::create(space.at("page.md")).unwrap();

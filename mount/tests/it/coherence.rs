@@ -10,7 +10,7 @@ use svcfs_base::{Caller, Change, Protocol, TreePath};
 use crate::mounted::{LIMIT, Mounted, options, put, remove, wait_for};
 
 #[test]
-fn an_open_after_an_acknowledged_write_of_another_door_reads_the_new_bytes() {
+fn an_open_after_an_acked_write_elsewhere_reads_the_new_bytes() {
     let Some(space) = Mounted::new() else { return };
     for length in 0..200 {
         let text = format!("{length} {}", "x".repeat(length));
@@ -20,7 +20,7 @@ fn an_open_after_an_acknowledged_write_of_another_door_reads_the_new_bytes() {
 }
 
 #[test]
-fn a_listing_after_an_acknowledged_change_of_another_door_has_the_new_names() {
+fn a_listing_after_an_acked_change_elsewhere_has_the_new_names() {
     let Some(space) = Mounted::new() else { return };
     fs::create_dir(space.at("dir")).unwrap();
     let names = || {
@@ -48,7 +48,7 @@ fn a_listing_after_an_acknowledged_change_of_another_door_has_the_new_names() {
 }
 
 #[test]
-fn a_file_held_open_and_cached_shows_another_doors_bytes_and_size() {
+fn an_open_cached_file_shows_bytes_and_size_written_elsewhere() {
     let Some(space) = Mounted::new() else { return };
     space.put("page.md", "first");
     let mut file = File::open(space.at("page.md")).unwrap();
@@ -65,7 +65,7 @@ fn a_file_held_open_and_cached_shows_another_doors_bytes_and_size() {
 }
 
 #[test]
-fn a_name_looked_for_in_vain_is_found_once_another_door_made_it() {
+fn a_missing_name_is_found_once_another_protocol_creates_it() {
     let Some(space) = Mounted::new() else { return };
     fs::create_dir(space.at("dir")).unwrap();
     assert!(!space.at("dir/new.md").exists() && !space.at("fresh").exists());
@@ -76,7 +76,7 @@ fn a_name_looked_for_in_vain_is_found_once_another_door_made_it() {
 }
 
 #[test]
-fn a_name_another_door_removed_is_gone() {
+fn a_name_removed_by_another_protocol_disappears() {
     let Some(space) = Mounted::new() else { return };
     space.put("page.md", "text");
     assert!(space.at("page.md").exists());
@@ -86,7 +86,7 @@ fn a_name_another_door_removed_is_gone() {
 }
 
 #[test]
-fn attributes_after_own_writes_are_right_at_once() {
+fn attributes_are_correct_immediately_after_own_writes() {
     let Some(space) = Mounted::new() else { return };
     for length in [3, 7, 1, 0, 5000] {
         fs::write(space.at("page.md"), "x".repeat(length)).unwrap();
@@ -96,7 +96,7 @@ fn attributes_after_own_writes_are_right_at_once() {
 }
 
 #[test]
-fn unsaved_bytes_are_seen_by_other_readers_of_the_mount_but_not_by_other_doors() {
+fn unsaved_bytes_are_visible_only_within_the_mount() {
     let Some(space) = Mounted::new() else { return };
     fs::write(space.at("page.md"), "saved").unwrap();
     let path = TreePath::parse("page.md").unwrap();
@@ -112,7 +112,7 @@ fn unsaved_bytes_are_seen_by_other_readers_of_the_mount_but_not_by_other_doors()
 }
 
 #[test]
-fn appending_lands_after_what_another_door_just_wrote() {
+fn appends_land_after_the_latest_write_of_another_protocol() {
     let Some(space) = Mounted::new() else { return };
     let mut expected = String::new();
     for round in 0..50 {
@@ -125,7 +125,7 @@ fn appending_lands_after_what_another_door_just_wrote() {
 }
 
 #[test]
-fn two_doors_at_work_in_one_directory_do_not_stop_each_other() {
+fn two_protocols_in_one_directory_do_not_block_each_other() {
     let Some(space) = Mounted::new() else { return };
     let (vfs, directory) = (&space.vfs, &space.at("d"));
     fs::create_dir(directory).unwrap();
@@ -167,8 +167,9 @@ fn save_and_move(directory: &Path, worker: u32, round: u32) {
     assert!(shared <= 40);
 }
 
+/// Shows: MNT-36
 #[test]
-fn what_is_saved_through_one_mount_of_a_tree_is_seen_through_another() {
+fn a_save_through_one_mount_is_visible_through_another() {
     let Some(space) = Mounted::new() else { return };
     let (other, at) = space.another(&options());
     fs::create_dir(space.at("d")).unwrap();
@@ -187,8 +188,9 @@ fn what_is_saved_through_one_mount_of_a_tree_is_seen_through_another() {
     other.stop(LIMIT).unwrap();
 }
 
+/// Shows: MNT-36
 #[test]
-fn the_working_directory_of_a_program_stays_where_it_is_when_its_own_mount_fills_it() {
+fn a_working_directory_survives_its_own_mount_filling_it() {
     let Some(space) = Mounted::new() else { return };
     let (other, _) = space.another(&options());
     // A name taken back would be a directory that is gone.
@@ -198,8 +200,9 @@ fn the_working_directory_of_a_program_stays_where_it_is_when_its_own_mount_fills
     other.stop(LIMIT).unwrap();
 }
 
+/// Shows: MNT-12
 #[test]
-fn a_program_goes_on_with_a_page_that_another_door_renames() {
+fn a_process_continues_with_a_page_renamed_elsewhere() {
     let Some(space) = Mounted::new() else { return };
     let rename = |from: &str, to: &str| {
         let path = |text| TreePath::parse(text).unwrap();

@@ -343,6 +343,7 @@ fn is_as_on_disk(space: &Mounted, steps: &[Step]) -> Result<(), TestCaseError> {
     same("after everything is closed", &expected, &names(place.path()))
 }
 
+/// Shows: MNT-18
 #[test]
 fn attributes_of_queued_files_are_those_of_a_plain_disk() {
     let Some(space) = Mounted::new() else { return };
@@ -355,8 +356,9 @@ fn attributes_of_queued_files_are_those_of_a_plain_disk() {
     runner.run(&steps(), |steps| is_as_on_disk(&space, &steps)).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
+/// Shows: MNT-18
 #[test]
-fn a_private_file_stays_private_through_saves_renames_and_restarts() {
+fn a_private_file_stays_private_through_saves_and_restarts() {
     let Some(mut space) = Mounted::new() else { return };
     let modes = space.shell(
         "umask 077

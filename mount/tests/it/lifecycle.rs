@@ -65,7 +65,7 @@ fn a_directory_that_does_not_serve_is_refused_with_advice() {
 }
 
 #[test]
-fn unmounting_what_is_not_ours_is_refused() {
+fn unmounting_a_foreign_mount_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for path in [Path::new("/"), Path::new("/proc"), folder.path()] {
         assert!(matches!(unmount(path), Err(MountError::NotMounted(_))), "{path:?}");
@@ -88,8 +88,9 @@ fn a_mountpoint_in_use_is_refused_and_free_again_after_unmount() {
     other.close().unwrap();
 }
 
+/// Shows: MNT-41
 #[test]
-fn a_mount_that_somebody_took_away_is_over_and_takes_no_other_with_it() {
+fn an_externally_unmounted_mount_ends_without_affecting_others() {
     let Some(mut space) = Mounted::new() else { return };
     let (tell, told) = channel();
     let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(move || tell.send(()).unwrap());
@@ -122,8 +123,9 @@ fn an_open_file_is_saved_at_unmount() {
     drop(file);
 }
 
+/// Shows: MNT-43
 #[test]
-fn a_mount_that_is_read_only_changes_nothing_and_shows_what_others_change() {
+fn a_read_only_mount_changes_nothing_and_shows_other_changes() {
     let Some(space) = Mounted::with(&MountOptions { is_read_only: true, ..options() }) else { return };
     space.put("page.md", "text");
     wait_for(|| space.at("page.md").exists());
@@ -177,7 +179,7 @@ fn a_mount_whose_server_died_is_taken_away_at_the_next_start() {
 }
 
 #[test]
-fn a_mount_whose_server_never_answers_is_refused_and_can_be_taken_away() {
+fn a_mount_with_an_unresponsive_server_fails_and_can_be_removed() {
     if !can_mount() {
         return;
     }

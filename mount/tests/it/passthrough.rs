@@ -37,8 +37,9 @@ fn is_offered() -> bool {
     is_offered
 }
 
+/// Shows: MNT-27
 #[test]
-fn a_film_that_is_open_stays_what_it_was_and_whoever_opens_it_again_has_what_was_acknowledged() {
+fn an_open_film_stays_unchanged_and_a_new_open_sees_acked_bytes() {
     let Some(space) = Mounted::new() else { return };
     put(&space, "film.mp4", film(1));
     let mut first = File::open(space.at("film.mp4")).unwrap();
@@ -55,8 +56,9 @@ fn a_film_that_is_open_stays_what_it_was_and_whoever_opens_it_again_has_what_was
     assert_eq!(fs::read(space.at("film.mp4")).unwrap(), film(9));
 }
 
+/// Shows: MNT-27
 #[test]
-fn a_film_is_written_while_it_is_read_and_saved_as_any_other_file() {
+fn a_film_can_be_written_while_read_and_saves_normally() {
     let Some(space) = Mounted::new() else { return };
     put(&space, "film.mp4", film(1));
     let mut reader = File::open(space.at("film.mp4")).unwrap();
@@ -82,6 +84,7 @@ fn a_film_is_written_while_it_is_read_and_saved_as_any_other_file() {
     assert_eq!(fs::read(space.at("film.mp4")).unwrap(), film(2));
 }
 
+/// Shows: MNT-27
 #[test]
 fn what_is_written_in_place_is_read_by_those_who_had_it_open() {
     let Some(space) = Mounted::new() else { return };
@@ -97,7 +100,7 @@ fn what_is_written_in_place_is_read_by_those_who_had_it_open() {
 }
 
 #[test]
-fn many_open_and_close_a_film_while_others_replace_it_and_nobody_is_refused() {
+fn concurrent_opens_of_a_replaced_film_never_fail() {
     let Some(space) = Mounted::new() else { return };
     put(&space, "film.mp4", film(0));
     let at = space.at("film.mp4");
@@ -127,8 +130,9 @@ fn mapped(path: &std::path::Path, mode: &str, access: &str, statement: &str) -> 
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Shows: MNT-27
 #[test]
-fn what_is_written_through_a_map_beside_a_film_that_is_read_goes_past_no_gate() {
+fn mmap_writes_beside_a_read_film_bypass_no_gate() {
     let Some(space) = Mounted::new() else { return };
     if !has("python3") {
         return;
@@ -149,8 +153,9 @@ fn what_is_written_through_a_map_beside_a_film_that_is_read_goes_past_no_gate() 
     }
 }
 
+/// Shows: MNT-27
 #[test]
-fn whoever_maps_a_film_after_it_was_replaced_reads_the_new_one() {
+fn mapping_a_replaced_film_reads_the_new_content() {
     let Some(space) = Mounted::new() else { return };
     if !has("python3") {
         return;
@@ -167,7 +172,7 @@ fn whoever_maps_a_film_after_it_was_replaced_reads_the_new_one() {
 }
 
 #[test]
-fn a_film_that_is_written_past_the_page_cache_is_read_as_it_is_by_whoever_has_it_open_or_mapped() {
+fn direct_io_writes_to_a_film_reach_open_and_mapped_readers() {
     let Some(space) = Mounted::new() else { return };
     let (mut content, mut reader) = (film(1), None);
     let mut writer = File::create(space.at("film.mp4")).unwrap();

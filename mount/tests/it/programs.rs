@@ -31,6 +31,7 @@ fn a_tree_copied_in_is_the_tree_that_was_copied() {
     }
 }
 
+/// Shows: MNT-6
 #[test]
 fn sed_in_place_is_one_version() {
     let Some(space) = Mounted::new() else { return };

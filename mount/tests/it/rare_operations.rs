@@ -17,6 +17,7 @@ use svcfs_base::{Caller, Change, Protocol, TreePath};
 
 use crate::mounted::{Mounted, has, wait_for};
 
+/// Shows: MNT-31
 #[test]
 fn bytes_are_copied_from_file_to_file_in_the_kernel() {
     let Some(space) = Mounted::new() else { return };
@@ -45,6 +46,7 @@ fn bytes_are_copied_from_file_to_file_in_the_kernel() {
     assert!(copy_file_range(&view, Some(&mut 0), &to, None, 4).unwrap() > 0);
 }
 
+/// Shows: MNT-16
 #[test]
 fn locks_of_one_program_are_respected_by_another() {
     let Some(space) = Mounted::new() else { return };
@@ -66,15 +68,17 @@ fn locks_of_one_program_are_respected_by_another() {
     assert_eq!(space.shell(try_posix), "free\n");
 }
 
+/// Shows: MNT-28
 #[test]
-fn a_file_without_a_name_is_refused_with_the_number_after_which_programs_make_one_with_a_name() {
+fn o_tmpfile_fails_with_the_errno_that_triggers_a_fallback() {
     let Some(space) = Mounted::new() else { return };
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     assert_eq!(openat(CWD, space.at(""), flags, Mode::RUSR).unwrap_err(), Errno::OPNOTSUPP);
 }
 
+/// Shows: MNT-14
 #[test]
-fn a_removed_directory_that_is_somebodys_working_directory_is_empty_and_takes_nothing() {
+fn a_removed_working_directory_is_empty_and_accepts_nothing() {
     let Some(space) = Mounted::new() else { return };
     let told = space.shell(
         "mkdir -m 750 gone && exec 9< gone && cd gone && rmdir ../gone && stat -c '%F %h %a' . && ls -la && \
@@ -108,6 +112,7 @@ fn a_pipe_may_have_a_second_name_and_a_page_may_not() {
     assert!(!space.at("b.md").exists());
 }
 
+/// Shows: MNT-16
 #[test]
 fn what_is_written_into_a_shared_mapping_is_read_and_saved() {
     let Some(space) = Mounted::new() else { return };
@@ -124,6 +129,7 @@ fn what_is_written_into_a_shared_mapping_is_read_and_saved() {
     assert_eq!(space.vfs.read(Protocol::Http, &path).unwrap().content, "ONE TWO");
 }
 
+/// Shows: MNT-29
 #[test]
 fn names_with_control_characters_are_refused() {
     let Some(space) = Mounted::new() else { return };
@@ -134,6 +140,7 @@ fn names_with_control_characters_are_refused() {
     }
 }
 
+/// Shows: MNT-30
 #[test]
 fn devices_and_privileges_have_no_effect() {
     let Some(space) = Mounted::new() else { return };
@@ -144,6 +151,7 @@ fn devices_and_privileges_have_no_effect() {
     assert!(options.contains("nosuid") && options.contains("nodev"), "{line}");
 }
 
+/// Shows: MNT-26
 #[test]
 fn holes_of_files_that_have_versions_are_filled() {
     let Some(space) = Mounted::new() else { return };
@@ -154,8 +162,9 @@ fn holes_of_files_that_have_versions_are_filled() {
     assert_eq!(seek(&file, SeekFrom::Data(4096)), Ok(4096));
 }
 
+/// Shows: MNT-17
 #[test]
-fn who_watches_a_directory_hears_of_what_the_mount_changes_and_not_of_other_doors() {
+fn inotify_reports_changes_of_the_mount_and_not_other_protocols() {
     let Some(space) = Mounted::new() else { return };
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
     inotify::add_watch(&watch, space.at(""), inotify::WatchFlags::CREATE | inotify::WatchFlags::MODIFY).unwrap();
@@ -168,8 +177,9 @@ fn who_watches_a_directory_hears_of_what_the_mount_changes_and_not_of_other_door
     assert_eq!(events.next().unwrap().file_name(), Some(c"ours.md"));
 }
 
+/// Shows: MNT-29
 #[test]
-fn paths_are_as_long_as_git_can_have_them_and_longer_ones_are_refused() {
+fn paths_up_to_the_git_limit_work_and_longer_ones_are_refused() {
     let Some(space) = Mounted::new() else { return };
     // Each step is a call of its own, so that only the tree decides what is too long.
     let name = "d".repeat(99);
@@ -187,8 +197,9 @@ fn paths_are_as_long_as_git_can_have_them_and_longer_ones_are_refused() {
     assert!(matches!(missing, Err(Errno::NAMETOOLONG | Errno::NOENT)), "{missing:?}");
 }
 
+/// Shows: MNT-16
 #[test]
-fn the_place_in_a_large_listing_is_found_again_however_the_directory_changes() {
+fn a_large_listing_resumes_at_its_offset_despite_changes() {
     const FILES: usize = 100_000;
     let Some(space) = Mounted::new() else { return };
     // Behind the server, because no version of them is of interest.
@@ -220,8 +231,9 @@ fn the_place_in_a_large_listing_is_found_again_however_the_directory_changes() {
     assert_eq!(next.file_name(), &**expected, "the entry after the one in the middle");
 }
 
+/// Shows: MNT-13
 #[test]
-fn of_eight_writers_racing_for_one_name_one_wins_whole() {
+fn one_of_eight_racing_writers_of_a_name_wins_completely() {
     let Some(space) = Mounted::new() else { return };
     let (start, mount) = (&Barrier::new(8), &space.at(""));
     std::thread::scope(|threads| {
@@ -257,7 +269,7 @@ fn of_eight_writers_racing_for_one_name_one_wins_whole() {
 }
 
 #[test]
-fn a_file_is_written_on_under_the_name_that_its_directory_was_given() {
+fn a_file_is_written_under_its_renamed_directory() {
     let Some(space) = Mounted::new() else { return };
     fs::create_dir(space.at("d")).unwrap();
     let file = File::options().read(true).write(true).create_new(true).open(space.at("d/a.md")).unwrap();
@@ -278,8 +290,9 @@ fn the_mountpoint_itself_has_times_owner_and_permission_bits() {
     assert_eq!((found.mtime(), found.mode() & 0o777), (1_000_000_000, 0o750));
 }
 
+/// Shows: MNT-22
 #[test]
-fn times_before_1970_are_kept_to_the_nanosecond() {
+fn times_before_1970_survive_to_the_nanosecond() {
     let Some(space) = Mounted::new() else { return };
     fs::write(space.at("a.md"), "text").unwrap();
     for (seconds, nanoseconds) in [(-2, 500_000_000), (-1, 750_000_000), (-1, 1), (-3, 0), (0, 250_000_000), (7, 5)] {
@@ -294,6 +307,7 @@ fn times_before_1970_are_kept_to_the_nanosecond() {
     }
 }
 
+/// Shows: MNT-28
 #[test]
 fn a_length_that_the_disk_has_not_is_refused_as_too_large() {
     let Some(space) = Mounted::new() else { return };
@@ -307,6 +321,7 @@ fn a_length_that_the_disk_has_not_is_refused_as_too_large() {
     assert_eq!(fs::read_to_string(space.at("a.md")).unwrap(), "text");
 }
 
+/// Shows: MNT-31
 #[test]
 fn only_files_and_links_are_exchanged() {
     let Some(space) = Mounted::new() else { return };

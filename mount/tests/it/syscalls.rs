@@ -52,8 +52,9 @@ fn a_file_removed_while_open_goes_on_working() {
     assert_eq!(fs::read_dir(space.at("")).unwrap().filter(|e| e.as_ref().unwrap().file_name() == "a.md").count(), 0);
 }
 
+/// Shows: MNT-4
 #[test]
-fn a_program_started_in_the_middle_of_a_save_does_not_end_the_save() {
+fn a_process_started_during_a_save_does_not_end_the_save() {
     let Some(space) = Mounted::new() else { return };
     let mut file = File::create(space.at("a.md")).unwrap();
     file.write_all(b"first half, ").unwrap();
@@ -86,6 +87,7 @@ fn a_hole_reads_as_zeros_and_truncation_cuts_and_grows() {
     assert_eq!(space.shell("truncate -s 3 a.md; wc -c < a.md"), "3\n");
 }
 
+/// Shows: MNT-32
 #[test]
 fn parts_of_a_file_are_made_zeros_by_fallocate() {
     let Some(space) = Mounted::new() else { return };
@@ -105,8 +107,9 @@ fn parts_of_a_file_are_made_zeros_by_fallocate() {
     assert_eq!(space.vfs.read(Protocol::Http, &path).unwrap().content, b"xx\0\0\0xx\0\0\0\0\0"[..]);
 }
 
+/// Shows: MNT-24
 #[test]
-fn a_video_is_copied_in_read_back_played_from_the_middle_and_removed() {
+fn a_video_can_be_copied_read_seeked_and_removed() {
     let Some(space) = Mounted::new() else { return };
     let size = 2 * MAX_FILE_BYTES as u64 + 12_345;
     let outside = space.folder().join("video.mp4");
@@ -125,6 +128,7 @@ fn a_video_is_copied_in_read_back_played_from_the_middle_and_removed() {
     assert_eq!(space.vfs.last_seq(), svcfs_base::Seq(0), "history has not heard of it");
 }
 
+/// Shows: MNT-26
 #[test]
 fn holes_are_found_where_the_disk_has_them() {
     use rustix::fs::{SeekFrom, seek};
@@ -147,7 +151,7 @@ fn holes_are_found_where_the_disk_has_them() {
 }
 
 #[test]
-fn appends_of_two_processes_all_arrive_whole() {
+fn appends_of_two_processes_all_arrive_complete() {
     let Some(space) = Mounted::new() else { return };
     let script =
         "for p in a b; do (exec >> log.md; n=0; while [ $n -lt 300 ]; do echo $p$n; n=$((n+1)); done) & done; wait";
@@ -176,7 +180,7 @@ fn a_listing_is_complete_while_files_are_added() {
 }
 
 #[test]
-fn times_and_permissions_are_kept() {
+fn times_and_permissions_are_preserved_by_the_mount() {
     let Some(space) = Mounted::new() else { return };
     let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let file = File::create(space.at("a.md")).unwrap();
@@ -230,8 +234,9 @@ fn directories_are_made_and_removed_when_empty() {
     assert_eq!(fs::metadata(space.at("a")).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
+/// Shows: EDIT-10
 #[test]
-fn pipes_sockets_and_devices_are_passed_through_and_are_no_versions() {
+fn special_files_are_passed_through_without_versions() {
     use nix::sys::stat::{Mode, SFlag, makedev, mknod};
     let Some(space) = Mounted::new() else { return };
     let modes = Mode::from_bits_truncate(0o600);
@@ -269,8 +274,9 @@ fn pipes_sockets_and_devices_are_passed_through_and_are_no_versions() {
     assert_eq!(told.len(), 2, "the page under that name came and went: {told:?}");
 }
 
+/// Shows: MNT-22
 #[test]
-fn a_directory_changes_with_its_names_at_once() {
+fn a_directory_changes_immediately_with_its_names() {
     let Some(space) = Mounted::new() else { return };
     fs::create_dir(space.at("d")).unwrap();
     let changed = || fs::metadata(space.at("d")).unwrap().modified().unwrap();
@@ -287,8 +293,9 @@ fn a_directory_changes_with_its_names_at_once() {
     later("a file went");
 }
 
+/// Shows: MNT-21
 #[test]
-fn groups_and_privileges_are_handed_down_and_taken_away_as_on_a_disk() {
+fn groups_and_setuid_bits_are_inherited_and_cleared_as_on_disk() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let Some(space) = Mounted::new() else { return };
     if !rustix::process::geteuid().is_root() {
@@ -308,6 +315,7 @@ fn groups_and_privileges_are_handed_down_and_taken_away_as_on_a_disk() {
     assert_eq!(fs::metadata(space.at("shared/below/a")).unwrap().mode() & 0o7777, 0o755);
 }
 
+/// Shows: MNT-28
 #[test]
 fn what_is_not_offered_says_so() {
     let Some(space) = Mounted::new() else { return };
@@ -341,7 +349,7 @@ fn a_refused_save_fails_at_close_and_says_why() {
 
 /// The kernel tells of a closed handle a moment later, and the name of a new file whose save was refused goes in that moment.
 #[test]
-fn a_name_whose_first_save_was_refused_can_be_made_again_at_once() {
+fn a_name_whose_first_save_was_rejected_can_be_recreated() {
     let Some(space) = Mounted::new() else { return };
     let at = space.at("a.md");
     for round in 0..2000 {
@@ -364,7 +372,7 @@ fn fsync_returns_with_the_version_made() {
 }
 
 #[test]
-fn the_disks_room_is_told() {
+fn statfs_reports_the_free_disk_space() {
     let Some(space) = Mounted::new() else { return };
     let (mount, root) = (rustix::fs::statvfs(space.at("")).unwrap(), rustix::fs::statvfs(space.folder()).unwrap());
     assert_eq!((mount.f_blocks * mount.f_frsize, mount.f_namemax), (root.f_blocks * root.f_frsize, 255));

@@ -31,6 +31,7 @@ fn errno(outcome: std::io::Result<impl Sized>) -> Option<i32> {
 
 const EROFS: Option<i32> = Some(30);
 
+/// Shows: VIEW-3
 #[test]
 fn every_version_of_a_page_is_a_file() {
     let Some(space) = Mounted::new() else { return };
@@ -64,8 +65,9 @@ fn every_version_of_a_page_is_a_file() {
     assert_eq!(names(&space, ".svc/history/notes/plan.md").len(), 4);
 }
 
+/// Shows: VIEW-3
 #[test]
-fn the_folders_of_history_list_the_tree_and_deleted_pages_are_there_by_name() {
+fn history_folders_list_the_tree_and_deleted_pages_by_name() {
     let Some(space) = Mounted::new() else { return };
     space.put("a.md", "a");
     space.put("notes/b.md", "b");
@@ -89,6 +91,7 @@ fn the_folders_of_history_list_the_tree_and_deleted_pages_are_there_by_name() {
     }
 }
 
+/// Shows: VIEW-4
 #[test]
 fn the_tree_as_it_was_is_there_by_time_commit_branch_and_tag() {
     let Some(space) = Mounted::new() else { return };
@@ -146,8 +149,9 @@ fn the_tree_as_it_was_is_there_by_time_commit_branch_and_tag() {
     }
 }
 
+/// Shows: VIEW-1
 #[test]
-fn a_search_through_the_mount_does_not_come_into_the_views_and_a_guide_names_them() {
+fn a_recursive_search_skips_the_views_and_a_guide_lists_them() {
     let Some(space) = Mounted::new() else { return };
     space.put("a.md", "needle");
     space.put("a.md", "thread");
@@ -162,8 +166,9 @@ fn a_search_through_the_mount_does_not_come_into_the_views_and_a_guide_names_the
     space.shell("cd .svc/history/a.md; pwd; test \"$(ls | wc -l)\" = 2; ls -la . > /dev/null");
 }
 
+/// Shows: VIEW-2
 #[test]
-fn nobody_writes_into_a_view() {
+fn views_are_read_only_for_everyone() {
     let Some(space) = Mounted::new() else { return };
     space.put("a.md", "text");
     space.put("b.md", "text");
@@ -188,6 +193,7 @@ fn nobody_writes_into_a_view() {
     assert_eq!(space.shell("cat a.md b.md"), "texttext");
 }
 
+/// Shows: VIEW-9
 #[test]
 fn the_past_of_a_page_is_shown_to_those_who_may_read_the_page() {
     let Some(space) = Mounted::new() else { return };
@@ -225,8 +231,10 @@ fn the_past_of_a_page_is_shown_to_those_who_may_read_the_page() {
 }
 
 /// A question is answered to each reader with the pages that they may read, ranked among themselves; nobody learns the title of another's page.
+///
+/// Shows: VIEW-6
 #[test]
-fn nobody_is_told_of_pages_that_they_may_not_read() {
+fn views_hide_pages_that_a_caller_may_not_read() {
     let Some(space) = Mounted::new() else { return };
     if !rustix::process::geteuid().is_root() || !has("setpriv") {
         return;
@@ -262,8 +270,9 @@ fn nobody_is_told_of_pages_that_they_may_not_read() {
     }
 }
 
+/// Shows: VIEW-3
 #[test]
-fn ten_thousand_versions_are_listed_at_once() {
+fn ten_thousand_versions_are_listed_quickly() {
     let Some(space) = Mounted::new() else { return };
     let path = TreePath::parse("page.md").unwrap();
     let caller = Caller::new(Protocol::Http);
@@ -288,6 +297,7 @@ fn ten_thousand_versions_are_listed_at_once() {
     );
 }
 
+/// Shows: VIEW-5
 #[test]
 fn the_answers_to_a_question_are_links_in_their_order() {
     let Some(space) = Mounted::new() else { return };
@@ -317,8 +327,9 @@ fn the_answers_to_a_question_are_links_in_their_order() {
     assert_eq!(errno(fs::remove_file(space.at(folder).join("002-a.md"))), EROFS);
 }
 
+/// Shows: VIEW-5
 #[test]
-fn what_a_query_lists_are_links_also_when_it_names_a_folder_and_saved_ones_are_there_by_name() {
+fn query_results_are_links_and_saved_queries_are_listed_by_name() {
     let Some(space) = Mounted::new() else { return };
     space.put("notes/tides.md", "the tide");
     space.put("a.md", "a");
@@ -334,8 +345,9 @@ fn what_a_query_lists_are_links_also_when_it_names_a_folder_and_saved_ones_are_t
     assert_eq!(errno(fs::write(space.at(".svc/query/open tasks/new"), "x")), EROFS);
 }
 
+/// Shows: VIEW-7
 #[test]
-fn a_question_with_an_error_lists_one_file_that_says_what_is_wrong() {
+fn a_faulty_query_lists_one_file_that_explains_the_error() {
     let Some(space) = Mounted::new() else { return };
     assert_eq!(names(&space, ".svc/search/wrong"), ["ERROR.txt"]);
     assert_eq!(space.shell("cat .svc/search/wrong/ERROR.txt"), "`q`: cannot be read\n");
@@ -345,8 +357,9 @@ fn a_question_with_an_error_lists_one_file_that_says_what_is_wrong() {
     );
 }
 
+/// Shows: VIEW-8
 #[test]
-fn what_is_wrong_with_a_page_is_told_as_compilers_tell_it() {
+fn page_problems_are_reported_in_compiler_format() {
     let Some(space) = Mounted::new() else { return };
     space.put("notes/a.md", "fine\nodd line\n");
     space.put("notes/b.txt", "odd");
@@ -371,8 +384,9 @@ fn what_is_wrong_with_a_page_is_told_as_compilers_tell_it() {
     }
 }
 
+/// Shows: MNT-43
 #[test]
-fn a_whole_mount_shows_the_tree_as_it_was_and_changes_nothing() {
+fn a_snapshot_mount_shows_the_past_tree_and_changes_nothing() {
     let Some(space) = Mounted::new() else { return };
     space.put("notes/a.md", "old");
     space.put("gone.md", "gone");

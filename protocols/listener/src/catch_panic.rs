@@ -31,7 +31,7 @@ mod tests {
     use super::catch_panic;
 
     #[tokio::test]
-    async fn a_panic_while_a_request_is_answered_is_a_fault_of_ours() {
+    async fn a_panic_during_a_request_becomes_an_internal_fault() {
         let panics = async {
             yield_now().await;
             assert_ne!(1 + 1, 2, "a bug");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_sent_as_it_is_and_who_waits_waits_for_what_is_not_in_memory_alone() {
+    fn a_partial_read_waits_only_for_data_outside_memory() {
         let file = Arc::new(File::of(1 << 20));
         let pieces: Vec<_> = sent(&file, 1000..900_000).into_iter().map(Result::unwrap).collect();
         assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.len() <= PIECE_BYTES));

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_blocks_are_small_and_nobody_waits() {
+    fn without_memory_budget_blocks_are_small_and_never_wait() {
         let budget = Arc::new(MemoryBudget::new(4095, 0));
         let all = content(300_000);
         let ([written, _], blocks) = runtime().block_on(through(&budget, &all, 10_000));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_being_written_is_finished_when_the_body_is_given_up() {
+    fn a_block_in_flight_is_finished_when_the_body_is_aborted() {
         runtime().block_on(async {
             let (mut stage, gate) = gated();
             stage.write(Arc::new(vec![1; 7])).await.unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_somebody_else_does_not_lead_here() {
+    fn a_foreign_host_name_is_not_accepted() {
         let asked = |names: &ServerNames, host: &'static str| {
             names.check(&HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))])).is_ok()
         };

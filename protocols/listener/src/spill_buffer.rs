@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slow_takes_room_for_what_has_come_of_it_and_keeps_nobody_out() {
+    fn a_slow_body_reserves_only_received_bytes_and_blocks_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let budget = Arc::new(MemoryBudget::new(1024, 1024));
         let mut slow: Vec<_> = (0..20).map(|_| SpillBuffer::new(&budget, folder.path())).collect();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_room_is_taken_a_body_goes_to_the_disk_from_its_first_byte_on() {
+    fn a_body_without_memory_budget_spills_from_the_first_byte() {
         let folder = tempfile::tempdir().unwrap();
         let budget = Arc::new(MemoryBudget::new(64, 1024));
         let mut first = SpillBuffer::new(&budget, folder.path());

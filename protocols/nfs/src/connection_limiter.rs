@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_never_asked_goes_first_and_then_who_asked_longest_ago() {
+    async fn idle_connections_are_closed_first_never_used_before_oldest() {
         let limiter = LruConnectionLimiter::new(3);
         let [old, silent, new] = [limiter.acquire().await, limiter.acquire().await, limiter.acquire().await];
         drop((old.start_call(), new.start_call()));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_goes_whose_question_is_being_answered_until_it_is() {
+    async fn a_connection_with_a_request_in_flight_is_not_closed() {
         let limiter = LruConnectionLimiter::new(1);
         let only = limiter.acquire().await;
         let (one, two) = (only.start_call(), only.start_call());

@@ -330,7 +330,7 @@ mod tests {
     use super::RejectionNotice;
 
     #[test]
-    fn the_first_stranger_is_told_of_and_no_program_of_this_machine() {
+    fn only_the_first_remote_stranger_is_logged_and_no_local_client() {
         let rejection_notice = RejectionNotice::default();
         let told = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.7", "192.0.2.7", "2001:db8::1", "127.0.0.1"]
             .map(|address| rejection_notice.should_log(address.parse().unwrap()));

@@ -213,6 +213,7 @@ mod tests {
         continues_current(&slice(current), &slice(rejected), (offset as u64, data.as_bytes()))
     }
 
+    /// Shows: NFS-8
     #[test]
     fn a_write_goes_on_with_the_text_that_it_fits_in() {
         let (current, rejected) = ("# Page\n\none\ntwo\n", "# Mine\n```\n");

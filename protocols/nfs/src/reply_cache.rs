@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_answered_once_and_asked_anew_when_answering_it_went_wrong() {
+    fn a_request_is_answered_once_and_retried_after_a_failure() {
         let replies = ReplyCache::default();
         let key = (IpAddr::from(Ipv4Addr::LOCALHOST), 1, 2);
         let ReplyLookup::New(pending) = replies.lookup(key) else { panic!("it is new") };

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn long_pieces_of_slow_clients_lie_on_the_disk_where_there_is_no_room() {
+    fn long_chunks_of_slow_clients_spill_to_disk() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
         let on_disk = move || {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_a_signed_body_is_refused_when_it_is_longer_than_fits_in_memory() {
+    fn a_signed_chunk_longer_than_the_memory_limit_is_refused() {
         let signature = "0".repeat(64);
         let body = |second: &str| {
             format!("5;chunk-signature={signature}\r\n1\r\n2\n\r\n{second};chunk-signature={signature}\r\nabc")

@@ -97,7 +97,7 @@ mod tests {
     use crate::tests::{Served, asked_of};
 
     #[test]
-    fn of_thousands_of_slow_bodies_few_bytes_wait_to_be_summed_up_and_of_a_few_many() {
+    fn many_slow_bodies_buffer_few_unhashed_bytes_each() {
         let served = Served::new();
         let context = asked_of(&served);
         let content: Vec<u8> = (0..BLOCK_BYTES * 2).map(|at| (at / 7) as u8).collect();

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_told_without_its_signature() {
+    fn an_address_is_logged_without_its_signature() {
         let address =
             Uri::from_static("/b/k?X-Amz-Signature=1&versionId=2&X-Amz-Date=3&response-expires=4&Signature=5");
         assert_eq!(unsigned(&address).unwrap().to_string(), "/b/k?versionId=2&response-expires=4");

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_begins_where_the_one_before_it_ends_and_parts_of_one_length_take_no_more_room_than_one() {
+    fn parts_are_contiguous_and_equal_lengths_are_stored_compactly() {
         let sizes = [5_u64, 5, 5, 7, 5, 0];
         let lengths = PartLengths::of(sizes);
         let mut begin = 0;

@@ -178,7 +178,7 @@ mod tests {
                           Signature=00";
 
     #[test]
-    fn a_value_that_the_signature_cannot_have_is_as_one_that_is_not_signed() {
+    fn an_impossible_signature_value_counts_as_unsigned() {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         headers.insert(AUTHORIZATION, HeaderValue::from_static(SIGNED));

@@ -188,6 +188,7 @@ pub(crate) fn asked_of(served: &Served) -> crate::context::S3RequestContext {
     etags::asked(served.protocol(100))
 }
 
+/// Shows: S3-1
 #[test]
 fn an_object_is_put_read_and_removed_each_in_one_commit() {
     let served = Served::new();
@@ -224,8 +225,9 @@ fn spaces_are_buckets_by_path_and_by_name_of_the_host() {
     served.send("GET", "/a.md", &[("host", "evil.example")], "").is(403, "AccessDenied");
 }
 
+/// Shows: S3-4
 #[test]
-fn keys_are_listed_in_the_order_of_their_bytes_from_any_of_them_on() {
+fn keys_are_listed_in_byte_order_from_any_start() {
     let served = Served::new();
     let mut keys = ["z/a-b", "z/a.md", "z/a/b.md", "z/a/c/d.md", "z/a0", "z/b", "zz", "z/ä", "z/a/c.md"];
     keys.iter().for_each(|key| served.put(&key.replace('ä', "%C3%A4"), key));
@@ -250,7 +252,7 @@ fn keys_are_listed_in_the_order_of_their_bytes_from_any_of_them_on() {
 }
 
 #[test]
-fn what_lies_behind_a_delimiter_is_told_together() {
+fn keys_behind_a_delimiter_are_grouped_into_common_prefixes() {
     let served = Served::new();
     ["d/a/1", "d/a/2", "d/b", "d/c/1/2", "d/c/3"].iter().for_each(|key| served.put(key, key));
     let page = served.get("/default?list-type=2&prefix=d/&delimiter=/");
@@ -271,7 +273,7 @@ fn what_lies_behind_a_delimiter_is_told_together() {
 }
 
 #[test]
-fn ranges_and_conditions_are_kept_to() {
+fn ranges_and_conditions_are_honoured() {
     let served = Served::new();
     served.put("a.txt", "0123456789");
     let etag = format!("\"{}\"", etag_of(b"0123456789"));
@@ -287,8 +289,9 @@ fn ranges_and_conditions_are_kept_to() {
     served.send("GET", "/default/a.txt", &early, "").is(412, "PreconditionFailed");
 }
 
+/// Shows: COND-6
 #[test]
-fn a_write_under_a_condition_is_refused_when_somebody_was_first() {
+fn a_conditional_write_fails_after_a_concurrent_write() {
     let served = Served::new();
     let put = |headers: &[(&str, &str)], body: &'static str| served.send("PUT", "/default/a.md", headers, body);
     put(&[("if-match", "\"x\"")], "# 0\n").is(404, "NoSuchKey");
@@ -302,6 +305,7 @@ fn a_write_under_a_condition_is_refused_when_somebody_was_first() {
     assert_eq!(served.text("a.md").as_deref(), Some("# 3\n"));
 }
 
+/// Shows: S3-3
 #[test]
 fn what_does_not_sum_up_is_not_written() {
     let served = Served::new();
@@ -324,6 +328,7 @@ fn what_does_not_sum_up_is_not_written() {
     );
 }
 
+/// Shows: S3-7
 #[test]
 fn what_clients_say_of_an_object_is_given_back_and_copied() {
     let served = Served::new();
@@ -358,6 +363,7 @@ fn what_clients_say_of_an_object_is_given_back_and_copied() {
     served.get("/default/none.txt?tagging").is(404, "NoSuchKey");
 }
 
+/// Shows: S3-1
 #[test]
 fn many_objects_are_removed_in_one_commit() {
     let served = Served::new();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_again_and_again_is_not_read_again_however_many_others_are() {
+    fn hot_etags_stay_cached_however_many_others_are_read() {
         let etags = ETagCache::default();
         let mut reads = 0;
         for number in 0..4 * GENERATION_ENTRIES {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_with_prefixes_of_attributes_and_blanks() {
+    fn xml_is_written_back_with_prefixes_attributes_and_whitespace() {
         let text =
             "<a:b xmlns:a=\"urn:a\" xmlns:n=\"urn:n\" xml:lang=\"de\"> <c n:d=\"1\" /> &amp;<![CDATA[<x>]]></a:b>";
         let element = parse(text.as_bytes()).unwrap();

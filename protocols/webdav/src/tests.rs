@@ -166,7 +166,7 @@ impl Drop for Served {
 const LITMUS: [(&str, u32); 5] = [("basic", 16), ("copymove", 13), ("props", 30), ("locks", 41), ("http", 4)];
 
 #[test]
-fn litmus_passes_whole() {
+fn the_litmus_suite_passes_completely() {
     let served = Served::new();
     let mut litmus = Command::new("timeout");
     litmus.args(["120", "litmus", "-k", &format!("http://{}/", served.address)]).current_dir(served.folder.path());
@@ -190,8 +190,9 @@ fn litmus_passes_whole() {
     assert!(matches!(&warnings[..], [one] if one.contains("delete_fragment")), "{told}");
 }
 
+/// Shows: DAV-1
 #[test]
-fn a_file_is_one_commit_by_its_author_and_has_the_etag_of_every_other_door() {
+fn a_file_is_one_commit_with_author_and_shared_etag() {
     let served = Served::new();
     let mut seen = 0;
     served.commits(&mut seen);
@@ -214,6 +215,7 @@ fn a_file_is_one_commit_by_its_author_and_has_the_etag_of_every_other_door() {
     assert_eq!(served.get("/a.md").status, 404);
 }
 
+/// Shows: DAV-2
 #[test]
 fn a_folder_is_copied_moved_and_removed_in_one_commit_each() {
     let served = Served::new();
@@ -251,8 +253,9 @@ fn a_folder_is_copied_moved_and_removed_in_one_commit_each() {
     assert_eq!(served.text("a/b/2.md").unwrap(), "# Two\n");
 }
 
+/// Shows: LINT-4
 #[test]
-fn a_page_that_lint_refuses_is_told_why_and_kept() {
+fn a_page_rejected_by_lint_is_explained_and_saved_aside() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
     let reply = served.send("PUT", "/a.md", &[], "---\na: [\n---\n");
@@ -264,6 +267,7 @@ fn a_page_that_lint_refuses_is_told_why_and_kept() {
     assert_eq!(served.get("/.svc/rejected/a.md").status, 404);
 }
 
+/// Shows: COND-6
 #[test]
 fn conditions_are_held_against_what_is_there_when_it_is_written() {
     let served = Served::new();
@@ -281,7 +285,7 @@ fn conditions_are_held_against_what_is_there_when_it_is_written() {
 }
 
 #[test]
-fn a_part_of_a_file_is_written_where_it_belongs_and_the_rest_stays() {
+fn a_partial_write_changes_only_its_range() {
     let served = Served::new();
     served.put("/log.txt", "none\n");
     let patch = |range: &str, text: &'static str| {
@@ -294,6 +298,7 @@ fn a_part_of_a_file_is_written_where_it_belongs_and_the_rest_stays() {
     assert_eq!(served.text("log.txt").unwrap(), "none\nONE\ntwo\n");
 }
 
+/// Shows: DAV-5
 #[test]
 fn an_upload_that_breaks_off_changes_nothing() {
     let served = Served::new();
@@ -309,7 +314,7 @@ fn an_upload_that_breaks_off_changes_nothing() {
 }
 
 #[test]
-fn a_file_too_large_for_history_goes_to_the_disk_and_comes_back_in_parts() {
+fn a_file_beyond_the_history_limit_is_on_disk_and_rangeable() {
     let served = Served::new();
     let size = MAX_FILE_BYTES + 100_000;
     let content: Bytes = (0..size).map(|at| (at / 1000) as u8).collect::<Vec<_>>().into();
@@ -330,7 +335,7 @@ fn a_file_too_large_for_history_goes_to_the_disk_and_comes_back_in_parts() {
 }
 
 #[test]
-fn without_the_right_key_nothing_is_told_and_with_one_no_more_than_it_opens() {
+fn without_a_key_nothing_is_visible_and_a_key_shows_its_scope() {
     let served = Served::with(
         "[auth]\ntype = \"perspace\"\n\
          [[auth.api_keys]]\nkey = \"full\"\nactor = \"boss\"\n\
@@ -398,7 +403,7 @@ fn a_key_of_the_first_space_cannot_tell_which_others_there_are() {
 }
 
 #[test]
-fn why_a_space_is_not_served_is_told_to_those_who_may_enter_it() {
+fn the_reason_of_an_unserved_space_is_shown_to_authorised_users() {
     let keys = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"full\"\n[[auth.api_keys]]\nkey = \"team\"\nspace = \"team\"\n";
     let served = Served::with(keys);
     let ask = |key: &str| served.send("GET", "/~sick/a.md", &[("authorization", &format!("Bearer {key}"))], "");
@@ -408,7 +413,7 @@ fn why_a_space_is_not_served_is_told_to_those_who_may_enter_it() {
 }
 
 #[test]
-fn every_space_has_its_place_and_nothing_goes_from_one_to_another() {
+fn every_space_has_its_path_and_nothing_crosses_between_spaces() {
     let served = Served::new();
     served.put("/a.md", "# first\n");
     served.put("/~team/a.md", "# team\n");
@@ -424,8 +429,9 @@ fn every_space_has_its_place_and_nothing_goes_from_one_to_another() {
     assert_eq!(served.text("~own/a.md").unwrap(), "# own\n");
 }
 
+/// Shows: DAV-11
 #[test]
-fn properties_stay_when_a_file_is_written_and_go_with_it_when_it_is_renamed() {
+fn properties_survive_writes_and_follow_renames() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
     let set = "<propertyupdate xmlns='DAV:'><set><prop><mark xmlns='urn:x'>seven</mark></prop></set></propertyupdate>";

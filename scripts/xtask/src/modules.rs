@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_followed_from_the_targets_through_both_kinds_of_modules() {
+    fn modules_are_followed_from_targets_in_both_file_layouts() {
         let files = [
             ("a/src/lib.rs", "mod one;\npub(crate) mod two;\n#[path = \"odd/name.rs\"]\nmod three;\n"),
             ("a/src/one.rs", "#[cfg(test)]\nmod tests;\n"),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_a_folder_sees_that_folder_and_no_neighbour_whose_name_begins_alike() {
+    fn a_folder_key_excludes_neighbours_with_the_same_name_prefix() {
         let reach = Permissions { scope: Scope::Write, folder: Some(path("docs")) };
         for (text, is_seen) in
             [("docs", true), ("docs/a.md", true), ("docs2/a.md", false), ("", false), ("a.md", false)]

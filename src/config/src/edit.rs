@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_comes_behind_the_comments_of_a_file_that_has_nothing_else() {
+    fn a_new_key_is_added_after_the_comments_of_an_empty_file() {
         let before = crate::templates::CONFIG.content;
         let after = add_key(before, &new("first")).unwrap();
         assert!(after.starts_with(before), "{after}");
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_key_is_not_revoked_because_a_running_server_would_not_take_that_up() {
+    fn the_last_key_is_not_revoked_beside_a_running_server() {
         let text = add_key("", &new("only")).unwrap();
         let refused = remove_keys(&text, "").unwrap_err();
         assert!(refused.to_string().contains("last key"), "{refused}");
     }
 
     #[test]
-    fn a_file_with_another_way_of_telling_callers_is_left_alone() {
+    fn a_file_with_another_authentication_method_is_not_changed() {
         let refused = add_key("[auth]\ntype = \"apikey\"\n", &new("x")).unwrap_err();
         assert!(refused.to_string().contains("apikey"), "{refused}");
     }

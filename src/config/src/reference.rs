@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_shows_every_key_that_is_read_and_every_one_that_is_not_yet() {
+    fn the_reference_lists_every_effective_and_every_planned_key() {
         fn collect(schema: &Value, path: &str, keys: &mut Vec<String>) {
             let of = elements(schema).unwrap_or(schema);
             match of["properties"].as_object() {

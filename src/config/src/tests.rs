@@ -73,7 +73,7 @@ fn invalid_samples_are_refused_with_the_complaints_beside_them() {
 }
 
 #[test]
-fn an_absent_file_is_the_defaults_unless_it_was_asked_for_by_name() {
+fn a_missing_file_means_defaults_unless_named_explicitly() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     assert_eq!(Config::read(&path, &variables).unwrap(), Config::default());
@@ -131,7 +131,7 @@ fn flags_beat_the_file() {
 }
 
 #[test]
-fn webdav_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
+fn webdav_is_enabled_by_file_or_flag_and_port_alone_is_an_error() {
     let resolved = |text: &str, enabled: bool, port: Option<u16>| {
         let overrides = CliOverrides { webdav: ProtocolFlags { enabled, port }, ..CliOverrides::default() };
         Settings::resolve(Config::parse(text, &variables), overrides)
@@ -183,7 +183,7 @@ fn nfs_is_served_to_those_who_are_named_else_to_this_machine() {
 }
 
 #[test]
-fn s3_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
+fn s3_is_enabled_by_file_or_flag_and_port_alone_is_an_error() {
     let resolved = |text: &str, enabled: bool, port: Option<u16>| {
         let overrides = CliOverrides { s3: ProtocolFlags { enabled, port }, ..CliOverrides::default() };
         Settings::resolve(Config::parse(text, &variables), overrides)
@@ -197,7 +197,7 @@ fn s3_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
 }
 
 #[test]
-fn a_wrong_flag_is_complained_about_by_its_own_name_beside_the_files_mistakes() {
+fn a_wrong_flag_is_reported_by_name_beside_file_errors() {
     let overrides = CliOverrides { host: Some("a b".to_owned()), ..CliOverrides::default() };
     let outcome = Settings::resolve(Config::parse("x = 1\n", &variables), overrides);
     let expected =
@@ -206,7 +206,7 @@ fn a_wrong_flag_is_complained_about_by_its_own_name_beside_the_files_mistakes() 
 }
 
 #[test]
-fn variables_are_expanded_once_and_only_where_they_are_well_formed() {
+fn variables_are_expanded_once_and_only_when_well_formed() {
     let cases = [
         ("", ""),
         ("${NAME}", "notes"),
@@ -281,8 +281,9 @@ fn public_urls_are_http_addresses_without_query_or_password() {
     }
 }
 
+/// Shows: LINT-1
 #[test]
-fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
+fn pages_are_formatted_only_at_listed_protocols_when_enabled() {
     let tidied = |text: &str| {
         let lint = resolve(text).unwrap().lint;
         let protocols =
@@ -391,6 +392,7 @@ const PAGES: &[&str] = &[
     ".obsidian",
 ];
 
+/// Shows: PATH-2
 #[test]
 fn the_default_scratch_globs_match_droppings_and_no_pages() {
     let FilesConfig { scratch } = FilesConfig::default();
@@ -450,7 +452,7 @@ fn schema_keys() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_key_of_the_contract_is_either_effective_or_listed_as_not_built() {
+fn every_contract_key_is_effective_or_listed_as_not_built() {
     let effective = schema_keys();
     for key in include_str!("../tests/contract_keys.txt").lines() {
         let listed = not_built::standing(key) == KeyStatus::NotBuilt;
@@ -459,7 +461,7 @@ fn every_key_of_the_contract_is_either_effective_or_listed_as_not_built() {
 }
 
 #[test]
-fn the_list_of_what_is_not_built_is_sorted_and_names_no_effective_key() {
+fn the_not_built_list_is_sorted_and_names_no_effective_key() {
     assert!(UNSUPPORTED_KEYS.is_sorted());
     let effective = schema_keys();
     for entry in UNSUPPORTED_KEYS {
@@ -488,7 +490,7 @@ fn every_setting_of_the_schema_is_documented() {
 }
 
 #[test]
-fn the_configuration_written_by_init_says_every_default_when_its_comments_are_removed() {
+fn the_init_configuration_contains_every_default_in_comments() {
     let written = templates::CONFIG.content;
     assert_eq!(Config::parse(written, &variables), Config::default());
     let uncommented: String = written
@@ -512,7 +514,7 @@ fn the_configuration_written_by_init_says_every_default_when_its_comments_are_re
 }
 
 #[test]
-fn the_number_of_snapshots_is_100_unless_said_and_all_of_them_when_it_is_negative() {
+fn the_snapshot_limit_defaults_to_100_and_negative_is_unlimited() {
     let kept = |number: &str| {
         let text = format!("[versioning]\nstrategy = \"cow\"\nmax_versions = {number}\n");
         let settings = Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap();

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_rests_gives_back_little_and_one_that_works_only_much() {
+    fn an_idle_server_frees_little_memory_and_a_busy_one_only_much() {
         let last = LastCheck { cpu_time: Duration::from_secs(5), unreleasable: 3 << 20 };
         let (resting, working) = (last.cpu_time + RESTING / 2, last.cpu_time + RESTING);
         assert!(last.should_release(working, MUCH) && !last.should_release(working, MUCH - 1));

@@ -135,6 +135,7 @@ mod tests {
         Ok(arguments.iter().map(|argument| argument.to_str().unwrap()).collect::<Vec<_>>().join(" "))
     }
 
+    /// Shows: REM-13
     #[test]
     fn a_line_of_fstab_is_an_ordinary_mount() {
         for (line, expected) in [

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "files of the test")]
-    fn settings_keep_their_rights_and_owner_and_the_link_that_leads_to_them() {
+    fn settings_preserve_mode_owner_and_their_symlink() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("config.toml"), folder.path().join("link.toml"));
         fs::write(&file, "old").unwrap();

@@ -168,7 +168,7 @@ mod tests {
     use crate::tests::Space;
 
     #[test]
-    fn a_question_without_end_is_stopped_and_the_next_one_is_answered() {
+    fn an_endless_query_is_interrupted_and_the_next_one_answered() {
         let space = Space::of(&[("a.md", "word")]);
         let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
         let stopped = space.index.readers.query_within(Duration::ZERO, "q", |connection| {

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_value_is_folded_and_has_no_sign_the_index_would_break_it_at() {
+    fn a_complete_value_is_folded_without_tokenizer_separators() {
         assert_eq!(normalize_value("/Docs/Über uns/"), "docs/uber-uns");
         assert_eq!(normalize_name("source-of-truth").as_deref(), Some("source-of-truth"));
         assert_eq!((normalize_name("a\"b"), normalize_name("")), (None, None));

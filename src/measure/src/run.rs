@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_removed_by_the_next_and_what_is_at_work_or_not_of_a_run_is_not() {
+    fn leftovers_of_killed_runs_are_removed_and_active_ones_are_not() {
         let place = tempfile::tempdir().unwrap();
         for (name, file) in [("svcfs-bench-killed", LOCK), ("svcfs-bench-of-mine", "notes.md"), ("other", LOCK)] {
             std::fs::create_dir(place.path().join(name)).unwrap();

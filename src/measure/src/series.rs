@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_latencies_that_occurred_and_the_rate_is_that_of_the_middle_round() {
+    fn percentiles_are_real_latencies_and_rate_is_the_middle_round() {
         let mut series = RoundSeries::default();
         assert_eq!((series.rate(), series.percentile(0.5)), (None, None));
         for seconds in [1, 4, 2] {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_space_was_opened_since_the_machine_was_started_when_that_was_noted_at_the_same_start() {
+    fn a_space_counts_as_opened_since_boot_by_its_boot_marker() {
         let directory = tempfile::tempdir().unwrap();
         let paths = StatePaths::new(directory.path());
         fs::create_dir_all(paths.directory()).unwrap();

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_disk_refuses_is_told_as_what_it_is_whoever_was_refused() {
+    fn a_disk_error_is_classified_the_same_for_every_caller() {
         let git =
             |text: &str| StoreError::Git(git2::Error::new(git2::ErrorCode::GenericError, git2::ErrorClass::Os, text));
         let branch = |code, text: &str| StoreError::Git(git2::Error::new(code, git2::ErrorClass::Reference, text));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_database_is_begun_anew() {
+    fn a_lease_file_that_is_no_database_is_recreated() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("leases.db");
         std::fs::write(&file, "what is this, and how did it come here, one wonders").unwrap();

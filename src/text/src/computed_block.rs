@@ -39,7 +39,7 @@ mod tests {
     use super::{ComputedAnswer, find_answer};
 
     #[test]
-    fn an_answer_stands_between_its_lines() {
+    fn an_answer_is_placed_between_its_marker_lines() {
         let page = "a\n<!-- svc:auto -->\n- [ ] b\n<!-- /svc-view -->\nc\n";
         let ComputedAnswer::Present(range) = find_answer(page) else { panic!("it is there") };
         assert_eq!((&page[..range.start], &page[range.end..]), ("a\n", "c\n"));

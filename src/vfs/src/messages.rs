@@ -87,8 +87,9 @@ mod tests {
 
     use crate::tests::{TestSpace, at, eve};
 
+    /// Shows: XATTR-4
     #[test]
-    fn a_message_is_for_the_next_accepted_save_of_its_path_by_its_caller() {
+    fn a_message_is_for_the_next_accepted_save_by_its_caller() {
         let space = TestSpace::new();
         let (ann, bob) = (eve().with_actor(Actor::new("ann")), eve().with_actor(Actor::new("bob")));
         space.vfs.set_save_message(&ann, &at("a.md"), Some("because\n\nof the tide\n")).unwrap();
@@ -114,6 +115,7 @@ mod tests {
         assert_eq!(space.vfs.save_message(&ann, &at("a.md")), None);
     }
 
+    /// Shows: XATTR-4
     #[test]
     fn a_message_that_no_commit_can_have_is_refused() {
         let space = TestSpace::new();

@@ -33,6 +33,7 @@ mod uploads;
 
 pub(crate) use space::{TestSpace, at, eve, options};
 
+/// Shows: DUR-1
 #[test]
 fn a_write_is_read_back_and_is_one_commit_by_its_author() {
     let space = TestSpace::new();
@@ -44,6 +45,7 @@ fn a_write_is_read_back_and_is_one_commit_by_its_author() {
     assert_eq!(applied.files[0].etag.unwrap().to_string(), space.git(&["rev-parse", "HEAD:notes/a.md"]).trim());
 }
 
+/// Shows: DUR-4
 #[test]
 fn the_same_content_again_is_no_new_version() {
     let space = TestSpace::new();
@@ -53,8 +55,9 @@ fn the_same_content_again_is_no_new_version() {
     assert_eq!(space.log().len(), 1);
 }
 
+/// Shows: DUR-3
 #[test]
-fn a_set_is_one_commit_and_happens_whole_or_not_at_all() {
+fn a_change_set_is_one_commit_and_atomic() {
     let space = TestSpace::new();
     let good = vec![Change::put(at("a.md"), "a"), Change::put(at("b/c.md"), "c")];
     space.vfs.apply(&eve(), ChangeSet::new(good).with_message("both")).unwrap();
@@ -74,6 +77,7 @@ fn a_gate_may_rewrite_what_is_stored() {
     assert_eq!(applied.files[0].etag, Some(ETag::from_content(b"stamped\n")));
 }
 
+/// Shows: COND-2
 #[test]
 fn conditions_are_held_against_what_is_there_now() {
     let space = TestSpace::new();
@@ -102,7 +106,7 @@ fn a_rename_is_one_commit_and_keeps_the_content() {
 }
 
 #[test]
-fn a_directory_moves_whole_in_one_commit() {
+fn a_directory_moves_atomically_in_one_commit() {
     let space = TestSpace::new();
     for n in 0..20 {
         space.put(&format!("d/{}/{n}.md", n % 3), &format!("page {n}"));
@@ -133,6 +137,7 @@ fn a_file_may_give_way_to_a_directory_of_its_name_and_back() {
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "x\n");
 }
 
+/// Shows: PATH-1
 #[test]
 fn places_of_the_server_are_invisible_and_unwritable() {
     let space = TestSpace::new();
@@ -157,8 +162,9 @@ fn a_name_git_refuses_is_refused_and_changes_nothing() {
     space.put("ok.md", "still works");
 }
 
+/// Shows: PATH-2
 #[test]
-fn scratch_files_are_kept_and_never_versioned() {
+fn scratch_files_are_stored_and_never_versioned() {
     let space = TestSpace::new();
     space.put("a.md~", "backup");
     assert_eq!(space.text("a.md~"), "backup");
@@ -171,6 +177,7 @@ fn scratch_files_are_kept_and_never_versioned() {
     assert_eq!(space.vfs.stat(Protocol::Http, &at("b.md~")).unwrap_err().kind(), Kind::NotFound);
 }
 
+/// Shows: MNT-5
 #[test]
 fn a_backup_rename_followed_by_a_new_file_is_one_version() {
     let space = TestSpace::new();
@@ -185,7 +192,7 @@ fn a_backup_rename_followed_by_a_new_file_is_one_version() {
 }
 
 #[test]
-fn a_page_renamed_to_a_scratch_name_for_good_is_removed_from_history() {
+fn a_page_renamed_to_a_scratch_name_is_removed_from_history() {
     let space = TestSpace::new();
     space.put("a.md", "old");
     space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
@@ -194,7 +201,7 @@ fn a_page_renamed_to_a_scratch_name_for_good_is_removed_from_history() {
 }
 
 #[test]
-fn a_page_that_was_away_under_a_scratch_name_while_gits_index_was_written_is_in_it_when_it_is_back() {
+fn a_page_back_from_a_scratch_name_is_in_the_git_index_again() {
     let space = TestSpace::new();
     space.put("a.md", "old");
     space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
@@ -206,8 +213,9 @@ fn a_page_that_was_away_under_a_scratch_name_while_gits_index_was_written_is_in_
     assert_eq!(space.log().len(), 2);
 }
 
+/// Shows: DUR-2
 #[test]
-fn a_soon_write_is_seen_at_once_and_committed_shortly_after() {
+fn a_soon_write_is_visible_immediately_and_committed_shortly() {
     let space = TestSpace::new();
     let set = ChangeSet::from(Change::put(at("d/a.md"), "soon")).soon();
     space.vfs.apply(&eve(), set).unwrap();
@@ -236,6 +244,7 @@ fn versions_diff_and_blame_tell_who_wrote_what() {
     assert_eq!(space.vfs.read_version(&at("a.md"), "dead").unwrap_err().kind(), Kind::NotFound);
 }
 
+/// Shows: HTTP-8
 #[test]
 fn changes_page_forward_without_a_gap() {
     let space = TestSpace::new();
@@ -259,6 +268,7 @@ fn changes_page_forward_without_a_gap() {
     assert_eq!(space.vfs.changes(Some("zzzz"), 3).unwrap_err().kind(), Kind::Invalid);
 }
 
+/// Shows: EDIT-1
 #[test]
 fn what_was_edited_while_closed_is_adopted_at_opening() {
     let mut space = TestSpace::new();
@@ -275,8 +285,9 @@ fn what_was_edited_while_closed_is_adopted_at_opening() {
     assert_eq!(space.vfs.versions(&at("new/c.md")).unwrap().len(), 1);
 }
 
+/// Shows: EDIT-2
 #[test]
-fn an_edit_behind_us_and_the_write_that_covers_it_are_both_versions() {
+fn an_external_edit_and_the_write_over_it_are_both_versions() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
@@ -310,8 +321,9 @@ fn an_existing_repository_is_adopted_with_its_history() {
     assert_eq!(space.log().len(), 3);
 }
 
+/// Shows: EDIT-7
 #[test]
-fn a_persons_commit_is_recorded_and_ours_come_on_top() {
+fn an_external_commit_is_recorded_and_own_ones_come_after_it() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "by hand"]);
@@ -336,7 +348,7 @@ fn git_status_is_clean_and_fsck_content_after_a_checkpoint() {
 }
 
 #[test]
-fn a_second_server_is_told_who_has_the_root() {
+fn a_second_server_learns_which_process_has_the_root() {
     let space = TestSpace::new();
     let Err(fault) = Vfs::open(options(space.directory.path(), false)) else { panic!("opened twice") };
     assert_eq!(fault.kind(), Kind::Conflict);
@@ -351,6 +363,7 @@ fn a_root_that_is_a_file_is_refused() {
     assert!(fault.message().contains("is a file"), "{fault}");
 }
 
+/// Shows: PATH-3
 #[test]
 fn links_never_lead_a_reader_or_writer_out_of_the_root() {
     let space = TestSpace::new();
@@ -366,6 +379,7 @@ fn links_never_lead_a_reader_or_writer_out_of_the_root() {
     assert!(!root.parent().unwrap().join("x.md").exists());
 }
 
+/// Shows: HTTP-3
 #[test]
 fn a_page_is_read_and_written_through_a_link_under_one_etag() {
     let space = TestSpace::new();
@@ -384,6 +398,7 @@ fn a_page_is_read_and_written_through_a_link_under_one_etag() {
     assert_eq!(space.vfs.list(Protocol::Http, &at("d/up")).unwrap()[0].path, at("d/up/a.md"));
 }
 
+/// Shows: DUR-1
 #[test]
 fn concurrent_writers_each_get_their_own_commit() {
     let space = TestSpace::new();
@@ -406,6 +421,7 @@ fn concurrent_writers_each_get_their_own_commit() {
     space.git(&["fsck", "--strict"]);
 }
 
+/// Shows: COND-1
 #[test]
 fn compare_and_swap_loses_no_update() {
     let space = TestSpace::new();
@@ -428,6 +444,7 @@ fn compare_and_swap_loses_no_update() {
     assert_eq!(space.log().len(), 101);
 }
 
+/// Shows: EDIT-1
 #[test]
 fn edits_behind_a_running_server_are_recorded() {
     let directory = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ impl<F: FnMut(&StopToken) -> Result<NextStep, TaskFailure> + Send + 'static> Tas
 }
 
 #[test]
-fn a_task_steps_at_once_then_for_each_signal_and_ends_when_stopped() {
+fn a_task_steps_at_start_and_per_signal_and_ends_when_stopped() {
     let (sender, steps) = mpsc::channel();
     let signal = Signal::new();
     let supervisor = Supervisor::new();
@@ -37,7 +37,7 @@ fn a_task_steps_at_once_then_for_each_signal_and_ends_when_stopped() {
 }
 
 #[test]
-fn a_task_stands_behind_those_whom_somebody_waits_for() {
+fn a_task_runs_at_lower_cpu_priority_than_its_callers() {
     let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
     let (sender, told) = mpsc::channel();
     let supervisor = Supervisor::new();
@@ -133,7 +133,7 @@ fn a_long_step_sees_the_stop() {
 }
 
 #[test]
-fn a_signal_raised_before_anybody_listens_is_not_lost_and_counts_once() {
+fn a_signal_before_the_first_listener_is_not_lost_or_doubled() {
     let signal = Signal::new();
     signal.raise();
     signal.raise();
@@ -181,7 +181,7 @@ async fn a_full_lane_turns_callers_away_and_the_other_lane_stays_open() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn quick_work_is_done_by_the_thread_that_asks_and_others_go_on_meanwhile() {
+async fn quick_work_runs_on_the_calling_thread_and_blocks_no_others() {
     let lanes = Arc::new(Lanes::new(1, 1, LONG));
     let (release, blocked) = mpsc::channel::<()>();
     let (started, running) = tokio::sync::oneshot::channel();
@@ -204,7 +204,7 @@ async fn quick_work_is_done_by_the_thread_that_asks_and_others_go_on_meanwhile()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_is_watched_can_be_given_up_and_keeps_its_place_to_the_end() {
+async fn observed_work_can_be_cancelled_and_holds_its_slot_to_the_end() {
     let lanes = Lanes::new(1, 1, LONG);
     let (release, blocked) = mpsc::channel::<()>();
     let (started, running) = tokio::sync::oneshot::channel();
@@ -230,17 +230,17 @@ async fn panics_are_told() {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_lane_is_told_and_frees_its_place() {
+async fn a_panic_in_a_lane_is_reported_and_frees_its_slot() {
     panics_are_told().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_of_the_thread_that_asked_is_told_and_frees_its_place() {
+async fn a_panic_of_the_calling_thread_is_reported_and_frees_its_slot() {
     panics_are_told().await;
 }
 
 #[test]
-fn what_is_left_to_a_helper_is_done_with_what_follows_when_it_is_told_and_before_it_rests() {
+fn lazy_helper_work_runs_with_the_next_task_or_before_idle() {
     let helper = SerialExecutor::new();
     let (sender, done) = mpsc::channel();
     let tell = |number: u8| {
@@ -261,7 +261,7 @@ fn what_is_left_to_a_helper_is_done_with_what_follows_when_it_is_told_and_before
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_has_begun_ends_even_when_nobody_waits_for_it() {
+async fn started_work_is_completed_without_waiters() {
     let lanes = Arc::new(Lanes::default());
     let finished = Arc::new(AtomicUsize::new(0));
     let (release, blocked) = mpsc::channel::<()>();
@@ -316,7 +316,7 @@ async fn a_lane_tells_how_full_it_is() {
 }
 
 #[test]
-fn two_hundred_tasks_share_a_few_threads_and_each_is_stepped_at_its_time() {
+fn two_hundred_tasks_share_a_few_threads_and_run_on_time() {
     let (sender, steps) = mpsc::channel();
     let supervisor = Supervisor::new();
     for number in 0..200 {
@@ -399,7 +399,7 @@ fn a_helper_does_everything_in_order_and_is_waited_for() {
 }
 
 #[test]
-fn helpers_that_are_all_busy_do_not_keep_each_other_from_work_for_ever() {
+fn helpers_that_are_all_busy_do_not_starve_each_other() {
     let helpers: Vec<SerialExecutor> = (0..100).map(|_| SerialExecutor::new()).collect();
     let count = Arc::new(AtomicUsize::new(0));
     for helper in &helpers {

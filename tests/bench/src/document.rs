@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
+    fn only_text_between_the_markers_is_replaced() {
         let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
         assert_eq!(between_marks(&text, "new\n"), Some(format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n")));
         assert_eq!(between_marks(&format!("{END}{BEGIN}"), "new"), None);

@@ -92,7 +92,7 @@ fn tools() -> BTreeSet<String> {
 }
 
 #[test]
-fn what_the_contract_lists_and_does_not_exist_is_pending_and_nothing_else_is() {
+fn exactly_the_missing_contract_entries_are_pending() {
     let missing = missing();
     let pending: Vec<&str> = include_str!("pending.txt").lines().collect();
     let exists: Vec<_> = pending.iter().filter(|line| !missing.iter().any(|missing| missing == *line)).collect();
@@ -116,7 +116,7 @@ fn nothing_is_served_beyond_the_contract_without_a_reason() {
 }
 
 #[test]
-fn the_lists_are_whole() {
+fn the_contract_lists_are_complete() {
     let endpoints = endpoints();
     assert_eq!(endpoints.len(), 166);
     assert_eq!(endpoints.iter().collect::<BTreeSet<_>>().len(), 166, "a row comes twice");

@@ -140,7 +140,7 @@ fn routes() -> impl Iterator<Item = (&'static OperationEntry, &'static Route)> {
 }
 
 #[test]
-fn missing_and_hostile_inputs_of_every_route_are_refused_and_change_nothing() {
+fn hostile_inputs_of_every_route_are_refused_without_effect() {
     let untouched = Untouched::new();
     let client = &untouched.client;
     for (entry, route) in routes() {
@@ -232,7 +232,7 @@ fn paths_in_the_url_itself_lead_nowhere() {
 }
 
 #[test]
-fn bodies_and_queries_that_cannot_be_read_are_refused_by_every_route() {
+fn unparsable_bodies_and_queries_are_refused_by_every_route() {
     let untouched = Untouched::new();
     let client = &untouched.client;
     for (entry, route) in routes() {
@@ -300,7 +300,7 @@ fn a_page_that_is_too_large_broken_or_no_text_is_refused() {
 }
 
 #[test]
-fn missing_and_hostile_arguments_of_every_tool_are_refused_and_change_nothing() {
+fn hostile_arguments_of_every_tool_are_refused_without_effect() {
     let untouched = Untouched::new();
     let client = &untouched.client;
     for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.tool) {
@@ -339,7 +339,7 @@ fn missing_and_hostile_arguments_of_every_tool_are_refused_and_change_nothing() 
 }
 
 #[test]
-fn rubbish_for_the_agent_protocol_is_no_failure_of_ours() {
+fn garbage_for_the_agent_protocol_is_no_internal_error() {
     let untouched = Untouched::new();
     for body in hostile::bodies() {
         let headers = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];

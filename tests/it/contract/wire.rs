@@ -122,7 +122,7 @@ fn questions(protocol: &str, target: &str) -> Vec<String> {
 }
 
 #[test]
-fn targets_that_lead_out_of_the_tree_lead_nowhere_through_any_door() {
+fn paths_that_escape_the_tree_fail_through_every_protocol() {
     let beset = Beset::new();
     let mut asked = 0;
     for target in hostile::targets() {
@@ -154,7 +154,7 @@ fn targets_that_lead_out_of_the_tree_lead_nowhere_through_any_door() {
 }
 
 #[test]
-fn no_request_hides_another_one_through_any_door() {
+fn request_smuggling_is_impossible_through_every_protocol() {
     let beset = Beset::new();
     let requests: Vec<Value> = serde_json::from_str(include_str!("../corpora/requests.json")).unwrap();
     for request in requests {

@@ -37,8 +37,9 @@ impl WriteGate for Waits {
     }
 }
 
+/// Shows: MNT-42
 #[test]
-fn a_server_that_was_killed_and_hangs_in_its_mount_is_helped_to_its_end_by_the_next_one() {
+fn a_killed_server_hanging_in_its_mount_is_ended_by_the_next() {
     if !can_mount() {
         return;
     }

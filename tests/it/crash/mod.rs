@@ -53,24 +53,27 @@ pub const NO_VERSIONS: &str = "[versioning]\nstrategy = \"none\"\n";
 /// Settings under which commits are gathered, most of them unmade when the server is killed.
 pub const GATHERING: &str = "[versioning]\nasync_commit = true\nbatch_window_ms = 150\nbatch_max_size = 4\n";
 
+/// Shows: DUR-5
 #[test]
-fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
+fn a_crash_under_load_loses_no_acked_write() {
     lives("", 10, nobody, with_git(audit::history));
 }
 
 /// What stands is the agents', whatever others say of it in history.
 #[test]
-fn nothing_acknowledged_is_lost_when_the_server_is_killed_beside_a_person_who_commits_from_older_indexes() {
+fn a_crash_beside_stale_index_commits_loses_no_acked_write() {
     lives("", 4, commit_from_an_older_index, with_git(audit::own_history));
 }
 
+/// Shows: ASYNC-7
 #[test]
-fn nothing_acknowledged_is_lost_when_a_server_that_gathers_commits_is_killed_under_load() {
+fn a_crash_under_load_loses_no_acked_write_in_gathered_mode() {
     lives(GATHERING, 4, nobody, with_git(audit::gathered_history));
 }
 
+/// Shows: COW-6
 #[test]
-fn nothing_acknowledged_is_lost_when_a_server_that_keeps_snapshots_is_killed_under_load() {
+fn a_crash_under_load_loses_no_acked_write_in_snapshot_mode() {
     let mut told = Told::default();
     lives(SNAPSHOTS, 3, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),
@@ -82,8 +85,9 @@ fn nothing_acknowledged_is_lost_when_a_server_that_keeps_snapshots_is_killed_und
     });
 }
 
+/// Shows: COW-6
 #[test]
-fn nothing_acknowledged_is_lost_when_a_server_that_keeps_no_versions_is_killed_under_load() {
+fn a_crash_under_load_loses_no_acked_write_without_versions() {
     let mut told = Told::default();
     lives(NO_VERSIONS, 3, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),

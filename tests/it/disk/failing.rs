@@ -147,6 +147,7 @@ fn audit(what: &str, binary: &Binary, disk: &Disk, (ledgers, moment): (&[Ledger]
     binary.check_index(&disk.root());
 }
 
+/// Shows: FAIL-8
 #[test]
 fn flushes_that_the_disk_fails_at_lose_nothing_acknowledged() {
     let Some(mut trial) = Trial::begin() else { return };
@@ -155,14 +156,16 @@ fn flushes_that_the_disk_fails_at_lose_nothing_acknowledged() {
     trial.end(&ledgers);
 }
 
+/// Shows: FAIL-8
 #[test]
-fn a_disk_that_fails_at_everything_for_a_while_loses_nothing_acknowledged() {
+fn a_temporarily_failing_disk_loses_no_acked_write() {
     let Some(mut trial) = Trial::begin() else { return };
     let ledgers = trial.load(true, |_| true);
     trial.look_after();
     trial.end(&ledgers);
 }
 
+/// Shows: FAIL-8
 #[test]
 fn a_disk_that_fails_now_and_then_loses_nothing_acknowledged() {
     let Some(mut trial) = Trial::begin() else { return };
@@ -191,8 +194,9 @@ fn write_bad(trial: &Trial, ledger: &mut Ledger, path: &str, status: u16) -> Str
     reply.text()
 }
 
+/// Shows: FAIL-8
 #[test]
-fn blocks_that_the_disk_does_not_take_are_told_and_written_as_soon_as_it_does() {
+fn blocks_refused_by_the_disk_are_reported_and_written_later() {
     let Some(trial) = Trial::begin() else { return };
     let (client, mut ledger) = (trial.client(), Ledger::default());
     trial.disk.break_down(is_log_of_bad);
@@ -224,8 +228,10 @@ fn blocks_that_the_disk_does_not_take_are_told_and_written_as_soon_as_it_does() 
 }
 
 /// What the log could not flush is in the memory of the machine for as long as nobody needs the room, and looks as if it were flushed.
+///
+/// Shows: FAIL-8
 #[test]
-fn what_a_killed_server_could_not_flush_into_its_log_does_not_take_what_comes_after_it_away() {
+fn a_failed_log_flush_of_a_killed_server_hides_no_later_records() {
     let Some(mut trial) = Trial::begin() else { return };
     let mut ledger = Ledger::default();
     must_put(&trial.client(), "good.md", "# Good\n");
@@ -240,8 +246,9 @@ fn what_a_killed_server_could_not_flush_into_its_log_does_not_take_what_comes_af
     trial.end_cut(&[ledger], &[(cut, Cache::Lost)]);
 }
 
+/// Shows: FAIL-8
 #[test]
-fn a_large_page_that_a_killed_server_could_not_log_does_not_keep_the_next_one_from_starting() {
+fn a_large_page_unlogged_by_a_killed_server_blocks_no_start() {
     let Some(mut trial) = Trial::begin() else { return };
     let client = trial.client();
     must_put(&client, "good.md", "# Good\n");

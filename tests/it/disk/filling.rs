@@ -10,7 +10,7 @@ const SPARE: u64 = 6 << 20;
 const REFUSALS: Refusals = Refusals { words: &["no space left", "will be completed"], errnos: &[28, 11] };
 
 #[test]
-fn a_disk_that_fills_up_under_load_loses_nothing_acknowledged_and_keeps_no_halves() {
+fn a_disk_filling_under_load_loses_no_acked_write() {
     let Some(image) = Image::new() else { return };
     let binary = Binary::build();
     let (server, client) = serve(&binary, &image);

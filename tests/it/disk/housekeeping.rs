@@ -44,7 +44,7 @@ const PAGES: usize = 8;
 const ONE_SNAPSHOT: &str = "versioning = { strategy = \"cow\", max_versions = 1 }";
 
 #[test]
-fn every_point_of_housekeeping_is_either_told_when_it_is_refused_or_safe() {
+fn every_housekeeping_failure_is_reported_or_harmless() {
     let known: BTreeSet<_> = NEEDED.into_iter().chain(SAFE).chain([LAST]).collect();
     let all = FailPoint::ALL.iter().copied().filter(|point| point.kind() == FailPointKind::Housekeeping);
     assert_eq!(
@@ -54,8 +54,9 @@ fn every_point_of_housekeeping_is_either_told_when_it_is_refused_or_safe() {
     );
 }
 
+/// Shows: FAIL-3
 #[test]
-fn housekeeping_that_writes_depend_on_makes_the_server_unready_with_the_reason_until_the_disk_takes_it() {
+fn housekeeping_that_writes_need_makes_the_server_unready() {
     thread::scope(|scope| NEEDED.iter().for_each(|point| drop(scope.spawn(move || must_be_told(*point)))));
 }
 
@@ -80,8 +81,9 @@ fn must_be_told(point: FailPoint) {
     wait_until_ready(&client);
 }
 
+/// Shows: FAIL-3
 #[test]
-fn housekeeping_that_leaves_everything_whole_holds_up_no_writer_and_leaves_the_server_ready() {
+fn harmless_housekeeping_failures_leave_the_server_ready() {
     thread::scope(|scope| SAFE.iter().for_each(|point| drop(scope.spawn(move || must_be_safe(*point)))));
 }
 
@@ -139,8 +141,10 @@ impl Drop for Writing {
 }
 
 /// It can be made anew at any time, so that it is no reason to take nothing more.
+///
+/// Shows: FAIL-3
 #[test]
-fn a_search_index_that_cannot_be_written_is_named_as_sick_with_the_reason_and_the_server_takes_writes() {
+fn an_unwritable_search_index_is_unhealthy_but_writes_continue() {
     let folder = folder();
     let root = folder.path().join("root");
     fs::write(root.join("seed.md"), "# Seed\n").unwrap();

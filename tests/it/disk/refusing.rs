@@ -52,8 +52,9 @@ fn check_refusals(image: &Image, client: &Client, (status, errno, reason): (u16,
     assert_eq!((tree::files(&root), git::head(&root)), before, "refused writes changed something");
 }
 
+/// Shows: FAIL-1
 #[test]
-fn a_full_disk_refuses_writes_and_takes_them_as_soon_as_there_is_room() {
+fn a_full_disk_refuses_writes_until_there_is_space() {
     let Some(image) = Image::new() else { return };
     let binary = Binary::build();
     let (server, client) = serve(&binary, &image);
@@ -77,8 +78,9 @@ fn a_full_disk_refuses_writes_and_takes_them_as_soon_as_there_is_room() {
     assert_eq!(versions.lines().count(), 1, "a refused version is in history: {versions}");
 }
 
+/// Shows: FAIL-1
 #[test]
-fn a_disk_that_turns_read_only_is_told_and_loses_nothing() {
+fn a_disk_turning_read_only_is_reported_and_loses_nothing() {
     let Some(image) = Image::new() else { return };
     let binary = Binary::build();
     let (mut server, client) = serve(&binary, &image);
@@ -104,7 +106,7 @@ fn a_disk_that_turns_read_only_is_told_and_loses_nothing() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_refuses_its_own_writes_and_nobody_elses() {
+fn an_unwritable_folder_refuses_only_its_own_writes() {
     let Some(image) = Image::new() else { return };
     let frozen = image.root().join("frozen");
     fs::create_dir(&frozen).unwrap();

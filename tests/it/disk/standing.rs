@@ -145,8 +145,9 @@ impl Trial {
     }
 }
 
+/// Shows: HTTP-1
 #[test]
-fn whoever_finds_no_place_while_the_disk_stands_still_is_told_when_to_come_again_and_served_then() {
+fn a_full_write_limit_on_a_stalled_disk_returns_retry_after() {
     let Some(trial) = Trial::begin(DISK) else { return };
     let client = trial.client();
     let is_full = AtomicBool::new(!can_mount());
@@ -170,8 +171,9 @@ fn whoever_finds_no_place_while_the_disk_stands_still_is_told_when_to_come_again
     trial.end(&ledgers, |_| {});
 }
 
+/// Shows: DUR-8
 #[test]
-fn whoever_finds_the_queue_full_while_the_disk_stands_still_is_told_when_to_come_again_and_served_then() {
+fn a_full_queue_on_a_stalled_disk_returns_retry_after() {
     let Some(trial) = Trial::begin(LARGE_DISK) else { return };
     let client = trial.client();
     let (late, long) = thread::scope(|scope| {

@@ -19,7 +19,7 @@ fn refused(command: &mut Command, root: &Path) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_disk_that_is_full_at_the_start_is_told_as_such() {
+fn a_full_disk_at_startup_is_reported_as_such() {
     let Some(image) = Image::new() else { return };
     let root = image.root();
     let binary = Binary::build();
@@ -50,7 +50,7 @@ fn a_disk_that_is_full_at_the_start_is_told_as_such() {
 }
 
 #[test]
-fn a_root_on_a_read_only_disk_is_told_as_such() {
+fn a_root_on_a_read_only_disk_is_reported_as_such() {
     let Some(image) = Image::new() else { return };
     let binary = Binary::build();
     let (server, client) = serve(&binary, &image);
@@ -64,7 +64,7 @@ fn a_root_on_a_read_only_disk_is_told_as_such() {
 }
 
 #[test]
-fn a_root_that_belongs_to_somebody_else_is_told_as_such() {
+fn a_root_owned_by_another_user_is_reported_as_such() {
     let Some(nobody) = nix::unistd::User::from_name("nobody").unwrap().filter(|_| nix::unistd::geteuid().is_root())
     else {
         println!("skipped: only root can become somebody else");

@@ -81,15 +81,18 @@ fn taken_away(patient: &Patient) -> Vec<Ledger> {
     ledgers
 }
 
+/// Shows: FAIL-4
 #[test]
-fn nothing_acknowledged_is_lost_when_git_is_taken_away_under_load_and_put_back() {
+fn removing_git_under_load_loses_no_acked_write() {
     let patient = Patient::new();
     let ledgers = taken_away(&patient);
     check_history("at the end", &patient.root(), 0, &ledgers);
 }
 
 /// Commits that were due while git was away are made when it is back.
+///
+/// Shows: FAIL-4
 #[test]
-fn nothing_acknowledged_is_lost_when_git_is_taken_away_under_load_while_commits_are_gathered() {
+fn removing_git_under_load_loses_no_acked_gathered_write() {
     taken_away(&Patient::keeping(GATHERING));
 }

@@ -50,29 +50,32 @@ fn without(part: &str, taken: impl FnOnce(&Path), reason: &str) {
     assert_eq!(git::log(&patient.root()).len(), 7, "a seed, four writes before, one before the damage, one after");
 }
 
+/// Shows: FAIL-4
 #[test]
-fn a_server_whose_history_is_taken_away_says_so_and_goes_on_when_it_is_back() {
+fn a_server_with_removed_history_reports_it_and_recovers() {
     without(".git", |_| {}, "put `.git` back");
 }
 
+/// Shows: FAIL-4
 #[test]
-fn a_server_whose_head_is_damaged_says_so_and_goes_on_when_it_is_right() {
+fn a_server_with_a_damaged_head_reports_it_and_recovers() {
     without(".git/HEAD", |at| fs::write(at, "rubbish").unwrap(), "`HEAD`");
 }
 
+/// Shows: FAIL-4
 #[test]
-fn a_server_whose_branch_is_damaged_says_so_and_goes_on_when_it_is_right() {
+fn a_server_with_a_damaged_branch_reports_it_and_recovers() {
     without(".git/refs/heads/main", |at| fs::write(at, "rubbish").unwrap(), "the branch it names");
 }
 
 #[test]
-fn a_server_whose_branch_names_a_lost_commit_says_so_and_goes_on_when_it_is_right() {
+fn a_server_whose_branch_names_a_lost_commit_recovers() {
     let lost = format!("{}\n", "12".repeat(20));
     without(".git/refs/heads/main", |at| fs::write(at, &lost).unwrap(), "git does not have what the branch leads to");
 }
 
 #[test]
-fn a_server_whose_objects_are_taken_away_begins_no_others_and_goes_on_when_they_are_back() {
+fn a_server_with_removed_objects_creates_no_others_and_recovers() {
     let patient = Patient::new();
     let (server, client) = patient.serve();
     must_put(&client, "before.md", "# Before\n");
@@ -94,7 +97,7 @@ fn a_server_whose_objects_are_taken_away_begins_no_others_and_goes_on_when_they_
 }
 
 #[test]
-fn a_server_whose_state_is_taken_away_promises_nothing_that_it_cannot_keep() {
+fn a_server_with_removed_state_acknowledges_nothing_unsafe() {
     let patient = Patient::new();
     let (server, client) = patient.serve();
     must_put(&client, "before.md", "# Before\n");
@@ -116,8 +119,9 @@ fn a_server_whose_state_is_taken_away_promises_nothing_that_it_cannot_keep() {
     stop_and_audit(&patient, server);
 }
 
+/// Shows: FAIL-5
 #[test]
-fn a_lock_somebody_holds_on_the_branch_holds_writes_and_loses_none() {
+fn a_foreign_branch_lock_delays_writes_and_loses_none() {
     let patient = Patient::new();
     let (server, client) = patient.serve();
     let lock = patient.at(".git/refs/heads/main.lock");
@@ -149,8 +153,9 @@ fn a_lock_somebody_holds_on_the_branch_holds_writes_and_loses_none() {
     assert!((0..3).all(|number| head.contains_key(&format!("held {number}.md"))), "{head:?}");
 }
 
+/// Shows: FAIL-5
 #[test]
-fn a_stale_index_lock_is_said_once_and_keeps_no_write_from_being_taken() {
+fn a_stale_index_lock_is_reported_once_and_blocks_no_write() {
     let patient = Patient::new();
     let (server, client) = patient.serve();
     let lock = patient.leave_lock(".git/index.lock");
@@ -168,7 +173,7 @@ fn a_stale_index_lock_is_said_once_and_keeps_no_write_from_being_taken() {
 }
 
 #[test]
-fn beside_a_server_the_doctor_looks_and_does_not_mend() {
+fn the_doctor_only_checks_beside_a_running_server() {
     let patient = Patient::new();
     let (server, client) = patient.serve();
     let told = patient.doctor(&[]);

@@ -73,8 +73,9 @@ fn leave_unfinished_files(patient: &Patient) {
     }
 }
 
+/// Shows: FAIL-6
 #[test]
-fn every_damage_is_found_by_name_and_mended_without_losing_a_page_or_a_version() {
+fn every_damage_is_named_and_repaired_without_losing_versions() {
     let patient = Patient::new();
     patient.doctor(&[]).must_be_silent("nothing");
     let before = patient.whole();
@@ -101,6 +102,7 @@ fn every_damage_is_found_by_name_and_mended_without_losing_a_page_or_a_version()
     patient.doctor(&[]).must_be_silent("all of it");
 }
 
+/// Shows: FAIL-6
 #[test]
 fn looking_changes_nothing() {
     let patient = Patient::new();
@@ -114,8 +116,9 @@ fn looking_changes_nothing() {
     assert_eq!(fs::read_to_string(patient.at("kept.md")).unwrap(), "# Kept\n\nedited\n");
 }
 
+/// Shows: FAIL-6
 #[test]
-fn without_git_the_tree_is_compared_with_the_log_and_what_is_mended_is_said_as_it_is() {
+fn without_git_the_doctor_compares_the_tree_with_the_log() {
     for strategy in ["cow", "none"] {
         let patient = Patient::keeping(&format!("versioning.strategy = \"{strategy}\"\n"));
         // A repository of somebody else's.
@@ -157,8 +160,9 @@ fn an_edit_that_size_and_time_hide_is_found_and_recorded() {
     assert_eq!((text("HEAD~1"), text("HEAD")), ("# Kept\n\notter\n".to_owned(), "# Kept\n\nadder\n".to_owned()));
 }
 
+/// Shows: FAIL-4
 #[test]
-fn a_history_that_is_gone_is_told_and_never_replaced() {
+fn a_missing_history_is_reported_and_never_replaced() {
     let patient = Patient::new();
     let before = patient.whole();
     rename(&patient.at(".git"), &patient.aside("git"));
@@ -177,7 +181,7 @@ fn a_history_that_is_gone_is_told_and_never_replaced() {
 }
 
 #[test]
-fn a_pack_that_was_cut_short_is_told_with_what_to_do_and_whole_once_it_is_put_back() {
+fn a_truncated_pack_is_reported_with_advice_and_can_be_restored() {
     let patient = Patient::new();
     let before = patient.whole();
     let pack = patient.packs().into_iter().min().unwrap();
@@ -202,7 +206,7 @@ fn said_of_unknown(told: &Told) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn commits_that_the_log_does_not_know_are_told_and_newer_ones_recorded() {
+fn commits_unknown_to_the_log_are_reported_and_newer_recorded() {
     let patient = Patient::new();
     let ann = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m"];
     git::git(&patient.root(), &[&ann[..], &["by hand"]].concat());
@@ -213,7 +217,7 @@ fn commits_that_the_log_does_not_know_are_told_and_newer_ones_recorded() {
 }
 
 #[test]
-fn commits_that_were_fetched_below_what_the_log_knows_are_told_with_what_to_do() {
+fn commits_fetched_below_the_log_are_reported_with_advice() {
     let patient = Patient::new();
     let (origin, clone) = (patient.aside("origin"), patient.root());
     rename(&clone, &origin);
@@ -266,7 +270,7 @@ fn files_of_the_root_user_are_given_back_to_whose_the_root_is() {
 }
 
 #[test]
-fn what_a_killed_server_leaves_is_completed_and_its_mount_taken_away() {
+fn leftovers_of_a_killed_server_are_completed_and_unmounted() {
     let patient = Patient::new();
     let mountpoint = patient.aside("mnt");
     let mut server = patient.binary.serve(&patient.root(), can_mount().then_some(&*mountpoint));

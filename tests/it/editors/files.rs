@@ -40,7 +40,7 @@ fn rsync_makes_one_version_for_each_file_that_differs() {
 }
 
 #[test]
-fn a_cloned_repository_is_usable_and_its_own_git_directory_is_not_versioned() {
+fn a_cloned_repository_works_and_its_git_dir_is_not_versioned() {
     let Some(desk) = Desk::with("git", &[]) else { return };
     let origin = "git init -q ../origin && cp -r ../aside/. ../origin && cd ../origin && git add . \
         && git -c user.name=a -c user.email=a@b commit -qm one && cd - > /dev/null";

@@ -63,6 +63,7 @@ fn a_save_with_nano_is_one_version() {
     assert!(desk.space.text("notes/page.md").contains("typed in nano"));
 }
 
+/// Shows: MNT-6
 #[test]
 fn a_save_with_emacs_is_one_version() {
     let Some(desk) = Desk::with("emacs", &[PAGE, ("notes/link.md", "see [page](page.md)\n")]) else { return };
@@ -78,8 +79,9 @@ fn a_save_with_emacs_is_one_version() {
     assert_eq!(desk.space.shell("ls -A notes"), "link.md\npage.md\npage.md~\n");
 }
 
+/// Shows: MNT-6
 #[test]
-fn saves_as_visual_studio_code_and_obsidian_make_them_are_one_version_each() {
+fn saves_by_vs_code_and_obsidian_are_one_version_each() {
     let Some(desk) = Desk::with("python3", &[PAGE]) else { return };
     let save = |calls: &str, text: &str| {
         let program = format!("import os; p = \"notes/page.md\"; text = b\"{text}\\n\"; {calls}");
@@ -105,8 +107,9 @@ fn saves_as_visual_studio_code_and_obsidian_make_them_are_one_version_each() {
     assert_eq!(desk.space.shell("ls -A notes"), "page.md\n");
 }
 
+/// Shows: MNT-6
 #[test]
-fn saves_as_jetbrains_kate_and_libreoffice_make_them_are_one_version_each() {
+fn saves_by_jetbrains_kate_and_libreoffice_are_one_version_each() {
     let Some(desk) = Desk::with("python3", &[PAGE]) else { return };
     let save = |calls: &str, text: &str| {
         let begin = "import os\np = \"notes/page.md\"\ndef put(name, text):\n  f = open(name, \"w\"); f.write(text); f.flush(); \
@@ -128,6 +131,7 @@ fn saves_as_jetbrains_kate_and_libreoffice_make_them_are_one_version_each() {
     assert_eq!(desk.space.shell("ls -A notes"), "page.md\n");
 }
 
+/// Shows: MNT-6
 #[test]
 fn sed_in_place_is_one_version() {
     let Some(desk) = Desk::with("sed", &[PAGE]) else { return };
@@ -138,6 +142,7 @@ fn sed_in_place_is_one_version() {
     assert_eq!(desk.versions_of("sed -i s/absent/present/ notes/page.md"), [] as [Vec<_>; 0], "nothing changed");
 }
 
+/// Shows: MNT-6
 #[test]
 fn perl_in_place_is_one_version() {
     let Some(desk) = Desk::with("perl", &[PAGE]) else { return };
@@ -146,6 +151,7 @@ fn perl_in_place_is_one_version() {
     assert_eq!(desk.space.shell("ls -A notes"), "page.md\n");
 }
 
+/// Shows: MNT-6
 #[test]
 fn a_patched_page_is_one_version() {
     let Some(desk) = Desk::with("patch", &[PAGE]) else { return };

@@ -22,8 +22,9 @@ fn paths(versions: &[Vec<(String, String)>]) -> Vec<&str> {
     paths
 }
 
+/// Shows: MNT-7
 #[test]
-fn copied_archived_and_synchronised_trees_keep_modes_times_and_links_with_one_version_a_file() {
+fn copied_archived_and_synced_trees_preserve_metadata() {
     let Some(desk) = Desk::with("rsync", &[]) else { return };
     desk.space.shell(FOLDER);
     for (place, command) in [
@@ -47,8 +48,9 @@ fn copied_archived_and_synchronised_trees_keep_modes_times_and_links_with_one_ve
     is_the_same_at(&desk, "inplace");
 }
 
+/// Shows: MNT-8
 #[test]
-fn a_checkout_of_another_branch_inside_the_mount_touches_what_differs_and_nothing_else() {
+fn a_checkout_in_the_mount_touches_only_what_differs() {
     let Some(desk) = Desk::with("git", &[]) else { return };
     let git = "git -C clone -c safe.directory='*' -c user.name=a -c user.email=a@b";
     desk.space.shell(&format!(
@@ -66,8 +68,9 @@ fn a_checkout_of_another_branch_inside_the_mount_touches_what_differs_and_nothin
     assert_eq!(desk.space.shell(&format!("{git} status --porcelain")), "");
 }
 
+/// Shows: MNT-8
 #[test]
-fn a_crate_is_built_in_the_tree_and_not_again_while_nothing_changed() {
+fn a_crate_built_in_the_tree_is_not_rebuilt_without_changes() {
     let Some(desk) = Desk::with("cc", &[]) else { return };
     // The compiler beside this cargo: rustup's stand-in for it would look for the toolchain in the home of the desk, and load one.
     let cargo = std::path::Path::new(env!("CARGO"));
@@ -93,8 +96,9 @@ fn a_crate_is_built_in_the_tree_and_not_again_while_nothing_changed() {
     assert_eq!(desk.space.shell("crate/target/debug/small"), "ran_again\n");
 }
 
+/// Shows: MNT-8
 #[test]
-fn a_database_of_sqlite_in_the_tree_is_whole_in_every_mode_of_its_journal() {
+fn an_sqlite_database_in_the_tree_works_in_every_journal_mode() {
     let Some(desk) = Desk::with("sqlite3", &[]) else { return };
     for mode in ["delete", "truncate", "persist", "memory"] {
         let told = desk.space.shell(&format!(

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_operations_of_eight_clients_are_checked_in_a_moment() {
+    fn ten_thousand_operations_of_eight_clients_check_quickly() {
         // Eight reads at a time, all of them over the write of the next text.
         let mut operations = Vec::new();
         for round in 0..1_200_u64 {

@@ -111,8 +111,9 @@ fn all_answers_fit(space: &TestSpace, clients: Vec<Box<dyn Asker + Send + '_>>) 
     space.settle();
 }
 
+/// Shows: VIS-1
 #[test]
-fn conditional_writes_over_http_and_mcp_lose_no_update_and_no_reader_sees_an_old_text() {
+fn http_and_mcp_conditional_writes_are_linearizable() {
     let space = TestSpace::new();
     let mut clients: Vec<Box<dyn Asker + Send>> = Vec::new();
     for _ in 0..4 {
@@ -123,8 +124,9 @@ fn conditional_writes_over_http_and_mcp_lose_no_update_and_no_reader_sees_an_old
     all_answers_fit(&space, clients);
 }
 
+/// Shows: VIS-3
 #[test]
-fn whole_saves_through_the_mount_fit_in_with_conditional_writes_of_other_doors() {
+fn mount_saves_and_conditional_writes_are_linearizable() {
     let Some(space) = TestSpace::mounted() else { return };
     let mut clients: Vec<Box<dyn Asker + Send>> = Vec::new();
     for number in 0..2 {
@@ -135,8 +137,9 @@ fn whole_saves_through_the_mount_fit_in_with_conditional_writes_of_other_doors()
     all_answers_fit(&space, clients);
 }
 
+/// Shows: VIS-1
 #[test]
-fn what_fsync_acknowledged_is_what_other_doors_read() {
+fn fsynced_data_is_read_by_other_protocols() {
     let Some(space) = TestSpace::mounted() else { return };
     let clients: Vec<Box<dyn Asker + Send>> = vec![
         Box::new(InPlace::new(&space)),

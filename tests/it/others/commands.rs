@@ -26,7 +26,7 @@ fn a_persons_commits_and_the_agents_commits_lie_on_one_branch() {
 }
 
 #[test]
-fn a_commit_of_everything_takes_the_agents_pages_along_and_loses_none() {
+fn an_external_commit_of_all_files_includes_agent_pages() {
     let (space, person) = shared_space();
     let mut by_hand = Vec::new();
     let written = while_agents_write(&space, Pace::Steady, |agents| {
@@ -43,6 +43,7 @@ fn a_commit_of_everything_takes_the_agents_pages_along_and_loses_none() {
     assert_eq!(space.text("notes/1.md"), format!("# Note 1\n\nchanged {}\n", rounds(3).end - 1));
 }
 
+/// Shows: GIT-1
 #[test]
 fn a_pull_merges_others_work_with_what_agents_write() {
     let (space, person) = shared_space();
@@ -63,7 +64,7 @@ fn a_pull_merges_others_work_with_what_agents_write() {
 }
 
 #[test]
-fn a_pull_with_rebase_puts_the_agents_commits_on_top_of_others_work() {
+fn a_pull_with_rebase_puts_agent_commits_on_top_of_upstream() {
     let (space, person) = shared_space();
     let colleague = Person::with_clone(&space.root(), &space.aside().join("colleague"));
     let mut by_hand = Vec::new();
@@ -79,7 +80,7 @@ fn a_pull_with_rebase_puts_the_agents_commits_on_top_of_others_work() {
 }
 
 #[test]
-fn a_rebase_keeps_what_agents_write_meanwhile() {
+fn a_rebase_preserves_concurrent_agent_writes() {
     let (space, person) = shared_space();
     git(&space.root(), &["branch", "base"]);
     let colleague = Person::with_clone(&space.root(), &space.aside().join("colleague"));
@@ -90,8 +91,9 @@ fn a_rebase_keeps_what_agents_write_meanwhile() {
     search_is_right(&space);
 }
 
+/// Shows: GIT-2
 #[test]
-fn after_a_checkout_of_another_branch_agents_write_to_that_branch() {
+fn after_a_branch_checkout_agents_write_to_that_branch() {
     let (space, person) = shared_space();
     git(&space.root(), &["branch", "other"]);
     let by_hand = person.commits("notes/4.md", "# Note 4\n\non main\n");
@@ -120,6 +122,7 @@ fn a_new_branch_takes_what_agents_write_from_then_on() {
     assert_eq!(git(&space.root(), &["symbolic-ref", "--short", "HEAD"]), "feature\n");
 }
 
+/// Shows: GIT-1
 #[test]
 fn a_stash_takes_the_persons_edit_away_and_brings_it_back() {
     let (space, person) = shared_space();
@@ -140,6 +143,7 @@ fn a_stash_takes_the_persons_edit_away_and_brings_it_back() {
     assert_eq!(space.text("notes/5.md"), format!("# Note 5\n\nidea {}\n", rounds(2).end - 1));
 }
 
+/// Shows: GIT-10
 #[test]
 fn housekeeping_of_git_takes_nothing_that_agents_write() {
     let (space, person) = shared_space();

@@ -19,11 +19,13 @@ fn exercise(file: &str) {
     }
 }
 
+/// Shows: MNT-9
 #[test]
 fn random_operations_on_an_asset_read_what_was_written() {
     exercise("asset.bin");
 }
 
+/// Shows: MNT-9
 #[test]
 fn random_operations_on_a_page_read_what_was_written() {
     exercise("page.md");

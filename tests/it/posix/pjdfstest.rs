@@ -31,6 +31,7 @@ fn failed(outcomes: &Outcomes) -> BTreeSet<&str> {
     outcomes.iter().filter(|(_, outcome)| *outcome == "FAILED").map(|(name, _)| name.as_str()).collect()
 }
 
+/// Shows: MNT-9
 #[test]
 fn what_passes_of_pjdfstest_on_the_disk_passes_on_the_mount() {
     let Some(program) = tool("pjdfstest") else { return };

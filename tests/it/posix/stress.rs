@@ -18,6 +18,7 @@ const JOBS: [&str; 4] = [
     "--rw=randwrite --bsrange=512-16k --bs_unaligned=1 --ioengine=sync --fsync=64",
 ];
 
+/// Shows: MNT-9
 #[test]
 fn what_fio_writes_it_reads_back() {
     if Desk::is_missing("fio") {
@@ -65,6 +66,7 @@ const STRESSORS: &[&str] = &[
     "utime",
 ];
 
+/// Shows: MNT-9
 #[test]
 fn the_stressors_of_filesystems_find_nothing() {
     if Desk::is_missing("stress-ng") {

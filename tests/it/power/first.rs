@@ -11,8 +11,9 @@ use crate::space::{git, leftovers, tree};
 /// Cuts in each round.
 const CUTS: u64 = 4;
 
+/// Shows: DUR-6
 #[test]
-fn a_root_whose_first_start_lost_its_power_is_opened_by_the_next_start() {
+fn a_root_opens_after_power_loss_during_its_first_start() {
     first_starts("", CUTS, |what, root| {
         leftovers::check_root(root, &root.with_file_name("clone"));
         assert_eq!(tree::files(root), git::head(root), "{what}: the tree differs from the newest commit");
@@ -20,8 +21,10 @@ fn a_root_whose_first_start_lost_its_power_is_opened_by_the_next_start() {
 }
 
 /// Nobody has asked for anything: only what was there before stands there, and with snapshots is kept.
+///
+/// Shows: COW-6
 #[test]
-fn a_root_without_git_whose_first_start_lost_its_power_is_opened_by_the_next_start() {
+fn a_root_without_git_opens_after_power_loss_in_its_first_start() {
     first_starts(SNAPSHOTS, CUTS / 2, |what, root| {
         told::whole(what, root, &[]);
         let kept = root.join(".versions/seed.md").read_dir().unwrap().map(|snapshot| snapshot.unwrap().path());

@@ -163,6 +163,7 @@ fn hear(told: &str, working: &mut [(Driver, Random, Ledger)]) -> bool {
     word == WORDS[2].1
 }
 
+/// Shows: DUR-6
 #[test]
 fn nothing_acknowledged_is_lost_when_a_machine_loses_its_power() {
     let Some(parts) = std::env::var_os(PARTS).map(PathBuf::from) else {

@@ -255,23 +255,27 @@ pub fn seed() -> u64 {
     seed
 }
 
+/// Shows: DUR-6
 #[test]
 fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
     cuts("", CUTS, Keeper::Git(audit::history));
 }
 
+/// Shows: ASYNC-7
 #[test]
-fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_commits_are_gathered() {
+fn power_loss_loses_no_acked_write_in_gathered_mode() {
     cuts(GATHERING, CUTS / 2, Keeper::Git(audit::gathered_history));
 }
 
+/// Shows: COW-6
 #[test]
-fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_snapshots_are_kept() {
+fn power_loss_loses_no_acked_write_in_snapshot_mode() {
     cuts(SNAPSHOTS, CUTS / 2, Keeper::Snapshots);
 }
 
+/// Shows: COW-6
 #[test]
-fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_no_versions_are_kept() {
+fn power_loss_loses_no_acked_write_without_versions() {
     cuts(NO_VERSIONS, CUTS / 2, Keeper::Feed);
 }
 

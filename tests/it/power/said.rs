@@ -37,8 +37,9 @@ fn ask(address: &str, request: &str, headers: &str, body: &[u8]) -> String {
     told.split_once("\r\n\r\n").map(|(head, _)| head.to_owned()).unwrap()
 }
 
+/// Shows: S3-7
 #[test]
-fn what_was_said_of_an_acknowledged_object_is_there_after_a_power_cut() {
+fn metadata_of_an_acked_object_survives_power_loss() {
     let Some(disk) = Disk::formatted("[s3]\nenabled = true\nport = 0\n") else { return };
     let (binary, mut random) = (Binary::build(), Random::new(seed()));
     // Nothing is written before somebody asks for it.

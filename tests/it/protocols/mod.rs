@@ -99,7 +99,7 @@ impl Kind {
 }
 
 #[test]
-fn what_is_asked_through_protocols_is_counted_by_door_and_operation() {
+fn requests_are_counted_by_protocol_and_operation() {
     let space = TestSpace::new();
     for kind in [Kind::WebDav, Kind::S3, Kind::Nfs] {
         let protocol = kind.of(&space);

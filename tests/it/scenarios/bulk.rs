@@ -14,7 +14,7 @@ fn files() -> Value {
 }
 
 #[test]
-fn a_bulk_write_is_one_version_through_every_door_that_has_it() {
+fn a_bulk_write_is_one_version_through_every_protocol() {
     let [http, mcp] = [TestSpace::new(), TestSpace::new()];
     let body = json!({ "files": files() }).to_string();
     http.client().send("POST", &endpoint("/bulk", &[]), &[("X-Actor", &me())], body).success().unwrap();

@@ -7,7 +7,7 @@ use crate::space::client::endpoint;
 use crate::space::{TestSpace, git, me};
 
 #[test]
-fn what_one_author_does_in_a_window_is_one_commit_through_every_door() {
+fn one_authors_window_is_one_commit_through_every_protocol() {
     for kind in ALL {
         let Some(space) = kind.gathering_space() else { continue };
         let (protocol, client) = (kind.of(&space), space.client());
@@ -26,7 +26,7 @@ fn what_one_author_does_in_a_window_is_one_commit_through_every_door() {
 }
 
 #[test]
-fn a_commit_has_at_most_as_many_paths_as_the_settings_say_through_every_door() {
+fn the_path_limit_of_a_commit_holds_for_every_protocol() {
     let settings = "versioning = { async_commit = true, batch_window_ms = 60_000, batch_max_size = 2 }";
     for kind in ALL {
         let Some(space) = kind.space_with(settings) else { continue };
@@ -48,6 +48,7 @@ fn a_commit_has_at_most_as_many_paths_as_the_settings_say_through_every_door() {
     }
 }
 
+/// Shows: ASYNC-1
 #[test]
 fn the_etag_of_a_write_does_not_wait_for_its_commit() {
     let space = TestSpace::gathering(false);
@@ -65,7 +66,7 @@ fn the_etag_of_a_write_does_not_wait_for_its_commit() {
 }
 
 #[test]
-fn a_bulk_write_is_one_commit_among_others_and_each_author_has_theirs() {
+fn a_bulk_write_is_one_commit_and_each_author_has_own_commits() {
     let space = TestSpace::gathering(false);
     let (client, protocol) = (space.client(), Kind::Http.of(&space));
     protocol.write("a.md", b"# A\n").unwrap();

@@ -58,7 +58,7 @@ fn renaming_what_is_not_there_changes_nothing() {
 }
 
 #[test]
-fn of_a_page_as_many_versions_are_kept_as_the_settings_say_whichever_door_wrote_them() {
+fn the_version_limit_of_a_page_holds_for_every_protocol() {
     for kind in protocols::ALL {
         let Some(space) = kind.space_with("versioning = { strategy = \"cow\", max_versions = 2 }") else { continue };
         let protocol = kind.of(&space);
@@ -77,8 +77,9 @@ fn of_a_page_as_many_versions_are_kept_as_the_settings_say_whichever_door_wrote_
     }
 }
 
+/// Shows: COW-4
 #[test]
-fn history_without_git_is_told_through_every_door_as_far_as_it_is_kept() {
+fn history_without_git_is_available_through_every_protocol() {
     for strategy in [VersioningStrategy::Cow, VersioningStrategy::None] {
         let space = TestSpace::keeping(strategy);
         let client = space.client();

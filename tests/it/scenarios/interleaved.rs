@@ -9,7 +9,7 @@ use crate::space::client::endpoint;
 use crate::space::{TestSpace, git};
 
 #[test]
-fn what_http_writes_the_mount_reads_at_once() {
+fn the_mount_reads_http_writes_immediately() {
     let Some(space) = TestSpace::mounted() else { return };
     let (http, page) = (Kind::Http.of(&space), space.mountpoint().join("a.md"));
     for round in 0..50 {
@@ -37,7 +37,7 @@ fn what_the_mount_writes_http_reads_immediately_and_finds() {
 }
 
 #[test]
-fn doors_that_take_turns_on_one_page_leave_one_version_for_each_turn() {
+fn protocols_alternating_on_one_page_leave_one_version_per_turn() {
     let Some(space) = TestSpace::mounted() else { return };
     let protocols = ALL.map(|kind| kind.of(&space));
     for round in 0..40 {
@@ -52,8 +52,9 @@ fn doors_that_take_turns_on_one_page_leave_one_version_for_each_turn() {
     assert_eq!(git::contents(&space.root(), "a.md"), expected);
 }
 
+/// Shows: VIS-5
 #[test]
-fn appends_of_all_doors_at_once_are_all_kept() {
+fn concurrent_appends_of_all_protocols_are_preserved() {
     let Some(space) = TestSpace::mounted() else { return };
     Kind::Http.of(&space).write("log.md", b"# Log\n").unwrap();
     std::thread::scope(|scope| {
@@ -76,8 +77,9 @@ fn appends_of_all_doors_at_once_are_all_kept() {
     assert_eq!(space.story().log.len(), 61);
 }
 
+/// Shows: VIS-4
 #[test]
-fn what_doors_of_three_protocols_write_to_one_page_at_once_is_all_in_history() {
+fn concurrent_writes_of_three_protocols_are_all_in_history() {
     const ROUNDS: usize = 15;
     let space = TestSpace::new();
     let kinds = [Kind::WebDav, Kind::Nfs, Kind::S3];

@@ -19,8 +19,9 @@ fn each_space(links: &str, scenario: impl Fn(&dyn crate::protocols::Door, &TestS
     }
 }
 
+/// Shows: HTTP-6
 #[test]
-fn links_follow_a_page_that_is_renamed_through_a_filesystem_door_in_the_same_commit() {
+fn links_follow_a_filesystem_rename_in_the_same_commit() {
     each_space("[links]\nupdate_on_rename = true\n", |protocol, space| {
         protocol.write("guides/tides.md", b"# Tides\n\nSee [the moon](./moon.md).\n").unwrap();
         protocol.write("guides/moon.md", b"# Moon\n").unwrap();
@@ -48,7 +49,7 @@ fn links_follow_a_page_that_is_renamed_through_a_filesystem_door_in_the_same_com
 }
 
 #[test]
-fn what_was_written_a_moment_ago_is_not_lost_when_links_of_that_page_follow_a_rename() {
+fn a_recent_write_survives_link_updates_by_a_rename() {
     each_space("[links]\nupdate_on_rename = true\n", |protocol, space| {
         protocol.write("a.md", b"# A\n").unwrap();
         for number in 0..5 {
@@ -66,7 +67,7 @@ fn what_was_written_a_moment_ago_is_not_lost_when_links_of_that_page_follow_a_re
 }
 
 #[test]
-fn links_stay_as_they_are_when_a_filesystem_door_renames_a_page_unless_the_settings_say_otherwise() {
+fn links_follow_a_filesystem_rename_only_when_configured() {
     each_space("", |protocol, _| {
         protocol.write("a.md", b"# A\n").unwrap();
         protocol.write("index.md", b"[[a]]\n").unwrap();

@@ -56,7 +56,7 @@ fn an_empty_file_is_a_file() {
 }
 
 #[test]
-fn a_page_of_a_mebibyte_is_one_version_and_found_by_its_last_word() {
+fn a_page_of_a_mebibyte_is_one_version_and_fully_searchable() {
     let mut text = "# Large\n\n".to_owned();
     while text.len() < 1 << 20 {
         text.push_str("The quick brown fox jumps over the lazy dog.\n");
@@ -69,6 +69,7 @@ fn a_page_of_a_mebibyte_is_one_version_and_found_by_its_last_word() {
     });
 }
 
+/// Shows: HTTP-4
 #[test]
 fn bytes_that_are_no_text_travel_unharmed() {
     let picture: Vec<u8> = (0..=255).cycle().take(70_000).collect();

@@ -29,7 +29,7 @@ fn a_refused_write_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_refused_save_through_the_mount_is_kept_and_explained() {
+fn a_save_rejected_through_the_mount_is_preserved_and_explained() {
     let Some(space) = TestSpace::mounted() else { return };
     let page = space.mountpoint().join("d/a.md");
     fs::create_dir(space.mountpoint().join("d")).unwrap();
@@ -51,8 +51,9 @@ fn a_refused_save_through_the_mount_is_kept_and_explained() {
     assert_ne!(story.log[1].author, GUEST);
 }
 
+/// Shows: LINT-7
 #[test]
-fn a_shell_whose_programs_write_a_page_one_after_the_other_saves_it_whole() {
+fn a_page_written_by_several_programs_of_a_shell_is_complete() {
     let Some(space) = TestSpace::mounted() else { return };
     let page = space.mountpoint().join("report.md");
     save(File::create(&page).unwrap(), b"---\ntitle: Yesterday\n---\n\nA page that is longer than what comes.\n")

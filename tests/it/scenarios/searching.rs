@@ -2,6 +2,7 @@
 
 use super::played;
 
+/// Shows: IDX-1
 #[test]
 fn search_finds_what_another_client_wrote() {
     played("search", |protocol, space| {

@@ -9,6 +9,7 @@ use nfs3_types::nfs3::{
 
 use super::Served;
 
+/// Shows: NFS-2
 #[test]
 fn a_file_that_came_in_many_writes_is_one_version() {
     let served = Served::new();
@@ -29,6 +30,7 @@ fn a_file_that_came_in_many_writes_is_one_version() {
     assert_eq!(served.commits().len(), 2);
 }
 
+/// Shows: NFS-2
 #[test]
 fn who_asks_about_history_sees_what_was_written_until_then() {
     let served = Served::new();
@@ -41,8 +43,9 @@ fn who_asks_about_history_sees_what_was_written_until_then() {
     assert_eq!(served.text("a.md").as_deref(), Some("x\ny\n"));
 }
 
+/// Shows: NFS-2
 #[test]
-fn a_rename_saves_what_was_written_and_the_handle_goes_with_the_name() {
+fn a_rename_saves_pending_writes_and_the_handle_follows() {
     let served = Served::new();
     let root = served.root();
     let folder = served.mkdir(&root, "folder").unwrap();
@@ -81,8 +84,9 @@ fn files_and_folders_are_removed_each_by_its_own_procedure() {
     assert!(served.commits().is_empty());
 }
 
+/// Shows: NFS-11
 #[test]
-fn a_question_that_is_asked_again_is_answered_again_and_done_once() {
+fn a_retransmitted_request_is_answered_again_but_executed_once() {
     let served = Served::new();
     let root = served.root();
     served.save(&root, "a.md", "x\n");
@@ -143,7 +147,7 @@ fn attributes_are_set_unless_the_guard_or_the_owner_forbids_it() {
 }
 
 #[test]
-fn what_waits_to_be_saved_is_counted_by_the_memory_it_takes_not_by_what_was_written() {
+fn pending_writes_are_accounted_by_memory_not_by_length() {
     const MIB: u64 = 1 << 20;
     let served = Served::new();
     let root = served.root();
@@ -158,8 +162,9 @@ fn what_waits_to_be_saved_is_counted_by_the_memory_it_takes_not_by_what_was_writ
     assert_eq!(export.sessions.buffered_bytes(), 0);
 }
 
+/// Shows: NFS-7
 #[test]
-fn what_two_doors_write_at_once_is_not_lost() {
+fn concurrent_writes_of_two_protocols_are_not_lost() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one\n");
     served.write(&file, 4, b"from nfs\n", stable_how::UNSTABLE).unwrap();
@@ -173,8 +178,9 @@ fn what_two_doors_write_at_once_is_not_lost() {
     assert_eq!(served.text("a.md").as_deref(), Some("from http\nmore\n"));
 }
 
+/// Shows: NFS-6
 #[test]
-fn a_refusal_that_nobody_waited_for_is_told_to_the_next_who_asks() {
+fn an_asynchronous_rejection_is_returned_to_the_next_request() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "# Fine\n");
     served.resize(&file, 0).unwrap();
@@ -187,8 +193,9 @@ fn a_refusal_that_nobody_waited_for_is_told_to_the_next_who_asks() {
     served.commit(&file).unwrap();
 }
 
+/// Shows: NFS-6
 #[test]
-fn a_save_that_is_refused_while_somebody_asks_about_history_is_not_answered_as_done() {
+fn a_save_rejected_during_a_history_query_is_not_acknowledged() {
     let served = Served::new();
     let root = served.root();
     let is_over = AtomicBool::new(false);
@@ -210,7 +217,7 @@ fn a_save_that_is_refused_while_somebody_asks_about_history_is_not_answered_as_d
 }
 
 #[test]
-fn numbers_of_files_that_another_door_removed_are_let_go_of_and_no_others() {
+fn inode_numbers_of_files_removed_elsewhere_are_released() {
     let served = Served::new();
     let root = served.root();
     ["gone.md", "stays.md", "back.md"].iter().for_each(|name| served.put(name, "x\n"));

@@ -47,7 +47,7 @@ fn saved_by(served: &mut Served, (address, user): (&str, u32)) -> String {
 }
 
 #[test]
-fn a_change_from_another_machine_is_of_the_user_by_number_at_its_address() {
+fn a_remote_change_is_by_user_number_at_its_address() {
     let mut served = Served::new();
     assert_eq!(saved_by(&mut served, ("10.0.0.5", 4711)), "uid-4711@10.0.0.5");
     assert_eq!(saved_by(&mut served, ("10.0.0.6", 4711)), "uid-4711@10.0.0.6");
@@ -58,7 +58,7 @@ fn a_change_from_another_machine_is_of_the_user_by_number_at_its_address() {
 }
 
 #[test]
-fn a_change_is_of_whom_the_settings_name_by_number_and_else_by_the_smallest_network() {
+fn a_change_maps_to_the_configured_user_or_smallest_network() {
     let actors = r#"nfs.actors = { 1000 = "ann", "10.0.0.0/24" = "office", "10.0.0.5" = "desk" }"#;
     let mut served = Served::configured(tempfile::tempdir().unwrap(), actors);
     assert_eq!(saved_by(&mut served, ("10.0.0.5", 1000)), "ann");
@@ -69,7 +69,7 @@ fn a_change_is_of_whom_the_settings_name_by_number_and_else_by_the_smallest_netw
 }
 
 #[test]
-fn credentials_that_nobody_knows_and_such_that_are_broken_are_denied_in_the_protocols_words() {
+fn unknown_and_malformed_credentials_get_an_rpc_denial() {
     let served = Served::new();
     let denied = |flavor: u32, credentials: &[u8]| {
         let answer = served.send(&call((2, nfs3::PROGRAM), (flavor, credentials))).unwrap();
@@ -100,7 +100,7 @@ fn credentials_that_nobody_knows_and_such_that_are_broken_are_denied_in_the_prot
 }
 
 #[test]
-fn programs_versions_and_procedures_that_are_none_are_refused_in_the_protocols_words() {
+fn unknown_programs_versions_and_procedures_get_rpc_errors() {
     let served = Served::new();
     let refused = |message: &[u8]| match head(&served.send(message).unwrap()) {
         reply_body::MSG_ACCEPTED(accepted) => accepted.reply_data,
@@ -117,7 +117,7 @@ fn programs_versions_and_procedures_that_are_none_are_refused_in_the_protocols_w
 }
 
 #[test]
-fn a_server_that_asks_for_keys_since_it_was_started_denies_all_but_that_it_is_there() {
+fn a_server_that_requires_keys_denies_all_but_null_calls() {
     let keyed = Config::parse("auth = { type = \"apikey\", api_key = \"k\" }", &|_| None);
     let keyed = Settings::resolve(keyed, CliOverrides::default()).unwrap().auth;
     let named = "nfs.allow = [\"127.0.0.1\"]";

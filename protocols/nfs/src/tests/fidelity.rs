@@ -194,7 +194,7 @@ fn is_as_on_disk(served: &Served, number: usize, steps: &[Step]) -> Result<(), T
 }
 
 #[test]
-fn attributes_of_files_written_over_nfs_are_those_of_a_plain_disk() {
+fn attributes_of_nfs_files_match_those_of_a_plain_disk() {
     let served = Served::new();
     let mut runner = TestRunner::new(Config { cases: 40, failure_persistence: None, ..Config::default() });
     let numbers = std::cell::Cell::new(0);

@@ -95,7 +95,7 @@ fn asks(stream: &mut TcpStream, question: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn three_hundred_who_send_half_of_a_message_keep_nobody_out() {
+fn three_hundred_half_sent_messages_block_no_other_client() {
     let served = Served::new();
     let network = Network::of(&served);
     // NULL (RFC 1813 3.3.0)
@@ -119,7 +119,7 @@ fn three_hundred_who_send_half_of_a_message_keep_nobody_out() {
 }
 
 #[test]
-fn those_who_take_none_of_their_long_answers_leave_room_for_those_of_others() {
+fn clients_that_read_no_replies_leave_memory_for_others() {
     let served = Served::new();
     let root = served.root();
     let content = "x".repeat(1 << 20);

@@ -30,7 +30,7 @@ impl Served {
 }
 
 #[test]
-fn what_is_asked_all_the_time_is_answered_from_memory_in_the_words_of_every_answer() {
+fn hot_requests_are_answered_from_memory_with_identical_replies() {
     let served = Served::new();
     let root = served.root();
     served.put("a/page.md", &"text\n".repeat(100_000));
@@ -57,7 +57,7 @@ fn what_is_asked_all_the_time_is_answered_from_memory_in_the_words_of_every_answ
 }
 
 #[test]
-fn what_must_be_waited_for_is_not_answered_at_once() {
+fn blocking_requests_are_not_answered_inline() {
     let served = Served::new();
     let root = served.root();
     served.put("page.md", "text\n");

@@ -28,7 +28,7 @@ fn content(served: &Served, file: &nfs_fh3) -> String {
 }
 
 #[test]
-fn a_file_that_is_made_while_its_name_is_renamed_away_is_another_file() {
+fn a_file_created_while_its_name_is_renamed_is_another_file() {
     let served = Served::new();
     let root = served.root();
     let mut old = make_once_free(&served, &root, "log", "round 0\n");

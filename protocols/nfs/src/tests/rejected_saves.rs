@@ -36,8 +36,9 @@ const PAUSE: Duration = Duration::from_secs(3);
 const UNSTABLE: stable_how = stable_how::UNSTABLE;
 const STABLE: stable_how = stable_how::FILE_SYNC;
 
+/// Shows: NFS-8
 #[test]
-fn a_command_whose_output_pauses_in_a_fence_writes_its_page_whole() {
+fn a_command_pausing_inside_a_code_fence_writes_a_complete_page() {
     for standing in [LONG, "# Old\n", ""] {
         for (offset, rest) in [(HALF.len(), REST), (0, WHOLE)] {
             for stable in [UNSTABLE, STABLE] {
@@ -58,8 +59,9 @@ fn a_command_whose_output_pauses_in_a_fence_writes_its_page_whole() {
     }
 }
 
+/// Shows: NFS-8
 #[test]
-fn what_lost_to_another_door_stays_lost_and_is_kept_whole_when_its_client_goes_on() {
+fn content_that_lost_a_conflict_stays_rejected_but_is_set_aside() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one\n");
     served.write(&file, 4, b"from nfs\n", UNSTABLE).unwrap();
@@ -73,8 +75,9 @@ fn what_lost_to_another_door_stays_lost_and_is_kept_whole_when_its_client_goes_o
     assert_eq!(served.text(".svc/rejected/a.md").as_deref(), Some("one\nfrom nfs\nmore\nand more\n"));
 }
 
+/// Shows: NFS-8
 #[test]
-fn whoever_empties_a_file_hears_nothing_of_what_was_refused_before() {
+fn truncating_a_file_clears_the_earlier_rejection() {
     for stable in [UNSTABLE, STABLE] {
         let served = Served::new();
         let file = served.save(&served.root(), "a.md", "# Fine\n");
@@ -88,8 +91,9 @@ fn whoever_empties_a_file_hears_nothing_of_what_was_refused_before() {
     }
 }
 
+/// Shows: NFS-8
 #[test]
-fn a_page_that_was_never_saved_is_there_for_its_client_while_it_is_refused() {
+fn a_never_saved_page_is_visible_to_its_client_while_rejected() {
     for stable in [UNSTABLE, STABLE] {
         let served = Served::new();
         let root = served.root();
@@ -106,8 +110,9 @@ fn a_page_that_was_never_saved_is_there_for_its_client_while_it_is_refused() {
     }
 }
 
+/// Shows: NFS-9
 #[test]
-fn a_page_that_was_never_saved_takes_no_other_name_while_it_is_refused_and_goes_when_nobody_goes_on() {
+fn a_never_saved_rejected_page_cannot_be_renamed_and_expires() {
     let served = Served::new();
     let root = served.root();
     served.save(&root, "good.md", "# Good\n");
@@ -123,8 +128,9 @@ fn a_page_that_was_never_saved_takes_no_other_name_while_it_is_refused_and_goes_
     assert_eq!(served.text(".svc/rejected/new.md").as_deref(), Some(HALF));
 }
 
+/// Shows: NFS-8
 #[test]
-fn whoever_goes_on_with_the_page_that_stands_is_not_mixed_with_what_was_refused() {
+fn continuing_the_stored_page_does_not_mix_in_rejected_content() {
     let served = Served::new();
     let root = served.root();
     let file = served.save(&root, "a.md", "# Fine\n");
@@ -136,8 +142,9 @@ fn whoever_goes_on_with_the_page_that_stands_is_not_mixed_with_what_was_refused(
     assert_eq!(served.text("a.md").as_deref(), Some("# Fine\nMore\n"));
 }
 
+/// Shows: NFS-8
 #[test]
-fn what_others_write_meanwhile_is_not_mixed_with_what_was_refused() {
+fn concurrent_writes_of_others_do_not_mix_with_rejected_content() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "# Fine\n");
     served.refused_in_a_pause(&file, HALF, UNSTABLE);
@@ -157,8 +164,9 @@ fn what_others_write_meanwhile_is_not_mixed_with_what_was_refused() {
     assert_eq!(served.text("a.md").as_deref(), Some(WHOLE), "it was emptied first: the last one wins");
 }
 
+/// Shows: NFS-8
 #[test]
-fn what_was_refused_because_the_page_was_locked_is_saved_whole_once_it_is_not() {
+fn content_rejected_by_a_lock_is_saved_completely_after_unlock() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "# Fine\n");
     served.write(&file, 7, b"One\n", UNSTABLE).unwrap();
@@ -172,8 +180,9 @@ fn what_was_refused_because_the_page_was_locked_is_saved_whole_once_it_is_not() 
     assert_eq!(served.text("a.md").as_deref(), Some("# Fine\nOne\nTwo\n"));
 }
 
+/// Shows: NFS-8
 #[test]
-fn what_is_promised_of_a_refused_text_that_is_gone_on_with_is_promised_whole() {
+fn a_stable_write_of_continued_rejected_content_is_complete() {
     for standing in ["# Fine\n", LONG] {
         let served = Served::new();
         let file = served.save(&served.root(), "a.md", standing);
@@ -190,8 +199,9 @@ fn what_is_promised_of_a_refused_text_that_is_gone_on_with_is_promised_whole() {
     }
 }
 
+/// Shows: NFS-8
 #[test]
-fn what_is_promised_of_a_text_that_lost_to_another_door_is_not_written_over_that_when_the_server_died() {
+fn a_conflicting_stable_write_is_not_replayed_over_the_winner() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one\n");
     served.write(&file, 4, b"from nfs\n", STABLE).unwrap();
@@ -203,8 +213,9 @@ fn what_is_promised_of_a_text_that_lost_to_another_door_is_not_written_over_that
     assert_eq!(died.text("a.md").as_deref(), Some("from http\n"));
 }
 
+/// Shows: NFS-9
 #[test]
-fn a_refused_text_that_was_given_up_is_not_gone_on_with_in_the_page_that_stands() {
+fn abandoned_rejected_content_does_not_enter_the_stored_page() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", LONG);
     served.refused_in_a_pause(&file, HALF, UNSTABLE);
@@ -228,8 +239,9 @@ fn a_refused_text_that_was_given_up_is_not_gone_on_with_in_the_page_that_stands(
     assert_eq!(served.text("a.md").as_deref(), Some(WHOLE));
 }
 
+/// Shows: NFS-9
 #[test]
-fn refused_texts_are_given_up_the_oldest_first_where_there_are_too_many() {
+fn the_oldest_rejected_contents_are_dropped_above_the_limit() {
     let served = Served::new();
     let root = served.root();
     let files: Vec<_> = (0..140).map(|number| served.save(&root, &format!("{number}.md"), LONG)).collect();
@@ -243,7 +255,7 @@ fn refused_texts_are_given_up_the_oldest_first_where_there_are_too_many() {
 }
 
 #[test]
-fn a_file_that_is_cut_after_a_refusal_is_the_refused_text_where_that_fits() {
+fn truncate_after_rejection_applies_to_the_rejected_content() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "# Fine\n");
     served.refused_in_a_pause(&file, "# R\nlonger than the page\n```\n", UNSTABLE);

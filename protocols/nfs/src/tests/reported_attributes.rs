@@ -76,7 +76,7 @@ impl Pack for Packed<'_> {
 }
 
 #[test]
-fn whoever_may_ask_may_read_and_write_whatever_the_permission_bits_and_run_what_has_such_a_bit() {
+fn authorised_callers_get_read_write_and_execute_only_by_mode() {
     const WRITE: u32 = ACCESS3_MODIFY | ACCESS3_EXTEND;
     const ALL: u32 = ACCESS3_READ | ACCESS3_LOOKUP | WRITE | ACCESS3_DELETE | ACCESS3_EXECUTE;
     let mut served = Served::new();
@@ -118,7 +118,7 @@ fn disk(folder: &std::path::Path) -> Disk {
 }
 
 #[test]
-fn room_on_the_disk_is_told_as_the_system_tells_it() {
+fn nfs_reports_disk_space_as_the_system_does() {
     let served = Served::new();
     let root = served.root();
     let folder = served.folder.path();
@@ -139,7 +139,7 @@ fn room_on_the_disk_is_told_as_the_system_tells_it() {
 }
 
 #[test]
-fn exports_are_listed_and_nobody_is_told_who_has_mounted_them() {
+fn exports_are_listed_and_mounting_clients_are_not() {
     let served = Served::new();
     let ask = |procedure| (mount::PROGRAM, procedure);
     served.root();
@@ -155,7 +155,7 @@ fn exports_are_listed_and_nobody_is_told_who_has_mounted_them() {
 }
 
 #[test]
-fn the_port_is_told_to_those_who_ask_the_port_mapper() {
+fn the_port_is_reported_by_the_port_mapper() {
     let served = Served::new();
     served.protocol.port.set(20_049).unwrap();
     let port = |prog: u32, vers: u32, prot: u32| -> u32 {
@@ -189,7 +189,7 @@ fn shown(served: &Served, directory: &nfs_fh3, name: &str) -> Vec<(u32, u32, u32
 }
 
 #[test]
-fn a_file_made_with_a_mode_shows_it_with_its_owner_from_the_first_moment_on() {
+fn a_file_created_with_a_mode_has_mode_and_owner_immediately() {
     let mut served = Served::new();
     let root = served.root();
     std::os::unix::fs::chown(served.folder.path().join("root"), Some(1234), Some(1234)).unwrap_or_default();

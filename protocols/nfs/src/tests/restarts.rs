@@ -16,6 +16,7 @@ use svcfs_vfs::{NodeId, WriteAt};
 use super::{Served, entry, open};
 use crate::export::{ExportTable, NfsExport, REOPEN_INTERVAL};
 
+/// Shows: NFS-12
 #[test]
 fn handles_are_good_after_a_restart_and_after_every_save() {
     let served = Served::new();
@@ -34,6 +35,7 @@ fn handles_are_good_after_a_restart_and_after_every_save() {
     assert_ne!(first_life, second_life, "clients send again what was not safe");
 }
 
+/// Shows: NFS-3
 #[test]
 fn names_that_were_changed_are_so_after_the_server_died() {
     let mut served = Served::new();
@@ -59,8 +61,9 @@ fn names_that_were_changed_are_so_after_the_server_died() {
     }
 }
 
+/// Shows: NFS-1
 #[test]
-fn what_was_told_to_be_safe_is_there_after_the_server_died() {
+fn data_acknowledged_as_stable_survives_a_crash() {
     let served = Served::new();
     let root = served.root();
     let old = served.save(&root, "old.md", "before\n");
@@ -92,8 +95,9 @@ fn what_was_told_to_be_safe_is_there_after_the_server_died() {
     assert_eq!(after.text("unstable.md").as_deref(), Some("perhaps\n"));
 }
 
+/// Shows: NFS-7
 #[test]
-fn what_was_saved_before_the_server_died_is_not_written_over_another_save() {
+fn saved_data_is_not_replayed_over_another_save_after_a_crash() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one\n");
     served.write(&file, 0, b"nfs", stable_how::FILE_SYNC).unwrap();
@@ -122,7 +126,7 @@ fn assert_written(served: &Served, file: &nfs_fh3, which: Range<usize>) {
 }
 
 #[test]
-fn a_new_file_that_grew_past_what_a_version_holds_is_whole_after_the_server_died() {
+fn a_new_file_beyond_the_version_limit_survives_a_crash() {
     let served = Served::new();
     let file = served.create(&served.root(), "big.bin");
     write_safely(&served, &file, 0..70);
@@ -134,7 +138,7 @@ fn a_new_file_that_grew_past_what_a_version_holds_is_whole_after_the_server_died
 }
 
 #[test]
-fn a_file_that_grew_by_what_was_not_told_to_be_safe_has_what_was_after_the_server_died() {
+fn a_file_extended_by_unstable_writes_keeps_old_data_in_a_crash() {
     let served = Served::new();
     let file = served.create(&served.root(), "big.bin");
     write_safely(&served, &file, 0..5);
@@ -147,7 +151,7 @@ fn a_file_that_grew_by_what_was_not_told_to_be_safe_has_what_was_after_the_serve
 }
 
 #[test]
-fn what_was_promised_of_a_new_file_is_not_written_over_a_large_one_that_another_door_put_there() {
+fn a_stable_write_of_a_new_file_never_overwrites_a_foreign_file() {
     let served = Served::new();
     let file = served.create(&served.root(), "big.bin");
     served.write(&file, 0, &[7; 1000], stable_how::FILE_SYNC).unwrap();
@@ -163,7 +167,7 @@ fn what_was_promised_of_a_new_file_is_not_written_over_a_large_one_that_another_
 }
 
 #[test]
-fn what_was_promised_of_a_large_file_that_became_small_is_there_after_the_server_died() {
+fn stable_writes_of_a_shrunk_large_file_survive_a_crash() {
     let served = Served::new();
     let file = served.create(&served.root(), "big.bin");
     write_safely(&served, &file, 0..70);
@@ -174,6 +178,7 @@ fn what_was_promised_of_a_large_file_that_became_small_is_there_after_the_server
     assert_eq!(after.text("big.bin").as_deref(), Some("small now\n"));
 }
 
+/// Shows: NFS-10
 #[test]
 fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -200,8 +205,9 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
     assert!(exports.lock().find(|_| false, |_| true).unwrap().is_none());
 }
 
+/// Shows: NFS-10
 #[test]
-fn a_space_whose_opening_panics_is_refused_and_opened_by_a_later_request() {
+fn a_space_whose_open_panics_is_refused_and_opened_by_a_retry() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let spaces = folders.each_ref().map(|folder| open(folder.path()));
     let (exports, now) = (Mutex::<ExportTable>::default(), Instant::now());
@@ -222,7 +228,7 @@ fn a_space_whose_opening_panics_is_refused_and_opened_by_a_later_request() {
 }
 
 #[test]
-fn a_space_that_takes_long_to_be_opened_keeps_nobody_waiting() {
+fn a_slow_space_opening_blocks_no_other_request() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let spaces = folders.each_ref().map(|folder| open(folder.path()));
     let database = Connection::open(folders[1].path().join(".svc/state/nfs.db")).unwrap();
@@ -247,7 +253,7 @@ fn a_space_that_takes_long_to_be_opened_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_new_file_of_which_something_was_promised_has_its_owner_and_permissions_after_the_server_died() {
+fn a_new_file_with_stable_writes_keeps_owner_and_mode_on_crash() {
     let served = Served::new();
     let root = served.root();
     let set = sattr3 { mode: Nfs3Option::Some(0o600), ..sattr3::default() };

@@ -57,8 +57,9 @@ impl Served {
     }
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_of_a_page_that_is_locked_is_kept_aside() {
+fn stable_writes_to_a_locked_page_are_set_aside() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 4, "2");
@@ -69,8 +70,9 @@ fn what_was_promised_of_a_page_that_is_locked_is_kept_aside() {
     assert_eq!(died.text("a.md").as_deref(), Some("one two\n"));
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_of_a_page_that_another_door_saved_since_is_kept_aside() {
+fn stable_writes_to_a_page_saved_elsewhere_are_set_aside() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 0, "1");
@@ -84,8 +86,9 @@ fn what_was_promised_of_a_page_that_another_door_saved_since_is_kept_aside() {
     assert_eq!(again.text(".svc/rejected/a.md").as_deref(), Some("1ne two\n"));
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_of_a_new_page_that_another_door_made_meanwhile_is_kept_aside() {
+fn stable_writes_to_a_page_created_elsewhere_are_set_aside() {
     let served = Served::new();
     // What was there before it has nothing to say of it.
     served.save(&served.root(), "a.md", "new\n");
@@ -97,8 +100,9 @@ fn what_was_promised_of_a_new_page_that_another_door_made_meanwhile_is_kept_asid
     died.assert_kept("a.md", "new\n", "the file was changed since");
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_of_a_page_whose_name_was_taken_away_is_kept_aside() {
+fn stable_writes_to_a_page_without_its_name_are_set_aside() {
     let served = Served::new();
     let root = served.root();
     let folder = served.mkdir(&root, "folder").unwrap();
@@ -124,8 +128,9 @@ fn what_was_promised_of_a_page_whose_name_was_taken_away_is_kept_aside() {
     assert_eq!((mode("removed.md"), mode("renamed.md")), (0o600, 0o644), "for those who could read it");
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_of_a_page_below_a_file_that_took_its_directorys_name_is_kept_aside() {
+fn stable_writes_below_a_file_replacing_a_dir_are_set_aside() {
     let served = Served::new();
     let folder = served.mkdir(&served.root(), "folder").unwrap();
     let fresh = served.create(&folder, "fresh.md");
@@ -136,8 +141,9 @@ fn what_was_promised_of_a_page_below_a_file_that_took_its_directorys_name_is_kep
     died.assert_kept("folder/fresh.md", "fresh\n", "");
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_and_lint_refuses_is_kept_aside() {
+fn stable_writes_rejected_by_lint_are_set_aside() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "# Fine\n");
     served.write_safely(&file, 0, "---\ntitle: [\n---\n");
@@ -146,8 +152,9 @@ fn what_was_promised_and_lint_refuses_is_kept_aside() {
     assert_eq!(died.text("a.md").as_deref(), Some("# Fine\n"));
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_is_not_kept_aside_where_all_of_it_is_in_a_version_since() {
+fn stable_writes_contained_in_a_version_are_not_set_aside() {
     let served = Served::new();
     let root = served.root();
     let [here, since, cut, resized] =
@@ -167,8 +174,9 @@ fn what_was_promised_is_not_kept_aside_where_all_of_it_is_in_a_version_since() {
     }
 }
 
+/// Shows: NFS-5
 #[test]
-fn what_was_promised_of_a_file_that_a_mount_removed_goes_when_its_name_is_given_anew() {
+fn stable_writes_of_a_removed_file_end_when_its_name_is_reused() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 0, "1");
@@ -182,8 +190,9 @@ fn what_was_promised_of_a_file_that_a_mount_removed_goes_when_its_name_is_given_
     assert_eq!(died.text("a.md").as_deref(), Some("new\n"));
 }
 
+/// Shows: NFS-4
 #[test]
-fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
+fn stable_writes_before_and_after_another_save_are_set_aside() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one\n");
     served.write_safely(&file, 0, "1");
@@ -207,8 +216,9 @@ fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
     assert_eq!(died.text(".svc/rejected/a.md.1").as_deref(), Some("1ne\n"));
 }
 
+/// Shows: LINT-6, NFS-4
 #[test]
-fn what_was_kept_aside_goes_with_the_next_accepted_save_also_with_that_of_the_client_who_wrote_it() {
+fn set_aside_content_ends_with_the_next_accepted_save() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 0, "1");
@@ -222,8 +232,9 @@ fn what_was_kept_aside_goes_with_the_next_accepted_save_also_with_that_of_the_cl
     died.assert_nothing_kept("a.md");
 }
 
+/// Shows: NFS-5
 #[test]
-fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_later() {
+fn stable_writes_refused_by_disk_at_startup_remain_pending() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     let number = served.getattr(&file).unwrap().fileid;
@@ -252,8 +263,9 @@ fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_late
     assert_eq!(again.text(".svc/rejected/a.md").as_deref(), Some("1ne two\n"));
 }
 
+/// Shows: NFS-5
 #[test]
-fn what_a_full_disk_refused_at_the_start_is_saved_at_the_next_one() {
+fn stable_writes_refused_by_a_full_disk_are_saved_on_restart() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 4, "2");
@@ -278,8 +290,9 @@ fn once_there_is_room<T>(mut ask: impl FnMut() -> Result<T, nfsstat3>) -> T {
     }
 }
 
+/// Shows: NFS-5
 #[test]
-fn what_a_full_disk_refused_after_it_was_told_to_be_safe_is_saved_once_there_is_room() {
+fn stable_writes_on_a_full_disk_are_saved_once_space_is_free() {
     let served = Served::new();
     let root = served.root();
     let file = served.save(&root, "a.md", "one two\n");
@@ -302,8 +315,9 @@ fn what_a_full_disk_refused_after_it_was_told_to_be_safe_is_saved_once_there_is_
     served.assert_nothing_kept("a.md");
 }
 
+/// Shows: NFS-5
 #[test]
-fn what_was_told_to_be_safe_is_not_dropped_because_another_door_renamed_its_file_while_the_disk_is_full() {
+fn stable_writes_survive_a_rename_elsewhere_on_a_full_disk() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 4, "2");

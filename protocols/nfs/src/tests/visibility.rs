@@ -47,8 +47,9 @@ fn text(name: &[u8]) -> String {
     String::from_utf8(name.to_vec()).unwrap()
 }
 
+/// Shows: NFS-12
 #[test]
-fn a_listing_goes_on_where_it_was_whatever_comes_and_goes_meanwhile() {
+fn a_listing_resumes_at_its_cookie_despite_concurrent_changes() {
     let served = Served::new();
     let root = served.root();
     let steady: BTreeSet<String> = (0..50).map(|number| format!("steady-{number}.md")).collect();
@@ -111,7 +112,7 @@ fn what_belongs_to_the_server_is_not_there_and_cannot_be_made() {
 }
 
 #[test]
-fn names_and_handles_that_are_none_are_refused_in_the_protocols_words() {
+fn invalid_names_and_handles_get_the_protocol_error() {
     let served = Served::new();
     let root = served.root();
     let look = |name: &[u8]| {
@@ -174,7 +175,7 @@ fn links_lead_where_they_say_and_a_file_has_one_name() {
 }
 
 #[test]
-fn limits_are_told_and_kept() {
+fn nfs_limits_are_reported_and_enforced() {
     let served = Served::new();
     let root = served.root();
     let limits = outcome(served.ask::<FSINFO3res>(19, &FSINFO3args { fsroot: root.clone() })).unwrap();
@@ -191,7 +192,7 @@ fn limits_are_told_and_kept() {
 }
 
 #[test]
-fn offsets_that_no_file_has_are_behind_the_end_to_read_and_too_far_to_write() {
+fn offsets_beyond_any_file_read_as_eof_and_fail_to_write() {
     let served = Served::new();
     let root = served.root();
     let files = [served.save(&root, "saved.md", "# Saved\n"), served.create(&root, "written.md")];
@@ -239,7 +240,7 @@ impl Served {
 }
 
 #[test]
-fn ten_thousand_names_are_listed_with_all_that_is_known_of_them_in_about_ten_times_the_time_of_a_thousand() {
+fn listing_ten_thousand_names_takes_linear_time() {
     let served = Served::new();
     let best = |count: usize| {
         let name = format!("of-{count}");
@@ -258,8 +259,9 @@ fn ten_thousand_names_are_listed_with_all_that_is_known_of_them_in_about_ten_tim
     assert!(many < Duration::from_secs(2), "{many:?}");
 }
 
+/// Shows: NFS-12
 #[test]
-fn a_name_that_was_given_away_since_it_was_listed_is_told_without_the_file_that_had_it() {
+fn a_name_that_was_reused_is_listed_without_the_old_file() {
     let served = Served::new();
     let root = served.root();
     let names: Vec<String> = (0..40).map(|number| format!("page-{number}.md")).collect();

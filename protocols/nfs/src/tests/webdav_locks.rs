@@ -2,8 +2,9 @@
 
 use super::*;
 
+/// Shows: LOCK-2
 #[test]
-fn a_page_that_is_locked_is_neither_written_nor_saved_nor_removed_until_it_is_unlocked() {
+fn a_webdav_locked_page_cannot_change_over_nfs_until_unlocked() {
     let served = Served::new();
     let root = served.root();
     let [begun, page] = ["begun.md", "page.md"].map(|name| served.save(&root, name, "# Page\n"));

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the server's own state, as it may be found")]
-    fn lines_are_read_as_they_were_added_and_what_is_torn_or_foreign_is_written_anew() {
+    fn cache_lines_read_back_in_order_and_torn_files_are_rebuilt() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("etags");
         let (first, second) = (to_s3_error(0..3), to_s3_error(3..5));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_anew_again_and_again_does_not_make_the_file_longer_for_ever() {
+    fn repeated_updates_do_not_grow_the_cache_file_without_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("etags");
         let lines = to_s3_error(0..1000);

@@ -20,7 +20,7 @@ fn told(entry: &Value) -> Value {
 }
 
 #[test]
-fn requests_are_kept_and_counted_as_those_of_every_door() {
+fn requests_are_audited_and_counted_like_other_protocols() {
     let served = Served::with(EDGES);
     served.put("docs/a.md", "# A\n");
     served.get("/default/none.md").is(404, "NoSuchKey");
@@ -43,7 +43,7 @@ fn requests_are_kept_and_counted_as_those_of_every_door() {
 }
 
 #[test]
-fn whose_signature_is_none_is_counted_and_no_signature_is_kept() {
+fn invalid_signatures_are_counted_and_never_recorded() {
     let served = Served::with(&format!("{EDGES}[auth]\ntype = \"apikey\"\napi_key = \"right\"\n"));
     let target = &format!(
         "/default/a.md?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=ffffffffffff%2F20261123%2Fus-east-1%2Fs3%2Faws4_request\

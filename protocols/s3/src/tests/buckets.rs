@@ -9,6 +9,7 @@ fn served(auth: &str) -> Served {
     Served::of(Arc::clone(&folder), &format!("{auth}[server]\nspace_parents = [\"{}\"]\n", parents.display()))
 }
 
+/// Shows: S3-2
 #[test]
 fn a_bucket_is_made_empty_and_removed_with_its_directory() {
     let served = served("");
@@ -31,6 +32,7 @@ fn a_bucket_is_made_empty_and_removed_with_its_directory() {
     assert_eq!(served.send("PUT", "/new-one", &[], "").status, 200, "and made again");
 }
 
+/// Shows: S3-2
 #[test]
 #[expect(clippy::disallowed_methods, reason = "files are put there behind the server")]
 fn no_file_is_adopted_or_removed_with_a_bucket() {
@@ -94,7 +96,7 @@ fn the_servers_folder_is_no_prefix_while_no_key_lies_below_it() {
 }
 
 #[test]
-fn a_key_that_xml_cannot_carry_is_not_removed_and_not_told_as_it_is() {
+fn a_key_not_valid_in_xml_is_neither_removed_nor_echoed() {
     let served = Served::new();
     served.put("a.md", "# A\n");
     let delete = |key: &str| {

@@ -32,8 +32,9 @@ impl Served {
     }
 }
 
+/// Shows: S3-3
 #[test]
-fn a_checksum_of_all_bytes_is_compared_kept_and_told() {
+fn a_full_object_checksum_is_verified_stored_and_returned() {
     let served = Served::new();
     let (target, parts, list) =
         served.two_parts(&[("x-amz-checksum-algorithm", "CRC32"), ("x-amz-checksum-type", "FULL_OBJECT")]);
@@ -62,8 +63,9 @@ fn a_checksum_of_all_bytes_is_compared_kept_and_told() {
     }
 }
 
+/// Shows: S3-3
 #[test]
-fn a_checksum_of_parts_ends_with_their_number_and_goes_with_no_copy() {
+fn a_composite_checksum_ends_with_part_count_and_is_not_copied() {
     let served = Served::new();
     for (algorithm, expected) in [("CRC32", OF_PARTS), ("SHA256", SHA256_OF_PARTS)] {
         let (target, _, list) = served.two_parts(&[("x-amz-checksum-algorithm", algorithm)]);
@@ -115,7 +117,7 @@ fn two_checksums_of_one_body_are_refused() {
 }
 
 #[test]
-fn a_copy_has_the_checksum_that_is_asked_of_it_else_that_of_its_source() {
+fn a_copy_gets_the_requested_checksum_or_that_of_its_source() {
     let served = Served::new();
     let put = served.send("PUT", "/default/source.bin", &[("x-amz-checksum-crc32", "y/Q5Jg==")], DIGITS);
     assert_eq!(put.status, 200, "{}", put.text());

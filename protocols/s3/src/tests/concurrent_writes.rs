@@ -12,7 +12,7 @@ use super::*;
 const TIMES: usize = 200;
 
 #[test]
-fn a_copy_of_an_object_onto_itself_undoes_no_write_of_another_door() {
+fn a_self_copy_does_not_undo_a_concurrent_write() {
     let served = Served::new();
     served.put("a.md", "# 0\n");
     let anew =
@@ -44,7 +44,7 @@ fn a_copy_of_an_object_onto_itself_undoes_no_write_of_another_door() {
 }
 
 #[test]
-fn a_copy_of_an_object_onto_itself_changes_only_what_is_said_of_it() {
+fn a_self_copy_changes_only_the_metadata_it_names() {
     let served = Served::new();
     let said = [("content-type", "text/x-tide"), ("x-amz-meta-mood", "calm"), ("x-amz-tagging", "a=1")];
     assert_eq!(served.send("PUT", "/default/a.txt", &said, "tide").status, 200);
@@ -81,7 +81,7 @@ fn a_copy_of_an_object_onto_itself_changes_only_what_is_said_of_it() {
 }
 
 #[test]
-fn of_several_writes_at_once_the_content_and_what_is_said_of_it_are_of_the_same() {
+fn concurrent_writes_keep_content_and_metadata_of_one_writer() {
     let served = Served::new();
     let put = |name: &'static str| {
         let reply = served.send("PUT", "/default/a.txt", &[("x-amz-meta-of", name)], name);
@@ -99,7 +99,7 @@ fn of_several_writes_at_once_the_content_and_what_is_said_of_it_are_of_the_same(
 }
 
 #[test]
-fn a_write_was_done_even_if_another_removes_the_object_right_after_it() {
+fn a_write_succeeds_even_if_the_object_is_removed_right_after() {
     let served = Served::new();
     let path = TreePath::parse("a.txt").unwrap();
     let is_over = AtomicBool::new(false);
@@ -117,9 +117,10 @@ fn a_write_was_done_even_if_another_removes_the_object_right_after_it() {
     });
 }
 
+/// Shows: S3-9
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a part that the server reads as slowly as the test likes")]
-fn an_upload_whose_client_hangs_up_while_it_is_put_together_is_completed_and_not_written_again() {
+fn completing_an_upload_survives_a_disconnect_and_runs_once() {
     let served = Served::new();
     let id = served.send("POST", "/default/a.txt?uploads", &[], "").all("UploadId").concat();
     let target = format!("/default/a.txt?partNumber=1&uploadId={id}");

@@ -10,7 +10,7 @@ fn large(filled_with: u8) -> Bytes {
 }
 
 #[test]
-fn of_writes_under_one_condition_over_a_large_object_one_is_done() {
+fn one_of_several_conditional_writes_to_a_large_object_wins() {
     let served = Served::new();
     let put = |headers: &[(&str, &str)], body: Bytes| served.send("PUT", "/default/a.bin", headers, body);
     let first = put(&[], large(0));
@@ -37,7 +37,7 @@ fn of_writes_under_one_condition_over_a_large_object_one_is_done() {
 }
 
 #[test]
-fn of_uploads_in_parts_under_one_condition_over_a_large_object_one_is_done() {
+fn one_of_several_conditional_uploads_to_a_large_object_wins() {
     let served = Served::new();
     let etag = served.send("PUT", "/default/a.bin", &[], large(0)).header("etag").to_owned();
     let upload = |served: &Served| {
@@ -59,7 +59,7 @@ fn of_uploads_in_parts_under_one_condition_over_a_large_object_one_is_done() {
 }
 
 #[test]
-fn a_copy_heeds_what_is_asked_of_the_object_that_it_writes() {
+fn a_copy_honours_conditions_on_its_destination() {
     let served = Served::new();
     served.put("from.md", "# From\n");
     served.put("to.md", "# To\n");
@@ -100,7 +100,7 @@ fn a_value_that_is_no_tag_matches_nothing() {
 }
 
 #[test]
-fn an_unmodified_object_is_told_with_its_tag_and_time() {
+fn not_modified_answers_carry_etag_and_time() {
     let served = Served::new();
     let sent = [("cache-control", "max-age=60"), ("expires", "Fri, 27 Nov 2026 00:00:00 GMT")];
     assert_eq!(served.send("PUT", "/default/a.md", &sent, "# A\n").status, 200);

@@ -38,7 +38,7 @@ pub(super) async fn waits<T>(mut asked: Pin<&mut impl Future<Output = T>>) -> bo
 }
 
 #[test]
-fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
+fn a_marker_outside_a_folder_key_reveals_no_existing_keys() {
     let key = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"docs\"\nprefix = \"docs\"\n";
     let served = Served::with(key);
     let protocol = Arc::new(crate::S3Server::new(Arc::clone(&served.server)));

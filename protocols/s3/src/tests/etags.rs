@@ -51,8 +51,9 @@ pub(super) fn listing() -> ListQuery {
     ListQuery { limit: 1000, ..ListQuery::default() }
 }
 
+/// Shows: S3-5
 #[test]
-fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
+fn listed_objects_are_not_read_again_after_restart_if_unchanged() {
     let served = Served::new();
     let keys = ["a.md", "b/c.md", "d.txt"];
     keys.iter().for_each(|key| served.put(key, "# As long\n"));

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 #[test]
-fn a_key_that_is_no_path_or_not_for_strangers_has_one_code_for_each_question() {
+fn an_invalid_or_forbidden_key_gets_one_code_per_operation() {
     let served = Served::new();
     served.put("a.md", "# A\n");
     let (long, part) = ("y/".repeat(512) + "y", "x".repeat(300));
@@ -50,7 +50,7 @@ fn a_key_that_is_no_path_or_not_for_strangers_has_one_code_for_each_question() {
 }
 
 #[test]
-fn links_are_followed_to_what_a_stranger_may_see_and_nowhere_else() {
+fn links_resolve_only_to_objects_visible_to_anonymous_callers() {
     let served = Served::new();
     served.put("notes/a.md", "# A\n");
     let root = served.folder.path().join("default");

@@ -40,8 +40,9 @@ fn begin(served: &Served, target: &str, length: usize) -> TcpStream {
     stream
 }
 
+/// Shows: DAV-5
 #[test]
-fn a_long_object_goes_to_the_disk_while_it_comes_and_leaves_nothing_when_it_breaks_off() {
+fn a_long_object_streams_to_disk_and_leaves_nothing_if_aborted() {
     let served = Served::new();
     served.put("a.bin", "old");
     let before = bytes_in(&served, "tmp");
@@ -55,7 +56,7 @@ fn a_long_object_goes_to_the_disk_while_it_comes_and_leaves_nothing_when_it_brea
 }
 
 #[test]
-fn a_part_goes_to_the_disk_while_it_comes_and_leaves_nothing_when_it_breaks_off() {
+fn an_upload_part_streams_to_disk_and_leaves_nothing_if_aborted() {
     let served = Served::new();
     let id = served.begun("a.bin", &[]);
     let folder = format!("s3/{id}");
@@ -68,7 +69,7 @@ fn a_part_goes_to_the_disk_while_it_comes_and_leaves_nothing_when_it_breaks_off(
 }
 
 #[test]
-fn an_object_that_turns_out_to_be_long_is_hashed_and_written_whole() {
+fn an_object_of_unknown_length_is_hashed_and_written_completely() {
     let served = Served::new();
     let all = content(MAX_FILE_BYTES + 3_000_001);
     let mut stream = TcpStream::connect(served.address).unwrap();

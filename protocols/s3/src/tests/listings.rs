@@ -11,7 +11,7 @@ impl Served {
 }
 
 #[test]
-fn what_is_told_together_is_told_when_a_listing_begins_in_the_midst_of_it() {
+fn a_listing_starting_inside_a_common_prefix_includes_it() {
     let served = Served::new();
     ["L/y/1", "L/z/1", "L/z/2", "L/z/m/1", "L/z/m/2", "L/zz/1"].iter().for_each(|key| served.put(key, key));
     let both = ["L/z/", "L/zz/"];
@@ -39,7 +39,7 @@ fn what_is_told_together_is_told_when_a_listing_begins_in_the_midst_of_it() {
 }
 
 #[test]
-fn only_a_token_that_was_told_is_taken() {
+fn only_issued_continuation_tokens_are_accepted() {
     let served = Served::new();
     ["t/a", "t/b", "t/c"].iter().for_each(|key| served.put(key, key));
     let page = |more: &str| served.get(&format!("/default?list-type=2&prefix=t/&max-keys=1&continuation-token={more}"));
@@ -52,7 +52,7 @@ fn only_a_token_that_was_told_is_taken() {
 }
 
 #[test]
-fn an_owner_is_told_to_whom_asks_and_where_s3_always_tells_one() {
+fn an_owner_is_returned_on_request_and_where_s3_requires_it() {
     let served = Served::new();
     served.put("o/a.md", "# A\n");
     let owners = |target: &str| served.get(target).all("Owner").len();

@@ -110,6 +110,7 @@ const MISSING: &[(&str, &str, &str)] = &[
     ("POST", "/default/a.md", "x"),
 ];
 
+/// Shows: S3-6
 #[test]
 fn every_operation_that_is_not_here_says_so_and_changes_nothing() {
     let served = Served::new();
@@ -131,7 +132,7 @@ fn every_operation_that_is_not_here_says_so_and_changes_nothing() {
 }
 
 #[test]
-fn with_an_identity_provider_nobody_can_sign_and_nobody_is_let_in() {
+fn with_an_identity_provider_no_signature_is_accepted() {
     let served = Served::with(
         "[auth]\ntype = \"oidc\"\noidc = { issuer = \"https://id.example.org\", client_id = \"svcfs\" }\n",
     );
@@ -160,7 +161,7 @@ fn with_an_identity_provider_nobody_can_sign_and_nobody_is_let_in() {
 const UNCLOSED: &str = "# A\n\n```rust\nfn never_ends() {\n";
 
 #[test]
-fn a_page_that_lint_refuses_is_told_why_kept_and_covers_nothing() {
+fn a_page_rejected_by_lint_is_explained_and_set_aside() {
     let served = Served::new();
     served.put("a.md", "# A\n");
     let etag = served.get("/default/a.md").header("etag").to_owned();
@@ -207,7 +208,7 @@ fn a_page_that_is_tidied_has_the_etag_of_what_is_there() {
 }
 
 #[test]
-fn what_may_be_meant_for_either_of_two_spaces_is_written_to_neither() {
+fn an_upload_ambiguous_between_two_spaces_is_written_to_neither() {
     let served = Served::with("[server]\nhost = \"0.0.0.0\"\n");
     let put = |host: &str, target: &str| served.send("PUT", target, &[("host", host)], "# A\n");
     // Below a name that nobody said is ours, a host may name a space, or be called like one.

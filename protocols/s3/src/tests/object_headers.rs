@@ -20,7 +20,7 @@ fn blob_of(content: &str) -> String {
 }
 
 #[test]
-fn the_hash_that_other_doors_call_a_content_by_is_told_as_metadata() {
+fn the_content_hash_of_other_protocols_is_returned_as_metadata() {
     let served = Served::new();
     let put = served.send("PUT", "/default/a.md", &[("x-amz-meta-mood", "calm")], "# A\n");
     let version = put.header("x-amz-version-id").to_owned();
@@ -38,7 +38,7 @@ fn the_hash_that_other_doors_call_a_content_by_is_told_as_metadata() {
 }
 
 #[test]
-fn a_hash_that_a_client_gives_back_as_metadata_is_not_kept() {
+fn a_hash_sent_back_as_client_metadata_is_not_stored() {
     let served = Served::new();
     let said = [("X-Amz-Meta-Svc-Etag", "of another"), ("x-amz-meta-mood", "calm")];
     assert_eq!(served.send("PUT", "/default/a.txt", &said, "one").status, 200);

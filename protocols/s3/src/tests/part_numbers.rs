@@ -71,8 +71,9 @@ fn bytes(length: usize, from: usize) -> Bytes {
     (from..from + length).map(|at| (at / 1000) as u8).collect::<Vec<_>>().into()
 }
 
+/// Shows: S3-8
 #[test]
-fn each_part_of_an_object_is_told_by_its_number_also_by_the_next_server_and_of_its_newest_version() {
+fn parts_of_the_newest_version_are_readable_after_restart() {
     let served = Served::new();
     let parts = [bytes(LEAST, 0), bytes(LEAST, 7), bytes(LEAST + 3, 11), "end".into()];
     // As the object has them, not as they were numbered.
@@ -107,7 +108,7 @@ fn each_part_of_an_object_is_told_by_its_number_also_by_the_next_server_and_of_i
 }
 
 #[test]
-fn the_newest_version_is_read_with_the_etag_and_the_checksum_that_the_object_has() {
+fn the_newest_version_has_the_etag_and_checksum_of_the_object() {
     let served = Served::new();
     let of_parts = served.put_in_parts("a.txt", &[(1, "123456789".into())]);
     let version = of_parts.header("x-amz-version-id").to_owned();
@@ -123,7 +124,7 @@ fn the_newest_version_is_read_with_the_etag_and_the_checksum_that_the_object_has
 }
 
 #[test]
-fn the_parts_of_a_large_object_are_told_too() {
+fn the_parts_of_a_large_object_are_listed_too() {
     let served = Served::new();
     let parts = [bytes(MAX_FILE_BYTES, 0), bytes(LEAST, 3), "end".into()];
     let sent: Vec<_> = (1..).zip(parts.clone()).collect();
@@ -133,7 +134,7 @@ fn the_parts_of_a_large_object_are_told_too() {
 }
 
 #[test]
-fn where_it_is_not_known_how_long_the_parts_are_none_is_told() {
+fn parts_of_unknown_length_are_not_listed() {
     let served = Served::new();
     served.put_in_parts("a.bin", &[(1, bytes(LEAST, 0)), (2, "end".into())]);
     let unknown = |why: &str| {
@@ -156,7 +157,7 @@ fn where_it_is_not_known_how_long_the_parts_are_none_is_told() {
 }
 
 #[test]
-fn an_object_of_more_lengths_than_there_is_room_for_is_kept_without_them() {
+fn an_object_with_too_many_part_lengths_is_stored_without_them() {
     let record = |count: u64| {
         let lengths = crate::part_lengths::PartLengths::of((0..count).map(|number| (5 << 20) + number));
         let said = [("mood".to_owned(), "x".repeat(2000))].into();

@@ -37,7 +37,7 @@ pub(super) fn list_of(parts: &[(u32, &str)]) -> String {
 }
 
 #[test]
-fn an_upload_that_is_completed_twice_is_told_the_same_twice() {
+fn completing_an_upload_twice_returns_the_same_answer() {
     let served = Served::new();
     let id = served.begun("a.md", &[]);
     let etag = served.part(("a.md", &id), 1, &[], "# A\n").header("etag").to_owned();
@@ -132,7 +132,7 @@ fn a_content_has_its_crc64nvme() {
 }
 
 #[test]
-fn who_asks_for_none_of_a_list_is_told_none_and_that_there_is_no_more() {
+fn a_listing_with_zero_max_keys_is_empty_and_not_truncated() {
     let served = Served::new();
     let id = served.begun("a.md", &[]);
     served.part(("a.md", &id), 1, &[], "# A\n");
@@ -223,7 +223,7 @@ fn told_until_the_end(served: &Served, head: &str) -> String {
 }
 
 #[test]
-fn a_connection_ends_where_the_next_request_would_be_taken_for_a_body_or_an_answer_for_another() {
+fn a_connection_closes_when_request_framing_is_ambiguous() {
     let served = Served::new();
     let put = |bucket: &str, length: usize| {
         let head = format!("PUT /{bucket}/a.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
@@ -240,7 +240,7 @@ fn a_connection_ends_where_the_next_request_would_be_taken_for_a_body_or_an_answ
 }
 
 #[test]
-fn ranges_that_are_none_or_several_are_the_whole_object() {
+fn invalid_and_multiple_ranges_return_the_complete_object() {
     let served = Served::new();
     served.put("a.txt", DIGITS);
     for range in ["x=1", "bytes=0-1,4-5", "items=0-1"] {
@@ -296,7 +296,7 @@ fn the_newest_version_is_listed_with_the_etag_of_the_object() {
 }
 
 #[test]
-fn a_bucket_in_a_host_name_that_is_not_there_is_not_looked_for_in_the_path() {
+fn an_unknown_bucket_in_the_host_is_not_looked_up_in_the_path() {
     let served = Served::new();
     let port = served.address.port();
     let send =
@@ -309,7 +309,7 @@ fn a_bucket_in_a_host_name_that_is_not_there_is_not_looked_for_in_the_path() {
 }
 
 #[test]
-fn what_is_left_of_an_upload_that_nobody_knows_goes_after_a_day() {
+fn remains_of_unknown_uploads_are_removed_after_a_day() {
     let served = Served::new();
     let [old, fresh] = [(); 2].map(|()| served.begun("a.md", &[]));
     served.part(("a.md", &old), 1, &[], "# A\n");
@@ -324,7 +324,7 @@ fn what_is_left_of_an_upload_that_nobody_knows_goes_after_a_day() {
 }
 
 #[test]
-fn a_part_on_its_way_when_its_upload_is_aborted_is_told_that_there_is_no_such_upload() {
+fn a_part_in_flight_during_abort_gets_no_such_upload() {
     use std::io::Read;
     let served = Served::new();
     let id = served.begun("a.md", &[]);

@@ -41,7 +41,7 @@ fn what_would_protect_an_object_is_refused_and_never_ignored() {
 }
 
 #[test]
-fn what_is_said_of_an_object_and_does_not_fit_is_refused_before_anything_is_written() {
+fn oversized_object_metadata_is_refused_before_any_write() {
     let served = Served::new();
     let metadata = "m".repeat(2000);
     let tags = |length: usize| {
@@ -77,7 +77,7 @@ fn what_is_said_of_an_object_and_does_not_fit_is_refused_before_anything_is_writ
 }
 
 #[test]
-fn what_cannot_be_removed_of_many_is_told_of_that_alone() {
+fn a_bulk_delete_reports_failures_per_key() {
     let served = Served::new();
     served.put("many/a.md", "# A\n");
     served.put("many/empty/", "");

@@ -124,8 +124,9 @@ impl Served {
     }
 }
 
+/// Shows: S3-10
 #[test]
-fn a_header_of_s3_that_nobody_signed_is_refused_and_not_acted_on() {
+fn an_unsigned_s3_header_is_refused_without_effect() {
     let served = Served::new();
     served.put("private.md", "# Private\n");
     let id = served.send("POST", "/default/up/parts.md?uploads", &[], "").all("UploadId").concat();
@@ -182,6 +183,7 @@ fn a_header_of_s3_that_nobody_signed_is_refused_and_not_acted_on() {
     assert_eq!(served.text("up/x.md").as_deref(), Some("# X\n"));
 }
 
+/// Shows: S3-10
 #[test]
 fn a_signature_is_for_one_method_and_one_host() {
     let served = Served::new();
@@ -203,6 +205,7 @@ fn a_signature_is_for_one_method_and_one_host() {
     assert_eq!(served.text("a.md").as_deref(), Some("# A\n"));
 }
 
+/// Shows: S3-11
 #[test]
 fn only_signatures_of_version_4_are_taken_and_one_of_them() {
     let served = Served::new();
@@ -227,8 +230,9 @@ fn only_signatures_of_version_4_are_taken_and_one_of_them() {
     assert_eq!(served.with_headers(("PUT", path), &headers, "# A\n").status, 200);
 }
 
+/// Shows: S3-11
 #[test]
-fn an_address_that_is_signed_by_version_2_is_for_an_object_and_nothing_else() {
+fn a_version_2_presigned_url_is_valid_for_one_object_only() {
     let served = Served::new();
     let second = |of: &str| encoded(&BASE64_STANDARD.encode(mac::<Sha1>(SECRET.as_bytes(), of)));
     let address = |method: &str, path: &str, lasts: i64| {
@@ -255,8 +259,9 @@ fn an_address_that_is_signed_by_version_2_is_for_an_object_and_nothing_else() {
     assert_eq!(served.send("GET", &address("GET", "/default/a.md", MINUTE), &[], "").text(), "# A\n");
 }
 
+/// Shows: S3-11
 #[test]
-fn a_signature_of_another_time_is_refused_and_none_is_good_for_more_than_a_week() {
+fn signatures_out_of_time_or_longer_than_a_week_are_refused() {
     let served = Served::new();
     let put = ("PUT", "/default/a.md");
     for age in [20 * MINUTE, -20 * MINUTE] {
@@ -293,8 +298,9 @@ fn a_form_of_a_browser_is_refused_however_its_type_is_written() {
     assert_eq!(served.text("a.md"), None);
 }
 
+/// Shows: S3-3
 #[test]
-fn a_body_in_signed_pieces_that_breaks_off_is_not_written_whatever_carries_it() {
+fn a_truncated_body_of_signed_chunks_is_not_written() {
     let served = Served::new();
     let kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
     let put = |pieces: &[&str], broken: bool| {
@@ -327,7 +333,7 @@ fn a_body_in_signed_pieces_that_breaks_off_is_not_written_whatever_carries_it() 
 }
 
 #[test]
-fn a_signed_range_that_is_not_served_verifies_and_counts_as_none() {
+fn a_signed_unsatisfiable_range_verifies_and_is_ignored() {
     let served = Served::new();
     served.put("a.txt", "0123456789");
     let get = ("GET", "/default/a.txt");

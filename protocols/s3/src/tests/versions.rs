@@ -38,7 +38,7 @@ fn a_version_is_read_once_for_its_etag_also_by_the_next_server() {
 }
 
 #[test]
-fn a_page_of_versions_ends_where_too_much_would_be_read_and_goes_on_there() {
+fn a_page_of_versions_ends_at_the_read_limit_and_resumes_there() {
     let served = Served::new();
     [("a.txt", ["1111", "2222", "3333"]), ("b.txt", ["4444", "5555", "6666"])]
         .iter()
@@ -63,7 +63,7 @@ fn a_page_of_versions_ends_where_too_much_would_be_read_and_goes_on_there() {
 }
 
 #[test]
-fn of_what_was_removed_only_what_is_new_is_asked_for() {
+fn only_new_removals_are_queried_again() {
     let served = Served::new();
     let space = served.server.primary();
     let removals = RemovalCache::new(4);

@@ -33,7 +33,7 @@ fn versions_are_those_of_history() {
 }
 
 #[test]
-fn a_write_tells_its_version_and_what_was_removed_is_told_behind_a_delimiter_too() {
+fn writes_return_a_version_and_removed_keys_group_by_delimiter() {
     let served = Served::new();
     let put = |key: &str, text: &'static str| {
         let reply = served.send("PUT", &format!("/default/{key}"), &[], text);
@@ -58,7 +58,7 @@ fn a_write_tells_its_version_and_what_was_removed_is_told_behind_a_delimiter_too
 }
 
 #[test]
-fn versions_and_what_is_told_together_are_told_once_and_in_order_however_few_a_page_has() {
+fn versions_and_prefixes_are_listed_once_in_order_for_any_limit() {
     let served = Served::new();
     ["# 1\n", "# 2\n", "# 3\n"].iter().for_each(|text| served.put("a.md", text));
     ["b/x.md", "c.md", "d/gone.md"].iter().for_each(|key| served.put(key, "# X\n"));
@@ -139,6 +139,7 @@ fn parts_are_copied_from_ranges_of_other_objects() {
     assert!(served.get("/default/copy.txt").text() == content);
 }
 
+/// Shows: S3-9
 #[test]
 fn an_upload_in_parts_survives_the_server_and_is_put_together() {
     let served = Served::new();
@@ -181,7 +182,7 @@ fn an_upload_in_parts_survives_the_server_and_is_put_together() {
 }
 
 #[test]
-fn without_a_signature_of_a_key_nobody_is_let_in_where_there_are_keys() {
+fn an_unsigned_request_is_refused_where_keys_exist() {
     let served = Served::with("auth = { type = \"apikey\", api_key = \"right\" }");
     served.get("/").is(403, "AccessDenied");
     served.get("/default/a.md").is(403, "AccessDenied");
@@ -222,7 +223,7 @@ fn a_head_and_a_copy_tell_which_version_it_is() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as a disk does that takes nothing more")]
-fn an_earlier_version_of_a_long_object_is_told_copied_and_read_where_the_disk_takes_nothing_more() {
+fn old_versions_of_long_objects_are_readable_on_a_full_disk() {
     let served = Served::new();
     let long = "x".repeat(300_000);
     let put = |text: &str| served.send("PUT", "/default/a.txt", &[], text.to_owned());

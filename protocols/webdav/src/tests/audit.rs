@@ -24,7 +24,7 @@ fn kept(served: &Served) -> Vec<Value> {
 }
 
 #[test]
-fn requests_are_kept_and_counted_as_those_of_every_door() {
+fn requests_are_audited_and_counted_like_other_protocols() {
     let served = Served::with(KEYS);
     assert_eq!(served.send("PUT", "/docs.md", &[ANN], "# A\n").status, 201);
     assert_eq!(served.send("GET", "/none.md?x=1", &[ANN], "").status, 404);
@@ -54,8 +54,9 @@ fn requests_are_kept_and_counted_as_those_of_every_door() {
 /// How much is done at once (`Lanes`).
 const AT_ONCE: usize = 64;
 
+/// Shows: AUTH-8
 #[test]
-fn what_a_client_asks_that_goes_away_is_kept_too() {
+fn requests_of_disconnected_clients_are_audited_too() {
     let served = Served::with("[audit]\nenabled = true\n");
     let ask = |path: &str| {
         let mut stream = TcpStream::connect(served.address).unwrap();

@@ -30,8 +30,9 @@ impl Served {
     }
 }
 
+/// Shows: DAV-3
 #[test]
-fn what_the_copy_of_a_folder_alone_would_replace_stands_when_it_is_refused() {
+fn a_refused_depth_zero_copy_leaves_its_target_unchanged() {
     let served = Served::new();
     served
         .tree(&["/from", "/to", "/to/in"], &[("/from/a.md", "# A\n"), ("/file.md", "# F\n"), ("/to/in/b.md", "# B\n")]);
@@ -45,7 +46,7 @@ fn what_the_copy_of_a_folder_alone_would_replace_stands_when_it_is_refused() {
 }
 
 #[test]
-fn the_copy_of_a_folder_alone_is_an_empty_folder_with_its_properties_whatever_it_replaces() {
+fn a_depth_zero_copy_is_an_empty_folder_with_properties() {
     let served = Served::new();
     served.tree(
         &["/from", "/to", "/to/in"],

@@ -18,7 +18,7 @@ impl Served {
 }
 
 #[test]
-fn explorer_makes_a_file_says_when_it_was_made_and_locks_it_meanwhile() {
+fn explorer_creates_a_file_sets_its_time_and_locks_it() {
     let served = Served::new();
     let agent = ("user-agent", "Microsoft-WebDAV-MiniRedir/10.0.22631");
     let options = served.step(200, "OPTIONS", "/", &[agent, ("translate", "f")], "");
@@ -56,7 +56,7 @@ fn explorer_makes_a_file_says_when_it_was_made_and_locks_it_meanwhile() {
 }
 
 #[test]
-fn finder_asks_for_room_leaves_its_own_files_unversioned_and_sends_without_a_length() {
+fn finder_reads_quota_skips_versions_and_uploads_without_length() {
     let served = Served::new();
     let agent = ("user-agent", "WebDAVFS/3.0.0 (03008000) Darwin/23.0.0 (x86_64)");
     let options = served.step(200, "OPTIONS", "/", &[agent], "");
@@ -104,7 +104,7 @@ fn finder_asks_for_room_leaves_its_own_files_unversioned_and_sends_without_a_len
 
 /// Office on a drive of Explorer: a temporary file takes the place of the document, which is set aside first.
 #[test]
-fn office_saves_by_rename_and_the_document_is_whole_at_each_step() {
+fn office_saves_by_rename_and_the_document_is_always_complete() {
     let served = Served::new();
     served.put("/report.docx", "old");
     let agent = ("user-agent", "Microsoft-WebDAV-MiniRedir/10.0.22631");
@@ -204,7 +204,7 @@ fn a_destination_is_read_as_every_other_address() {
 }
 
 #[test]
-fn a_condition_that_cannot_be_read_is_refused_and_a_weak_tag_is_a_tag_to_who_reads() {
+fn an_unreadable_condition_fails_and_weak_etags_match_reads() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
     for condition in ["((", "([\"nope\"]) junk", "nope"] {

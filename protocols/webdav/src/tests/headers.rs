@@ -40,6 +40,7 @@ impl Chance {
     }
 }
 
+/// Shows: DAV-6
 #[test]
 fn no_condition_is_ignored_whatever_its_form() {
     let served = Served::new();
@@ -113,6 +114,7 @@ fn no_condition_is_ignored_whatever_its_form() {
     assert_eq!(served.text("a.md").as_deref(), Some(GOOD));
 }
 
+/// Shows: DAV-6
 #[test]
 fn no_list_of_tags_is_ignored_whatever_its_form() {
     let served = Served::new();
@@ -138,6 +140,7 @@ fn no_list_of_tags_is_ignored_whatever_its_form() {
     }
 }
 
+/// Shows: COND-3
 #[test]
 fn tags_that_are_none_match_nothing_and_end_no_connection() {
     let served = Served::new();
@@ -196,6 +199,7 @@ fn tags_that_are_none_match_nothing_and_end_no_connection() {
     assert_eq!(served.send("GET", "/a.md", &[("range", "bytes=0-1"), ("if-range", &tag)], "").text(), "# ");
 }
 
+/// Shows: DAV-6
 #[test]
 fn a_resource_is_meant_by_all_conditions_up_to_the_next() {
     let served = Served::new();
@@ -210,8 +214,9 @@ fn a_resource_is_meant_by_all_conditions_up_to_the_next() {
     assert_eq!(put(format!("(NOT <DAV:no-lock> [ {} ])", this.trim_matches(['(', '[', ']', ')']))), 204);
 }
 
+/// Shows: DAV-6
 #[test]
-fn what_is_not_to_be_replaced_stands_however_that_is_said() {
+fn overwrite_protection_works_in_every_spelling() {
     let served = Served::new();
     for method in ["COPY", "MOVE"] {
         served.put("/a.md", "# A\n");
@@ -230,6 +235,7 @@ fn what_is_not_to_be_replaced_stands_however_that_is_said() {
     }
 }
 
+/// Shows: DAV-6
 #[test]
 fn depths_and_times_are_read_as_the_standard_writes_them() {
     let served = Served::new();

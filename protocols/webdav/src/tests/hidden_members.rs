@@ -21,7 +21,7 @@ impl Served {
 }
 
 #[test]
-fn a_folder_with_a_socket_in_it_is_removed_and_replaced_whole() {
+fn a_folder_containing_a_socket_is_removed_and_replaced_fully() {
     let served = Served::new();
     let socket = |folder: &str| {
         served.filled(folder);
@@ -44,7 +44,7 @@ fn a_folder_with_a_socket_in_it_is_removed_and_replaced_whole() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as a program makes it that knows nothing of us")]
-fn a_folder_with_what_has_no_name_here_is_refused_before_anything_in_it_is_removed() {
+fn a_folder_with_an_invalid_name_is_refused_before_any_removal() {
     let served = Served::new();
     let unnamed = |folder: &str| {
         served.filled(folder);

@@ -78,6 +78,7 @@ impl Guarded {
     }
 }
 
+/// Shows: DAV-7
 #[test]
 fn what_belongs_to_the_server_is_not_there_and_is_not_made() {
     let guarded = Guarded::new();
@@ -98,6 +99,7 @@ fn what_belongs_to_the_server_is_not_there_and_is_not_made() {
     guarded.is_as_it_was();
 }
 
+/// Shows: DAV-7
 #[test]
 fn names_that_are_none_are_refused_by_every_method() {
     let guarded = Guarded::new();

@@ -28,8 +28,9 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     panic!("{what}: not within 20 s");
 }
 
+/// Shows: DAV-5
 #[test]
-fn a_long_file_goes_to_the_disk_while_it_comes_and_leaves_nothing_when_it_breaks_off() {
+fn a_long_file_streams_to_disk_and_leaves_nothing_when_aborted() {
     let served = Served::new();
     served.put("/a.bin", "old");
     let before = beside(&served);
@@ -45,8 +46,9 @@ fn a_long_file_goes_to_the_disk_while_it_comes_and_leaves_nothing_when_it_breaks
     assert!(!listed.contains("upload"), "{listed}");
 }
 
+/// Shows: DAV-5
 #[test]
-fn a_file_that_turns_out_to_be_long_is_written_whole() {
+fn a_file_of_unknown_length_is_written_completely() {
     let served = Served::new();
     let all = content(MAX_FILE_BYTES + 3_000_001);
     let mut stream = TcpStream::connect(served.address).unwrap();

@@ -17,9 +17,10 @@ const NOT_THERE: [(&str, &str); 8] = [
     ("itself", "itself"),
 ];
 
+/// Shows: DAV-10
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as a program makes it that knows nothing of us")]
-fn links_are_what_they_lead_to_and_nothing_where_that_is_outside_hidden_or_not_there() {
+fn links_resolve_inside_the_tree_and_are_hidden_otherwise() {
     let served = Served::new();
     assert_eq!(served.send("MKCOL", "/in", &[], "").status, 201);
     served.put("/a.md", "# A\n");

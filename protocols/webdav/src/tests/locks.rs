@@ -30,6 +30,7 @@ impl Served {
     }
 }
 
+/// Shows: LOCK-1
 #[test]
 fn a_lock_keeps_others_out_until_it_is_given_back() {
     let served = Served::new();
@@ -44,8 +45,9 @@ fn a_lock_keeps_others_out_until_it_is_given_back() {
     served.put("/new.md", "# other\n");
 }
 
+/// Shows: LOCK-1
 #[test]
-fn a_lock_binds_other_doors_outlives_the_server_and_is_told_to_whoever_asks() {
+fn a_lock_binds_other_protocols_survives_restart_and_is_listed() {
     let served = Served::new();
     served.put("/odd%20n%C3%A4me.md", "# one\n");
     let token = served.lock("/odd%20n%C3%A4me.md", &[("authorization", "Basic YW5uOg==")]);
@@ -84,6 +86,7 @@ fn a_lock_of_a_folder_is_for_all_in_it_and_goes_with_it() {
     assert_eq!(served.put_over_http("moved/a.md"), Ok(()), "a lock stays with an address (RFC 4918 7.6)");
 }
 
+/// Shows: LOCK-1
 #[test]
 fn what_was_locked_is_not_written_under_a_lock_that_has_ended() {
     let served = Served::new();
@@ -99,7 +102,7 @@ fn what_was_locked_is_not_written_under_a_lock_that_has_ended() {
 }
 
 #[test]
-fn a_lock_is_ended_and_renewed_by_whoever_has_it_and_by_nobody_else() {
+fn a_lock_is_released_and_refreshed_only_by_its_owner() {
     let served = Served::new();
     served.put("/a.md", "# one\n");
     let (ann, eve) = (("authorization", "Basic YW5uOg=="), ("authorization", "Basic ZXZlOg=="));
@@ -115,7 +118,7 @@ fn a_lock_is_ended_and_renewed_by_whoever_has_it_and_by_nobody_else() {
 }
 
 #[test]
-fn a_lock_of_a_folder_alone_binds_its_names_and_not_what_is_in_its_files() {
+fn a_depth_zero_folder_lock_binds_names_and_not_file_contents() {
     let served = Served::new();
     served.send("MKCOL", "/docs", &[], "");
     served.put("/docs/a.md", "# A\n");
@@ -145,7 +148,7 @@ fn a_lock_of_a_folder_alone_binds_its_names_and_not_what_is_in_its_files() {
 }
 
 #[test]
-fn who_meets_a_lock_is_told_which_and_whose() {
+fn a_lock_conflict_names_the_lock_and_its_owner() {
     let served = Served::new();
     served.send("MKCOL", "/a%20b", &[], "");
     served.put("/a%20b/c.md", "# C\n");
@@ -181,8 +184,9 @@ fn who_meets_a_lock_is_told_which_and_whose() {
     assert_eq!(served.text("a b/c.md").unwrap(), "# C\n");
 }
 
+/// Shows: LOCK-4
 #[test]
-fn a_lock_that_another_takes_while_a_file_is_on_its_way_keeps_it_out() {
+fn a_lock_taken_during_an_upload_blocks_that_upload() {
     let served = Served::new();
     served.put("/a.md", "# one\n");
     let ann = ("authorization", "Basic YW5uOg==");
@@ -221,8 +225,9 @@ fn lock_of<'a>(served: &'a Served, target: &'a str) -> impl Fn() + 'a {
     move || drop(served.lock(target, &[]))
 }
 
+/// Shows: LOCK-4
 #[test]
-fn no_lock_is_given_between_the_last_look_at_the_locks_and_the_write() {
+fn no_lock_is_granted_between_the_lock_check_and_the_write() {
     let served = Served::new();
     served.put("/a.md", "# one\n");
     let path = TreePath::parse("a.md").unwrap();
@@ -244,8 +249,9 @@ fn no_lock_is_given_between_the_last_look_at_the_locks_and_the_write() {
     assert_eq!(refused.unwrap_err().kind(), Kind::Locked);
 }
 
+/// Shows: LOCK-4
 #[test]
-fn what_was_locked_since_the_first_look_is_not_removed_renamed_or_made() {
+fn a_lock_taken_after_the_first_check_blocks_remove_and_rename() {
     let served = Served::new();
     served.send("MKCOL", "/docs", &[], "");
     served.put("/docs/a.md", "# one\n");
@@ -267,8 +273,9 @@ fn what_was_locked_since_the_first_look_is_not_removed_renamed_or_made() {
     assert_eq!(served.text("docs/a.md").unwrap(), "# one\n");
 }
 
+/// Shows: LOCK-4
 #[test]
-fn what_was_locked_since_the_first_look_is_not_copied_over_and_given_no_properties() {
+fn a_lock_taken_after_the_first_check_blocks_copy_and_proppatch() {
     let served = Served::new();
     served.send("MKCOL", "/docs", &[], "");
     served.put("/docs/a.md", "# one\n");
@@ -314,7 +321,7 @@ fn what_was_locked_since_the_first_look_is_not_copied_over_and_given_no_properti
 }
 
 #[test]
-fn times_of_windows_are_set_with_the_other_properties_and_not_after_a_lock_that_comes_between() {
+fn windows_times_are_set_atomically_and_blocked_by_a_new_lock() {
     let served = Served::new();
     served.put("/a.md", "# one\n");
     let (path, asked) = (DavPath::new("/a.md").unwrap(), served.asked("PROPPATCH", "/a.md"));
@@ -330,6 +337,7 @@ fn times_of_windows_are_set_with_the_other_properties_and_not_after_a_lock_that_
     assert!(told.contains("Sun, 06 Nov 1994 08:49:37 GMT") && asked.take_windows_properties().is_none(), "{told}");
 }
 
+/// Shows: LOCK-6
 #[test]
 fn a_lock_survives_a_copy_or_move_onto_the_locked_file() {
     let served = Served::new();
@@ -355,8 +363,9 @@ fn a_lock_survives_a_copy_or_move_onto_the_locked_file() {
     }
 }
 
+/// Shows: LOCK-6
 #[test]
-fn locks_in_a_replaced_folder_stay_where_something_stands() {
+fn locks_below_a_replaced_folder_survive_on_existing_resources() {
     let served = Served::new();
     let holds = |path: &str| !served.server.primary().vfs.leases_at(&TreePath::parse(path).unwrap()).is_empty();
     for method in ["COPY", "MOVE"] {
@@ -377,8 +386,9 @@ fn locks_in_a_replaced_folder_stay_where_something_stands() {
     }
 }
 
+/// Shows: LOCK-6
 #[test]
-fn a_lock_that_another_takes_before_something_is_replaced_does_not_end_with_the_locks_of_that() {
+fn a_lock_taken_just_before_a_replacement_survives_it() {
     let served = Served::new();
     served.put("/a.md", "# one\n");
     let path = TreePath::parse("a.md").unwrap();

@@ -47,8 +47,9 @@ impl Served {
     }
 }
 
+/// Shows: COND-6
 #[test]
-fn what_a_condition_is_judged_by_is_what_the_write_expects_while_another_door_writes() {
+fn a_condition_and_its_write_see_the_same_state() {
     let served = Served::new();
     served.written(PAGE, "# 0\n");
     let is_over = AtomicBool::new(false);
@@ -76,8 +77,9 @@ fn what_a_condition_is_judged_by_is_what_the_write_expects_while_another_door_wr
     });
 }
 
+/// Shows: COND-6
 #[test]
-fn a_write_that_comes_after_the_look_is_refused_whatever_the_method() {
+fn a_concurrent_write_after_the_check_fails_every_method() {
     let served = Served::new();
     served.written(PAGE, "# One\n");
     let put = served.asked("PUT", PAGE);
@@ -103,7 +105,7 @@ fn a_write_that_comes_after_the_look_is_refused_whatever_the_method() {
 }
 
 #[test]
-fn what_comes_where_a_copy_or_a_move_found_nothing_is_not_written_over() {
+fn copy_and_move_never_overwrite_a_file_created_after_the_check() {
     let served = Served::new();
     served.written(PAGE, "# One\n");
     let [page, other] = [PAGE, "/other.md"].map(|path| DavPath::new(path).unwrap());
@@ -136,8 +138,9 @@ fn what_a_copy_or_a_move_replaces_is_what_was_looked_at() {
     }
 }
 
+/// Shows: COND-6
 #[test]
-fn a_large_file_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
+fn a_large_file_replaces_only_the_version_that_was_checked() {
     let served = Served::new();
     let content: Bytes = vec![b'x'; MAX_FILE_BYTES + 1].into();
     let put = |asked: &WebdavRequestContext, meanwhile: &dyn Fn()| {
@@ -170,7 +173,7 @@ fn a_large_file_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
 }
 
 #[test]
-fn a_folder_is_removed_whole_whatever_its_removal_says_of_depth() {
+fn a_folder_is_removed_completely_whatever_the_depth_header() {
     let served = Served::new();
     for depth in ["0", "infinity"] {
         served.send("MKCOL", "/whole", &[], "");

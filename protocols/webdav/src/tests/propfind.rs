@@ -63,7 +63,7 @@ const OK: &str = "HTTP/1.1 200 OK";
 const MISSING: &str = "HTTP/1.1 404 Not Found";
 
 #[test]
-fn what_is_asked_for_is_told_and_what_is_not_there_is_told_to_be_missing() {
+fn requested_properties_are_returned_and_unknown_ones_are_404() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
     served.paint("/a.md");
@@ -81,7 +81,7 @@ fn what_is_asked_for_is_told_and_what_is_not_there_is_told_to_be_missing() {
 }
 
 #[test]
-fn all_is_what_the_protocol_defines_and_clients_gave_and_names_have_nothing_in_them() {
+fn allprop_returns_live_and_dead_properties_and_propname_names() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
     served.paint("/a.md");
@@ -102,7 +102,7 @@ fn all_is_what_the_protocol_defines_and_clients_gave_and_names_have_nothing_in_t
 }
 
 #[test]
-fn a_folder_is_told_of_with_its_members_and_everything_below_is_refused() {
+fn a_folder_lists_its_members_and_infinite_depth_is_refused() {
     let served = Served::new();
     served.send("MKCOL", "/all", &[], "");
     served.send("MKCOL", "/all/docs", &[], "");
@@ -137,7 +137,7 @@ fn a_folder_is_told_of_with_its_members_and_everything_below_is_refused() {
 }
 
 #[test]
-fn a_large_folder_is_told_of_whole() {
+fn a_large_folder_is_listed_completely() {
     let served = Served::new();
     served.send("MKCOL", "/all", &[], "");
     for number in 0..200 {
@@ -147,7 +147,7 @@ fn a_large_folder_is_told_of_whole() {
 }
 
 #[test]
-fn the_language_of_a_property_is_kept_and_so_are_blanks_and_attributes() {
+fn property_language_whitespace_and_attributes_are_preserved() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
     let body = "<propertyupdate xmlns='DAV:' xmlns:X='urn:x' xml:lang='en'><set><prop xml:lang='de'><X:mood>ruhig</X:mood>\
@@ -178,7 +178,7 @@ fn the_language_of_a_property_is_kept_and_so_are_blanks_and_attributes() {
 }
 
 #[test]
-fn times_and_attributes_that_windows_sets_are_told_as_it_set_them() {
+fn windows_times_and_attributes_are_returned_as_they_were_set() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
     let said = [

@@ -4,8 +4,9 @@ use super::*;
 
 const LOCK: &str = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
 
+/// Shows: DAV-9
 #[test]
-fn a_prefix_that_a_proxy_takes_off_is_in_all_that_is_told() {
+fn a_prefix_stripped_by_a_proxy_is_in_all_returned_urls() {
     let configured = Served::with("[webdav]\nenabled = true\npublic_url = \"https://notes.example.org/dav\"\n");
     for (served, forwarded) in [(configured, ("x-unrelated", "")), (Served::new(), ("x-forwarded-prefix", "/dav/"))] {
         let host = ("host", "notes.example.org");
@@ -46,6 +47,7 @@ fn a_prefix_that_a_proxy_takes_off_is_in_all_that_is_told() {
     }
 }
 
+/// Shows: DAV-8
 #[test]
 fn a_name_is_reached_in_either_unicode_form() {
     let (nfc, nfd) = ("r%C3%A9union", "re%CC%81union");
@@ -87,7 +89,7 @@ fn a_name_is_reached_in_either_unicode_form() {
 }
 
 #[test]
-fn a_time_that_a_client_gives_a_file_is_kept_and_said_to_be() {
+fn a_client_supplied_mtime_is_stored_and_confirmed() {
     let served = Served::new();
     let put = |target: &str, time: &str| served.send("PUT", target, &[("x-oc-mtime", time)], "# A\n");
     let modified = |target: &str| served.send("HEAD", target, &[], "").header("last-modified").to_owned();

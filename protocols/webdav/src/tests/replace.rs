@@ -46,6 +46,7 @@ fn told(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
+/// Shows: DAV-3
 #[test]
 fn a_folder_takes_the_place_of_another_in_one_commit() {
     let served = Served::new();
@@ -78,8 +79,9 @@ fn a_folder_takes_the_place_of_another_in_one_commit() {
     }
 }
 
+/// Shows: DAV-3
 #[test]
-fn what_a_refused_move_would_have_replaced_stands_as_it_was() {
+fn a_refused_move_leaves_its_target_unchanged() {
     let served = Served::new();
     served.tree(&["/draft.tmp", "/to", "/to/in"], &[("/to/a.md", "# A\n"), ("/to/in/b.md", "# B\n")]);
     // Scratch files are not looked at; under their new names they are pages.
@@ -93,9 +95,10 @@ fn what_a_refused_move_would_have_replaced_stands_as_it_was() {
     assert_eq!(served.commits(&mut seen), [""; 0]);
 }
 
+/// Shows: DAV-3
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as a program makes it that knows nothing of us")]
-fn what_a_refused_copy_would_have_replaced_stands_as_it_was() {
+fn a_refused_copy_leaves_its_target_unchanged() {
     let served = Served::new();
     served.tree(&["/from", "/to", "/to/page.md"], &[("/to/a.md", "# A\n"), ("/to/page.md/b.md", "# B\n")]);
     let stands = served.below("to");
@@ -112,7 +115,7 @@ fn what_a_refused_copy_would_have_replaced_stands_as_it_was() {
 }
 
 #[test]
-fn a_folder_and_a_file_take_the_place_of_each_other_and_so_does_what_is_in_them() {
+fn folders_and_files_replace_each_other_with_their_contents() {
     for method in ["COPY", "MOVE"] {
         let served = Served::new();
         let fill = |name: &str| {
@@ -151,8 +154,9 @@ fn failed(served: &Served, work: impl FnOnce(&Served)) -> (Vec<(String, String)>
     (served.below("to"), fault.message().to_owned())
 }
 
+/// Shows: DAV-3
 #[test]
-fn what_came_where_something_was_replaced_stays_though_the_replacing_fails() {
+fn a_file_created_at_a_replaced_path_survives_a_failed_replace() {
     let before = |served: &Served| {
         served.tree(&["/from", "/to"], &[("/from/a.md", "# A\n"), ("/to/b.md", "# B\n")]);
     };
@@ -187,9 +191,10 @@ fn told_of(path: &str, text: &str) -> Vec<(String, String)> {
     told(&[(path, text)])
 }
 
+/// Shows: DAV-3
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as a program makes it that knows nothing of us")]
-fn what_came_of_a_copy_that_was_refused_half_way_is_taken_away_again() {
+fn a_copy_refused_half_way_is_rolled_back() {
     let served = Served::new();
     served.tree(&["/from"], &[("/to", "two\n")]);
     let from = served.folder.path().join("default/from");
@@ -207,7 +212,7 @@ fn what_came_of_a_copy_that_was_refused_half_way_is_taken_away_again() {
 }
 
 #[test]
-fn what_is_being_written_through_a_mount_goes_with_its_folder_and_is_removed_with_it() {
+fn files_being_written_in_a_mount_move_and_go_with_their_folder() {
     let served = Served::new();
     served.tree(&["/from", "/to"], &[("/from/a.md", "# A\n"), ("/to/b.md", "# B\n")]);
     let vfs = &served.server.primary().vfs;
@@ -232,7 +237,7 @@ fn what_is_being_written_through_a_mount_goes_with_its_folder_and_is_removed_wit
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as a program makes it that knows nothing of us")]
-fn a_key_of_one_folder_copies_and_moves_folders_with_large_files_within_it() {
+fn a_folder_key_copies_and_moves_folders_with_large_files() {
     let keys = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"full\"\n\
                 [[auth.api_keys]]\nkey = \"docs\"\nscope = \"write\"\nprefix = \"docs\"\n";
     let served = Served::with(keys);

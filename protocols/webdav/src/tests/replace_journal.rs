@@ -94,8 +94,9 @@ fn told(path: &str, text: &str) -> Vec<(String, String)> {
     vec![(path.to_owned(), text.to_owned())]
 }
 
+/// Shows: DAV-4
 #[test]
-fn whenever_a_server_is_killed_what_was_replaced_is_there_or_what_takes_its_place_and_nothing_beside_it() {
+fn a_replacement_is_atomic_when_the_server_is_killed() {
     let folder = |served: &Served, name: &str| {
         served.tree(&[&format!("/{name}"), &format!("/{name}/x")], &[(&format!("/{name}/x/a.md"), "# A\n")]);
     };
@@ -169,8 +170,9 @@ fn at(path: &str) -> TreePath {
     TreePath::parse(path).unwrap()
 }
 
+/// Shows: DAV-4
 #[test]
-fn what_came_of_a_copy_that_a_kill_interrupted_is_taken_away_and_what_it_replaced_is_back() {
+fn a_copy_interrupted_by_a_crash_is_rolled_back() {
     let served = killed("COPY", |served| {
         apply(served, vec![Change::put(at("to/a.md"), "# A\n"), Change::MakeDir { path: at("to/in") }]);
     });
@@ -182,8 +184,9 @@ fn what_came_of_a_copy_that_a_kill_interrupted_is_taken_away_and_what_it_replace
     assert!(served.commits(&mut seen).last().unwrap().starts_with("webdav: "), "in the name of who asked for it");
 }
 
+/// Shows: DAV-4
 #[test]
-fn what_others_put_where_a_killed_server_replaced_something_stays_and_so_does_what_was_replaced() {
+fn crash_rollback_preserves_foreign_files_and_replaced_content() {
     for method in ["COPY", "MOVE"] {
         let served = killed(method, |served| {
             apply(served, vec![Change::put(at("to/a.md"), "# A\n"), Change::put(at("to/theirs.md"), "# T\n")]);
@@ -197,8 +200,9 @@ fn what_others_put_where_a_killed_server_replaced_something_stays_and_so_does_wh
     }
 }
 
+/// Shows: DAV-4
 #[test]
-fn what_could_not_be_ended_when_the_space_was_opened_takes_nothing_away_of_what_people_did_since() {
+fn a_rollback_delayed_past_startup_removes_no_later_user_work() {
     let served = killed("COPY", |served| apply(served, vec![Change::put(at("to/a.md"), "# A\n")]));
     let served = served.again();
     let points = FailPoints::new(served.server.primary().vfs.root());
@@ -213,8 +217,9 @@ fn what_could_not_be_ended_when_the_space_was_opened_takes_nothing_away_of_what_
     assert_eq!((left.len(), served.text(&left[0]).as_deref()), (1, Some("two\n")), "{left:?}");
 }
 
+/// Shows: DAV-4
 #[test]
-fn where_a_killed_copy_brought_what_no_version_has_nothing_is_taken_away() {
+fn a_crashed_copy_of_unversioned_files_removes_nothing() {
     let served = killed("COPY", |served| apply(served, vec![Change::put(at("to/a.md"), "# A\n")]));
     let large = served.folder.path().join("default/to/large.bin");
     std::fs::File::create(&large).unwrap().set_len(MAX_FILE_BYTES as u64 + 1).unwrap();
@@ -225,7 +230,7 @@ fn where_a_killed_copy_brought_what_no_version_has_nothing_is_taken_away() {
 }
 
 #[test]
-fn a_note_that_cannot_be_read_is_kept_and_keeps_no_other_from_being_ended() {
+fn an_unreadable_replace_record_stays_and_blocks_no_other() {
     let served = killed("COPY", |_| {});
     let notes = served.folder.path().join("default/.svc/state/webdav");
     // Of another version, or empty.
@@ -237,7 +242,7 @@ fn a_note_that_cannot_be_read_is_kept_and_keeps_no_other_from_being_ended() {
 }
 
 #[test]
-fn what_takes_the_place_by_a_move_is_there_when_it_is_not_where_it_was() {
+fn a_move_is_complete_when_its_source_is_missing() {
     let served = killed("MOVE", |served| apply(served, vec![Change::rename(at("from"), at("to"))]));
     let served = served.finished();
     assert_eq!(served.below("to").len(), 2);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_path_is_normalised_once_at_the_door() {
+fn a_path_is_normalised_once_on_entry() {
     for (given, kept) in
         [("/a/b.md", "a/b.md"), ("a//b", "a/b"), ("./a/./b/", "a/b"), ("/", ""), ("", ""), ("ä/日.md", "ä/日.md")]
     {
@@ -9,6 +9,7 @@ fn a_path_is_normalised_once_at_the_door() {
     }
 }
 
+/// Shows: PATH-3
 #[test]
 fn climbing_out_is_refused_in_every_spelling() {
     for path in

@@ -40,7 +40,7 @@ fn no_file_is_forgotten() {
 }
 
 #[test]
-fn the_ids_are_those_of_the_contract_and_the_default_is_one_of_them() {
+fn template_ids_match_the_contract_and_include_the_default() {
     let ids: Vec<_> = TEMPLATES.iter().map(|template| template.id).collect();
     assert_eq!(ids, ["knowledge", "wiki", "runbook", "research", "tasks", "blank"]);
     assert_eq!(Template::find(DEFAULT).unwrap().id, DEFAULT);
@@ -48,7 +48,7 @@ fn the_ids_are_those_of_the_contract_and_the_default_is_one_of_them() {
 }
 
 #[test]
-fn state_is_kept_out_of_git() {
+fn server_state_is_excluded_from_git() {
     let ignored = COMMON.iter().find(|file| file.path == ".gitignore").unwrap().content;
     assert!(ignored.lines().any(|line| line == ".svc/state/"));
 }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_pages_stand_under_headings_and_groups_of_counts_are_rows() {
+    fn page_groups_print_under_headings_and_count_groups_as_rows() {
         let pages = json!({ "headers": ["path"], "rows": [["a.md"], ["b.md"], ["c.md"]], "total": 4, "has_more": true,
             "groups": [{ "key": "open", "count": 2, "rows": [["a.md"], ["b.md"]] }, { "key": null, "count": 1, "rows": [["c.md"]] }] });
         assert_eq!(render(&pages), "open (2)\nPATH\na.md\nb.md\n\n(none) (1)\nPATH\nc.md\n(3 of 4)\n");

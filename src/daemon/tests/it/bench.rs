@@ -80,7 +80,7 @@ fn without_git_the_rest_is_measured_all_the_same() {
 }
 
 #[test]
-fn ctrl_c_ends_a_benchmark_with_130_its_server_and_its_directory() {
+fn ctrl_c_ends_a_benchmark_with_130_and_removes_its_server() {
     for signal in [Signal::INT, Signal::TERM] {
         let place = Place::new();
         let mut child = program()
@@ -102,7 +102,7 @@ fn ctrl_c_ends_a_benchmark_with_130_its_server_and_its_directory() {
 }
 
 #[test]
-fn a_killed_benchmark_leaves_no_server_and_the_next_one_removes_its_directory() {
+fn a_killed_benchmark_is_cleaned_up_by_the_next_one() {
     let place = Place::new();
     let start = || {
         let mut command = program();
@@ -135,7 +135,7 @@ fn is_used(directory: &Path) -> bool {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_before_anything_is_written() {
+fn an_unmeasurable_benchmark_is_refused_before_any_write() {
     for (flags, told) in [
         (["--files", "0"], "0 is not in 1..=100000"),
         (["--bulk", "10001"], "10001 is not in 1..=10000"),

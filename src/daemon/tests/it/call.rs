@@ -145,7 +145,7 @@ fn a_file_that_is_no_text_comes_out_as_it_is() {
 }
 
 #[test]
-fn a_change_is_a_commit_by_whoever_called() {
+fn a_change_is_a_commit_by_the_caller() {
     let place = Place::with_root();
     let author = |path: &str| place.git("kb", &["log", "-1", "--format=%an", "--", path]);
     ask(&place, &["write", "path=a.md", "content=# A"]);
@@ -178,7 +178,7 @@ fn calls_at_the_same_time_take_turns() {
 }
 
 #[test]
-fn an_agents_root_is_refused_at_once() {
+fn an_agents_root_is_refused_immediately() {
     let place = Place::with_root();
     let mut command = program();
     command.args(["mcp", "--root", &place.at("kb")]);
@@ -203,7 +203,7 @@ fn arguments_can_come_as_json_on_standard_input() {
 }
 
 #[test]
-fn a_slip_in_the_arguments_is_told_before_anything_is_opened() {
+fn an_argument_error_is_reported_before_anything_is_opened() {
     for (arguments, why) in [
         (&["serch"][..], "search"),
         (&["search"], "`q` is required"),

@@ -19,8 +19,9 @@ fn reading(server: &Running, key: Option<&str>) -> u16 {
     request_with(server.url(), key, "GET", "/api/svc/file?path=index.md", "").0
 }
 
+/// Shows: AUTH-6
 #[test]
-fn the_first_key_closes_the_door_of_a_running_server_and_a_revoked_one_opens_it_no_more() {
+fn the_first_key_closes_a_running_server_and_revocation_works() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
     assert_eq!(reading(&server, None), 200, "{}", server.errors());
@@ -43,8 +44,9 @@ fn the_first_key_closes_the_door_of_a_running_server_and_a_revoked_one_opens_it_
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "a.md"]), "agent:scribe");
 }
 
+/// Shows: AUTH-7
 #[test]
-fn whoever_can_read_the_servers_files_asks_without_a_key_and_others_with_theirs() {
+fn callers_with_file_access_need_no_key_and_others_do() {
     let place = Place::with_root();
     let (key, _) = make(&place, &["--prefix", "docs"]);
     let server = Running::serve(&place.at("kb"), &[]);
@@ -69,8 +71,9 @@ fn whoever_can_read_the_servers_files_asks_without_a_key_and_others_with_theirs(
     assert!(!place.has("kb/.svc/state/server.key"));
 }
 
+/// Shows: AUTH-4
 #[test]
-fn settings_with_a_slip_leave_the_door_as_it_was_at_sighup_and_closed_at_the_start() {
+fn invalid_settings_change_nothing_at_sighup_and_fail_closed() {
     let place = Place::with_root();
     let (key, _) = make(&place, &[]);
     let server = Running::serve(&place.at("kb"), &[]);
@@ -85,8 +88,9 @@ fn settings_with_a_slip_leave_the_door_as_it_was_at_sighup_and_closed_at_the_sta
     server.stop();
 }
 
+/// Shows: AUTH-5
 #[test]
-fn a_key_that_a_running_server_does_not_take_up_is_told_of() {
+fn a_key_that_a_running_server_ignores_is_reported() {
     let place = Place::with_root();
     let root = place.at("kb");
     // NFS carries no keys: whom it serves must be named once others need one.
@@ -110,8 +114,9 @@ fn a_key_that_a_running_server_does_not_take_up_is_told_of() {
     server.stop();
 }
 
+/// Shows: AUTH-4
 #[test]
-fn settings_that_are_gone_or_half_written_open_no_door_at_sighup() {
+fn missing_or_partial_settings_open_no_access_at_sighup() {
     let place = Place::with_root();
     let (key, _) = make(&place, &[]);
     let server = Running::serve(&place.at("kb"), &[]);
@@ -143,7 +148,7 @@ fn no_key_is_made_in_the_root_of_a_space_beside_the_first() {
 }
 
 #[test]
-fn a_key_for_a_space_that_is_not_there_is_made_and_said_to_open_nothing() {
+fn a_key_for_an_unknown_space_is_created_with_a_warning() {
     let place = Place::with_root();
     place.write("kb/.svc/spaces.json", &format!("{{\"made\": \"{}\"}}", place.at("made")));
     let told = |space: &str| {
@@ -171,7 +176,7 @@ fn the_last_key_is_not_revoked_and_a_short_id_revokes_nothing() {
 }
 
 #[test]
-fn one_key_for_everything_is_given_on_the_command_line_or_by_the_environment() {
+fn a_single_global_key_comes_from_command_line_or_environment() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &["--auth", "apikey", "--api-key", "sesame"]);
     assert_eq!((reading(&server, None), reading(&server, Some("sesame"))), (401, 200));

@@ -25,6 +25,7 @@ fn serve(place: &Place) -> Running {
     Running::serve(&place.at("kb"), &["--mount", &place.at("kb")])
 }
 
+/// Shows: MNT-39
 #[test]
 fn a_mount_over_the_root_lets_nothing_write_behind_the_server() {
     if !can_cover() {
@@ -64,8 +65,9 @@ fn a_mount_over_the_root_lets_nothing_write_behind_the_server() {
     svcfs(&["doctor", "--root", &place.at("kb")]).assert().success();
 }
 
+/// Shows: MNT-39
 #[test]
-fn a_root_that_a_killed_server_covered_is_uncovered_and_covered_again_by_the_next() {
+fn a_root_covered_by_a_killed_server_is_recovered_by_the_next() {
     if !can_cover() {
         return;
     }
@@ -92,7 +94,7 @@ fn a_root_that_a_killed_server_covered_is_uncovered_and_covered_again_by_the_nex
 }
 
 #[test]
-fn a_root_is_covered_by_a_path_that_is_relative_to_where_one_stands() {
+fn a_root_is_covered_by_a_path_relative_to_the_current_dir() {
     if !can_cover() {
         return;
     }
@@ -106,8 +108,9 @@ fn a_root_is_covered_by_a_path_that_is_relative_to_where_one_stands() {
     assert!(!covers(&place));
 }
 
+/// Shows: MNT-39
 #[test]
-fn a_covered_root_is_uncovered_by_unmount_and_then_edits_behind_the_server_are_seen() {
+fn unmounting_a_covered_root_makes_external_edits_visible_again() {
     if !can_cover() {
         return;
     }
@@ -123,8 +126,9 @@ fn a_covered_root_is_uncovered_by_unmount_and_then_edits_behind_the_server_are_s
     server.stop();
 }
 
+/// Shows: MNT-39
 #[test]
-fn a_disk_that_is_unmounted_outside_is_let_go_by_a_server_that_covers_its_root() {
+fn a_covering_server_releases_an_externally_unmounted_disk() {
     if !can_cover() {
         return;
     }

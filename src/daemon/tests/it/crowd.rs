@@ -61,6 +61,7 @@ fn many_spaces_need_one_thread_each_and_little_memory() {
     server.stop();
 }
 
+/// Shows: VIS-6
 #[test]
 fn many_slow_clients_of_a_long_file_need_little_memory() {
     let place = Place::with_root();

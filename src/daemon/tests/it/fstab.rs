@@ -57,6 +57,7 @@ fn line(place: &Place, helper: &Helper, name: &str, options: &str) -> String {
     format!("{} {} fuse.{} {options} 0 0\n", place.canonical("kb"), place.canonical(name), helper.kind)
 }
 
+/// Shows: MNT-38
 #[test]
 fn a_line_of_fstab_mounts_and_umount_ends_its_server() {
     if !can_mount() {
@@ -81,8 +82,9 @@ fn a_line_of_fstab_mounts_and_umount_ends_its_server() {
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "saved.md"]), "agent:x");
 }
 
+/// Shows: MNT-38
 #[test]
-fn all_lines_of_fstab_are_mounted_by_one_server_and_mounted_ones_are_passed_over() {
+fn all_fstab_lines_mount_in_one_server_and_mounted_are_skipped() {
     if !can_mount() {
         return;
     }
@@ -106,6 +108,7 @@ fn all_lines_of_fstab_are_mounted_by_one_server_and_mounted_ones_are_passed_over
     server.stop();
 }
 
+/// Shows: MNT-38
 #[test]
 fn a_line_of_fstab_that_is_wrong_is_refused_by_name() {
     let Some(helper) = Helper::install() else { return };

@@ -20,7 +20,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn the_janitor_tells_what_is_wrong_and_fails_while_readers_are_misled() {
+fn the_janitor_reports_problems_and_fails_on_misleading_pages() {
     let place = place();
     let root = place.at("kb");
     let told = contains("2 pages, 1 without a finding: broken links 1, contradictions 0")

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::harness::{Place, json_of, refusal, svcfs};
 
 #[test]
-fn a_new_root_begins_with_its_template_in_one_commit_by_the_actor() {
+fn a_new_root_starts_with_its_template_in_one_actor_commit() {
     let place = Place::new();
     let told = json_of(&["init", "--root", &place.at("kb"), "--actor", "Ann Author", "--json"]);
     assert_eq!(told["template"], "knowledge");
@@ -88,7 +88,7 @@ fn a_tree_without_git_is_adopted_as_it_is() {
 }
 
 #[test]
-fn a_start_that_was_interrupted_before_the_template_is_made_good() {
+fn an_init_interrupted_before_the_template_is_completed() {
     let place = Place::new();
     std::fs::create_dir_all(place.path("kb/.svc/state")).unwrap();
     place.git("kb", &["init", "-q"]);
@@ -97,7 +97,7 @@ fn a_start_that_was_interrupted_before_the_template_is_made_good() {
 }
 
 #[test]
-fn a_root_that_is_served_is_left_alone() {
+fn init_does_not_change_a_root_being_served() {
     let place = Place::with_root();
     let server = crate::harness::Running::serve(&place.at("kb"), &[]);
     let told = refusal(&["init", "--root", &place.at("kb")], 3);

@@ -46,8 +46,9 @@ impl Served {
     }
 }
 
+/// Shows: LOCK-2
 #[test]
-fn what_is_locked_over_webdav_is_left_alone_by_every_door_in_its_own_words_until_it_is_unlocked() {
+fn a_webdav_lock_blocks_every_protocol_with_its_own_error() {
     if !can_mount() || !has("nfs-cp") {
         return;
     }

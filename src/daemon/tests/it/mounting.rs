@@ -26,7 +26,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn a_save_in_the_folder_is_served_and_versioned_and_the_folder_goes_with_the_server() {
+fn a_save_in_the_mount_is_versioned_and_the_server_unmounts() {
     if !can_mount() {
         return;
     }
@@ -40,6 +40,7 @@ fn a_save_in_the_folder_is_served_and_versioned_and_the_folder_goes_with_the_ser
     assert_eq!(place.git("kb", &["show", "HEAD:saved.md"]), "# Saved");
 }
 
+/// Shows: MNT-41
 #[test]
 fn what_a_program_holds_open_is_saved_at_the_end() {
     if !can_mount() {
@@ -84,6 +85,7 @@ fn unmount_takes_a_live_mount_away_and_the_server_goes_on() {
     server.stop();
 }
 
+/// Shows: MNT-42
 #[test]
 fn unmount_takes_the_mount_of_a_dead_server_away() {
     if !can_mount() {
@@ -109,6 +111,7 @@ fn unmount_leaves_everything_else_alone() {
     assert!(told.contains("nothing is mounted there"), "{told}");
 }
 
+/// Shows: MNT-37
 #[test]
 fn a_running_server_mounts_its_root_at_more_places() {
     if !can_mount() {
@@ -174,6 +177,7 @@ fn announced(place: &Place) -> Vec<String> {
     mounts.iter().map(|mount| mount["mountpoint"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Shows: MNT-37
 #[test]
 fn a_mount_without_a_server_ends_with_its_last_folder() {
     if !can_mount() {
@@ -204,8 +208,9 @@ fn a_mount_without_a_server_ends_with_its_last_folder() {
     stays.stop();
 }
 
+/// Shows: MNT-42
 #[test]
-fn the_mounts_of_a_killed_server_are_taken_up_again_by_the_next() {
+fn mounts_of_a_killed_server_are_recovered_by_the_next_one() {
     if !can_mount() {
         return;
     }
@@ -228,6 +233,7 @@ fn the_mounts_of_a_killed_server_are_taken_up_again_by_the_next() {
     next.stop();
 }
 
+/// Shows: MNT-43
 #[test]
 fn the_tree_as_it_was_is_mounted_and_stays_what_it_was() {
     if !can_mount() {
@@ -295,6 +301,7 @@ impl Drop for OpenDevice {
     }
 }
 
+/// Shows: MNT-40
 #[test]
 fn an_ordinary_user_mounts_and_unmounts() {
     let is_there = Command::new("fusermount3").arg("--version").output().is_ok();
@@ -332,8 +339,9 @@ fn an_ordinary_user_mounts_and_unmounts() {
     assert_eq!((author("saved.md").as_str(), author("said.md").as_str()), ("nobody", "agent:x"));
 }
 
+/// Shows: MNT-37
 #[test]
-fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
+fn only_its_user_and_root_may_ask_a_server_for_mounts() {
     if !is_root() {
         println!("skipped: only root can become somebody else");
         return;
@@ -362,8 +370,9 @@ fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
     assert!(log.contains("refused a user on the control socket"), "{log}");
 }
 
+/// Shows: VIEW-5
 #[test]
-fn folders_of_answers_have_the_pages_that_the_api_answers_with_in_its_order() {
+fn result_folders_list_the_pages_of_the_api_in_its_order() {
     if !can_mount() {
         return;
     }

@@ -70,7 +70,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn who_logged_in_at_the_provider_writes_under_that_name_also_after_its_keys_were_changed() {
+fn an_oidc_login_writes_under_its_name_across_key_rotation() {
     let Some(provider) = Provider::start(free_port()) else { return };
     let place = Place::with_root();
     let flags = ["--auth", "oidc", "--oidc-issuer", &provider.address, "--oidc-client-id", "svcfs"];
@@ -108,7 +108,7 @@ fn who_logged_in_at_the_provider_writes_under_that_name_also_after_its_keys_were
 }
 
 #[test]
-fn a_server_whose_provider_is_away_does_not_start_and_a_running_one_keeps_its_doors_as_they_are() {
+fn an_absent_oidc_provider_blocks_startup_only() {
     let place = Place::with_root();
     let away = format!("http://127.0.0.1:{}", free_port());
     let root = place.at("kb");
@@ -144,7 +144,7 @@ fn a_server_whose_provider_is_away_does_not_start_and_a_running_one_keeps_its_do
 }
 
 #[test]
-fn while_a_provider_does_not_answer_the_server_goes_on_and_ends_when_it_is_told_to() {
+fn an_unresponsive_oidc_provider_blocks_no_work_or_shutdown() {
     let place = Place::with_root();
     place.write("kb/.svc/config.toml", "[auth]\ntype = \"apikey\"\napi_key = \"right\"\n");
     let server = Running::serve(&place.at("kb"), &[]);

@@ -32,7 +32,7 @@ fn thrown_away(place: &Place, package: &Path, more: &[&str]) -> Command {
 }
 
 #[test]
-fn the_package_installs_starts_upgrades_and_goes_without_touching_pages() {
+fn the_package_installs_upgrades_and_uninstalls_leaving_pages() {
     let tools = std::env::var_os("SVCFS_TOOLS").map_or_else(
         || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/svcfs/tools"),
         PathBuf::from,

@@ -94,7 +94,7 @@ fn small_files(place: &Place) -> usize {
 }
 
 #[test]
-fn many_files_go_up_and_down_over_s3_and_each_is_in_history_once() {
+fn many_files_round_trip_over_s3_with_one_version_each() {
     if !has("rclone") {
         return;
     }
@@ -108,7 +108,7 @@ fn many_files_go_up_and_down_over_s3_and_each_is_in_history_once() {
 }
 
 #[test]
-fn many_files_go_up_and_down_over_nfs_and_each_is_in_history_once() {
+fn many_files_round_trip_over_nfs_with_one_version_each() {
     if !has("nfs-cp") {
         return;
     }
@@ -146,7 +146,7 @@ fn size() -> usize {
 }
 
 #[test]
-fn a_file_larger_than_the_servers_memory_goes_up_and_down_through_every_door() {
+fn a_file_larger_than_memory_round_trips_through_every_protocol() {
     if !has("nfs-cp") || !has("rclone") {
         return;
     }
@@ -185,7 +185,7 @@ fn a_file_larger_than_the_servers_memory_goes_up_and_down_through_every_door() {
 }
 
 #[test]
-fn an_upload_to_s3_outlives_a_server_that_is_killed_and_leaves_nothing_half() {
+fn an_s3_upload_survives_a_server_crash_without_partial_objects() {
     let served = Served::new();
     let s3 = served.at("s3");
     let begun = exchange(&s3, "POST", "/default/parts.bin?uploads", ("", "")).2;
@@ -233,7 +233,7 @@ fn an_upload_to_s3_outlives_a_server_that_is_killed_and_leaves_nothing_half() {
 }
 
 #[test]
-fn conditional_writes_of_three_doors_at_once_lose_no_update() {
+fn concurrent_conditional_writes_of_three_protocols_are_safe() {
     const EACH: usize = 20;
     let served = Served::new();
     let protocols = [
@@ -282,7 +282,7 @@ fn own_address() -> Option<IpAddr> {
 }
 
 #[test]
-fn strangers_are_hung_up_on_by_nfs_and_told_of_once() {
+fn nfs_disconnects_strangers_and_logs_that_once() {
     let served = Served::of(Place::with_root(), &["--host", "0.0.0.0", "--nfs-allow", "198.51.100.0/24"]);
     let port: u16 = served.at("nfs ").rsplit(':').next().unwrap().parse().unwrap();
     let (here, own) = (IpAddr::from(Ipv4Addr::LOCALHOST), own_address());

@@ -23,8 +23,9 @@ fn a_page_that_was_put_over_webdav_is_seen_over_http_and_in_git() {
     assert_eq!(place.git("kb", &["show", "HEAD:over there.md"]), "# There");
 }
 
+/// Shows: DAV-4
 #[test]
-fn what_a_killed_server_was_replacing_is_back_though_webdav_is_not_served_any_more() {
+fn an_interrupted_replace_is_rolled_back_without_webdav_enabled() {
     let place = Place::with_root();
     let note = r#"{"place":"old.md","beside":".svc-replaced-1.md","from":"new","is_copy":false,"actor":"ann","is_done":false}"#;
     place.write("kb/.svc/state/webdav/1.json", note);
@@ -37,7 +38,7 @@ fn what_a_killed_server_was_replacing_is_back_though_webdav_is_not_served_any_mo
 }
 
 #[test]
-fn a_protocol_that_cannot_be_served_is_told_before_the_root_is_touched() {
+fn an_unavailable_protocol_is_reported_before_touching_the_root() {
     let place = Place::new();
     let root_in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = root_in_use.local_addr().unwrap().port().to_string();
@@ -57,7 +58,7 @@ fn libnfs(program: &str, port: &str, arguments: impl Fn(&dyn Fn(&str) -> String)
 }
 
 #[test]
-fn a_file_that_was_copied_over_nfs_is_seen_over_http_and_comes_back() {
+fn a_file_copied_over_nfs_is_visible_over_http_and_reads_back() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", "0"]);
     let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix("nfs ")).unwrap();
@@ -75,7 +76,7 @@ fn a_file_that_was_copied_over_nfs_is_seen_over_http_and_comes_back() {
 }
 
 #[test]
-fn pages_are_tidied_at_the_doors_that_are_named_and_stay_as_they_were_sent_at_others() {
+fn pages_are_formatted_at_named_protocols_and_raw_at_others() {
     const SENT: &str = "# Page\n\n* one \n* two";
     let place = Place::with_root();
     place.write("kb/.svc/config.toml", "[lint]\nformat_protocols = [\"webdav\", \"nfs\"]\n");
@@ -104,7 +105,7 @@ fn pages_are_tidied_at_the_doors_that_are_named_and_stay_as_they_were_sent_at_ot
 }
 
 #[test]
-fn nfs_is_not_served_without_a_word_about_who_may_where_others_need_keys() {
+fn nfs_needs_an_explicit_access_setting_where_keys_are_required() {
     let place = Place::new();
     let serve = ["serve", "--root", &place.at("kb"), "--port", "0", "--auth", "apikey", "--api-key", "k", "--nfs"];
     let told = refusal(&serve, 2);
@@ -164,7 +165,7 @@ fn a_kernel_mounts_what_is_served_and_programs_work_there() {
 }
 
 #[test]
-fn a_kernel_that_writes_a_file_while_the_server_is_killed_loses_nothing() {
+fn kernel_nfs_writes_during_a_server_crash_lose_nothing() {
     let Some(guest) = guest() else { return };
     let place = Place::with_root();
     let mut server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", "0"]);

@@ -103,6 +103,7 @@ impl Drop for Lines {
     }
 }
 
+/// Shows: HTTP-10
 #[test]
 fn events_pass_nginx_immediately_compressed_or_not() {
     let place = Place::with_root();

@@ -26,7 +26,7 @@ fn a_root_that_is_a_file_is_refused_by_every_command() {
 }
 
 #[test]
-fn a_directory_that_is_no_knowledge_root_is_not_made_one_by_accident() {
+fn a_directory_that_is_no_knowledge_root_is_not_initialised() {
     let place = Place::new();
     place.write("photos/cat.txt", "meow");
     for command in
@@ -58,7 +58,7 @@ fn a_setting_that_has_no_effect_yet_is_refused_as_such() {
 }
 
 #[test]
-fn all_complaints_about_the_settings_come_at_once() {
+fn all_configuration_errors_are_reported_together() {
     let place = Place::new();
     place.write("mine.toml", "[servr]\n[drafts]\nenabled = true\n[server]\nport = \"x\"\n");
     let (root, config) = (place.at("kb"), place.at("mine.toml"));
@@ -95,7 +95,7 @@ fn a_log_filter_that_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn a_mountpoint_that_does_not_serve_is_refused_and_everything_is_let_go() {
+fn a_failing_mountpoint_is_refused_and_everything_is_released() {
     if !can_mount() {
         return;
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::harness::{Place, Running, json_of, refusal, request, svcfs};
 
 #[test]
-fn a_check_fails_for_an_index_that_is_wrong_and_leaves_it_so_until_it_is_made_anew() {
+fn reindex_check_fails_on_a_wrong_index_without_repairing_it() {
     let place = Place::new();
     for (root, word) in [("kb", "quick"), ("other", "brown")] {
         svcfs(&["init", "--root", &place.at(root)]).assert().success();
@@ -33,7 +33,7 @@ fn a_check_fails_for_an_index_that_is_wrong_and_leaves_it_so_until_it_is_made_an
 }
 
 #[test]
-fn a_running_server_makes_its_index_anew_and_answers_meanwhile() {
+fn a_running_server_rebuilds_its_index_while_answering() {
     let place = Place::with_root();
     place.write("kb/fox.md", "# Fox\n\nquick\n");
     let server = Running::serve(&place.at("kb"), &[]);

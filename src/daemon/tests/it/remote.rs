@@ -62,8 +62,9 @@ fn ran(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Shows: REM-4, REM-9
 #[test]
-fn what_is_saved_on_a_remote_mount_is_a_commit_of_its_author_on_the_server() {
+fn a_remote_mount_save_is_a_commit_of_its_author_on_the_server() {
     if !can_mount() {
         return;
     }
@@ -106,6 +107,7 @@ fn what_is_saved_on_a_remote_mount_is_a_commit_of_its_author_on_the_server() {
     server.stop();
 }
 
+/// Shows: REM-1
 #[test]
 fn what_others_change_is_seen_on_a_remote_mount() {
     if !can_mount() {
@@ -131,8 +133,9 @@ fn what_others_change_is_seen_on_a_remote_mount() {
     mount.stop();
 }
 
+/// Shows: REM-3
 #[test]
-fn a_save_that_lost_a_race_is_refused_and_both_texts_are_kept() {
+fn a_save_that_lost_a_race_is_rejected_and_both_texts_survive() {
     if !can_mount() {
         return;
     }
@@ -186,8 +189,9 @@ fn a_save_that_lost_a_race_is_refused_and_both_texts_are_kept() {
     mount.stop();
 }
 
+/// Shows: REM-7
 #[test]
-fn a_server_that_is_away_fails_programs_after_a_bounded_wait_and_is_taken_up_again() {
+fn an_unreachable_server_fails_programs_by_timeout_and_recovers() {
     if !can_mount() {
         return;
     }
@@ -273,6 +277,7 @@ fn add_over_http(url: &str) {
     }
 }
 
+/// Shows: REM-2
 #[test]
 fn two_remote_mounts_and_a_client_lose_no_update_of_each_other() {
     if !can_mount() {
@@ -318,6 +323,7 @@ fn adds_to_a_page_of_a_mount() {
     }
 }
 
+/// Shows: REM-10, REM-11
 #[test]
 fn what_the_api_has_nothing_of_is_refused() {
     if !can_mount() {
@@ -397,8 +403,9 @@ fn between(mut mount: TcpStream, server: &str, heads: &Mutex<Vec<String>>) {
     }
 }
 
+/// Shows: REM-6
 #[test]
-fn without_an_event_stream_a_remote_mount_asks_each_time_and_sends_who_it_is() {
+fn without_event_stream_a_remote_mount_polls_with_credentials() {
     if !can_mount() {
         return;
     }
@@ -422,8 +429,9 @@ fn without_an_event_stream_a_remote_mount_asks_each_time_and_sends_who_it_is() {
     mount.stop();
 }
 
+/// Shows: REM-13
 #[test]
-fn a_remote_mount_in_the_background_ends_with_unmount_and_a_dead_one_is_taken_away() {
+fn a_background_remote_mount_can_be_unmounted_and_cleaned_up() {
     if !can_mount() {
         return;
     }
@@ -455,8 +463,9 @@ fn a_remote_mount_in_the_background_ends_with_unmount_and_a_dead_one_is_taken_aw
     mount.stop();
 }
 
+/// Shows: HTTP-6
 #[test]
-fn links_follow_a_page_that_a_remote_mount_renames_where_the_server_wants_that() {
+fn links_follow_a_remote_mount_rename_where_configured() {
     if !can_mount() {
         return;
     }
@@ -478,6 +487,7 @@ fn links_follow_a_page_that_a_remote_mount_renames_where_the_server_wants_that()
     mount.stop();
 }
 
+/// Shows: REM-12
 #[test]
 fn a_remote_mount_that_cannot_be_says_why() {
     let place = place();

@@ -15,7 +15,7 @@ fn left(place: &Place) -> usize {
 }
 
 #[test]
-fn rules_are_edited_as_a_version_of_their_page_and_handed_to_programs() {
+fn rules_are_edited_as_page_versions_and_passed_to_programs() {
     let place = Place::with_root();
     let root = place.at("kb");
     std::fs::create_dir(place.path("tmp")).unwrap();

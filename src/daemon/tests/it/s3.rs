@@ -101,6 +101,7 @@ fn tool(name: &str) -> Option<Command> {
     Some(Command::new(program))
 }
 
+/// Shows: S3-3
 #[test]
 fn boto3_is_answered_as_by_s3() {
     let Some(mut python) = tool("python") else { return };
@@ -213,7 +214,7 @@ fn a_key_of_one_folder_reaches_that_folder_alone() {
 }
 
 #[test]
-fn the_key_of_a_folder_is_told_of_the_buckets_that_have_it_and_of_no_others() {
+fn a_folder_key_lists_only_the_s3_buckets_containing_it() {
     let Some(mut aws) = tool("aws") else { return };
     let served = Served::limited(&["--prefix", "docs"]);
     assert_eq!(served.says(aws.args(["s3", "ls"])).trim(), "");

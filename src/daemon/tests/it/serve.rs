@@ -28,7 +28,7 @@ fn a_page_that_was_put_is_in_git_when_the_server_has_ended() {
 }
 
 #[test]
-fn a_new_root_begins_with_the_template_and_one_with_pages_does_not() {
+fn the_template_is_added_to_a_new_root_and_not_to_a_filled_one() {
     let place = Place::new();
     Running::serve(&place.at("kb"), &[]).stop();
     assert!(place.has("kb/welcome.md") && place.has("kb/.svc/config.toml"));
@@ -77,7 +77,7 @@ fn a_request_in_progress_is_finished_before_the_end() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once_and_loses_nothing_that_was_acknowledged() {
+fn a_second_signal_exits_immediately_and_loses_no_acked_write() {
     let place = Place::with_root();
     let mut server = Running::serve(&place.at("kb"), &[]);
     assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=kept.md", "# Kept\n").0, 200);
@@ -95,7 +95,7 @@ fn a_second_signal_ends_at_once_and_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn what_a_killed_server_leaves_behind_confuses_nobody() {
+fn leftovers_of_a_killed_server_do_not_block_the_next_start() {
     let place = Place::with_root();
     let mut server = Running::serve(&place.at("kb"), &[]);
     assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=kept.md", "# Kept\n").0, 200);
@@ -110,7 +110,7 @@ fn what_a_killed_server_leaves_behind_confuses_nobody() {
 }
 
 #[test]
-fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+fn systemd_is_notified_when_the_server_is_ready_and_stopping() {
     let place = Place::with_root();
     let socket = UnixDatagram::bind(place.path("notify")).unwrap();
     socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
@@ -151,7 +151,7 @@ fn the_watchdog_of_systemd_hears_that_the_server_lives() {
 }
 
 #[test]
-fn whoever_opens_the_server_to_others_is_warned_loudly() {
+fn opening_the_server_to_other_machines_prints_a_warning() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &["--host", "0.0.0.0"]);
     assert!(server.url().starts_with("http://127.0.0.1:"), "{}", server.url());
@@ -200,8 +200,9 @@ fn an_edit_in_the_root_is_found_by_search_while_it_serves() {
     svcfs(&["reindex", "--root", &place.at("kb")]).assert().success();
 }
 
+/// Shows: SPACE-1
 #[test]
-fn several_spaces_are_served_by_one_process_each_with_a_root_of_its_own() {
+fn several_spaces_with_own_roots_are_served_by_one_process() {
     let place = Place::with_root();
     svcfs(&["init", "--root", &place.at("team"), "--template", "wiki"]).assert().success();
     place.write("broken", "no directory");
@@ -234,8 +235,9 @@ fn several_spaces_are_served_by_one_process_each_with_a_root_of_its_own() {
     server.stop();
 }
 
+/// Shows: SPACE-6
 #[test]
-fn authentication_that_would_have_no_effect_keeps_a_space_from_being_served() {
+fn ineffective_authentication_prevents_serving_a_space() {
     let place = Place::with_root();
     svcfs(&["init", "--root", &place.at("team")]).assert().success();
     svcfs(&["token", "create", "--root", &place.at("team")]).assert().success();
@@ -246,8 +248,9 @@ fn authentication_that_would_have_no_effect_keeps_a_space_from_being_served() {
     server.stop();
 }
 
+/// Shows: SPACE-5
 #[test]
-fn what_the_servers_settings_say_of_who_sees_a_space_beats_its_own_and_no_request_changes_it() {
+fn server_visibility_settings_override_space_and_requests() {
     let place = Place::with_root();
     svcfs(&["init", "--root", &place.at("team")]).assert().success();
     place.write("team/.svc/config.toml", "[space]\nvisibility = \"public\"\n");
@@ -268,7 +271,7 @@ fn what_the_servers_settings_say_of_who_sees_a_space_beats_its_own_and_no_reques
 }
 
 #[test]
-fn settings_from_elsewhere_are_not_written_by_a_request_nor_are_those_of_the_root() {
+fn external_and_root_settings_are_not_written_by_requests() {
     let place = Place::with_root();
     place.write("settings.toml", "[space]\nvisibility = \"private\"\n");
     let before = place.read("kb/.svc/config.toml");

@@ -56,7 +56,7 @@ fn status_fails_with_the_reason_when_no_writes_are_taken() {
 }
 
 #[test]
-fn status_of_a_closed_server_needs_no_key_on_its_machine_and_tells_strangers_little() {
+fn status_needs_no_key_locally_and_shows_strangers_little() {
     let place = Place::with_root();
     place.write("kb/.svc/config.toml", CLOSED);
     let mut command = program();
@@ -95,7 +95,7 @@ fn requests_of_the_kernel_are_counted() {
 }
 
 #[test]
-fn settings_that_can_be_followed_are_said_to_be_so_and_nothing_is_made() {
+fn valid_settings_are_confirmed_without_creating_anything() {
     let place = Place::new();
     place.write("free.toml", "[server]\nport = 0\n");
     let text = told(&["check-config", &place.at("free.toml"), "--root", &place.at("kb")]);
@@ -106,7 +106,7 @@ fn settings_that_can_be_followed_are_said_to_be_so_and_nothing_is_made() {
 }
 
 #[test]
-fn every_fault_of_the_settings_is_told_with_its_line() {
+fn every_configuration_error_is_reported_with_its_line() {
     let place = Place::new();
     place.write("kb/.svc/config.toml", "[server]\nport = \"many\"\nhots = \"x\"\n\n[webhooks]\nenabled = true\n");
     let output = svcfs(&["check-config", "--root", &place.at("kb")]).assert().code(2).get_output().clone();
@@ -122,7 +122,7 @@ fn every_fault_of_the_settings_is_told_with_its_line() {
 }
 
 #[test]
-fn what_the_settings_name_and_is_in_the_way_is_told() {
+fn configured_paths_with_type_conflicts_are_reported() {
     let place = Place::new();
     let root_in_use = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = root_in_use.local_addr().unwrap().port();
@@ -153,8 +153,9 @@ fn what_the_settings_name_and_is_in_the_way_is_told() {
     assert!(String::from_utf8(file.stdout).unwrap().contains("is a file; give a directory"));
 }
 
+/// Shows: SPACE-2
 #[test]
-fn a_sick_space_beside_the_first_keeps_no_reload_from_the_server() {
+fn an_unhealthy_second_space_does_not_block_a_reload() {
     let place = Place::new();
     place.write("sick/.svc/config.toml", "[server]\nport = 1234\n");
     let config = format!(
@@ -177,7 +178,7 @@ fn a_sick_space_beside_the_first_keeps_no_reload_from_the_server() {
 }
 
 #[test]
-fn spaces_that_were_made_at_run_time_are_looked_at_before_a_start() {
+fn spaces_created_at_run_time_are_checked_before_a_start() {
     let place = Place::new();
     place.write("well/.svc/config.toml", "");
     place.write("sick/.svc/config.toml", "[server]\nport = 1234\n");

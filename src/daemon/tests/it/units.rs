@@ -53,7 +53,7 @@ fn systemd_finds_nothing_wrong_with_the_units() {
 }
 
 #[test]
-fn a_reload_is_refused_for_settings_that_cannot_be_followed_and_for_nothing_else() {
+fn a_reload_is_refused_only_for_settings_that_cannot_apply() {
     let place = Place::with_root();
     let reload = |name: &str| {
         let text = fs::read_to_string(installed(&place).join(name)).unwrap();

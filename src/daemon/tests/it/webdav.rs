@@ -190,6 +190,7 @@ fn programs_work_in_a_mount_of_davfs() {
     assert!(!served.place.has("kb/d/a.md"));
 }
 
+/// Shows: LOCK-6
 #[test]
 fn davfs_loses_no_save_by_rename_onto_a_locked_file() {
     if !mounts_davfs() {
@@ -259,6 +260,7 @@ impl Drop for Proxy {
     }
 }
 
+/// Shows: DAV-9
 #[test]
 fn clients_work_behind_nginx_that_strips_a_prefix() {
     let Some(nginx) = Proxy::program() else { return };
@@ -321,7 +323,7 @@ fn a_time_that_rclone_gives_a_file_is_the_files() {
 }
 
 #[test]
-fn davfs_comes_in_with_the_key_among_its_secrets_and_not_with_another() {
+fn davfs_connects_only_with_the_key_in_its_secrets() {
     if !mounts_davfs() {
         return;
     }
@@ -345,7 +347,7 @@ fn davfs_comes_in_with_the_key_among_its_secrets_and_not_with_another() {
 }
 
 #[test]
-fn rclone_and_cadaver_come_in_with_the_right_key_and_not_with_another() {
+fn rclone_and_cadaver_connect_only_with_the_right_key() {
     if !has("rclone") || !has("cadaver") {
         return;
     }
@@ -386,7 +388,7 @@ fn rclone_and_cadaver_come_in_with_the_right_key_and_not_with_another() {
 }
 
 #[test]
-fn what_rclone_brings_is_whole_though_the_server_is_killed_meanwhile() {
+fn rclone_uploads_are_complete_despite_a_server_crash() {
     if !has("rclone") {
         return;
     }
@@ -415,8 +417,9 @@ fn what_rclone_brings_is_whole_though_the_server_is_killed_meanwhile() {
     assert!(std::fs::read(served.place.path("kb/large.bin")).unwrap() == content, "it is another");
 }
 
+/// Shows: DAV-5
 #[test]
-fn a_server_that_is_killed_in_the_middle_of_an_upload_leaves_nothing_half_and_keeps_its_locks() {
+fn an_upload_cut_by_a_crash_leaves_no_partial_file_or_lost_lock() {
     let served = Served::new();
     assert_eq!(request(&served.url, "PUT", "/a.md", "# One\n").0, 201);
     assert_eq!(request(&served.url, "PUT", "/free.md", "# Free\n").0, 201);

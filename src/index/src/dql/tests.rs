@@ -119,7 +119,7 @@ fn answered(text: &str, mut answer: impl FnMut(&str) -> String) -> (usize, Strin
 }
 
 #[test]
-fn every_query_of_the_data_files_gives_the_answer_that_stands_below_it() {
+fn every_query_of_the_data_files_gives_its_expected_answer() {
     let (space, custom) = (vault(), custom());
     let is_writing = std::env::var_os("SVCFS_WRITE_ANSWERS").is_some();
     let mut all = 0;
@@ -145,6 +145,7 @@ fn every_query_of_the_data_files_gives_the_answer_that_stands_below_it() {
     assert!(all >= 150, "only {all} queries were asked");
 }
 
+/// Shows: QRY-4
 #[test]
 fn an_index_of_a_field_changes_no_answer() {
     let (plain, indexed, custom) = (vault(), vault(), custom());
@@ -188,7 +189,7 @@ fn an_index_of_a_field_changes_no_answer() {
 }
 
 #[test]
-fn every_function_has_a_row_and_stands_in_a_query_of_the_data_files() {
+fn every_function_is_documented_and_used_in_a_test_query() {
     let mut text = String::new();
     for entry in fs::read_dir(data()).unwrap() {
         let file = entry.unwrap().path();
@@ -208,6 +209,7 @@ fn every_function_has_a_row_and_stands_in_a_query_of_the_data_files() {
     }
 }
 
+/// Shows: QRY-3
 #[test]
 fn a_query_that_reaches_the_bound_answers_with_what_it_found() {
     let (space, custom) = (vault(), CustomFields::default());
@@ -256,6 +258,7 @@ fn mixed() -> Space {
     space
 }
 
+/// Shows: QRY-3
 #[test]
 fn what_the_index_counts_is_what_a_scan_finds() {
     let space = mixed();
@@ -307,6 +310,7 @@ fn what_the_index_counts_is_what_a_scan_finds() {
     }
 }
 
+/// Shows: QRY-3
 #[test]
 fn pages_without_the_fields_of_a_sum_are_counted_and_not_read() {
     let space = mixed();
@@ -341,7 +345,7 @@ fn pages_without_the_fields_of_a_sum_are_counted_and_not_read() {
 }
 
 #[test]
-fn one_row_of_a_long_expression_takes_no_longer_than_a_query_may() {
+fn one_row_of_a_long_expression_respects_the_query_timeout() {
     let (space, custom) = (vault(), CustomFields::default());
     let asking = QueryLimits { timeout: Duration::from_millis(200), ..asking(&custom) };
     let sixteen = "a".repeat(16);
@@ -353,6 +357,7 @@ fn one_row_of_a_long_expression_takes_no_longer_than_a_query_may() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
+/// Shows: QRY-3
 #[test]
 fn a_query_that_takes_too_long_is_refused() {
     let (space, custom) = (vault(), CustomFields::default());
@@ -471,7 +476,7 @@ fn a_text_that_grows_without_end_is_refused() {
 }
 
 #[test]
-fn hostile_sizes_are_refused_at_once_and_never_exhaust_the_stack() {
+fn hostile_sizes_are_refused_early_and_never_exhaust_the_stack() {
     let deep =
         |open: &str, close: &str, depth: usize| format!("LIST WHERE {}1{}", open.repeat(depth), close.repeat(depth));
     for query in [
@@ -597,7 +602,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn whatever_can_be_read_can_be_asked(rest in pieces(), mode in prop::sample::select(vec!["LIST WHERE", "TABLE", "DISTINCT", "TASK SORT", "COUNT FROM"])) {
+    fn every_parsable_query_executes_without_internal_error(rest in pieces(), mode in prop::sample::select(vec!["LIST WHERE", "TABLE", "DISTINCT", "TASK SORT", "COUNT FROM"])) {
         thread_local! {
             static VAULT: Space = vault();
         }

@@ -36,7 +36,7 @@ fn total(space: &Space, query: &str, asking: &QueryLimits<'_>) -> Result<usize, 
 }
 
 #[test]
-fn a_field_that_is_asked_for_again_and_again_gets_an_index_and_sqlite_uses_it() {
+fn a_repeatedly_queried_field_gets_an_index_used_by_sqlite() {
     let (space, custom) = (space(), CustomFields::default());
     let asking = asking(&custom);
     let rare = "LIST WHERE status = \"rare\" AND number > 5";
@@ -66,7 +66,7 @@ fn a_field_that_is_asked_for_again_and_again_gets_an_index_and_sqlite_uses_it() 
 }
 
 #[test]
-fn a_query_that_would_look_at_too_many_pages_gets_its_index_at_once() {
+fn a_query_over_too_many_pages_gets_its_index_immediately() {
     let (space, custom) = (space(), CustomFields::default());
     let asking = QueryLimits { max_scan_rows: 100, ..asking(&custom) };
     for (query, found) in [
@@ -104,8 +104,9 @@ fn no_more_fields_are_indexed_than_may_be() {
     assert_eq!(looked_at(&space, "COUNT WHERE day = 2026-01-05", &none), Some(100));
 }
 
+/// Shows: QRY-4
 #[test]
-fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
+fn a_field_index_follows_writes_and_survives_a_restart() {
     let (space, custom) = (space(), CustomFields::default());
     let asking = QueryLimits { max_scan_rows: 100, ..asking(&custom) };
     let rare = |space: &Space| total(space, "COUNT WHERE status = \"rare\"", &asking).unwrap();
@@ -154,7 +155,7 @@ fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
 }
 
 #[test]
-fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() {
+fn unused_field_indexes_release_their_slots() {
     let (space, custom) = (space(), CustomFields::default());
     let asking = QueryLimits { max_auto_indexes: 2, max_scan_rows: 1_000, ..asking(&custom) };
     for misspelt in ["statis", "nunber", "dya"] {

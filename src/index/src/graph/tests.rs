@@ -31,7 +31,7 @@ fn linked(from: &str, to: &str) -> (String, String) {
 }
 
 #[test]
-fn pages_stand_in_the_order_of_their_paths_and_link_once_to_each_other() {
+fn pages_are_ordered_by_path_and_linked_once_to_each_other() {
     let space = Space::of(&[
         ("b.md", "[[a]] and [[a]] again, [[b]] itself, [[nowhere]], ![](picture.png)"),
         ("a.md", "---\ntitle: First\n---\n[x](d/c.md)"),
@@ -60,7 +60,7 @@ fn the_same_graph_is_given_until_something_changes() {
 }
 
 #[test]
-fn a_page_that_comes_or_goes_leads_the_links_of_others_elsewhere() {
+fn adding_or_removing_a_page_retargets_links_of_other_pages() {
     let space = Space::of(&[("far/x.md", ""), ("a/source.md", "[[x]]"), ("a/other.md", "[[source]]")]);
     let others = linked("a/other.md", "a/source.md");
     let expect = |target: Option<&str>| {
@@ -81,7 +81,7 @@ fn a_page_that_comes_or_goes_leads_the_links_of_others_elsewhere() {
 }
 
 #[test]
-fn fields_of_the_frontmatter_that_name_pages_are_links_and_no_others_are() {
+fn only_frontmatter_fields_that_name_pages_become_links() {
     let pages = [
         ("a.md", "---\ncontradicts: b\nsupersedes:\n  - \"[[d/c|the third]]\"\n  - nowhere\n  - 7\n---\n"),
         ("b.md", "---\ncontradicts: ''\nrelated: a\n---\n[[a]]"),
@@ -106,7 +106,7 @@ fn fields_of_the_frontmatter_that_name_pages_are_links_and_no_others_are() {
 }
 
 #[test]
-fn a_rebuild_and_more_changes_than_are_remembered_make_the_graph_anew() {
+fn a_rebuild_or_too_many_changes_recreate_the_graph() {
     let space = Space::of(&[("a.md", "[[b]]"), ("b.md", "")]);
     space.index.graph().unwrap();
     let pages = [Ok::<_, std::io::Error>(page("b.md", "")), Ok(page("c.md", "[[b]]"))];
@@ -120,8 +120,9 @@ fn a_rebuild_and_more_changes_than_are_remembered_make_the_graph_anew() {
     assert_eq!(space.index.graph().unwrap().link_count(), 12_000);
 }
 
+/// Shows: QRY-2
 #[test]
-fn writers_and_askers_at_once_end_with_the_right_graph() {
+fn concurrent_writers_and_readers_end_with_the_right_graph() {
     let space = Space::of(&[("hub.md", "")]);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
@@ -193,7 +194,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_graph_carried_on_is_the_one_that_would_be_made_anew(deeds in prop::collection::vec(deed(), 1..25)) {
+    fn an_incrementally_updated_graph_equals_a_rebuilt_graph(deeds in prop::collection::vec(deed(), 1..25)) {
         let space = Space::new().with_typed_links(&["see"]);
         let mut texts = std::collections::BTreeMap::new();
         space.index.graph().unwrap();

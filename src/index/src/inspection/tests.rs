@@ -6,7 +6,7 @@ use super::*;
 use crate::tests::Space;
 
 #[test]
-fn an_index_is_told_as_what_it_is_and_left_as_it_is() {
+fn an_index_is_described_and_not_changed_by_inspection() {
     let space = Space::of(&[("a.md", "# Alpha\n\nfox\n"), ("b.md", "# Beta\n\n[[a]]\n")]);
     let open = space.index.fingerprint().unwrap();
     match Index::inspect(&space.file).unwrap() {
@@ -20,7 +20,7 @@ fn an_index_is_told_as_what_it_is_and_left_as_it_is() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the damage is done on purpose")]
-fn damage_and_other_versions_are_told_and_not_replaced() {
+fn damage_and_other_index_versions_are_reported_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("index.db");
     fs::write(&file, "rubbish that is no database").unwrap();

@@ -68,7 +68,7 @@ fn the_nearest_of_several_namesakes_is_meant() {
 }
 
 #[test]
-fn who_comes_second_is_known_before_the_first_is_gone() {
+fn the_second_link_candidate_is_known_before_the_first_goes() {
     let space = Space::of(&[("a/x.md", ""), ("b/x.md", ""), ("c.md", "---\naliases: [x]\n---\n")]);
     let second = |gone: &str, target: &str| {
         let ask = |links: &mut super::LinkFollower<'_>| {
@@ -111,7 +111,7 @@ fn backlinks_show_the_other_pages_once_with_the_line_around() {
 }
 
 #[test]
-fn a_page_that_comes_or_goes_changes_where_the_links_of_others_lead() {
+fn adding_or_removing_a_page_changes_where_other_links_resolve() {
     let space = Space::of(&[("far/x.md", ""), ("a/source.md", "[[x]]")]);
     assert_eq!(backlinks(&space, "far/x.md"), ["a/source.md"]);
     space.put(&[("a/x.md", "")]);
@@ -201,7 +201,7 @@ fn questions_about_links_read_only_the_rows_they_need() {
 }
 
 #[test]
-fn what_links_to_a_page_is_the_same_from_its_rows_and_from_the_graph() {
+fn backlinks_from_rows_equal_backlinks_from_the_graph() {
     let space = Space::of(&[
         ("near/a.md", "[[hub]] and [[hub]] again, [[near/b]]"),
         ("near/b.md", "[x](hub.md)"),

@@ -144,7 +144,7 @@ fn a_list_is_sorted_by_value_and_pages_without_one_come_last() {
 }
 
 #[test]
-fn a_list_is_cut_into_pages_and_keeps_the_author_s_order_of_keys() {
+fn a_list_is_paginated_in_the_key_order_of_its_author() {
     let space = space();
     let query = MetaQuery { limit: serde_json::from_value(2.into()).unwrap(), offset: 3, ..MetaQuery::default() };
     let rows = space.index.query_metadata(&query).unwrap();

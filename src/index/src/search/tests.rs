@@ -62,7 +62,7 @@ fn the_query_language_is_understood() {
 }
 
 #[test]
-fn scripts_without_spaces_compound_names_and_symbols_are_found_as_a_person_expects() {
+fn cjk_compound_names_and_symbols_are_found_as_expected() {
     let space = Space::of(&[
         ("ja.md", "日本語の文書を検索する"),
         ("ko.md", "한국어 문서"),
@@ -110,7 +110,7 @@ fn scripts_without_spaces_compound_names_and_symbols_are_found_as_a_person_expec
 }
 
 #[test]
-fn fields_and_folders_are_asked_for_by_name() {
+fn fields_and_folders_can_be_searched_by_name() {
     let space = Space::of(&[
         ("docs/api/a.md", "---\nstatus: verified\ntags: [area/work, x]\nowner: Core Team\nn: 3\n---\nword"),
         ("docs/b.md", "---\nstatus: draft\ntags: [x]\nowner: Team Core\n---\nword status verified"),
@@ -145,7 +145,7 @@ fn fields_and_folders_are_asked_for_by_name() {
 }
 
 #[test]
-fn pages_with_some_of_the_words_are_found_when_none_has_all_and_say_so() {
+fn partial_matches_are_found_and_marked_without_a_full_match() {
     let space = Space::of(&[("a.md", "common rare"), ("b.md", "common"), ("c.md", "common other")]);
     let ask =
         |q: &str, or_some| space.index.search(&SearchQuery { allow_partial: or_some, ..SearchQuery::new(q) }).unwrap();
@@ -161,7 +161,7 @@ fn pages_with_some_of_the_words_are_found_when_none_has_all_and_say_so() {
 }
 
 #[test]
-fn a_lone_page_with_all_of_many_words_does_not_hide_those_with_most_of_them() {
+fn one_full_match_of_many_words_does_not_hide_near_matches() {
     let notes = "something else of that day. ".repeat(40);
     let log = format!("boats {notes} the harbour {notes} wait for the tide {notes} a lamp {notes} an oar, in haste");
     let space = Space::of(&[
@@ -188,7 +188,7 @@ fn a_lone_page_with_all_of_many_words_does_not_hide_those_with_most_of_them() {
 }
 
 #[test]
-fn an_old_page_about_a_word_is_before_hundreds_that_only_have_it() {
+fn an_old_page_about_a_word_ranks_above_mere_mentions() {
     let about = format!("{} of the old mines", "copper is dug here, and sold again ".repeat(30));
     let other = format!("{} copper {}", "many other things ".repeat(20), "and more of them ".repeat(20));
     let names: Vec<String> = (0..600).map(|number| format!("p{number}.md")).collect();
@@ -215,7 +215,7 @@ fn a_page_is_found_by_what_others_call_it() {
 }
 
 #[test]
-fn of_a_word_that_all_pages_have_those_named_by_it_come_first_and_none_is_lost() {
+fn for_a_common_word_titles_rank_first_and_no_page_is_lost() {
     let texts: Vec<(String, String)> = (0..1_300)
         .map(|at| (format!("p{at:04}.md"), if at == 7 { "# Tide\n\ntide".to_owned() } else { format!("tide {at}") }))
         .collect();
@@ -233,7 +233,7 @@ fn of_a_word_that_all_pages_have_those_named_by_it_come_first_and_none_is_lost()
 }
 
 #[test]
-fn of_a_word_that_many_pages_have_those_to_be_trusted_come_first_however_old_they_are() {
+fn for_a_common_word_trusted_pages_rank_first_regardless_of_age() {
     let standing = |standing: &str| format!("---\n{standing}\n---\n# Steps\n\nHow to deploy.\n");
     let mut texts = vec![
         ("a/verified.md".to_owned(), standing("status: verified")),
@@ -263,7 +263,7 @@ fn an_expression_with_a_mistake_is_taken_as_words() {
 }
 
 #[test]
-fn a_distance_that_no_page_has_makes_near_plain_words_and_says_so() {
+fn an_unmatched_near_query_falls_back_to_words_and_says_so() {
     let space = Space::of(&[("a.md", "foo and much later bar"), ("b.md", "foo")]);
     let ask = |q: &str| space.index.search(&SearchQuery { allow_partial: true, ..SearchQuery::new(q) }).unwrap();
     for far in ["65536", "99999999999", &"9".repeat(60)] {
@@ -340,7 +340,7 @@ fn a_match_in_the_title_outweighs_many_in_the_body() {
 }
 
 #[test]
-fn a_title_that_is_the_question_comes_before_compounds_that_contain_it() {
+fn an_exact_title_ranks_above_compounds_that_contain_it() {
     let text = "Runs containers. docker docker";
     let space = Space::of(&[
         ("a.md", &format!("# x11docker\n\n{text} docker\n")),
@@ -361,7 +361,7 @@ fn frontmatter_and_path_are_searchable() {
 }
 
 #[test]
-fn trust_lifts_and_lowers_but_leaves_nobody_out() {
+fn trust_changes_the_rank_but_excludes_no_page() {
     let text = |frontmatter: &str| format!("---\n{frontmatter}\n---\n# T\n\nword\n");
     let space = Space::of(&[
         ("a-plain.md", &text("status: draft")),
@@ -416,7 +416,7 @@ fn pages_of_answers_join_without_gap_or_overlap() {
 }
 
 #[test]
-fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
+fn a_search_can_be_limited_to_a_folder_and_to_recent_pages() {
     let space = Space::of(&[("a/x.md", "word"), ("a-b/x.md", "word"), ("a/b/y.md", "word"), ("a.md", "word")]);
     let mut query = SearchQuery { folder: Some(at("a")), ..SearchQuery::new("word") };
     let paths = |query: &SearchQuery| -> Vec<String> {

@@ -63,7 +63,7 @@ fn what_is_joined_is_not_joined_again_while_nothing_changes() {
 }
 
 #[test]
-fn a_small_change_beside_a_large_part_is_left_alone() {
+fn a_small_segment_beside_a_large_one_is_not_merged() {
     let space = written(300);
     while joined(&space) == MergeStep::Partial {}
     space.put(&[("p7.md", "few words")]);
@@ -90,7 +90,7 @@ fn a_writer_does_not_wait_for_the_joining() {
 }
 
 #[test]
-fn joining_gives_way_to_whoever_writes_and_to_a_rebuild() {
+fn segment_merging_yields_to_writers_and_to_a_rebuild() {
     let space = written(40);
     let writer = space.index.writer.lock();
     assert_eq!(joined(&space), MergeStep::Preempted);
@@ -104,7 +104,7 @@ fn joining_gives_way_to_whoever_writes_and_to_a_rebuild() {
 }
 
 #[test]
-fn pages_written_and_removed_between_the_steps_are_as_if_nothing_had_been_joined() {
+fn writes_between_merge_steps_are_as_if_nothing_was_merged() {
     let (one, other) = (written(150), written(150));
     let mut began = 0;
     for round in 0..60 {
@@ -121,7 +121,7 @@ fn pages_written_and_removed_between_the_steps_are_as_if_nothing_had_been_joined
 }
 
 #[test]
-fn joining_goes_on_where_it_was_and_not_from_the_beginning_behind_a_small_change() {
+fn merging_resumes_after_a_small_change_without_restarting() {
     let space = written(300);
     assert_eq!((0..4).map(|_| step(&space, 8)).collect::<Vec<_>>(), [MergeStep::Partial; 4]);
     let before = spread(&space, "texts").merging_pages();
@@ -131,7 +131,7 @@ fn joining_goes_on_where_it_was_and_not_from_the_beginning_behind_a_small_change
 }
 
 #[test]
-fn a_table_that_is_written_in_another_way_is_left_alone() {
+fn a_table_in_another_format_is_not_changed() {
     assert_eq!(SegmentLayout::decode(b""), None);
     assert_eq!(SegmentLayout::decode(b"\0\0\0\0\x02\x01\x05\0\0\x01\x01\x01\x02"), None);
     // One level that says it has a part, and none behind it.

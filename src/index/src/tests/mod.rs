@@ -88,7 +88,7 @@ fn rows_and_cursor_survive_a_restart() {
 }
 
 #[test]
-fn every_tag_is_told_once_whatever_it_is_written_as() {
+fn every_tag_is_listed_once_whatever_its_spelling() {
     let space = Space::of(&[
         ("a.md", "---\ntags: [sea, 2024, area/work]\n---\n"),
         ("b.md", "---\ntags: sea\n---\n"),
@@ -114,7 +114,7 @@ fn a_file_of_another_version_gives_way_to_a_new_one() {
 }
 
 #[test]
-fn an_index_that_was_not_filled_to_its_end_gives_way_to_a_new_one() {
+fn an_incompletely_filled_index_is_replaced_by_a_new_one() {
     let Space { index, file, directory: _directory } = Space::new();
     let version = || -> i32 {
         let connection = rusqlite::Connection::open(&file).unwrap();
@@ -178,7 +178,7 @@ fn an_index_condemned_before_it_is_filled_stays_condemned() {
 }
 
 #[test]
-fn what_was_taken_in_before_a_source_failed_stays_and_the_rest_is_added() {
+fn pages_indexed_before_a_source_failure_stay_and_rest_is_added() {
     let space = Space::new();
     let failing = [Ok(vec![page("a.md", "apples")]), Err("the disk is gone")];
     assert!(matches!(space.index.ingest_all(failing.into_iter(), Seq(0)), Err(IndexError::Source(_))));
@@ -213,14 +213,14 @@ fn a_file_damaged_in_its_middle_gives_way_to_a_new_one() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_the_file_is_an_error_that_names_no_secret() {
+fn a_directory_at_the_index_path_is_an_error_without_secrets() {
     let directory = tempfile::tempdir().unwrap();
     let fault = Fault::from(Index::open(directory.path()).err().unwrap());
     assert_eq!((fault.kind(), fault.message()), (Kind::Unavailable, "search index not available"));
 }
 
 #[test]
-fn what_the_caller_got_wrong_is_told_apart_from_what_we_did() {
+fn caller_errors_are_distinguished_from_internal_errors() {
     let fault = Fault::from(IndexError::invalid("q", "is too long"));
     assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, "`q`: is too long"));
     let fault = Fault::from(IndexError::Database(rusqlite::Error::QueryReturnedNoRows));
@@ -252,7 +252,7 @@ fn paths_below_a_folder_do_not_take_in_its_namesakes() {
 }
 
 #[test]
-fn a_page_is_kept_with_what_was_read_from_it() {
+fn a_page_is_stored_with_its_parsed_data() {
     let text = "---\nzeta: 1\nalpha: [x, {y: 2}]\n---\n# Héading One\n\nFirst words.\n\n## Two\n";
     let space = Space::of(&[("d/p.md", text)]);
     let row = space.index.page(&at("d/p.md")).unwrap().unwrap();
@@ -265,7 +265,7 @@ fn a_page_is_kept_with_what_was_read_from_it() {
 }
 
 #[test]
-fn words_that_an_update_removes_are_gone_from_every_answer() {
+fn words_removed_by_an_update_disappear_from_every_answer() {
     let space = Space::of(&[("a.md", "---\nstate: zirconium\n---\n# Xylophone\n\nquokka [[target]]\n")]);
     for word in ["zirconium", "xylophone", "quokka"] {
         assert_eq!(space.found(word), ["a.md"], "{word}");
@@ -303,7 +303,7 @@ fn ingesting_again_changes_nothing() {
 }
 
 #[test]
-fn a_page_written_and_removed_in_one_batch_is_gone() {
+fn a_page_written_and_removed_in_one_batch_is_absent() {
     let space = Space::new();
     let entries = [
         page("a.md", "one"),
@@ -384,7 +384,7 @@ fn damage_met_by_a_question_is_healed_at_the_next_start() {
 }
 
 #[test]
-fn pages_that_have_a_key_are_found_however_much_else_their_frontmatter_has() {
+fn pages_with_a_key_are_found_despite_large_frontmatter() {
     let many: String = (0..1_500).map(|at| format!("k{at}: some words of value {at}\n")).collect();
     let space = Space::of(&[
         ("all.md", &format!("---\n{many}contradicts: x\n---\n")),

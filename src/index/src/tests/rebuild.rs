@@ -57,7 +57,7 @@ fn a_fingerprint_notices_rows_changed_behind_our_back() {
 }
 
 #[test]
-fn an_index_without_words_to_suggest_is_not_as_good_as_a_fresh_one_and_with_old_ones_it_is() {
+fn an_index_missing_suggestion_words_differs_from_a_fresh_one() {
     let space = Space::of(&[("a.md", "apples pears"), ("b.md", "plums")]);
     let whole = space.index.fingerprint().unwrap();
     let fresh = Space::of(&[("a.md", "apples pears")]).index.fingerprint().unwrap();
@@ -82,7 +82,7 @@ fn a_rebuild_that_cannot_read_a_page_leaves_the_old_index() {
 }
 
 #[test]
-fn a_rebuild_cut_off_by_a_crash_is_cleared_away_at_the_next_start() {
+fn a_rebuild_cut_off_by_a_crash_is_removed_at_the_next_start() {
     let space = Space::of(&[("a.md", "apples")]);
     let connection = rusqlite::Connection::open(&space.file).unwrap();
     crate::schema::create(&connection, crate::schema::TableSet::Next).unwrap();
@@ -96,7 +96,7 @@ fn a_rebuild_cut_off_by_a_crash_is_cleared_away_at_the_next_start() {
 }
 
 #[test]
-fn what_is_ingested_during_a_rebuild_is_found_during_it_and_after() {
+fn pages_ingested_during_a_rebuild_are_found_during_and_after() {
     let space = Space::of(&[("old.md", "apples"), ("late.md", "stale"), ("gone.md", "ghost")]);
     let pages = [page("old.md", "apples"), page("late.md", "stale"), page("gone.md", "ghost")];
     let handed = pages.into_iter().enumerate().map(|(at, entry)| {
@@ -163,7 +163,7 @@ fn rebuilds_do_not_make_the_file_grow() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn whatever_happened_the_index_equals_one_made_at_once(
+    fn after_any_changes_the_index_equals_one_built_in_one_pass(
         steps in prop::collection::vec((0..6_usize, prop::option::weighted(0.8, "(---\\n[ab]: [12]\\n---\\n)?(# [xyz]\\n)?([a-e\u{e9}]{1,3} |\\[\\[[p0-5/]{1,4}\\]\\] ){0,8}")), 0..40),
     ) {
         let space = Space::new();
@@ -191,7 +191,7 @@ proptest! {
 }
 
 #[test]
-fn a_tree_taken_in_by_two_threads_is_that_of_one_page_after_the_other() {
+fn a_tree_indexed_by_two_threads_equals_sequential_indexing() {
     let texts: Vec<(String, String)> = (0..50)
         .map(|n| (format!("{}/{n}.md", n % 7), format!("# Page {n}\n\nsee [[{}]] in words_{n}\n", n / 2)))
         .collect();

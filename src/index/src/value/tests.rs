@@ -85,7 +85,7 @@ fn a_length_is_shown_as_it_could_be_written() {
 
 proptest! {
     #[test]
-    fn numbers_have_one_order_also_beyond_what_a_real_can_tell_apart(
+    fn numbers_have_one_order_even_beyond_float_precision(
         integers in prop::collection::vec(prop_oneof![any::<i64>(), 9_007_199_254_740_990_i64..9_007_199_254_741_000], 1..6),
         reals in prop::collection::vec(prop_oneof![
             any::<f64>(), Just(f64::NAN), Just(-0.0), (9_007_199_254_740_990_i64..9_007_199_254_741_000).prop_map(|n| n as f64),

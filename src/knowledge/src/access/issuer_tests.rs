@@ -127,7 +127,7 @@ fn refused_for(access: &AccessControl, token: &str) -> String {
 }
 
 #[test]
-fn who_has_a_token_of_the_provider_is_let_in_under_the_name_it_gives() {
+fn a_provider_token_is_accepted_under_the_name_it_contains() {
     let (provider, elliptic, rsa) = (Provider::new(), Key::new("e"), Key::of_rsa("r"));
     provider.shows(&[&elliptic, &rsa]);
     let access = provider.access();
@@ -148,7 +148,7 @@ fn who_has_a_token_of_the_provider_is_let_in_under_the_name_it_gives() {
 }
 
 #[test]
-fn a_token_that_is_late_early_for_others_or_from_others_is_refused() {
+fn expired_early_foreign_or_misaddressed_tokens_are_refused() {
     let (provider, key) = (Provider::new(), Key::new("e"));
     provider.shows(&[&key]);
     let access = provider.access();
@@ -205,7 +205,7 @@ fn a_token_whose_signature_proves_nothing_is_refused() {
 }
 
 #[test]
-fn a_new_key_of_the_provider_is_taken_up_and_one_that_it_gave_up_opens_nothing() {
+fn a_new_provider_key_is_accepted_and_a_retired_one_refused() {
     let (provider, old, new) = (Provider::new(), Key::new("old"), Key::new("new"));
     provider.shows(&[&old]);
     let mut access = provider.access();
@@ -219,7 +219,7 @@ fn a_new_key_of_the_provider_is_taken_up_and_one_that_it_gave_up_opens_nothing()
 }
 
 #[test]
-fn a_new_key_of_a_provider_that_does_not_name_its_keys_is_taken_up() {
+fn a_new_key_of_a_provider_without_key_ids_is_accepted() {
     let (provider, mut old, mut new) = (Provider::new(), Key::new("old"), Key::new("new"));
     for key in [&mut old, &mut new] {
         (key.id, key.public.common.key_id) = (None, None);
@@ -245,7 +245,7 @@ fn invented_keys_do_not_become_requests_to_the_provider() {
 }
 
 #[test]
-fn while_the_provider_is_away_nobody_is_let_in_and_settings_that_need_it_are_not_taken_up() {
+fn an_absent_provider_blocks_logins_and_dependent_settings() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings = OidcSettings { issuer: format!("http://{closed}"), client_id: "svcfs".to_owned() };
     let access = AccessControl::new(AuthSettings::Oidc(settings.clone()), None);

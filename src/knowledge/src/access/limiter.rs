@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_may_ask_so_often_at_once_and_then_at_the_rate() {
+    fn a_caller_may_use_its_burst_and_then_the_rate() {
         let (limiter, clock) = limiter(60, 3);
         let ask = || limiter.admit(None, address("10.0.0.1"));
         assert!((0..3).all(|_| ask().is_ok()));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_are_counted_by_their_token_else_by_address_and_each_for_itself() {
+    fn callers_are_limited_separately_by_token_or_address() {
         let (limiter, _) = limiter(1, 1);
         let (one, other) = (KeyDigest::from_key("one"), KeyDigest::from_key("other"));
         assert!(limiter.admit(Some(&one), address("10.0.0.1")).is_ok());

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_hangs_on_the_root_and_on_the_key_and_on_nothing_else() {
+    fn a_secret_depends_only_on_the_root_and_the_key() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let secret = SigningKey::load_or_create(one.path()).unwrap().derive_secret("3f9a1c000000");
         assert_eq!(secret.len(), 40);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told_and_not_taken() {
+    fn a_damaged_secret_file_is_reported_and_not_used() {
         let root = tempfile::tempdir().unwrap();
         SigningKey::load_or_create(root.path()).unwrap();
         File::options().append(true).open(root.path().join(FILE)).unwrap().write_all(b"x").unwrap();

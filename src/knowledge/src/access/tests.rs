@@ -55,7 +55,7 @@ fn each_key_opens_its_space_under_its_name() {
 }
 
 #[test]
-fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key() {
+fn file_access_grants_entry_and_an_empty_key_does_not() {
     let access =
         AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), Some(KeyDigest::from_key("local")));
     assert_eq!(access.identify(Some("local")).unwrap().permissions, Permissions::FULL);
@@ -133,8 +133,9 @@ fn value(schema: &Value, definitions: &Value, path: &str, all: bool) -> Option<V
     }
 }
 
+/// Shows: AUTH-3
 #[test]
-fn no_operation_tells_a_key_of_one_folder_of_what_lies_elsewhere() {
+fn no_operation_reveals_paths_outside_a_folder_key() {
     let (space, caller) = two_halves();
     let mut answered = Vec::new();
     for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
@@ -189,7 +190,7 @@ fn no_operation_tells_a_key_of_one_folder_of_what_lies_elsewhere() {
 }
 
 #[test]
-fn a_key_of_one_folder_queries_that_folder_and_nothing_that_links_lead_to() {
+fn a_folder_key_queries_its_folder_and_no_link_targets() {
     let (space, caller) = two_halves();
     let ask = |q: &str| space.ask_as(&caller, "query", json!({ "q": q }));
     for (q, expected) in [
@@ -212,6 +213,7 @@ fn a_key_of_one_folder_queries_that_folder_and_nothing_that_links_lead_to() {
     assert_eq!((&around["links_out"], &around["in_degree"]), (&json!(["docs/b.md"]), &json!(0)));
 }
 
+/// Shows: AUTH-3
 #[test]
 fn to_a_key_of_one_folder_the_graph_is_that_of_the_folder() {
     let (space, caller) = two_halves();
@@ -234,6 +236,7 @@ fn to_a_key_of_one_folder_the_graph_is_that_of_the_folder() {
     assert_eq!(ask("graph_analytics")["total_nodes"], 4, "what is written since is in it");
 }
 
+/// Shows: AUTH-3
 #[test]
 fn to_a_key_of_one_folder_what_lies_elsewhere_is_not_there() {
     let (space, caller) = two_halves();
@@ -268,8 +271,9 @@ fn to_a_key_of_one_folder_what_lies_elsewhere_is_not_there() {
     assert!(status == 403 && said.contains("docs/access.md"), "{said}");
 }
 
+/// Shows: AUTH-3
 #[test]
-fn no_operation_takes_a_path_that_lies_elsewhere_from_a_key_of_one_folder() {
+fn no_operation_accepts_paths_outside_a_folder_key() {
     let (space, caller) = two_halves();
     for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
         let asked = inputs(entry, "secret/hidden.md", true);
@@ -288,8 +292,9 @@ fn no_operation_takes_a_path_that_lies_elsewhere_from_a_key_of_one_folder() {
     assert!(space.text("secret/hidden.md").contains("xylophone"), "nothing was changed");
 }
 
+/// Shows: AUTH-3
 #[test]
-fn a_key_of_one_folder_reaches_nothing_by_links_that_lead_out_of_it() {
+fn a_folder_key_reaches_nothing_through_outward_links() {
     let (space, caller) = two_halves();
     space.get("write", json!({ "path": "docs/way", "content": "../secret/hidden.md", "symlink": true }));
     space.get("write", json!({ "path": "docs/ways", "content": "../secret", "symlink": true }));
@@ -303,8 +308,9 @@ fn a_key_of_one_folder_reaches_nothing_by_links_that_lead_out_of_it() {
     assert!(space.text("secret/hidden.md").contains("xylophone"));
 }
 
+/// Shows: AUTH-3
 #[test]
-fn a_rename_by_the_key_of_a_folder_leaves_links_from_elsewhere_and_does_not_tell_of_them() {
+fn a_rename_by_folder_key_neither_changes_nor_shows_outer_links() {
     let (space, caller) = two_halves();
     space.get("write", json!({ "path": "docs/c.md", "content": "# C\n\n[[a]]\n" }));
     let before = space.text("secret/hidden.md");
@@ -328,7 +334,7 @@ fn a_reading_key_changes_nothing_through_any_operation() {
 }
 
 #[test]
-fn who_signs_is_whoever_has_the_key_of_that_name() {
+fn the_signer_is_identified_by_the_id_of_its_key() {
     let ann = key("ann", Some("team"), Scope::Write);
     let id = svcfs_config::edit::key_id(&ann.digest);
     let access = AccessControl::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::from_key("local")));

@@ -21,7 +21,7 @@ fn lively() -> TestSpace {
 }
 
 #[test]
-fn events_are_newest_first_with_a_rename_as_a_delete_and_a_write() {
+fn events_are_newest_first_with_a_rename_as_delete_and_write() {
     let space = lively();
     let answer = space.get("timeline", json!({}));
     let told = [
@@ -72,7 +72,7 @@ fn a_bulk_write_is_an_event_for_each_file_under_its_subject() {
 }
 
 #[test]
-fn questions_that_make_no_sense_are_refused_with_the_name_of_the_field() {
+fn invalid_queries_are_refused_with_the_field_name() {
     let space = lively();
     for (question, field) in [
         (json!({ "limit": 0 }), "limit"),
@@ -90,7 +90,7 @@ fn questions_that_make_no_sense_are_refused_with_the_name_of_the_field() {
 }
 
 #[test]
-fn a_feed_tells_what_happened_to_which_page_and_where_it_is_read() {
+fn a_feed_lists_what_happened_to_which_page_with_its_address() {
     let space = TestSpace::with("[server]\npublic_url = \"https://notes.example/\"\n", &[]);
     space.put("a b/ä.md", "one\n");
     space.get("delete", json!({ "path": "a b/ä.md" }));
@@ -122,7 +122,7 @@ fn agents_get_shorter_feeds() {
 }
 
 #[test]
-fn an_atom_feed_is_well_formed_whatever_pages_authors_and_messages_are_called() {
+fn an_atom_feed_is_well_formed_for_any_names_and_messages() {
     let space = TestSpace::with("[server]\npublic_url = \"https://notes.example\"\n", &[]);
     let hostile = "</title><script>alert(1)</script> & \"]]>\u{1}\u{ffff}\u{1f}";
     let files = json!([{ "path": "<a> & 'b'.md", "content": "x\n" }]);

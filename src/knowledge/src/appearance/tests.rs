@@ -5,7 +5,7 @@ use super::rules::{FormattedRules, RulesFormat, format_rules};
 use crate::spaces::test_space::{TestSpace, told};
 
 #[test]
-fn a_theme_is_kept_as_it_was_given_one_commit_at_a_time() {
+fn a_theme_is_stored_verbatim_in_one_commit_per_change() {
     let space = TestSpace::new();
     assert_eq!(space.get("get_theme", json!({})), json!({}));
     let theme = json!({ "primary": "#8a2be2", "mode": "dark", "own": { "list": [1, null] } });

@@ -42,7 +42,7 @@ fn paths(answer: &Value) -> Vec<&str> {
 const EARLIER: i64 = 1_767_225_000;
 
 #[test]
-fn entries_are_told_oldest_first_the_newest_of_a_day_or_all_from_a_moment_on() {
+fn audit_entries_are_oldest_first_by_day_limit_or_start_time() {
     let space = TestSpace::with(ON, &[]);
     for (path, second) in [("/old", EARLIER - 90_000), ("/a", EARLIER), ("/b", EARLIER + 1), ("/c", EARLIER + 2)] {
         recorder(&space).record(entry(path, second));
@@ -68,8 +68,9 @@ fn without_the_setting_there_is_no_log_and_that_is_said() {
     assert!(status == 501 && message.contains("audit.enabled"), "{message}");
 }
 
+/// Shows: AUTH-8
 #[test]
-fn no_door_shows_the_log_and_no_version_holds_it() {
+fn no_protocol_shows_the_audit_log_and_no_version_contains_it() {
     let space = TestSpace::with(ON, &[]);
     recorder(&space).record(entry("/a", EARLIER));
     space.get("audit", json!({}));
@@ -84,8 +85,9 @@ fn no_door_shows_the_log_and_no_version_holds_it() {
     assert_eq!(String::from_utf8_lossy(&status.stdout), "");
 }
 
+/// Shows: AUTH-8
 #[test]
-fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
+fn audit_entries_refused_by_disk_wait_and_overflow_is_counted() {
     let root = tempfile::tempdir().unwrap();
     let settings = svcfs_config::AuditSettings { keep_days: 9, max_bytes: 1 << 30 };
     let recorder = AuditRecorder::new(root.path(), &settings);
@@ -110,7 +112,7 @@ fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
 }
 
 #[test]
-fn what_is_changed_through_a_folder_is_kept_and_other_doors_tell_of_their_requests() {
+fn mount_changes_are_audited_and_protocols_record_requests() {
     let space = TestSpace::with(ON, &[]);
     let vfs = &space.space().vfs;
     let ann = |protocol| Caller {

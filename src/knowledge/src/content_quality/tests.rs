@@ -39,7 +39,7 @@ fn messages(answer: &Value, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_look_through_the_tree_finds_what_is_wrong_and_says_what_to_do() {
+fn a_content_check_finds_problems_and_suggests_repairs() {
     let found = space().get("janitor", json!({}));
     let count = |name: &str| found[name].as_u64().unwrap();
     assert_eq!((count("scanned"), count("healthy")), (11, 1), "{found}");
@@ -65,7 +65,7 @@ fn a_look_through_the_tree_finds_what_is_wrong_and_says_what_to_do() {
 }
 
 #[test]
-fn a_finding_that_concerns_hundreds_of_pages_names_ten_of_them_and_counts_all() {
+fn a_finding_on_hundreds_of_pages_names_ten_and_counts_all() {
     let text = "---\ntitle: Untitled\nsource-of-truth: true\ntags: deploy\n---\nText.\n";
     let pages: Vec<String> = (0..300).map(|number| format!("{number:03}.md")).collect();
     let pages: Vec<(&str, &str)> = pages.iter().map(|name| (name.as_str(), text)).collect();
@@ -90,7 +90,7 @@ fn a_finding_that_concerns_hundreds_of_pages_names_ten_of_them_and_counts_all() 
 }
 
 #[test]
-fn a_look_is_kept_until_the_tree_changes() {
+fn a_content_check_is_cached_until_the_tree_changes() {
     let space = space();
     let first = space.get("janitor", json!({}));
     assert_eq!(first["timestamp"], space.get("janitor", json!({}))["timestamp"]);
@@ -146,7 +146,7 @@ fn pages_past_their_day_are_listed_longest_first() {
 }
 
 #[test]
-fn pages_that_cannot_both_be_right_are_named_with_what_they_claim() {
+fn contradicting_pages_are_named_with_their_claims() {
     let space = space();
     let truth = json!({
         "pages": ["truth/a.md", "truth/b.md"],
@@ -166,7 +166,7 @@ fn pages_that_cannot_both_be_right_are_named_with_what_they_claim() {
 }
 
 #[test]
-fn a_page_is_told_everything_about_itself() {
+fn a_page_check_reports_all_findings_of_that_page() {
     let space = space();
     let found = space.get("health_check", json!({ "path": "index.md" }));
     assert_eq!((&found["link_count"], &found["backlink_count"]), (&json!(6), &json!(1)));
@@ -189,7 +189,7 @@ fn a_page_is_told_everything_about_itself() {
 }
 
 #[test]
-fn the_janitor_looks_when_the_server_starts_if_it_is_told_to() {
+fn the_janitor_runs_at_startup_when_configured() {
     let space = TestSpace::with("[janitor]\nstartup_scan = true\n", &[("a.md", "[[nowhere]]\n")]);
     let begun = std::time::Instant::now();
     while space.space().survey_cache.finding_count().is_none() {

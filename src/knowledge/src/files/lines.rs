@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_text_are_whole_lines_and_say_where_to_go_on() {
+    fn parts_of_a_text_are_complete_lines_with_a_resume_position() {
         let part_and_range = |text: &str, range: &str| (text.to_owned(), range.to_owned());
         assert_eq!(part("a\nb\r\n\nd", 0, 2), part_and_range("a\nb\r\n", "lines 1-2 of 4; continue with offset 2"));
         assert_eq!(part("a\nb\r\n\nd", 2, 9), part_and_range("\nd", "lines 3-4 of 4"));

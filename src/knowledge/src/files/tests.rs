@@ -12,6 +12,7 @@ mod renaming;
 mod renaming_directories;
 mod uploading;
 
+/// Shows: HTTP-4
 #[test]
 fn content_travels_as_text_or_as_base64() {
     for bytes in [&b""[..], b"text \xc3\xa4", b"\xff\xfe\x00", b"{\"base64\": 1}"] {
@@ -42,7 +43,7 @@ fn an_agent_is_shown_three_levels_unless_it_asks_for_more() {
 }
 
 #[test]
-fn permalinks_are_told_where_there_is_a_public_address() {
+fn permalinks_are_returned_where_a_public_address_is_set() {
     let space = TestSpace::with("[server]\npublic_url = \"https://notes.example\"\n", &[("a b/ä.md", "x\n")]);
     let permalink = "https://notes.example/page/a%20b/%C3%A4.md";
     assert_eq!(space.get("read", json!({ "path": "a b/ä.md" }))["permalink"], permalink);
@@ -163,7 +164,7 @@ fn links_are_resolved_to_public_addresses() {
 }
 
 #[test]
-fn pages_are_tidied_and_other_files_left_alone() {
+fn pages_are_formatted_and_other_files_are_not_changed() {
     let space = TestSpace::new();
     let etag = space.put("a.md", "* one\r\n* two   \n\n\n\n\nend");
     assert_eq!(space.text("a.md"), "- one\n- two  \n\n\nend\n");
@@ -177,6 +178,7 @@ fn pages_are_tidied_and_other_files_left_alone() {
     assert_eq!(plain.text("a.md"), "* one");
 }
 
+/// Shows: VIS-5
 #[test]
 fn what_is_appended_stays_as_it_is() {
     let space = TestSpace::new();
@@ -248,7 +250,7 @@ fn the_origin_is_noted_in_the_frontmatter() {
 }
 
 #[test]
-fn a_removed_file_is_gone_and_its_directory_can_follow() {
+fn a_removed_file_is_absent_and_its_empty_directory_can_follow() {
     let space = TestSpace::new();
     let etag = space.put("d/a.md", "a\n");
     assert_eq!(space.refusal("delete", json!({ "path": "d/b.md" })), (404, "file not found: d/b.md".to_owned()));

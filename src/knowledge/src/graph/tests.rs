@@ -313,7 +313,7 @@ fn the_graph_has_every_page_and_every_link_once() {
 }
 
 #[test]
-fn what_a_page_says_it_contradicts_is_linked_and_other_fields_are_when_the_settings_say_so() {
+fn contradictions_are_linked_and_other_fields_by_setting() {
     let put = |space: TestSpace| {
         space.put("a.md", "---\ntitle: A\ncontradicts: [b, nowhere]\nsupersedes: \"[[c]]\"\n---\n");
         space.put("b.md", "# B\n");
@@ -347,7 +347,7 @@ fn analytics_tell_parts_orphans_groups_and_bridges() {
 }
 
 #[test]
-fn centrality_is_told_highest_rank_first_and_as_far_as_asked() {
+fn centrality_is_listed_by_rank_up_to_the_limit() {
     let space = small();
     let pages = |arguments| space.get("graph_centrality", arguments)["pages"].clone();
     let all = pages(json!({}));
@@ -360,7 +360,7 @@ fn centrality_is_told_highest_rank_first_and_as_far_as_asked() {
 }
 
 #[test]
-fn an_answer_that_tells_of_every_page_is_another_one_after_a_change() {
+fn a_graph_wide_answer_changes_its_etag_after_a_change() {
     let space = small();
     let all = || [space.get("graph", json!({})), space.get("graph_communities", json!({}))];
     let before = all();
@@ -435,7 +435,7 @@ fn answers_follow_what_is_written() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused() {
+fn invalid_graph_queries_are_refused() {
     let space = small();
     for (name, arguments, why) in [
         ("backlinks", json!({}), "path is required"),

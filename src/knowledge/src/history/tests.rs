@@ -74,7 +74,7 @@ fn the_server_s_own_files_have_no_history_for_callers() {
 }
 
 #[test]
-fn a_follower_begins_with_what_it_was_told_before_there_was_anything() {
+fn a_follower_starts_with_the_position_it_got_on_an_empty_log() {
     let space = TestSpace::new();
     let nothing = space.get("changes", json!({}));
     assert_eq!(nothing, json!({ "changes": [], "last_seq": "" }));
@@ -83,6 +83,7 @@ fn a_follower_begins_with_what_it_was_told_before_there_was_anything() {
     assert_eq!(some["changes"][0]["path"], "a.md");
 }
 
+/// Shows: HTTP-8
 #[test]
 fn changes_are_paged_oldest_first_without_a_gap() {
     let space = TestSpace::new();
@@ -115,8 +116,9 @@ fn changes_are_paged_oldest_first_without_a_gap() {
     assert_eq!(space.refusal("changes", json!({ "limit": 0 })).0, 400);
 }
 
+/// Shows: HIST-2
 #[test]
-fn times_are_whole_seconds_and_a_commit_tells_removals_first_and_then_paths_in_order() {
+fn times_are_full_seconds_and_removals_precede_sorted_paths() {
     let space = TestSpace::new();
     space.put("m.md", "moved\n");
     let files = json!([{ "path": "z.md", "content": "z\n" }, { "path": "b.md", "content": "b\n" }]);

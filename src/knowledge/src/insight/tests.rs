@@ -5,7 +5,7 @@ use super::TimePeriod;
 use crate::spaces::test_space::{TestSpace, from_run};
 
 #[test]
-fn pages_that_change_are_hot_and_pages_that_are_gone_are_counted_only() {
+fn changing_pages_are_hot_and_deleted_pages_only_counted() {
     let space = TestSpace::new();
     for text in ["1\n", "2\n", "3\n"] {
         space.put("a.md", text);
@@ -40,7 +40,7 @@ fn pages_that_change_are_hot_and_pages_that_are_gone_are_counted_only() {
 }
 
 #[test]
-fn pages_that_were_not_touched_in_the_period_are_cold_the_oldest_first() {
+fn pages_unchanged_in_the_period_are_cold_oldest_first() {
     // Commits of a person, of long ago.
     let space = TestSpace::adopted(&[
         ("2025-11-02T12:00:00Z", "old.md"),

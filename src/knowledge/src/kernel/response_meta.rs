@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_that_is_made_for_the_first_time_is_told_from_one_that_is_behind() {
+    fn a_first_index_build_is_distinguished_from_a_lagging_index() {
         let told = |read, last| lag(read, last, None).unwrap_or_default();
         assert_eq!((told(0, 0), told(7, 7), told(8, 7)), Default::default());
         assert_eq!(told(0, 7), "the search index is being built; only pages indexed so far are included");

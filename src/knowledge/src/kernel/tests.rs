@@ -115,6 +115,7 @@ impl Operation for Several {
     }
 }
 
+/// Shows: COND-4
 #[test]
 fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
     let space = TestSpace::new();
@@ -130,7 +131,7 @@ fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
 }
 
 #[test]
-fn an_output_is_told_in_words_beside_its_json() {
+fn an_output_is_described_in_text_beside_its_json() {
     let space = TestSpace::new();
     let caller = Caller::new(Protocol::Mcp);
     let told = (TABLE[0].call_for_agent)(json!({"path": "a"}), &space.cx(&caller)).unwrap();

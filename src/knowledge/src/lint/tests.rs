@@ -19,7 +19,7 @@ fn pass(gate: &LintGate, protocol: Protocol, name: &str, content: &[u8]) -> Resu
 const BROKEN: &[u8] = b"# a\n\n```mermaid\n```\n";
 
 #[test]
-fn an_error_is_refused_through_every_door() {
+fn a_lint_error_is_refused_through_every_protocol() {
     let gate = gate("");
     for protocol in Protocol::ALL {
         let fault = pass(&gate, *protocol, "a.md", BROKEN).unwrap_err();
@@ -35,7 +35,7 @@ fn an_error_is_refused_through_every_door() {
 }
 
 #[test]
-fn only_filesystem_doors_that_are_named_are_tidied_here() {
+fn only_named_filesystem_protocols_are_formatted_here() {
     let untidy = b"* a \n* b";
     let gate = gate("[lint]\nformat_doors = [\"http\", \"mcp\", \"fuse\"]\n");
     assert_eq!(pass(&gate, Protocol::Fuse, "a.md", untidy).unwrap(), "- a\n- b\n");

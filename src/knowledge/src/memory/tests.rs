@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use crate::spaces::test_space::TestSpace;
 
 #[test]
-fn the_context_is_read_from_the_configuration_folder_else_from_the_root() {
+fn the_context_is_read_from_the_config_folder_or_the_root() {
     let space = TestSpace::with(
         "",
         &[(".svc/playbook.md", "Be kind.\n"), ("playbook.md", "Not this.\n"), ("index.md", "# Home\n")],
@@ -30,7 +30,7 @@ fn remembering() -> TestSpace {
 }
 
 #[test]
-fn episodes_are_told_apart_by_whether_a_page_took_them_up() {
+fn consolidated_episodes_are_distinguished_from_open_ones() {
     let found = remembering().get("memory_report", json!({}));
     let paths = |list: &str| -> Vec<Value> {
         found[list].as_array().unwrap().iter().map(|episode| episode["path"].clone()).collect()

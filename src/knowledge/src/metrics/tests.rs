@@ -27,7 +27,7 @@ fn a_protocol_server_is_well_when_it_takes_a_connection() {
 }
 
 #[test]
-fn the_later_of_two_protocol_servers_of_one_name_is_told_of() {
+fn the_later_of_two_protocol_servers_with_one_name_is_reported() {
     let vitals = ServerMetrics::default();
     let served = ProtocolEndpoint { port: 1, client_address: None, probe: Box::new(|| Err("no".to_owned())) };
     vitals.add_protocol(ProtocolServer { name: "s3", endpoint: Some(served) });

@@ -97,7 +97,7 @@ fn values_of_a_field_are_counted_and_summed() {
 }
 
 #[test]
-fn agents_may_calculate_one_thing_by_its_name_and_count_when_they_say_nothing() {
+fn agents_may_compute_one_named_aggregate_and_count_by_default() {
     let space = space();
     let agent = Caller::new(Protocol::Mcp);
     let asked = |arguments| space.ask_as(&agent, "aggregate", arguments).unwrap();
@@ -116,7 +116,7 @@ fn agents_may_calculate_one_thing_by_its_name_and_count_when_they_say_nothing() 
 }
 
 #[test]
-fn what_is_wrong_with_a_question_is_told_with_its_place() {
+fn a_query_error_is_reported_with_its_position() {
     let space = space();
     for (name, arguments, message) in [
         ("query", json!({}), "q is required"),
@@ -138,6 +138,7 @@ fn what_is_wrong_with_a_question_is_told_with_its_place() {
     assert_eq!(space.get("query", json!({ "q": "COUNT" }))["count"], 4);
 }
 
+/// Shows: QRY-1
 #[test]
 fn a_query_sees_every_write_that_was_acknowledged_before_it() {
     let space = TestSpace::new();

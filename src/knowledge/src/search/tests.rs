@@ -18,7 +18,7 @@ fn paths(answer: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_written_is_found_at_once_and_what_was_removed_is_not() {
+fn written_text_is_found_immediately_and_removed_text_is_not() {
     let space = TestSpace::new();
     space.put("a.md", "# Alpha\n\nThe quick brown fox <b>.\n");
     let found = space.get("search", json!({ "q": "fox" }));
@@ -74,7 +74,7 @@ fn standing_matters_to_a_search_unless_it_is_switched_off() {
 }
 
 #[test]
-fn what_was_found_is_told_as_a_numbered_list() {
+fn search_results_are_returned_as_a_numbered_list() {
     let space = TestSpace::new();
     space.put("d/a.md", "---\ntitle: The fox\n---\n\nA quick fox.\n");
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Mcp);
@@ -105,7 +105,7 @@ fn pages_found_with_other_words_say_so() {
 }
 
 #[test]
-fn a_question_with_a_mistake_is_answered_and_says_how_it_was_read() {
+fn a_malformed_query_is_answered_with_its_interpretation() {
     let space = TestSpace::new();
     space.put("a.md", "a quick fox\n");
     for name in ["search", "search_verified"] {
@@ -131,6 +131,7 @@ fn told(space: &TestSpace, name: &str, arguments: Value) -> (Value, crate::kerne
     (answer, cx.response_meta())
 }
 
+/// Shows: IDX-2
 #[test]
 fn an_answer_of_an_index_that_is_behind_says_so() {
     let space = TestSpace::new();
@@ -158,6 +159,7 @@ fn client(connection: u64) -> svcfs_base::Caller {
     svcfs_base::Caller { client, ..crate::spaces::test_space::caller() }
 }
 
+/// Shows: IDX-1
 #[test]
 fn a_client_finds_its_own_writes_while_others_write() {
     let space = &TestSpace::new();
@@ -184,6 +186,7 @@ fn a_client_finds_its_own_writes_while_others_write() {
     });
 }
 
+/// Shows: IDX-3
 #[test]
 fn with_async_index_off_a_write_is_answered_once_it_is_found() {
     let space = TestSpace::with("[search]\nasync_index = false\n", &[]);
@@ -346,7 +349,7 @@ fn search_is_measured_with_questions_of_ones_own() {
 }
 
 #[test]
-fn verified_pages_come_first_and_none_is_left_out() {
+fn verified_pages_rank_first_and_none_is_omitted() {
     let space = TestSpace::new();
     space.put("a.md", "---\nstatus: deprecated\n---\n\ntoken token token\n");
     space.put("b.md", "token\n");
@@ -389,7 +392,7 @@ fn frontmatter_is_compared_as_what_it_is() {
 }
 
 #[test]
-fn a_new_index_takes_in_the_whole_tree() {
+fn a_new_index_ingests_the_entire_tree() {
     let pages: Vec<(String, String)> =
         (0..250).map(|n| (format!("d{}/p{n}.md", n % 7), format!("# Page {n}\n\nword{n}\n"))).collect();
     let mut files: Vec<(&str, &str)> = pages.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
@@ -406,7 +409,7 @@ fn a_new_index_takes_in_the_whole_tree() {
 }
 
 #[test]
-fn a_bulk_larger_than_a_batch_is_indexed_whole() {
+fn a_bulk_larger_than_a_batch_is_indexed_completely() {
     let space = TestSpace::new();
     let files: Vec<Value> =
         (0..230).map(|n| json!({ "path": format!("p{n}.md"), "content": format!("word{n}\n") })).collect();
@@ -452,7 +455,7 @@ fn run(space: &Arc<Space>) {
 }
 
 #[test]
-fn an_indexer_that_rests_joins_the_parts_of_its_index_and_then_sleeps() {
+fn an_idle_indexer_merges_segments_and_then_sleeps() {
     let space = TestSpace::new();
     let folder = tempfile::tempdir().unwrap();
     let beside = beside(&space, Index::open(&folder.path().join("index.db")).unwrap());

@@ -63,8 +63,9 @@ fn no_input_makes_an_operation_fail_inside() {
     }
 }
 
+/// Shows: SPACE-3
 #[test]
-fn a_space_is_made_with_its_own_tree_and_is_there_after_a_restart() {
+fn a_space_is_created_with_its_own_tree_and_survives_restart() {
     let space = TestSpace::new();
     let made = space.get("create_space", json!({ "name": "team", "template": "wiki" }));
     assert_eq!((&made["name"], made["fileCount"].as_u64() > Some(0)), (&json!("team"), true), "{made}");
@@ -88,8 +89,9 @@ fn a_space_is_made_with_its_own_tree_and_is_there_after_a_restart() {
     assert!(again.again().spaces().open_configured(Vec::new()).is_ok());
 }
 
+/// Shows: SPACE-4
 #[test]
-fn a_space_cannot_be_made_elsewhere_nor_under_a_name_that_cannot_be_reached() {
+fn a_space_needs_an_allowed_location_and_a_reachable_name() {
     let space = TestSpace::new();
     let inside = space.parent().join("made");
     for root in ["/etc", "/", "..", "a/../../b", "", "a\nb", "a\u{7f}", "a\u{0}", space.root().to_str().unwrap()] {
@@ -114,8 +116,9 @@ fn a_space_cannot_be_made_elsewhere_nor_under_a_name_that_cannot_be_reached() {
     assert_eq!(space.refusal("delete_space", json!({ "name": "default" })).0, 409);
 }
 
+/// Shows: SPACE-2
 #[test]
-fn a_space_that_cannot_be_opened_says_why_and_the_others_are_served() {
+fn a_space_that_fails_to_open_reports_why_and_others_work() {
     let space = TestSpace::new();
     let (bad, good) = (space.parent().join("bad"), space.parent().join("good"));
     std::fs::File::create(&bad).unwrap();
@@ -128,9 +131,10 @@ fn a_space_that_cannot_be_opened_says_why_and_the_others_are_served() {
     assert_eq!(space.refusal("delete_space", json!({ "name": "good" })).0, 409, "it stands in the settings");
 }
 
+/// Shows: SPACE-2
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a disk comes and goes behind the server")]
-fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
+fn a_space_with_a_missing_root_is_reported_and_not_recreated() {
     let space = TestSpace::new();
     space.get("create_space", json!({ "name": "made" }));
     let (made, listed) = (space.parent().join("made"), space.parent().join("listed"));
@@ -155,7 +159,7 @@ fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
 }
 
 #[test]
-fn where_a_space_lies_on_the_disk_is_told_to_those_who_administer_it() {
+fn the_disk_path_of_a_space_is_shown_to_administrators() {
     let space = TestSpace::new();
     let ask = |scope| {
         let caller = Caller { permissions: Permissions { scope, folder: None }, ..Caller::new(Protocol::Http) };

@@ -16,7 +16,7 @@ fn read(space: &TestSpace, path: &str, times: usize) {
 }
 
 #[test]
-fn pages_that_are_read_and_words_that_are_looked_for_are_counted() {
+fn page_reads_and_search_words_are_counted() {
     let space = space();
     read(&space, "a.md", 3);
     read(&space, "b.md", 1);
@@ -74,7 +74,7 @@ fn trends_are_of_all_pages_however_many_are_read() {
 }
 
 #[test]
-fn what_is_looked_for_and_not_found_is_a_gap_until_it_is_found_or_dismissed() {
+fn an_unanswered_search_is_a_gap_until_found_or_dismissed() {
     let space = space();
     for q in ["helm charts", "Helm  Charts", "vault", "words"] {
         space.get("search", json!({ "q": q }));

@@ -222,7 +222,7 @@ mod tests {
     const HEAD: &str = "---\nsvc-view: true\n---\n";
 
     #[test]
-    fn an_answer_stands_behind_the_frontmatter_or_where_its_markers_are() {
+    fn an_answer_is_placed_behind_frontmatter_or_at_its_markers() {
         let block = "<!-- svc:auto -->\n\n| A |\n\n<!-- /svc-view -->\n";
         for (body, new_text) in [
             ("", format!("\n{block}")),

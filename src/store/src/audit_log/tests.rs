@@ -18,7 +18,7 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_day_is_a_file_for_the_server_alone_and_is_read_from_where_one_asks() {
+fn a_day_is_a_private_file_readable_from_any_position() {
     let root = tempfile::tempdir().unwrap();
     let trail = AuditLog::new(root.path(), KEEP);
     assert_eq!(lines(&trail, Date::MIN), [""; 0], "nothing is made before the first line");
@@ -66,7 +66,7 @@ fn days_that_are_over_and_what_is_too_much_go_oldest_first() {
 }
 
 #[test]
-fn what_the_disk_refuses_is_told_and_the_trail_goes_on_afterwards() {
+fn audit_write_errors_are_reported_and_auditing_resumes() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join(AUDIT_DIRECTORY);
     fs::create_dir_all(directory.parent().unwrap()).unwrap();

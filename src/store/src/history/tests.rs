@@ -155,7 +155,7 @@ fn trees_are_in_the_order_git_gives_them() {
 }
 
 #[test]
-fn what_is_staged_is_seen_by_the_next_set_and_by_nobody_else_until_published() {
+fn staged_objects_are_seen_only_by_the_next_set_until_published() {
     let fixture = fixture();
     let (one, two) = (at("a/one.md"), at("a/two.md"));
     let first = fixture.history.stage(None, &[write(&one, "1")], &author(&Actor::new("eve"))).unwrap().commit;
@@ -172,7 +172,7 @@ fn what_is_staged_is_seen_by_the_next_set_and_by_nobody_else_until_published() {
 }
 
 #[test]
-fn more_than_waits_to_be_deflated_is_published_whole_also_after_a_part_was_let_go() {
+fn more_data_than_the_deflate_buffer_is_published_completely() {
     let fixture = fixture();
     let pages: Vec<_> = (0..5).map(|n| (at(&format!("d/{n}.md")), format!("{n}").repeat(900 << 10))).collect();
     let edits: Vec<_> = pages.iter().map(|(path, content)| write(path, content)).collect();
@@ -191,7 +191,7 @@ fn more_than_waits_to_be_deflated_is_published_whole_also_after_a_part_was_let_g
 }
 
 #[test]
-fn a_pack_without_all_its_bytes_is_taken_away_and_a_whole_one_stays() {
+fn an_incomplete_pack_is_removed_and_an_intact_pack_stays() {
     let fixture = fixture();
     let path = at("a.md");
     let first = fixture.commit(None, &[write(&path, "1")]);
@@ -212,7 +212,7 @@ fn a_pack_without_all_its_bytes_is_taken_away_and_a_whole_one_stays() {
 }
 
 #[test]
-fn commits_of_others_are_told_with_what_they_changed() {
+fn external_commits_are_reported_with_their_changes() {
     let fixture = fixture();
     let path = at("a.md");
     let ours = fixture.commit(None, &[write(&path, "1")]);
@@ -231,7 +231,7 @@ fn commits_of_others_are_told_with_what_they_changed() {
 }
 
 #[test]
-fn a_head_that_was_rewritten_is_told_as_one_difference() {
+fn a_rewritten_head_is_reported_as_one_difference() {
     let fixture = fixture();
     let (one, two) = (at("a.md"), at("b.md"));
     let ours = fixture.commit(None, &[write(&one, "1")]);
@@ -259,8 +259,9 @@ fn an_abbreviated_hash_finds_its_commit_and_nonsense_finds_none() {
     }
 }
 
+/// Shows: GIT-9
 #[test]
-fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younger_one_is_not() {
+fn an_index_lock_older_than_boot_is_removed_and_a_younger_stays() {
     let fixture = fixture();
     let page = at("page.md");
     fixture.commit(None, &[write(&page, "1")]);
@@ -274,7 +275,7 @@ fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younge
 }
 
 #[test]
-fn a_lock_on_the_branch_that_a_process_holds_is_left_to_it_and_one_of_nobody_is_taken_away() {
+fn a_held_branch_lock_is_respected_and_an_orphan_is_removed() {
     let fixture = fixture();
     let commit = fixture.commit(None, &[write(&at("page.md"), "1")]);
     let lock = fixture.directory.path().join(".git/refs/heads/main.lock");
@@ -286,8 +287,9 @@ fn a_lock_on_the_branch_that_a_process_holds_is_left_to_it_and_one_of_nobody_is_
     assert!(!lock.exists());
 }
 
+/// Shows: EDIT-4
 #[test]
-fn a_file_is_untouched_until_somebody_writes_to_it_or_puts_another_in_its_place() {
+fn a_file_is_unchanged_until_it_is_written_or_replaced() {
     let fixture = fixture();
     let root = fixture.directory.path();
     let pages = ["same.md", "edited.md", "replaced.md"].map(at);
@@ -313,7 +315,7 @@ fn a_file_is_untouched_until_somebody_writes_to_it_or_puts_another_in_its_place(
 }
 
 #[test]
-fn a_lock_of_the_index_does_not_keep_differences_from_being_seen() {
+fn an_index_lock_does_not_hide_differences() {
     let fixture = fixture();
     let (root, page) = (fixture.directory.path(), at("page.md"));
     std::fs::write(root.join("page.md"), "1").unwrap();
@@ -329,7 +331,7 @@ fn a_lock_of_the_index_does_not_keep_differences_from_being_seen() {
 }
 
 #[test]
-fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
+fn an_object_missed_during_a_pack_merge_is_looked_up_again() {
     let fixture = fixture();
     let path = at("d/a.md");
     let commit = fixture.commit(None, &[write(&path, "1")]);
@@ -372,7 +374,7 @@ fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
 }
 
 #[test]
-fn of_a_repository_on_another_disk_than_its_root_that_disk_is_flushed_too() {
+fn a_repository_on_another_disk_than_its_root_is_flushed_too() {
     let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
     let folder = elsewhere.path().join("git");
     let init =

@@ -35,7 +35,7 @@ fn what_lies_below_a_renamed_directory_keeps_its_number() {
 }
 
 #[test]
-fn the_number_of_a_removed_name_means_nothing_and_is_not_given_again() {
+fn the_inode_number_of_a_removed_name_is_invalid_and_not_reused() {
     let (_folder, numbers) = place();
     let page = numbers.inode(&path("a.md")).unwrap();
     assert_eq!(numbers.try_inode(InodeTable::ROOT, "a.md"), Some(page));
@@ -46,7 +46,7 @@ fn the_number_of_a_removed_name_means_nothing_and_is_not_given_again() {
 }
 
 #[test]
-fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
+fn stable_writes_survive_a_restart_in_order_until_saved() {
     let (folder, numbers) = place();
     let page = numbers.inodes(InodeTable::ROOT, &["a.md", "b.md"]).unwrap()[0];
     let base = Some(ETag::from_content(b"old"));
@@ -80,7 +80,7 @@ fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
 }
 
 #[test]
-fn promises_of_an_earlier_program_are_kept_without_a_name() {
+fn stable_writes_of_an_older_program_are_preserved_without_name() {
     let (folder, numbers) = place();
     let page = numbers.inode(&path("a.md")).unwrap();
     drop(numbers);
@@ -114,7 +114,7 @@ fn an_exclusive_creation_is_known_again() {
 }
 
 #[test]
-fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
+fn numbers_of_removed_names_are_released_and_the_file_shrinks() {
     let (folder, numbers) = place();
     let names: Vec<String> = (0..40_000).map(|number| format!("a page with a name {number}.md")).collect();
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -156,7 +156,7 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_in_this_moment_keeps_what_is_promised_in_it() {
+fn a_temporarily_unopenable_table_preserves_its_stable_writes() {
     let (folder, numbers) = place();
     let page = numbers.inode(&path("a.md")).unwrap();
     numbers
@@ -180,7 +180,7 @@ fn a_file_that_cannot_be_opened_in_this_moment_keeps_what_is_promised_in_it() {
 }
 
 #[test]
-fn a_damaged_file_is_put_aside_and_begun_anew() {
+fn a_damaged_inode_table_is_set_aside_and_recreated() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nfs.db");
     std::fs::write(&file, "no database ".repeat(1000)).unwrap();
@@ -191,7 +191,7 @@ fn a_damaged_file_is_put_aside_and_begun_anew() {
 }
 
 #[test]
-fn a_new_file_never_meets_the_log_of_a_damaged_one_whenever_the_server_is_killed() {
+fn a_new_inode_table_never_reads_the_log_of_a_damaged_one() {
     for renames in 0_u8..3 {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("nfs.db");

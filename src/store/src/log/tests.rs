@@ -63,8 +63,9 @@ fn a_record_comes_back_as_it_was_logged() {
     assert_eq!(format!("{unsettled:?}"), format!("{:?}", [logged]));
 }
 
+/// Shows: DUR-6
 #[test]
-fn a_spool_file_that_a_crash_kept_from_the_log_is_swept_at_opening() {
+fn an_orphan_spool_file_after_a_crash_is_swept_at_opening() {
     let Fixture { directory, log } = fixture();
     let big = vec![7; spool::MAX_INLINE_BYTES + 1];
     log.append(&[record(1, "settled", b"s"), record(2, "big", &big)]).unwrap();
@@ -152,6 +153,7 @@ fn an_abbreviation_that_fits_two_commits_is_no_position() {
     assert_eq!(log.find_seq(&format!("{}02", "07".repeat(19))).unwrap(), Some(Seq(3)));
 }
 
+/// Shows: HTTP-8
 #[test]
 fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
     let Fixture { directory: _directory, log } = fixture();
@@ -217,7 +219,7 @@ fn a_log_of_any_earlier_form_is_taken_over() {
 }
 
 #[test]
-fn a_log_of_the_first_form_may_have_differences_that_are_no_commits_own() {
+fn a_first_format_log_may_have_differences_without_commits() {
     let Fixture { directory: _directory, log } = of_form(1);
     // It did not say which commits of others came from there: any may have.
     let against: Vec<_> = log.records_after(Seq(0), 9).unwrap().iter().map(|record| record.diff_base).collect();
@@ -225,7 +227,7 @@ fn a_log_of_the_first_form_may_have_differences_that_are_no_commits_own() {
 }
 
 #[test]
-fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
+fn commits_dropped_from_the_branch_are_in_the_feed_only() {
     let Fixture { log, directory: _directory } = fixture();
     let told = |record: LogRecord| LogRecord { entries: record.entries, kind: RecordKind::ExternalCommit, ..record };
     let jump = LogRecord {
@@ -263,7 +265,7 @@ fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
 }
 
 #[test]
-fn a_log_of_a_newer_svcfs_is_left_alone() {
+fn a_log_of_a_newer_svcfs_is_not_changed() {
     let Fixture { directory, log } = fixture();
     log.close().unwrap();
     drop(log);

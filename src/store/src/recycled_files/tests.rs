@@ -34,7 +34,7 @@ impl Place {
 }
 
 #[test]
-fn a_file_that_nobody_has_open_is_used_again() {
+fn a_recycled_file_without_open_handles_is_reused() {
     let place = Place::new();
     assert!(place.take().is_none());
     let (one, two) = (place.kept("one"), place.kept("two"));
@@ -48,7 +48,7 @@ fn a_file_that_nobody_has_open_is_used_again() {
 }
 
 #[test]
-fn a_file_that_somebody_has_open_is_removed_instead_and_stays_as_they_know_it() {
+fn a_file_with_open_handles_is_removed_instead_of_reused() {
     let place = Place::new();
     fs::write(place.at("one"), "old").unwrap();
     let reader = File::open(place.at("one")).unwrap();
@@ -58,6 +58,7 @@ fn a_file_that_somebody_has_open_is_removed_instead_and_stays_as_they_know_it() 
     assert_eq!(io::read_to_string(reader).unwrap(), "old");
 }
 
+/// Shows: GIT-10
 #[test]
 fn a_file_that_another_process_has_open_is_not_used_again() {
     let place = Place::new();
@@ -72,7 +73,7 @@ fn a_file_that_another_process_has_open_is_not_used_again() {
 }
 
 #[test]
-fn a_file_with_another_name_such_as_in_a_clone_is_not_used_again() {
+fn a_file_with_a_second_hard_link_is_not_reused() {
     let place = Place::new();
     fs::write(place.at("one"), "old").unwrap();
     fs::hard_link(place.at("one"), place.at("clone")).unwrap();

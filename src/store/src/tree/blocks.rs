@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_has_what_was_read_and_nothing_of_what_its_memory_had_before() {
+    fn a_block_contains_only_read_bytes_and_no_old_memory() {
         let [short, longest] = BLOCK_SIZES;
         let lengths = [
             (10, 10),

@@ -50,7 +50,7 @@ fn a_replaced_file_keeps_its_permission_bits_and_owner() {
 }
 
 #[test]
-fn a_file_that_ran_as_its_owner_does_not_once_its_content_is_another() {
+fn a_setuid_file_loses_the_bit_when_its_content_changes() {
     let (directory, tree) = tree();
     let file = directory.path().join("run");
     install(&tree, "run", "one", FileKind::Executable, DiskAttributes::default()).unwrap();
@@ -60,7 +60,7 @@ fn a_file_that_ran_as_its_owner_does_not_once_its_content_is_another() {
 }
 
 #[test]
-fn a_file_nobody_may_read_has_permission_bits_to_set() {
+fn an_unreadable_file_has_permission_bits_to_set() {
     let (directory, tree) = tree();
     plain(&tree, "a.md", "x");
     tree.set_mode(&at("a.md"), 0).unwrap();
@@ -72,7 +72,7 @@ fn a_file_nobody_may_read_has_permission_bits_to_set() {
 }
 
 #[test]
-fn special_files_are_seen_where_they_are_asked_for_and_nowhere_else() {
+fn special_files_are_seen_only_where_requested() {
     let (directory, tree) = tree();
     plain(&tree, "d/a.md", "x");
     let fifo = SpecialFile { kind: SpecialKind::Fifo, device: 0 };
@@ -99,7 +99,7 @@ fn looking_into_a_directory_is_no_access_of_anybody() {
 }
 
 #[test]
-fn kind_mode_and_time_asked_for_are_what_the_file_gets() {
+fn a_file_gets_the_requested_kind_mode_and_time() {
     let (directory, tree) = tree();
     let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     let disk = DiskAttributes { mode: Some(0o600), modified: Some(then), accessed: Some(then), owner: None };
@@ -139,6 +139,7 @@ fn nothing_is_read_or_written_through_a_link() {
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }
 
+/// Shows: EDIT-10
 #[test]
 fn a_listing_leaves_out_what_no_tree_can_hold() {
     use std::ffi::OsStr;
@@ -163,7 +164,7 @@ fn a_file_over_the_limit_is_not_read_into_memory() {
 }
 
 #[test]
-fn what_a_crash_left_half_written_is_swept_at_opening() {
+fn partial_files_of_a_crash_are_swept_at_opening() {
     let (directory, tree) = tree();
     plain(&tree, "a.md", "x");
     drop(tree);
@@ -190,7 +191,7 @@ fn rooms(temporary: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn empty_files_are_made_once_somebody_writes_and_go_with_the_tree() {
+fn spare_files_are_created_on_first_write_and_removed_on_close() {
     let (directory, tree) = tree();
     let temporary = StatePaths::new(directory.path()).temp_directory();
     let blanks = || rooms(&temporary).iter().map(|room| fs::read_dir(room).unwrap().count()).sum::<usize>();
@@ -208,7 +209,7 @@ fn empty_files_are_made_once_somebody_writes_and_go_with_the_tree() {
 }
 
 #[test]
-fn rooms_whose_files_are_gone_go_too() {
+fn emptied_temporary_directories_are_removed() {
     let (directory, tree) = tree();
     let temporary = StatePaths::new(directory.path()).temp_directory();
     for number in 0..5000 {
@@ -219,7 +220,7 @@ fn rooms_whose_files_are_gone_go_too() {
 }
 
 #[test]
-fn what_a_killed_server_left_in_its_rooms_is_swept() {
+fn temporary_files_of_a_killed_server_are_swept() {
     let (directory, tree) = tree();
     plain(&tree, "page.md", "x");
     drop(tree);
@@ -233,7 +234,7 @@ fn what_a_killed_server_left_in_its_rooms_is_swept() {
 }
 
 #[test]
-fn where_somebody_took_the_empty_files_away_new_ones_are_made() {
+fn externally_removed_spare_files_are_recreated() {
     let (directory, tree) = tree();
     let temporary = StatePaths::new(directory.path()).temp_directory();
     plain(&tree, "first.md", "x");
@@ -246,7 +247,7 @@ fn where_somebody_took_the_empty_files_away_new_ones_are_made() {
 }
 
 #[test]
-fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
+fn a_cached_small_file_is_read_inline_and_a_slow_one_is_not() {
     let (directory, tree) = tree();
     let on_disk = |path: &str| directory.path().join(path);
     plain(&tree, "a/b.md", "one");
@@ -289,7 +290,7 @@ fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
 }
 
 #[test]
-fn where_nobody_can_say_whether_a_flush_failed_nothing_is_taken_for_flushed() {
+fn an_unreadable_sync_failed_marker_means_nothing_was_flushed() {
     let (directory, tree) = tree();
     assert!(!tree.has_sync_failed());
     drop(tree);

@@ -78,7 +78,7 @@ fn a_gap_is_a_search_that_found_nothing_and_finds_nothing_since() {
 }
 
 #[test]
-fn counts_are_let_go_of_after_four_hundred_days_and_a_broken_file_begins_anew() {
+fn counts_expire_after_four_hundred_days_and_a_bad_file_resets() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("usage.db");
     let usage = UsageCounts::open(&file).unwrap();

@@ -40,7 +40,7 @@ fn state(content: &[u8]) -> PathState {
 const START: WriteTip = WriteTip { commit: None, seq: Seq(0) };
 
 #[test]
-fn what_is_made_ready_counts_for_the_sets_after_it_and_not_when_it_is_refused() {
+fn prepared_sets_count_for_later_sets_unless_rejected() {
     for strategy in [VersionStrategy::Git, VersionStrategy::Snapshots { max_snapshots: None }, VersionStrategy::LogOnly]
     {
         let Fixture { memory, directory: _directory, .. } = fixture(strategy);
@@ -76,6 +76,7 @@ fn a_file_and_a_directory_cannot_have_one_name() {
     }
 }
 
+/// Shows: COW-2
 #[test]
 fn moments_that_name_sets_only_ever_grow() {
     let Fixture { memory, log, directory } = fixture(VersionStrategy::LogOnly);
@@ -112,7 +113,7 @@ fn moments_that_name_sets_only_ever_grow() {
 }
 
 #[test]
-fn git_is_neither_made_nor_touched_where_it_is_not_asked_for() {
+fn git_is_neither_created_nor_touched_unless_requested() {
     for strategy in [VersionStrategy::Snapshots { max_snapshots: None }, VersionStrategy::LogOnly] {
         let Fixture { memory, directory, .. } = fixture(strategy);
         std::fs::write(directory.path().join(".gitignore"), "build/\n").unwrap();
@@ -122,7 +123,7 @@ fn git_is_neither_made_nor_touched_where_it_is_not_asked_for() {
 }
 
 #[test]
-fn only_the_newest_snapshots_are_kept() {
+fn only_the_newest_snapshots_are_retained() {
     let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(2) });
     let VersionStore::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
     let page = at("d/a.md");
@@ -136,7 +137,7 @@ fn only_the_newest_snapshots_are_kept() {
 }
 
 #[test]
-fn what_a_person_puts_among_the_snapshots_is_none_and_leads_nowhere() {
+fn user_files_among_snapshots_are_ignored_and_not_followed() {
     let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(1) });
     let VersionStore::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
     let folder = directory.path().join(".versions/a.md");
@@ -153,7 +154,7 @@ fn what_a_person_puts_among_the_snapshots_is_none_and_leads_nowhere() {
 }
 
 #[test]
-fn names_that_snapshots_have_and_paths_without_room_for_one_are_refused() {
+fn snapshot_names_and_paths_too_long_for_one_are_refused() {
     let Fixture { memory, directory: _directory, .. } = fixture(VersionStrategy::Snapshots { max_snapshots: None });
     let long = at(&format!("{}x.md", "d/".repeat(2040)));
     for path in [at("a.md/1234567890123456789.md"), at("1234567890123456789.md/b.md"), long] {

@@ -29,7 +29,7 @@ fn line_endings_become_lf_everywhere() {
 }
 
 #[test]
-fn an_open_fence_is_closed_where_it_stands() {
+fn an_open_code_fence_is_closed_in_its_container() {
     becomes("```rust\nfn x() {}", "```rust\nfn x() {}\n```\n");
     becomes("~~~~\n~~~\n", "~~~~\n~~~\n~~~~\n");
     becomes("> ```\n> x\n", "> ```\n> x\n> ```\n");
@@ -103,7 +103,7 @@ fn a_list_that_goes_on_after_other_text_keeps_counting() {
 }
 
 #[test]
-fn what_stands_in_an_item_moves_with_its_marker() {
+fn the_content_of_a_list_item_moves_with_its_marker() {
     let item = "1. a\n   b\n\n   ```\n   code\n\n     deep\n   ```\n\n   - x\n";
     let formatted = format(&item.repeat(10)).into_owned();
     assert!(
@@ -136,6 +136,7 @@ fn blank_lines_and_the_last_line() {
     stays("---\na: 1\n---\n\n\nx\n");
 }
 
+/// Shows: LINT-2
 #[test]
 fn text_beyond_the_last_column_is_never_cut_off() {
     let page = "|a|b|\n|-|-|\n|1|2|typed|\n";
@@ -151,7 +152,7 @@ fn frontmatter_is_copied_verbatim() {
 }
 
 #[test]
-fn formatted_pages_pass_the_rules_they_were_mended_for() {
+fn formatted_pages_pass_the_rules_that_formatting_repairs() {
     for page in ["|a|b|\n|1|2|\n", "|a|b|\n|-|-|\n|1|\n|1|2||\n", "```mermaid\ngantt\n", "> ~~~\n> x"] {
         let issues = crate::lint::lint(&format(page));
         assert_eq!(crate::lint::first_error(&issues), None, "{page:?}");

@@ -43,7 +43,7 @@ fn positions_of_the_body_count_in_the_page() {
 }
 
 #[test]
-fn an_unterminated_block_is_body_to_readers_and_told_apart_for_editors() {
+fn an_unterminated_block_is_body_text_but_marked_for_editors() {
     let page = "---\ntitle: A\n\ntext\n";
     assert_eq!(split(page).block, FrontmatterBlock::Unterminated);
     assert_eq!(split(page).body, page);
@@ -90,7 +90,7 @@ fn malformed_yaml_reads_as_empty_and_says_where() {
 }
 
 #[test]
-fn a_block_over_64_kib_reads_as_empty_and_its_body_is_still_the_body() {
+fn a_block_over_64_kib_reads_as_empty_and_the_body_is_unchanged() {
     let page = format!("---\ntitle: {}\n---\nbody\n", "x".repeat(MAX_YAML_BYTES));
     assert_eq!(split(&page).block, FrontmatterBlock::Oversized);
     assert_eq!(split(&page).body, "body\n");

@@ -15,7 +15,7 @@ fn both_styles_are_found_and_code_is_not() {
 }
 
 #[test]
-fn frontmatter_holds_no_headings_and_lines_count_from_the_top_of_the_file() {
+fn frontmatter_has_no_headings_and_lines_count_from_file_start() {
     assert_eq!(
         outline("---\n# comment\ntitle: x\n---\n# Real\r\n\r\n## Next\r\n"),
         [row(1, "Real", 5), row(2, "Next", 7)]
@@ -33,7 +33,7 @@ fn markup_is_removed_from_the_text() {
 }
 
 #[test]
-fn headings_without_words_are_left_out() {
+fn headings_without_words_are_omitted() {
     assert_eq!(outline("#\n\n##   \n\n### <!-- x -->\n\n#### ![](x.png)\n\n#tag\n\n# Last\n"), [row(1, "Last", 11)]);
 }
 

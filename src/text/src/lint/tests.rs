@@ -148,7 +148,7 @@ fn an_image_needs_a_target() {
 }
 
 #[test]
-fn issues_come_in_order_and_say_how_to_mend() {
+fn issues_are_ordered_and_explain_the_repair() {
     let issues = lint("| a | b |\n| 1 | 2 |\n\n```\n");
     let rules: Vec<_> = issues.iter().map(|issue| issue.rule).collect();
     assert_eq!(rules, [LintRule::FrontmatterMissingRequired, LintRule::TableNoSeparator, LintRule::FenceUnclosed]);

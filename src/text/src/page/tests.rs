@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn the_title_is_the_frontmatters_then_the_first_headings_then_the_file_name() {
+fn a_title_comes_from_frontmatter_then_heading_then_file_name() {
     assert_eq!(Page::parse("a/b.md", "---\ntitle: ' T '\n---\n# H\n").title, "T");
     assert_eq!(Page::parse("a/b.md", "---\ntitle: 2026\n---\n# H\n").title, "2026");
     assert_eq!(Page::parse("a/b.md", "---\ntitle:\n---\ntext\n\n## *H* 2\n").title, "H 2");

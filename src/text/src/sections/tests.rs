@@ -7,7 +7,7 @@ fn by_name(name: &str) -> Section {
 }
 
 #[test]
-fn a_section_runs_to_the_next_heading_of_the_same_or_a_higher_level() {
+fn a_section_ends_at_the_next_heading_of_its_level_or_above() {
     let setup = by_name("setup");
     assert_eq!((setup.heading.as_str(), setup.level, setup.line_start, setup.line_end), ("Setup", 2, 10, 23));
     assert_eq!(setup.content, "    code\n\n### Linux\nlin\n\n```sh\n# not a heading\n```\n\n### Mac\nmac");
@@ -74,7 +74,7 @@ fn underlined_headings_and_crlf_keep_their_lines() {
 }
 
 #[test]
-fn headings_parted_by_carriage_returns_alone_still_have_their_text() {
+fn headings_separated_only_by_carriage_returns_have_their_text() {
     let one = section("# a\rtext\r# b\rmore", SectionSelector::Index(0)).unwrap();
     assert_eq!((one.content.as_str(), one.line_start, one.line_end), ("text", 1, 1));
 }

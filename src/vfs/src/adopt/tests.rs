@@ -16,7 +16,7 @@ fn seen(space: &TestSpace) -> FileEffect {
 }
 
 #[test]
-fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_below_it() {
+fn an_overwritten_external_edit_is_recorded_once_and_below() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
@@ -29,6 +29,7 @@ fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_bel
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 3);
 }
 
+/// Shows: EDIT-11
 #[test]
 fn that_the_server_looks_at_a_file_is_no_access_of_anybodys() {
     let space = TestSpace::new();
@@ -42,7 +43,7 @@ fn that_the_server_looks_at_a_file_is_no_access_of_anybodys() {
 }
 
 #[test]
-fn a_page_that_came_and_went_while_somebody_looked_is_no_edit() {
+fn a_page_created_and_removed_during_a_scan_is_no_external_edit() {
     let space = TestSpace::new();
     let at_look = space.vfs.core.log.last_seq();
     let before = space.vfs.core.versions.current_states(&[&at("a.md")]).unwrap()[0];
@@ -69,7 +70,7 @@ fn an_edit_that_was_noticed_twice_is_one_version() {
 }
 
 #[test]
-fn a_removal_behind_us_that_a_write_undid_is_not_recorded() {
+fn an_external_removal_undone_by_a_write_is_not_recorded() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     fs::remove_file(space.directory.path().join("a.md")).unwrap();
@@ -80,7 +81,7 @@ fn a_removal_behind_us_that_a_write_undid_is_not_recorded() {
 }
 
 #[test]
-fn an_index_that_a_lock_kept_behind_is_brought_up_to_date_by_the_next_opening() {
+fn an_index_blocked_by_a_lock_is_updated_by_the_next_opening() {
     let mut space = TestSpace::new();
     space.put("a.md", "one");
     space.reopen();
@@ -97,8 +98,9 @@ fn an_index_that_a_lock_kept_behind_is_brought_up_to_date_by_the_next_opening() 
     assert_eq!(space.git(&["status", "--porcelain"]), "");
 }
 
+/// Shows: EDIT-9
 #[test]
-fn what_gitignore_names_is_left_alone_when_edited_and_versioned_when_written() {
+fn gitignored_files_are_versioned_only_when_written() {
     let space = TestSpace::new();
     space.put(".gitignore", "*.log\n");
     fs::write(space.directory.path().join("behind.log"), "edited\n").unwrap();

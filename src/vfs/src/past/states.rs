@@ -86,8 +86,9 @@ fn parse_timestamp(text: &str) -> Option<Timestamp> {
 mod tests {
     use super::parse_timestamp;
 
+    /// Shows: VIEW-4
     #[test]
-    fn a_moment_is_read_in_every_usual_form_and_nothing_else_is_taken_for_one() {
+    fn a_time_is_parsed_in_every_usual_format_and_nothing_else() {
         for (text, meant) in [
             ("2026-11-22T10:15:00Z", "2026-11-22T10:15:00Z"),
             ("20261122T101500Z", "2026-11-22T10:15:00Z"),

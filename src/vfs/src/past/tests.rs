@@ -38,8 +38,9 @@ fn commit(space: &TestSpace, name: &str, text: &str) {
     space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", name]);
 }
 
+/// Shows: HIST-3
 #[test]
-fn the_lines_of_a_renamed_page_are_blamed_on_those_who_wrote_them_under_its_old_name() {
+fn lines_of_a_renamed_page_are_blamed_across_the_rename() {
     let space = TestSpace::new();
     let put = |name: &str, path: &str, text: &str| {
         space.vfs.apply(&by(name), Change::put(at(path), text.to_owned())).unwrap();
@@ -62,8 +63,9 @@ fn the_lines_of_a_renamed_page_are_blamed_on_those_who_wrote_them_under_its_old_
     assert_eq!(names, ["ann", "bob", "emil", "dora"]);
 }
 
+/// Shows: HIST-3
 #[test]
-fn lines_that_came_by_a_merge_or_from_another_branch_are_blamed_as_git_blames_them() {
+fn lines_from_merges_and_branches_are_blamed_as_git_does() {
     let space = TestSpace::new();
     space.put("a.md", "1\n2\n3\n4\n5\n6\n7\n8\n");
     space.vfs.wait_applied().unwrap();
@@ -84,8 +86,9 @@ fn lines_that_came_by_a_merge_or_from_another_branch_are_blamed_as_git_blames_th
     assert_eq!(space.vfs.read(Protocol::Http, &at("a.md")).unwrap().content, "side\n2\n3\n4\n5\n6\n7\nmain\n");
 }
 
+/// Shows: VIEW-4
 #[test]
-fn the_state_at_a_moment_is_where_the_branch_stood_then() {
+fn the_state_at_a_time_is_where_the_branch_was_then() {
     let space = TestSpace::new();
     space.vfs.close().unwrap();
     let root = space.directory.path();
@@ -139,8 +142,9 @@ fn the_state_at_a_moment_is_where_the_branch_stood_then() {
     }
 }
 
+/// Shows: VIEW-4
 #[test]
-fn the_state_of_an_earlier_second_is_found_among_our_own_commits() {
+fn the_state_of_an_earlier_second_is_found_among_own_commits() {
     let space = TestSpace::new();
     let first = space.put("a.md", "one").commit.unwrap();
     let second = |commit: &str| space.vfs.past_state(commit).unwrap().unwrap().time;
@@ -155,8 +159,9 @@ fn the_state_of_an_earlier_second_is_found_among_our_own_commits() {
     assert_eq!(space.vfs.past_state(&before.to_string()).unwrap().unwrap().commit, last_of_that_second);
 }
 
+/// Shows: VIEW-3
 #[test]
-fn versions_are_numbered_with_their_removals_and_those_that_can_be_read_are_told() {
+fn versions_are_numbered_with_removals_and_readable_ones_listed() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.vfs.apply(&eve(), Change::remove(at("a.md"))).unwrap();

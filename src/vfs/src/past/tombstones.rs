@@ -174,8 +174,9 @@ mod tests {
 
     use super::*;
 
+    /// Shows: VIEW-9
     #[test]
-    fn the_past_of_a_page_that_is_gone_is_as_private_as_the_page_was() {
+    fn the_history_of_a_deleted_page_is_as_private_as_the_page() {
         let space = TestSpace::new();
         let root = space.directory.path();
         let set = |path: &str, mode| set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();

@@ -137,7 +137,7 @@ fn opening_tells_how_far_the_replay_of_the_log_is() {
 }
 
 #[test]
-fn history_that_others_made_is_told_before_the_comparison() {
+fn external_history_is_reported_before_the_comparison() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.vfs.close().unwrap();
@@ -148,7 +148,7 @@ fn history_that_others_made_is_told_before_the_comparison() {
 }
 
 #[test]
-fn nothing_is_told_once_a_space_is_open() {
+fn no_progress_is_reported_once_a_space_is_open() {
     let directory = tree_of(3);
     let (vfs, heard) = opened(directory.path());
     let before = heard.all().len();
@@ -159,7 +159,7 @@ fn nothing_is_told_once_a_space_is_open() {
 }
 
 #[test]
-fn many_counts_are_told_at_a_bounded_rate() {
+fn many_counts_are_reported_at_a_bounded_rate() {
     let heard = Heard::default();
     let mut reporter = ProgressReporter::new(Some(heard.listener()));
     let started = Instant::now();

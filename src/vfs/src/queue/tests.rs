@@ -26,8 +26,9 @@ fn set(durability: Durability, content: Bytes) -> QueuedSet {
     }
 }
 
+/// Shows: DUR-8
 #[test]
-fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_come_again() {
+fn a_full_queue_blocks_writers_then_returns_retry_after() {
     let large = Bytes::from(vec![0; MAX_QUEUED_BYTES / 4]);
     for (durability, content, most) in [
         (Durability::Now, Bytes::new(), MAX_QUEUED_SETS),
@@ -51,8 +52,9 @@ fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_co
     }
 }
 
+/// Shows: DUR-8
 #[test]
-fn whoever_waits_for_room_goes_on_when_there_is_some() {
+fn a_writer_blocked_on_a_full_queue_continues_when_space_frees() {
     let queue = CommitQueue { admission_timeout: Duration::from_secs(60), ..CommitQueue::default() };
     for _ in 0..MAX_QUEUED_SOON {
         queue.push(set(Durability::Soon, Bytes::new()), |_| {}).unwrap();
@@ -65,8 +67,9 @@ fn whoever_waits_for_room_goes_on_when_there_is_some() {
     });
 }
 
+/// Shows: MNT-10
 #[test]
-fn a_program_waits_for_as_long_as_the_disk_gets_on_and_others_are_told_to_come_again() {
+fn a_mount_waits_while_the_disk_makes_progress_and_others_retry() {
     let most = Duration::from_secs(10);
     let (mut program, mut client) =
         (AdmissionDeadline::new(Protocol::Fuse, most, 7), AdmissionDeadline::new(Protocol::Http, most, 7));

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_our_time_and_other_bytes_is_no_edit_though_the_index_of_git_was_lost_too() {
+    fn a_file_with_own_mtime_and_other_bytes_is_no_external_edit() {
         let space = TestSpace::new();
         space.put("a.md", "one");
         space.vfs.apply(&eve(), Change::rename(at("a.md"), at("b.md"))).unwrap();
@@ -384,8 +384,9 @@ mod tests {
         assert!(holds_recycled_blocks(core, &ReplaySet::new(&[]), &at("b.md")).unwrap());
     }
 
+    /// Shows: EDIT-4
     #[test]
-    fn whatever_was_written_is_known_by_its_time_through_whichever_door_it_came() {
+    fn every_written_file_is_recognised_by_mtime_for_any_protocol() {
         let space = TestSpace::new();
         let large = "of many lines\n".repeat(100_000);
         space.put("b.md", &large);
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_power_took_of_a_page_that_others_committed_is_what_came_on_top_of_them_or_what_they_left() {
+    fn pages_in_external_commits_are_restored_after_power_loss() {
         let space = TestSpace::new();
         space.put("a.md", "one");
         space.put("a.md", "two");
@@ -426,8 +427,9 @@ mod tests {
         assert_eq!(last_word(&gathered), second, "what is gathered has its commit");
     }
 
+    /// Shows: EDIT-4
     #[test]
-    fn a_torn_file_is_told_from_an_edited_one() {
+    fn a_torn_file_is_distinguished_from_an_edited_one() {
         let content = b"one\ntwo\n";
         for torn in [&b""[..], b"one\n", b"one\n\0\0\0\0", b"\0\0\0"] {
             assert!(is_torn(torn, content), "{torn:?}");

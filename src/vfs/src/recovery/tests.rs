@@ -132,12 +132,14 @@ pub(crate) fn remove_new_objects(space: &TestSpace, root: &Path) {
     }
 }
 
+/// Shows: DUR-5
 #[test]
 fn a_crash_after_the_answer_loses_nothing() {
     let space = busy_space();
     assert_whole(&reopened(crashed(&space)), &space.log());
 }
 
+/// Shows: DUR-5
 #[test]
 fn files_that_never_reached_the_disk_are_installed_from_the_log() {
     let space = busy_space();
@@ -148,7 +150,7 @@ fn files_that_never_reached_the_disk_are_installed_from_the_log() {
 }
 
 #[test]
-fn files_whose_bytes_a_broken_disk_lost_are_installed_from_the_log_though_the_machine_ran_on() {
+fn files_lost_by_a_broken_disk_are_replayed_without_a_reboot() {
     let space = settled_space();
     space.put("a.md", "one");
     space.put("b.md", "two");
@@ -162,8 +164,9 @@ fn files_whose_bytes_a_broken_disk_lost_are_installed_from_the_log_though_the_ma
     assert_eq!(again.log()[0], "fswatch|fswatch: b.md");
 }
 
+/// Shows: MNT-20
 #[test]
-fn permission_bits_and_owner_of_files_that_never_reached_the_disk_come_from_the_log() {
+fn mode_and_owner_of_unflushed_files_are_replayed_from_the_log() {
     let space = settled_space();
     // Only root can give files away.
     let me = fs::metadata(space.directory.path()).unwrap().uid();
@@ -201,8 +204,9 @@ fn permission_bits_and_owner_of_files_that_never_reached_the_disk_come_from_the_
     }
 }
 
+/// Shows: DUR-5
 #[test]
-fn objects_and_a_branch_that_never_reached_the_disk_are_made_again() {
+fn unflushed_objects_and_a_branch_are_recreated_by_replay() {
     let space = busy_space();
     let copy = crashed(&space);
     let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
@@ -218,7 +222,7 @@ fn packs(root: &Path) -> BTreeMap<PathBuf, u64> {
 }
 
 #[test]
-fn what_the_branch_shows_and_is_whole_is_not_written_once_more() {
+fn replay_does_not_rewrite_intact_files_that_the_branch_has() {
     let space = busy_space();
     let copy = crashed(&space);
     for keep in packs(copy.path()).keys().filter(|name| name.extension().is_some_and(|kind| kind == "keep")) {
@@ -254,8 +258,9 @@ fn what_the_branch_shows_and_was_lost_in_part_is_made_again() {
     }
 }
 
+/// Shows: EDIT-5
 #[test]
-fn an_edit_made_after_the_crash_is_kept_and_recorded() {
+fn an_edit_made_after_the_crash_is_preserved_and_recorded() {
     let space = busy_space();
     let copy = crashed(&space);
     fs::write(copy.path().join("a.md"), "by hand").unwrap();
@@ -265,8 +270,9 @@ fn an_edit_made_after_the_crash_is_kept_and_recorded() {
     assert_eq!(again.vfs.versions(&at("a.md")).unwrap().len(), 3);
 }
 
+/// Shows: EDIT-7
 #[test]
-fn a_persons_commit_after_the_crash_stays_and_ours_come_on_top() {
+fn an_external_commit_after_the_crash_stays_below_own_commits() {
     let space = busy_space();
     let copy = crashed(&space);
     let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
@@ -366,7 +372,7 @@ fn a_file_with_the_old_name_of_a_directory_survives_a_crash() {
 }
 
 #[test]
-fn a_rename_of_a_directory_that_never_reached_the_disk_is_done_again() {
+fn an_unflushed_directory_rename_is_replayed() {
     let space = settled_space();
     space.put("d/a.md", "one");
     space.put("d/a.md~", "scratch");
@@ -380,7 +386,7 @@ fn a_rename_of_a_directory_that_never_reached_the_disk_is_done_again() {
 }
 
 #[test]
-fn an_edit_behind_us_that_was_covered_survives_the_loss_of_its_objects() {
+fn an_overwritten_external_edit_survives_lost_objects() {
     let space = settled_space();
     space.put("a.md", "one");
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
@@ -393,7 +399,7 @@ fn an_edit_behind_us_that_was_covered_survives_the_loss_of_its_objects() {
 }
 
 #[test]
-fn an_edit_that_was_covered_is_in_history_also_when_the_power_took_everything_but_the_log() {
+fn an_overwritten_external_edit_is_in_history_after_power_loss() {
     let space = settled_space();
     fs::write(space.directory.path().join("a.md"), "by hand").unwrap();
     space.vfs.rescan().unwrap();
@@ -407,7 +413,7 @@ fn an_edit_that_was_covered_is_in_history_also_when_the_power_took_everything_bu
 }
 
 #[test]
-fn an_adopted_edit_that_is_lost_with_the_power_does_not_keep_a_space_from_opening() {
+fn an_adopted_edit_lost_in_a_power_loss_does_not_block_opening() {
     let space = settled_space();
     // More than the log keeps of such.
     fs::write(space.directory.path().join("a.md"), "behind\n".repeat(200_000)).unwrap();
@@ -429,8 +435,9 @@ fn an_adopted_edit_that_is_lost_with_the_power_does_not_keep_a_space_from_openin
     }
 }
 
+/// Shows: DUR-6
 #[test]
-fn objects_that_reached_the_disk_without_their_bytes_are_made_again() {
+fn objects_that_lost_their_bytes_are_recreated_by_replay() {
     let space = settled_space();
     space.put("d/a.md", "one");
     space.put("d/a.md", "two");
@@ -447,6 +454,7 @@ fn objects_that_reached_the_disk_without_their_bytes_are_made_again() {
     again.git(&["fsck", "--strict"]);
 }
 
+/// Shows: DUR-6
 #[test]
 fn a_branch_and_an_index_without_their_bytes_are_made_again() {
     let space = settled_space();
@@ -481,7 +489,7 @@ fn an_execute_bit_that_never_reached_the_disk_is_set_again() {
 }
 
 #[test]
-fn a_link_taken_into_a_place_that_a_crash_left_unsettled_does_not_keep_a_space_from_opening() {
+fn a_link_at_an_unsettled_path_does_not_block_opening() {
     let space = settled_space();
     space.put("d/a.md", "one");
     let copy = crashed(&space);
@@ -504,8 +512,9 @@ fn a_branch_a_person_took_back_stays_back_after_a_crash() {
     assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "b.md\nfirst.md\n");
 }
 
+/// Shows: HIST-1
 #[test]
-fn reading_a_persons_history_that_was_ended_in_the_middle_is_gone_on_with() {
+fn interrupted_reading_of_external_history_is_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let git = |arguments: &[&str]| {

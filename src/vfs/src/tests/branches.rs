@@ -44,8 +44,9 @@ fn history(space: &TestSpace, pages: &[&str]) -> Vec<String> {
     events.chain(versions).collect()
 }
 
+/// Shows: GIT-3
 #[test]
-fn history_is_that_of_the_present_branch_and_a_log_made_anew_says_the_same() {
+fn history_follows_the_current_branch_and_a_rebuilt_log_agrees() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.put("b.md", "one");
@@ -82,8 +83,9 @@ fn history_is_that_of_the_present_branch_and_a_log_made_anew_says_the_same() {
     assert_eq!(newest.etag, ETag::from_content(space.text("a.md").as_bytes()));
 }
 
+/// Shows: GIT-3
 #[test]
-fn the_feed_goes_on_behind_every_position_though_the_branch_was_another_meanwhile() {
+fn the_feed_resumes_from_every_position_across_branch_switches() {
     let space = TestSpace::new();
     let all = ChangeSet::new(["x.md", "y.md", "z.md"].map(|path| Change::put(at(path), "1")).into());
     space.vfs.apply(&eve(), all).unwrap();
@@ -105,7 +107,7 @@ fn the_feed_goes_on_behind_every_position_though_the_branch_was_another_meanwhil
 }
 
 #[test]
-fn a_side_branch_that_changed_a_page_and_changed_it_back_does_not_have_the_last_word_of_it() {
+fn a_side_branch_that_reverts_a_page_is_not_its_last_change() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     done(&space, &["checkout", "-q", "-b", "side"]);

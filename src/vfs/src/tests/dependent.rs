@@ -16,8 +16,9 @@ fn pending(space: &TestSpace, path: &str) -> Option<Option<String>> {
     Some(leaf.map(|leaf| String::from_utf8(leaf.content.to_vec()).unwrap()))
 }
 
+/// Shows: COND-5
 #[test]
-fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there() {
+fn writes_based_on_a_rejected_one_are_rejected_or_rebased() {
     let space = TestSpace::new();
     for path in ["any.md", "soon.md", "same.md", "match.md", "create.md"] {
         space.put(path, "one");
@@ -89,8 +90,9 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
     assert_eq!(space.vfs.rescan().unwrap(), 0, "tree and history agree");
 }
 
+/// Shows: DUR-4
 #[test]
-fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
+fn a_write_of_content_in_flight_waits_for_its_outcome() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogWrite);
@@ -122,8 +124,9 @@ fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
     assert!(space.vfs.core.overlay.is_empty());
 }
 
+/// Shows: DUR-4
 #[test]
-fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() {
+fn a_write_made_redundant_by_its_batch_returns_the_other_result() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogWrite);
@@ -151,8 +154,9 @@ fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() 
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
 }
 
+/// Shows: EDIT-2
 #[test]
-fn a_page_removed_behind_us_and_written_anew_is_removed_in_history_too() {
+fn an_external_removal_before_a_rewrite_is_in_history_too() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     for text in ["one", "two"] {

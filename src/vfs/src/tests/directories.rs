@@ -61,7 +61,7 @@ fn a_directory_moves_and_pages_are_written_in_one_commit() {
 }
 
 #[test]
-fn the_same_holds_with_snapshots_without_versions_and_with_commits_made_later() {
+fn directory_renames_work_with_every_version_strategy() {
     for strategy in [VersionStrategy::Snapshots { max_snapshots: None }, VersionStrategy::LogOnly] {
         let space = filled(opened(tempfile::tempdir().unwrap(), strategy));
         renamed(&space).unwrap();
@@ -95,7 +95,7 @@ fn a_refused_page_leaves_the_directory_where_it_is() {
 }
 
 #[test]
-fn edits_behind_the_server_are_in_history_before_they_are_written_over() {
+fn external_edits_are_in_history_before_they_are_overwritten() {
     let space = filled(TestSpace::new());
     let root = space.directory.path();
     fs::write(root.join("top.md"), "edited top\n").unwrap();
@@ -117,7 +117,7 @@ fn edits_behind_the_server_are_in_history_before_they_are_written_over() {
 }
 
 #[test]
-fn after_a_crash_the_rewritten_pages_stand_in_the_renamed_directory() {
+fn after_a_crash_rewritten_pages_are_in_the_renamed_directory() {
     let space = filled(TestSpace::new());
     renamed(&space).unwrap();
     // As if the crash had come between the rename and the pages.

@@ -71,7 +71,7 @@ fn what_was_written_for_a_set_that_is_refused_goes() {
 }
 
 #[test]
-fn a_page_that_is_edited_while_a_set_of_many_is_logged_is_not_covered_by_what_was_written_before() {
+fn an_edit_during_logging_of_a_large_set_is_not_overwritten() {
     let space = TestSpace::new();
     space.vfs.apply(&eve(), many("one")).unwrap();
     let points = FailPoints::new(space.directory.path());
@@ -90,7 +90,7 @@ fn a_page_that_is_edited_while_a_set_of_many_is_logged_is_not_covered_by_what_wa
 }
 
 #[test]
-fn a_root_that_is_closed_has_nothing_under_names_of_our_own_and_the_next_to_open_it_has_them_for_itself() {
+fn closing_leaves_no_temporary_files_and_the_next_opening_works() {
     let mut space = TestSpace::new();
     for round in 0..20 {
         space.vfs.apply(&eve(), many(&format!("{round}"))).unwrap();

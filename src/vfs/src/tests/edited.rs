@@ -67,8 +67,9 @@ fn assert_both(space: &TestSpace, when: &str, (ours, edit): (Option<&str>, &str)
     space.wait_until(&format!("{when}: temporary files are gone"), is_tidy);
 }
 
+/// Shows: EDIT-3
 #[test]
-fn an_edit_that_comes_between_acceptance_and_installation_stays_and_both_are_versions() {
+fn an_edit_between_acceptance_and_install_stays_as_a_version() {
     for point in MOMENTS {
         for Edit { how, go, left } in EDITS {
             let space = TestSpace::new();
@@ -79,8 +80,9 @@ fn an_edit_that_comes_between_acceptance_and_installation_stays_and_both_are_ver
     }
 }
 
+/// Shows: EDIT-3
 #[test]
-fn an_edit_that_comes_between_acceptance_and_removal_stays_and_both_are_versions() {
+fn an_edit_between_acceptance_and_removal_stays_as_a_version() {
     for point in [FailPoint::LogWrite, FailPoint::LogFlushed, FailPoint::TreeRemove] {
         for Edit { how, go, left } in EDITS {
             let space = TestSpace::new();
@@ -91,8 +93,9 @@ fn an_edit_that_comes_between_acceptance_and_removal_stays_and_both_are_versions
     }
 }
 
+/// Shows: EDIT-3
 #[test]
-fn a_file_that_somebody_made_where_an_accepted_one_belongs_stays_and_both_are_versions() {
+fn a_foreign_file_at_the_path_of_an_accepted_one_stays() {
     for point in MOMENTS {
         let space = TestSpace::new();
         edited_meanwhile(
@@ -106,7 +109,7 @@ fn a_file_that_somebody_made_where_an_accepted_one_belongs_stays_and_both_are_ve
 }
 
 #[test]
-fn a_file_that_is_taken_away_or_only_touched_before_a_change_is_in_place_is_written_all_the_same() {
+fn a_removed_or_touched_file_is_written_by_the_pending_change() {
     let touched = |file: &Path| {
         let mut permissions = fs::metadata(file).unwrap().permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);

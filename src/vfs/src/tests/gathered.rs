@@ -33,6 +33,7 @@ impl TestSpace {
     }
 }
 
+/// Shows: ASYNC-4
 #[test]
 fn the_writes_of_one_author_in_a_window_are_one_commit() {
     let space = TestSpace::gathering(NEVER, 50);
@@ -49,6 +50,7 @@ fn the_writes_of_one_author_in_a_window_are_one_commit() {
     assert_eq!(told, [1, 1, 1, 0], "each is told at once, and not again with its commit");
 }
 
+/// Shows: ASYNC-2
 #[test]
 fn a_window_closes_by_itself() {
     let space = TestSpace::gathering(Duration::from_millis(1), 50);
@@ -57,6 +59,7 @@ fn a_window_closes_by_itself() {
     assert_eq!(space.log(), ["eve|eve: a.md"]);
 }
 
+/// Shows: ASYNC-2
 #[test]
 fn the_window_is_a_deadline_and_waits_for_no_pause() {
     let space = TestSpace::gathering(Duration::from_millis(300), 50);
@@ -70,8 +73,9 @@ fn the_window_is_a_deadline_and_waits_for_no_pause() {
     assert!(count > 1);
 }
 
+/// Shows: ASYNC-4
 #[test]
-fn each_author_keeps_a_commit_of_their_own_and_the_changes_of_a_page_their_order() {
+fn each_author_has_own_commits_and_page_changes_retain_order() {
     let space = TestSpace::gathering(NEVER, 50);
     for (who, path, text) in [
         ("eve", "a.md", "1"),
@@ -91,6 +95,7 @@ fn each_author_keeps_a_commit_of_their_own_and_the_changes_of_a_page_their_order
     assert_eq!(texts.collect::<Vec<_>>(), ["5", "4", "1"]);
 }
 
+/// Shows: ASYNC-4
 #[test]
 fn a_page_written_again_and_again_in_a_window_is_one_version() {
     let space = TestSpace::gathering(NEVER, 1);
@@ -105,6 +110,7 @@ fn a_page_written_again_and_again_in_a_window_is_one_version() {
     assert_eq!(space.vfs.changes(None, 10).unwrap().changes.len(), 1);
 }
 
+/// Shows: ASYNC-4
 #[test]
 fn a_commit_has_at_most_as_many_paths_as_it_may_have() {
     let space = TestSpace::gathering(NEVER, 2);
@@ -114,6 +120,7 @@ fn a_commit_has_at_most_as_many_paths_as_it_may_have() {
     assert_eq!(space.committed(), ["eve|eve: 2 files", "eve|eve: 2 files", "eve|eve: e.md"]);
 }
 
+/// Shows: ASYNC-5
 #[test]
 fn a_bulk_write_and_a_rename_are_commits_by_themselves() {
     let space = TestSpace::gathering(NEVER, 2);
@@ -139,8 +146,9 @@ fn a_bulk_write_and_a_rename_are_commits_by_themselves() {
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD", "moved"]).lines().count(), 7);
 }
 
+/// Shows: ASYNC-6
 #[test]
-fn whoever_asks_about_history_sees_what_they_wrote() {
+fn a_history_query_sees_the_own_writes_of_its_caller() {
     let space = TestSpace::gathering(NEVER, 50);
     let page = at("a.md");
     space.put("a.md", "one\n");
@@ -161,6 +169,7 @@ fn whoever_asks_about_history_sees_what_they_wrote() {
     assert_eq!(paths[1].1, paths[2].1, "one commit, one record for each path");
 }
 
+/// Shows: ASYNC-7
 #[test]
 fn what_has_no_commit_in_a_crash_gets_it_once_when_opened() {
     let space = TestSpace::gathering(NEVER, 50);
@@ -191,6 +200,7 @@ fn what_has_no_commit_in_a_crash_gets_it_once_when_opened() {
     assert!(commits.iter().all(|log| *log == commits[0]), "the same commits, whoever makes them: {commits:#?}");
 }
 
+/// Shows: ASYNC-3
 #[test]
 fn a_stop_makes_the_commits_that_are_missing() {
     let space = TestSpace::gathering(NEVER, 50);
@@ -204,7 +214,7 @@ fn a_stop_makes_the_commits_that_are_missing() {
 }
 
 #[test]
-fn a_name_git_refuses_is_refused_at_once_and_others_are_taken() {
+fn a_name_invalid_in_git_is_rejected_early_and_others_accepted() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
     let refused = space.vfs.apply(&eve(), Change::put(at("d/git~1"), "x")).unwrap_err();
@@ -214,7 +224,7 @@ fn a_name_git_refuses_is_refused_at_once_and_others_are_taken() {
 }
 
 #[test]
-fn what_history_has_in_the_way_is_refused_before_anything_is_promised() {
+fn a_path_conflict_in_history_is_rejected_before_the_ack() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("x", "a file");
     space.put("d/a.md", "below");
@@ -237,7 +247,7 @@ fn what_history_has_in_the_way_is_refused_before_anything_is_promised() {
 }
 
 #[test]
-fn our_own_writes_without_a_commit_are_no_edits_behind_us() {
+fn own_uncommitted_writes_are_no_external_edits() {
     let directory = tempfile::tempdir().unwrap();
     let vfs = Vfs::open(VfsOptions { commit_policy: gathering(NEVER, 50), ..options(directory.path(), true) }).unwrap();
     let space = TestSpace { directory, vfs };
@@ -256,7 +266,7 @@ fn our_own_writes_without_a_commit_are_no_edits_behind_us() {
 }
 
 #[test]
-fn an_edit_behind_us_that_a_write_covers_is_a_version_in_its_place() {
+fn an_external_edit_under_a_write_is_a_version_in_its_order() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
@@ -271,8 +281,9 @@ fn commit_by_hand(space: &TestSpace, arguments: &[&str]) {
     space.git(&[&who, arguments].concat());
 }
 
+/// Shows: ASYNC-8
 #[test]
-fn a_persons_commit_in_a_window_is_recorded_and_ours_come_on_top() {
+fn an_external_commit_in_a_gather_window_comes_before_own_ones() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
     space.vfs.wait_committed().unwrap();
@@ -291,8 +302,9 @@ fn a_persons_commit_in_a_window_is_recorded_and_ours_come_on_top() {
     assert_eq!(reopened(crashed(&space)).log(), space.log());
 }
 
+/// Shows: ASYNC-8
 #[test]
-fn what_a_person_commits_of_ours_is_committed_once() {
+fn own_changes_committed_by_a_user_are_committed_once() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
     space.put("b.md", "two");
@@ -305,8 +317,9 @@ fn what_a_person_commits_of_ours_is_committed_once() {
     assert_eq!(crash.log(), space.log());
 }
 
+/// Shows: ASYNC-8
 #[test]
-fn both_stay_in_history_when_a_person_commits_over_what_we_wrote() {
+fn an_external_commit_over_own_changes_leaves_both_in_history() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "ours");
     fs::write(space.directory.path().join("a.md"), "theirs").unwrap();
@@ -319,8 +332,9 @@ fn both_stay_in_history_when_a_person_commits_over_what_we_wrote() {
     assert!(versions.iter().any(|version| version.author.as_str() == "eve"), "{versions:?}");
 }
 
+/// Shows: ASYNC-9
 #[test]
-fn a_disk_that_is_full_when_commits_are_due_is_told_and_they_are_made_when_it_is_not() {
+fn commits_due_on_a_full_disk_are_reported_and_retried() {
     let space = TestSpace::gathering(Duration::from_millis(1), 50);
     let points = svcfs_store::FailPoints::new(space.directory.path());
     points.inject_error(svcfs_store::FailPoint::StageCommit, 28);
@@ -334,8 +348,9 @@ fn a_disk_that_is_full_when_commits_are_due_is_told_and_they_are_made_when_it_is
     assert_eq!(space.committed(), ["eve|eve: a.md"]);
 }
 
+/// Shows: ASYNC-9
 #[test]
-fn commits_that_the_disk_refuses_until_the_end_are_made_by_the_next_start() {
+fn commits_refused_by_disk_until_shutdown_are_made_at_startup() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
     space.put("b.md", "two");

@@ -21,6 +21,7 @@ fn paths_in_head(space: &TestSpace) -> Vec<String> {
     space.git(&["ls-tree", "-r", "--name-only", "HEAD"]).lines().map(str::to_owned).collect()
 }
 
+/// Shows: EDIT-10
 #[test]
 fn what_cannot_be_recorded_never_keeps_a_space_from_opening() {
     let mut space = TestSpace::new();
@@ -43,7 +44,7 @@ fn what_cannot_be_recorded_never_keeps_a_space_from_opening() {
 }
 
 #[test]
-fn a_directory_replaced_by_a_link_behind_us_is_adopted() {
+fn a_directory_externally_replaced_by_a_link_is_adopted() {
     let mut space = TestSpace::new();
     space.put("d/a.md", "one");
     let root = space.directory.path();
@@ -77,7 +78,7 @@ fn a_file_cannot_be_put_where_the_same_set_puts_one_below() {
 }
 
 #[test]
-fn a_directory_made_behind_us_where_a_file_is_on_its_way_is_an_edit_on_top_of_it() {
+fn a_directory_externally_made_over_a_pending_file_is_an_edit() {
     let mut space = TestSpace::new();
     soon(&space, Change::put(at("p"), "file")).unwrap();
     fs::create_dir(space.directory.path().join("p")).unwrap();
@@ -97,7 +98,7 @@ fn an_empty_directory_in_the_way_of_a_set_gives_way() {
 }
 
 #[test]
-fn a_directory_may_be_made_where_a_file_was_removed_a_moment_ago() {
+fn a_directory_can_be_created_right_after_removing_a_file() {
     let space = TestSpace::new();
     space.put("d", "file");
     soon(&space, Change::remove(at("d"))).unwrap();
@@ -137,7 +138,7 @@ fn two_directories_do_not_move_in_one_set() {
 }
 
 #[test]
-fn what_a_person_puts_back_where_a_backup_rename_left_is_kept() {
+fn a_user_file_put_back_after_a_backup_rename_is_preserved() {
     let mut space = TestSpace::new();
     space.put("a.md", "old");
     space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
@@ -149,7 +150,7 @@ fn what_a_person_puts_back_where_a_backup_rename_left_is_kept() {
 }
 
 #[test]
-fn a_page_that_left_under_a_scratch_name_does_not_come_back_with_its_directory() {
+fn a_page_moved_to_a_scratch_name_stays_out_with_its_directory() {
     let space = TestSpace::new();
     space.put("d/a.md", "old");
     space.put("d/b.md", "other");
@@ -172,7 +173,7 @@ fn a_refused_set_leaves_a_departed_page_departed() {
 }
 
 #[test]
-fn a_page_that_leaves_and_comes_back_in_one_set_stays_in_history() {
+fn a_page_that_leaves_and_returns_in_one_set_stays_in_history() {
     let mut space = TestSpace::new();
     space.put("a.md", "old");
     let set = vec![Change::rename(at("a.md"), at("a.md~")), Change::put(at("a.md"), "new")];
@@ -184,7 +185,7 @@ fn a_page_that_leaves_and_comes_back_in_one_set_stays_in_history() {
 }
 
 #[test]
-fn a_scratch_file_written_anew_after_it_became_a_page_is_kept() {
+fn a_scratch_file_rewritten_after_becoming_a_page_is_preserved() {
     let space = TestSpace::new();
     space.put("a.md~", "page");
     soon(&space, Change::rename(at("a.md~"), at("a.md"))).unwrap();
@@ -195,7 +196,7 @@ fn a_scratch_file_written_anew_after_it_became_a_page_is_kept() {
 }
 
 #[test]
-fn a_set_that_the_log_refuses_over_an_edit_behind_us_is_written_later() {
+fn a_set_the_log_rejects_over_an_external_edit_is_written_later() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     let spool = space.directory.path().join(".svc/state/spool");
@@ -260,8 +261,9 @@ fn a_work_tree_of_another_repository_is_served_and_packed() {
     git(&["fsck", "--strict"]);
 }
 
+/// Shows: GIT-11
 #[test]
-fn two_work_trees_of_one_repository_are_not_served_at_once() {
+fn two_work_trees_of_one_repository_cannot_be_served_together() {
     let directory = tempfile::tempdir().unwrap();
     let [main, side] = ["main", "side"].map(|name| directory.path().canonicalize().unwrap().join(name));
     let git = |arguments: &[&str]| {
@@ -290,7 +292,7 @@ fn two_work_trees_of_one_repository_are_not_served_at_once() {
 }
 
 #[test]
-fn a_root_whose_history_went_before_its_first_checkpoint_begins_no_other() {
+fn a_root_with_lost_early_history_starts_no_new_one() {
     let space = TestSpace::new();
     let points = svcfs_store::FailPoints::new(space.directory.path());
     points.pause(FailPoint::CheckpointFlush);
@@ -321,7 +323,7 @@ fn a_detached_head_moves_along_and_no_branch_does() {
 }
 
 #[test]
-fn history_with_names_that_are_no_text_is_read_and_kept() {
+fn history_with_non_utf8_names_is_read_and_preserved() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let odd = root.join("d").join(std::ffi::OsStr::from_bytes(b"odd-\xff"));
@@ -344,7 +346,7 @@ fn history_with_names_that_are_no_text_is_read_and_kept() {
 }
 
 #[test]
-fn an_edit_in_a_renamed_directory_is_recorded_under_its_new_name() {
+fn an_edit_in_a_renamed_directory_is_recorded_at_its_new_path() {
     let directory = tempfile::tempdir().unwrap();
     let vfs = Vfs::open(options(directory.path(), true)).unwrap();
     let space = TestSpace { directory, vfs };
@@ -358,7 +360,7 @@ fn an_edit_in_a_renamed_directory_is_recorded_under_its_new_name() {
 }
 
 #[test]
-fn a_set_refused_for_a_file_in_the_way_writes_no_scratch_file_either() {
+fn a_set_rejected_by_a_path_conflict_writes_no_scratch_file() {
     let space = TestSpace::new();
     space.put("e", "file");
     let set = vec![Change::put(at("d/c~"), "scratch"), Change::put(at("e/a.md"), "below a file")];
@@ -367,7 +369,7 @@ fn a_set_refused_for_a_file_in_the_way_writes_no_scratch_file_either() {
 }
 
 #[test]
-fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_a_crash() {
+fn a_concurrent_external_commit_is_below_the_own_one_everywhere() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.wait_until("a checkpoint is made", |space| {
@@ -416,7 +418,7 @@ fn git_in(root: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_repository_that_converts_line_ends_is_opened_without_a_change() {
+fn a_repository_with_line_end_conversion_opens_without_changes() {
     let directory = repository("* text=auto eol=crlf\n");
     let vfs = Vfs::open(options(directory.path(), false)).unwrap();
     let mut space = TestSpace { directory, vfs };
@@ -427,7 +429,7 @@ fn a_repository_that_converts_line_ends_is_opened_without_a_change() {
 }
 
 #[test]
-fn a_repository_with_another_inside_is_opened_and_leaves_that_one_alone() {
+fn a_nested_repository_is_not_touched_by_opening() {
     let other = repository("");
     let directory = repository("");
     let source = other.path().to_str().unwrap();
@@ -445,7 +447,7 @@ fn a_repository_with_another_inside_is_opened_and_leaves_that_one_alone() {
 }
 
 #[test]
-fn many_names_that_git_refuses_are_left_out_at_once() {
+fn many_names_invalid_in_git_are_omitted_together() {
     let mut space = TestSpace::new();
     for number in 0..300 {
         let below = space.directory.path().join(format!("d{number}"));
@@ -460,7 +462,7 @@ fn many_names_that_git_refuses_are_left_out_at_once() {
 }
 
 #[test]
-fn the_directory_of_the_servers_own_files_is_neither_moved_nor_removed_nor_covered() {
+fn the_server_state_directory_cannot_be_moved_or_removed() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.put("d/b.md", "two");

@@ -28,8 +28,9 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, Fault>) -> String {
     fault.message().to_owned()
 }
 
+/// Shows: LOCK-1
 #[test]
-fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
+fn a_path_leased_by_one_protocol_is_protected_from_all_others() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     space.vfs.acquire_lease(lease(&space, "a.md")).unwrap().unwrap();
@@ -49,8 +50,9 @@ fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
     space.put("a.md", "three\n");
 }
 
+/// Shows: LOCK-5
 #[test]
-fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut() {
+fn a_leased_file_is_read_only_through_a_mount() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     let caller = Caller { protocol: Protocol::Fuse, ..eve() };
@@ -88,8 +90,9 @@ fn a_large_file_that_was_open_before_is_not_written_where_it_is() {
     assert_eq!(space.vfs.read_node(node, 0, 4).unwrap(), "more");
 }
 
+/// Shows: LOCK-3
 #[test]
-fn a_leased_folder_keeps_all_below_it_and_one_that_is_not_deep_its_names() {
+fn a_lease_on_a_folder_is_deep_or_only_on_its_names() {
     let space = TestSpace::new();
     for path in ["deep/in/a.md", "names/a.md", "names/in/a.md"] {
         space.put(path, "one\n");
@@ -158,7 +161,7 @@ fn no_client_has_everything_for_itself() {
 }
 
 #[test]
-fn a_lease_waits_for_whoever_writes_there_and_keeps_nobody_waiting_who_writes_elsewhere() {
+fn a_lease_waits_for_writers_of_its_path_and_blocks_no_others() {
     let space = TestSpace::new();
     let (given, all) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {

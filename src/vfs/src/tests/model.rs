@@ -477,7 +477,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_happens_the_tree_history_and_feed_agree_when_commits_are_gathered(
+    fn tree_history_and_feed_agree_in_gathered_mode(
         steps in prop::collection::vec(step(), 1..30),
         max_paths in 1..5_usize,
     ) {
@@ -486,7 +486,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_with_the_name_of_a_directory_that_went_stands_alone_in_gits_index() {
+fn a_file_replacing_a_directory_is_alone_in_the_git_index() {
     run(&[
         Step::EditBehind { path: 18, text: 0 },
         Step::Write { path: 18, text: 0, is_soon: false },
@@ -515,7 +515,7 @@ fn a_window_that_came_to_nothing_stays_closed_after_a_crash() {
 }
 
 #[test]
-fn a_scratch_file_below_a_file_that_is_being_removed_is_put_when_that_is_gone_and_not_by_halves() {
+fn a_scratch_file_below_a_file_in_removal_is_installed_after_it() {
     let space = TestSpace::new();
     space.put("d", "text\n");
     space.vfs.apply(&fuse(), Change::put(at("e/c~"), "scratch\n")).unwrap();

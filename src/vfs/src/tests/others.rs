@@ -38,8 +38,9 @@ fn hashed(space: &TestSpace, text: &str) -> String {
     space.git(&["hash-object", "-w", ".git/hashed"]).trim().to_owned()
 }
 
+/// Shows: EDIT-7
 #[test]
-fn a_persons_commit_is_announced_though_nobody_writes() {
+fn an_external_commit_is_announced_without_any_writer() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.git(&[&ANN[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat());
@@ -49,7 +50,7 @@ fn a_persons_commit_is_announced_though_nobody_writes() {
 }
 
 #[test]
-fn a_persons_commit_in_another_encoding_is_told_in_letters() {
+fn an_external_commit_in_another_encoding_is_decoded() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.git(&["config", "i18n.commitEncoding", "ISO-8859-1"]);
@@ -67,7 +68,7 @@ fn a_persons_commit_in_another_encoding_is_told_in_letters() {
 }
 
 #[test]
-fn what_keeps_writes_from_being_taken_is_told_as_it_is_now_not_as_it_was_first() {
+fn the_reason_that_blocks_writes_is_the_current_one() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     let head = space.directory.path().join(".git/HEAD");
@@ -82,8 +83,9 @@ fn what_keeps_writes_from_being_taken_is_told_as_it_is_now_not_as_it_was_first()
     space.put("a.md", "two");
 }
 
+/// Shows: GIT-8
 #[test]
-fn a_page_that_a_persons_index_had_an_older_version_of_is_brought_back() {
+fn a_page_regressed_by_an_old_user_index_is_restored() {
     let space = watched();
     space.put("a.md", "one");
     let old = space.git(&["rev-parse", "HEAD:a.md"]);
@@ -98,6 +100,7 @@ fn a_page_that_a_persons_index_had_an_older_version_of_is_brought_back() {
     space.wait_until("git status is clean", |space| space.git(&["status", "--porcelain"]).is_empty());
 }
 
+/// Shows: GIT-6
 #[test]
 fn the_index_follows_while_there_are_writes() {
     let space = TestSpace::new();
@@ -112,8 +115,9 @@ fn the_index_follows_while_there_are_writes() {
     assert_eq!(space.vfs.core.log.last_checkpoint().unwrap().0, Seq(0), "this was no checkpoint");
 }
 
+/// Shows: GIT-6
 #[test]
-fn what_a_person_staged_stays_staged_while_agents_write_that_page() {
+fn staged_content_stays_staged_while_agents_write_the_page() {
     let space = watched();
     space.put("a.md", "one");
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
@@ -131,8 +135,9 @@ fn what_a_person_staged_stays_staged_while_agents_write_that_page() {
     space.wait_until("git status is clean", |space| space.git(&["status", "--porcelain"]).is_empty());
 }
 
+/// Shows: GIT-6
 #[test]
-fn what_a_git_command_wrote_that_had_read_the_index_before_is_brought_up_to_date_again() {
+fn content_from_a_git_command_with_a_stale_index_is_updated() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
@@ -146,6 +151,7 @@ fn what_a_git_command_wrote_that_had_read_the_index_before_is_brought_up_to_date
     space.wait_until("it is again", |space| space.git(&["status", "--porcelain"]).is_empty());
 }
 
+/// Shows: GIT-5
 #[test]
 fn a_lock_that_stays_holds_writers_up_for_a_second_and_once() {
     let space = TestSpace::new();
@@ -160,8 +166,9 @@ fn a_lock_that_stays_holds_writers_up_for_a_second_and_once() {
     assert!(others.iter().any(|took| *took < Duration::from_secs(1)), "{others:?}");
 }
 
+/// Shows: GIT-4
 #[test]
-fn commits_that_a_reset_takes_off_while_nobody_serves_stay_reachable() {
+fn commits_removed_by_a_reset_while_stopped_stay_reachable() {
     let mut space = TestSpace::new();
     space.put("a.md", "one");
     space.put("b.md", "lost");
@@ -172,6 +179,7 @@ fn commits_that_a_reset_takes_off_while_nobody_serves_stay_reachable() {
     assert_eq!(space.git(&["for-each-ref", "--format=%(objectname)", "refs/svcfs/kept"]), lost);
 }
 
+/// Shows: GIT-4
 #[test]
 fn commits_that_a_reset_takes_off_their_branch_stay_reachable() {
     let space = TestSpace::new();
@@ -188,8 +196,9 @@ fn commits_that_a_reset_takes_off_their_branch_stay_reachable() {
     assert_eq!(space.git(&["show", &format!("{}:b.md", lost.trim())]), "lost");
 }
 
+/// Shows: GIT-4
 #[test]
-fn what_a_branch_has_again_is_kept_no_more() {
+fn commits_that_a_branch_has_again_are_retained_no_longer() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.git(&["branch", "other"]);
@@ -204,8 +213,9 @@ fn what_a_branch_has_again_is_kept_no_more() {
     assert_eq!(kept, space.git(&["rev-parse", "other"]));
 }
 
+/// Shows: GIT-2
 #[test]
-fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
+fn a_logged_write_is_rebased_onto_a_branch_switched_by_the_user() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
@@ -232,8 +242,9 @@ fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
     assert_eq!(space.git(&["show", "main:b.md"]), "two");
 }
 
+/// Shows: GIT-2
 #[test]
-fn after_a_kill_what_came_on_top_of_anothers_commit_still_stands() {
+fn changes_after_an_external_commit_survive_a_crash() {
     let space = TestSpace::new();
     FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "one");
@@ -263,8 +274,9 @@ fn after_a_kill_what_came_on_top_of_anothers_commit_still_stands() {
     assert_eq!((again.text("a.md").as_str(), again.log()), ("ours", space.log()));
 }
 
+/// Shows: GIT-8
 #[test]
-fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
+fn after_a_crash_a_stale_index_commit_overwrites_no_page() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     let old = space.git(&["rev-parse", "HEAD:a.md"]);
@@ -290,8 +302,9 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
     assert_eq!(reopened(copy).text("a.md"), "one");
 }
 
+/// Shows: GIT-8
 #[test]
-fn what_others_put_in_place_and_the_power_or_a_broken_disk_took_is_put_there_again() {
+fn external_changes_lost_by_power_or_disk_are_installed_again() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
@@ -367,8 +380,9 @@ fn a_branch_that_is_moved_again_and_again_is_no_trouble() {
     assert_eq!(space.log().iter().filter(|line| *line == "Ann|by hand").count(), 3);
 }
 
+/// Shows: GIT-6
 #[test]
-fn a_conflict_of_a_merge_stays_in_the_index_until_the_person_settles_it() {
+fn a_merge_conflict_stays_in_the_index_until_it_is_resolved() {
     let space = watched();
     space.put("a.md", "one\n");
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
@@ -394,8 +408,9 @@ fn a_conflict_of_a_merge_stays_in_the_index_until_the_person_settles_it() {
     assert_eq!(space.text("b.md"), "beside it");
 }
 
+/// Shows: GIT-8
 #[test]
-fn a_write_over_one_that_was_only_accepted_stands_though_a_person_commits_an_older_index_between_them() {
+fn an_accepted_write_survives_an_external_stale_index_commit() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     let points = FailPoints::new(space.directory.path());

@@ -21,7 +21,7 @@ impl Clock for Hooked {
 }
 
 #[test]
-fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_made() {
+fn a_page_created_during_a_rename_elsewhere_is_saved_or_fails() {
     let ann = Caller::new(Protocol::Fuse).with_actor(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());
@@ -60,7 +60,7 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
 }
 
 #[test]
-fn of_two_who_make_one_page_in_one_moment_one_is_told_that_it_is_there() {
+fn one_of_two_concurrent_creators_learns_that_the_page_exists() {
     let ann = Caller::new(Protocol::Fuse).with_actor(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());

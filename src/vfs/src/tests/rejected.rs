@@ -15,8 +15,9 @@ fn kept(space: &TestSpace, path: &str) -> Option<String> {
     Some(String::from_utf8(text.to_vec()).unwrap())
 }
 
+/// Shows: LINT-6
 #[test]
-fn a_refused_text_stays_when_the_disk_refuses_the_next_write_of_its_page() {
+fn rejected_content_stays_when_the_next_write_gets_a_disk_error() {
     let space = TestSpace::new();
     space.put("a.md", "good");
     assert_eq!(refuse(&space, "a.md", "refuse this", Precondition::Any), Kind::Rejected);
@@ -33,7 +34,7 @@ fn a_refused_text_stays_when_the_disk_refuses_the_next_write_of_its_page() {
 }
 
 #[test]
-fn what_is_refused_while_an_accepted_write_is_on_its_way_to_the_disk_is_kept_after_it() {
+fn content_rejected_beside_a_write_in_flight_outlives_it() {
     let space = TestSpace::new();
     space.put("a.md", "good");
     assert_eq!(refuse(&space, "a.md", "refuse this", Precondition::Any), Kind::Rejected);
@@ -59,7 +60,7 @@ fn age(space: &TestSpace, path: &str, days: u32) {
 }
 
 #[test]
-fn what_is_told_of_a_refusal_goes_with_its_text() {
+fn the_rejection_reason_is_removed_with_its_content() {
     let space = TestSpace::new();
     for (path, days) in [("d/a.md", 8), ("d/b.md", 6)] {
         refuse(&space, path, "refuse this", Precondition::Any);
@@ -79,7 +80,7 @@ fn what_is_told_of_a_refusal_goes_with_its_text() {
 }
 
 #[test]
-fn one_refused_text_that_cannot_be_removed_does_not_keep_the_others() {
+fn one_unremovable_rejected_content_does_not_retain_others() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let space = TestSpace::new();
     for path in ["a/held.md", "b/old.md", "c.md"] {
@@ -104,7 +105,7 @@ fn one_refused_text_that_cannot_be_removed_does_not_keep_the_others() {
 }
 
 #[test]
-fn of_very_many_refusals_the_newest_are_told() {
+fn only_the_newest_of_many_rejections_are_listed() {
     let space = TestSpace::new();
     let refusals = &space.vfs.core.refusals;
     let path = |number: u32| at(&format!("{number}.md"));

@@ -21,7 +21,7 @@ fn flushers(space: &TestSpace) -> Arc<Mutex<Vec<ThreadId>>> {
 }
 
 #[test]
-fn a_lone_writer_who_waits_does_the_work_itself_and_nobody_else_s_save_does() {
+fn a_lone_waiting_writer_runs_only_its_own_batch_inline() {
     let space = TestSpace::new();
     let flushers = flushers(&space);
     space.put("a.md", "one\n");
@@ -36,7 +36,7 @@ fn a_lone_writer_who_waits_does_the_work_itself_and_nobody_else_s_save_does() {
 }
 
 #[test]
-fn what_a_writer_at_work_cannot_bring_to_its_end_the_thread_does_once_the_disk_lets_it() {
+fn work_an_inline_writer_cannot_finish_is_done_by_the_thread() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     let points = FailPoints::new(space.directory.path());
@@ -58,7 +58,7 @@ fn what_a_writer_at_work_cannot_bring_to_its_end_the_thread_does_once_the_disk_l
 }
 
 #[test]
-fn git_status_is_clean_a_moment_after_a_lone_writer_s_last_write() {
+fn git_status_is_clean_shortly_after_the_last_write() {
     let space = TestSpace::new();
     for number in 0..20 {
         space.put("a.md", &format!("{number}\n"));
@@ -69,7 +69,7 @@ fn git_status_is_clean_a_moment_after_a_lone_writer_s_last_write() {
 }
 
 #[test]
-fn a_page_that_changes_while_its_next_version_is_flushed_is_not_covered_by_what_was_written_ahead() {
+fn a_page_edited_during_a_speculative_write_is_not_overwritten() {
     use std::os::unix::fs::PermissionsExt;
     let space = TestSpace::new();
     space.put("a.md", "one\n");

@@ -38,6 +38,7 @@ fn told(space: &TestSpace) -> Vec<String> {
     changes.iter().map(|change| format!("{} {:?} {}", change.actor, change.action, change.path)).collect()
 }
 
+/// Shows: COW-3
 #[test]
 fn snapshots_are_listed_read_and_compared() {
     let space = new_space(SNAPSHOTS);
@@ -60,8 +61,9 @@ fn snapshots_are_listed_read_and_compared() {
     assert!(!space.directory.path().join(".git").exists());
 }
 
+/// Shows: COW-2
 #[test]
-fn without_versions_what_changed_is_told_all_the_same() {
+fn without_versions_changes_are_still_reported() {
     let space = new_space(VersionStrategy::LogOnly);
     let applied = space.put("a.md", "one");
     assert_eq!((applied.commit, applied.files[0].etag), (None, Some(ETag::from_content(b"one"))));
@@ -77,7 +79,7 @@ fn without_versions_what_changed_is_told_all_the_same() {
 }
 
 #[test]
-fn who_wrote_a_line_is_told_by_git_only() {
+fn blame_is_available_only_with_the_git_strategy() {
     for strategy in WITHOUT_GIT {
         let space = new_space(strategy);
         space.put("a.md", "one");
@@ -87,6 +89,7 @@ fn who_wrote_a_line_is_told_by_git_only() {
     }
 }
 
+/// Shows: COW-2
 #[test]
 fn changes_page_forward_by_moments_without_a_gap() {
     for strategy in WITHOUT_GIT {
@@ -113,8 +116,9 @@ fn changes_page_forward_by_moments_without_a_gap() {
     }
 }
 
+/// Shows: COW-3
 #[test]
-fn the_oldest_snapshots_of_a_file_go_when_there_are_more_than_are_kept() {
+fn the_oldest_snapshots_of_a_file_are_removed_above_the_limit() {
     let mut space = new_space(VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(3) });
     for n in 0..5 {
         space.put("a.md", &n.to_string());
@@ -130,6 +134,7 @@ fn the_oldest_snapshots_of_a_file_go_when_there_are_more_than_are_kept() {
     assert_eq!(texts(&space, "b.md"), ["2", "3", "4", "5"]);
 }
 
+/// Shows: COW-3
 #[test]
 fn a_directory_rename_brings_a_first_snapshot_to_each_new_name() {
     let space = new_space(SNAPSHOTS);
@@ -140,8 +145,9 @@ fn a_directory_rename_brings_a_first_snapshot_to_each_new_name() {
     assert_eq!(texts(&space, "d/a.md"), ["one", "two"]);
 }
 
+/// Shows: COW-5
 #[test]
-fn edits_behind_a_space_without_git_are_recorded_while_it_is_closed_and_while_it_runs() {
+fn without_git_external_edits_are_recorded_closed_and_running() {
     for strategy in WITHOUT_GIT {
         let space = new_space(strategy);
         for path in ["a.md", "b.md", "d/c.md"] {
@@ -170,8 +176,9 @@ fn edits_behind_a_space_without_git_are_recorded_while_it_is_closed_and_while_it
     }
 }
 
+/// Shows: COW-5
 #[test]
-fn an_edit_that_a_write_covers_is_a_snapshot_or_at_least_told() {
+fn an_overwritten_external_edit_is_a_snapshot_or_is_reported() {
     for strategy in WITHOUT_GIT {
         let space = new_space(strategy);
         space.put("a.md", "one");
@@ -183,8 +190,9 @@ fn an_edit_that_a_write_covers_is_a_snapshot_or_at_least_told() {
     }
 }
 
+/// Shows: COW-6
 #[test]
-fn files_and_snapshots_that_never_reached_the_disk_are_made_again_from_the_log() {
+fn unflushed_files_and_snapshots_are_recreated_from_the_log() {
     for strategy in WITHOUT_GIT {
         let space = new_space(strategy);
         space.put("kept.md", "settled");
@@ -237,8 +245,9 @@ fn repository(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// Shows: COW-1
 #[test]
-fn without_git_a_repository_that_is_there_is_left_alone() {
+fn without_git_an_existing_repository_is_not_changed() {
     for strategy in WITHOUT_GIT {
         let directory = tempfile::tempdir().unwrap();
         let git = |arguments: &[&str]| {
@@ -260,8 +269,9 @@ fn without_git_a_repository_that_is_there_is_left_alone() {
     }
 }
 
+/// Shows: COW-7
 #[test]
-fn what_another_strategy_recorded_meanwhile_becomes_a_commit_when_git_is_back() {
+fn changes_of_another_strategy_are_committed_when_git_returns() {
     for strategy in WITHOUT_GIT {
         let mut space = TestSpace::new();
         space.put("a.md", "of git");
@@ -295,8 +305,9 @@ fn what_another_strategy_recorded_meanwhile_becomes_a_commit_when_git_is_back() 
     }
 }
 
+/// Shows: COW-7
 #[test]
-fn a_file_of_another_strategys_time_has_a_first_snapshot_before_anything_covers_it() {
+fn a_file_of_another_strategy_gets_a_snapshot_before_overwrite() {
     for before in [VersionStrategy::Git, VersionStrategy::LogOnly] {
         let mut space = new_space(before);
         space.put("a.md", "one");
@@ -325,8 +336,9 @@ fn snapshots_without_their_log_are_still_versions() {
     assert_eq!(texts(&space, "a.md")[..2], ["one", "two"]);
 }
 
+/// Shows: COW-7
 #[test]
-fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_begins() {
+fn writes_accepted_under_one_strategy_complete_before_a_switch() {
     for (before, after) in [
         (VersionStrategy::Git, SNAPSHOTS),
         (SNAPSHOTS, VersionStrategy::Git),
@@ -350,6 +362,7 @@ fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_beg
     }
 }
 
+/// Shows: PATH-1
 #[test]
 fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
     for strategy in [VersionStrategy::Git, SNAPSHOTS, VersionStrategy::LogOnly] {
@@ -379,8 +392,9 @@ fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
     }
 }
 
+/// Shows: COW-7
 #[test]
-fn a_name_that_snapshots_have_is_refused_and_a_person_may_have_it() {
+fn snapshot_names_are_rejected_but_allowed_for_external_files() {
     let space = new_space(SNAPSHOTS);
     space.put("a.md", "one");
     let fault = space.vfs.apply(&eve(), Change::put(at("d/1234567890123456789.md"), "x")).unwrap_err();

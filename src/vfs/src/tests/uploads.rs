@@ -2,8 +2,9 @@
 
 use super::*;
 
+/// Shows: VIS-7
 #[test]
-fn a_file_on_its_way_is_listed_by_no_door_and_what_is_left_of_one_by_all() {
+fn uploads_in_flight_are_hidden_and_their_orphans_are_listed() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     let names = |protocol: Protocol| -> Vec<String> {

@@ -71,7 +71,7 @@ fn pages_are_found_more_often_than_by_plain_full_text_search() {
 }
 
 #[test]
-fn a_kind_of_question_that_loses_is_not_hidden_by_those_that_win() {
+fn a_losing_query_category_is_not_hidden_by_winning_ones() {
     let mut ranking = Ranking::default();
     let places = [(Kind::Title, [Some(0), Some(3)]), (Kind::Description, [Some(1), Some(0)])];
     for (kind, of) in places {

@@ -55,7 +55,7 @@ fn shown(show_delay: Duration, progress: OpenProgress, is_enough: impl Fn(&str) 
 }
 
 #[test]
-fn a_long_adoption_is_told_in_the_log_again_and_again_where_nobody_sees_a_bar() {
+fn a_long_adoption_is_logged_repeatedly_without_a_terminal() {
     let progress = OpenProgress::Adopting { scanned_files: 23_000, recorded_files: 20_000, total: 38_405 };
     let log = shown(Duration::ZERO, progress, |log| log.lines().count() >= 2);
     for log_interval in log.lines() {
@@ -68,7 +68,7 @@ fn a_long_adoption_is_told_in_the_log_again_and_again_where_nobody_sees_a_bar() 
 }
 
 #[test]
-fn what_is_over_soon_is_told_to_nobody() {
+fn a_short_operation_prints_no_progress() {
     assert_eq!(shown(Duration::from_secs(3600), OpenProgress::Comparing, |_| true), "");
 }
 
@@ -81,7 +81,7 @@ fn nothing_is_shown_before_the_opening_has_said_anything() {
 }
 
 #[test]
-fn a_bar_is_full_when_everything_is_read_and_recorded_and_not_before() {
+fn a_progress_bar_is_full_only_when_all_is_read_and_recorded() {
     let adopting = |looked_at, recorded| {
         amount(OpenProgress::Adopting { scanned_files: looked_at, recorded_files: recorded, total: 10 })
     };

@@ -17,7 +17,7 @@ fn a_snippet_shows_the_place_where_the_words_stand_together() {
 }
 
 #[test]
-fn a_snippet_marks_the_whole_of_a_word_with_joints() {
+fn a_snippet_marks_a_hyphenated_word_completely() {
     let space = Space::of(&[("a.md", "call parse_token, read-only and parseToken in the état-major")]);
     let snippet = |q: &str| space.index.search(&SearchQuery::new(q)).unwrap().hits[0].snippet.clone();
     for (question, marked) in [

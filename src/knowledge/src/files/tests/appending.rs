@@ -54,7 +54,7 @@ fn appends_stop_at_their_limits() {
 }
 
 #[test]
-fn appends_at_once_are_all_kept() {
+fn concurrent_appends_are_all_preserved() {
     const WRITERS: usize = 8;
     const LINES: usize = 6;
     let space = TestSpace::new();

@@ -21,7 +21,7 @@ fn a_bulk_write_is_one_commit() {
 }
 
 #[test]
-fn one_stale_file_fails_the_whole_bulk() {
+fn one_stale_file_fails_the_entire_bulk() {
     let space = TestSpace::new();
     let etag = space.put("a.md", "one\n");
     space.put("a.md", "two\n");

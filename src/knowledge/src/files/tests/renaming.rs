@@ -3,6 +3,7 @@ use svcfs_base::{ETag, Precondition};
 
 use crate::spaces::test_space::{TestSpace, caller, expecting, path, told};
 
+/// Shows: HTTP-5
 #[test]
 fn rename_rewrites_links_in_the_same_commit() {
     let space = TestSpace::new();
@@ -34,7 +35,7 @@ fn rename_rewrites_links_in_the_same_commit() {
 }
 
 #[test]
-fn what_pages_say_they_contradict_follows_a_rename_and_is_linked_to_before_and_after() {
+fn contradiction_fields_follow_a_rename_and_are_linked() {
     let space = TestSpace::new();
     space.put("moon.md", "---\ntitle: Moon\n---\nRound.\n");
     space.put("luna.md", "---\ntitle: Luna\ncontradicts: [moon, nowhere] # both\n---\nFlat.\n");
@@ -49,7 +50,7 @@ fn what_pages_say_they_contradict_follows_a_rename_and_is_linked_to_before_and_a
 }
 
 #[test]
-fn what_a_task_waits_for_follows_a_rename_in_whatever_form_it_stands_there() {
+fn task_dependencies_follow_a_rename_in_every_link_form() {
     let space = TestSpace::new();
     space.put("base.md", "---\nstatus: open\n---\nFirst this.\n");
     let forms = [
@@ -71,7 +72,7 @@ fn what_a_task_waits_for_follows_a_rename_in_whatever_form_it_stands_there() {
 }
 
 #[test]
-fn a_rename_as_a_mount_makes_it_leads_links_only_where_the_settings_say_so_and_between_pages() {
+fn a_mount_rename_updates_page_links_only_where_configured() {
     let rename = |space: &TestSpace, from: &str, to: &str| {
         space.get("rename", json!({ "from": from, "to": to, "as_mount": true }))["updated_links"].clone()
     };
@@ -89,7 +90,7 @@ fn a_rename_as_a_mount_makes_it_leads_links_only_where_the_settings_say_so_and_b
 }
 
 #[test]
-fn a_page_that_was_away_for_a_moment_when_the_index_read_it_takes_its_links_along() {
+fn a_page_missing_during_indexing_still_moves_its_links() {
     let space = TestSpace::new();
     space.put("index.md", "[[a]]\n");
     let rename = |from: &str, to: &str| {
@@ -111,7 +112,7 @@ fn a_page_that_was_away_for_a_moment_when_the_index_read_it_takes_its_links_alon
 }
 
 #[test]
-fn a_page_that_very_many_link_to_is_renamed_in_one_commit_and_nothing_else_of_them_changes() {
+fn a_page_with_very_many_backlinks_is_renamed_in_one_commit() {
     let space = TestSpace::new();
     space.put("hub.md", "---\naliases: [Mitte]\n---\n# Hub\n");
     space.put("other.md", "# Other\n");
@@ -134,7 +135,7 @@ fn a_page_that_very_many_link_to_is_renamed_in_one_commit_and_nothing_else_of_th
 }
 
 #[test]
-fn a_name_that_would_lead_elsewhere_gets_as_much_path_as_it_needs() {
+fn an_ambiguous_link_name_gets_as_much_path_as_it_needs() {
     let space = TestSpace::new();
     space.put("a/draft.md", "# Draft\n");
     space.put("b/auth.md", "# Other\n");
@@ -143,6 +144,7 @@ fn a_name_that_would_lead_elsewhere_gets_as_much_path_as_it_needs() {
     assert_eq!(space.text("index.md"), "[[a/auth]]\n");
 }
 
+/// Shows: HTTP-5
 #[test]
 fn links_by_title_or_alias_stay_and_links_by_file_name_follow() {
     let space = TestSpace::new();
@@ -180,7 +182,7 @@ fn files_that_are_no_pages_are_followed_too() {
 }
 
 #[test]
-fn links_stay_when_asked_to() {
+fn links_are_not_changed_when_requested() {
     let space = TestSpace::new();
     space.put("a.md", "# A\n");
     space.put("b.md", "[[a]]\n");
@@ -280,7 +282,7 @@ fn a_rename_never_relies_on_an_index_that_is_behind() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "an edit behind the server, which no gate sees")]
-fn a_linking_page_that_is_not_utf_8_stays_as_it_is_and_the_caller_is_told() {
+fn a_linking_page_with_invalid_utf_8_is_unchanged_and_reported() {
     let space = TestSpace::new();
     space.put("a.md", "a\n");
     std::fs::write(space.root().join("b.md"), b"\xff[[a]]\n").unwrap();

@@ -39,7 +39,7 @@ fn what_pages_show_already_is_never_covered() {
 }
 
 #[test]
-fn uploads_that_are_not_wanted_are_refused_by_what_is_wrong_with_them() {
+fn unwanted_uploads_are_refused_with_the_reason() {
     let space = TestSpace::with("[assets]\nmax_file_size = \"10B\"\nallowed_types = [\"image/PNG\"]\n", &[]);
     let refused = |name: &str, bytes: &str| space.refusal("upload_asset", json!({ "name": name, "file": bytes }));
     assert_eq!(refused("a.png", "elevenbytes").0, 413);

@@ -80,6 +80,7 @@ fn eventful() -> TestSpace {
     space
 }
 
+/// Shows: HIST-1
 #[test]
 fn a_log_made_again_from_git_gives_the_same_answers() {
     let space = eventful();
@@ -94,8 +95,9 @@ fn a_log_made_again_from_git_gives_the_same_answers() {
     assert_eq!(space.get("versions", json!({ "path": "a.md" })).as_array().unwrap().len(), 5);
 }
 
+/// Shows: HIST-1
 #[test]
-fn the_index_follows_a_log_made_again_that_is_as_long_as_the_old_one() {
+fn the_index_follows_a_rebuilt_log_of_the_same_length() {
     let space = eventful();
     space.settle();
     let length = space.space().vfs.last_seq();

@@ -39,8 +39,9 @@ fn position(freshness: &IndexFreshness, caller: &Caller, now: Instant) -> u64 {
     }
 }
 
+/// Shows: IDX-1
 #[test]
-fn in_a_flood_a_client_waits_for_its_own_changes_and_for_old_ones() {
+fn under_load_a_client_waits_only_for_its_own_and_old_changes() {
     let freshness = freshness();
     let now = flood(&freshness);
     let stranger = position(&freshness, &on_connection(9), now);
@@ -84,6 +85,7 @@ fn a_queued_change_is_waited_for_until_it_is_announced() {
     assert_eq!(position(&freshness, &user, now), 1_001);
 }
 
+/// Shows: IDX-1
 #[test]
 fn while_few_changes_come_in_all_of_them_are_waited_for() {
     let freshness = freshness();
@@ -131,7 +133,7 @@ fn clients_are_bounded_and_none_of_their_changes_is_missed() {
 }
 
 #[test]
-fn whoever_waits_is_seen_by_the_indexer() {
+fn waiting_readers_are_visible_to_the_indexer() {
     let freshness = freshness();
     assert!(!freshness.is_demanded_beyond(Seq(0)));
     freshness.demand(Seq(7));
@@ -139,8 +141,9 @@ fn whoever_waits_is_seen_by_the_indexer() {
     assert!(freshness.is_demanded_beyond(Seq(6)) && !freshness.is_demanded_beyond(Seq(7)));
 }
 
+/// Shows: IDX-4
 #[test]
-fn writes_wait_for_an_index_that_is_behind_while_questions_are_asked() {
+fn writes_wait_for_a_lagging_index_while_queries_run() {
     let freshness = freshness();
     let now = flood(&freshness);
     let (writer, stranger) = (on_connection(1), on_connection(2));

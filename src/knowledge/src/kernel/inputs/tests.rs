@@ -44,7 +44,7 @@ fn a_list_is_written_with_commas_or_as_json_or_in_several_texts() {
 }
 
 #[test]
-fn an_input_is_known_under_its_other_name_however_that_is_spelled() {
+fn an_input_is_recognised_by_its_alias_in_any_spelling() {
     for name in ["q", "query", "Query", "que-ry"] {
         assert_eq!(read("search", &[(name, "x")]).unwrap(), json!({ "q": "x" }), "{name}");
     }
@@ -71,7 +71,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_must_be_given_is_missed_unless_it_is_there_under_one_of_its_names() {
+fn a_required_input_is_missing_unless_present_under_an_alias() {
     let search = inputs("search");
     let missing = |members: Value| search.first_missing(members.as_object().unwrap()).map(|field| field.name.as_str());
     assert_eq!(missing(json!({ "limit": 5 })), Some("q"));

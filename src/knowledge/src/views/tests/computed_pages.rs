@@ -30,8 +30,9 @@ fn versions(space: &TestSpace, path: &str) -> usize {
     space.get("versions", json!({ "path": path })).as_array().unwrap().len()
 }
 
+/// Shows: QRY-5
 #[test]
-fn a_computed_page_holds_its_answer_and_is_written_again_when_that_is_another_one() {
+fn a_computed_page_holds_its_answer_and_updates_when_it_changes() {
     let space = space();
     space.put("reports/open.md", &page(OPEN));
     let text = shows(&space, "reports/open.md", "tasks/b.md");
@@ -53,6 +54,7 @@ fn a_computed_page_holds_its_answer_and_is_written_again_when_that_is_another_on
     assert_eq!(space.text("reports/open.md"), plain);
 }
 
+/// Shows: QRY-6
 #[test]
 fn what_a_refresh_writes_sets_off_no_other_refresh() {
     let space = space();
@@ -74,8 +76,9 @@ fn what_a_refresh_writes_sets_off_no_other_refresh() {
     assert_eq!(versions(&space, "z.md"), after.2, "the same answer is no version");
 }
 
+/// Shows: QRY-5
 #[test]
-fn a_refresh_that_is_asked_for_is_its_askers() {
+fn a_requested_refresh_is_authored_by_the_requester() {
     let space = space();
     space.stop_refreshing();
     space.put("r.md", &page(OPEN));
@@ -120,7 +123,7 @@ fn a_page_whose_query_cannot_be_read_says_so_until_it_can() {
 }
 
 #[test]
-fn an_answer_has_the_form_that_is_asked_for_or_goes_with_the_query() {
+fn an_answer_has_the_requested_form_or_that_of_the_query() {
     let space = space();
     space.stop_refreshing();
     for (asked, block) in [
@@ -185,6 +188,7 @@ fn a_page_that_cannot_be_computed_is_refused_with_the_reason() {
     }
 }
 
+/// Shows: QRY-6
 #[test]
 fn a_write_during_a_refresh_is_never_written_over() {
     let space = space();
@@ -210,6 +214,7 @@ fn a_write_during_a_refresh_is_never_written_over() {
     assert!(shows(&space, "r.md", "| tasks/a.md | 99    |").contains("# Report 100\n"));
 }
 
+/// Shows: QRY-7
 #[test]
 fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     let space = space();

@@ -17,7 +17,7 @@ fn space() -> TestSpace {
 }
 
 #[test]
-fn a_view_is_saved_listed_read_and_removed_with_versions_like_any_file() {
+fn a_view_is_saved_listed_read_and_removed_with_versions() {
     let space = space();
     assert_eq!(space.get("views_list", json!({})), json!({ "views": [] }));
     let view = json!({ "name": "Open tasks", "query": "TABLE status FROM \"tasks/\"", "layout": "kanban", "group_by": "owner" });
@@ -90,7 +90,7 @@ fn formulas_alone_stand_beside_the_columns_of_the_query() {
 }
 
 #[test]
-fn the_limit_and_offset_of_a_views_query_are_heeded_unless_the_caller_says_otherwise() {
+fn limit_and_offset_of_a_view_apply_unless_overridden() {
     let space = space();
     space.get("views_save", json!({ "name": "few", "query": "LIST FROM \"tasks/\" SORT _path LIMIT 1 OFFSET 1" }));
     let rows = |arguments: serde_json::Value| {

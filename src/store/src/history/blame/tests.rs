@@ -67,8 +67,9 @@ fn edited(seed: u64, count: usize) -> Vec<String> {
     contents
 }
 
+/// Shows: HIST-3
 #[test]
-fn lines_are_blamed_on_the_versions_that_stock_git_blames_them_on() {
+fn lines_are_blamed_on_the_same_versions_as_in_stock_git() {
     for seed in 1..=6 {
         let (fixture, versions) = committed(&edited(seed, 40));
         let told = fixture.git(&["blame", "--line-porcelain", "HEAD", "--", "d/a.md"]);
@@ -83,7 +84,7 @@ fn lines_are_blamed_on_the_versions_that_stock_git_blames_them_on() {
 }
 
 #[test]
-fn what_is_remembered_of_one_version_gives_the_same_as_beginning_anew() {
+fn cached_blame_gives_the_same_result_as_a_fresh_start() {
     let contents = edited(7, 40);
     let (fixture, versions) = committed(&contents);
     let known = |history: &History| -> Vec<_> {

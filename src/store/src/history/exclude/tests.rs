@@ -6,8 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use crate::History;
 use crate::history::tests::fixture;
 
+/// Shows: EDIT-11
 #[test]
-fn an_existing_exclude_file_keeps_its_lines_and_gets_ours_once() {
+fn an_existing_exclude_file_gets_the_svcfs_lines_once() {
     let fixture = fixture();
     let file = fixture.directory.path().join(".git/info/exclude");
     std::fs::write(&file, "mine").unwrap();
@@ -24,8 +25,9 @@ fn an_existing_exclude_file_keeps_its_lines_and_gets_ours_once() {
     assert_eq!(fixture.git(&["status", "--porcelain"]), "");
 }
 
+/// Shows: EDIT-11
 #[test]
-fn an_exclude_file_is_replaced_whole_and_only_when_it_differs() {
+fn an_exclude_file_is_replaced_atomically_only_when_different() {
     let fixture = fixture();
     let info = fixture.directory.path().join(".git/info");
     let file = info.join("exclude");

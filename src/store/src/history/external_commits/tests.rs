@@ -85,7 +85,7 @@ fn every_commit_changed_what_stock_git_says_it_changed() {
 }
 
 #[test]
-fn submodules_and_names_that_are_no_text_are_left_out() {
+fn submodules_and_non_utf8_names_are_omitted() {
     let fixture = fixture();
     std::fs::write(fixture.directory.path().join("a.md"), "a").unwrap();
     let first = commit_all(&fixture, "first");

@@ -46,8 +46,9 @@ fn is_clear(folder: &Path) -> bool {
     [LOCK, COPY, COPY_LOCK].iter().all(|name| !folder.join(name).exists())
 }
 
+/// Shows: GIT-6
 #[test]
-fn what_a_person_staged_stays_and_what_changed_beside_it_is_refreshed() {
+fn staged_changes_stay_and_unstaged_entries_are_refreshed() {
     let (fixture, head) = indexed(&[("a.md", "one"), ("b.md", "one"), ("c.md", "one")]);
     let staged = fixture.directory.path().join("staged");
     fs::write(&staged, "staged by hand").unwrap();
@@ -62,7 +63,7 @@ fn what_a_person_staged_stays_and_what_changed_beside_it_is_refreshed() {
 }
 
 #[test]
-fn what_a_person_staged_goes_when_git_has_lost_it_and_not_when_it_cannot_be_read() {
+fn staged_content_lost_in_git_is_dropped_and_unreadable_stays() {
     let (fixture, head) = indexed(&[("a.md", "one")]);
     let staged = fixture.directory.path().join("staged");
     fs::write(&staged, "staged by hand").unwrap();
@@ -81,7 +82,7 @@ fn what_a_person_staged_goes_when_git_has_lost_it_and_not_when_it_cannot_be_read
 }
 
 #[test]
-fn an_earlier_text_that_a_person_put_back_and_staged_stays_staged() {
+fn an_earlier_text_restored_and_staged_by_a_user_stays_staged() {
     let (fixture, head) = indexed(&[("a.md", "one"), ("b.md", "one")]);
     let head = changed(&fixture, Some(head), &[("a.md", "two")]);
     // An agent removes one of them; before the index hears of that, a person has both as they were
@@ -96,8 +97,9 @@ fn an_earlier_text_that_a_person_put_back_and_staged_stays_staged() {
     fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "by hand", "--", "a.md", "b.md"]);
 }
 
+/// Shows: GIT-9
 #[test]
-fn a_draft_is_dropped_when_somebody_wrote_the_index_meanwhile() {
+fn an_index_draft_is_dropped_after_an_external_index_write() {
     let (fixture, _) = indexed(&[("a.md", "one")]);
     let (repository, draft) = drafted(&fixture);
     fs::write(fixture.directory.path().join("added.md"), "added").unwrap();
@@ -108,8 +110,9 @@ fn a_draft_is_dropped_when_somebody_wrote_the_index_meanwhile() {
     assert!(is_clear(&folder(&fixture)));
 }
 
+/// Shows: GIT-9
 #[test]
-fn somebodys_lock_is_respected_and_left_alone() {
+fn a_foreign_index_lock_is_respected_and_not_removed() {
     let (fixture, _) = indexed(&[("a.md", "one")]);
     let (repository, draft) = drafted(&fixture);
     let lock = folder(&fixture).join(LOCK);
@@ -121,8 +124,9 @@ fn somebodys_lock_is_respected_and_left_alone() {
     assert_eq!(fs::read_to_string(&lock).unwrap(), "theirs");
 }
 
+/// Shows: GIT-9
 #[test]
-fn a_repository_that_is_moved_away_meanwhile_takes_no_lock_of_ours_along() {
+fn a_repository_moved_away_takes_no_svcfs_lock_along() {
     let (fixture, _) = indexed(&[("a.md", "one")]);
     let (repository, draft) = drafted(&fixture);
     let moved = fixture.directory.path().join("moved");
@@ -136,8 +140,9 @@ fn a_repository_that_is_moved_away_meanwhile_takes_no_lock_of_ours_along() {
     fixture.git(&["fsck", "--strict"]);
 }
 
+/// Shows: GIT-9
 #[test]
-fn a_lock_of_the_index_that_a_killed_server_left_is_taken_away_by_the_next_start() {
+fn an_index_lock_of_a_killed_server_is_removed_at_next_start() {
     let (fixture, _) = indexed(&[("a.md", "one")]);
     let (_, draft) = drafted(&fixture);
     draft.lock().unwrap();

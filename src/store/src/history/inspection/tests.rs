@@ -65,7 +65,7 @@ impl Repo {
 }
 
 #[test]
-fn a_whole_repository_has_nothing_to_complain_about() {
+fn an_intact_repository_passes_inspection_without_findings() {
     let repo = Repo::new();
     let inspection = repo.inspect();
     assert_eq!(inspection.head().unwrap(), Some(repo.newest));
@@ -80,7 +80,7 @@ fn a_whole_repository_has_nothing_to_complain_about() {
 }
 
 #[test]
-fn a_lost_and_a_damaged_content_are_named_and_written_again_from_the_tree() {
+fn lost_and_damaged_blobs_are_named_and_rewritten_from_the_tree() {
     let repo = Repo::new();
     repo.loosen();
     fs::remove_file(repo.loose("one")).unwrap();
@@ -112,7 +112,7 @@ fn an_object_that_was_cut_off_is_named() {
 }
 
 #[test]
-fn a_content_that_nobody_has_any_more_is_not_made_up() {
+fn a_blob_that_exists_nowhere_is_not_invented() {
     let repo = Repo::new();
     repo.loosen();
     fs::remove_file(repo.loose("one")).unwrap();
@@ -148,7 +148,7 @@ fn an_edit_of_the_same_size_and_time_is_seen() {
 }
 
 #[test]
-fn an_index_that_is_behind_or_damaged_is_told() {
+fn a_stale_or_damaged_index_is_reported() {
     let repo = Repo::new();
     let other = Repo::new();
     fs::copy(other.git("index"), repo.git("index")).unwrap();
@@ -160,7 +160,7 @@ fn an_index_that_is_behind_or_damaged_is_told() {
 }
 
 #[test]
-fn an_index_of_a_kind_that_is_not_known_is_no_damage_and_new_files_are_told_without_it() {
+fn an_unknown_index_format_is_no_damage_and_files_are_reported() {
     let repo = Repo::new();
     fs::write(repo.folder.path().join("new.md"), "new").unwrap();
     let mut git = std::process::Command::new("git");
@@ -173,7 +173,7 @@ fn an_index_of_a_kind_that_is_not_known_is_no_damage_and_new_files_are_told_with
 }
 
 #[test]
-fn a_lock_is_stale_when_it_is_old_and_nobody_has_it() {
+fn a_lock_is_stale_when_it_is_old_and_has_no_holder() {
     let repo = Repo::new();
     let lock = repo.git("refs/heads/main.lock");
     let file = File::create(&lock).unwrap();
@@ -217,7 +217,7 @@ fn a_head_without_sense_names_its_branch_again() {
 }
 
 #[test]
-fn a_head_is_left_alone_when_nobody_can_say_which_branch_it_was() {
+fn an_ambiguous_head_is_not_changed_by_repair() {
     let repo = Repo::new();
     for name in ["one", "two"] {
         fs::copy(repo.git("refs/heads/main"), repo.git("refs/heads").join(name)).unwrap();
@@ -229,7 +229,7 @@ fn a_head_is_left_alone_when_nobody_can_say_which_branch_it_was() {
 }
 
 #[test]
-fn a_branch_that_cannot_be_read_stands_where_the_log_says() {
+fn an_unreadable_branch_is_repaired_to_the_commit_in_the_log() {
     let repo = Repo::new();
     assert!(!repo.inspect().repair_branch(repo.newest).unwrap(), "nothing is wrong");
     fs::write(repo.git("refs/heads/main"), "rubbish").unwrap();
@@ -244,7 +244,7 @@ fn a_branch_that_cannot_be_read_stands_where_the_log_says() {
 }
 
 #[test]
-fn unfinished_files_are_ours_at_once_and_gits_when_they_are_old() {
+fn own_temporary_files_go_immediately_and_those_of_git_when_old() {
     let repo = Repo::new();
     for name in [".svcfs_1", "tmp_pack_x", "tmp_pack_y"] {
         File::create(repo.git("objects/pack").join(name)).unwrap();

@@ -191,8 +191,9 @@ mod tests {
         (most, copied as f64 / (count as u64 * bytes) as f64)
     }
 
+    /// Shows: GIT-10
     #[test]
-    fn hundred_thousand_packs_become_few_and_a_byte_is_copied_a_few_times() {
+    fn hundred_thousand_packs_merge_to_few_with_few_copies_per_byte() {
         for (count, bytes, copies) in [(100_000, 7 << 10, 6.5), (100_000, 600, 8.0), (2_000, 400 << 10, 4.5)] {
             let (most, copied) = grown(count, bytes);
             assert!(most <= 45, "{count} packs of {bytes} bytes: {most} at once");
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn packs_that_were_flushed_while_a_merge_of_them_failed_are_merged_as_flushed_ones() {
+    fn packs_flushed_during_a_failed_merge_are_merged_as_flushed() {
         let mut packs = PackSet::default();
         (0..MERGE_FACTOR).for_each(|n| packs.add(pack(n, 5000)));
         let parts = packs.claim(ALL).unwrap();

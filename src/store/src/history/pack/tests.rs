@@ -66,7 +66,7 @@ impl Fixture {
 }
 
 #[test]
-fn packs_that_somebody_repacked_do_not_stop_the_writer() {
+fn packs_repacked_by_external_git_do_not_stop_the_writer() {
     for repack in [&["repack", "-adq"][..], &["gc", "-q", "--prune=now"]] {
         let fixture = fixture();
         let mut head = fixture.pages(None, 0, MERGE_FACTOR - 1);
@@ -96,7 +96,7 @@ fn what_was_pruned_since_it_was_written_is_written_again() {
 }
 
 #[test]
-fn a_set_that_is_refused_or_changes_nothing_leaves_nothing_in_git() {
+fn a_rejected_or_empty_set_leaves_nothing_in_git() {
     let fixture = fixture();
     let (page, other) = (at("page.md"), at("other.md"));
     let first = fixture.commit(None, &[write(&page, "1")]);
@@ -146,6 +146,7 @@ fn packs_that_were_flushed_are_merged_beside_the_writer_and_go() {
     fixture.git(&["fsck", "--strict", "--full"]);
 }
 
+/// Shows: GIT-10
 #[test]
 fn packs_of_many_short_lives_become_few() {
     let mut fixture = fixture();
@@ -180,8 +181,9 @@ fn clones(fixture: &Fixture, is_done: &AtomicBool) -> usize {
     runs
 }
 
+/// Shows: GIT-10
 #[test]
-fn thousands_of_batches_over_several_lives_leave_few_packs_and_stock_git_works_beside_them() {
+fn thousands_of_batches_leave_few_packs_that_stock_git_reads() {
     let mut fixture = fixture();
     let (mut head, mut number) = (None, 0);
     for life in 0..4 {
@@ -210,8 +212,9 @@ fn thousands_of_batches_over_several_lives_leave_few_packs_and_stock_git_works_b
     fixture.git(&["fsck", "--strict", "--full"]);
 }
 
+/// Shows: GIT-10
 #[test]
-fn what_git_packed_tightly_or_means_to_keep_is_left_as_it_is() {
+fn tightly_packed_and_keep_marked_packs_are_not_merged() {
     let fixture = fixture();
     let mut text = "a line\n".repeat(2_000);
     let page = at("page.md");
@@ -236,7 +239,7 @@ fn what_git_packed_tightly_or_means_to_keep_is_left_as_it_is() {
 }
 
 #[test]
-fn a_pack_that_is_damaged_is_not_merged_and_nothing_else_is_harmed() {
+fn a_damaged_pack_is_not_merged_and_harms_nothing_else() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, MERGE_FACTOR - 1);
     let damaged = fixture.data_files().remove(0);
@@ -255,7 +258,7 @@ fn a_pack_that_is_damaged_is_not_merged_and_nothing_else_is_harmed() {
 }
 
 #[test]
-fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
+fn an_index_that_disagrees_with_its_pack_is_not_trusted() {
     let fixture = fixture();
     fixture.pages(None, 0, 2);
     let packs = fixture.data_files();
@@ -292,7 +295,7 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
 }
 
 #[test]
-fn a_list_of_packs_that_names_one_which_went_meanwhile_is_removed() {
+fn a_multi_pack_index_naming_a_missing_pack_is_removed() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, MERGE_FACTOR - 1);
     fixture.git(&["multi-pack-index", "write"]);
@@ -308,7 +311,7 @@ fn a_list_of_packs_that_names_one_which_went_meanwhile_is_removed() {
 }
 
 #[test]
-fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
+fn a_pack_waiting_for_its_branch_is_protected_from_repacking() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, 3);
     let next = fixture.stage(head, &[write(&at("next.md"), "next")]).unwrap();
@@ -321,6 +324,7 @@ fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
     assert!(fixture.packs().iter().all(|file| file.extension().is_none_or(|extension| extension != "keep")));
 }
 
+/// Shows: GIT-10
 #[test]
 fn a_pack_others_list_in_a_common_index_stays() {
     let fixture = fixture();
@@ -393,7 +397,7 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
 }
 
 #[test]
-fn packs_belong_to_the_owner_of_the_repository_and_nobody_writes_them() {
+fn packs_belong_to_the_repository_owner_and_are_read_only() {
     let fixture = fixture();
     let directory = fixture.directory.path().join(".git/objects/pack");
     let owner = if rustix::process::geteuid().is_root() { 12345 } else { rustix::process::geteuid().as_raw() };
@@ -421,7 +425,7 @@ fn a_person_works_in_a_repository_the_root_user_made_for_them() {
 }
 
 #[test]
-fn a_tree_of_a_batch_is_found_when_it_is_no_longer_kept_in_memory() {
+fn a_tree_of_a_batch_is_found_after_leaving_the_memory_cache() {
     let fixture = fixture();
     let side = at("side/page.md");
     let mut tip = fixture.stage(None, &[write(&side, "side")]).unwrap();

@@ -85,7 +85,7 @@ fn an_object_that_cannot_be_read_in_the_moment_stays() {
 }
 
 #[test]
-fn nothing_is_built_upon_an_object_that_is_there_and_cannot_be_read() {
+fn nothing_is_built_on_an_existing_but_unreadable_object() {
     let fixture = fixture();
     let (object, page) = (fixture.loose("text"), at("page.md"));
     fs::remove_file(&object).unwrap();
@@ -97,7 +97,7 @@ fn nothing_is_built_upon_an_object_that_is_there_and_cannot_be_read() {
 }
 
 #[test]
-fn of_torn_objects_those_with_bytes_are_kept_and_whole_ones_stay() {
+fn torn_objects_with_bytes_are_set_aside_and_intact_ones_stay() {
     let fixture = fixture();
     let whole = fixture.loose("whole");
     let [other, cut, empty, zeros] = ["other", "cut", "empty", "zeros"].map(|text| fixture.loose(text));
@@ -116,8 +116,9 @@ fn of_torn_objects_those_with_bytes_are_kept_and_whole_ones_stay() {
     fixture.git(&["fsck", "--strict"]);
 }
 
+/// Shows: GIT-7
 #[test]
-fn what_a_person_staged_in_a_split_index_stays_and_edits_are_seen_without_it() {
+fn staged_changes_in_a_split_index_stay_and_edits_are_seen() {
     let fixture = fixture();
     let pages = fixture.with_a_staged_page();
     fixture.git(&["update-index", "--split-index"]);
@@ -143,8 +144,9 @@ fn what_a_person_staged_in_a_split_index_stays_and_edits_are_seen_without_it() {
     assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "staged.md\n");
 }
 
+/// Shows: GIT-7
 #[test]
-fn files_that_a_sparse_checkout_left_out_are_not_missed() {
+fn files_excluded_by_a_sparse_checkout_are_not_missing() {
     let fixture = fixture();
     fixture.with_a_staged_page();
     fs::create_dir(fixture.file("kept")).unwrap();
@@ -165,6 +167,7 @@ fn files_that_a_sparse_checkout_left_out_are_not_missed() {
     fixture.history.refresh_index([at("a.md")].iter(), |_, _| Ok(true)).unwrap();
 }
 
+/// Shows: GIT-7
 #[test]
 fn an_index_that_cannot_be_read_in_the_moment_stays() {
     let fixture = fixture();
@@ -180,8 +183,9 @@ fn an_index_that_cannot_be_read_in_the_moment_stays() {
     assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "staged.md\n");
 }
 
+/// Shows: GIT-7
 #[test]
-fn a_damaged_index_is_kept_and_made_anew() {
+fn a_damaged_index_is_set_aside_and_rebuilt() {
     let fixture = fixture();
     fixture.with_a_staged_page();
     let whole = fs::read(fixture.index()).unwrap();

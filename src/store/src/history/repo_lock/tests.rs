@@ -2,6 +2,7 @@ use super::super::tests::fixture;
 use super::*;
 use crate::history::History;
 
+/// Shows: GIT-11
 #[test]
 fn who_only_asks_beside_a_server_leaves_its_files_alone() {
     let fixture = fixture();
@@ -27,7 +28,7 @@ fn who_only_asks_beside_a_server_leaves_its_files_alone() {
 }
 
 #[test]
-fn files_that_wait_go_when_the_repository_is_closed_and_what_the_next_server_keeps_stays() {
+fn recycled_files_go_on_close_and_files_of_the_next_server_stay() {
     let fixture = fixture();
     let root = fixture.directory.path().to_owned();
     let mut head = None;

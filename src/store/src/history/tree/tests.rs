@@ -8,7 +8,7 @@ use super::super::{FileEdit, commit_id};
 use super::*;
 
 #[test]
-fn entries_nobody_touches_stay_as_they_were() {
+fn untouched_tree_entries_stay_as_they_were() {
     let fixture = fixture();
     let first = fixture.commit(None, &[write(&at("page.md"), "1")]);
     let blob = fixture.git(&["rev-parse", "HEAD:page.md"]);
@@ -60,7 +60,7 @@ fn entries_nobody_touches_stay_as_they_were() {
 }
 
 #[test]
-fn a_wide_directory_is_changed_and_asked_about_in_one_go() {
+fn a_wide_directory_is_changed_and_queried_in_one_pass() {
     let fixture = fixture();
     let paths: Vec<_> = (0..10_000).map(|n| at(&format!("wide/{n:05}.md"))).collect();
     let eve = Actor::new("eve");

@@ -8,7 +8,7 @@ use super::*;
 use crate::log::tests::{Fixture, fixture, record};
 
 #[test]
-fn a_whole_log_is_counted_and_its_settled_commits_are_named() {
+fn an_intact_log_is_counted_and_its_settled_commits_are_named() {
     let Fixture { directory, log } = fixture();
     let paths = StatePaths::new(directory.path());
     log.append(&[record(1, "a.md", b"one"), record(2, "a.md", b"two"), record(3, "b.md", b"three")]).unwrap();
@@ -25,7 +25,7 @@ fn a_whole_log_is_counted_and_its_settled_commits_are_named() {
 }
 
 #[test]
-fn large_contents_that_are_gone_and_files_that_nobody_needs_are_told() {
+fn missing_blobs_and_orphan_files_are_reported() {
     let Fixture { directory, log } = fixture();
     let paths = StatePaths::new(directory.path());
     log.append(&[record(1, "big.md", &vec![b'x'; 2 << 20]), record(2, "other.md", &vec![b'y'; 2 << 20])]).unwrap();
@@ -37,7 +37,7 @@ fn large_contents_that_are_gone_and_files_that_nobody_needs_are_told() {
 }
 
 #[test]
-fn damage_is_told_in_any_shape_and_never_repaired_by_looking() {
+fn log_damage_is_reported_and_never_repaired_by_a_check() {
     let Fixture { directory, log } = fixture();
     let paths = StatePaths::new(directory.path());
     let many: Vec<_> = (1..200).map(|seq| record(seq, &format!("{seq}.md"), &[b'x'; 900])).collect();
@@ -59,7 +59,7 @@ fn damage_is_told_in_any_shape_and_never_repaired_by_looking() {
 }
 
 #[test]
-fn a_log_moved_aside_is_kept_and_makes_room_for_another() {
+fn a_log_moved_aside_is_preserved_and_replaced_by_a_new_one() {
     let Fixture { directory, log } = fixture();
     let paths = StatePaths::new(directory.path());
     log.append(&[record(1, "a.md", b"one")]).unwrap();

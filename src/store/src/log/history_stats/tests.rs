@@ -65,7 +65,7 @@ fn changes_are_selected_newest_first_and_all_are_counted() {
 }
 
 #[test]
-fn what_is_appended_later_is_counted_with_what_was_counted_before() {
+fn later_records_are_counted_together_with_earlier_ones() {
     let Fixture { directory: _directory, log } = planted();
     let all = ChangeFilter::default();
     assert_eq!(told(&log, &all, 0, 0).1, 6);
@@ -77,7 +77,7 @@ fn what_is_appended_later_is_counted_with_what_was_counted_before() {
 }
 
 #[test]
-fn activity_is_that_of_pages_in_the_stretch_and_knows_when_the_others_changed() {
+fn activity_counts_pages_of_the_period_and_dates_the_others() {
     let Fixture { directory: _directory, log } = planted();
     let since = Timestamp::from_second(2 * SECONDS_A_DAY).unwrap();
     let activity = log.activity(since, None).unwrap();

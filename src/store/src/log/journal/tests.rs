@@ -69,8 +69,9 @@ fn batches_come_back_as_they_were_appended() {
     assert!(read_back(&files.paths, &[[9; 16]; FILES]).is_empty(), "under other keys they are nothing");
 }
 
+/// Shows: DUR-6
 #[test]
-fn a_batch_that_is_torn_anywhere_is_nothing_and_those_before_it_are_whole() {
+fn a_torn_batch_is_discarded_and_earlier_ones_are_intact() {
     let mut files = files();
     append(&mut files, 0, &[record(1, "a.md", b"one")]);
     let begin = usize::try_from(files.journal.files[0].end).unwrap();
@@ -114,6 +115,7 @@ fn files_are_filled_in_turn_once_the_other_is_needed_no_more() {
     assert_eq!(read_back(&files.paths, &[[3; 16], [2; 16]]).len(), 24, "of the first only what is new");
 }
 
+/// Shows: DUR-6
 #[test]
 fn what_was_appended_is_there_after_a_kill_with_its_contents() {
     let mut space = fixture();
@@ -135,7 +137,7 @@ fn what_was_appended_is_there_after_a_kill_with_its_contents() {
 }
 
 #[test]
-fn rows_are_made_once_there_are_many_and_the_journal_does_not_grow() {
+fn journal_records_become_rows_in_bulk_and_its_size_is_bounded() {
     let space = fixture();
     let paths = StatePaths::new(space.directory.path());
     let content = vec![b'x'; 1 << 20];
@@ -149,7 +151,7 @@ fn rows_are_made_once_there_are_many_and_the_journal_does_not_grow() {
 }
 
 #[test]
-fn records_beyond_what_the_journal_takes_are_rows_at_once() {
+fn records_beyond_the_journal_limit_become_rows_immediately() {
     let space = fixture();
     space.log.append(&[record(1, "a.md", b"one")]).unwrap();
     let many: Vec<_> = (2..42).map(|seq| record(seq, "b.md", &vec![b'x'; 1 << 19])).collect();
@@ -160,7 +162,7 @@ fn records_beyond_what_the_journal_takes_are_rows_at_once() {
 }
 
 #[test]
-fn what_a_path_holds_is_told_before_there_are_rows_of_it() {
+fn path_state_is_known_before_its_journal_records_become_rows() {
     let Fixture { directory: _directory, log } = fixture();
     log.append(&[record(1, "d/a.md", b"one"), record(2, "e.md", b"two")]).unwrap();
     let removal = |seq, path: &str| {
@@ -214,8 +216,9 @@ fn a_look_from_outside_counts_what_is_in_the_journal_only() {
 mod refused {
     use super::*;
 
+    /// Shows: FAIL-8
     #[test]
-    fn what_a_failed_flush_refused_does_not_come_back_after_the_next_append() {
+    fn records_of_a_failed_flush_stay_absent_after_the_next_append() {
         for is_closed in [false, true] {
             let space = fixture();
             let points = FailPoints::new(space.directory.path());
@@ -243,7 +246,7 @@ mod refused {
     }
 
     #[test]
-    fn behind_a_transaction_that_could_not_be_flushed_the_next_record_comes_with_another() {
+    fn the_record_after_an_unflushed_transaction_uses_a_new_one() {
         let space = fixture();
         space.log.append(&[record(1, "a.md", b"one")]).unwrap();
         assert!(space.log.writer.write(|_| Err::<(), _>(failed())).is_err());
@@ -285,7 +288,7 @@ mod refused {
     }
 
     #[test]
-    fn a_large_content_that_was_refused_is_not_that_of_the_record_in_its_place() {
+    fn a_large_blob_of_a_rejected_record_is_not_used_by_the_next() {
         let space = fixture();
         let points = FailPoints::new(space.directory.path());
         points.inject_error(FailPoint::LogFlush, 5);
@@ -301,7 +304,7 @@ mod refused {
     }
 
     #[test]
-    fn rows_that_the_disk_refuses_are_made_when_it_does_not_any_more() {
+    fn rows_refused_by_the_disk_are_written_once_it_recovers() {
         for point in [FailPoint::RowsWrite, FailPoint::RowsCommit] {
             let space = fixture();
             let points = FailPoints::new(space.directory.path());

@@ -41,7 +41,7 @@ fn assert_nothing_left(directory: &Path) {
 }
 
 #[test]
-fn what_was_replaced_and_removed_by_thousands_is_gone_when_the_tree_is_closed() {
+fn files_replaced_or_removed_by_thousands_are_deleted_on_close() {
     let (directory, tree, _) = tree();
     let paths: Vec<TreePath> = (0..1_000).map(|number| at(&format!("{number}.md"))).collect();
     let (kind, disk) = (FileKind::Regular, DiskAttributes::default());
@@ -94,7 +94,7 @@ fn a_program_in_the_middle_of_writing_finds_its_file_in_place() {
 }
 
 #[test]
-fn two_who_write_one_file_all_the_time_never_lose_the_text_that_came_last() {
+fn two_constant_writers_of_one_file_never_lose_the_last_text() {
     let (directory, tree, file) = tree();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -23,7 +23,7 @@ fn a_page_without_resolvable_links_is_borrowed() {
 }
 
 #[test]
-fn the_whole_of_a_link_is_known() {
+fn all_parts_of_a_link_are_parsed() {
     let text = "x ![[a|b]] ![c](d.png) [e](f.md)\n\n[g]: h.md\n";
     let whole: Vec<&str> = links(text).into_iter().map(|link| &text[link.full_range]).collect();
     assert_eq!(whole, ["[[a|b]]", "[c](d.png)", "[e](f.md)", "[g]: h.md"]);

@@ -29,7 +29,7 @@ fn what_fields_name_are_links_and_nothing_else_in_them_is() {
 }
 
 #[test]
-fn links_in_fields_follow_a_move_and_nothing_else_changes_by_a_byte() {
+fn field_links_follow_a_move_and_no_other_byte_changes() {
     let change = OneMove::new("p.md", "a/old.md", "a/new name.md", &["p.md", "other.md"]);
     let retargeted = |text: &str| retarget_fields(text, &keys(), PageMove::in_place("p.md"), &change);
     for (before, after, count) in [

@@ -41,7 +41,7 @@ impl RetargetContext for OneMove {
 }
 
 #[test]
-fn a_wiki_link_to_a_name_that_none_can_hold_becomes_a_markdown_link_that_leads_there() {
+fn an_unrepresentable_wiki_link_becomes_a_markdown_link() {
     for (to, address, label) in
         [("a|b.md", "a%7Cb.md", "a\\|b"), ("deep/a#b.md", "deep/a%23b.md", "a#b"), ("[x].md", "%5Bx%5D.md", "\\[x\\]")]
     {
@@ -112,6 +112,7 @@ impl RetargetContext for PageMoves {
     }
 }
 
+/// Shows: HTTP-5
 #[test]
 fn a_page_that_moves_takes_its_relative_links_along() {
     let mut tree = LinkTargets::new();

@@ -49,11 +49,12 @@ fn changes_of_one_actor_go_together_though_others_come_between() {
 }
 
 #[test]
-fn a_change_does_not_pass_another_actors_change_of_the_same_path() {
+fn a_change_never_overtakes_another_authors_change_of_its_path() {
     let sets = [set("eve", "1", &["a"]), set("ann", "2", &["a"]), set("eve", "3", &["b"]), set("eve", "4", &["a"])];
     assert_eq!(commits(&sets, 50), [vec!["eve1", "eve3"], vec!["ann2"], vec!["eve4"]]);
 }
 
+/// Shows: ASYNC-5
 #[test]
 fn a_change_does_not_pass_a_change_above_or_below_it() {
     let above = [set("eve", "1", &["x"]), set("ann", "2", &["-d"]), set("eve", "3", &["d/e/f"])];
@@ -65,7 +66,7 @@ fn a_change_does_not_pass_a_change_above_or_below_it() {
 }
 
 #[test]
-fn a_commit_has_at_most_so_many_paths_and_as_many_changes_of_them_as_there_are() {
+fn a_commit_is_limited_in_paths_but_not_in_changes_per_path() {
     let sets: Vec<_> =
         ["a", "b", "a", "c", "b", "d"].iter().map(|path| set("eve", &format!("-{path}"), &[path])).collect();
     let wanted = [vec!["eve-a", "eve-b", "eve-a"], vec!["eve-c", "eve-b"], vec!["eve-d"]];
@@ -73,7 +74,7 @@ fn a_commit_has_at_most_so_many_paths_and_as_many_changes_of_them_as_there_are()
 }
 
 #[test]
-fn a_set_of_several_paths_is_a_commit_by_itself_however_many_they_are() {
+fn a_set_of_several_paths_is_one_commit_of_any_size() {
     let sets = [
         set("eve", "1", &["a"]),
         set("eve", "2", &["b", "c", "d"]),

@@ -2,6 +2,7 @@ use svcfs_store::SetXattrMode;
 
 use super::*;
 
+/// Shows: MNT-20
 #[test]
 fn attributes_set_before_and_after_publishing_reach_the_disk() {
     let space = TestSpace::new();
@@ -24,8 +25,9 @@ fn attributes_set_before_and_after_publishing_reach_the_disk() {
     assert_eq!(space.git(&["ls-tree", "HEAD", "run.sh"]).split(' ').next(), Some("100755"));
 }
 
+/// Shows: MNT-22
 #[test]
-fn a_saved_file_changed_when_it_was_saved_also_after_it_was_put_in_place() {
+fn a_saved_file_has_its_save_time_also_after_installation() {
     let space = TestSpace::new();
     save(&space, "a.md", "text\n");
     let (node, handle) = open(&space, "a.md", OpenMode::default());
@@ -48,7 +50,7 @@ fn a_saved_file_changed_when_it_was_saved_also_after_it_was_put_in_place() {
 }
 
 #[test]
-fn a_directory_changes_when_a_file_is_made_in_it_and_when_it_goes_unpublished() {
+fn a_directory_mtime_changes_with_unpublished_files() {
     let space = TestSpace::new();
     let changed = || {
         let directory = space.vfs.attributes(NodeId::ROOT).unwrap();
@@ -70,7 +72,7 @@ fn a_directory_changes_when_a_file_is_made_in_it_and_when_it_goes_unpublished() 
 }
 
 #[test]
-fn the_time_set_on_a_directory_is_not_changed_by_saves_that_came_before() {
+fn a_time_set_on_a_directory_is_unchanged_by_earlier_saves() {
     let space = TestSpace::new();
     let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
     let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
@@ -84,7 +86,7 @@ fn the_time_set_on_a_directory_is_not_changed_by_saves_that_came_before() {
 }
 
 #[test]
-fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
+fn user_attributes_follow_a_rename_by_any_protocol() {
     let space = TestSpace::new();
     let mark = |path: &str, value: &[u8]| {
         let (node, _) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
@@ -114,8 +116,9 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
     assert_eq!(marked("g.md").as_deref(), Some("of a"));
 }
 
+/// Shows: XATTR-2
 #[test]
-fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoever_sets_one_more_is_told() {
+fn unsaved_files_accept_xattrs_up_to_the_disk_limit() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
@@ -131,7 +134,7 @@ fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoeve
 }
 
 #[test]
-fn an_attribute_of_a_file_that_is_not_saved_is_tried_on_the_disk_once() {
+fn an_xattr_of_an_unsaved_file_is_tested_on_disk_once() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     let set = |name: &str| space.vfs.set_xattr(node, name.as_bytes(), b"x", SetXattrMode::CreateOrReplace).unwrap();
@@ -154,7 +157,7 @@ fn an_attribute_of_a_file_that_is_not_saved_is_tried_on_the_disk_once() {
 }
 
 #[test]
-fn a_save_is_accepted_though_the_disk_does_not_take_what_the_file_was_given_before() {
+fn a_save_is_accepted_although_the_disk_refuses_earlier_xattrs() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
@@ -166,6 +169,7 @@ fn a_save_is_accepted_though_the_disk_does_not_take_what_the_file_was_given_befo
     assert_eq!(space.text("a.md"), "text\n");
 }
 
+/// Shows: MNT-22
 #[test]
 fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
     let space = TestSpace::new();
@@ -199,7 +203,7 @@ fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
 }
 
 #[test]
-fn an_unchanged_page_of_another_owner_is_saved_though_its_time_cannot_be_set() {
+fn an_unchanged_foreign_page_is_saved_without_setting_its_mtime() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     use std::os::unix::fs::{MetadataExt, chown};
     let space = TestSpace::new();
@@ -227,7 +231,7 @@ fn an_unchanged_page_of_another_owner_is_saved_though_its_time_cannot_be_set() {
 }
 
 #[test]
-fn permission_bits_are_given_to_no_other_file_though_directories_change_their_names_meanwhile() {
+fn chmod_hits_no_other_file_despite_directory_renames() {
     let space = TestSpace::new();
     let own = "of mallory\n".repeat(20_000);
     space.put("mal/m.md", &own);

@@ -15,7 +15,7 @@ fn drafts(space: &TestSpace) -> usize {
 }
 
 #[test]
-fn what_is_not_published_is_in_memory_as_long_as_there_is_room_for_all_of_it_and_else_on_the_disk() {
+fn unpublished_data_is_in_memory_within_a_budget_else_on_disk() {
     let space = TestSpace::new();
     let counted = || space.vfs.core.dirty_bytes.get().unwrap().bytes();
     space.put("old.md", "old text\n");
@@ -48,7 +48,7 @@ fn what_is_not_published_is_in_memory_as_long_as_there_is_room_for_all_of_it_and
 }
 
 #[test]
-fn what_is_not_published_of_all_spaces_of_a_server_has_one_room_in_memory() {
+fn unpublished_data_of_all_spaces_shares_one_memory_budget() {
     let unpublished = std::sync::Arc::<crate::DirtyBytes>::default();
     let spaces = [TestSpace::new(), TestSpace::new()];
     for space in &spaces {
@@ -66,7 +66,7 @@ fn what_is_not_published_of_all_spaces_of_a_server_has_one_room_in_memory() {
 }
 
 #[test]
-fn a_large_file_that_is_emptied_is_written_anew_beside_the_tree_and_in_memory_where_the_disk_takes_no_more() {
+fn a_truncated_large_file_spills_to_disk_or_to_memory_if_full() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.txt"), 0o644).unwrap();
     lengthen(&space, node, LARGE);
@@ -97,8 +97,9 @@ fn a_large_file_that_is_emptied_is_written_anew_beside_the_tree_and_in_memory_wh
     assert_eq!(counted(), 0);
 }
 
+/// Shows: MNT-23
 #[test]
-fn a_file_too_large_to_be_recorded_is_on_the_disk_alone_from_its_first_save_on() {
+fn a_file_too_large_to_record_is_only_on_disk_from_the_start() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o640).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"begin").unwrap();
@@ -128,8 +129,9 @@ fn a_file_too_large_to_be_recorded_is_on_the_disk_alone_from_its_first_save_on()
     assert_eq!(space.vfs.last_seq(), svcfs_base::Seq(0), "history has not heard of it");
 }
 
+/// Shows: MNT-25
 #[test]
-fn a_page_that_becomes_too_large_is_removed_in_history_and_comes_back_when_it_is_cut() {
+fn an_oversized_page_leaves_history_and_returns_when_truncated() {
     let space = TestSpace::new();
     space.put("a.md", "text\n");
     let (node, handle) = open(&space, "a.md", WRITING);
@@ -151,7 +153,7 @@ fn a_page_that_becomes_too_large_is_removed_in_history_and_comes_back_when_it_is
 }
 
 #[test]
-fn a_large_file_is_written_anew_over_itself() {
+fn a_large_file_is_rewritten_over_itself() {
     let space = TestSpace::new();
     for content in ["first", "again", "third"] {
         let (node, handle) = match content {
@@ -170,8 +172,9 @@ fn a_large_file_is_written_anew_over_itself() {
     assert_eq!(space.vfs.last_seq(), svcfs_base::Seq(0), "history has not heard of it");
 }
 
+/// Shows: MNT-24
 #[test]
-fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_its_handles() {
+fn a_large_file_is_renamed_replaced_and_removed_like_any_other() {
     let space = TestSpace::new();
     space.put("page.md", "text\n");
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
@@ -201,7 +204,7 @@ fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_it
 }
 
 #[test]
-fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_another_takes_its_place() {
+fn a_reader_has_a_cached_large_file_immediately_and_keeps_it() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(LARGE), b"end").unwrap();
@@ -241,7 +244,7 @@ fn large(space: &TestSpace, file: &str, size: u64) {
 }
 
 #[test]
-fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
+fn a_large_file_is_replaced_or_removed_only_if_unchanged() {
     let space = TestSpace::new();
     let rename = |from: &str, expect: Precondition| {
         let (old, new) = (name(from), name("film.bin"));
@@ -287,7 +290,7 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
 }
 
 #[test]
-fn a_page_that_is_written_while_a_large_file_takes_its_place_is_not_covered_unseen() {
+fn a_page_edited_while_a_large_file_replaces_it_is_not_lost() {
     let space = TestSpace::new();
     for round in 0..200 {
         let file = format!("{round}.bin");
@@ -320,7 +323,7 @@ fn a_large_file_that_a_refused_write_was_to_replace_stays() {
 }
 
 #[test]
-fn of_doors_that_replace_one_large_file_one_does() {
+fn one_of_several_protocols_replacing_a_large_file_wins() {
     let space = TestSpace::new();
     large(&space, "film.bin", LARGE);
     let expected = stands(&space, "film.bin");
@@ -355,7 +358,7 @@ fn of_doors_that_replace_one_large_file_one_does() {
 }
 
 #[test]
-fn a_file_that_is_expected_to_be_large_is_on_the_disk_from_its_first_byte_on() {
+fn a_file_expected_to_be_large_is_on_disk_from_the_first_byte() {
     let space = TestSpace::new();
     let counted = || space.vfs.core.dirty_bytes.get().map_or(0, |unpublished| unpublished.bytes());
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_node_follows_its_file_through_renames_of_it_and_of_its_directory() {
+fn a_node_follows_its_file_through_file_and_directory_renames() {
     let space = TestSpace::new();
     space.put("d/a.md", "one\n");
     let (directory, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("d")).unwrap();
@@ -16,7 +16,7 @@ fn a_node_follows_its_file_through_renames_of_it_and_of_its_directory() {
 }
 
 #[test]
-fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
+fn a_listed_node_is_found_only_by_its_current_name() {
     let space = TestSpace::new();
     space.put("d/a.md", "one\n");
     let (directory, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("d")).unwrap();
@@ -29,8 +29,9 @@ fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
     assert!(!found(directory, "b.md"), "the kernel may still know it, and nobody by that name");
 }
 
+/// Shows: MNT-34
 #[test]
-fn what_is_not_saved_below_a_directory_that_another_renames_is_saved_for_who_wrote_it() {
+fn unsaved_data_in_a_renamed_directory_is_saved_for_its_writer() {
     let space = TestSpace::new();
     let bob = Caller::new(Protocol::Fuse).with_actor(svcfs_base::Actor::new("bob"));
     let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
@@ -66,6 +67,7 @@ fn rename_without_replacing_refuses_a_taken_name() {
     assert_eq!(space.text("b.md"), "a");
 }
 
+/// Shows: MNT-31
 #[test]
 fn exchange_swaps_two_files_in_one_commit() {
     let space = TestSpace::new();
@@ -78,6 +80,7 @@ fn exchange_swaps_two_files_in_one_commit() {
     assert_eq!(space.log().len(), 3);
 }
 
+/// Shows: MNT-11
 #[test]
 fn an_unlinked_file_lives_on_for_its_handles() {
     let space = TestSpace::new();
@@ -94,8 +97,9 @@ fn an_unlinked_file_lives_on_for_its_handles() {
     assert_eq!(space.log()[0], "ann|delete: a.md");
 }
 
+/// Shows: MNT-14
 #[test]
-fn a_removed_directory_lives_on_empty_for_whoever_works_in_it() {
+fn a_removed_directory_stays_as_an_empty_one_for_its_users() {
     let space = TestSpace::new();
     space.vfs.apply(&ann(), Change::MakeDir { path: at("away") }).unwrap();
     for path in ["gone", "over", "away"] {
@@ -140,8 +144,9 @@ fn a_removed_directory_lives_on_empty_for_whoever_works_in_it() {
     }
 }
 
+/// Shows: MNT-13
 #[test]
-fn a_file_that_was_found_is_opened_and_read_although_its_name_has_gone_to_another() {
+fn a_looked_up_file_is_readable_after_its_name_was_reused() {
     let space = TestSpace::new();
     for (is_settled, page) in [(true, "a.md"), (false, "b.md")] {
         save(&space, page, "old text\n");
@@ -179,8 +184,9 @@ fn opened(space: &TestSpace, page: &str, is_settled: bool) -> (NodeId, HandleId)
     (found, space.vfs.open_node(&ann(), found, WRITING).unwrap())
 }
 
+/// Shows: MNT-11
 #[test]
-fn a_handle_reads_on_what_another_door_removes_or_renames() {
+fn a_handle_keeps_reading_a_page_removed_or_renamed_elsewhere() {
     let space = TestSpace::new();
     let gone = [Change::remove(at("b.md")), Change::rename(at("b.md"), at("taken.md"))];
     for change in gone {
@@ -202,8 +208,9 @@ fn a_handle_reads_on_what_another_door_removes_or_renames() {
     }
 }
 
+/// Shows: MNT-12
 #[test]
-fn a_handle_goes_on_under_the_name_that_another_door_gives_its_page() {
+fn a_handle_follows_a_page_renamed_by_another_protocol() {
     let space = TestSpace::new();
     let renames = [("b.md", "b.md", "elsewhere.md"), ("d/page.md", "d", "e")];
     for (page, from, to) in renames {
@@ -238,7 +245,7 @@ fn a_handle_goes_on_under_the_name_that_another_door_gives_its_page() {
 }
 
 #[test]
-fn a_new_file_that_is_not_saved_yet_is_not_covered_by_a_rename_of_another_door() {
+fn an_unsaved_new_file_is_not_overwritten_by_a_rename_elsewhere() {
     let space = TestSpace::new();
     let (_, renamed) = opened(&space, "a.md", true);
     let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("b.md"), 0o644).unwrap();
@@ -250,7 +257,7 @@ fn a_new_file_that_is_not_saved_yet_is_not_covered_by_a_rename_of_another_door()
 }
 
 #[test]
-fn whoever_reads_a_name_that_others_replace_reads_one_of_them_whole() {
+fn readers_of_a_constantly_replaced_name_see_complete_versions() {
     const WRITERS: u8 = 4;
     let space = TestSpace::new();
     save(&space, "page.md", &"0".repeat(1000));
@@ -306,7 +313,7 @@ fn links_are_made_read_and_versioned() {
 }
 
 #[test]
-fn state_of_the_server_is_neither_found_nor_made_through_the_mount() {
+fn server_state_is_neither_found_nor_created_through_the_mount() {
     let space = TestSpace::new();
     assert_eq!(space.vfs.lookup(&ann(), NodeId::ROOT, &name(".git")).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(space.vfs.create(&ann(), NodeId::ROOT, &name(".git"), 0o644).unwrap_err().kind(), Kind::Forbidden);

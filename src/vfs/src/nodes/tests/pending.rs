@@ -91,6 +91,7 @@ fn a_queued_private_file_stays_private_whatever_follows() {
     }
 }
 
+/// Shows: MNT-18
 #[test]
 fn a_queued_private_file_is_private_for_other_protocols_too() {
     let space = TestSpace::new();
@@ -104,7 +105,7 @@ fn a_queued_private_file_is_private_for_other_protocols_too() {
 }
 
 #[test]
-fn a_file_made_where_another_was_removed_at_once_has_nothing_of_it() {
+fn a_file_created_right_after_a_removal_inherits_nothing() {
     let space = TestSpace::new();
     for kind in ["queued", "on the disk"] {
         private(&space, "a.md");
@@ -122,8 +123,9 @@ fn a_file_made_where_another_was_removed_at_once_has_nothing_of_it() {
     }
 }
 
+/// Shows: MNT-19
 #[test]
-fn a_rename_over_a_file_with_the_same_bytes_keeps_what_its_source_has() {
+fn a_rename_over_identical_bytes_preserves_source_attributes() {
     let space = TestSpace::new();
     let then = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     // Which of the two is on the disk by then, and whether the source is a scratch file.
@@ -155,8 +157,9 @@ fn a_rename_over_a_file_with_the_same_bytes_keeps_what_its_source_has() {
     }
 }
 
+/// Shows: MNT-19
 #[test]
-fn an_edit_behind_the_server_is_not_covered_by_a_rename_of_the_same_bytes() {
+fn an_external_edit_survives_a_rename_of_the_same_bytes() {
     let space = TestSpace::new();
     save(&space, "a.md", "same\n");
     save(&space, "b.md", "same\n");
@@ -170,6 +173,7 @@ fn an_edit_behind_the_server_is_not_covered_by_a_rename_of_the_same_bytes() {
     assert_eq!(std::fs::read_to_string(root.join("a.md")).unwrap(), "of a person\n");
 }
 
+/// Shows: MNT-15
 #[test]
 fn no_directory_is_renamed_over_one_that_holds_an_unsaved_file() {
     let space = TestSpace::new();
@@ -198,6 +202,7 @@ fn no_directory_is_renamed_over_one_that_holds_an_unsaved_file() {
     }
 }
 
+/// Shows: MNT-15
 #[test]
 fn no_directory_takes_the_name_of_an_unsaved_file() {
     let space = TestSpace::new();
@@ -217,7 +222,7 @@ fn no_directory_takes_the_name_of_an_unsaved_file() {
 }
 
 #[test]
-fn the_setuid_bit_goes_with_the_first_write_and_not_with_the_save() {
+fn the_setuid_bit_is_cleared_by_the_first_write_not_by_the_save() {
     let space = TestSpace::new();
     save(&space, "run.sh", "#!/bin/sh\n");
     let (node, _) = space.vfs.lookup_path(&ann(), &at("run.sh")).unwrap();

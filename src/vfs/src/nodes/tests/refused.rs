@@ -12,8 +12,9 @@ fn is_kept(space: &TestSpace, path: &str) -> bool {
     space.vfs.read(Protocol::Fuse, &at(&format!(".svc/rejected/{path}"))).is_ok()
 }
 
+/// Shows: LINT-7
 #[test]
-fn a_save_that_goes_on_after_it_was_refused_goes_on_where_it_was() {
+fn a_rejected_save_continues_at_its_offset() {
     for durability in [Durability::Soon, Durability::Now] {
         let space = TestSpace::new();
         space.put("a.md", "the old page, which is longer than what comes\n");
@@ -31,7 +32,7 @@ fn a_save_that_goes_on_after_it_was_refused_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_new_page_that_goes_on_after_it_was_refused_is_saved_whole() {
+fn a_new_page_continued_after_rejection_is_saved_completely() {
     let space = TestSpace::new();
     let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o640).unwrap();
     write(&space, handle, WriteAt::Offset(0), "refuse");
@@ -44,8 +45,9 @@ fn a_new_page_that_goes_on_after_it_was_refused_is_saved_whole() {
     assert_eq!(space.text("a.md"), "refurence\n");
 }
 
+/// Shows: LINT-7
 #[test]
-fn whoever_opens_a_page_after_a_refused_close_has_the_page() {
+fn opening_a_page_after_a_rejected_close_reads_the_stored_page() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");
     let (_, refused) = open(&space, "a.md", EMPTYING);
@@ -65,7 +67,7 @@ fn whoever_opens_a_page_after_a_refused_close_has_the_page() {
 }
 
 #[test]
-fn a_refused_text_is_let_go_with_the_last_that_wrote_it_though_others_read_on() {
+fn rejected_content_is_dropped_with_its_last_writing_handle() {
     for durability in [Durability::Soon, Durability::Now] {
         let space = TestSpace::new();
         space.put("a.md", "good\n");
@@ -83,8 +85,9 @@ fn a_refused_text_is_let_go_with_the_last_that_wrote_it_though_others_read_on() 
     }
 }
 
+/// Shows: COND-8
 #[test]
-fn a_save_that_lost_a_race_stays_lost_and_its_text_kept_whatever_is_written_after() {
+fn a_conflicting_save_stays_rejected_and_its_text_set_aside() {
     for durability in [Durability::Soon, Durability::Now] {
         let space = TestSpace::new();
         space.put("a.md", "one\n");
@@ -114,7 +117,7 @@ fn a_save_that_lost_a_race_stays_lost_and_its_text_kept_whatever_is_written_afte
 }
 
 #[test]
-fn what_is_written_after_the_disk_refused_a_part_does_not_land_in_the_old_page() {
+fn writes_after_a_partial_disk_error_do_not_reach_the_old_page() {
     let space = TestSpace::new();
     space.put("a.md", "the old page\n");
     let (_, handle) = open(&space, "a.md", EMPTYING);
@@ -137,8 +140,9 @@ fn refuse(space: &TestSpace, path: &str) {
     space.vfs.release(&ann(), handle).unwrap();
 }
 
+/// Shows: LINT-5
 #[test]
-fn the_refused_text_of_a_page_is_read_by_those_who_may_read_the_page() {
+fn rejected_content_is_readable_by_readers_of_its_page() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
     let space = TestSpace::new();
     let root = space.directory.path();
@@ -179,8 +183,9 @@ fn the_refused_text_of_a_page_is_read_by_those_who_may_read_the_page() {
     assert_eq!(space.vfs.rejection_reason(kept).as_deref(), Some("bad word"));
 }
 
+/// Shows: LINT-5
 #[test]
-fn whoever_may_remove_a_page_may_remove_its_refused_text() {
+fn rejected_content_can_be_removed_by_removers_of_its_page() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let space = TestSpace::new();
     let root = space.directory.path();
@@ -198,7 +203,7 @@ fn whoever_may_remove_a_page_may_remove_its_refused_text() {
 }
 
 #[test]
-fn a_save_that_is_refused_with_its_last_handle_leaves_the_kept_text_and_nothing_else() {
+fn a_save_rejected_on_last_close_leaves_only_its_content() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");
     let (node, handle) = open(&space, "a.md", WRITING);
@@ -208,8 +213,9 @@ fn a_save_that_is_refused_with_its_last_handle_leaves_the_kept_text_and_nothing_
     assert!(is_kept(&space, "a.md"));
 }
 
+/// Shows: LINT-6
 #[test]
-fn a_refused_text_goes_with_the_next_accepted_write_of_its_page_through_any_door() {
+fn rejected_content_ends_with_the_next_accepted_write_of_a_page() {
     let mut space = TestSpace::new();
     space.put("a.md", "good\n");
     let node = space.vfs.lookup_path(&ann(), &at("a.md")).unwrap().0;
@@ -242,8 +248,9 @@ fn a_refused_text_goes_with_the_next_accepted_write_of_its_page_through_any_door
     assert!(!is_kept(&space, "a.md"));
 }
 
+/// Shows: LINT-6, NFS-4
 #[test]
-fn a_refused_text_that_nobody_came_for_goes_after_seven_days() {
+fn unclaimed_rejected_content_expires_after_seven_days() {
     let space = TestSpace::new();
     for page in ["d/a.md", "d/b.md"] {
         let path = at(page);
@@ -260,6 +267,7 @@ fn a_refused_text_that_nobody_came_for_goes_after_seven_days() {
     assert_eq!(["d/a.md", "d/b.md"].map(|page| is_kept(&space, page)), [false, true]);
 }
 
+/// Shows: LINT-7
 #[test]
 fn a_refused_text_is_nobodys_but_of_those_who_wrote_it() {
     for durability in [Durability::Soon, Durability::Now] {
@@ -277,8 +285,9 @@ fn a_refused_text_is_nobodys_but_of_those_who_wrote_it() {
     }
 }
 
+/// Shows: LINT-7
 #[test]
-fn whoever_wrote_a_refused_text_does_not_go_on_in_the_refused_text_of_another() {
+fn a_handle_never_continues_the_rejected_content_of_another() {
     let space = TestSpace::new();
     space.put("a.md", "the old page\n");
     let (node, first) = open(&space, "a.md", WRITING);
@@ -301,8 +310,9 @@ fn whoever_wrote_a_refused_text_does_not_go_on_in_the_refused_text_of_another() 
     assert_eq!(space.text("a.md"), "late");
 }
 
+/// Shows: LINT-7
 #[test]
-fn whoever_empties_a_file_after_a_refused_fsync_goes_on_with_their_own_text() {
+fn truncating_after_a_rejected_fsync_continues_with_own_text() {
     // The kernel empties a file that it opens by its name.
     let by_name = |space: &TestSpace| {
         let (node, handle) = open(space, "a.md", WRITING);
@@ -333,8 +343,9 @@ fn whoever_empties_a_file_after_a_refused_fsync_goes_on_with_their_own_text() {
     }
 }
 
+/// Shows: LINT-7
 #[test]
-fn whoever_reads_a_page_has_nothing_to_do_with_what_others_wrote_and_was_refused() {
+fn page_readers_are_unaffected_by_rejected_writes_of_others() {
     for durability in [Durability::Soon, Durability::Now] {
         let space = TestSpace::new();
         space.put("a.md", "good\n");
@@ -355,7 +366,7 @@ fn whoever_reads_a_page_has_nothing_to_do_with_what_others_wrote_and_was_refused
 }
 
 #[test]
-fn what_is_written_after_the_disk_refused_the_first_bytes_of_an_emptied_page_does_not_land_in_the_old_one() {
+fn writes_after_a_failed_first_write_do_not_reach_the_old_page() {
     let space = TestSpace::new();
     space.put("a.md", "the old page\n");
     let (node, handle) = open(&space, "a.md", WRITING);
@@ -372,7 +383,7 @@ fn what_is_written_after_the_disk_refused_the_first_bytes_of_an_emptied_page_doe
 }
 
 #[test]
-fn a_refused_text_that_came_from_a_mapping_is_of_all_who_had_the_file_open_to_write() {
+fn rejected_mmap_content_belongs_to_all_writers_of_the_file() {
     let space = TestSpace::new();
     space.put("a.md", "the old page\n");
     let (_, mapped) = open(&space, "a.md", WRITING);
@@ -388,7 +399,7 @@ fn a_refused_text_that_came_from_a_mapping_is_of_all_who_had_the_file_open_to_wr
 }
 
 #[test]
-fn a_page_of_a_mapping_is_taken_from_whoever_may_write_though_it_comes_through_one_whose_save_was_refused() {
+fn an_mmap_page_is_accepted_through_a_handle_with_rejected_save() {
     let space = TestSpace::new();
     space.put("a.md", "the old page\n");
     let (node, refused) = open(&space, "a.md", WRITING);

@@ -57,7 +57,7 @@ fn space_with_links(pages: &'static [&'static str]) -> TestSpace {
 }
 
 #[test]
-fn links_follow_a_page_to_its_new_name_in_the_commit_of_the_rename() {
+fn links_follow_a_page_rename_in_the_commit_of_the_rename() {
     let space = space_with_links(&["index.md", "a.md"]);
     space.put("a.md", "I am a.md\n");
     space.put("index.md", "a.md and a.md\n");
@@ -68,8 +68,9 @@ fn links_follow_a_page_to_its_new_name_in_the_commit_of_the_rename() {
     assert_eq!(space.log().len(), 3);
 }
 
+/// Shows: HTTP-6
 #[test]
-fn only_the_rename_of_a_page_to_a_page_that_readers_see_takes_links_along() {
+fn links_follow_only_renames_between_visible_pages() {
     let space = TestSpace::new();
     space.vfs.set_link_resolver(Known(|from: &TreePath, to: &TreePath| panic!("asked for {from} → {to}")));
     for path in ["a.md", "d/c.md", "x.txt", ".hidden.md", ".svc/rules.md"] {
@@ -94,8 +95,9 @@ fn only_the_rename_of_a_page_to_a_page_that_readers_see_takes_links_along() {
     assert_eq!(space.vfs.link_target(&ann(), link).unwrap(), "a.md");
 }
 
+/// Shows: HTTP-7
 #[test]
-fn a_page_that_would_be_refused_with_the_new_links_keeps_the_old_ones_and_the_rename_is_made() {
+fn a_page_rejected_by_lint_with_new_links_retains_the_old_ones() {
     let space = space_with_links(&["bad.md", "good.md"]);
     space.put("a.md", "page\n");
     space.put("good.md", "a.md\n");
@@ -132,14 +134,14 @@ fn space_with_writers(times: usize) -> TestSpace {
 }
 
 #[test]
-fn a_rename_is_worked_out_anew_when_a_linking_page_is_written_meanwhile() {
+fn a_rename_is_recomputed_after_a_linking_page_changes() {
     let space = space_with_writers(3);
     renamed(&space, "a.md", "b.md").unwrap();
     assert_eq!(space.text("index.md"), "b.md\nmore\nmore\nmore\n");
 }
 
 #[test]
-fn a_page_whose_linking_pages_are_written_all_the_time_is_renamed_without_them() {
+fn a_rename_gives_up_on_links_of_constantly_written_pages() {
     let space = space_with_writers(usize::MAX);
     renamed(&space, "a.md", "b.md").unwrap();
     assert_eq!(space.text("b.md"), "page\n");
@@ -147,7 +149,7 @@ fn a_page_whose_linking_pages_are_written_all_the_time_is_renamed_without_them()
 }
 
 #[test]
-fn a_page_keeps_its_mode_and_owner_when_its_own_links_follow_its_rename() {
+fn a_page_preserves_mode_and_owner_when_its_own_links_change() {
     let space = space_with_links(&["a.md"]);
     space.put("a.md", "I am a.md\n");
     space.put("b.md", "replaced\n");
@@ -163,8 +165,9 @@ fn a_page_keeps_its_mode_and_owner_when_its_own_links_follow_its_rename() {
     assert_eq!((there.mode & 0o7777, there.uid), (0o600, uid));
 }
 
+/// Shows: HTTP-7
 #[test]
-fn a_page_that_somebody_is_writing_keeps_its_links_and_its_writer_loses_nothing() {
+fn a_page_being_written_retains_its_links_and_loses_no_data() {
     let space = space_with_links(&["index.md"]);
     space.put("a.md", "page\n");
     space.put("index.md", "a.md\n");
@@ -175,8 +178,9 @@ fn a_page_that_somebody_is_writing_keeps_its_links_and_its_writer_loses_nothing(
     assert_eq!((space.text("b.md"), space.text("index.md")), ("page\n".to_owned(), "a.md\nmore\n".to_owned()));
 }
 
+/// Shows: HTTP-7
 #[test]
-fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_comes_by() {
+fn a_locked_page_retains_its_links_for_renames_by_any_protocol() {
     let space = space_with_links(&["index.md"]);
     space.put("a.md", "page\n");
     space.put("index.md", "a.md\n");
@@ -197,8 +201,9 @@ fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_come
     assert_eq!((space.text("c.md"), space.text("index.md")), ("page\n".to_owned(), "a.md\n".to_owned()));
 }
 
+/// Shows: HTTP-6
 #[test]
-fn nothing_is_renamed_while_nobody_knows_what_links_there() {
+fn a_rename_is_blocked_while_backlinks_are_unknown() {
     let space = TestSpace::new();
     space.vfs.set_link_resolver(Known(|_: &TreePath, _: &TreePath| Err(Fault::unavailable("the index is behind"))));
     space.put("a.md", "page\n");
@@ -208,7 +213,7 @@ fn nothing_is_renamed_while_nobody_knows_what_links_there() {
 }
 
 #[test]
-fn what_is_not_saved_of_a_page_is_saved_before_its_own_links_follow() {
+fn unsaved_data_of_a_page_is_saved_before_its_links_change() {
     let space = space_with_links(&["a.md"]);
     space.put("a.md", "old\n");
     let (node, handle) = open(&space, "a.md", EMPTYING);
@@ -222,7 +227,7 @@ fn what_is_not_saved_of_a_page_is_saved_before_its_own_links_follow() {
 }
 
 #[test]
-fn the_commit_of_a_rename_with_links_says_what_its_author_announced() {
+fn the_commit_of_a_rename_with_links_has_the_announced_message() {
     let space = space_with_links(&["index.md"]);
     space.put("a.md", "page\n");
     let index = space.put("index.md", "a.md\n");
@@ -235,7 +240,7 @@ fn the_commit_of_a_rename_with_links_says_what_its_author_announced() {
 }
 
 #[test]
-fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_either() {
+fn a_rejected_durable_rename_does_not_happen_later() {
     let space = TestSpace::new();
     space.put("a.md", "page\n");
     let points = svcfs_store::FailPoints::new(space.directory.path());

@@ -1,5 +1,6 @@
 use super::*;
 
+/// Shows: MNT-1
 #[test]
 fn a_save_is_one_version_however_often_it_is_flushed() {
     let space = TestSpace::new();
@@ -17,6 +18,7 @@ fn a_save_is_one_version_however_often_it_is_flushed() {
     assert_eq!(space.text("a.md"), "hello world\n");
 }
 
+/// Shows: MNT-2
 #[test]
 fn unpublished_bytes_are_shared_but_not_committed() {
     let space = TestSpace::new();
@@ -33,6 +35,7 @@ fn unpublished_bytes_are_shared_but_not_committed() {
     assert_eq!(space.text("a.md"), "new text\n");
 }
 
+/// Shows: MNT-3
 #[test]
 fn an_emptied_file_waits_for_its_last_handle() {
     let space = TestSpace::new();
@@ -45,7 +48,7 @@ fn an_emptied_file_waits_for_its_last_handle() {
 }
 
 #[test]
-fn closing_a_new_file_the_disk_refused_says_so_and_leaves_no_name() {
+fn closing_a_new_file_after_a_disk_error_fails_without_a_name() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     *space.vfs.core.write_error.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
@@ -59,8 +62,9 @@ fn closing_a_new_file_the_disk_refused_says_so_and_leaves_no_name() {
     space.vfs.release(&ann(), again).unwrap();
 }
 
+/// Shows: LINT-3
 #[test]
-fn a_refused_save_keeps_the_last_good_version_and_the_refused_text() {
+fn a_rejected_save_preserves_the_last_version_and_its_own_text() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");
     let (node, handle) = open(&space, "a.md", EMPTYING);
@@ -78,8 +82,9 @@ fn a_refused_save_keeps_the_last_good_version_and_the_refused_text() {
     assert!(space.vfs.read(Protocol::Fuse, &at(".svc/rejected/a.md")).is_err());
 }
 
+/// Shows: COND-7
 #[test]
-fn a_partial_write_over_another_doors_write_is_refused_and_kept() {
+fn a_partial_write_over_a_foreign_write_is_rejected_and_stored() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     let (node, handle) = open(&space, "a.md", WRITING);
@@ -92,7 +97,7 @@ fn a_partial_write_over_another_doors_write_is_refused_and_kept() {
 }
 
 #[test]
-fn a_created_file_is_listed_before_it_is_published_and_leaves_no_trace_when_removed() {
+fn a_created_file_is_listed_unpublished_and_removable() {
     let space = TestSpace::new();
     let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o600).unwrap();
     let listed = space.vfs.entries(&ann(), NodeId::ROOT).unwrap();
@@ -105,8 +110,9 @@ fn a_created_file_is_listed_before_it_is_published_and_leaves_no_trace_when_remo
     assert_eq!(space.log(), ["ann|ann: b.md"]);
 }
 
+/// Shows: MNT-32
 #[test]
-fn a_part_of_a_file_becomes_zeros_and_the_file_longer_only_where_asked() {
+fn fallocate_zeroes_a_range_and_extends_only_on_request() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"xxxxxxxx").unwrap();
@@ -168,7 +174,7 @@ fn a_file_that_is_being_published_is_in_every_listing() {
 }
 
 #[test]
-fn a_length_set_by_name_is_saved_at_once_though_somebody_reads_the_file() {
+fn truncate_by_name_is_saved_immediately_despite_open_readers() {
     let space = TestSpace::new();
     space.put("a.md", "one two\n");
     let (node, reading) = open(&space, "a.md", OpenMode::default());
@@ -182,7 +188,7 @@ fn a_length_set_by_name_is_saved_at_once_though_somebody_reads_the_file() {
 }
 
 #[test]
-fn a_long_file_that_is_written_anew_is_a_version_where_any_byte_differs_and_only_there() {
+fn a_rewritten_long_file_is_a_new_version_only_if_bytes_differ() {
     let space = TestSpace::new();
     let mut content: Vec<u8> = (b'a'..=b'w').cycle().take(700_000).collect();
     space.put("a.txt", str::from_utf8(&content).unwrap());

@@ -44,8 +44,9 @@ fn rest(content: &FileContent, from: usize) -> Result<Vec<u8>, Fault> {
     }
 }
 
+/// Shows: VIS-6
 #[test]
-fn a_long_file_that_is_replaced_or_removed_while_it_is_read_is_read_to_its_end_as_it_was() {
+fn a_long_file_replaced_during_a_read_is_read_as_it_was() {
     let (space, content) = opened();
     assert_eq!(content.read(0, 3).unwrap(), "aaa");
     space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'b'))).unwrap();
@@ -56,9 +57,10 @@ fn a_long_file_that_is_replaced_or_removed_while_it_is_read_is_read_to_its_end_a
     assert!(content.read(LONG as u64, 1).unwrap().is_empty());
 }
 
+/// Shows: VIS-6
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as a disk does that takes nothing more")]
-fn a_long_file_that_somebody_writes_into_is_read_as_it_was_or_not_at_all() {
+fn a_long_file_modified_during_a_read_reads_as_before_or_fails() {
     let (space, content) = opened();
     let file = space.directory.path().join("a.bin");
     let open = || OpenOptions::new().write(true).append(false).open(&file).unwrap();
@@ -97,8 +99,9 @@ fn bytes_read() -> u64 {
     told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
+/// Shows: VIS-6
 #[test]
-fn a_file_that_is_appended_to_all_the_time_is_read_in_the_time_that_its_length_takes() {
+fn a_constantly_appended_file_is_read_in_time_of_its_length() {
     const LENGTH: usize = 8 * LONG;
     let space = TestSpace::new();
     let text: Vec<u8> = (0..LENGTH).map(|at| (at / 1000) as u8).collect();
@@ -117,8 +120,9 @@ fn a_file_that_is_appended_to_all_the_time_is_read_in_the_time_that_its_length_t
     assert!(read < 7 * LENGTH as u64, "{read} bytes were read for {LENGTH}");
 }
 
+/// Shows: VIS-6
 #[test]
-fn a_long_content_that_no_file_has_is_read_from_the_disk_and_leaves_nothing_there() {
+fn a_long_blob_without_a_file_is_read_from_a_temporary_file() {
     let space = TestSpace::new();
     let aside = space.vfs.spill_content(long(b'x')).unwrap();
     assert!(matches!(aside, FileContent::OnDisk(_)));

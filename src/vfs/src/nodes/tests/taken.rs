@@ -14,7 +14,7 @@ fn taken(space: &TestSpace, handle: HandleId, durability: Durability) -> Rejecte
 }
 
 #[test]
-fn a_refused_text_that_was_taken_out_leaves_the_page_and_is_gone_on_with_whole() {
+fn extracted_rejected_content_leaves_the_page_and_continues() {
     for durability in [Durability::Soon, Durability::Now] {
         let space = TestSpace::new();
         space.put("a.md", "good\n");
@@ -34,7 +34,7 @@ fn a_refused_text_that_was_taken_out_leaves_the_page_and_is_gone_on_with_whole()
 }
 
 #[test]
-fn a_text_that_was_taken_out_is_not_saved_over_what_another_door_wrote_since() {
+fn extracted_content_does_not_overwrite_a_later_foreign_write() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");
     let (_, handle) = open(&space, "a.md", WRITING);
@@ -52,7 +52,7 @@ fn a_text_that_was_taken_out_is_not_saved_over_what_another_door_wrote_since() {
 }
 
 #[test]
-fn a_refused_text_of_two_handles_is_taken_out_for_one_and_stays_that_of_the_other() {
+fn rejected_content_of_two_handles_is_extracted_for_one_only() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");
     let (_, one) = open(&space, "a.md", EMPTYING);
@@ -72,7 +72,7 @@ fn a_refused_text_of_two_handles_is_taken_out_for_one_and_stays_that_of_the_othe
 }
 
 #[test]
-fn a_refused_text_of_a_file_that_was_never_saved_stays_where_it_is() {
+fn rejected_content_of_a_never_saved_file_stays_in_place() {
     for durability in [Durability::Soon, Durability::Now] {
         let space = TestSpace::new();
         let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();

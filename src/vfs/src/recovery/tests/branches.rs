@@ -53,8 +53,9 @@ fn commit_by_hand(root: &Path) {
     }
 }
 
+/// Shows: EDIT-8
 #[test]
-fn a_persons_commit_that_was_lost_with_the_power_before_anybody_knew_it_does_not_keep_a_space_from_opening() {
+fn an_unseen_external_commit_lost_by_power_blocks_no_opening() {
     for lose in [remove_loose_objects, empty_loose_objects] {
         for space in [settled_space(), unsettled_space()] {
             let copy = crashed(&space);
@@ -69,6 +70,7 @@ fn a_persons_commit_that_was_lost_with_the_power_before_anybody_knew_it_does_not
     }
 }
 
+/// Shows: EDIT-8
 #[test]
 fn a_persons_commit_is_flushed_before_anything_is_built_on_it() {
     let space = unsettled_space();
@@ -83,8 +85,9 @@ fn a_persons_commit_is_flushed_before_anything_is_built_on_it() {
     assert_eq!(space.log()[..2], ["eve|eve: b.md", "Ann|by hand"]);
 }
 
+/// Shows: EDIT-6
 #[test]
-fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
+fn a_branch_switched_by_a_user_after_a_crash_is_not_changed() {
     let space = settled_space();
     space.put("o.md", "of both");
     space.git(&["branch", "other"]);
@@ -118,8 +121,9 @@ fn remove_commit(root: &Path, commit: &str) {
     fs::remove_file(root.join(".git/objects").join(&commit[..2]).join(&commit[2..])).unwrap();
 }
 
+/// Shows: EDIT-8
 #[test]
-fn of_a_persons_commits_only_those_are_taken_off_their_branch_that_were_lost_with_the_power() {
+fn only_external_commits_lost_by_power_leave_their_branch() {
     for branch in ["main", "other"] {
         for space in [settled_space(), unsettled_space()] {
             let copy = crashed(&space);
@@ -148,8 +152,9 @@ fn commit(root: &Path, page: &str) -> String {
     git(root, &["rev-parse", "HEAD"])
 }
 
+/// Shows: EDIT-8
 #[test]
-fn a_repository_that_was_put_in_the_place_of_ours_keeps_its_branch_and_gets_what_was_not_settled() {
+fn a_replaced_repository_retains_its_branch_and_gets_replay() {
     for (space, unsettled) in [(settled_space(), 0), (unsettled_space(), 2)] {
         let copy = crashed(&space);
         let root = copy.path();
@@ -183,8 +188,9 @@ fn without_last_moves(space: &TestSpace, stands: &str) -> TempDir {
     copy
 }
 
+/// Shows: EDIT-6
 #[test]
-fn what_had_not_reached_a_branch_that_a_person_left_is_put_in_place_though_the_opening_was_cut_off() {
+fn changes_of_a_deselected_branch_survive_a_cut_opening() {
     let space = settled_space();
     space.git(&["branch", "other"]);
     FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
@@ -215,8 +221,9 @@ fn what_had_not_reached_a_branch_that_a_person_left_is_put_in_place_though_the_o
     }
 }
 
+/// Shows: EDIT-6
 #[test]
-fn a_branch_that_a_person_left_where_the_power_cut_had_put_it_back_to_the_last_checkpoint_stays_left() {
+fn a_deselected_branch_reset_by_power_loss_stays_deselected() {
     let mut space = settled_space();
     space.git(&["branch", "older"]);
     space.put("second.md", "of the branch");
@@ -235,8 +242,9 @@ fn a_branch_that_a_person_left_where_the_power_cut_had_put_it_back_to_the_last_c
     assert!(again.vfs.versions(&at("second.md")).unwrap().is_empty(), "it is of another branch");
 }
 
+/// Shows: EDIT-6
 #[test]
-fn what_was_left_on_a_branch_stays_there_also_when_a_person_goes_on_to_a_third_one_after_a_crash() {
+fn changes_on_a_deselected_branch_stay_there_after_a_switch() {
     let space = settled_space();
     space.git(&["branch", "other"]);
     space.git(&["branch", "third"]);
@@ -262,7 +270,7 @@ fn what_was_left_on_a_branch_stays_there_also_when_a_person_goes_on_to_a_third_o
 }
 
 #[test]
-fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
+fn batched_external_commits_are_found_below_and_above_own_ones() {
     let space = settled_space();
     let root = space.directory.path().to_owned();
     let points = FailPoints::new(&root);
@@ -291,8 +299,9 @@ fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
     assert_eq!((again.log()[0].as_str(), &again.log()[1..]), ("fswatch|fswatch: 2 files", &space.log()[..]));
 }
 
+/// Shows: EDIT-6
 #[test]
-fn a_branch_that_we_put_back_because_the_power_took_it_is_not_taken_for_left() {
+fn a_branch_restored_after_power_loss_is_not_taken_for_switched() {
     let space = unsettled_space();
     let copy = crashed(&space);
     fs::write(copy.path().join(".git/refs/heads/main"), "").unwrap();
@@ -304,7 +313,7 @@ fn a_branch_that_we_put_back_because_the_power_took_it_is_not_taken_for_left() {
 }
 
 #[test]
-fn a_persons_commit_that_was_lost_together_with_the_branch_is_in_no_log_of_git_any_more() {
+fn an_external_commit_lost_with_its_branch_is_not_in_the_reflog() {
     for lose in [remove_loose_objects, empty_loose_objects, remove_trees] {
         let space = unsettled_space();
         let copy = crashed(&space);
@@ -318,8 +327,9 @@ fn a_persons_commit_that_was_lost_together_with_the_branch_is_in_no_log_of_git_a
     }
 }
 
+/// Shows: GIT-6
 #[test]
-fn a_text_that_was_staged_and_lost_with_the_power_keeps_nobody_from_committing() {
+fn a_staged_blob_lost_by_power_does_not_block_commits() {
     let space = settled_space();
     let copy = crashed(&space);
     fs::write(copy.path().join("by-hand.md"), "lost").unwrap();

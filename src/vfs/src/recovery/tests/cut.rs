@@ -45,7 +45,7 @@ fn an_opening_that_was_cut_off_makes_no_commit_twice() {
 }
 
 #[test]
-fn a_persons_commit_below_ours_is_told_though_the_opening_was_cut_off_before_it_was() {
+fn an_external_commit_below_is_reported_after_a_cut_opening() {
     let space = unsettled_space();
     let copy = with_a_persons_commit(&space);
     let (killed, root) = (Arc::new(Mutex::new(None)), copy.path().to_owned());
@@ -62,8 +62,9 @@ fn a_persons_commit_below_ours_is_told_though_the_opening_was_cut_off_before_it_
     assert_eq!(again.vfs.versions(&at("a.md")).unwrap().len(), 2);
 }
 
+/// Shows: EDIT-5
 #[test]
-fn an_edit_made_while_a_space_is_opened_is_kept_and_recorded() {
+fn an_edit_made_during_opening_is_preserved_and_recorded() {
     let space = unsettled_space();
     let copy = crashed(&space);
     let root = copy.path().to_owned();
@@ -75,8 +76,9 @@ fn an_edit_made_while_a_space_is_opened_is_kept_and_recorded() {
     assert_eq!(again.log()[0], "fswatch|fswatch: a.md");
 }
 
+/// Shows: EDIT-5
 #[test]
-fn what_a_person_takes_back_with_a_commit_after_a_crash_stays_back() {
+fn a_page_reverted_by_a_user_after_a_crash_stays_reverted() {
     let space = unsettled_space();
     space.put("b.md", "kept");
     let copy = crashed(&space);

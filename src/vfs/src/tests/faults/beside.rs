@@ -24,6 +24,7 @@ fn held_up(points: &FailPoints, thread: &'static str, point: FailPoint) -> (Rece
     (came, go)
 }
 
+/// Shows: DUR-7
 #[test]
 fn writers_do_not_wait_while_a_checkpoint_is_flushed() {
     let space = TestSpace::new();
@@ -56,6 +57,7 @@ fn packs_that_are_due(space: &TestSpace) -> Vec<std::path::PathBuf> {
     flushed
 }
 
+/// Shows: DUR-7
 #[test]
 fn writers_do_not_wait_while_packs_are_merged() {
     for point in FailPoint::ALL.iter().copied().filter(|point| point.name().starts_with("merge.")) {
@@ -76,8 +78,9 @@ fn writers_do_not_wait_while_packs_are_merged() {
     }
 }
 
+/// Shows: DUR-6
 #[test]
-fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed() {
+fn flushed_packs_stay_until_their_merged_pack_is_flushed() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     let (came, go) = held_up(&points, "helpers", FailPoint::PackFlush);

@@ -37,8 +37,9 @@ fn assert_whole_and_settled(space: &TestSpace) {
     space.git(&["fsck", "--strict"]);
 }
 
+/// Shows: FAIL-8
 #[test]
-fn what_was_written_before_a_flush_failed_is_written_anew_before_the_log_lets_go_of_it() {
+fn data_before_a_failed_flush_is_rewritten_before_log_release() {
     let (space, points) = doubted();
     let root = space.directory.path();
     assert!(StatePaths::new(root).sync_failed_marker().exists(), "the next process would trust it");
@@ -55,6 +56,7 @@ fn what_was_written_before_a_flush_failed_is_written_anew_before_the_log_lets_go
     assert_eq!(space.vfs.rescan().unwrap(), 1);
 }
 
+/// Shows: FAIL-8
 #[test]
 fn a_pack_that_a_failed_flush_lost_is_made_again_from_the_log() {
     let (space, points) = doubted();
@@ -70,8 +72,9 @@ fn a_pack_that_a_failed_flush_lost_is_made_again_from_the_log() {
     assert_eq!((space.log().len(), space.vfs.rescan().unwrap()), (5, 0));
 }
 
+/// Shows: FAIL-8
 #[test]
-fn an_opening_after_a_failed_flush_trusts_nothing_that_was_not_flushed() {
+fn an_opening_after_a_failed_flush_trusts_no_unflushed_data() {
     let (space, points) = doubted();
     let copy = crashed(&space);
     points.clear(FailPoint::CheckpointFlush);

@@ -58,8 +58,9 @@ fn images_of_a_life() -> Vec<Image> {
     recorder.finish()
 }
 
+/// Shows: ASYNC-7
 #[test]
-fn a_kill_at_any_point_loses_nothing_acknowledged_when_commits_are_gathered() {
+fn a_crash_at_any_point_loses_no_acked_gathered_write() {
     let images = images_of_a_life();
     // Sets without a commit, and the commits of sets that no branch shows yet.
     let logged = |deeds: usize| {
@@ -93,8 +94,9 @@ fn deeds_by_point() -> BTreeMap<FailPoint, usize> {
     std::mem::take(&mut *seen.lock())
 }
 
+/// Shows: ASYNC-9
 #[test]
-fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_gathered() {
+fn disk_errors_at_any_point_lose_no_acked_gathered_write() {
     for (point, number) in deeds_by_point() {
         let (errno, _, reason) = REFUSALS[number % REFUSALS.len()];
         let deed = &DEEDS[number];

@@ -115,8 +115,9 @@ pub(super) fn assert_all_whole(
     assert!(broken.is_empty(), "not whole: {broken:#?}");
 }
 
+/// Shows: FAIL-7
 #[test]
-fn a_kill_at_any_point_loses_nothing_acknowledged_and_leaves_no_halves() {
+fn a_crash_at_any_point_loses_no_acked_write_or_atomicity() {
     let mut walked = BTreeSet::new();
     for strategy in STRATEGIES {
         let images = images_of_a_life(strategy);

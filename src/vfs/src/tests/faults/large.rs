@@ -92,7 +92,7 @@ fn assert_one_of_both(image: Image, strategy: VersionStrategy, when: &str) {
 }
 
 #[test]
-fn a_kill_at_any_point_leaves_a_large_file_or_the_page_that_takes_its_place() {
+fn a_crash_at_any_point_leaves_a_large_file_or_its_replacement() {
     for strategy in STRATEGIES {
         let deeds =
             [("put", put as Deed), ("put soon", put_soon), ("a page", rename), ("a scratch file", rename_scratch)];
@@ -117,7 +117,7 @@ fn a_kill_at_any_point_leaves_a_large_file_or_the_page_that_takes_its_place() {
 
 /// Where commits are gathered the set and its commit are records of their own.
 #[test]
-fn a_page_that_takes_the_place_of_a_large_file_has_its_commit_later() {
+fn a_page_that_replaces_a_large_file_is_committed_later() {
     let space = TestSpace::gathering(crate::tests::gathered::NEVER, usize::MAX);
     lay(space.directory.path());
     let stop = Stop::at(&FailPoints::new(space.directory.path()), FailPoint::LogFlushed);
@@ -138,7 +138,7 @@ fn a_page_that_takes_the_place_of_a_large_file_has_its_commit_later() {
 
 /// What a disk has after the power went that never heard of the rename.
 #[test]
-fn a_large_file_that_the_power_brings_back_gives_way_again_and_one_that_came_later_stays() {
+fn a_large_file_returned_by_power_loss_is_replaced_again() {
     let space = with_film(VersionStrategy::Git);
     let before = film(space.directory.path()).modified().unwrap();
     put(&space).unwrap();
@@ -164,7 +164,7 @@ fn a_large_file_that_the_power_brings_back_gives_way_again_and_one_that_came_lat
 }
 
 #[test]
-fn a_large_file_is_the_same_file_until_the_disk_takes_what_replaces_it() {
+fn a_large_file_stays_until_the_disk_accepts_its_replacement() {
     let points = [FailPoint::StageCommit, FailPoint::LogWrite, FailPoint::LogFlush];
     for point in points {
         let space = with_film(VersionStrategy::Git);
@@ -197,7 +197,7 @@ fn a_large_file_is_the_same_file_until_the_disk_takes_what_replaces_it() {
 }
 
 #[test]
-fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
+fn the_last_of_successive_changes_replaces_a_large_file() {
     for (what, last) in [
         ("a page", put_another as Deed),
         ("nothing", |space| space.vfs.apply(&eve(), Change::remove(at(FILM))).map(drop)),
@@ -232,7 +232,7 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
 }
 
 #[test]
-fn a_large_file_that_somebody_writes_into_before_the_page_is_in_its_place_stays_and_the_page_is_a_version() {
+fn a_large_file_written_before_its_replacement_stays() {
     let space = with_film(VersionStrategy::Git);
     let root = space.directory.path().to_owned();
     let points = FailPoints::new(&root);
@@ -247,7 +247,7 @@ fn a_large_file_that_somebody_writes_into_before_the_page_is_in_its_place_stays_
 }
 
 #[test]
-fn whoever_has_a_large_file_open_writes_into_the_one_that_gave_way() {
+fn open_handles_of_a_replaced_large_file_write_to_the_old_file() {
     let space = with_film(VersionStrategy::Git);
     let caller = Caller::new(Protocol::Fuse);
     let (node, _) = space.vfs.lookup(&caller, crate::NodeId::ROOT, &PathComponent::parse(FILM).unwrap()).unwrap();

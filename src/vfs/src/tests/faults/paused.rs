@@ -81,7 +81,7 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_file_whose_removal_is_on_its_way_moves_with_all_that_is_in_it() {
+fn a_directory_replacing_a_file_in_removal_moves_completely() {
     let space = TestSpace::new();
     space.put("notes", "a file without an extension");
     let gate = Arc::new(Gate::default());

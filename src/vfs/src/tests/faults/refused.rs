@@ -102,24 +102,28 @@ fn assert_recovers_with(strategy: VersionStrategy, refusal: (i32, Kind, &str)) {
     }
 }
 
+/// Shows: FAIL-7
 #[test]
-fn a_disk_that_is_full_at_any_point_loses_nothing_and_is_recovered_from() {
+fn a_full_disk_at_any_point_loses_nothing_and_is_recovered() {
     assert_recovers_from(REFUSALS[0]);
 }
 
+/// Shows: FAIL-7
 #[test]
-fn a_disk_that_fails_at_any_point_loses_nothing_and_is_recovered_from() {
+fn io_errors_at_any_point_lose_nothing_and_are_recovered() {
     assert_recovers_from(REFUSALS[1]);
 }
 
 #[test]
-fn a_disk_that_turns_read_only_at_any_point_loses_nothing_and_is_recovered_from() {
+fn a_read_only_disk_at_any_point_loses_nothing_and_is_recovered() {
     assert_recovers_from(REFUSALS[2]);
 }
 
 /// What an opening comes by, and every deed's housekeeping.
+///
+/// Shows: FAIL-7
 #[test]
-fn an_opening_that_the_disk_refuses_says_why_and_the_next_one_loses_nothing() {
+fn an_opening_failed_by_disk_says_why_and_the_next_one_works() {
     let walked: usize = STRATEGIES.into_iter().map(walk_an_opening).sum();
     assert!(walked >= 9 * REFUSALS.len(), "the points of the opening have other names now");
 }
@@ -175,7 +179,7 @@ fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
 
 /// Git's index and merging are tried again or left; a flush or a settling that fails is told.
 #[test]
-fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
+fn failed_housekeeping_blocks_no_writer_and_is_retried() {
     let points = FailPoint::ALL.iter().filter(|point| point.kind() == FailPointKind::Housekeeping);
     for (point, (errno, ..)) in points.flat_map(|point| REFUSALS.map(|refusal| (point, refusal))) {
         let comes_by = |strategy| strategy == VersionStrategy::Git || deeds_by_point(strategy).contains_key(point);
@@ -197,7 +201,7 @@ fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
 }
 
 #[test]
-fn a_checkpoint_that_the_disk_refuses_turns_the_server_unready_with_the_reason() {
+fn a_failed_checkpoint_makes_the_server_unready_with_a_reason() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     for point in [FailPoint::CheckpointFlush, FailPoint::CheckpointRelease] {
@@ -231,6 +235,7 @@ fn a_refused_write_leaves_no_directory_that_was_made_for_it() {
     assert_eq!(below("kept"), 1);
 }
 
+/// Shows: FAIL-9
 #[test]
 fn saves_that_a_full_disk_refused_until_the_end_are_named() {
     let space = TestSpace::new();
@@ -245,8 +250,9 @@ fn saves_that_a_full_disk_refused_until_the_end_are_named() {
     assert!(fault.message().contains("`a.md`") && fault.message().contains("no space left"), "{fault:?}");
 }
 
+/// Shows: FAIL-9
 #[test]
-fn saves_that_a_broken_disk_refused_until_the_end_are_named_also_when_the_log_cannot_be_closed() {
+fn saves_refused_by_disk_until_shutdown_are_named() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     points.inject_error(FailPoint::LogFlush, 5);
@@ -259,8 +265,9 @@ fn saves_that_a_broken_disk_refused_until_the_end_are_named_also_when_the_log_ca
     assert!(fault.message().contains("`a.md`") && fault.message().contains("input/output error"), "{fault:?}");
 }
 
+/// Shows: FAIL-9
 #[test]
-fn a_log_that_cannot_be_closed_is_said_to_have_everything_acknowledged() {
+fn a_log_that_cannot_be_closed_has_every_acked_write() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     space.put("a.md", "one");
@@ -273,8 +280,10 @@ fn a_log_that_cannot_be_closed_is_said_to_have_everything_acknowledged() {
 
 /// The log has room of its own, which it keeps between writes: it may take a change that the tree
 /// then has no room for.
+///
+/// Shows: FAIL-2
 #[test]
-fn while_logged_changes_wait_for_a_full_disk_nothing_else_is_taken_and_nobody_waits_long() {
+fn a_full_disk_with_logged_changes_rejects_new_ones_quickly() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     points.inject_error(FailPoint::TreeWrite, 28);
@@ -305,8 +314,10 @@ fn while_logged_changes_wait_for_a_full_disk_nothing_else_is_taken_and_nobody_wa
 }
 
 /// What came before the disk was known to refuse.
+///
+/// Shows: FAIL-2
 #[test]
-fn writers_behind_a_change_that_waits_for_a_full_disk_are_turned_away_and_saves_are_kept() {
+fn writers_behind_a_full_disk_get_retry_and_saves_are_retained() {
     let space = TestSpace::new();
     let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogFlushed);

@@ -47,7 +47,7 @@ fn a_pack_that_cannot_be_read_in_the_moment_stays_where_it_is() {
 }
 
 #[test]
-fn a_damaged_pack_is_kept_beside_the_others_which_are_written_anew() {
+fn a_damaged_pack_is_preserved_and_the_others_are_rewritten() {
     let fixture = fixture();
     fixture.pages(None, 0, 2);
     let before = inodes(&fixture);
@@ -66,7 +66,7 @@ fn a_damaged_pack_is_kept_beside_the_others_which_are_written_anew() {
 }
 
 #[test]
-fn objects_of_a_damaged_pack_are_missing_until_somebody_says_that_they_were_made_again() {
+fn objects_of_a_damaged_pack_are_missing_until_marked_restored() {
     let fixture = fixture();
     fixture.pages(None, 0, 2);
     let damaged = fixture.data_files().remove(0);
@@ -95,7 +95,7 @@ fn a_pack_stays_as_it_is_until_its_copy_is_flushed() {
 }
 
 #[test]
-fn packs_that_a_flush_brought_to_the_disk_are_left_alone_by_the_next_one_that_fails() {
+fn flushed_packs_are_not_touched_by_the_next_failed_flush() {
     let fixture = fixture();
     let mut head = fixture.pages(None, 0, 2);
     fixture.checkpoint();

@@ -26,7 +26,7 @@ fn inode(file: &Path) -> u64 {
 }
 
 #[test]
-fn files_of_merged_packs_are_used_again_and_the_branch_has_two_in_turn() {
+fn files_of_merged_packs_are_recycled_and_the_branch_alternates() {
     let fixture = fixture();
     let branch = fixture.directory.path().join(".git/refs/heads/main");
     let (mut head, mut packs, mut branches) = (None, BTreeSet::new(), BTreeSet::new());
@@ -41,6 +41,7 @@ fn files_of_merged_packs_are_used_again_and_the_branch_has_two_in_turn() {
     assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), "120");
 }
 
+/// Shows: GIT-10
 #[test]
 fn a_clone_on_the_same_disk_and_a_reader_keep_what_they_have() {
     let fixture = fixture();
@@ -70,7 +71,7 @@ fn a_pack_beside_the_index_of_another_is_torn() {
 }
 
 #[test]
-fn files_that_wait_are_gone_when_the_repository_is_closed_and_after_a_crash() {
+fn recycled_files_are_removed_on_close_and_after_a_crash() {
     let fixture = fixture();
     let directory = fixture.directory.path().join(".git/svcfs");
     let count = || waiting(&directory);

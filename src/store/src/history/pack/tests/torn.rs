@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_crash_left_of_a_pack_is_swept_and_packs_of_others_are_not_doubted() {
+fn torn_own_packs_are_swept_after_a_crash_and_foreign_ones_stay() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, 2);
     fixture.git(&["repack", "-adq"]);
@@ -29,7 +29,7 @@ fn what_a_crash_left_of_a_pack_is_swept_and_packs_of_others_are_not_doubted() {
 }
 
 #[test]
-fn a_pack_that_no_branch_shows_is_looked_at_after_a_crash_though_the_log_has_nothing_unsettled() {
+fn an_unreferenced_pack_is_verified_after_a_crash() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, 2);
     let settled = fixture.packs();
@@ -68,7 +68,7 @@ fn overwritten(file: &Path, text: &str) {
 }
 
 #[test]
-fn a_torn_pack_is_ours_though_its_mark_lost_its_text_with_the_power() {
+fn a_torn_pack_is_recognised_although_its_mark_is_empty() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, 2);
     let settled = fixture.packs();
@@ -88,7 +88,7 @@ fn a_torn_pack_is_ours_though_its_mark_lost_its_text_with_the_power() {
 }
 
 #[test]
-fn marks_of_others_stay_and_those_that_say_that_they_are_ours_do_not() {
+fn foreign_keep_marks_stay_and_own_marks_are_removed() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, 2);
     let theirs = fixture.data_files().remove(0).with_extension("keep");
