@@ -1,4 +1,4 @@
-//! Who asks, and through which door.
+//! Callers, their names and their protocols.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,22 +12,23 @@ use crate::{Permissions, Precondition};
 
 const MAX_ACTOR_BYTES: usize = 256;
 
-/// The name a change is attributed to; becomes the git author (contract 4.1, `X-Actor`).
+/// The name to which a change is attributed; becomes the git author (`X-Actor`).
 ///
-/// Control characters and the `<` and `>` that delimit an e-mail in git are removed, white space around is trimmed, and at
-/// most 256 bytes are kept. A name of which nothing a git signature accepts is left becomes `anonymous`.
+/// Control characters and the `<` and `>` that delimit an e-mail in git are removed, surrounding
+/// white space is trimmed, and the name is cut at 256 bytes. If nothing remains that a git
+/// signature accepts, the name is `anonymous`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Actor(Arc<str>);
 
 impl Actor {
-    /// Cleans a name from outside; never fails.
+    /// Cleans an untrusted name; never fails.
     pub fn new(text: &str) -> Self {
-        let mut kept: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
-        if let Some((end, _)) = kept.char_indices().find(|(at, c)| at + c.len_utf8() > MAX_ACTOR_BYTES) {
-            kept.truncate(end);
+        let mut cleaned: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
+        if let Some((end, _)) = cleaned.char_indices().find(|(at, c)| at + c.len_utf8() > MAX_ACTOR_BYTES) {
+            cleaned.truncate(end);
         }
-        // git trims these from both ends of a name, so that a name made of nothing else would be empty.
-        let name = kept.trim_matches(|c: char| c.is_whitespace() || ".,:;\"\\'".contains(c));
+        // git trims these from both ends of a name; a name of nothing else would be empty.
+        let name = cleaned.trim_matches(|c: char| c.is_whitespace() || ".,:;\"\\'".contains(c));
         Self(if name.is_empty() { "anonymous" } else { name }.into())
     }
     /// The name.
@@ -72,17 +73,17 @@ impl JsonSchema for Actor {
     }
 }
 
-/// Where a change came from: `type:id` of the `X-Provenance` header (gaps.md 4.1).
+/// Origin of a change: `type:id` of the `X-Provenance` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// What kind of origin, such as `run`.
+    /// Type of origin, such as `run`.
     pub kind: String,
-    /// Which one, such as `249`.
+    /// Id, such as `249`.
     pub id: String,
 }
 
 impl Provenance {
-    /// Splits at the first `:`; none unless both halves have text.
+    /// Splits at the first `:`; none unless both parts have text.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, id) = text.split_once(':')?;
         let (kind, id) = (kind.trim(), id.trim());
@@ -97,7 +98,7 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// The way a caller came in.
+/// The protocol through which a caller connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -115,14 +116,14 @@ pub enum Protocol {
     S3,
     /// A command of the `svcfs` program.
     Cli,
-    /// An edit made behind the server, in the root itself.
+    /// An external edit, made in the root itself.
     Direct,
     /// svcfs itself.
     Internal,
 }
 
 impl Protocol {
-    /// Every door.
+    /// All protocols.
     pub const ALL: &'static [Self] = &[
         Self::Http,
         Self::Mcp,
@@ -134,11 +135,11 @@ impl Protocol {
         Self::Direct,
         Self::Internal,
     ];
-    /// The door of a name, as [`Door::name`] gives it.
+    /// Parses a name, as [`Protocol::name`] gives it.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|protocol| protocol.name() == name)
     }
-    /// The name used in settings (`lint.format_doors`), logs and metrics.
+    /// The name in settings (`lint.format_protocols`), logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -152,7 +153,7 @@ impl Protocol {
             Self::Internal => "internal",
         }
     }
-    /// The actor of a caller who gave no name (gaps.md 4.1).
+    /// The actor of a caller that sends no name.
     pub const fn default_actor(self) -> &'static str {
         match self {
             Self::Http => "anonymous",
@@ -166,7 +167,7 @@ impl Protocol {
             Self::Internal => "svc",
         }
     }
-    /// True for doors that speak the language of files: bytes stay exactly as written (gaps.md D5).
+    /// Whether the protocol transfers files: the stored bytes are exactly those that were written.
     pub const fn is_filesystem(self) -> bool {
         match self {
             Self::Fuse | Self::Nfs | Self::WebDav | Self::S3 | Self::Direct => true,
@@ -175,11 +176,12 @@ impl Protocol {
     }
 }
 
-/// Which of several entrances of a door somebody took: every mount is one of the kernel's.
+/// Identifies one of several mounts, so that a mount recognises its own changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OriginId(pub u64);
 
-/// The client that sent a request, as far as its protocol identifies one. A question must see the writes of its own client.
+/// The client that sent a request, as far as its protocol identifies one. A search must see earlier
+/// writes of its own client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Client {
     /// A hash of its key.
@@ -188,29 +190,30 @@ pub struct Client {
     pub connection: Option<u64>,
 }
 
-/// Who asks, as the door knows it. Attribution and preconditions travel here, never in an operation's input.
+/// The caller of an operation. Attribution and preconditions are here, never in the input of an
+/// operation.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The door the caller came through.
+    /// The protocol of the request.
     pub protocol: Protocol,
-    /// Which entrance, where the door has several.
+    /// The mount, if the protocol has several.
     pub origin: Option<OriginId>,
-    /// The name given, if any.
+    /// The name that the caller sent, if any.
     pub actor: Option<Actor>,
-    /// Where the caller comes from, where the protocol has nothing else to keep that with.
+    /// The network address, for protocols without another identity of the client.
     pub address: Option<IpAddr>,
-    /// The origin given, if any.
+    /// The origin that the caller sent, if any.
     pub provenance: Option<Provenance>,
-    /// What must be true of the page before it is written (`If-Match`, `If-None-Match`).
+    /// Condition on the written page (`If-Match`, `If-None-Match`).
     pub precondition: Precondition,
     /// What the credentials allow.
     pub permissions: Permissions,
-    /// The client that sent it.
+    /// The client that sent the request.
     pub client: Client,
 }
 
 impl Caller {
-    /// A caller without a name, origin or precondition, who may do everything.
+    /// A caller without name, origin or precondition, with all permissions.
     pub const fn new(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -223,19 +226,19 @@ impl Caller {
             client: Client { key: None, connection: None },
         }
     }
-    /// The same caller under a name.
+    /// The same caller with a name.
     #[must_use]
     pub fn with_actor(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
-    /// The same caller, through one of several entrances of the door.
+    /// The same caller through one of several mounts.
     #[must_use]
     pub const fn with_origin(mut self, entrance: OriginId) -> Self {
         self.origin = Some(entrance);
         self
     }
-    /// The name changes are attributed to: the one given, else the door's default.
+    /// The name to which changes are attributed: the sent one, else the default of the protocol.
     pub fn actor(&self) -> Actor {
         self.actor.clone().unwrap_or_else(|| Actor::new(self.protocol.default_actor()))
     }
@@ -247,7 +250,7 @@ mod tests {
 
     #[test]
     fn an_actor_is_always_a_name_git_accepts() {
-        for (given, kept) in [
+        for (given, cleaned) in [
             ("  agent:x \n", "agent:x"),
             ("a\tb\u{7f}", "ab"),
             ("Eve <eve@example.org>", "Eve eve@example.org"),
@@ -255,7 +258,7 @@ mod tests {
             (" .,; ", "anonymous"),
             ("Zoë 日本", "Zoë 日本"),
         ] {
-            assert_eq!(Actor::new(given).as_str(), kept, "{given:?}");
+            assert_eq!(Actor::new(given).as_str(), cleaned, "{given:?}");
         }
         assert_eq!(Actor::new(&"é".repeat(300)).as_str().len(), 256);
     }

@@ -1,4 +1,4 @@
-//! What is kept of who asked for what.
+//! Entries of the audit log.
 
 use std::net::IpAddr;
 
@@ -7,54 +7,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Protocol, Timestamp};
 
-/// One request as the audit log keeps it (contract 4.17, gaps.md 4.17). No key and no content is ever in it.
+/// One request in the audit log. Entries contain no key and no page content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
-    /// When it was answered
+    /// When the request was answered
     pub ts: Timestamp,
     /// The protocol of the request: `http`, `mcp`, `webdav`, `s3` or `nfs`
     // Logs of earlier versions call it `door`.
     #[serde(alias = "door")]
     #[schemars(with = "String")]
     pub protocol: Protocol,
-    /// Its method
+    /// Request method
     pub method: String,
-    /// Its path
+    /// Request path
     pub path: String,
-    /// Its query, as it was sent
+    /// Query string, as sent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The operation it led to; absent when it was refused before that was known
+    /// The operation; absent when the request was refused before it was known
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// The file it was about, where it was about one
+    /// The file that the request concerns, if any
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The space it was for; absent when there is none of its name
+    /// The space; absent when no space has the requested name
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
-    /// Who asked: the owner of the key, else the caller's own word
+    /// The caller: the owner of the key, else the name that the caller sent
     pub actor: String,
-    /// The first 8 hexadecimal digits of the SHA-256 of the key that was sent, right or wrong
+    /// The first 8 hexadecimal digits of the SHA-256 of the sent key, valid or not
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_hash: Option<String>,
-    /// The address it came from
+    /// Network address of the caller
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<IpAddr>,
-    /// What it was answered
+    /// Status of the response
     pub status: u16,
-    /// How long that took, in milliseconds
+    /// Duration in milliseconds
     pub duration_ms: u64,
-    /// The id under which the server's log tells of it
+    /// The request id, as in the server's log
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// `X-Space` of the request, where it had one: the caller's own word
+    /// The `X-Space` header, as sent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_space: Option<String>,
-    /// `X-Provenance` of the request, where it had one
+    /// The `X-Provenance` header, as sent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
-    /// How many requests just before this one could not be kept, because the log could not be written fast enough, or at all
+    /// How many requests before this one are missing, because the audit log could not be written in
+    /// time or at all
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_before: u64,
 }

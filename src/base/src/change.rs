@@ -1,4 +1,4 @@
-//! What a writer asks for, and what it got.
+//! Requested changes and their results.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,24 +9,24 @@ use serde::Serialize;
 
 use crate::{CommitId, ETag, Fault, Seq, TreePath};
 
-/// What must be true of a path before it is changed.
+/// Condition on a path that must hold before it is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Precondition {
-    /// Nothing.
+    /// No condition.
     #[default]
     Any,
-    /// Nothing may be there (`If-None-Match: *`).
+    /// The path must not exist (`If-None-Match: *`).
     Absent,
-    /// Something must be there (`If-Match: *`).
+    /// The path must exist (`If-Match: *`).
     Present,
-    /// The content there must have one of these hashes (`If-Match`).
+    /// The present content must have one of these hashes (`If-Match`).
     OneOf(Vec<ETag>),
-    /// A file too large for any version must be there, and be this one.
+    /// The path must be this large, unversioned file.
     Large(LargeFile),
 }
 
-/// What tells the contents of a file apart that is too large for any version (over [`crate::MAX_FILE_BYTES`]) and has no hash: its size and time.
-/// As text it is the ETag of such a file at every door.
+/// Identity of a file that is too large for a version (over [`crate::MAX_FILE_BYTES`]) and has no
+/// hash: its size and modification time. As text it is the ETag of such a file in every protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LargeFile {
     /// Length in bytes.
@@ -42,7 +42,7 @@ impl fmt::Display for LargeFile {
     }
 }
 
-/// What kind of leaf a file is, as git records it.
+/// Kind of a file, as git records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// git mode 100644.
@@ -73,65 +73,68 @@ impl FileKind {
     }
 }
 
-/// What a file has on disk and history does not record.
+/// Attributes of a file that exist on disk only and are not versioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskAttributes {
-    /// Permission bits; none keeps what is there (0644 when new). The execute bits follow the kind of file.
+    /// Permission bits; none keeps the present ones (0644 when new). The execute bits follow the
+    /// kind.
     pub mode: Option<u32>,
-    /// User and group; none keeps what is there (its directory's when new). Only a server running as root can give files away.
+    /// User and group; none keeps the present ones (those of the directory when new). Only a server
+    /// that runs as root can change owners.
     pub owner: Option<(u32, u32)>,
     /// Modification time; none is now.
     pub modified: Option<std::time::SystemTime>,
-    /// Time of the last access; none is now. Kept by the disk alone: after a crash it is none.
+    /// Time of the last access; none is now. Not in the log: after a crash it is none.
     pub accessed: Option<std::time::SystemTime>,
 }
 
-/// One change a writer asks for.
+/// One requested change.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// Put content at a path, creating directories above it as needed.
     Put {
-        /// Where.
+        /// The path.
         path: TreePath,
-        /// The whole new content (of a link: its target).
+        /// The complete new content; the target of a symbolic link.
         content: Bytes,
-        /// What must be true before.
+        /// Condition on the path.
         precondition: Precondition,
-        /// Kind of file; none keeps what is there (a regular file when new).
+        /// Kind of file; none keeps the present kind (a regular file when new).
         kind: Option<FileKind>,
-        /// What the file gets on disk beside its content; not versioned.
+        /// Unversioned attributes of the file.
         attributes: DiskAttributes,
     },
     /// Remove a file or link.
     Remove {
-        /// Which.
+        /// The path.
         path: TreePath,
-        /// What must be true before.
+        /// Condition on the path.
         precondition: Precondition,
     },
-    /// Give a file, link or whole directory another name. What was at `to` is replaced (a directory only when empty).
+    /// Rename a file, link or directory. An existing target is replaced (a directory only when
+    /// empty).
     Move {
         /// The old name.
         from: TreePath,
         /// The new name.
         to: TreePath,
-        /// What must be true of `to` before.
+        /// Condition on `to`.
         precondition: Precondition,
     },
-    /// Make a directory; directories are on the disk only, history has none.
+    /// Create a directory. Directories exist on disk only and are not versioned.
     MakeDir {
-        /// Which.
+        /// The path.
         path: TreePath,
     },
     /// Remove an empty directory.
     RemoveDir {
-        /// Which.
+        /// The path.
         path: TreePath,
     },
 }
 
 impl Change {
-    /// Content for a path, whatever is there now.
+    /// Content for a path, without a condition.
     pub fn put(path: TreePath, content: impl Into<Bytes>) -> Self {
         Self::Put {
             path,
@@ -152,15 +155,15 @@ impl Change {
             attributes: DiskAttributes::default(),
         }
     }
-    /// Removal of a file.
+    /// Removes a file.
     pub const fn remove(path: TreePath) -> Self {
         Self::Remove { path, precondition: Precondition::Any }
     }
-    /// A new name.
+    /// Renames a path.
     pub const fn rename(from: TreePath, to: TreePath) -> Self {
         Self::Move { from, to, precondition: Precondition::Any }
     }
-    /// The same change under a condition; directory changes have none.
+    /// The same change with a precondition; ignored for directory changes.
     #[must_use]
     pub fn with_precondition(mut self, condition: Precondition) -> Self {
         match &mut self {
@@ -171,7 +174,7 @@ impl Change {
         }
         self
     }
-    /// The path the change is about (of a move: the old name).
+    /// The changed path (of a rename: the old name).
     pub const fn path(&self) -> &TreePath {
         match self {
             Self::Put { path, .. } | Self::Remove { path, .. } | Self::MakeDir { path } | Self::RemoveDir { path } => {
@@ -182,16 +185,17 @@ impl Change {
     }
 }
 
-/// When an accepted change is answered (architecture.md 3).
+/// When the writer of an accepted change is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// After it is flushed, in the tree and announced; and committed, unless commits are made later (gaps.md D9).
+    /// After the change is flushed, in the tree, committed and announced; with
+    /// `versioning.async_commit` the commit follows later.
     Now,
-    /// Once it passed every gate and stands in the queue; flushed within 50 ms.
+    /// After all gates accepted it and it is in the queue; it is flushed within 50 ms.
     Soon,
 }
 
-/// How a change set is told to the event stream (contract 6.1).
+/// How a change set appears in the event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventAnnouncement {
@@ -204,7 +208,7 @@ pub enum EventAnnouncement {
 }
 
 impl EventAnnouncement {
-    /// The event's name in the log and on the wire.
+    /// The event name in the log and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -212,43 +216,43 @@ impl EventAnnouncement {
             Self::Import => "import",
         }
     }
-    /// The announcement of a name, as [`Announcement::name`] gives it.
+    /// Parses a name, as [`EventAnnouncement::name`] gives it.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Files, Self::Bulk, Self::Import].into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Changes that happen together: all of them or none, in one commit.
+/// Changes that are applied together: all or none, in one commit.
 #[derive(Debug, Clone)]
 pub struct ChangeSet {
     /// The changes, in order.
     pub changes: Vec<Change>,
-    /// Subject of the commit; none for the usual one (gaps.md 4.4, commit conventions).
+    /// Subject of the commit; none for the default.
     pub message: Option<String>,
     /// When the writer is answered.
     pub durability: Durability,
-    /// How subscribers hear of it.
+    /// How event subscribers see the set.
     pub announcement: EventAnnouncement,
 }
 
 impl ChangeSet {
-    /// Changes that are answered as [`Durability::Now`] says.
+    /// Changes with [`Durability::Now`].
     pub const fn new(changes: Vec<Change>) -> Self {
         Self { changes, message: None, durability: Durability::Now, announcement: EventAnnouncement::Files }
     }
-    /// The same set with a subject for its commit.
+    /// The same set with a commit subject.
     #[must_use]
     pub fn with_message(mut self, text: impl Into<String>) -> Self {
         self.message = Some(text.into());
         self
     }
-    /// The same set, announced in another way.
+    /// The same set with another announcement.
     #[must_use]
     pub const fn with_announcement(mut self, announcement: EventAnnouncement) -> Self {
         self.announcement = announcement;
         self
     }
-    /// The same set, answered as soon as it stands in the queue.
+    /// The same set with [`Durability::Soon`].
     #[must_use]
     pub const fn soon(mut self) -> Self {
         self.durability = Durability::Soon;
@@ -262,31 +266,32 @@ impl From<Change> for ChangeSet {
     }
 }
 
-/// One path after an accepted change.
+/// State of one path after an accepted change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WriteResult {
     /// The normalised path.
     pub path: TreePath,
-    /// Hash of the stored content; none when the path is gone.
+    /// Hash of the stored content; none when the path does not exist any more.
     pub etag: Option<ETag>,
 }
 
-/// What became of a change set.
+/// Result of a change set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyResult {
-    /// Its place in the change log; the log's present end when nothing had to change.
+    /// Its position in the change log; the end of the log when nothing changed.
     pub seq: Seq,
-    /// Its commit; none when nothing had to change, when the writer did not wait for it, or when it is made later.
+    /// Its commit; none when nothing changed, when the writer did not wait for it, or when it is
+    /// committed later.
     pub commit: Option<CommitId>,
-    /// Every file it touched, in the order asked.
+    /// The changed files, in the requested order.
     pub files: Vec<WriteResult>,
 }
 
 impl ApplyResult {
-    /// The one file of a set of one.
+    /// The file of a set with one change.
     ///
     /// # Errors
-    /// `Internal` when the set touched none or several.
+    /// `Internal` when the set changed no file or several.
     pub fn single(self) -> Result<WriteResult, Fault> {
         match <[WriteResult; 1]>::try_from(self.files) {
             Ok([file]) => Ok(file),

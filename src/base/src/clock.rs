@@ -1,17 +1,17 @@
-//! Time, passed in.
+//! The clock, passed as a parameter.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A moment, to the nanosecond; written as RFC 3339 in UTC.
+/// A time with nanosecond precision; written as RFC 3339 in UTC.
 pub type Timestamp = jiff::Timestamp;
 
-/// Where the present moment comes from; only the daemon chooses.
+/// Source of the current time; only the daemon chooses one.
 pub trait Clock: Send + Sync + 'static {
-    /// The present moment.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -21,12 +21,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock for tests: one second later at each reading, so that order shows in snapshots.
+/// A test clock that advances one second with each reading, so that snapshots show the order.
 #[derive(Debug)]
 pub struct FrozenClock(AtomicI64);
 
 impl FrozenClock {
-    /// Starts at a moment, in seconds since 1970.
+    /// Starts at a time, in seconds since 1970.
     pub const fn starting_at(seconds: i64) -> Self {
         Self(AtomicI64::new(seconds))
     }

@@ -1,4 +1,5 @@
-//! The one error of svcfs: transport-blind, with one message for the caller and one for the log.
+//! The error type of svcfs, independent of protocols, with one message for the caller and one for
+//! the log.
 
 use std::error::Error;
 use std::fmt;
@@ -7,21 +8,22 @@ use serde_json::{Map, Value};
 
 use crate::{ETag, TreePath};
 
-/// How loudly a fault is logged, once, at the edge that answers it.
+/// Severity at which a fault is logged, once, at the edge that answers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Part of ordinary life, such as a lookup that finds nothing.
+    /// Normal operation, such as a lookup without result.
     Debug,
-    /// A caller was refused.
+    /// The request of a caller was refused.
     Info,
-    /// The server could not do what it should.
+    /// The server failed.
     Error,
 }
 
-/// How a fault is told to an agent.
+/// How a fault is returned to an agent.
 ///
-/// Why are wrong arguments no JSON-RPC error −32602? Because clients show protocol errors to their user, and results to the model,
-/// which is the one that can mend its arguments (gaps.md 4.21; the protocol's own text asks for the same).
+/// Wrong arguments are not JSON-RPC error −32602, because clients show protocol errors to their
+/// user, and tool results to the model, which can correct its arguments (the MCP specification
+/// recommends the same).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum McpError {
     /// A tool result with `isError`.
@@ -32,12 +34,12 @@ pub enum McpError {
 
 macro_rules! faults {
     ($( $(#[doc = $doc:literal])* $kind:ident $http:literal $errno:literal $nfs:literal $s3:literal $level:ident $mcp:ident )*) => {
-        /// What went wrong, in the words of no protocol. Each door maps it with one table column.
+        /// Kind of a fault, independent of protocols. Each protocol maps it with one table column.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Kind { $( $(#[doc = $doc])* $kind, )* }
 
         impl Kind {
-            /// Every kind, in table order.
+            /// All kinds, in table order.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
             /// The kind's name as written in the table.
             pub const fn name(self) -> &'static str { match self { $(Kind::$kind => stringify!($kind)),* } }
@@ -51,24 +53,24 @@ macro_rules! faults {
             pub const fn s3(self) -> &'static str { match self { $(Kind::$kind => $s3),* } }
             /// Severity at which the edge logs it.
             pub const fn level(self) -> LogLevel { match self { $(Kind::$kind => LogLevel::$level),* } }
-            /// Shape in which an agent sees it.
+            /// How an agent receives it.
             pub const fn mcp(self) -> McpError { match self { $(Kind::$kind => McpError::$mcp),* } }
         }
     };
 }
 
 faults! {
-    /// Nothing is there.
+    /// The path does not exist.
     NotFound           404   2     2 "NoSuchKey"          Debug Tool
-    /// Something is there already.
+    /// The path exists already.
     Exists             409  17    17 "PreconditionFailed" Info  Tool
-    /// Another writer was first: etag, merge, claim or transition.
+    /// Another writer was first: ETag, merge, claim or transition.
     Conflict           409  16    13 "PreconditionFailed" Info  Tool
-    /// Somebody has it for themselves, for a while.
+    /// Another client has a lock or lease on it.
     Locked             423  16    13 "OperationAborted"   Info  Tool
-    /// `If-None-Match: *` on a path that exists (gaps.md D2).
+    /// `If-None-Match: *` on a path that exists.
     PreconditionFailed 412  17    17 "PreconditionFailed" Info  Tool
-    /// The request itself is malformed.
+    /// The request is malformed.
     Invalid            400  22    22 "InvalidArgument"    Info  Tool
     /// A gate (lint, schema) refused the content.
     Rejected           422  22    22 "InvalidRequest"     Info  Tool
@@ -76,7 +78,7 @@ faults! {
     Unauthenticated    401  13    13 "AccessDenied"       Info  Tool
     /// The caller may not do this.
     Forbidden          403  13    13 "AccessDenied"       Info  Tool
-    /// The place cannot be written.
+    /// The path cannot be written.
     ReadOnly           403  30    30 "AccessDenied"       Info  Tool
     /// A directory was needed.
     NotDirectory       409  20    20 "InvalidArgument"    Info  Tool
@@ -88,27 +90,27 @@ faults! {
     NameTooLong        400  36    63 "KeyTooLongError"    Info  Tool
     /// The body or file is over its limit.
     TooLarge           413  27    27 "EntityTooLarge"     Info  Tool
-    /// A kind of file that is not taken here.
+    /// A file type that is not accepted here.
     UnsupportedType    415  22    22 "InvalidArgument"    Info  Tool
     /// Too many requests.
     RateLimited        429  11 10008 "SlowDown"           Info  Tool
-    /// A handle whose file is gone.
+    /// A handle whose file was removed.
     Stale              404 116    70 "NoSuchKey"          Debug Tool
-    /// An optional part that is switched off.
+    /// An optional component that is switched off.
     Disabled           501  95 10004 "NotImplemented"     Info  Tool
-    /// A part that cannot answer now.
+    /// A component that cannot answer now.
     Unavailable        503  11 10008 "ServiceUnavailable" Error Tool
-    /// A service elsewhere failed.
+    /// Another server failed.
     Upstream           502   5     5 "InternalError"      Error Tool
     /// The disk is full.
     NoSpace            500  28    28 "InternalError"      Error Tool
-    /// The disk does not work: an input/output error.
+    /// The disk returned an I/O error.
     DiskFailed         500   5     5 "InternalError"      Error Tool
-    /// Our own failure.
+    /// A failure of the server itself.
     Internal           500   5     5 "InternalError"      Error Internal
 }
 
-/// A refusal or failure: what the caller may read, what the log should say, and why.
+/// A refusal or failure: the message for the caller, the message for the log, and the cause.
 pub struct Fault(Box<FaultDetails>);
 
 struct FaultDetails {
@@ -124,7 +126,7 @@ impl Fault {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self(Box::new(FaultDetails { kind, message: message.into(), inside: None, detail: Map::new(), source: None }))
     }
-    /// Adds what only the log may say.
+    /// Adds text for the log only.
     #[must_use]
     pub fn with_context(mut self, text: impl Into<String>) -> Self {
         self.0.inside = Some(text.into());
@@ -142,11 +144,11 @@ impl Fault {
         self.0.detail.insert(key.to_owned(), value.into());
         self
     }
-    /// What went wrong.
+    /// The kind.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
-    /// What the caller may read.
+    /// The message for the caller.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -154,7 +156,7 @@ impl Fault {
     pub fn detail(&self) -> &Map<String, Value> {
         &self.0.detail
     }
-    /// The same fault for another waiter: everything but the cause, which its text replaces.
+    /// A copy for another waiter; the text of the cause replaces the cause.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         let inside = match (&self.0.inside, &self.0.source) {
@@ -173,17 +175,17 @@ impl Fault {
     }
 }
 
-/// Makers for the faults that are raised in more than one place; the contract's texts stand here verbatim (section 7).
+/// Constructors for faults that are raised in several places. The texts are part of the API.
 impl Fault {
-    /// `file not found: <path>` (contract 7).
+    /// `file not found: <path>`.
     pub fn file_not_found(path: &TreePath) -> Self {
         Self::new(Kind::NotFound, format!("file not found: {path}"))
     }
-    /// Anything else that is missing.
+    /// Something else does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, message)
     }
-    /// `conflict: file was modified since your last read` (contract 7), with the present etag beside it.
+    /// `conflict: file was modified since your last read`, with the present ETag.
     pub fn edit_conflict(path: &TreePath, now: Option<ETag>) -> Self {
         let present = match now {
             Some(etag) => format!("`{path}` is now at etag {etag}; read it again, merge, and retry"),
@@ -195,11 +197,11 @@ impl Fault {
             None => fault,
         }
     }
-    /// A path that must be free is not.
+    /// A path that must be free exists.
     pub fn exists(path: &TreePath) -> Self {
         Self::new(Kind::Exists, format!("`{path}` exists already"))
     }
-    /// The value of `field` cannot be used.
+    /// The value of `field` is invalid.
     pub fn invalid(field: &str, why: impl fmt::Display) -> Self {
         Self::new(Kind::Invalid, format!("`{field}`: {why}"))
     }
@@ -207,11 +209,11 @@ impl Fault {
     pub fn rejected(message: impl Into<String>) -> Self {
         Self::new(Kind::Rejected, message)
     }
-    /// A part that is switched off or cannot answer; its reason is shown (gaps.md D14).
+    /// A component is switched off or cannot answer; the caller sees the reason.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Kind::Unavailable, message)
     }
-    /// Our own failure; the caller reads a generic sentence.
+    /// A failure of the server; the caller sees a generic message.
     pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(Kind::Internal, "internal error; the server's log has the details").with_source(source)
     }
@@ -223,11 +225,11 @@ impl Fault {
     pub fn not_directory(path: &TreePath) -> Self {
         Self::new(Kind::NotDirectory, format!("`{path}` is a file, not a directory"))
     }
-    /// A body or file over its limit of `limit` bytes.
+    /// A body or file over `limit` bytes.
     pub fn too_large(what: impl fmt::Display, limit: usize) -> Self {
         Self::new(Kind::TooLarge, format!("{what} exceeds {} MB limit", limit >> 20))
     }
-    /// What the operating system said about `path`.
+    /// An error of the operating system about `path`.
     pub fn io(path: &TreePath, error: std::io::Error) -> Self {
         use std::io::ErrorKind as E;
         match error.kind() {
@@ -260,7 +262,7 @@ impl Fault {
     }
 }
 
-/// Whether the disk itself failed, whatever was asked of it; the standard library has no name for it.
+/// Whether the disk failed (EIO), for which the standard library has no kind.
 fn is_failure(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Kind::DiskFailed.errno())
 }
@@ -271,7 +273,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// For the log: both messages and the whole chain of causes.
+/// For the log: both messages and the chain of causes.
 impl fmt::Debug for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.0.kind.name(), self.0.message)?;

@@ -78,20 +78,21 @@ macro_rules! hash_type {
 }
 
 hash_type!(
-    /// The git blob id of a file's content: what the contract calls its ETag (2.1).
+    /// The git blob id of a file's content.
     ETag, "a git blob hash");
 hash_type!(
     /// The id of a git commit.
     CommitId, "a git commit hash");
 
 impl ETag {
-    /// The id git gives a blob with this content: `sha1("blob " + length + NUL + content)`.
+    /// The id of a git blob with this content: `sha1("blob " + length + NUL + content)`.
     pub fn from_content(content: &[u8]) -> Self {
         let mut hashing = ETagHasher::with_length(content.len() as u64);
         hashing.update(content);
         hashing.finish()
     }
-    /// Reads one entity tag of an `If-Match` or `If-None-Match` header; quotes and a weak mark are optional (contract 4.1).
+    /// Parses one entity tag of an `If-Match` or `If-None-Match` header; quotes and a weak mark are
+    /// optional.
     ///
     /// # Errors
     /// `Invalid`, naming `header`, when it is not 40 hexadecimal digits.
@@ -109,27 +110,27 @@ impl ETag {
     }
 }
 
-/// The [`ETag`] of a content that comes in pieces.
+/// Computes the [`ETag`] of a content that arrives in parts.
 pub struct ETagHasher(Sha1);
 
 impl ETagHasher {
-    /// Of a content that has so many bytes.
+    /// For a content of this length in bytes.
     pub fn with_length(length: u64) -> Self {
         let mut hasher = Sha1::new();
         hasher.update(format!("blob {length}\0").as_bytes());
         Self(hasher)
     }
-    /// Takes the next piece.
+    /// Adds the next part.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
-    /// What it is once all of it has come.
+    /// The ETag after all parts.
     pub fn finish(self) -> ETag {
         ETag(self.0.finalize().into())
     }
 }
 
-/// A position in the change log: 1 for the first change set of a space, one more for each that follows.
+/// A position in the change log: 1 for the first change set of a space, then consecutive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Seq(pub u64);

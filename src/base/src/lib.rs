@@ -1,7 +1,7 @@
 //! The vocabulary of svcfs: paths, content hashes, actors, changes, faults.
 //!
-//! One rule: no input and no output happens here. Everything that enters the house is parsed into these types once, at the
-//! door, so that the rooms behind it cannot hold `../`, an unbounded limit or an author name git would refuse.
+//! Invariant: no I/O happens here. All input is parsed into these types once, at the edge, so that
+//! the code behind it cannot receive `../`, an unbounded limit or an author name that git refuses.
 #![warn(missing_docs)]
 
 mod actor;
@@ -35,8 +35,8 @@ pub use plain::escape_unprintable;
 pub use scratch::{expand_case, is_case_insensitive};
 pub use version::VersionId;
 
-/// Longest file a filesystem door, a log record or a text operation accepts, in bytes (gaps.md 8: NFS and FUSE file).
+/// Largest file that a filesystem protocol, a log record or a text operation accepts, in bytes.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
 
-/// Longest page body accepted by `PUT /file`, append and bulk entries, in bytes (gaps.md 4.3).
+/// Largest page accepted by `PUT /file`, append and bulk entries, in bytes.
 pub const MAX_PAGE_BYTES: usize = 32 << 20;

@@ -1,11 +1,12 @@
-//! Bounded counts (contract 8).
+//! Bounded counts.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-/// How many items a caller asks for: `DEFAULT` when absent, never more than `CAP`; both numbers appear in the JSON schema.
+/// Requested number of items: `DEFAULT` when absent, at most `CAP`. Both numbers appear in the JSON
+/// schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limit<const DEFAULT: u32, const CAP: u32>(u32);
 
@@ -22,14 +23,14 @@ impl<const DEFAULT: u32, const CAP: u32> Default for Limit<DEFAULT, CAP> {
     }
 }
 
-/// Values above the cap are lowered to it, as the contract says of `/changes`; zero and negative values are refused.
+/// Values above the cap are lowered to it; zero and negative values are refused.
 impl<'de, const DEFAULT: u32, const CAP: u32> Deserialize<'de> for Limit<DEFAULT, CAP> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let asked = i64::deserialize(deserializer)?;
-        if asked < 1 {
-            return Err(serde::de::Error::custom(format_args!("{asked} is too small; 1 to {CAP} is allowed")));
+        let requested = i64::deserialize(deserializer)?;
+        if requested < 1 {
+            return Err(serde::de::Error::custom(format_args!("{requested} is too small; 1 to {CAP} is allowed")));
         }
-        Ok(Self(u32::try_from(asked).unwrap_or(CAP).min(CAP)))
+        Ok(Self(u32::try_from(requested).unwrap_or(CAP).min(CAP)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a caller's credentials allow.
+//! What credentials allow.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Fault, Kind, TreePath};
 
-/// What a key may do (gaps.md 5); each may do what those before it may.
+/// The scope of a key; each scope includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Read, search and ask.
+    /// Read, search and query.
     Read,
     /// Also change pages.
     Write,
-    /// Also change the server: its spaces, who sees them.
+    /// Also change the server: spaces and their visibility.
     Admin,
 }
 
 impl Scope {
-    /// The scope as it is written in settings.
+    /// The name of the scope in settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -36,64 +36,65 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a caller's credentials allow: how much, and where in the tree.
+/// What the credentials of a caller allow: a scope, and a part of the tree.
 ///
-/// It travels with the [`Caller`](crate::Caller), so that whatever the door, what it forbids is refused where the thing is done.
+/// The permissions travel with the [`Caller`](crate::Caller); they are checked where the change or
+/// read happens, for every protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
-    /// How much.
+    /// The scope.
     pub scope: Scope,
-    /// The folder beyond which nothing is seen or changed; none for the whole tree.
+    /// The folder to which the key is limited; none for the complete tree.
     pub folder: Option<TreePath>,
 }
 
 impl Permissions {
-    /// Everything, everywhere: who is on this machine, and everybody where there is no authentication.
+    /// Everything: local callers, and all callers without authentication.
     pub const FULL: Self = Self { scope: Scope::Admin, folder: None };
-    /// Reading, everywhere: who comes to a public space without credentials.
+    /// Reading everything: callers of a public space without credentials.
     pub const READ_ONLY: Self = Self { scope: Scope::Read, folder: None };
 
-    /// The directory that everything that may be seen lies below: the folder, else the root of the tree.
+    /// The directory that contains everything visible: the folder, else the root of the tree.
     pub fn visible_root(&self) -> TreePath {
         self.folder.clone().unwrap_or_else(TreePath::root)
     }
-    /// Whether a path may be seen at all.
+    /// Whether a path is visible.
     pub fn covers(&self, path: &TreePath) -> bool {
         self.folder.as_ref().is_none_or(|folder| path.is_under(folder))
     }
-    /// Checks that a path may be seen at all.
+    /// Checks that a path is visible.
     ///
     /// # Errors
-    /// `Forbidden`, with the contract's words (gaps.md 5).
+    /// `Forbidden`, naming path and folder.
     pub fn check_path(&self, path: &TreePath) -> Result<(), Fault> {
         match &self.folder {
             Some(folder) if !path.is_under(folder) => {
-                let told = format!("path outside key scope: `{path}`; this key is limited to `{folder}`");
-                Err(Fault::new(Kind::Forbidden, told))
+                let message = format!("path outside key scope: `{path}`; this key is limited to `{folder}`");
+                Err(Fault::new(Kind::Forbidden, message))
             }
             Some(_) | None => Ok(()),
         }
     }
-    /// The message of a commit, as far as it may be told: one over several paths may name any of them, so that whoever is limited to a
-    /// folder is told none.
+    /// The message of a commit, if the caller may read it. A commit can name paths outside the
+    /// folder of a limited key, so such a key gets none.
     pub fn redact_message(&self, message: String) -> String {
         if self.folder.is_none() { message } else { String::new() }
     }
-    /// Checks that something that needs this scope may be done; `what` is the operation.
+    /// Checks that the scope allows `what`, the name of the operation.
     ///
     /// # Errors
-    /// `Forbidden`.
+    /// `Forbidden`, naming the operation and the scope that it needs.
     pub fn check_scope(&self, needed: Scope, what: &str) -> Result<(), Fault> {
         if self.scope >= needed {
             return Ok(());
         }
-        let told = match self.scope {
+        let message = match self.scope {
             Scope::Read => format!("read-only token cannot perform `{what}`, which needs the scope `{needed}`"),
             Scope::Write | Scope::Admin => {
                 format!("a token of scope `{}` cannot perform `{what}`, which needs the scope `{needed}`", self.scope)
             }
         };
-        Err(Fault::new(Kind::Forbidden, told))
+        Err(Fault::new(Kind::Forbidden, message))
     }
 }
 
@@ -128,7 +129,7 @@ mod tests {
                 "{scope}"
             );
         }
-        let told = Permissions::READ_ONLY.check_scope(Scope::Write, "PUT").unwrap_err();
-        assert!(told.message().starts_with("read-only token cannot perform"), "{told}");
+        let message = Permissions::READ_ONLY.check_scope(Scope::Write, "PUT").unwrap_err();
+        assert!(message.message().starts_with("read-only token cannot perform"), "{message}");
     }
 }

@@ -1,7 +1,7 @@
-//! Texts of callers in messages to people.
+//! Untrusted text in messages.
 
-/// A text as it may stand in a message: letters of every script and quotation marks as they are; what nobody sees, what ends a line, and what
-/// turns the writing round is written as Rust escapes it.
+/// Escapes text for a message: letters of every script and quotation marks stay; invisible
+/// characters, line ends and direction marks are written as Rust escapes them.
 pub fn escape_unprintable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,11 +1,11 @@
 //! Globs of scratch names (`files.scratch`).
 
-/// Whether a glob matches names in any case. One with a character class says itself which letters it means.
+/// Whether a glob matches names in any case. A glob with a character class does not.
 pub fn is_case_insensitive(glob: &str) -> bool {
     !glob.contains('[')
 }
 
-/// The same glob for programs that know no such rule: each letter becomes a class of both its cases.
+/// The same glob for case-sensitive programs: each letter becomes a class of both cases.
 pub fn expand_case(glob: &str) -> String {
     if !is_case_insensitive(glob) {
         return glob.to_owned();

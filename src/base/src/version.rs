@@ -1,4 +1,4 @@
-//! What versions are called.
+//! Version ids.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,26 +8,26 @@ use serde::{Serialize, Serializer};
 
 use crate::{CommitId, Timestamp};
 
-/// Digits of a moment: enough for every year from 2001 to 2286 without padding.
+/// Digits of a timestamp: enough for every year from 2001 to 2286 without padding.
 const DIGITS: usize = 19;
 
-/// What a version is called (contract 2.3 to 2.5): the hash of its commit or, where git keeps no history, the moment at which it was
-/// recorded, in nanoseconds since 1970 with 19 digits (gaps.md 4.4). Of one space, no two are the same.
+/// Id of a version, unique in a space: the hash of its commit or, without git, the time at which it
+/// was recorded, in nanoseconds since 1970 with 19 digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VersionId {
-    /// It is a commit of git.
+    /// A git commit.
     Commit(CommitId),
-    /// It is known to the log alone, and perhaps to a snapshot.
+    /// A version in the log, perhaps with a snapshot.
     Timestamp(Timestamp),
 }
 
 impl VersionId {
-    /// The name of what was recorded at a moment, with or without a commit.
-    pub fn new(commit: Option<CommitId>, moment: Timestamp) -> Self {
-        commit.map_or(Self::Timestamp(moment), Self::Commit)
+    /// The id of a version recorded at a time, with or without a commit.
+    pub fn new(commit: Option<CommitId>, timestamp: Timestamp) -> Self {
+        commit.map_or(Self::Timestamp(timestamp), Self::Commit)
     }
 
-    /// The commit it names, when it names one.
+    /// The commit, if the version has one.
     pub const fn commit(self) -> Option<CommitId> {
         match self {
             Self::Commit(commit) => Some(commit),
@@ -35,7 +35,7 @@ impl VersionId {
         }
     }
 
-    /// The moment that a text names: exactly 19 decimal digits.
+    /// Parses exactly 19 decimal digits.
     pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
         if text.len() != DIGITS || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
@@ -48,7 +48,7 @@ impl fmt::Display for VersionId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Commit(commit) => fmt::Display::fmt(commit, formatter),
-            Self::Timestamp(moment) => write!(formatter, "{:0DIGITS$}", moment.as_nanosecond()),
+            Self::Timestamp(timestamp) => write!(formatter, "{:0DIGITS$}", timestamp.as_nanosecond()),
         }
     }
 }
@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn a_moment_has_nineteen_digits_and_is_read_back() {
-        let moment = Timestamp::from_nanosecond(1_800_000_000_123_456_789).unwrap();
-        assert_eq!(VersionId::Timestamp(moment).to_string(), "1800000000123456789");
-        assert_eq!(VersionId::parse_timestamp("1800000000123456789"), Some(moment));
+        let timestamp = Timestamp::from_nanosecond(1_800_000_000_123_456_789).unwrap();
+        assert_eq!(VersionId::Timestamp(timestamp).to_string(), "1800000000123456789");
+        assert_eq!(VersionId::parse_timestamp("1800000000123456789"), Some(timestamp));
         assert_eq!(VersionId::Timestamp(Timestamp::from_nanosecond(7).unwrap()).to_string(), "0000000000000000007");
     }
 

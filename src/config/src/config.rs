@@ -1,4 +1,4 @@
-//! The file as it is written.
+//! The configuration file as written.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,14 +16,15 @@ use crate::sections::{
     protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig, space::OtherSpace,
     space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
 };
-use crate::{ConfigError, ConfigProblem, Environment, reading, sections::tracing::TracingConfig};
+use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
-/// `.svc/config.toml`, exactly as written: `${VAR}` expanded, nothing else decided.
+/// `.svc/config.toml` as written, with `${VAR}` expanded.
 ///
-/// What could not be understood is carried along, and [`Settings::resolve`](crate::Settings::resolve) refuses it together
-/// with its own complaints. Only settings can be read by the rest of the program, so a doubtful file is never used.
+/// Errors found while parsing are stored in it; [`Settings::resolve`](crate::Settings::resolve)
+/// reports them with its own. The rest of the program can read only [`Settings`](crate::Settings),
+/// so an invalid file is never used.
 ///
-/// Why `Serialize`? The schema shows every default by writing it.
+/// `Serialize` is needed because the schema contains the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(
@@ -50,28 +51,26 @@ pub struct Config {
     pub(crate) webdav: WebDav,
     pub(crate) nfs: NfsConfig,
     pub(crate) space: SpaceConfig,
-    /// More spaces of the server, each with a root and settings of its own.
+    /// Additional spaces of the server, each with its own root and settings.
     pub(crate) spaces: Vec<OtherSpace>,
     #[serde(skip)]
     pub(crate) origin: ConfigOrigin,
 }
 
-/// Where a configuration comes from, to say so in complaints.
+/// The source of a configuration, for error messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ConfigOrigin {
-    /// The file; `None` for defaults and for text from elsewhere.
+    /// The file; none for defaults and for text from elsewhere.
     pub path: Option<PathBuf>,
-    /// Line of each key that was accepted.
     pub lines: BTreeMap<String, usize>,
-    /// What was not accepted.
-    pub complaints: Vec<ConfigProblem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 impl Config {
-    /// Read the configuration of a root; an absent file is the defaults.
+    /// Reads the configuration of a root; if the file does not exist, returns the defaults.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] when the file is there and cannot be read, or is not UTF-8.
+    /// [`ConfigError::Unreadable`] when the file exists and cannot be read, or is not UTF-8.
     pub fn read(path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
         match Self::read_existing(path, environment) {
             Err(ConfigError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -81,10 +80,10 @@ impl Config {
         }
     }
 
-    /// Read a configuration that was asked for by name (`--config FILE`); an absent file is an error.
+    /// Reads a configuration that the user named (`--config FILE`); the file must exist.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] when the file cannot be read, or is not UTF-8.
+    /// [`ConfigError::Unreadable`] when the file cannot be read, or is not UTF-8.
     pub fn read_existing(path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
         let text = read_text(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text, environment);
@@ -92,40 +91,42 @@ impl Config {
         Ok(config)
     }
 
-    /// Understand `text` as far as possible; what is wrong with it is told when it is resolved.
+    /// Parses `text` as far as possible; [`Settings::resolve`](crate::Settings::resolve) reports
+    /// the errors.
     pub fn parse(text: &str, environment: Environment<'_>) -> Self {
-        let read = reading::read(text, schema_of_config().as_value(), environment);
-        let mut complaints = read.complaints;
-        // What the schema accepts, the structs accept: were that ever untrue, the file is refused, not half used.
-        let mut config: Self = serde_json::from_value(read.accepted).unwrap_or_else(|error| {
-            complaints.push(ConfigProblem { line: None, key: String::new(), message: error.to_string() });
+        let checked = validate::validate(text, schema_of_config().as_value(), environment);
+        let mut problems = checked.problems;
+        // The structs accept what the schema accepts. If they ever differ, the file is rejected.
+        let mut config: Self = serde_json::from_value(checked.accepted).unwrap_or_else(|error| {
+            problems.push(ConfigProblem { line: None, key: String::new(), message: error.to_string() });
             Self::default()
         });
-        complaints.sort();
-        config.origin = ConfigOrigin { path: None, lines: read.lines, complaints };
+        problems.sort();
+        config.origin = ConfigOrigin { path: None, lines: checked.lines, problems };
         config
     }
 }
 
-/// Bytes a configuration may have; a root may come from anywhere, and so may a file that never ends.
-const LONGEST: u64 = 1 << 20;
+/// A root may come from an untrusted source, and the file may be endless (`/dev/zero`).
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST {
+    File::open(path)?.take(MAX_CONFIG_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_CONFIG_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
     }
     Ok(text)
 }
 
-/// The JSON schema of the file, as published in `src/config/config.schema.json`; ends with a newline.
+/// The JSON schema of the file, as published in `src/config/config.schema.json`; ends with a
+/// newline.
 #[must_use]
 pub fn schema() -> String {
     let Value::Object(generated) = schema_of_config().to_value() else {
         return String::new();
     };
-    // What it is comes first, as a reader expects; the generator adds it last.
+    // Title and description first, as readers expect; the generator adds them last.
     let (mut head, body): (Map<_, _>, Map<_, _>) =
         generated.into_iter().partition(|(key, _)| matches!(key.as_str(), "$schema" | "title" | "description"));
     head.sort_keys();

@@ -1,89 +1,88 @@
-//! Changes to `.svc/config.toml` that leave comments, order and everything else as they are.
+//! Edits `.svc/config.toml` and preserves comments and order.
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::sections::auth::{ApiKey, SecretText};
 use crate::{KeyDigest, SpaceVisibility};
 
-/// A key that is to be written down, without the key itself.
+/// A key to be added. Holds its digest, not the key itself.
 #[derive(Debug)]
 pub struct NewKey<'a> {
-    /// Which key.
+    /// SHA-256 of the key.
     pub digest: KeyDigest,
-    /// The only space it opens.
+    /// The only space that it permits.
     pub space: Option<&'a str>,
-    /// Whose it is.
+    /// Its owner.
     pub actor: &'a str,
-    /// What it allows.
+    /// Its scope.
     pub scope: svcfs_base::Scope,
-    /// The folder it is limited to.
+    /// The folder to which it is restricted.
     pub prefix: Option<&'a str>,
 }
 
-/// A key as it stands in the file.
+/// A key in the file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct WrittenKey {
     /// The first 12 hexadecimal digits of its digest.
     pub id: String,
-    /// The only space it opens.
+    /// The only space that it permits.
     pub space: Option<String>,
-    /// Whose it is.
+    /// Its owner.
     pub actor: Option<String>,
-    /// What it allows.
+    /// Its scope.
     pub scope: svcfs_base::Scope,
-    /// The folder it is limited to.
+    /// The folder to which it is restricted.
     pub prefix: Option<String>,
 }
 
-/// Digits of a digest by which a key is named.
+/// Bytes of the digest that identify a key.
 const ID_BYTES: usize = 6;
 
-/// Why a file is not changed.
+/// Why a file was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// It is not TOML.
+    /// The file is not TOML.
     #[error("the configuration is not valid TOML: {0}")]
     NotToml(#[from] toml_edit::TomlError),
-    /// What stands there cannot be added to.
-    #[error("`{0}` in the configuration is not what it should be; `svcfs serve` tells what is wrong with it")]
+    /// A key has another type than the edit needs.
+    #[error("`{0}` in the configuration has the wrong type; `svcfs check-config` shows the error")]
     Unexpected(&'static str),
-    /// Another way of telling callers is in use.
-    #[error(
-        "`auth.type` is `{0}`: keys of their own are for `perspace`; change `auth.type` first, which ends what is in use now"
-    )]
+    /// Another type of authentication is in use.
+    #[error("`auth.type` is `{0}`, but keys need `perspace`; change `auth.type` first, which disables `{0}`")]
     AuthTypeConflict(String),
-    /// Without it nobody could be told any more.
-    #[error("this is the last key: make another first, or set `auth.type` to \"none\", which lets everybody in")]
+    /// The last key cannot be removed: no caller could authenticate any more.
+    #[error("this is the last key; create another first, or disable authentication with `auth.type = \"none\"`")]
     LastKey,
 }
 
-/// The name of a key in lists.
+/// The id of a key in lists.
 #[must_use]
 pub fn key_id(digest: &KeyDigest) -> String {
     digest.short_hex(ID_BYTES)
 }
 
-/// The text with this `space.visibility`.
+/// Returns the text with this `space.visibility`.
 ///
 /// # Errors
-/// `NotToml`, and `Unexpected` when `space` is no table.
+/// `NotToml`, and `Unexpected` when `space` is not a table.
 pub fn set_visibility(text: &str, visibility: SpaceVisibility) -> Result<String, EditError> {
-    changed(text, |document| {
+    apply_edit(text, |document| {
         let space = document.entry("space").or_insert_with(|| Item::Table(Table::new()));
         space.as_table_mut().ok_or(EditError::Unexpected("space"))?["visibility"] = value(visibility.name());
         Ok(())
     })
 }
 
-/// Whether the text says how callers prove who they are: `auth.type`, whatever it is.
+/// Whether the text sets `auth.type`.
 #[must_use]
 pub fn has_auth_type(text: &str) -> bool {
     let document: Result<DocumentMut, _> = text.parse();
     document.is_ok_and(|document| document.get("auth").and_then(|auth| auth.get("type")).is_some())
 }
 
-/// The text after a change. A file of nothing but comments is all that follows its last key: what is added is to come behind it, not before.
-fn changed(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>) -> Result<String, EditError> {
+/// Applies an edit. In a file without any key, all comments count as trailing; they are kept above
+/// the added keys.
+fn apply_edit(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>) -> Result<String, EditError> {
     let mut document: DocumentMut = text.parse()?;
     let comments =
         if document.is_empty() { document.trailing().as_str().unwrap_or_default().to_owned() } else { String::new() };
@@ -91,16 +90,17 @@ fn changed(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<(), EditE
         document.set_trailing("");
     }
     change(&mut document)?;
-    let between = if comments.is_empty() { "" } else { "\n" };
-    Ok(format!("{comments}{between}{document}"))
+    let separator = if comments.is_empty() { "" } else { "\n" };
+    Ok(format!("{comments}{separator}{document}"))
 }
 
-/// The text with one more key, and with `auth.type = "perspace"` where there was no authentication.
+/// Returns the text with one more key, and with `auth.type = "perspace"` if there was no
+/// authentication.
 ///
 /// # Errors
-/// `OtherType` where there is another one; `NotToml`.
+/// `AuthTypeConflict` when another type is in use; `NotToml`; `Unexpected`.
 pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
-    changed(text, |document| {
+    apply_edit(text, |document| {
         let auth = document.entry("auth").or_insert_with(|| Item::Table(Table::new()));
         let auth = auth.as_table_mut().ok_or(EditError::Unexpected("auth"))?;
         match auth.get("type").and_then(Item::as_str) {
@@ -110,54 +110,54 @@ pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
         }
         let keys = auth.entry("api_keys").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
         let keys = keys.as_array_of_tables_mut().ok_or(EditError::Unexpected("auth.api_keys"))?;
-        keys.push(written(key));
+        keys.push(key_table(key));
         Ok(())
     })
 }
 
-fn written(key: &NewKey<'_>) -> Table {
-    let mut written = Table::new();
-    written["key"] = value(key.digest.encode());
+fn key_table(key: &NewKey<'_>) -> Table {
+    let mut table = Table::new();
+    table["key"] = value(key.digest.encode());
     if let Some(space) = key.space {
-        written["space"] = value(space);
+        table["space"] = value(space);
     }
-    written["actor"] = value(key.actor);
-    written["scope"] = value(key.scope.name());
+    table["actor"] = value(key.actor);
+    table["scope"] = value(key.scope.name());
     if let Some(prefix) = key.prefix {
-        written["prefix"] = value(prefix);
+        table["prefix"] = value(prefix);
     }
-    written
+    table
 }
 
-/// The keys in the text, in their order.
+/// Lists the keys in the text, in file order.
 ///
 /// # Errors
-/// `NotToml`, and `Unexpected` for a key that cannot be understood.
+/// `NotToml`, and `Unexpected` for an invalid key.
 pub fn list_keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
     let document: DocumentMut = text.parse()?;
     let keys = document.get("auth").and_then(|auth| auth.get("api_keys"));
     let Some(keys) = keys.and_then(Item::as_array_of_tables) else { return Ok(Vec::new()) };
-    keys.iter().map(|key| understood(key).ok_or(EditError::Unexpected("auth.api_keys"))).collect()
+    keys.iter().map(|key| parse_key(key).ok_or(EditError::Unexpected("auth.api_keys"))).collect()
 }
 
-fn understood(key: &Table) -> Option<WrittenKey> {
+fn parse_key(key: &Table) -> Option<WrittenKey> {
     let ApiKey { key: SecretText(text), space, actor, scope, prefix } = toml::from_str(&key.to_string()).ok()?;
     let id = key_id(&KeyDigest::parse(&text).ok()?);
     Some(WrittenKey { id, space, actor, scope, prefix })
 }
 
-/// The text without the keys whose id begins with `id`, and which these were.
+/// Returns the text without the keys whose id begins with `id`, and the removed keys.
 ///
 /// # Errors
-/// `LastKey` when none would be left: a server that runs would refuse such settings, and go on with those in which the key is good.
-/// `NotToml`, and `Unexpected` for a key that cannot be understood.
+/// `LastKey` when no key would remain: a running server would reject such settings and continue to
+/// accept the removed key. `NotToml`, and `Unexpected` for an invalid key.
 pub fn remove_keys(text: &str, id: &str) -> Result<(String, Vec<WrittenKey>), EditError> {
     let mut document: DocumentMut = text.parse()?;
     let keys = document.get_mut("auth").and_then(|auth| auth.get_mut("api_keys"));
     let Some(keys) = keys.and_then(Item::as_array_of_tables_mut) else { return Ok((text.to_owned(), Vec::new())) };
     let mut removed = Vec::new();
     for index in (0..keys.len()).rev() {
-        let key = keys.get(index).and_then(understood).ok_or(EditError::Unexpected("auth.api_keys"))?;
+        let key = keys.get(index).and_then(parse_key).ok_or(EditError::Unexpected("auth.api_keys"))?;
         if key.id.starts_with(id) {
             keys.remove(index);
             removed.push(key);

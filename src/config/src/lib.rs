@@ -1,43 +1,43 @@
-//! The settings of a server, and what `svcfs init` puts into a new root.
+//! The settings of a server, and the templates that `svcfs init` writes into a new root.
 //!
-//! One rule: nothing in `.svc/config.toml` is ever ignored. A key is either known and effective, or the file is refused
-//! with every complaint at once.
+//! Invariant: nothing in `.svc/config.toml` is ignored. Each key is known and effective, or the
+//! file is rejected with all its errors.
 //!
-//! The file has two forms. [`Config`] is what is written: one struct per section, every field documented, and the source
-//! of the published JSON schema. [`Settings`] is what holds after flags have beaten the file and values have been
-//! checked; the rest of the program sees only this form.
+//! The file has two forms. [`Config`] is the file as written: one struct per section, every field
+//! documented; the published JSON schema is generated from it. [`Settings`] is the validated result
+//! after flags override the file; the rest of the program uses only this form.
 //!
 //! ```
-//! use svcfs_config::{Config, Overrides, Settings};
+//! use svcfs_config::{CliOverrides, Config, Settings};
 //!
 //! let config = Config::parse("[server]\nport = 4000\n", &|_| None);
-//! let settings = Settings::resolve(config, Overrides::default())?;
+//! let settings = Settings::resolve(config, CliOverrides::default())?;
 //! assert_eq!(settings.server.port, 4000);
-//! # Ok::<(), svcfs_config::Error>(())
+//! # Ok::<(), svcfs_config::ConfigError>(())
 //! ```
 //!
-//! Why not let serde report the errors? Its derived code stops at the first one, and its messages speak of Rust types.
-//! The file is held against the schema derived from the same structs instead, so that editor and server cannot disagree.
+//! serde does not report the errors: its derived code stops at the first one, and its messages name
+//! Rust types. The file is validated against the schema of the same structs instead, so that editor
+//! and server agree.
 
 #![warn(missing_docs)]
 
-mod complaint;
 mod config;
 pub mod edit;
 mod environment;
-mod not_built;
-mod reading;
+mod error;
 mod reference;
 mod sections;
 mod settings;
 pub mod templates;
 #[cfg(test)]
 mod tests;
+mod unsupported;
+mod validate;
 
-pub use complaint::{ConfigError, ConfigProblem};
 pub use config::{Config, schema};
 pub use environment::Environment;
-pub use not_built::UNSUPPORTED_KEYS;
+pub use error::{ConfigError, ConfigProblem};
 pub use reference::{SERVE_FLAGS, ServeFlag, render_reference};
 pub use sections::assets::AssetsSettings;
 pub use sections::audit::AuditSettings;
@@ -57,3 +57,4 @@ pub use sections::tracing::LogOutput;
 pub use sections::ui::UiConfig;
 pub use sections::versioning::{VersioningConfig, VersioningStrategy};
 pub use settings::{CliOverrides, Settings};
+pub use unsupported::UNSUPPORTED_KEYS;

@@ -1,4 +1,4 @@
-//! What holds: the file, beaten by flags, checked.
+//! Effective settings: the file, overridden by flags, validated.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,54 +16,55 @@ use crate::{
     ProtocolFlags, ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, SpaceVisibility, UiConfig,
 };
 
-/// Everything the rest of the program needs to know, decided.
+/// The effective settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where to listen.
+    /// Address and limits of the HTTP server.
     pub server: ServerSettings,
-    /// How pages are found.
+    /// Full-text search.
     pub search: SearchConfig,
-    /// What queries may do.
+    /// Limits and fields of queries.
     pub dataview: DataviewSettings,
-    /// How history is kept.
+    /// Version history.
     pub versioning: VersioningConfig,
-    /// Who may ask.
+    /// Authentication.
     pub auth: AuthSettings,
-    /// What is checked and tidied when a page is written.
+    /// Checks and formatting of written pages.
     pub lint: LintSettings,
-    /// Globs over the last component of a path: files that are kept but are not knowledge (gaps.md D8). All of them compile.
+    /// Scratch files: valid globs over the last component of a path. Such files are stored but not
+    /// versioned, linted or indexed.
     pub scratch: Vec<String>,
-    /// What may be uploaded beside pages.
+    /// Uploads of files that are not pages.
     pub assets: AssetsSettings,
-    /// Where agents keep what they remember.
+    /// Memory of agents.
     pub memory: MemorySettings,
-    /// When the health of the tree is looked at.
+    /// Scans for stale, broken and empty pages.
     pub janitor: JanitorSettings,
-    /// What leads from one page to another.
+    /// Links between pages.
     pub links: LinksConfig,
-    /// Where the log goes.
+    /// Destination of the server log.
     pub log: LogOutput,
-    /// How much is kept of who asked for what; none for nothing.
+    /// Audit log; none when it is off.
     pub audit: Option<AuditSettings>,
-    /// What interfaces may change.
+    /// User interfaces.
     pub ui: UiConfig,
-    /// Who may read this space without credentials.
+    /// Access to this space without credentials.
     pub visibility: SpaceVisibility,
-    /// Whether the settings of the server say that of this space (`[[spaces]]`): no request changes it then.
+    /// Whether `[[spaces]]` of the server sets the visibility; requests cannot change it then.
     pub visibility_is_fixed: bool,
-    /// Where S3 is served; none when it is not.
+    /// S3 server; none when it is off.
     pub s3: Option<ProtocolSettings>,
-    /// Where WebDAV is served; none when it is not.
+    /// WebDAV server; none when it is off.
     pub webdav: Option<ProtocolSettings>,
-    /// How NFS is served; none when it is not.
+    /// NFS server; none when it is off.
     pub nfs: Option<NfsSettings>,
-    /// More spaces of the server.
+    /// Additional spaces of the server.
     pub spaces: Vec<SpaceSettings>,
-    /// The file they were read from, where it is not the root's own: `--config`.
+    /// The configuration file, if it is not the one of the root (`--config`).
     pub config_file: Option<PathBuf>,
 }
 
-/// What the command line says; each field that is given beats the file.
+/// Settings from the command line; each present field overrides the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CliOverrides {
     /// `--host`
@@ -89,10 +90,10 @@ pub struct CliOverrides {
 }
 
 impl Settings {
-    /// Decide what holds.
+    /// Applies the overrides and validates the result.
     ///
     /// # Errors
-    /// [`Error::Refused`] with every complaint, those of reading the file included.
+    /// [`ConfigError::Invalid`] with all errors, those of parsing included.
     pub fn resolve(config: Config, overrides: CliOverrides) -> Result<Self, ConfigError> {
         let Config {
             server,
@@ -114,7 +115,7 @@ impl Settings {
             nfs,
             space,
             spaces: listed,
-            origin: ConfigOrigin { path, lines, complaints },
+            origin: ConfigOrigin { path, lines, problems },
         } = config;
         let CliOverrides {
             host,
@@ -128,29 +129,30 @@ impl Settings {
             webdav: webdav_flags,
             nfs: nfs_flags,
         } = overrides;
-        // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
-        let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
-        let [tracing_is_read, versioning_is_read, auth_is_read] = ["tracing.", "versioning.", "auth."].map(is_read);
-        let mut check = SettingsCheck { lines, complaints };
+        // These sections are validated as a unit: if one key was rejected, a second error would
+        // mislead.
+        let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
+        let [tracing_is_valid, versioning_is_valid, auth_is_valid] = ["tracing.", "versioning.", "auth."].map(is_valid);
+        let mut check = SettingsCheck { lines, problems };
 
-        check.faults(Some(&versioning).filter(|_| versioning_is_read), &assets, &files);
+        check.check_combinations(Some(&versioning).filter(|_| versioning_is_valid), &assets, &files);
         let spaces = check.spaces(listed);
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
-        beat(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
-        let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
+        override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
+        let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
         let nfs = check.nfs(nfs, &nfs_flags, auth.as_ref());
         let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
         let webdav = check.webdav(&webdav, &webdav_flags);
-        let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
+        let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
 
         match (server, dataview, memory, janitor, auth, log) {
             (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
-                if check.complaints.is_empty() =>
+                if check.problems.is_empty() =>
             {
                 Ok(Self {
                     server,
@@ -176,13 +178,13 @@ impl Settings {
                     config_file: None,
                 })
             }
-            _ => Err(ConfigError::Invalid { path, problems: check.in_order() }),
+            _ => Err(ConfigError::Invalid { path, problems: check.into_sorted() }),
         }
     }
 }
 
-/// What flags say of `[auth]` takes the place of what the file says.
-fn beat(
+/// Flags of `[auth]` override the file.
+fn override_auth(
     auth: &mut AuthConfig,
     (kind, api_key): (Option<AuthType>, Option<String>),
     (issuer, client_id): (Option<String>, Option<String>),
@@ -197,38 +199,34 @@ fn beat(
     }
 }
 
-/// Gathers what is wrong.
 struct SettingsCheck {
     lines: BTreeMap<String, usize>,
-    complaints: Vec<ConfigProblem>,
+    problems: Vec<ConfigProblem>,
 }
 
 impl SettingsCheck {
-    fn nfs(&mut self, nfs: NfsConfig, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {
-        let is_open = auth.is_none_or(|auth| *auth == AuthSettings::None);
-        nfs.resolve(flags, is_open, &mut |key, told| self.complain(key, told))
+    fn into_sorted(mut self) -> Vec<ConfigProblem> {
+        self.problems.sort();
+        self.problems
     }
 
-    /// Where WebDAV is served, and how clients reach it.
+    fn nfs(&mut self, nfs: NfsConfig, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {
+        let auth_is_off = auth.is_none_or(|auth| *auth == AuthSettings::None);
+        nfs.resolve(flags, auth_is_off, &mut |key, message| self.report(key, message))
+    }
+
     fn webdav(&mut self, webdav: &WebDav, flags: &ProtocolFlags) -> Option<ProtocolSettings> {
         let public_url = self.value("webdav.public_url", webdav.public_url()).flatten();
         let served = self.value("--webdav-port", webdav.resolve(flags)).flatten()?;
         Some(ProtocolSettings { public_url, ..served })
     }
 
-    /// All complaints, as they come in the file.
-    fn in_order(self) -> Vec<ConfigProblem> {
-        let mut complaints = self.complaints;
-        complaints.sort();
-        complaints
-    }
-
-    /// The value, or `None` and a complaint about `key`.
+    /// The value, or none after reporting the error of `key`.
     fn value<T>(&mut self, key: &str, outcome: Result<T, &'static str>) -> Option<T> {
-        outcome.map_err(|message| self.complain(key, message)).ok()
+        outcome.map_err(|message| self.report(key, message)).ok()
     }
 
-    /// Where the server listens and who may ask it, beaten by flags; none with a complaint about where it listens.
+    /// Address, URL and limits of the server, overridden by flags; none without a valid address.
     fn server(
         &mut self,
         server: ServerConfig,
@@ -241,63 +239,71 @@ impl SettingsCheck {
             public_url.map_or(("server.public_url", server.public_url), |text| ("--public-url", Some(text)));
         let public_url = text.filter(|text| !text.is_empty()).and_then(|text| self.value(key, PublicUrl::parse(&text)));
         let space_parents = self.directories("server.space_parents", server.space_parents);
-        let cors_is_read = !self.complaints.iter().any(|complaint| complaint.key.starts_with("server.cors"));
-        let cors = server.cors.resolve(server.cors_origins, auth, &mut |key, told| {
-            if cors_is_read {
-                self.complain(key, told);
+        let cors_is_valid = !self.problems.iter().any(|problem| problem.key.starts_with("server.cors"));
+        let cors = server.cors.resolve(server.cors_origins, auth, &mut |key, message| {
+            if cors_is_valid {
+                self.report(key, message);
             }
         });
         let rate_limit = server.rate_limit.resolve();
         if rate_limit.is_none() && self.lines.contains_key("server.rate_limit.burst_size") {
-            let told = "has no effect without `server.rate_limit.requests_per_minute`";
-            self.complain("server.rate_limit.burst_size", told);
+            let message = "has no effect without `server.rate_limit.requests_per_minute`; set that, or remove it";
+            self.report("server.rate_limit.burst_size", message);
         }
         let port = port.unwrap_or(server.port);
         Some(ServerSettings { host: host?, port, public_url, space_parents, cors, rate_limit })
     }
 
-    /// A complaint about each value that does not fit the others of its section.
-    fn faults(&mut self, versioning: Option<&VersioningConfig>, assets: &AssetsConfig, files: &FilesConfig) {
-        for (key, fault) in versioning.into_iter().flat_map(VersioningConfig::faults) {
+    /// Reports values that conflict with others of their section.
+    fn check_combinations(
+        &mut self,
+        versioning: Option<&VersioningConfig>,
+        assets: &AssetsConfig,
+        files: &FilesConfig,
+    ) {
+        for (key, error) in versioning.into_iter().flat_map(VersioningConfig::unused_keys) {
             if self.lines.contains_key(key) {
-                self.complain(key, fault);
+                self.report(key, error);
             }
         }
-        if let Some((key, fault)) = assets.fault() {
-            self.complain(key, fault);
+        if let Some((key, error)) = assets.problem() {
+            self.report(key, error);
         }
-        for (index, fault) in files.faults() {
-            self.complain(&format!("files.scratch[{index}]"), &fault);
+        for (index, error) in files.invalid_globs() {
+            self.report(&format!("files.scratch[{index}]"), &error);
         }
     }
 
-    /// Absolute paths of directories; a complaint about each that is none.
+    /// Absolute paths of directories; reports the invalid ones.
     fn directories(&mut self, key: &str, texts: Vec<String>) -> Vec<PathBuf> {
         for (index, text) in texts.iter().enumerate().filter(|(_, text)| !Path::new(text).is_absolute()) {
-            self.complain(&format!("{key}[{index}]"), &format!("is no absolute path of a directory: `{text}`"));
+            self.report(&format!("{key}[{index}]"), &format!("must be the absolute path of a directory, not `{text}`"));
         }
         texts.into_iter().map(PathBuf::from).collect()
     }
 
-    /// The spaces beside the first; a complaint about each that cannot be one.
+    /// The additional spaces; reports the invalid ones.
     fn spaces(&mut self, listed: Vec<OtherSpace>) -> Vec<SpaceSettings> {
         let mut spaces: Vec<SpaceSettings> = Vec::with_capacity(listed.len());
         for (index, other) in listed.into_iter().enumerate() {
             match other.resolve() {
-                Ok(other) if spaces.iter().any(|known| known.name == other.name) => {
-                    self.complain(&format!("spaces[{index}].name"), "is the name of an earlier space, too");
+                Ok(other) if spaces.iter().any(|earlier| earlier.name == other.name) => {
+                    self.report(
+                        &format!("spaces[{index}].name"),
+                        "is also the name of an earlier space; choose another",
+                    );
                 }
                 Ok(other) => spaces.push(other),
-                Err((field, told)) => self.complain(&format!("spaces[{index}].{field}"), told),
+                Err((field, message)) => self.report(&format!("spaces[{index}].{field}"), message),
             }
         }
         spaces
     }
 
-    fn complain(&mut self, key: &str, message: &str) {
-        // A key that is missing is looked for in its table.
+    fn report(&mut self, key: &str, message: &str) {
+        // A missing key is reported at the line of its table.
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         let line = self.lines.get(key).or_else(|| self.lines.get(table)).copied();
-        self.complaints.push(ConfigProblem { line, key: key.to_owned(), message: message.to_owned() });
+        self.problems.push(ConfigProblem { line, key: key.to_owned(), message: message.to_owned() });
     }
 }

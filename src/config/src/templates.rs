@@ -1,25 +1,25 @@
-//! What `svcfs init` and `POST /api/spaces` put into a new root.
+//! Files that `svcfs init` and `POST /api/spaces` write into a new root.
 //!
-//! One rule: these are ordinary files of this repository, read as a newcomer would read them; nothing is generated.
-//! They live here, below everything else, because both the command and the operation need them and neither owns the other.
+//! Invariant: these are ordinary files of this repository; nothing is generated. They are in this
+//! low-level crate because both the command and the operation use them.
 
-/// A file that a template brings.
+/// A file of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateFile {
-    /// Where it goes, relative to the root.
+    /// Path relative to the root.
     pub path: &'static str,
-    /// What is in it; ends with exactly one newline.
+    /// Content; ends with exactly one newline.
     pub content: &'static str,
 }
 
-/// A way to begin a knowledge base.
+/// A template for a new knowledge base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Template {
-    /// What `--template` and the interface call it.
+    /// Id for `--template` and the API.
     pub id: &'static str,
-    /// What people call it.
+    /// Display name.
     pub name: &'static str,
-    /// What it is for, in one sentence.
+    /// Its purpose, in one sentence.
     pub description: &'static str,
     /// Its pages, without those in [`COMMON`].
     pub pages: &'static [TemplateFile],
@@ -32,29 +32,29 @@ impl Template {
         TEMPLATES.iter().find(|template| template.id == id)
     }
 
-    /// All files to be written, those of [`COMMON`] first. Whoever writes them leaves existing files alone.
+    /// All files, those of [`COMMON`] first. Callers must not overwrite existing files.
     pub fn files(&self) -> impl Iterator<Item = &'static TemplateFile> + use<> {
         COMMON.iter().chain(self.pages)
     }
 }
 
-/// The pages of a template folder.
 macro_rules! pages {
     ($folder:literal: $($path:literal),* $(,)?) => {
         &[$(TemplateFile { path: $path, content: include_str!(concat!("../templates/", $folder, "/", $path)) }),*]
     };
 }
 
-/// The id of the template that is used when none is named.
+/// The id of the default template.
 pub const DEFAULT: &str = "knowledge";
 
-/// The configuration of a new root: every setting that has an effect, commented out, with its default.
+/// The configuration of a new root: every setting, commented out, with its default.
 pub const CONFIG: TemplateFile =
     TemplateFile { path: ".svc/config.toml", content: include_str!("../templates/common/dot-svc/config.toml") };
 
-/// What every template brings.
+/// Files of every template.
 ///
-/// The sources have no leading dots: a `.gitignore` in this repository's own folders would take effect there.
+/// The sources have no leading dots: a `.gitignore` in the folders of this repository would be
+/// effective there.
 pub const COMMON: &[TemplateFile] = &[
     TemplateFile { path: ".gitignore", content: include_str!("../templates/common/gitignore") },
     CONFIG,
@@ -72,7 +72,7 @@ pub const COMMON: &[TemplateFile] = &[
     },
 ];
 
-/// All templates, the default one first (contract 4.20).
+/// All templates, the default first.
 pub const TEMPLATES: &[Template] = &[
     Template {
         id: "knowledge",
@@ -135,7 +135,7 @@ pub const TEMPLATES: &[Template] = &[
     Template {
         id: "tasks",
         name: "Tasks",
-        description: "One page per task, with its state, its assignee and what it waits for",
+        description: "One page per task, with its state, assignee and dependencies",
         pages: pages!["tasks":
             "SCHEMA.md",
             "WORKFLOW.md",

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::not_built::{self, KeyStatus};
 use crate::sections::files::FilesConfig;
+use crate::unsupported::{self, KeyStatus};
 use svcfs_base::Protocol;
 
 use crate::{
@@ -108,7 +108,7 @@ fn a_refusal_names_the_file_and_lists_one_complaint_per_line() {
     let config = Config::read(&path, &variables).unwrap();
     let message = Settings::resolve(config, CliOverrides::default()).unwrap_err().to_string();
     let expected = format!(
-        "the configuration `{}` is refused:\n  \
+        "invalid configuration `{}`:\n  \
          line 2: `server.prot` is not a known setting; did you mean `server.port`?\n  \
          line 3: `server.port` must be an integer from 0 to 65535, not a string",
         path.display()
@@ -141,7 +141,7 @@ fn webdav_is_enabled_by_file_or_flag_and_port_alone_is_an_error() {
     assert_eq!(port("", true, None), Some(3335));
     assert_eq!(port("webdav = { enabled = true, port = 7 }", false, None), Some(7));
     assert_eq!(port("webdav = { enabled = true, port = 7 }", false, Some(8)), Some(8));
-    let expected = ["`--webdav-port` has no effect unless the protocol is served: add `--webdav`"];
+    let expected = ["`--webdav-port` has no effect while the protocol is off; add `--webdav`"];
     assert_eq!(complaints(resolved("", false, Some(8))), expected);
 }
 
@@ -172,13 +172,13 @@ fn nfs_is_served_to_those_who_are_named_else_to_this_machine() {
     assert_eq!(
         complaints(slip),
         [
-            "`--nfs-port` has no effect unless the protocol is served: add `--nfs`",
-            "line 1: `nfs.allow[0]` is no address and no network, such as `10.0.0.5` or `10.0.0.0/24`: `nowhere`"
+            "`--nfs-port` has no effect while the protocol is off; add `--nfs`",
+            "line 1: `nfs.allow[0]` is not an address or network such as `10.0.0.5` or `10.0.0.0/24`: `nowhere`"
         ]
     );
     let keyed = "auth = { type = \"apikey\", api_key = \"k\" }\n";
     let told = complaints(resolved(keyed, enabled()));
-    assert!(told.len() == 1 && told[0].contains("`nfs.allow` must name somebody"), "{told:?}");
+    assert!(told.len() == 1 && told[0].contains("`nfs.allow` must list trusted addresses"), "{told:?}");
     assert!(resolved(&format!("{keyed}nfs.allow = [\"127.0.0.1\"]\n"), enabled()).unwrap().nfs.unwrap().has_allow_list);
 }
 
@@ -192,7 +192,7 @@ fn s3_is_enabled_by_file_or_flag_and_port_alone_is_an_error() {
     assert_eq!(port("", false, None), None);
     assert_eq!(port("", true, None), Some(3334));
     assert_eq!(port("s3 = { enabled = true, port = 7 }", false, Some(8)), Some(8));
-    let expected = ["`--s3-port` has no effect unless the protocol is served: add `--s3`"];
+    let expected = ["`--s3-port` has no effect while the protocol is off; add `--s3`"];
     assert_eq!(complaints(resolved("", false, Some(8))), expected);
 }
 
@@ -455,7 +455,7 @@ fn schema_keys() -> BTreeSet<String> {
 fn every_contract_key_is_effective_or_listed_as_not_built() {
     let effective = schema_keys();
     for key in include_str!("../tests/contract_keys.txt").lines() {
-        let listed = not_built::standing(key) == KeyStatus::NotBuilt;
+        let listed = unsupported::key_status(key) == KeyStatus::Unsupported;
         assert!(listed != effective.contains(key), "`{key}`: listed {listed}");
     }
 }

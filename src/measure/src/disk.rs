@@ -1,4 +1,4 @@
-//! The bare filesystem: what the disk under svcfs does when nobody keeps history, and nobody promises anything.
+//! The bare filesystem without history and without durability.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::series::{MeasuredRound, RoundBound};
 /// Whether a file is flushed before it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseMode {
-    /// As most programs do: the system writes it when it likes.
+    /// As most programs do: the system flushes later.
     NoFsync,
     /// As editors and databases do.
     Fsync,
@@ -25,7 +25,7 @@ pub enum CloseMode {
 /// Replaces pages by a temporary file and a rename, without a flush.
 ///
 /// # Errors
-/// When the disk refuses.
+/// I/O errors.
 pub fn replace(run: &BenchRun, root: &Path, work: RoundWork) -> Result<MeasuredRound> {
     let RoundWork { pages, bound, first_write: first } = work;
     run.measure_round(bound, |at| {
@@ -37,10 +37,10 @@ pub fn replace(run: &BenchRun, root: &Path, work: RoundWork) -> Result<MeasuredR
     })
 }
 
-/// Creates pages that were not there, below any folder: also a mount.
+/// Creates new pages in any folder, which may be a mount.
 ///
 /// # Errors
-/// When the disk refuses.
+/// I/O errors.
 pub fn create(run: &BenchRun, root: &Path, work: RoundWork, close: CloseMode) -> Result<MeasuredRound> {
     let RoundWork { pages, bound, first_write: first } = work;
     run.measure_round(bound, |at| {
@@ -56,10 +56,10 @@ pub fn create(run: &BenchRun, root: &Path, work: RoundWork, close: CloseMode) ->
     })
 }
 
-/// Appends texts to one file and flushes after each: the least that anything can cost which keeps its word.
+/// Appends texts to one file and flushes after each: the minimum cost of a durable write.
 ///
 /// # Errors
-/// When the disk refuses.
+/// I/O errors.
 pub fn append(run: &BenchRun, bound: RoundBound, text: impl Fn(usize) -> String) -> Result<MeasuredRound> {
     let mut file = OpenOptions::new().create(true).append(true).open(run.path("appended"))?;
     run.measure_round(bound, |at| {
@@ -68,7 +68,7 @@ pub fn append(run: &BenchRun, bound: RoundBound, text: impl Fn(usize) -> String)
     })
 }
 
-/// `cp -r`; how long it took.
+/// Runs `cp -r`; returns its duration.
 ///
 /// # Errors
 /// When `cp` fails.

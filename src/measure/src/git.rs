@@ -1,4 +1,4 @@
-//! git on the command line: what a person would use instead, and what looks at the history that svcfs wrote.
+//! git on the command line: the alternative to svcfs, and a check of the history that svcfs wrote.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,15 +12,16 @@ use crate::pages::{PageTree, RoundWork};
 use crate::run::BenchRun;
 use crate::series::{MeasuredRound, RoundBound, RoundSeries, round_bound};
 
-/// How often git is asked what it tells of a history.
+/// Repetitions of each git command on a history.
 const ASKED: RoundBound = round_bound(3, 10);
 
 /// Whether git flushes what it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GitFlush {
-    /// As git comes: new objects are not flushed, a power cut may take acknowledged commits.
+    /// The default of git: new objects are not flushed; a power failure may lose acknowledged
+    /// commits.
     Default,
-    /// Every object and reference, as svcfs promises it.
+    /// All objects and references, as svcfs guarantees.
     All,
 }
 
@@ -33,7 +34,8 @@ impl GitFlush {
     }
 }
 
-/// git in a repository, whatever the user's own settings say. It does not begin to collect garbage in the middle of a run.
+/// git in a repository, independent of the user's settings and without automatic garbage
+/// collection.
 pub fn git_command(repository: &Path) -> Command {
     let mut command = Command::new("git");
     command.arg("-C").arg(repository).args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]);
@@ -42,7 +44,7 @@ pub fn git_command(repository: &Path) -> Command {
     command
 }
 
-/// Makes an empty repository on the branch `main`.
+/// Creates an empty repository on the branch `main`.
 ///
 /// # Errors
 /// When git fails.
@@ -50,7 +52,7 @@ pub fn init(root: &Path) -> Result<()> {
     execute(git_command(root).args(["init", "--quiet", "--initial-branch=main"])).map(drop)
 }
 
-/// Makes a repository of a tree: one commit, packed.
+/// Converts a tree to a repository with one packed commit.
 ///
 /// # Errors
 /// When git fails.
@@ -64,7 +66,7 @@ pub fn import_tree(tree: &Path) -> Result<()> {
 /// Rewrites pages, each followed by `git add` and `git commit` under its author.
 ///
 /// # Errors
-/// When git fails, or when the run is to end.
+/// When git fails, or when the run is stopped.
 pub fn commit_each(run: &BenchRun, tree: &Path, work: RoundWork, flush: GitFlush) -> Result<MeasuredRound> {
     let RoundWork { pages, bound, first_write: first } = work;
     run.measure_round(bound, |at| {
@@ -78,10 +80,10 @@ pub fn commit_each(run: &BenchRun, tree: &Path, work: RoundWork, flush: GitFlush
     })
 }
 
-/// Rewrites `pages` pages at a time, all of them one commit.
+/// Rewrites `pages` pages per commit.
 ///
 /// # Errors
-/// When git fails, or when the run is to end.
+/// When git fails, or when the run is stopped.
 pub fn commit_many(
     run: &BenchRun,
     tree: &Path,
@@ -121,29 +123,29 @@ pub fn check_authors(repository: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A history as svcfs left it, beside the same history after `git gc`.
+/// A history as svcfs wrote it, compared with the same history after `git gc`.
 #[derive(Debug)]
 pub struct HistorySizes {
-    /// Commits in it.
+    /// Number of commits.
     pub commits: usize,
-    /// Bytes on the disk as svcfs left them, and after `git gc`.
+    /// Bytes on disk as svcfs wrote them, and after `git gc`.
     pub size: (u64, u64),
-    /// Packs.
+    /// Number of packs.
     pub packs: usize,
-    /// Objects with a file each.
+    /// Number of loose objects.
     pub loose_objects: usize,
-    /// What git does with it.
+    /// Duration of git commands.
     pub queries: Vec<GitQuestion>,
 }
 
-/// What git does with a history.
+/// One git command on a history.
 #[derive(Debug)]
 pub struct GitQuestion {
-    /// The command, for people.
+    /// The command, for display.
     pub name: &'static str,
-    /// How long it takes as svcfs left it.
+    /// Durations as svcfs wrote the history.
     pub before_gc: RoundSeries,
-    /// How long it takes after `git gc`.
+    /// Durations after `git gc`.
     pub after_gc: RoundSeries,
 }
 

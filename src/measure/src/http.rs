@@ -24,37 +24,37 @@ use crate::run::BenchRun;
 use crate::series::MeasuredRound;
 use crate::server::ServerProcess;
 
-/// Nothing that is asked here may take longer.
+/// Timeout of every request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Writers take turns under so many names.
+/// Number of names under which the writers write, in turn.
 pub const ACTOR_COUNT: usize = 8;
 
-/// One who asks a server, over one kept connection.
+/// A client with one persistent connection.
 pub struct BenchClient {
     runtime: Runtime,
     connection: HttpConnection,
 }
 
-/// Many who write at once.
+/// Concurrent writers.
 #[derive(Debug, Clone, Copy)]
 pub struct WriterCrowd {
-    /// How many, each over a connection of its own.
+    /// Number of clients, each with its own connection.
     pub clients: usize,
-    /// Under how many names, in turn.
+    /// Number of author names, used in turn.
     pub actors: usize,
-    /// What they write.
+    /// The writes.
     pub work: RoundWork,
 }
 
-/// What a crowd did.
+/// Result of concurrent writers.
 #[derive(Debug)]
 pub struct CrowdResult {
-    /// As its clients saw it.
+    /// Latencies of the clients.
     pub round: MeasuredRound,
-    /// The most memory the server had meanwhile.
+    /// Peak memory of the server.
     pub memory: ProcessMemory,
-    /// What the server spent on the processors.
+    /// Processor time of the server.
     pub cpu_time: Duration,
 }
 
@@ -62,42 +62,42 @@ impl BenchClient {
     /// Connects.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no server listens there.
     pub fn connect(address: SocketAddr) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let connection = runtime.block_on(HttpConnection::open(address))?;
         Ok(Self { runtime, connection })
     }
 
-    /// Asks; the body of the answer.
+    /// Sends a GET request; returns the body of the response.
     ///
     /// # Errors
-    /// When no answer comes, or one that is no success.
+    /// On a timeout, or a response other than success.
     pub fn get(&mut self, target: &str) -> Result<Bytes> {
         self.runtime.block_on(self.connection.send("GET", target, "text/plain", Bytes::new()))
     }
 
-    /// Asks with a JSON body; the body of the answer.
+    /// Sends a POST request with a JSON body; returns the body of the response.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// As [`BenchClient::get`].
     pub fn post(&mut self, target: &str, body: &Value) -> Result<Bytes> {
         let body = body.to_string().into();
         self.runtime.block_on(self.connection.send("POST", target, "application/json", body))
     }
 
-    /// Puts a file where a protocol of files has it; the body of the answer.
+    /// Sends a PUT request with a file; returns the body of the response.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// As [`BenchClient::get`].
     pub fn put(&mut self, target: &str, content: impl Into<Bytes>) -> Result<Bytes> {
         self.runtime.block_on(self.connection.send("PUT", target, "application/octet-stream", content.into()))
     }
 
-    /// Paths of the pages that a search finds, best first, at most this many.
+    /// Searches; returns at most `limit` paths, best first.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// As [`BenchClient::get`].
     pub fn search(&mut self, q: &str, limit: usize) -> Result<Vec<String>> {
         let target = format!("/api/svc/search?limit={limit}&q={}", percent_encode(q));
         let hits: Value = serde_json::from_slice(&self.get(&target)?)?;
@@ -105,10 +105,10 @@ impl BenchClient {
         Ok(hits.iter().filter_map(|hit| hit["path"].as_str().map(str::to_owned)).collect())
     }
 
-    /// Writes many pages in one request, durably.
+    /// Writes several pages in one request, durably.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// As [`BenchClient::get`].
     pub fn write_many(&mut self, files: impl Iterator<Item = (String, String)>) -> Result<()> {
         let files: Vec<Value> = files.map(|(path, content)| json!({ "path": path, "content": content })).collect();
         let body = json!({ "files": files, "actor": "agent-0" }).to_string().into();
@@ -118,16 +118,16 @@ impl BenchClient {
     /// Writes one page, durably.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// As [`BenchClient::get`].
     pub fn write(&mut self, path: &str, text: String) -> Result<()> {
         self.runtime.block_on(self.connection.write(path, "agent-0", text))
     }
 }
 
-/// Rewrites pages all over a tree, each write a request of its own.
+/// Rewrites pages throughout a tree, one request per write.
 ///
 /// # Errors
-/// When a single write is refused, or when the run is to end.
+/// When a write fails, or when the run is stopped.
 pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> Result<CrowdResult> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let spent = machine::processor_time(server.pid())?;
@@ -161,7 +161,7 @@ async fn most_memory(process: u32, most: Arc<Mutex<ProcessMemory>>) {
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     loop {
         looks.tick().await;
-        // A process that is gone is noticed by those who talk to it.
+        // The clients notice when the process ends.
         if let (Ok(memory), Ok(mut most)) = (machine::memory(process), most.lock())
             && memory.resident > most.resident
         {
@@ -203,7 +203,7 @@ impl HttpConnection {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Ends with the sender; what it fails of, requests fail of too.
+        // Ends with the sender; its errors are reported by the requests.
         tokio::spawn(connection);
         Ok(Self { sender, host: address.to_string() })
     }
@@ -241,7 +241,7 @@ impl HttpConnection {
     }
 }
 
-/// A text as it may stand in a query.
+/// Encodes a text for a query string.
 pub fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -1,13 +1,15 @@
-//! What measures svcfs: the real `svcfs serve` as a process of its own, beside git and beside the bare filesystem, in one run.
+//! Benchmarks of svcfs: the real `svcfs serve` in its own process, compared with git and with the
+//! bare filesystem in one run.
 //!
-//! One rule: a figure is worth something only beside another one of the same minutes on the same disk. Why no harness of micro
-//! benchmarks? Because what people wait for is a flush, a process and a socket, and those are measured from outside.
+//! Invariant: a figure is only compared with figures of the same run on the same disk.
+//! Micro-benchmarks are not used: users wait for a flush, a process and a socket, and these are
+//! measured from outside.
 //!
-//! Nothing but 127.0.0.1 is reached, every loop has a limit in count and time and ends when the run is to end, and what was
-//! measured was also checked: one commit for every write under the right name, search answers that are those of `grep`, a
-//! history that `git fsck` accepts.
+//! Only 127.0.0.1 is reached. Every loop has a limit in count and time, and ends when the run is
+//! stopped. Results are verified: one commit per write under the right name, search results equal
+//! to those of `grep`, and a history that `git fsck` accepts.
 //!
-//! `svcfs bench` is this on a user's disk; the benchmark behind docs/benchmarks.md (`tests/bench`) is this and more.
+//! `svcfs bench` runs this on a user's disk; `tests/bench`, behind docs/benchmarks.md, extends it.
 #![warn(missing_docs)]
 #![expect(clippy::disallowed_methods, reason = "it writes beside svcfs, and measures the disk without it")]
 

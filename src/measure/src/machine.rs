@@ -1,4 +1,4 @@
-//! What is known of the machine and of processes on it.
+//! Information about the machine and its processes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// How a process sees its memory, in bytes.
+/// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessMemory {
-    /// In the machine's memory now.
+    /// Resident memory.
     pub resident: u64,
-    /// The part of it that is not the content of files, which the system can take back.
+    /// The part of it that is not page cache.
     pub anonymous: u64,
-    /// The most there ever was.
+    /// Peak resident memory.
     pub peak: u64,
 }
 
 /// The memory of a process.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process has ended.
 pub fn memory(process: u32) -> Result<ProcessMemory> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let kibibytes = |name: &str| {
@@ -31,15 +31,15 @@ pub fn memory(process: u32) -> Result<ProcessMemory> {
     Ok(ProcessMemory { resident: kibibytes("VmRSS:")?, anonymous: kibibytes("RssAnon:")?, peak: kibibytes("VmHWM:")? })
 }
 
-/// Whether any thread of a process computes, or waits for the disk.
+/// Whether any thread of a process is running or waits for the disk.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process has ended.
 pub fn is_busy(process: u32) -> Result<bool> {
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
-        // A thread may end while it is looked at.
+        // A thread may end during the scan.
         let stat = std::fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
-        // The name of the thread comes before the state, in parentheses, and may hold anything.
+        // The thread name before the state is in parentheses and may contain anything.
         let after_name = stat.rsplit(')').next().unwrap_or_default();
         if matches!(after_name.split_whitespace().next(), Some("R" | "D")) {
             return Ok(true);
@@ -48,38 +48,38 @@ pub fn is_busy(process: u32) -> Result<bool> {
     Ok(false)
 }
 
-/// The time that a process has spent on the processors so far.
+/// The processor time of a process.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process has ended.
 pub fn processor_time(process: u32) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let after_name = stat.rsplit(')').next().unwrap_or_default();
-    // In the program and in the kernel: fields 14 and 15, of which the state is the third.
+    // utime and stime: fields 14 and 15; the state is field 3.
     let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// Whether a program can be found.
+/// Whether a program is in the search path.
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Bytes that are free on the disk of a folder, for whoever asks.
+/// Free bytes on the disk of a folder, for unprivileged users.
 ///
 /// # Errors
-/// When the disk does not say.
+/// When the disk cannot be queried.
 pub fn free_space(folder: &Path) -> Result<u64> {
     let disk =
         rustix::fs::statvfs(folder).with_context(|| format!("the disk of `{}` tells nothing", folder.display()))?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Runs a program to its end; what it printed.
+/// Runs a program; returns its output.
 ///
 /// # Errors
-/// When it cannot be started or fails, with what it complained of.
+/// When it cannot be started or fails, with its standard error.
 pub fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -87,7 +87,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Everything below a folder as it takes up room on the disk, in bytes.
+/// Disk usage of a folder, in bytes.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -96,7 +96,7 @@ pub fn size_on_disk(folder: &Path) -> Result<u64> {
     told.split_whitespace().next().context("`du` says nothing")?.parse().context("`du` says no number")
 }
 
-/// What a reader must know of the machine and of the program to make anything of the figures: names and facts.
+/// Machine and program, as needed to interpret the figures: names and values.
 pub fn describe_machine(folder: &Path, version: &str) -> Vec<(&'static str, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let told = |program: &str, arguments: &[&str]| {

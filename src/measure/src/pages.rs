@@ -7,41 +7,41 @@ use anyhow::{Context, Result};
 use crate::run::BenchRun;
 use crate::series::RoundBound;
 
-/// Pages of a folder, unless a tree says otherwise.
+/// Default number of pages per folder.
 pub const PAGES_PER_FOLDER: usize = 100;
 const LINES: usize = 14;
 
-/// Words of the pages. None of them is [`RARE`].
+/// Words of the pages, without [`RARE_WORD`].
 const WORDS: [&str; 32] = [
     "tide", "harbour", "north", "signal", "copper", "ledger", "window", "orchard", "river", "engine", "paper",
     "winter", "garden", "letter", "bridge", "market", "silver", "stone", "candle", "meadow", "anchor", "basket",
     "cloud", "drum", "ember", "forest", "glass", "hammer", "island", "jacket", "kettle", "lantern",
 ];
 
-/// A word of a few pages only.
+/// A word that occurs in few pages.
 pub const RARE_WORD: &str = "isthmus";
-/// One page in so many has [`RARE`].
+/// One page in this many contains [`RARE_WORD`].
 const RARE_EVERY: usize = 400;
 
 /// A tree of this many pages.
 #[derive(Debug, Clone, Copy)]
 pub struct PageTree {
-    /// How many.
+    /// Number of pages.
     pub count: usize,
-    /// Pages of a folder, and the most folders of a folder.
+    /// Maximum number of pages, and of subfolders, per folder.
     pub folder_size: usize,
-    /// How often a page says the same: its size, in times of 1.2 KiB.
+    /// Size of a page, in multiples of 1.2 KiB.
     pub repeats: usize,
 }
 
-/// What is written in one round.
+/// The writes of one round.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundWork {
-    /// Into which tree.
+    /// The tree.
     pub pages: PageTree,
-    /// How much.
+    /// Count and time limit.
     pub bound: RoundBound,
-    /// How many writes came before: no content is written twice.
+    /// Number of earlier writes: no content is written twice.
     pub first_write: usize,
 }
 
@@ -51,19 +51,19 @@ impl PageTree {
         Self { count, folder_size: PAGES_PER_FOLDER, repeats: 1 }
     }
 
-    /// Where a page is; numbers beyond the last begin again.
+    /// The path of a page, modulo the number of pages.
     pub fn path(self, page: usize) -> String {
         let page = page % self.count;
         format!("{}/page-{page:05}.md", self.folder_of(page))
     }
 
-    /// Where a page is that the generated tree does not have, in one of its folders.
+    /// The path of a page that is not in the generated tree, in one of its folders.
     pub fn new_path(self, number: usize) -> String {
         let folder = number % self.count.div_ceil(self.folder_size);
         format!("{}/new-{number:06}.md", self.folder_of(folder * self.folder_size))
     }
 
-    /// The folder of a page: below as many others as it takes for none to hold more than its share.
+    /// The folder of a page, nested so that no folder exceeds `folder_size`.
     fn folder_of(self, page: usize) -> String {
         let (mut at, mut folders) = (page / self.folder_size, self.count.div_ceil(self.folder_size));
         let mut path = String::new();
@@ -78,19 +78,20 @@ impl PageTree {
         }
     }
 
-    /// The page to be written next, by the number of writes before: all over the tree, each once before any comes again.
+    /// The next page to write, after `write` writes: scattered over the tree, each page once per
+    /// cycle.
     pub fn scattered_page(self, write: usize) -> usize {
-        // Without a factor in common with any round number.
+        // Has no common factor with round numbers.
         write.wrapping_mul(7919) % self.count
     }
 
-    /// Path and text of a rewrite, by the number of writes before: no content is written twice.
+    /// Path and text of a rewrite, after `write` writes: no content is written twice.
     pub fn rewrite(self, write: usize) -> (String, String) {
         let page = self.scattered_page(write);
         (self.path(page), self.text(page, write + 1))
     }
 
-    /// A page's text, about 1.2 KiB, in one of its revisions.
+    /// The text of a page in a revision, about 1.2 KiB.
     pub fn text(self, page: usize, revision: usize) -> String {
         let page = page % self.count;
         let mut dice = FixedRandom(page as u64 ^ 0x5eed);
@@ -110,10 +111,10 @@ impl PageTree {
         text
     }
 
-    /// Writes the whole tree, every page in revision 0.
+    /// Writes the complete tree, every page in revision 0.
     ///
     /// # Errors
-    /// When a file cannot be written, or when the run is to end.
+    /// When a file cannot be written, or when the run is stopped.
     pub fn write_tree(self, run: &BenchRun, root: &Path) -> Result<()> {
         for page in 0..self.count {
             let path = root.join(self.path(page));
@@ -131,7 +132,7 @@ impl PageTree {
     }
 }
 
-/// Numbers that look thrown and are the same in every run (Knuth's MMIX generator).
+/// Pseudo-random numbers that are the same in every run (Knuth's MMIX generator).
 struct FixedRandom(u64);
 
 impl FixedRandom {

@@ -1,4 +1,4 @@
-//! How much of everything is done.
+//! Extent of a run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,34 +6,35 @@ use std::time::Duration;
 use crate::pages::PageTree;
 use crate::series::RoundBound;
 
-/// The extent of a run.
+/// Extent of a run.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
     /// The generated tree.
     pub pages: PageTree,
-    /// How often every row of writing is measured.
+    /// Number of rounds of every writing row.
     pub rounds: usize,
     /// One round of most rows.
     pub short_round: RoundBound,
-    /// One round of creating pages, also on the mount, where a close is answered faster than it is committed: few enough for the
-    /// queue behind it to stay short.
+    /// One round of page creation. Few enough that the commit queue stays short: on the mount,
+    /// `close` returns before the commit.
     pub creation_round: RoundBound,
-    /// One round of the crowd: long enough for what the server puts off to happen in it.
+    /// One round of concurrent writers; long enough to include deferred work of the server.
     pub long_round: RoundBound,
-    /// Commits there must be before history is weighed; more are written when the rounds made fewer.
+    /// Minimum number of commits before the history is measured; more are written if needed.
     pub min_commits: usize,
-    /// Pages of one bulk write.
+    /// Pages per bulk write.
     pub bulk_pages: usize,
-    /// Bulk writes in one round.
+    /// Bulk writes per round.
     pub bulk_round: RoundBound,
-    /// Pages that `cp -r` copies in one round.
+    /// Pages that `cp -r` copies per round.
     pub copy_pages: usize,
-    /// How long the server does nothing before the next row begins; what it puts off comes a second after the last write.
+    /// Idle time of the server before the next row; its deferred work starts one second after the
+    /// last write.
     pub idle_time: Duration,
-    /// Searches for each question.
+    /// Searches per question.
     pub search_round: RoundBound,
-    /// `grep` runs for each question.
+    /// `grep` runs per question.
     pub grep_round: RoundBound,
-    /// The archive of the corpus that is searched; the generated tree when there is none.
+    /// Archive of the corpus to search; the generated tree if none.
     pub corpus: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Starting over a large tree, and searching in it, beside `grep -r`.
+//! Start over a large tree, and search in it, compared with `grep -r`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,43 +16,43 @@ use crate::series::RoundSeries;
 use crate::server::{ServerPlace, ServerProcess};
 use crate::table::{MarkdownTable, TableCell, column, factor, text};
 
-/// How long a search may take to answer right after a start.
+/// Timeout until search is complete after a start.
 const INDEXED: Duration = Duration::from_secs(120);
 
-/// Files that one `grep` is handed by name: a command line has an end.
+/// Maximum number of files per `grep` command.
 const MOST_NAMES: usize = 5_000;
-/// Pages that a search for the rare word is to answer with: all that have it, up to the most a search answers with.
+/// Limit of a search for the rare word: the maximum of a search.
 const ALL: usize = 500;
-/// Pages that a search is to answer with otherwise.
+/// Limit of other searches.
 const BEST: usize = 50;
 
-/// All that is measured of starting and searching.
+/// Results of starts and searches.
 pub struct ReadingResults {
-    /// What was searched, for people.
+    /// Description of the corpus.
     pub corpus: String,
-    /// Over a folder that svcfs has not seen.
+    /// First start over a folder.
     pub first_start: ServerStart,
-    /// Over the same folder, unchanged.
+    /// Second start over the same, unchanged folder.
     pub restart: ServerStart,
-    /// One for each question.
+    /// One entry per question.
     pub questions: Vec<MeasuredQuestion>,
 }
 
 /// One start.
 pub struct ServerStart {
-    /// From the start of the process until `/readyz` says yes.
+    /// From the start of the process until `/readyz` succeeds.
     pub ready_after: Duration,
     /// From the start of the process until a search finds what `grep` finds.
     pub indexed_after: Duration,
-    /// Memory at rest after it.
+    /// Memory of the idle server.
     pub memory: ProcessMemory,
 }
 
-/// One question, as measured.
+/// Results of one question.
 pub struct MeasuredQuestion {
-    /// Which.
+    /// The question.
     pub question: BenchQuestion,
-    /// Pages that `grep` finds.
+    /// Number of pages that `grep` finds.
     pub pages: usize,
     /// svcfs.
     pub svcfs: RoundSeries,
@@ -60,18 +60,18 @@ pub struct MeasuredQuestion {
     pub grep: RoundSeries,
 }
 
-/// What is asked.
+/// A search query.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchQuestion {
-    /// What it is an example of.
+    /// Its type.
     pub kind: &'static str,
-    /// As it is asked here.
+    /// The query for svcfs.
     pub query: &'static str,
-    /// The same for `grep`: pages that have all of these, the later ones sought in what the first finds.
+    /// The words for `grep`; later ones are searched in the matches of the first.
     pub grep: &'static [&'static str],
 }
 
-/// A word in few pages comes first: it tells that the index is whole.
+/// The rare word is first: it shows whether the index is complete.
 const OF_TLDR: [BenchQuestion; 4] = [
     BenchQuestion { kind: "rare word", query: "zpaq", grep: &["zpaq"] },
     BenchQuestion { kind: "two words", query: "btrfs snapshot", grep: &["btrfs", "snapshot"] },
@@ -85,10 +85,10 @@ const OF_GENERATED: [BenchQuestion; 4] = [
     BenchQuestion { kind: "common word", query: "tide", grep: &["tide"] },
 ];
 
-/// Measures everything about starting and searching.
+/// Measures starts and searches.
 ///
 /// # Errors
-/// When the server fails or does not find what `grep` finds, or when the run is to end.
+/// When the server fails or does not find what `grep` finds, or when the run is stopped.
 pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<ReadingResults> {
     let root = run.path("corpus");
     std::fs::create_dir(&root)?;
@@ -123,7 +123,7 @@ pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<ReadingResults> {
     Ok(ReadingResults { corpus, first_start: first, restart: again, questions: answered })
 }
 
-/// Puts the corpus in place; what it is called, and what is asked of it.
+/// Unpacks the corpus; returns its name and questions.
 fn unpack(run: &BenchRun, plan: &RunPlan, root: &Path) -> Result<(&'static str, [BenchQuestion; 4])> {
     match &plan.corpus {
         Some(archive) => {
@@ -145,7 +145,7 @@ fn start(
 ) -> Result<(ServerProcess, ServerStart)> {
     let server = ServerProcess::start(run, place)?;
     let mut client = BenchClient::connect(server.address())?;
-    // Asking without a pause would slow down the indexer that is waited for.
+    // Polling without a pause would slow down the indexer.
     run.wait_until(&format!("search for `{}` finds what grep finds: {expected:?}", rare.query), INDEXED, || {
         let found: BTreeSet<PathBuf> =
             client.search(rare.query, ALL)?.iter().map(|path| place.root.join(path)).collect();
@@ -211,11 +211,11 @@ impl ReadingResults {
     }
 }
 
-/// The pages in which all of these stand as words, whatever their case, with the files in the system's cache.
+/// The pages that contain all these words, ignoring case, from the page cache.
 fn grep(root: &Path, words: &[&str]) -> Result<BTreeSet<PathBuf>> {
     let (first, others) = words.split_first().context("nothing to look for")?;
     let mut command = Command::new("grep");
-    // Bytes as they are: a locale's rules for letters would cost grep time, and the words are ASCII.
+    // The words are ASCII; locale rules would make grep slower.
     command
         .env("LC_ALL", "C")
         .args(["-rliwF", "--null", "--include=*.md", "--exclude-dir=.git", "--exclude-dir=.svc", "-e", first])
@@ -235,7 +235,7 @@ fn grep(root: &Path, words: &[&str]) -> Result<BTreeSet<PathBuf>> {
 fn files(mut command: Command) -> Result<BTreeSet<PathBuf>> {
     let begun = Instant::now();
     let output = command.stdin(Stdio::null()).output().context("cannot run grep")?;
-    // 1: nothing found.
+    // Exit code 1: no matches.
     ensure!(output.status.code().is_some_and(|code| code < 2), "grep fails after {:?}", begun.elapsed());
     let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     Ok(names.map(|name| PathBuf::from(String::from_utf8_lossy(name).into_owned())).collect())

@@ -1,4 +1,4 @@
-//! One run: which program, where on the disk, who hears of it, and how it ends early.
+//! One run: program, scratch directory, progress reports and early stop.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::machine;
 use crate::series::{MeasuredRound, RoundBound};
 
-/// Between two looks at what nobody announces.
+/// Interval of polling.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a server may take to come to rest: one that indexes a million pages takes minutes.
+/// Indexing a million pages takes minutes.
 const RESTLESS: Duration = Duration::from_secs(600);
 
-/// How the directory of every run begins, and the file in it that is locked for as long as its run lasts.
+/// Prefix of the directory of a run, and its lock file, locked while the run lasts.
 const PREFIX: &str = "svcfs-bench-";
 const LOCK: &str = "running";
 
-/// What every measurement is handed. Dropping it removes everything it made on the disk.
+/// Context of all measurements. Dropping it removes its files.
 pub struct BenchRun {
     program: PathBuf,
     scratch: TempDir,
@@ -33,13 +33,13 @@ pub struct BenchRun {
 }
 
 impl BenchRun {
-    /// A run of `program` in a new directory below `dir`; `tell` hears what is going on, and `stop` ends it early. What runs left
-    /// there that were killed is removed.
+    /// Starts a run of `program` in a new directory below `dir`; `tell` receives progress reports,
+    /// and `stop` ends it early. Removes directories of killed runs.
     ///
     /// # Errors
-    /// When the directory cannot be made, or a left one not be removed.
+    /// When the directory cannot be created, or an old one not be removed.
     pub fn start(program: PathBuf, dir: &Path, stop: StopToken, tell: impl Fn(&str) + 'static) -> Result<Self> {
-        // One at a time, so that no directory is looked at that is made and not locked yet.
+        // Serializes starts: another run must not remove a directory that is not locked yet.
         let turn = File::open(dir)?;
         turn.lock()?;
         sweep(dir)?;
@@ -51,58 +51,59 @@ impl BenchRun {
         Ok(Self { program, scratch, _running: running, stop, tell: Box::new(tell), has_git })
     }
 
-    /// Removes what the run made.
+    /// Removes the files of the run.
     ///
     /// # Errors
-    /// When something cannot be removed, with what and where.
+    /// When a file cannot be removed.
     pub fn finish(self) -> Result<()> {
         let place = self.scratch.path().to_owned();
         self.scratch.close().with_context(|| format!("`{}` is left behind and cannot be removed", place.display()))
     }
 
-    /// The program that is measured.
+    /// The measured program.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The directory everything happens in.
+    /// The scratch directory.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// A path in it.
+    /// A path in the scratch directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    /// Whether git is installed. Without it nothing stands beside svcfs, and nobody judges its history.
+    /// Whether git is installed. Without it there is no comparison, and the history is not
+    /// verified.
     pub const fn has_git(&self) -> bool {
         self.has_git
     }
 
-    /// Says what is going on.
+    /// Reports progress.
     pub fn report(&self, text: &str) {
         (self.tell)(text);
     }
 
-    /// What others listen to who end with the run.
+    /// Signals the end of the run.
     pub const fn stop_token(&self) -> &StopToken {
         &self.stop
     }
 
-    /// Long work looks here between its parts.
+    /// Long work calls this between its parts.
     ///
     /// # Errors
-    /// When the run is to end.
+    /// When the run is stopped.
     pub fn check_stop(&self) -> Result<()> {
         ensure!(!self.stop.is_requested(), "ended before everything was measured");
         Ok(())
     }
 
-    /// Waits for what nobody announces, looking again and again.
+    /// Polls a condition.
     ///
     /// # Errors
-    /// When it does not come within a limit, when a look fails, or when the run is to end.
+    /// On a timeout, when the check fails, or when the run is stopped.
     pub fn wait_until(&self, what: &str, limit: Duration, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {
         let began = Instant::now();
         while !is_true()? {
@@ -113,10 +114,10 @@ impl BenchRun {
         Ok(())
     }
 
-    /// Waits until a process was not seen working for a while, at most ten minutes.
+    /// Waits until a process has been idle for `rest`, at most ten minutes.
     ///
     /// # Errors
-    /// When it is gone, or never rests.
+    /// When the process has ended or never becomes idle; when the run is stopped.
     pub fn wait_until_idle(&self, process: u32, rest: Duration) -> Result<()> {
         let mut since = Instant::now();
         self.wait_until(&format!("process {process} comes to rest"), RESTLESS, || {
@@ -127,19 +128,19 @@ impl BenchRun {
         })
     }
 
-    /// Flushes everything written to the disk, so that what one kind of work left behind does not burden the next.
+    /// Flushes the filesystem, so that earlier writes do not slow down the next measurement.
     ///
     /// # Errors
-    /// When the disk refuses, or when the run is to end.
+    /// On an I/O error, or when the run is stopped.
     pub fn flush_disk(&self) -> Result<()> {
         self.check_stop()?;
         Ok(rustix::fs::syncfs(std::fs::File::open(self.scratch())?)?)
     }
 
-    /// Does one kind of work, one after the other; it is told how often it was done in this round.
+    /// Repeats an operation sequentially; it receives the number of earlier calls in this round.
     ///
     /// # Errors
-    /// That of the work; when the run is to end.
+    /// Those of the operation; when the run is stopped.
     pub fn measure_round(&self, bound: RoundBound, mut work: impl FnMut(usize) -> Result<()>) -> Result<MeasuredRound> {
         let started = Instant::now();
         let mut latencies = Vec::new();
@@ -153,7 +154,7 @@ impl BenchRun {
     }
 }
 
-/// Removes what runs made whose process is gone.
+/// Removes directories of runs whose process has ended.
 fn sweep(dir: &Path) -> Result<()> {
     for entry in std::fs::read_dir(dir)?
         .flatten()
@@ -169,11 +170,11 @@ fn sweep(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ends a run when SIGINT or SIGTERM asks for it, so that it stops its servers and removes what it made; further ones change
-/// nothing, because whoever is impatient would be left with both.
+/// Stops a run on SIGINT or SIGTERM, so that it stops its servers and removes its files. Further
+/// signals are ignored, because an abort would leave both behind.
 ///
 /// # Errors
-/// What the operating system refuses.
+/// Those of the operating system.
 pub fn stop_on_signal(stop: StopToken) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {

@@ -1,32 +1,32 @@
-//! What is measured, and how it is summed up.
+//! Measurements and their statistics.
 
 use std::time::Duration;
 
-/// How long one kind of work is done in one round: until the first of both is reached.
+/// Limits of one round: the first one reached ends it.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundBound {
-    /// Times.
+    /// Maximum number of operations.
     pub count: usize,
-    /// How long nothing new is begun after.
+    /// Time after which no new operation starts.
     pub time: Duration,
 }
 
-/// At most this often, at most for this long.
+/// Creates limits.
 pub const fn round_bound(count: usize, seconds: u64) -> RoundBound {
     RoundBound { count, time: Duration::from_secs(seconds) }
 }
 
-/// One kind of work, done again and again without a break.
+/// One round of an operation, repeated without a pause.
 #[derive(Debug)]
 pub struct MeasuredRound {
-    /// How long each took.
+    /// Latency of each operation.
     pub latencies: Vec<Duration>,
-    /// From the first beginning to the last end.
+    /// From the start of the first to the end of the last operation.
     pub elapsed: Duration,
 }
 
-/// The rounds of one kind of work. Its rate is that of the round in the middle, so that one disturbed round changes nothing;
-/// its latencies are those of all rounds.
+/// The rounds of one operation. The rate is the median of the rounds, so that one disturbed round
+/// has no effect; the latencies are those of all rounds.
 #[derive(Debug, Clone, Default)]
 pub struct RoundSeries {
     rates: Vec<f64>,
@@ -34,46 +34,46 @@ pub struct RoundSeries {
 }
 
 impl RoundSeries {
-    /// Takes in a round.
+    /// Adds a round.
     pub fn add(&mut self, round: MeasuredRound) {
         self.add_counted(round.latencies.len(), round.elapsed);
         self.latencies.extend(round.latencies);
         self.latencies.sort_unstable();
     }
 
-    /// Takes in a round of which only the whole was measured.
+    /// Adds a round without single latencies.
     pub fn add_counted(&mut self, count: usize, elapsed: Duration) {
         self.rates.push(count as f64 / elapsed.as_secs_f64());
         self.rates.sort_by(f64::total_cmp);
     }
 
-    /// Times per second, in the round in the middle; none without a round.
+    /// Operations per second in the median round; none without a round.
     pub fn rate(&self) -> Option<f64> {
         self.rates.get(self.rates.len() / 2).copied()
     }
 
-    /// The latency that this share of all stays at or below; none when single ones were not measured.
+    /// This percentile of the latencies; none without single latencies.
     pub fn percentile(&self, share: f64) -> Option<Duration> {
         let place = (share * self.latencies.len() as f64).ceil() as usize;
         self.latencies.get(place.saturating_sub(1)).copied()
     }
 
-    /// The longest; none when single ones were not measured.
+    /// The maximum latency; none without single latencies.
     pub fn longest(&self) -> Option<Duration> {
         self.latencies.last().copied()
     }
 
-    /// How many single latencies there are.
+    /// Number of latencies.
     pub fn len(&self) -> usize {
         self.latencies.len()
     }
 
-    /// Whether no single latency was measured.
+    /// Whether there are no latencies.
     pub fn is_empty(&self) -> bool {
         self.latencies.is_empty()
     }
 
-    /// How many of these could be done in a second at the latency in the middle.
+    /// Operations per second at the median latency.
     pub fn typical_rate(&self) -> Option<f64> {
         self.percentile(0.5).map(|latency| 1.0 / latency.as_secs_f64())
     }

@@ -17,58 +17,56 @@ use crate::http::BenchClient;
 use crate::machine::{self, ProcessMemory};
 use crate::run::BenchRun;
 
-/// How long adopting a tree may take.
+/// Adopting a large tree takes minutes.
 const START: Duration = Duration::from_secs(600);
-/// How long stopping may take.
 const STOP: Duration = Duration::from_secs(60);
-/// Between two looks whether it did.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Where a server is started.
+/// Options of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerPlace<'a> {
     /// The root it serves.
     pub root: &'a Path,
-    /// Where it mounts, if it does.
+    /// Mountpoint, if any.
     pub mountpoint: Option<&'a Path>,
-    /// Takes its log.
+    /// Log file.
     pub log: &'a Path,
-    /// How long it must have done nothing to count as being at rest.
+    /// Time without activity after which the server is idle.
     pub idle_time: Duration,
 }
 
-/// A server that is ready.
+/// A ready server.
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
     rest: Duration,
-    /// When its process was started.
+    /// Start of its process.
     pub started_at: Instant,
-    /// How long it took until `/readyz` said yes.
+    /// Time until `/readyz` succeeded.
     pub ready_after: Duration,
 }
 
 impl ServerProcess {
-    /// Starts a server on a port that is free, and waits until it is ready.
+    /// Starts a server on a free port, and waits until it is ready.
     ///
     /// # Errors
-    /// When it ends instead or is not ready in time, with the end of its log; when the run is to end.
+    /// When it ends or is not ready in time, with the end of its log; when the run is stopped.
     pub fn start(run: &BenchRun, place: ServerPlace<'_>) -> Result<Self> {
         Self::start_with_args(run, place, &[])
     }
 
-    /// The same, with more arguments.
+    /// Starts a server with additional arguments.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`ServerProcess::start`].
     pub fn start_with_args(run: &BenchRun, place: ServerPlace<'_>, more: &[&str]) -> Result<Self> {
         run.check_stop()?;
         let ServerPlace { root, mountpoint, log, idle_time: rest } = place;
         let mut command = Command::new(run.program());
-        // A signal from the terminal is for this process, which then ends the server in good order.
+        // A signal from the terminal reaches this process only, which then stops the server.
         command.process_group(0);
-        // Nor does it outlive this process, however that ends: its input closes then.
+        // If this process dies, the standard input of the server closes and it stops.
         command
             .args(["serve", "--until-stdin-closes", "--host", "127.0.0.1", "--port", "0", "--root"])
             .arg(root)
@@ -85,7 +83,7 @@ impl ServerProcess {
         let mut child = command.spawn().with_context(|| format!("cannot start `{}`", run.program().display()))?;
         let said = child.stdout.take().context("the server has no output")?;
         let address = "127.0.0.1:0".parse()?;
-        // From here on a failure ends the process, too.
+        // From here on, errors stop the process.
         let mut server = Self { child, address, log: log.to_owned(), rest, started_at: started, ready_after: START };
         server.address = address_told(run, said).with_context(|| server.end_of_log())?;
         BenchClient::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
@@ -93,45 +91,45 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its memory now.
+    /// Its present memory.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the process has ended.
     pub fn memory(&self) -> Result<ProcessMemory> {
         machine::memory(self.pid())
     }
 
-    /// Waits until it has nothing left to do: nothing for as long as the place says.
+    /// Waits until it has been idle for `idle_time`.
     ///
     /// # Errors
-    /// When it is gone, or when the run is to end.
+    /// When the process has ended, or when the run is stopped.
     pub fn wait_until_idle(&self, run: &BenchRun) -> Result<()> {
         run.wait_until_idle(self.pid(), self.rest)
     }
 
-    /// Takes its process away in the middle of everything.
+    /// Kills its process.
     ///
     /// # Errors
-    /// When the system does not.
+    /// Those of the operating system.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         Ok(self.child.wait().map(drop)?)
     }
 
-    /// Ends it as a service manager does; how long that took.
+    /// Stops it as a service manager does; returns the duration.
     ///
     /// # Errors
-    /// When it does not end well.
+    /// When it exits with an error or too late.
     pub fn stop(mut self) -> Result<Duration> {
         self.end()
     }
@@ -150,7 +148,7 @@ impl ServerProcess {
                 self.child.wait()?;
                 bail!("the server did not stop within {} s: {}", STOP.as_secs(), self.end_of_log());
             }
-            // Not for the run's end: a server is stopped then, too.
+            // Not interrupted by the end of the run: the server must be stopped then, too.
             std::thread::park_timeout(LOOK);
         }
     }
@@ -164,18 +162,17 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Ended already, in a run that went well.
         if matches!(self.child.try_wait(), Ok(None)) {
-            // The failure that brought us here is told.
+            // The original error is reported.
             let _ = self.end();
         }
     }
 }
 
-/// The address that a server says on its standard output once it answers.
+/// The address that a server prints once it answers.
 fn address_told(run: &BenchRun, said: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
-    // Reads to the end, so that the server never writes into a pipe that nobody holds.
+    // Reads to the end, so that the server never gets EPIPE.
     let read = move || {
         for line in BufReader::new(said).lines().map_while(Result::ok) {
             if let Some((_, address)) = line.split_once("http://").filter(|_| line.trim_start().starts_with("http ")) {

@@ -1,50 +1,50 @@
-//! Tables, in markdown for people and in JSON for programs: made once, told twice.
+//! Tables, as markdown for people and as JSON for programs.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-/// One figure.
+/// One cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TableCell {
-    /// Words.
+    /// Text.
     Text(String),
-    /// How many.
+    /// Number.
     Count(usize),
-    /// Times per second; none where it was not measured.
+    /// Operations per second; none if not measured.
     Rate(Option<f64>),
-    /// How long; none where it was not measured.
+    /// Duration; none if not measured.
     Time(Option<Duration>),
-    /// How many bytes.
+    /// Bytes.
     Bytes(u64),
-    /// How many times one is the other; none where one of them was not measured.
+    /// Ratio; none if a value was not measured.
     Factor(Option<f64>),
-    /// A share of a whole.
+    /// Percentage, from 0 to 1.
     Share(Option<f64>),
-    /// Whether it is so; none where nobody can tell.
+    /// Yes or no; none if unknown.
     Flag(Option<bool>),
 }
 
-/// What stands above a column.
+/// Header of a column.
 #[derive(Debug, Clone)]
 pub struct TableColumn {
     /// For people.
     heading: String,
-    /// For programs; says the unit.
+    /// Key in JSON; names the unit.
     key: &'static str,
 }
 
 /// A table.
 #[derive(Debug, Clone)]
 pub struct MarkdownTable {
-    /// Its name for programs.
+    /// Key in JSON.
     pub name: &'static str,
-    /// What stands above each column.
+    /// Headers.
     pub columns: Vec<TableColumn>,
     /// Rows of as many cells.
     pub rows: Vec<Vec<TableCell>>,
-    /// Sentences below it.
+    /// Notes below the table.
     pub notes: Vec<String>,
 }
 
@@ -53,17 +53,17 @@ pub fn column(heading: impl Into<String>, key: &'static str) -> TableColumn {
     TableColumn { heading: heading.into(), key }
 }
 
-/// Words in a cell.
+/// A text cell.
 pub fn text(text: impl Into<String>) -> TableCell {
     TableCell::Text(text.into())
 }
 
-/// How many times one is the other.
+/// A ratio cell.
 pub fn factor(one: Option<f64>, other: Option<f64>) -> TableCell {
     TableCell::Factor(quotient(one, other))
 }
 
-/// One divided by the other, where both were measured.
+/// `a / b`, if both were measured.
 pub fn quotient(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     Some(one? / other?)
 }
@@ -79,7 +79,7 @@ impl MarkdownTable {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table in markdown, its columns below each other also for who reads it as it is, with an empty line at its end.
+    /// The table in markdown with aligned columns and a final empty line.
     pub fn to_markdown(&self) -> String {
         let shown: Vec<Vec<String>> =
             self.rows.iter().map(|row| row.iter().map(ToString::to_string).collect()).collect();
@@ -124,7 +124,7 @@ impl MarkdownTable {
 }
 
 impl TableCell {
-    /// Times in microseconds, to a tenth.
+    /// Times in microseconds, with one decimal.
     fn json(&self) -> Value {
         let number = |number: &Option<f64>, digits: i32| {
             let scale = 10_f64.powi(digits);
@@ -163,7 +163,7 @@ impl fmt::Display for TableCell {
     }
 }
 
-/// A time with three digits that count.
+/// A duration with three significant digits.
 pub fn format_duration(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     let (value, unit) = match micros {

@@ -1,7 +1,7 @@
-//! Requests that svcfs sends to others: bounded in time and size, never led elsewhere by the answer.
+//! HTTP requests to other servers: bounded in time and size, without redirects.
 //!
-//! Blocking, like the core that asks. What it is for so far is what the operator names in the settings; addresses that callers name will need
-//! the rule of gaps.md D24 (nothing private unless `net.allow` says so) before they may come here.
+//! The client is blocking, like the core that uses it. It fetches only URLs that the operator names
+//! in the settings. URLs from callers need an allow list for private addresses first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
-/// Longest answer that is read, in bytes.
+/// Largest response that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// How https is spoken, by everything here that speaks it: with the machine's own certificates.
+/// TLS settings of all clients of the program: the certificates of the operating system.
 #[must_use]
 pub fn tls_config() -> TlsConfig {
     TlsConfig::builder()
@@ -23,49 +23,49 @@ pub fn tls_config() -> TlsConfig {
         .build()
 }
 
-/// Asks other servers.
+/// HTTP client for other servers.
 #[derive(Debug, Clone)]
 pub struct NetClient(Agent);
 
-/// Why another server's answer cannot be used.
+/// Why a response cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// It did not come, or not whole, or too late, or it was a redirect or an error.
-    #[error("`{url}` could not be fetched: {source}")]
+    /// The request failed, timed out, or got a redirect or an error status.
+    #[error("`{url}` could not be fetched: {source}; check the URL and the network")]
     Fetch {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// Why.
+        /// The cause.
         source: Box<ureq::Error>,
     },
-    /// It is not what was expected.
-    #[error("the answer of `{url}` is not what it should be: {source}")]
+    /// The body is not the expected JSON.
+    #[error("the response of `{url}` is not the expected JSON: {source}")]
     Decode {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// Where it is different.
+        /// The parse error.
         source: serde_json::Error,
     },
 }
 
 impl NetClient {
-    /// One that waits at most so long for a whole answer.
+    /// A client with a timeout for the whole response.
     #[must_use]
-    pub fn with_timeout(patience: Duration) -> Self {
+    pub fn with_timeout(timeout: Duration) -> Self {
         let agent = Agent::config_builder()
             .tls_config(tls_config())
             .user_agent(concat!("svcfs/", env!("CARGO_PKG_VERSION")))
             .max_redirects(0)
-            .timeout_global(Some(patience))
+            .timeout_global(Some(timeout))
             .build()
             .new_agent();
         Self(agent)
     }
 
-    /// The JSON that lies at `url`, a mebibyte at most.
+    /// The JSON at `url`, at most 1 MiB.
     ///
     /// # Errors
-    /// [`Error`], which names the URL.
+    /// [`NetError`], which names the URL.
     pub fn get_json<T: DeserializeOwned>(&self, url: &str) -> Result<T, NetError> {
         let failed = |source: ureq::Error| NetError::Fetch { url: url.to_owned(), source: Box::new(source) };
         let mut answer = self.0.get(url).header("Accept", "application/json").call().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The blocks of a body that the linter looks at and the formatter rewrites. All ranges count in the body.
+//! The blocks of a body for the linter and the formatter. All ranges are offsets in the body.
 
 use std::ops::Range;
 
@@ -6,25 +6,23 @@ use pulldown_cmark::{Alignment, CodeBlockKind, Event, Tag, TagEnd};
 
 use crate::structure::parser;
 
-/// What one pass over a body finds.
+/// The blocks found in one pass over a body.
 #[derive(Default)]
 pub(crate) struct BodyBlocks {
-    /// Code blocks and raw HTML: every byte counts.
+    /// Code blocks and raw HTML, in order; they must not change.
     pub(crate) verbatim: Vec<Range<usize>>,
     pub(crate) fences: Vec<CodeFence>,
     pub(crate) tables: Vec<TableBlock>,
     pub(crate) paragraphs: Vec<Range<usize>>,
     pub(crate) lists: Vec<ListBlock>,
-    /// Where the images without a target begin.
     pub(crate) empty_images: Vec<usize>,
 }
 
-/// A fenced code block.
 pub(crate) struct CodeFence {
     pub(crate) range: Range<usize>,
     /// The first word after the fence.
     pub(crate) language: String,
-    /// The code; kept for `mermaid` only.
+    /// The code; stored for `mermaid` only.
     pub(crate) code: String,
 }
 
@@ -35,19 +33,18 @@ pub(crate) struct TableBlock {
     pub(crate) rows: Vec<Range<usize>>,
 }
 
-/// A list, of bullets or numbers.
 pub(crate) struct ListBlock {
-    /// The first number, when it is a list of numbers.
+    /// The first number of a numbered list.
     pub(crate) start: Option<u64>,
-    /// The items, each from its marker on.
+    /// The items, each starting at its marker.
     pub(crate) items: Vec<Range<usize>>,
-    /// The list right before it in the same container, with nothing in between.
+    /// The directly preceding list in the same container.
     pub(crate) follows: Option<usize>,
-    /// The last list of numbers before it in the same container.
+    /// The last numbered list before it in the same container.
     pub(crate) after_numbers: Option<usize>,
 }
 
-/// The lists a container has held so far.
+/// The previous lists of a container.
 #[derive(Default, Clone, Copy)]
 struct SiblingLists {
     adjacent: Option<usize>,
@@ -56,19 +53,22 @@ struct SiblingLists {
 
 impl BodyBlocks {
     pub(crate) fn of(body: &str) -> Self {
-        let mut pass =
-            BlockPass { blocks: Self::default(), open_lists: Vec::new(), containers: vec![SiblingLists::default()] };
+        let mut collector = BlockCollector {
+            blocks: Self::default(),
+            open_lists: Vec::new(),
+            containers: vec![SiblingLists::default()],
+        };
         for (event, range) in parser(body) {
-            pass.take(event, range);
+            collector.handle_event(event, range);
         }
-        for item in pass.blocks.lists.iter_mut().flat_map(|list| &mut list.items) {
-            // pulldown-cmark counts the indentation of a marker to its item
+        for item in collector.blocks.lists.iter_mut().flat_map(|list| &mut list.items) {
+            // pulldown-cmark includes the indentation of a marker in its item
             item.start += body[item.clone()].bytes().take_while(u8::is_ascii_whitespace).count();
         }
-        pass.blocks
+        collector.blocks
     }
 
-    /// Is this byte in code or raw HTML? `verbatim` is in order.
+    /// Whether the range overlaps code or raw HTML.
     pub(crate) fn is_verbatim(&self, range: &Range<usize>) -> bool {
         let after = self.verbatim.partition_point(|block| block.start < range.end);
         after > 0 && self.verbatim[after - 1].end > range.start
@@ -76,7 +76,7 @@ impl BodyBlocks {
 }
 
 impl CodeFence {
-    /// The fence itself: its character and how many of them.
+    /// The fence: a run of one character.
     pub(crate) fn marker<'a>(&self, body: &'a str) -> Option<&'a str> {
         let block = body.get(self.range.clone())?;
         let start = block.find(['`', '~'])?;
@@ -85,7 +85,7 @@ impl CodeFence {
         Some(&block[start..start + length])
     }
 
-    /// Does the block run to the end of the page for want of a closing fence?
+    /// Whether the block extends to the end of the page because no fence closes it.
     pub(crate) fn is_unclosed(&self, body: &str) -> bool {
         let (Some(block), Some(marker)) = (body.get(self.range.clone()), self.marker(body)) else {
             return false;
@@ -102,19 +102,19 @@ impl CodeFence {
     }
 }
 
-struct BlockPass {
+struct BlockCollector {
     blocks: BodyBlocks,
     open_lists: Vec<usize>,
     containers: Vec<SiblingLists>,
 }
 
-impl BlockPass {
-    fn take(&mut self, event: Event<'_>, range: Range<usize>) {
+impl BlockCollector {
+    fn handle_event(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(tag) => self.open(tag, range),
             Event::End(tag) => self.close(tag),
             Event::Text(text) => {
-                // the text of a fence comes between its start and its end
+                // the text of a fence comes between its start and end events
                 if let Some(fence) = self.blocks.fences.last_mut()
                     && fence.language == "mermaid"
                     && fence.range.contains(&range.start)
@@ -122,7 +122,7 @@ impl BlockPass {
                     fence.code.push_str(&text);
                 }
             }
-            Event::Rule => self.beside_lists(),
+            Event::Rule => self.separate_lists(),
             _ => {}
         }
     }
@@ -130,12 +130,12 @@ impl BlockPass {
     fn open(&mut self, tag: Tag<'_>, range: Range<usize>) {
         match tag {
             Tag::Paragraph => {
-                self.beside_lists();
+                self.separate_lists();
                 self.blocks.paragraphs.push(range);
             }
-            Tag::Heading { .. } => self.beside_lists(),
+            Tag::Heading { .. } => self.separate_lists(),
             Tag::CodeBlock(kind) => {
-                self.beside_lists();
+                self.separate_lists();
                 self.blocks.verbatim.push(range.clone());
                 if let CodeBlockKind::Fenced(info) = kind {
                     let language = info.split([' ', '\t', ',', '{']).next().unwrap_or_default().to_ascii_lowercase();
@@ -143,11 +143,11 @@ impl BlockPass {
                 }
             }
             Tag::HtmlBlock => {
-                self.beside_lists();
+                self.separate_lists();
                 self.blocks.verbatim.push(range);
             }
             Tag::Table(alignments) => {
-                self.beside_lists();
+                self.separate_lists();
                 self.blocks.tables.push(TableBlock { alignments, rows: Vec::new() });
             }
             Tag::TableHead | Tag::TableRow => {
@@ -156,7 +156,7 @@ impl BlockPass {
                 }
             }
             Tag::BlockQuote(_) | Tag::FootnoteDefinition(_) => {
-                self.beside_lists();
+                self.separate_lists();
                 self.containers.push(SiblingLists::default());
             }
             Tag::List(start) => self.open_list(start),
@@ -197,8 +197,8 @@ impl BlockPass {
         }
     }
 
-    /// A block that is no list stands between the lists of this container.
-    fn beside_lists(&mut self) {
+    /// Another block separates the lists of this container.
+    fn separate_lists(&mut self) {
         if let Some(siblings) = self.containers.last_mut() {
             siblings.adjacent = None;
         }

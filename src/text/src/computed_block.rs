@@ -1,37 +1,37 @@
-//! Where the answer of a computed page stands (gaps.md 2.1, computed view pages).
+//! The computed result in a view page.
 
 use std::ops::Range;
 
-/// The line above it.
+/// The line above the result.
 pub const START_MARKER: &str = "<!-- svc:auto -->";
-/// The line below it.
+/// The line below the result.
 pub const END_MARKER: &str = "<!-- /svc-view -->";
 
-/// Where an answer stands in the text of a page, with the lines around it.
+/// Location of a result in the text of a page, marker lines included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ComputedAnswer {
-    /// Nowhere yet.
+    /// No result yet.
     Absent,
-    /// From a byte on, and nothing says where it ends.
+    /// Starts at this byte; the end marker is missing.
     Unterminated(usize),
-    /// In these bytes.
+    /// The byte range of the result.
     Present(Range<usize>),
 }
 
-/// Looks for an answer in the body of a page.
+/// Locates the result in the body of a page.
 #[must_use]
 pub fn find_answer(body: &str) -> ComputedAnswer {
-    let mut begin = None;
+    let mut start = None;
     let mut offset = 0;
     for line in body.split_inclusive('\n') {
-        match (begin, line.trim()) {
-            (None, START_MARKER) => begin = Some(offset),
-            (Some(begin), END_MARKER) => return ComputedAnswer::Present(begin..offset + line.len()),
+        match (start, line.trim()) {
+            (None, START_MARKER) => start = Some(offset),
+            (Some(start), END_MARKER) => return ComputedAnswer::Present(start..offset + line.len()),
             _ => {}
         }
         offset += line.len();
     }
-    begin.map_or(ComputedAnswer::Absent, ComputedAnswer::Unterminated)
+    start.map_or(ComputedAnswer::Absent, ComputedAnswer::Unterminated)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Input that nobody sends by accident: nothing panics, and twice the input takes about twice the time.
+//! Malicious input: no function panics, and all run in linear time.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,10 +10,8 @@ use crate::links::{LinkTargets, PageMove, links, retarget, rewrite_targets};
 use crate::sections::{SectionSelector, section};
 use crate::{Page, format, frontmatter, headings, lint};
 
-/// A name, and something to do with a text.
 type HostileCheck = (&'static str, fn(&str));
 
-/// Every public function, over one text.
 const ALL: &[HostileCheck] = &[
     ("split", |text| drop(black_box(vec![frontmatter::split(text)]))),
     ("parse", |text| drop(black_box(parse(text)))),
@@ -50,7 +48,7 @@ impl crate::links::RetargetContext for Everywhere {
     }
 }
 
-/// Texts that make careless parsers slow, cut at `size` bytes.
+/// Texts that are slow in naive parsers, cut at `size` bytes.
 fn hostile(size: usize) -> Vec<(&'static str, String)> {
     let of = |unit: &str| unit.repeat(size / unit.len());
     vec![
@@ -121,7 +119,7 @@ fn hostile(size: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// YAML within the limit that makes careless readers slow; these do not grow with the page.
+/// YAML within the size limit that is slow in naive parsers.
 fn hostile_yaml() -> Vec<(&'static str, String)> {
     let of = |unit: &str| unit.repeat(60_000 / unit.len());
     vec![
@@ -156,7 +154,7 @@ fn time(run: fn(&str), text: &str) -> Duration {
 
 #[test]
 fn twice_the_input_takes_about_twice_the_time() {
-    // in a linear function the time doubles, in a quadratic one it grows fourfold; the best of a few runs is free of neighbours
+    // linear functions take twice the time, quadratic ones four times
     const SMALL: usize = 48 * 1024;
     const FLOOR: Duration = Duration::from_millis(40);
     let mut slow = Vec::new();

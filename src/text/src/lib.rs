@@ -1,13 +1,13 @@
-//! Everything svcfs knows about the text of a page.
+//! Parsing, checking and editing the text of a page.
 //!
-//! One rule: text in, answers out. No function here reads a file, a clock or a setting, none panics whatever the
-//! bytes are, and each takes time proportional to the length of its input.
+//! Invariant: all functions are pure. None reads a file, a clock or a setting, none panics on any
+//! input, and each runs in time linear in the length of its input.
 //!
-//! Positions given out (`line`, `column`, byte ranges) always count in the whole file, frontmatter included; lines and
-//! columns start at 1 and a column counts characters.
+//! Positions (`line`, `column`, byte ranges) refer to the complete file, frontmatter included.
+//! Lines and columns start at 1; a column counts characters.
 //!
-//! The structure of a page comes from pulldown-cmark (CommonMark and the GitHub extensions); wiki links are scanned here,
-//! over the text that pulldown-cmark says is not code.
+//! pulldown-cmark (CommonMark and the GitHub extensions) parses the structure of a page. Wiki links
+//! are scanned here, in the text that pulldown-cmark does not report as code.
 
 pub mod computed_block;
 pub mod format;

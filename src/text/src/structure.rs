@@ -1,7 +1,6 @@
-//! One pass over the body of a page: headings, the links written in markdown, and where brackets are only text.
+//! One pass over the body of a page: headings, markdown links, and ranges without wiki links.
 //!
-//! Everything that pulldown-cmark can tell is asked of it here, once, so that a page is parsed a single time on its way
-//! into the index.
+//! All data from pulldown-cmark is collected here, so that indexing parses a page only once.
 
 use std::ops::Range;
 
@@ -12,29 +11,28 @@ use crate::headings::{Heading, slug};
 use crate::lines::LineStarts;
 use crate::links::{LinkKind, without_wiki_markup};
 
-/// Longest excerpt of a page, in characters, not counting the `…` of one that was cut (gaps.md 4.17, /peek).
+/// Maximum length of the excerpt of a page, in characters, without the `…` of a shortened one.
 const EXCERPT_CHARS: usize = 300;
 
-/// A link or image written in markdown, before its target is looked at.
+/// A markdown link or image with an unparsed target.
 pub(crate) struct WrittenLink<'a> {
     /// [`LinkKind::Markdown`] or [`LinkKind::Image`].
     pub(crate) kind: LinkKind,
-    /// The target as the author meant it: escapes and entities resolved, percent signs untouched.
+    /// The target with escapes and entities resolved, not percent-decoded.
     pub(crate) destination: CowStr<'a>,
-    /// The whole link in the page.
     pub(crate) range: Range<usize>,
-    /// Where its text ends in the page: the `]` that follows.
+    /// End of its text in the page, before `]`.
     pub(crate) text_end: usize,
     pub(crate) label: String,
 }
 
 impl WrittenLink<'_> {
-    /// Labels are kept up to this many bytes: images in images in images must not copy a long one at every level.
-    const MAX_LABEL: usize = 512;
+    /// Maximum length of a label: nested images must not copy a long one at every level.
+    const MAX_LABEL_BYTES: usize = 512;
 
     fn add_to_label(&mut self, text: &str) {
-        let room = Self::MAX_LABEL.saturating_sub(self.label.len());
-        self.label.push_str(&text[..text.floor_char_boundary(room)]);
+        let capacity = Self::MAX_LABEL_BYTES.saturating_sub(self.label.len());
+        self.label.push_str(&text[..text.floor_char_boundary(capacity)]);
     }
 }
 
@@ -44,7 +42,7 @@ pub(crate) struct LinkDefinition {
     pub(crate) range: Range<usize>,
 }
 
-/// What one pass over a body finds. All ranges count in the page, frontmatter included.
+/// The result of one pass over a body. All ranges refer to the page, frontmatter included.
 #[derive(Default)]
 pub(crate) struct BodyStructure<'a> {
     pub(crate) headings: Vec<Heading>,
@@ -52,11 +50,11 @@ pub(crate) struct BodyStructure<'a> {
     pub(crate) definitions: Vec<LinkDefinition>,
     /// Code, comments and link targets, in order: `[[x]]` inside is not a link.
     pub(crate) opaque: Vec<Range<usize>>,
-    /// Text of the first paragraph, one line, at most [`EXCERPT_CHARS`] long.
+    /// Text of the first paragraph on one line, at most [`EXCERPT_CHARS`] long.
     pub(crate) excerpt: String,
 }
 
-/// pulldown-cmark, set to the markdown that svcfs pages are written in.
+/// pulldown-cmark with the markdown extensions of svcfs pages.
 pub(crate) fn parser(body: &str) -> OffsetIter<'_> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
@@ -66,12 +64,11 @@ pub(crate) fn parser(body: &str) -> OffsetIter<'_> {
     Parser::new_ext(body, options).into_offset_iter()
 }
 
-/// Read the structure of a page's body.
-pub(crate) fn read<'a>(split: &SplitPage<'a>, lines: &LineStarts<'_>) -> BodyStructure<'a> {
+pub(crate) fn parse<'a>(split: &SplitPage<'a>, lines: &LineStarts<'_>) -> BodyStructure<'a> {
     let mut reader = StructureReader::new(split, lines);
     let mut events = parser(split.body);
     for (event, range) in &mut events {
-        reader.take(event, range.start + split.body_offset..range.end + split.body_offset);
+        reader.handle_event(event, range.start + split.body_offset..range.end + split.body_offset);
     }
     let mut structure = reader.structure;
     for (_, definition) in events.reference_definitions().iter() {
@@ -84,17 +81,14 @@ pub(crate) fn read<'a>(split: &SplitPage<'a>, lines: &LineStarts<'_>) -> BodyStr
     structure
 }
 
-/// The state of the pass.
 struct StructureReader<'r, 'a> {
     split: &'r SplitPage<'a>,
     lines: &'r LineStarts<'r>,
     structure: BodyStructure<'a>,
-    /// How many blocks that contain blocks (quotes, list items) are open.
     depth: usize,
     heading: Option<(u8, usize, String)>,
     paragraph: Option<ExcerptText>,
     open_links: Vec<WrittenLink<'a>>,
-    /// How many of the open links are images.
     open_images: usize,
 }
 
@@ -112,7 +106,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
         }
     }
 
-    fn take(&mut self, event: Event<'a>, range: Range<usize>) {
+    fn handle_event(&mut self, event: Event<'a>, range: Range<usize>) {
         if let Some(link) = self.open_links.last_mut()
             && !matches!(event, Event::End(TagEnd::Link | TagEnd::Image))
         {
@@ -149,7 +143,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
         if matches!(form, LinkType::Autolink | LinkType::Email) {
             self.structure.opaque.push(range.clone());
         }
-        // links by reference are found through their definition; an empty destination marks them here
+        // reference links are handled by their definitions; an empty destination marks them here
         let destination = if form == LinkType::Inline { destination } else { CowStr::Borrowed("") };
         let text_end = range.start + if kind == LinkKind::Image { 2 } else { 1 };
         self.open_images += usize::from(kind == LinkKind::Image);
@@ -210,7 +204,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
         if let Some(link) = self.open_links.last_mut() {
             link.add_to_label(text);
         }
-        // what an image shows is not said by the paragraph
+        // the alternative text of an image is not part of the paragraph
         if let Some(excerpt) = &mut self.paragraph
             && self.open_images == 0
         {
@@ -218,7 +212,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
         }
     }
 
-    /// Mark what a block of raw HTML hides: all of `<pre>`, `<script>` and their like, else its comments.
+    /// Marks opaque ranges in raw HTML: all of `<pre>`, `<script>` and similar, else the comments.
     fn html_block(&mut self, range: Range<usize>) {
         const VERBATIM: [&str; 4] = ["<pre", "<script", "<style", "<textarea"];
         let start = range.start - self.split.body_offset;
@@ -250,7 +244,7 @@ fn level_of(level: HeadingLevel) -> u8 {
     }
 }
 
-/// Trim, and make every run of white space one space.
+/// Trims the text and collapses white space.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -262,22 +256,22 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// The text of a paragraph, kept only as far as an excerpt can show it.
+/// The start of a paragraph, as far as an excerpt needs it.
 #[derive(Default)]
 struct ExcerptText {
     text: String,
-    full: bool,
+    is_cut: bool,
 }
 
 impl ExcerptText {
-    /// Bytes after which no more text can matter: four a character, and room for link targets that will not show.
-    const ENOUGH: usize = 8 * EXCERPT_CHARS;
+    /// Four bytes per character, and the same again for link targets, which are removed.
+    const MAX_TEXT_BYTES: usize = 8 * EXCERPT_CHARS;
 
     fn push(&mut self, text: &str) {
-        if self.text.len() < Self::ENOUGH {
+        if self.text.len() < Self::MAX_TEXT_BYTES {
             self.text.push_str(text);
         } else {
-            self.full = true;
+            self.is_cut = true;
         }
     }
 
@@ -285,7 +279,7 @@ impl ExcerptText {
         let text = one_line(&without_wiki_markup(&self.text));
         match text.char_indices().nth(EXCERPT_CHARS) {
             Some((end, _)) => format!("{}…", text[..end].trim_end()),
-            None if self.full => format!("{text}…"),
+            None if self.is_cut => format!("{text}…"),
             None => text,
         }
     }

@@ -1,18 +1,17 @@
-//! Rows of tables as GitHub reads them.
+//! Rows of tables as GitHub parses them.
 
-/// The cells of a row: what stands between its pipes, trimmed. A pipe behind a backslash does not divide, any other does, code or not.
+/// The cells of a row, trimmed. Every pipe without a backslash separates cells, also in code.
 pub(crate) fn cells(row: &str) -> Vec<&str> {
-    cut(row, |_| false)
+    split_cells(row, |_| false)
 }
 
-/// The cells of a row if pipes inside code spans and wiki links did not divide: what the author of a row with too many cells
-/// most likely meant.
+/// The cells of a row if pipes inside code spans and wiki links are text: the likely intention in a
+/// row with too many cells.
 pub(crate) fn cells_around_spans(row: &str) -> Vec<&str> {
     let spans = spans(row);
-    cut(row, |at| spans.iter().any(|span| span.contains(&at)))
+    split_cells(row, |at| spans.iter().any(|span| span.contains(&at)))
 }
 
-/// A cell whose bare pipes are put behind backslashes.
 pub(crate) fn with_escaped_pipes(cell: &str) -> String {
     let mut escaped = String::with_capacity(cell.len() + 2);
     for character in cell.chars() {
@@ -24,7 +23,7 @@ pub(crate) fn with_escaped_pipes(cell: &str) -> String {
     escaped
 }
 
-fn cut(row: &str, is_text: impl Fn(usize) -> bool) -> Vec<&str> {
+fn split_cells(row: &str, is_text: impl Fn(usize) -> bool) -> Vec<&str> {
     let row = row.trim();
     let mut cells = Vec::new();
     let mut from = usize::from(row.starts_with('|'));
@@ -41,27 +40,26 @@ fn cut(row: &str, is_text: impl Fn(usize) -> bool) -> Vec<&str> {
     cells
 }
 
-/// Longest row, in bytes, whose spans are looked for: no person wrote a longer one, and looking is not linear.
-const MAX_SPANNED_ROW: usize = 16 * 1024;
+/// Longer rows, in bytes, are not scanned for spans, because the scan is not linear.
+const MAX_SCANNED_ROW_BYTES: usize = 16 * 1024;
 
-/// Where the code spans and wiki links of a row are.
 fn spans(row: &str) -> Vec<std::ops::Range<usize>> {
     let row = row.trim();
     let bytes = row.as_bytes();
     let mut spans = Vec::new();
-    if bytes.len() > MAX_SPANNED_ROW {
+    if bytes.len() > MAX_SCANNED_ROW_BYTES {
         return spans;
     }
     let mut at = 0;
-    // lengths of runs that were looked for in vain: they are not there further on either
-    let mut hopeless = std::collections::HashSet::new();
+    // run lengths without a closing run in the rest of the row
+    let mut unmatched_runs = std::collections::HashSet::new();
     while let Some(byte) = bytes.get(at) {
         let end = match byte {
             b'`' => {
                 let run = bytes[at..].iter().take_while(|byte| **byte == b'`').count();
-                let close = if hopeless.contains(&run) { None } else { closing_run(bytes, at + run, run) };
+                let close = if unmatched_runs.contains(&run) { None } else { closing_run(bytes, at + run, run) };
                 if close.is_none() {
-                    hopeless.insert(run);
+                    unmatched_runs.insert(run);
                 }
                 Some(close.unwrap_or(at + run))
             }
@@ -98,7 +96,7 @@ fn closing_run(bytes: &[u8], mut from: usize, length: usize) -> Option<usize> {
     None
 }
 
-/// Is this the line of dashes under a header: cells of `---`, `:--`, `--:` or `:-:`, and at least one pipe?
+/// Whether this is a separator line: cells of `---`, `:--`, `--:` or `:-:`, and at least one pipe.
 pub(crate) fn is_separator(line: &str) -> bool {
     let is_dashes = |cell: &&str| {
         let dashes = cell.strip_prefix(':').unwrap_or(cell);
@@ -111,12 +109,12 @@ pub(crate) fn is_separator(line: &str) -> bool {
     }
 }
 
-/// What a paragraph is that was meant to be a table.
+/// The defect of a paragraph that should be a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BrokenTable {
-    /// Rows, and no separator under the first.
+    /// No separator below the first row.
     NoSeparator,
-    /// The separator has another number of cells than the header.
+    /// The separator and the header have different numbers of cells.
     UnevenSeparator {
         /// Cells of the first line.
         header: usize,
@@ -125,11 +123,11 @@ pub(crate) enum BrokenTable {
     },
 }
 
-/// Is this paragraph a table that went wrong?
+/// Whether this paragraph is a broken table.
 ///
-/// Careful on purpose, for prose may hold pipes: without a separator every line must begin and end with a pipe, and there
-/// must be two lines and two columns.
-pub(crate) fn broken(paragraph: &str) -> Option<BrokenTable> {
+/// Conservative, because prose may contain pipes: without a separator every line must begin and end
+/// with a pipe, and there must be two lines and two columns.
+pub(crate) fn find_broken_table(paragraph: &str) -> Option<BrokenTable> {
     if !paragraph.contains('|') {
         return None;
     }
@@ -138,11 +136,11 @@ pub(crate) fn broken(paragraph: &str) -> Option<BrokenTable> {
     let header = cells(first).len();
     if is_separator(second) {
         let separator = cells(second).len();
-        // `a | b` over `---|` is prose as well as anything; rows say what they are by their first pipe
+        // `a | b` above `---|` may be prose; a leading pipe identifies rows
         let is_row = first.starts_with('|') && second.starts_with('|');
         return (is_row && header != separator).then_some(BrokenTable::UnevenSeparator { header, separator });
     }
     let is_row = |line: &str| line.len() > 2 && line.starts_with('|') && line.ends_with('|') && cells(line).len() > 1;
-    let mut all = [first, second].into_iter().chain(lines);
-    all.all(|line| is_row(line) && !is_separator(line)).then_some(BrokenTable::NoSeparator)
+    let mut rows = [first, second].into_iter().chain(lines);
+    rows.all(|line| is_row(line) && !is_separator(line)).then_some(BrokenTable::NoSeparator)
 }

@@ -1,4 +1,4 @@
-//! The way from an async door into blocking code.
+//! Runs blocking code for async code, with bounded concurrency.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,23 +12,24 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-const QUICK_PLACES: usize = 64;
-const SLOW_PLACES: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUICK_SLOTS: usize = 64;
+const SLOW_SLOTS: usize = 4;
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much time a piece of work may be expected to take.
+/// Expected duration of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Milliseconds: reads, writes, queries. 64 at once.
+    /// Milliseconds: reads, writes, queries. 64 concurrent pieces of work.
     Quick,
-    /// Seconds or minutes: imports, exports. 4 at once, so that they cannot crowd out the quick ones.
+    /// Seconds or minutes: imports, exports. 4 concurrent pieces of work, so that they do not block
+    /// quick ones.
     Slow,
 }
 
 impl Lane {
     /// Every lane.
     pub const ALL: [Self; 2] = [Self::Quick, Self::Slow];
-    /// The lane in a word, for metrics.
+    /// Name of the lane for metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -37,14 +38,14 @@ impl Lane {
     }
 }
 
-/// Why a piece of work did not run to its end.
+/// Why a piece of work did not complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaneError {
-    /// Every place was taken for longer than callers are kept waiting.
+    /// No slot became free before the timeout.
     Busy {
         /// Which lane.
         lane: Lane,
-        /// When to try again.
+        /// When to retry.
         retry_after: Duration,
     },
     /// The work panicked, with this message.
@@ -67,45 +68,45 @@ impl fmt::Display for LaneError {
 
 impl std::error::Error for LaneError {}
 
-/// Two bounded lanes onto tokio's blocking pool.
+/// Two bounded lanes in front of tokio's blocking pool.
 #[derive(Debug)]
 pub struct Lanes {
     quick: LaneSlots,
     slow: LaneSlots,
-    patience: Duration,
+    timeout: Duration,
 }
 
 #[derive(Debug)]
 struct LaneSlots {
-    free: Arc<Semaphore>,
-    all: usize,
+    permits: Arc<Semaphore>,
+    capacity: usize,
     waiting: AtomicUsize,
 }
 
 impl LaneSlots {
-    fn new(all: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(all)), all, waiting: AtomicUsize::new(0) }
+    fn new(capacity: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(capacity)), capacity, waiting: AtomicUsize::new(0) }
     }
 }
 
-/// How full a lane is.
+/// Load of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneOccupancy {
-    /// Pieces of work at once, at most.
+    /// Number of slots.
     pub capacity: usize,
-    /// Pieces of work that run.
+    /// Slots in use.
     pub busy: usize,
-    /// Callers that wait for a place.
+    /// Callers that wait for a slot.
     pub waiting: usize,
 }
 
-/// One who waits for a place, for as long as they do; also when they give up.
+/// Counts a caller that waits for a slot, also when the caller gives up.
 struct SlotWaiter<'a>(&'a AtomicUsize);
 
 impl<'a> SlotWaiter<'a> {
-    fn at(places: &'a LaneSlots) -> Self {
-        places.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(&places.waiting)
+    fn at(slots: &'a LaneSlots) -> Self {
+        slots.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(&slots.waiting)
     }
 }
 
@@ -117,35 +118,37 @@ impl Drop for SlotWaiter<'_> {
 
 impl Default for Lanes {
     fn default() -> Self {
-        Self::new(QUICK_PLACES, SLOW_PLACES, PATIENCE)
+        Self::new(QUICK_SLOTS, SLOW_SLOTS, SLOT_TIMEOUT)
     }
 }
 
 impl Lanes {
-    /// Lanes with this many places each, in which nobody waits for a place longer than `patience`.
-    pub fn new(quick: usize, slow: usize, patience: Duration) -> Self {
-        Self { quick: LaneSlots::new(quick), slow: LaneSlots::new(slow), patience }
+    /// Lanes with this many slots each, in which callers wait at most `timeout` for a slot.
+    pub fn new(quick: usize, slow: usize, timeout: Duration) -> Self {
+        Self { quick: LaneSlots::new(quick), slow: LaneSlots::new(slow), timeout }
     }
 
-    const fn places(&self, lane: Lane) -> &LaneSlots {
+    const fn slots(&self, lane: Lane) -> &LaneSlots {
         match lane {
             Lane::Quick => &self.quick,
             Lane::Slow => &self.slow,
         }
     }
 
-    /// How full a lane is at this moment.
+    /// Current load of a lane.
     pub fn occupancy(&self, lane: Lane) -> LaneOccupancy {
-        let LaneSlots { free, all, waiting } = self.places(lane);
-        let busy = all.saturating_sub(free.available_permits());
-        LaneOccupancy { capacity: *all, busy, waiting: waiting.load(Ordering::Relaxed) }
+        let LaneSlots { permits, capacity, waiting } = self.slots(lane);
+        let busy = capacity.saturating_sub(permits.available_permits());
+        LaneOccupancy { capacity: *capacity, busy, waiting: waiting.load(Ordering::Relaxed) }
     }
 
-    /// Runs blocking `work` once a place is free. Work that has begun runs to its end, and keeps its place, even when the
-    /// returned future is dropped (a client that went away must not leave half a write).
+    /// Runs blocking `work` once a slot is free. Work that has started runs to its end and holds
+    /// its slot, even when the returned future is dropped: a client that disconnects must not leave
+    /// half a write.
     ///
-    /// What is quick is done by the thread that asks: to wake another and to be woken by it takes longer than most of it. The
-    /// caller's task does nothing else meanwhile, so that whoever watches the time asks [`Lanes::watched`].
+    /// Quick work runs on the calling thread, because waking another thread and being woken takes
+    /// longer than most of it. The caller's task makes no progress meanwhile; callers with a
+    /// timeout use [`Lanes::run_spawned`].
     ///
     /// # Errors
     /// [`LaneError`]; only for `Panicked` can the work have had an effect.
@@ -154,17 +157,18 @@ impl Lanes {
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
-        // Only there can others of the runtime go on without this thread.
-        let has_others = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        if lane == Lane::Slow || !has_others() {
+        // Only a multi-thread runtime can run other tasks without this thread.
+        let is_multi_thread = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        if lane == Lane::Slow || !is_multi_thread() {
             return self.run_spawned(lane, work).await;
         }
-        let _held_to_the_end = self.place(lane).await?;
+        let _permit = self.acquire_slot(lane).await?;
         tokio::task::block_in_place(|| catch_unwind(AssertUnwindSafe(work)))
             .map_err(|panic| LaneError::from_panic(&*panic))
     }
 
-    /// The same, always by another thread: the returned future can be given up while the work runs.
+    /// Like [`Lanes::run`], but always on another thread: the returned future can be dropped while
+    /// the work runs.
     ///
     /// # Errors
     /// As [`Lanes::run`].
@@ -176,32 +180,33 @@ impl Lanes {
         self.spawn(lane, work).await?.await
     }
 
-    /// The same, without waiting for its end: it runs while the caller does something else, also when the returned handle is dropped.
+    /// Starts the work and returns a handle; the work also runs when the handle is dropped.
     ///
     /// # Errors
-    /// `Busy` and `Stopped`, as [`Lanes::run`]; the handle has the others.
+    /// `Busy` and `Stopped`, as [`Lanes::run`]; the handle returns the others.
     pub async fn spawn<T, W>(&self, lane: Lane, work: W) -> Result<StartedWork<T>, LaneError>
     where
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
-        let place = self.place(lane).await?;
+        let acquire_slot = self.acquire_slot(lane).await?;
         Ok(StartedWork(tokio::task::spawn_blocking(move || {
-            let _held_to_the_end = place;
+            let _permit = acquire_slot;
             work()
         })))
     }
 
-    async fn place(&self, lane: Lane) -> Result<OwnedSemaphorePermit, LaneError> {
-        let places = self.places(lane);
-        let _waiting = SlotWaiter::at(places);
-        tokio::time::timeout(self.patience, Arc::clone(&places.free).acquire_owned())
+    async fn acquire_slot(&self, lane: Lane) -> Result<OwnedSemaphorePermit, LaneError> {
+        let slots = self.slots(lane);
+        let _waiting = SlotWaiter::at(slots);
+        tokio::time::timeout(self.timeout, Arc::clone(&slots.permits).acquire_owned())
             .await
-            .map_err(|_| LaneError::Busy { lane, retry_after: self.patience.max(Duration::from_secs(1)) })?
+            .map_err(|_| LaneError::Busy { lane, retry_after: self.timeout.max(Duration::from_secs(1)) })?
             .map_err(|_| LaneError::Stopped)
     }
 
-    /// Runs blocking `work` beside the lanes. For what is short and must not wait for them, such as telling how full they are.
+    /// Runs blocking `work` outside the lanes. For short work that must not wait for a slot, such
+    /// as reporting the load.
     ///
     /// # Errors
     /// [`LaneError`], never `Busy`.
@@ -214,7 +219,7 @@ impl Lanes {
     }
 }
 
-/// Work that has begun; awaited, its outcome.
+/// Work that has started; awaiting it gives its result.
 #[derive(Debug)]
 pub struct StartedWork<T>(JoinHandle<T>);
 
@@ -230,13 +235,13 @@ impl<T> Future for StartedWork<T> {
 }
 
 impl LaneError {
-    /// Of what a thread panicked with.
+    /// From the payload of a panic.
     pub fn from_panic(panic: &(dyn std::any::Any + Send)) -> Self {
         Self::Panicked(panic_message(panic))
     }
 }
 
-/// What a panic said, if it said anything.
+/// The message of a panic, if it has one.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()

@@ -1,11 +1,13 @@
-//! Where work runs: bounded lanes from async doors into blocking code, supervised background tasks, and helpers of whoever is at work.
+//! Where work runs: bounded lanes from async code into blocking code, supervised background tasks,
+//! and executors for jobs that a busy thread hands over.
 //!
-//! One rule: no work is unbounded or unwatched. A request takes a place in a lane or is told to come back; a task has a name,
-//! never overlaps itself, backs off when it fails, and is joined when the program stops.
+//! Invariant: no work is unbounded or unwatched. A request takes a slot in a lane or gets 503; a
+//! task has a name, never overlaps itself, backs off when it fails, and is joined when the program
+//! stops.
 //!
-//! Why steps instead of threads with loops of their own? Because a step that reads its own cursor can be repeated after an
-//! error, a panic or a restart, and because the loop (waiting, backing off, stopping) is then written and tested once. And a task that
-//! waits needs no thread: those of all spaces take their steps on a few that they share.
+//! Tasks are steps instead of threads with loops, because a step that reads its own cursor can be
+//! repeated after an error, a panic or a restart. The loop (waiting, backing off, stopping) is
+//! written and tested once. A task that waits needs no thread: the tasks of all spaces share a few.
 #![warn(missing_docs)]
 
 mod lanes;

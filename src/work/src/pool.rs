@@ -1,7 +1,7 @@
-//! The threads of the process that background work shares.
+//! Thread pools for background work, shared by the whole process.
 //!
-//! One rule: there are as many as there is work at a moment, and never more than so many. Two hundred spaces that are asleep need none but the one
-//! that knows the time.
+//! Invariant: a pool has as many threads as there is work at the moment, up to a maximum. Two
+//! hundred idle spaces need one thread: the one that waits for the next due time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,24 +15,24 @@ use rustix::thread::gettid;
 
 use crate::lanes::panic_message;
 
-/// A thread without work stays this long, for the next.
-const LINGER: Duration = Duration::from_secs(10);
+/// How long an idle thread waits for more work before it ends.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Steps of supervised tasks: they may take long and wait for the disk, and nobody waits for them.
+/// Steps of supervised tasks. They may take long and wait for the disk; no request waits for them.
 pub(crate) static TASKS: TaskPool = TaskPool::new("tasks", 8, 10);
-/// What somebody at work gives away; it is short, and somebody may wait for it.
+/// Short jobs that a busy thread hands over; another thread may wait for them.
 pub(crate) static HELPERS: TaskPool = TaskPool::new("helpers", 32, 0);
 
 pub(crate) type PoolJob = Box<dyn FnOnce() + Send>;
-/// When a job is due, and which of those of that moment it is.
+/// Due time of a job, and a serial number that makes it unique.
 pub(crate) type DueTime = (Instant, u64);
 
 pub(crate) struct TaskPool {
     name: &'static str,
-    most: usize,
-    /// How far its threads stand behind others that want the processor (nice(2)): nobody waits for them, and somebody for those.
+    max_threads: usize,
+    /// Scheduling priority of the threads (nice(2)): requests come before background tasks.
     nice: i32,
-    work: Mutex<PoolState>,
+    state: Mutex<PoolState>,
     changed: Condvar,
 }
 
@@ -42,47 +42,48 @@ struct PoolState {
     serial: u64,
     threads: usize,
     idle: usize,
-    /// One of the idle waits for the next that is due.
-    has_keeper: bool,
+    /// Whether one of the idle threads waits for the next due job.
+    has_timer_thread: bool,
 }
 
 impl TaskPool {
-    const fn new(name: &'static str, most: usize, nice: i32) -> Self {
-        let work = PoolState {
+    const fn new(name: &'static str, max_threads: usize, nice: i32) -> Self {
+        let state = PoolState {
             ready: VecDeque::new(),
             later: BTreeMap::new(),
             serial: 0,
             threads: 0,
             idle: 0,
-            has_keeper: false,
+            has_timer_thread: false,
         };
-        Self { name, most, nice, work: Mutex::new(work), changed: Condvar::new() }
+        Self { name, max_threads, nice, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Does something as soon as a thread is free.
+    /// Runs a job as soon as a thread is free.
     ///
     /// # Errors
-    /// What the system said when there is no thread and none to be had; nothing is done then.
+    /// The error of the operating system if there is no thread and none could be started; the job
+    /// is dropped then.
     pub(crate) fn submit(&'static self, job: PoolJob) -> io::Result<()> {
-        let mut work = self.work.lock();
-        work.ready.push_back(job);
-        if work.idle >= work.ready.len() {
+        let mut state = self.state.lock();
+        state.ready.push_back(job);
+        if state.idle >= state.ready.len() {
             self.changed.notify_one();
             return Ok(());
         }
-        self.grow(&mut work).inspect_err(|_| drop(work.ready.pop_back()))
+        self.grow(&mut state).inspect_err(|_| drop(state.ready.pop_back()))
     }
 
-    /// Does something at a time, unless it is taken back.
+    /// Runs a job at a time, unless it is cancelled.
     pub(crate) fn submit_at(&'static self, when: Instant, job: PoolJob) -> DueTime {
-        let mut work = self.work.lock();
-        work.serial += 1;
-        let due = (when, work.serial);
-        let is_next = work.later.keys().next().is_none_or(|next| due < *next);
-        work.later.insert(due, job);
-        if work.idle == 0 {
-            // Without a thread it is done when there is one again.
-            if let Err(error) = self.grow(&mut work) {
+        let mut state = self.state.lock();
+        state.serial += 1;
+        let due = (when, state.serial);
+        let is_next = state.later.keys().next().is_none_or(|next| due < *next);
+        state.later.insert(due, job);
+        if state.idle == 0 {
+            // Without a thread, the job runs when there is one again.
+            if let Err(error) = self.grow(&mut state) {
                 tracing::error!(%error, "no thread for background work");
             }
         } else if is_next {
@@ -91,21 +92,21 @@ impl TaskPool {
         due
     }
 
-    /// Takes back what is not begun.
+    /// Cancels a job that has not started.
     pub(crate) fn cancel(&self, due: DueTime) {
-        let job = self.work.lock().later.remove(&due);
+        let job = self.state.lock().later.remove(&due);
         drop(job);
     }
 
-    fn grow(&'static self, work: &mut PoolState) -> io::Result<()> {
-        if work.threads >= self.most {
+    fn grow(&'static self, state: &mut PoolState) -> io::Result<()> {
+        if state.threads >= self.max_threads {
             return Ok(());
         }
         let spawned = thread::Builder::new().name(self.name.to_owned()).spawn(|| self.run());
         match spawned {
-            Ok(_) => work.threads += 1,
-            // The others will come to it.
-            Err(_) if work.threads > 0 => {}
+            Ok(_) => state.threads += 1,
+            // The existing threads will run the job.
+            Err(_) if state.threads > 0 => {}
             Err(error) => return Err(error),
         }
         Ok(())
@@ -117,37 +118,37 @@ impl TaskPool {
             // A system that does not allow it has them as important as all others.
             let _ = setpriority_process(own, self.nice);
         }
-        let mut work = self.work.lock();
+        let mut state = self.state.lock();
         loop {
-            work.bring(Instant::now());
-            if let Some(job) = work.ready.pop_front() {
-                // Whoever is left keeps the time; with nobody left, somebody new.
-                if !work.later.is_empty() && !work.has_keeper {
-                    if work.idle > 0 {
+            state.promote_due_jobs(Instant::now());
+            if let Some(job) = state.ready.pop_front() {
+                // Another idle thread takes over the timer; if there is none, start one.
+                if !state.later.is_empty() && !state.has_timer_thread {
+                    if state.idle > 0 {
                         self.changed.notify_one();
                     } else {
-                        let _ = self.grow(&mut work);
+                        let _ = self.grow(&mut state);
                     }
                 }
-                MutexGuard::unlocked(&mut work, || {
+                MutexGuard::unlocked(&mut state, || {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
                         tracing::error!(panic = panic_message(&*panic), "background work panicked");
                     }
                 });
                 continue;
             }
-            let is_keeper = !work.has_keeper;
-            work.has_keeper = true;
-            let linger = Instant::now() + LINGER;
-            let until = work.later.keys().next().filter(|_| is_keeper).map_or(linger, |due| due.0);
-            work.idle += 1;
-            let is_over = self.changed.wait_until(&mut work, until).timed_out();
-            work.idle -= 1;
-            if is_keeper {
-                work.has_keeper = false;
+            let is_timer_thread = !state.has_timer_thread;
+            state.has_timer_thread = true;
+            let idle_deadline = Instant::now() + IDLE_TIMEOUT;
+            let deadline = state.later.keys().next().filter(|_| is_timer_thread).map_or(idle_deadline, |due| due.0);
+            state.idle += 1;
+            let is_timed_out = self.changed.wait_until(&mut state, deadline).timed_out();
+            state.idle -= 1;
+            if is_timer_thread {
+                state.has_timer_thread = false;
             }
-            if is_over && work.ready.is_empty() && (!is_keeper || work.later.is_empty()) {
-                work.threads -= 1;
+            if is_timed_out && state.ready.is_empty() && (!is_timer_thread || state.later.is_empty()) {
+                state.threads -= 1;
                 return;
             }
         }
@@ -155,8 +156,8 @@ impl TaskPool {
 }
 
 impl PoolState {
-    /// What is due by now is ready.
-    fn bring(&mut self, now: Instant) {
+    /// Moves due jobs to the ready queue.
+    fn promote_due_jobs(&mut self, now: Instant) {
         while let Some(next) = self.later.first_entry().filter(|next| next.key().0 <= now) {
             self.ready.push_back(next.remove());
         }

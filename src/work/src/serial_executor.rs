@@ -1,4 +1,4 @@
-//! Work that somebody at work gives away.
+//! Jobs that a busy thread hands over.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,61 +9,63 @@ use parking_lot::{Condvar, Mutex};
 use crate::lanes::panic_message;
 use crate::pool::{HELPERS, PoolJob};
 
-/// Does what it is given, one after the other, beside whoever gives it. Ends with this, once everything is done.
+/// Runs jobs one after another on a thread of the pool. Dropping it waits until all jobs are done.
 #[derive(Default)]
 pub struct SerialExecutor(Arc<ExecutorShared>);
 
 #[derive(Default)]
 struct ExecutorShared {
     queue: Mutex<ExecutorQueue>,
-    rested: Condvar,
+    idle: Condvar,
 }
 
 #[derive(Default)]
 struct ExecutorQueue {
     jobs: VecDeque<PoolJob>,
-    is_at_work: bool,
+    is_running: bool,
 }
 
 impl SerialExecutor {
-    /// One that has nothing to do.
+    /// An executor without jobs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has something done; here and now, when the system has no thread to give.
+    /// Queues a job and starts a thread if none runs; runs the job inline if no thread can be
+    /// started.
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.0.queue.lock();
         queue.jobs.push_back(Box::new(job));
-        if std::mem::replace(&mut queue.is_at_work, true) {
+        if std::mem::replace(&mut queue.is_running, true) {
             return;
         }
         drop(queue);
-        self.0.begin();
+        self.0.start_worker();
     }
 
-    /// Has something done after what is given next, or once [`Helper::go_on`] says so: for whoever is in a hurry, since to wake somebody takes
-    /// longer than to leave word.
+    /// Queues a job without waking a thread: it runs with the next submitted job, or after
+    /// [`SerialExecutor::kick`]. For latency-critical callers, because waking a thread takes longer
+    /// than queueing.
     pub fn enqueue_lazily(&self, job: impl FnOnce() + Send + 'static) {
         self.0.queue.lock().jobs.push_back(Box::new(job));
     }
 
-    /// Begins with what was left, if anything was.
+    /// Starts the jobs that were queued lazily, if any.
     pub fn kick(&self) {
         let mut queue = self.0.queue.lock();
-        if queue.jobs.is_empty() || std::mem::replace(&mut queue.is_at_work, true) {
+        if queue.jobs.is_empty() || std::mem::replace(&mut queue.is_running, true) {
             return;
         }
         drop(queue);
-        self.0.begin();
+        self.0.start_worker();
     }
 
-    /// Waits until everything is done that was given so far.
+    /// Waits until all jobs submitted so far are done.
     pub fn wait_idle(&self) {
         self.kick();
         let mut queue = self.0.queue.lock();
-        while queue.is_at_work {
-            self.0.rested.wait(&mut queue);
+        while queue.is_running {
+            self.0.idle.wait(&mut queue);
         }
     }
 }
@@ -75,24 +77,24 @@ impl Drop for SerialExecutor {
 }
 
 impl ExecutorShared {
-    fn begin(self: &Arc<Self>) {
+    fn start_worker(self: &Arc<Self>) {
         let shared = Arc::clone(self);
-        if HELPERS.submit(Box::new(move || shared.work())).is_err() {
-            self.work();
+        if HELPERS.submit(Box::new(move || shared.run_jobs())).is_err() {
+            self.run_jobs();
         }
     }
 
-    fn work(&self) {
+    fn run_jobs(&self) {
         loop {
             let mut queue = self.queue.lock();
             let Some(job) = queue.jobs.pop_front() else {
-                queue.is_at_work = false;
-                self.rested.notify_all();
+                queue.is_running = false;
+                self.idle.notify_all();
                 return;
             };
             drop(queue);
             if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
-                tracing::error!(panic = panic_message(&*panic), "what was given to a helper panicked");
+                tracing::error!(panic = panic_message(&*panic), "background job panicked");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Wake-up calls between threads.
+//! Wake-up signals between threads.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// "Look again": wakes the one task that listens. Calls made while it is at work are remembered as one.
+/// Wakes the one task that listens. Signals raised while the task is busy are merged into one.
 #[derive(Debug, Clone, Default)]
 pub struct Signal(Arc<SignalCall>);
 
 #[derive(Default)]
 struct SignalCall {
     is_raised: AtomicBool,
-    /// Whom it wakes.
+    /// Called when the signal is raised.
     listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -31,53 +31,53 @@ struct StopFlag {
 }
 
 impl Signal {
-    /// A signal nobody has raised yet.
+    /// A signal that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
-    /// Wakes the listener, or lets it go on at once when it is about to wait.
+    /// Wakes the listener. A listener that is about to wait continues immediately.
     pub fn raise(&self) {
         self.0.is_raised.store(true, Ordering::SeqCst);
         if let Some(listener) = self.0.listener.get() {
             listener();
         }
     }
-    /// Whether it was raised since this was asked last.
+    /// Whether the signal was raised since the last call.
     pub(crate) fn take(&self) -> bool {
         self.0.is_raised.swap(false, Ordering::SeqCst)
     }
-    /// Whether the next [`Signal::take`] will find it raised.
+    /// Whether the next [`Signal::take`] will return true.
     pub(crate) fn is_raised(&self) -> bool {
         self.0.is_raised.load(Ordering::SeqCst)
     }
-    /// Calls this whenever it is raised. A signal has one listener: further ones are not called.
-    pub(crate) fn calls(&self, listener: impl Fn() + Send + Sync + 'static) {
+    /// Registers the listener. A signal has one listener; further ones are ignored.
+    pub(crate) fn set_listener(&self, listener: impl Fn() + Send + Sync + 'static) {
         let _ = self.0.listener.set(Box::new(listener));
     }
 }
 
-/// Whether work should come to an end; asked for once, never taken back.
+/// A request to stop, which cannot be revoked.
 #[derive(Debug, Clone, Default)]
 pub struct StopToken(Arc<StopFlag>);
 
 impl StopToken {
-    /// A stop nobody has asked for yet.
+    /// A token that is not requested.
     pub fn new() -> Self {
         Self::default()
     }
-    /// Asks everybody to end.
+    /// Requests the end of all work that holds this token.
     pub fn request(&self) {
         *self.0.raised.lock() = true;
         self.0.changed.notify_all();
     }
-    /// True once the end was asked for; long steps look here between parts.
+    /// Whether the end was requested; long steps check this between parts.
     pub fn is_requested(&self) -> bool {
         *self.0.raised.lock()
     }
-    /// Waits this long, or less when the end is asked for; true when it was.
-    pub fn wait(&self, at_most: Duration) -> bool {
+    /// Waits for `timeout` or until the end is requested; true when it was requested.
+    pub fn wait(&self, timeout: Duration) -> bool {
         let mut raised = self.0.raised.lock();
-        self.0.changed.wait_while_for(&mut raised, |raised| !*raised, at_most);
+        self.0.changed.wait_while_for(&mut raised, |raised| !*raised, timeout);
         *raised
     }
 }

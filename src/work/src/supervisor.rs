@@ -17,21 +17,22 @@ use crate::{Signal, StopToken};
 /// Why a step failed.
 pub type TaskFailure = Box<dyn Error + Send + Sync>;
 
-/// Background work as an idempotent step without input: it reads its own cursor, so it can be repeated at any time.
+/// Background work as an idempotent step without input: the step reads its own cursor, so it can be
+/// repeated at any time.
 pub trait Task: Send + 'static {
     /// Name in logs, thread lists and reports.
     const NAME: &'static str;
     /// Does a bounded piece of work.
     ///
     /// # Errors
-    /// Whatever went wrong; the step is tried again after a growing pause.
+    /// The cause of the failure; the supervisor retries the step with backoff.
     fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure>;
 }
 
-/// When a task wants to go on.
+/// When the next step of a task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// At once: there is more.
+    /// Immediately: there is more work.
     Now,
     /// When its signal is raised.
     WhenSignalled,
@@ -39,12 +40,12 @@ pub enum NextStep {
     After(Duration),
 }
 
-/// The pause after failures: the first one, doubled each time, never longer than the longest.
+/// Exponential backoff: the delay doubles with each failure in a row, up to a maximum.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub initial_delay: Duration,
-    /// After many.
+    /// Upper bound of the delay.
     pub max_delay: Duration,
 }
 
@@ -55,7 +56,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    pub(crate) fn pause(self, failures_in_a_row: u32) -> Duration {
+    pub(crate) fn delay(self, failures_in_a_row: u32) -> Duration {
         let doublings = failures_in_a_row.saturating_sub(1).min(16);
         self.initial_delay.saturating_mul(1 << doublings).min(self.max_delay)
     }
@@ -68,14 +69,14 @@ pub enum TaskState {
     Busy,
     /// Waiting for its signal or its time.
     Idle,
-    /// Pausing after a failure.
+    /// Waiting after a failure.
     BackingOff,
     /// Ended.
     Stopped,
 }
 
 impl TaskState {
-    /// The state in a word, for reports.
+    /// Name of the state for reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -86,22 +87,22 @@ impl TaskState {
     }
 }
 
-/// What is known of a task.
+/// Report on one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskStatus {
     /// Its name.
     pub name: &'static str,
-    /// What it is doing.
+    /// Current state.
     pub state: TaskState,
     /// Steps that panicked since the start.
     pub panics: u64,
     /// Steps that returned an error since the start.
     pub errors: u64,
-    /// The last failure's text, until a step succeeds.
+    /// Text of the last failure; none after a step succeeded.
     pub last_error: Option<String>,
 }
 
-/// Has tasks take their steps, on threads that all supervisors share, and stops them all.
+/// Runs the steps of tasks on a thread pool that all supervisors share, and stops the tasks.
 #[derive(Default)]
 pub struct Supervisor {
     stop: StopToken,
@@ -113,11 +114,11 @@ pub struct Supervisor {
 struct RunningTask {
     signal: Signal,
     record: Arc<TaskRecord>,
-    /// Nobody else holds a task that waits.
+    /// The only strong reference to a task that waits.
     _actor: Arc<dyn Any + Send + Sync>,
 }
 
-/// How the tasks of a supervisor are doing, for whoever does not own it.
+/// Read access to the task reports, for owners of other parts of the server.
 #[derive(Clone, Default)]
 pub struct TaskReports(Arc<Mutex<Vec<Arc<TaskRecord>>>>);
 
@@ -134,21 +135,21 @@ struct TaskRecord {
 }
 
 impl Supervisor {
-    /// A supervisor whose tasks pause from 1 s up to 60 s after failures.
+    /// A supervisor whose tasks back off from 1 s up to 60 s after failures.
     pub fn new() -> Self {
         Self::default()
     }
-    /// A supervisor with other pauses.
+    /// A supervisor with another backoff.
     pub fn with_backoff(backoff: Backoff) -> Self {
         let mut supervisor = Self::new();
         supervisor.backoff = backoff;
         supervisor
     }
 
-    /// Starts a task; it makes its first step at once, and later ones when `signal` is raised.
+    /// Starts a task. The first step runs immediately, later ones when `signal` is raised.
     ///
     /// # Errors
-    /// What the operating system said when it had no thread left.
+    /// The error of the operating system if no thread could be started.
     pub fn start<T: Task>(&self, task: T, signal: Signal) -> std::io::Result<()> {
         let record = Arc::new(TaskRecord::new(T::NAME));
         let actor = Arc::new(TaskActor {
@@ -160,12 +161,12 @@ impl Supervisor {
             record: Arc::clone(&record),
         });
         let listener = Arc::downgrade(&actor);
-        signal.calls(move || {
+        signal.set_listener(move || {
             if let Some(actor) = listener.upgrade() {
                 actor.wake();
             }
         });
-        Arc::clone(&actor).begin()?;
+        Arc::clone(&actor).start_first_step()?;
         self.reports.0.lock().push(Arc::clone(&record));
         self.running.lock().push(RunningTask { signal, record, _actor: actor });
         Ok(())
@@ -176,30 +177,31 @@ impl Supervisor {
         self.reports.all()
     }
 
-    /// The same at any later time, for whoever tells of them.
+    /// A handle that gives the same reports at any later time.
     pub fn reports(&self) -> TaskReports {
         self.reports.clone()
     }
 
-    /// Asks every task to end, waits for them until `deadline` has passed, and names those who linger (they are left alone; the process is
-    /// about to end). A task that stops its own supervisor is not waited for: it ends after its step.
-    pub fn stop(&self, deadline: Duration) -> Vec<&'static str> {
-        let until = Instant::now() + deadline;
+    /// Requests every task to end and waits for them up to `timeout`. Returns the names of the
+    /// tasks that still run; they are abandoned, because the process is about to exit. A task that
+    /// stops its own supervisor is not waited for: it ends after its step.
+    pub fn stop(&self, timeout: Duration) -> Vec<&'static str> {
+        let deadline = Instant::now() + timeout;
         self.stop.request();
         let running = std::mem::take(&mut *self.running.lock());
         self.reports.0.lock().clear();
         for task in &running {
             task.signal.raise();
         }
-        let mut lingering = Vec::new();
+        let mut unfinished = Vec::new();
         for RunningTask { record, .. } in running {
-            if STEPPING.get() != Arc::as_ptr(&record) && !record.wait_for_end(until) {
+            if STEPPING.get() != Arc::as_ptr(&record) && !record.wait_for_end(deadline) {
                 let name = record.status.lock().name;
                 tracing::warn!(task = name, "task `{name}` did not end in time");
-                lingering.push(name);
+                unfinished.push(name);
             }
         }
-        lingering
+        unfinished
     }
 }
 
@@ -223,21 +225,21 @@ impl TaskRecord {
             self.ended.notify_all();
         }
     }
-    fn wait_for_end(&self, until: Instant) -> bool {
+    fn wait_for_end(&self, deadline: Instant) -> bool {
         let mut status = self.status.lock();
-        self.ended.wait_while_until(&mut status, |status| status.state != TaskState::Stopped, until);
+        self.ended.wait_while_until(&mut status, |status| status.state != TaskState::Stopped, deadline);
         status.state == TaskState::Stopped
     }
 }
 
 thread_local! {
-    /// Whose step this thread is taking.
+    /// The task whose step this thread runs.
     static STEPPING: Cell<*const TaskRecord> = const { Cell::new(ptr::null()) };
 }
 
-/// A task between its steps, which a thread of the pool takes.
+/// A task together with its scheduling state; a pool thread runs its steps.
 struct TaskActor<T> {
-    /// None once it has ended.
+    /// None after the task has ended.
     task: Mutex<Option<T>>,
     phase: Mutex<TaskPhase>,
     signal: Signal,
@@ -246,26 +248,26 @@ struct TaskActor<T> {
     record: Arc<TaskRecord>,
 }
 
-/// What an actor is at.
+/// Scheduling state of a task.
 #[derive(Clone, Copy)]
 enum TaskPhase {
-    /// It waits for its signal, or this.
+    /// Waits for its signal or until a due time.
     Waiting(Option<DueTime>),
-    /// It waits for this after so many failures, whatever is signalled.
+    /// Backs off until a due time after a number of failures in a row; signals are ignored.
     Pausing(DueTime, u32),
-    /// A thread has it, or will; after so many failures.
+    /// A pool thread runs the step, or is about to; after a number of failures in a row.
     Stepping(u32),
 }
 
 impl<T: Task> TaskActor<T> {
-    /// Takes the first step.
-    fn begin(self: Arc<Self>) -> std::io::Result<()> {
+    /// Runs the first step.
+    fn start_first_step(self: Arc<Self>) -> std::io::Result<()> {
         *self.phase.lock() = TaskPhase::Stepping(0);
         let actor = Arc::clone(&self);
         TASKS.submit(Box::new(move || actor.run()))
     }
 
-    /// The signal was raised, or a wait is over.
+    /// Handles a raised signal or the end of a wait.
     fn wake(self: Arc<Self>) {
         let due = {
             let mut phase = self.phase.lock();
@@ -284,7 +286,7 @@ impl<T: Task> TaskActor<T> {
         }
         let actor = Arc::clone(&self);
         if TASKS.submit(Box::new(move || actor.run())).is_err() {
-            // No thread to be had: there will be one for the next call.
+            // No thread could be started; the next signal tries again.
             *self.phase.lock() = TaskPhase::Waiting(None);
         }
     }
@@ -297,44 +299,44 @@ impl<T: Task> TaskActor<T> {
         let _ = self.signal.take();
         self.record.enter(TaskState::Busy);
         match self.step() {
-            Ok(NextStep::Now) => self.go_on(),
-            Ok(NextStep::WhenSignalled) => self.rest(None),
-            Ok(NextStep::After(time)) => self.rest(Instant::now().checked_add(time)),
-            Err(message) => self.pause(failures + 1, &message),
+            Ok(NextStep::Now) => self.queue_next_step(),
+            Ok(NextStep::WhenSignalled) => self.wait_for_signal(None),
+            Ok(NextStep::After(time)) => self.wait_for_signal(Instant::now().checked_add(time)),
+            Err(message) => self.back_off(failures + 1, &message),
         }
     }
 
-    /// Waits for the signal, or a moment.
-    fn rest(self: Arc<Self>, until: Option<Instant>) {
+    /// Waits for the signal, or until a due time.
+    fn wait_for_signal(self: Arc<Self>, deadline: Option<Instant>) {
         let mut phase = self.phase.lock();
         self.record.enter(TaskState::Idle);
         if self.signal.is_raised() || self.stop.is_requested() {
             drop(phase);
-            return self.go_on();
+            return self.queue_next_step();
         }
-        let again = Arc::clone(&self);
-        *phase = TaskPhase::Waiting(until.map(|until| TASKS.submit_at(until, Box::new(move || again.wake()))));
+        let waker = Arc::clone(&self);
+        *phase = TaskPhase::Waiting(deadline.map(|deadline| TASKS.submit_at(deadline, Box::new(move || waker.wake()))));
     }
 
-    fn pause(self: Arc<Self>, failures: u32, message: &str) {
-        let pause = self.backoff.pause(failures);
-        let (task, retry_in_ms) = (T::NAME, pause.as_millis() as u64);
+    fn back_off(self: Arc<Self>, failures: u32, message: &str) {
+        let delay = self.backoff.delay(failures);
+        let (task, retry_in_ms) = (T::NAME, delay.as_millis() as u64);
         tracing::error!(task, error = message, retry_in_ms, "task `{}` failed", T::NAME);
         let mut phase = self.phase.lock();
         self.record.enter(TaskState::BackingOff);
         if self.stop.is_requested() {
             drop(phase);
-            return self.go_on();
+            return self.queue_next_step();
         }
-        let again = Arc::clone(&self);
-        *phase = TaskPhase::Pausing(TASKS.submit_at(Instant::now() + pause, Box::new(move || again.wake())), failures);
+        let waker = Arc::clone(&self);
+        *phase = TaskPhase::Pausing(TASKS.submit_at(Instant::now() + delay, Box::new(move || waker.wake())), failures);
     }
 
-    /// Takes the next step after whatever else is ready.
-    fn go_on(self: Arc<Self>) {
+    /// Queues the next step behind other work that is ready.
+    fn queue_next_step(self: Arc<Self>) {
         *self.phase.lock() = TaskPhase::Stepping(0);
         let actor = Arc::clone(&self);
-        // There is a thread: this one.
+        // A thread exists: the current one.
         if TASKS.submit(Box::new(move || actor.run())).is_err() {
             tracing::error!(task = T::NAME, "no thread for a task");
         }
@@ -342,7 +344,7 @@ impl<T: Task> TaskActor<T> {
 
     fn end(&self) {
         let task = self.task.lock().take();
-        // What it holds is let go of before anybody is told that it ended.
+        // The task's resources are released before the task is reported as stopped.
         STEPPING.set(Arc::as_ptr(&self.record));
         drop(task);
         STEPPING.set(ptr::null());
@@ -353,7 +355,7 @@ impl<T: Task> TaskActor<T> {
         let mut task = self.task.lock();
         let Some(task) = task.as_mut() else { return Ok(NextStep::WhenSignalled) };
         STEPPING.set(Arc::as_ptr(&self.record));
-        // A panic leaves at worst a half-done step behind, and steps are idempotent by the trait's contract.
+        // A panic can leave a half-done step; steps are idempotent by the contract of the trait.
         let outcome = catch_unwind(AssertUnwindSafe(|| task.step(&self.stop)));
         STEPPING.set(ptr::null());
         let mut status = self.record.status.lock();

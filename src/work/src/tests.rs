@@ -98,7 +98,7 @@ fn a_step_that_panics_or_fails_is_counted_and_repeated() {
 
 #[test]
 fn pauses_double_up_to_the_longest() {
-    let pauses = [1, 2, 3, 6, 7, 40, u32::MAX].map(|failures| Backoff::default().pause(failures).as_secs());
+    let pauses = [1, 2, 3, 6, 7, 40, u32::MAX].map(|failures| Backoff::default().delay(failures).as_secs());
     assert_eq!(pauses, [1, 2, 4, 32, 60, 60, 60]);
 }
 

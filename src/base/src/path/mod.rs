@@ -1,4 +1,4 @@
-//! Paths of the knowledge tree (gaps.md D3).
+//! Paths of the knowledge tree.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,8 +13,9 @@ const MAX_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 4096;
 const PAGE_SUFFIX: &str = ".md";
 
-/// A place in the tree: relative to the knowledge root, `/`-separated, normalised, without `.`, `..`, NUL or control
-/// characters; every component at most 255 bytes, the whole at most 4,096. The root itself is the empty path.
+/// A path in the tree: relative to the root, `/`-separated, normalised, without `.`, `..`, NUL or
+/// control characters. A component has at most 255 bytes, the path at most 4,096. The root is the
+/// empty path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreePath(Arc<str>);
 
@@ -23,26 +24,28 @@ pub struct TreePath(Arc<str>);
 pub struct PathComponent(Arc<str>);
 
 impl PathComponent {
-    /// Checks one component, as a filesystem door receives it.
+    /// Parses one component, as a filesystem protocol receives it.
     ///
     /// # Errors
-    /// `NameTooLong` over 255 bytes; `Invalid` when empty, `.`, `..`, or holding `/`, NUL or a control character.
+    /// `NameTooLong` over 255 bytes; `Invalid` when empty, `.`, `..`, or containing `/`, NUL or a
+    /// control character.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         check_name(text)?;
         Ok(Self(text.into()))
     }
-    /// The component's text.
+    /// The text of the component.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl TreePath {
-    /// Normalises and checks a path from outside: a leading `/` is dropped, `//` and `.` are collapsed.
+    /// Normalises and checks an untrusted path: a leading `/` is dropped, `//` and `.` are
+    /// collapsed.
     ///
     /// # Errors
-    /// `Invalid` for `..` (also percent-encoded, once or more), NUL and control characters; `NameTooLong` for a component
-    /// over 255 bytes or a path over 4,096.
+    /// `Invalid` for `..` (also percent-encoded, once or more), NUL and control characters;
+    /// `NameTooLong` for a component over 255 bytes or a path over 4,096.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         if text.len() > MAX_PATH_BYTES {
             return Err(Fault::new(
@@ -68,7 +71,7 @@ impl TreePath {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-    /// The directory this path lies in; none for the root.
+    /// The parent directory; none for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -101,16 +104,16 @@ impl TreePath {
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|part| !part.is_empty())
     }
-    /// The directories above, nearest first, the root last; nothing for the root itself.
+    /// The parent directories, nearest first, the root last; empty for the root.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> {
         std::iter::successors(self.parent(), Self::parent)
     }
-    /// True when this path is `directory` or lies below it.
+    /// Whether this path is `directory` or below it.
     pub fn is_under(&self, directory: &Self) -> bool {
         directory.is_root()
             || self.0.strip_prefix(&*directory.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
-    /// The same place below `to` that this path has below `from`; none when it does not lie there.
+    /// Replaces the prefix `from` by `to`; none when the path is not below `from`.
     pub fn rebase(&self, from: &Self, to: &Self) -> Option<Self> {
         if !self.is_under(from) {
             return None;
@@ -122,20 +125,21 @@ impl TreePath {
             (false, false) => Self(format!("{}/{rest}", to.0).into()),
         })
     }
-    /// True for a markdown page: the name ends in `.md`, in any case (gaps.md, cross-cutting facts).
+    /// Whether this is a markdown page: the name ends in `.md`, in any case.
     pub fn is_page(&self) -> bool {
         self.extension().is_some_and(|extension| extension == "md")
     }
-    /// True when a component is a hidden name: stored and versioned, but left out of search, graph and export (D4).
+    /// Whether a component is a hidden name: such files are stored and versioned, but not in
+    /// search, graph and export.
     pub fn is_hidden(&self) -> bool {
         self.components().any(is_hidden_name)
     }
 }
 
-/// True for a name that begins with a dot, which file systems hide by convention (D43).
+/// Whether a name begins with a dot, which file systems hide by convention.
 ///
-/// A page whose title is dots alone, such as `..md` (about the command `.`), is an ordinary page: its dots are the title, not a prefix. Every
-/// list, count and search uses this rule, so that their numbers agree.
+/// A page whose title is dots alone, such as `..md` (about the command `.`), is an ordinary page.
+/// Every list, count and search uses this rule, so that their numbers agree.
 pub fn is_hidden_name(name: &str) -> bool {
     let stem = name.len().checked_sub(PAGE_SUFFIX.len()).and_then(|end| Some((name.get(..end)?, name.get(end..)?)));
     let is_page_of_dots = stem.is_some_and(|(stem, suffix)| {
@@ -172,7 +176,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// True when a name is `..`, or becomes a path with `..` or NUL in it when somebody behind us percent-decodes it.
+/// Whether a name is `..`, or contains `..` or NUL after another program percent-decodes it.
 fn climbs(name: &str) -> bool {
     let mut text = Cow::Borrowed(name);
     for _ in 0..4 {

@@ -4,16 +4,17 @@ use bytesize::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is kept of who asked for what, below `.svc/audit`.
+/// Audit log of all requests, in `.svc/audit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AuditConfig {
-    /// Whether every request is kept: who, when, what, and the answer's status. No contents and no keys.
+    /// Record every request: caller, time, operation and status. Contents and keys are not
+    /// recorded.
     pub enabled: bool,
-    /// Days after which a day of it is removed.
+    /// Days after which the records of a day are deleted.
     #[schemars(range(min = 1, max = 36_500))]
     pub keep_days: u32,
-    /// The most it may take on the disk, such as `1GiB`, at least `1MiB`; the oldest goes first.
+    /// Maximum size on disk, such as `1GiB`; at least `1MiB`. The oldest records are deleted first.
     pub max_size: String,
 }
 
@@ -23,25 +24,24 @@ impl Default for AuditConfig {
     }
 }
 
-/// What is kept of who asked for what, checked.
+/// Validated settings of the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditSettings {
-    /// Days after which a day of it is removed.
+    /// Days after which the records of a day are deleted.
     pub keep_days: u32,
-    /// The most it may take on the disk, in bytes.
+    /// Maximum size on disk, in bytes.
     pub max_bytes: u64,
 }
 
-/// With less, a busy hour would push out the one before.
-const LEAST: u64 = 1 << 20;
+/// With less, records would not last for an hour of high load.
+const MIN_BYTES: u64 = 1 << 20;
 
 impl AuditConfig {
-    /// What holds; none within when nothing is kept.
+    /// Validates the settings; none when the log is disabled.
     pub(crate) fn resolve(&self) -> Result<Option<AuditSettings>, &'static str> {
-        let max_bytes = self.max_size.parse::<ByteSize>().map(|size| size.as_u64()).ok();
-        let max_bytes = max_bytes
-            .filter(|bytes| *bytes >= LEAST)
-            .ok_or("is no size of at least 1 MiB; give one such as `100MB` or `1GiB`")?;
+        const MESSAGE: &str = "must be a size of at least 1 MiB, such as `100MB` or `1GiB`";
+        let size = self.max_size.parse::<ByteSize>().map(|size| size.as_u64()).ok();
+        let max_bytes = size.filter(|bytes| *bytes >= MIN_BYTES).ok_or(MESSAGE)?;
         Ok(self.enabled.then_some(AuditSettings { keep_days: self.keep_days, max_bytes }))
     }
 }

@@ -12,36 +12,37 @@ use svcfs_base::{Actor, Permissions, Scope, TreePath};
 
 use super::server::PublicUrl;
 
-/// How a digest is told from a key in clear.
-const DIGEST: &str = "sha256:";
+/// Prefix that distinguishes a digest from a plain-text key.
+const DIGEST_PREFIX: &str = "sha256:";
 
-/// Who may ask.
+/// Authentication of callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AuthConfig {
-    /// How callers prove who they are.
+    /// Type of authentication.
     #[serde(rename = "type")]
     pub kind: AuthType,
-    /// The one key of `type = "apikey"`, or `sha256:` and the 64 hexadecimal digits of its SHA-256. Better not here in clear:
-    /// `api_key = "${SVC_API_KEY}"` takes it from the environment.
+    /// The key of `type = "apikey"`, or `sha256:` and the 64 hexadecimal digits of its SHA-256.
+    /// Avoid plain text here: `api_key = "${SVC_API_KEY}"` reads it from the environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub api_key: Option<SecretText>,
-    /// The keys of `type = "perspace"`; `svcfs token create` makes one.
+    /// The keys of `type = "perspace"`; create one with `svcfs token create`.
     pub api_keys: Vec<ApiKey>,
     /// The identity provider of `type = "oidc"`.
     pub oidc: OidcConfig,
 }
 
-/// An identity provider that speaks OpenID Connect.
+/// An OpenID Connect identity provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct OidcConfig {
-    /// Its address, as it stands in the `iss` of its tokens. `/.well-known/openid-configuration` below it is fetched at the start, so it must be
-    /// `https://`, or this very machine.
+    /// Issuer URL, exactly as in the `iss` of the tokens. The server fetches
+    /// `/.well-known/openid-configuration` below it at start, so it must be `https://` or a
+    /// loopback address.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub issuer: String,
-    /// Whom the tokens must be for: what stands in their `aud`.
+    /// Client id: the required `aud` of the tokens.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub client_id: String,
 }
@@ -54,18 +55,19 @@ pub(crate) struct ApiKey {
     #[serde(default)]
     #[schemars(with = "String")]
     pub key: SecretText,
-    /// The only space it opens; all of them, and their administration, when absent.
+    /// The only space that the key permits. If absent: all spaces, and their administration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub space: Option<String>,
-    /// Name its changes are attributed to, whatever the caller says; the caller's own word when absent.
+    /// Author of changes made with this key, whatever name the caller sends. If absent: the name
+    /// that the caller sends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub actor: Option<String>,
-    /// What it allows.
+    /// Permitted operations: `read`, `write` or `admin`.
     #[serde(default = "admin")]
     pub scope: Scope,
-    /// The folder beyond which it shows and changes nothing; the whole tree when absent.
+    /// Restrict the key to this folder. If absent: the whole tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub prefix: Option<String>,
@@ -75,7 +77,7 @@ const fn admin() -> Scope {
     Scope::Admin
 }
 
-/// A text that is never shown.
+/// A text that is never displayed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SecretText(pub String);
@@ -86,16 +88,17 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// How callers prove who they are (contract 5).
+/// Type of authentication.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthType {
-    /// Everybody who can reach the server may do everything; meant for the loopback address.
+    /// No authentication: every client that reaches the server has all permissions. Use it with the
+    /// loopback address only.
     #[default]
     None,
-    /// One key for everything, as `Authorization: Bearer KEY`.
+    /// One key with all permissions, sent as `Authorization: Bearer KEY`.
     ApiKey,
-    /// Several keys, each with a space, a name, a scope and a folder of its own.
+    /// Several keys, each with its own space, actor, scope and folder.
     PerSpace,
     /// Tokens of an identity provider.
     Oidc,
@@ -111,38 +114,39 @@ impl FromStr for AuthType {
     }
 }
 
-/// How callers prove who they are, decided. Keys in clear are not kept: only their digests are.
+/// Validated authentication settings. Holds digests, never plain-text keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthSettings {
-    /// They do not.
+    /// No authentication.
     None,
-    /// By the one key.
+    /// One key.
     ApiKey(KeyDigest),
-    /// By one of several keys; never empty.
+    /// Several keys; never empty.
     PerSpace(Vec<KeySettings>),
-    /// By a token of an identity provider.
+    /// Tokens of an identity provider.
     Oidc(OidcSettings),
 }
 
-/// Whose tokens are taken, and which of them.
+/// Identity provider and accepted tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OidcSettings {
-    /// Address of the identity provider: `https://`, or `http://` on the loopback. Letter for letter what its tokens say in `iss`.
+    /// URL of the identity provider: `https://`, or `http://` on the loopback; must equal the `iss`
+    /// of tokens.
     pub issuer: String,
-    /// What the tokens must say in `aud`; never empty.
+    /// Required `aud` of tokens; never empty.
     pub client_id: String,
 }
 
-/// What a key opens.
+/// Permissions of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySettings {
-    /// Which key.
+    /// SHA-256 of the key.
     pub digest: KeyDigest,
-    /// The only space it opens.
+    /// The only space that it permits.
     pub space: Option<String>,
-    /// Whose it is.
+    /// Author of its changes.
     pub actor: Option<Actor>,
-    /// What it allows there.
+    /// Permissions in the space.
     pub permissions: Permissions,
 }
 
@@ -151,48 +155,48 @@ pub struct KeySettings {
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// Of a key in clear.
+    /// Hashes a plain-text key.
     #[must_use]
     pub fn from_key(key: &str) -> Self {
         Self(Sha256::digest(key.as_bytes()).into())
     }
-    /// The first `bytes` of it in hexadecimal: enough to tell keys apart in a log, not to find one.
+    /// The first `bytes` in hexadecimal: identifies a key in a log without revealing it.
     #[must_use]
     pub fn short_hex(&self, bytes: usize) -> String {
         self.0.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
     }
-    /// The first 64 bits of it: enough to tell the requests of one key from those of another.
+    /// The first 64 bits: identifies the requests of one key.
     #[must_use]
     pub fn short_number(&self) -> u64 {
         self.0.first_chunk().copied().map_or(0, u64::from_be_bytes)
     }
-    /// As settings are written: `sha256:` and 64 hexadecimal digits.
+    /// The form in settings: `sha256:` and 64 hexadecimal digits.
     #[must_use]
     pub fn encode(&self) -> String {
-        format!("{DIGEST}{}", self.short_hex(self.0.len()))
+        format!("{DIGEST_PREFIX}{}", self.short_hex(self.0.len()))
     }
-    /// What settings say: a digest, or a key in clear.
+    /// Parses a digest or a plain-text key.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        let Some(hex) = text.strip_prefix(DIGEST) else {
-            // A header carries nothing else (RFC 6750 2.1, as widely as clients go).
+        let Some(hex) = text.strip_prefix(DIGEST_PREFIX) else {
+            // Clients send keys in a header (RFC 6750 2.1, but any visible ASCII character).
             let is_sendable = text.chars().all(|c| c.is_ascii_graphic());
             return if is_sendable {
                 Ok(Self::from_key(text))
             } else {
-                Err("has characters that no HTTP header can carry")
+                Err("contains characters that an HTTP header cannot carry; use visible ASCII characters")
             };
         };
-        let byte = |at: usize| u8::from_str_radix(hex.get(at * 2..at * 2 + 2)?, 16).ok();
+        let byte = |index: usize| u8::from_str_radix(hex.get(index * 2..index * 2 + 2)?, 16).ok();
         let is_hex = hex.len() == 64 && hex.chars().all(|c| c.is_ascii_hexdigit());
         let mut digest = [0; 32];
-        for (at, slot) in digest.iter_mut().enumerate() {
-            *slot = byte(at).filter(|_| is_hex).ok_or("must have 64 hexadecimal digits after `sha256:`")?;
+        for (index, slot) in digest.iter_mut().enumerate() {
+            *slot = byte(index).filter(|_| is_hex).ok_or("must have 64 hexadecimal digits after `sha256:`")?;
         }
         Ok(Self(digest))
     }
 }
 
-/// In a time that does not depend on where they differ.
+/// Constant-time comparison.
 impl PartialEq for KeyDigest {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -203,119 +207,108 @@ impl Eq for KeyDigest {}
 
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{DIGEST}{}…", self.short_hex(4))
+        write!(formatter, "{DIGEST_PREFIX}{}…", self.short_hex(4))
     }
 }
 
 impl AuthConfig {
-    /// What holds. Whatever is missing is complained about, never taken for "open" (gaps.md D12); so is what would have no effect.
-    pub(crate) fn resolve(self, complain: &mut dyn FnMut(&str, &str)) -> Option<AuthSettings> {
+    /// Validates the settings. A missing value is an error, never "no authentication"; a value
+    /// without effect is an error too.
+    pub(crate) fn resolve(self, report: &mut dyn FnMut(&str, &str)) -> Option<AuthSettings> {
         let Self { kind, api_key, api_keys, oidc } = self;
         let api_key = api_key.filter(|SecretText(key)| !key.is_empty());
-        let idle = [
-            (
-                "auth.api_key",
-                AuthType::ApiKey,
-                api_key.is_some(),
-                "has no effect without `auth.type = \"apikey\"`; set that, or remove the key",
-            ),
-            (
-                "auth.api_keys",
-                AuthType::PerSpace,
-                !api_keys.is_empty(),
-                "have no effect without `auth.type = \"perspace\"`; set that, or remove the keys",
-            ),
-            (
-                "auth.oidc",
-                AuthType::Oidc,
-                oidc != OidcConfig::default(),
-                "has no effect without `auth.type = \"oidc\"`; set that, or remove the section",
-            ),
+        let keys = [
+            ("auth.api_key", AuthType::ApiKey, "apikey", api_key.is_some()),
+            ("auth.api_keys", AuthType::PerSpace, "perspace", !api_keys.is_empty()),
+            ("auth.oidc", AuthType::Oidc, "oidc", oidc != OidcConfig::default()),
         ];
-        let mut idle = idle.into_iter().filter(|(_, needed, is_there, _)| *is_there && *needed != kind).peekable();
-        if idle.peek().is_some() {
-            idle.for_each(|(key, _, _, told)| complain(key, told));
+        let mut unused = keys.into_iter().filter(|(_, required, _, is_set)| *is_set && *required != kind).peekable();
+        if unused.peek().is_some() {
+            unused.for_each(|(key, _, name, _)| {
+                report(key, &format!("has no effect without `auth.type = \"{name}\"`; set that, or remove it"));
+            });
             return None;
         }
         match (kind, api_key) {
             (AuthType::None, _) => Some(AuthSettings::None),
             (AuthType::ApiKey, Some(SecretText(key))) => {
-                let digest = KeyDigest::parse(&key).map_err(|told| complain("auth.api_key", told)).ok()?;
+                let digest = KeyDigest::parse(&key).map_err(|message| report("auth.api_key", message)).ok()?;
                 Some(AuthSettings::ApiKey(digest))
             }
             (AuthType::ApiKey, None) => {
-                let told = "is missing or empty; `auth.type = \"apikey\"` needs the key, and nobody is let in without";
-                complain("auth.api_key", told);
+                report("auth.api_key", "is missing or empty; `auth.type = \"apikey\"` requires a key");
                 None
             }
             (AuthType::PerSpace, _) if api_keys.is_empty() => {
-                let told =
-                    "are missing; `auth.type = \"perspace\"` needs at least one key: `svcfs token create` makes one";
-                complain("auth.api_keys", told);
+                report(
+                    "auth.api_keys",
+                    "is empty; `auth.type = \"perspace\"` requires a key: run `svcfs token create`",
+                );
                 None
             }
-            (AuthType::PerSpace, _) => resolve_keys(api_keys, complain).map(AuthSettings::PerSpace),
-            (AuthType::Oidc, _) => oidc.resolve(complain).map(AuthSettings::Oidc),
+            (AuthType::PerSpace, _) => resolve_keys(api_keys, report).map(AuthSettings::PerSpace),
+            (AuthType::Oidc, _) => oidc.resolve(report).map(AuthSettings::Oidc),
         }
     }
 }
 
 impl OidcConfig {
-    fn resolve(self, complain: &mut dyn FnMut(&str, &str)) -> Option<OidcSettings> {
+    fn resolve(self, report: &mut dyn FnMut(&str, &str)) -> Option<OidcSettings> {
         let Self { issuer, client_id } = self;
-        let issuer_fault = issuer_fault(&issuer);
-        if let Some(told) = issuer_fault {
-            complain("auth.oidc.issuer", told);
+        let issuer_error = issuer_error(&issuer);
+        if let Some(message) = issuer_error {
+            report("auth.oidc.issuer", message);
         }
         if client_id.is_empty() {
-            complain(
+            report(
                 "auth.oidc.client_id",
-                "is missing or empty; a token for anybody else would open this server, too",
+                "is missing or empty; without it, tokens for other clients would be accepted",
             );
         }
-        (issuer_fault.is_none() && !client_id.is_empty()).then_some(OidcSettings { issuer, client_id })
+        (issuer_error.is_none() && !client_id.is_empty()).then_some(OidcSettings { issuer, client_id })
     }
 }
 
-/// What is wrong with the address of an identity provider (OpenID Connect Discovery 1.0, section 3).
-fn issuer_fault(issuer: &str) -> Option<&'static str> {
+/// The error in the URL of an identity provider (OpenID Connect Discovery 1.0, section 3).
+fn issuer_error(issuer: &str) -> Option<&'static str> {
     if issuer.is_empty() {
-        return Some("is missing or empty; `auth.type = \"oidc\"` needs the address of the identity provider");
+        return Some("is missing or empty; `auth.type = \"oidc\"` requires the URL of the identity provider");
     }
     let Ok(url) = PublicUrl::parse(issuer) else {
-        return Some("is no address; write it like `https://id.example.org`, as it stands in the `iss` of its tokens");
+        return Some("is not a URL; write it like `https://id.example.org`, exactly as in the `iss` of its tokens");
     };
     let host = url.host().trim_matches(['[', ']']);
-    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    // Keys that came in clear may be anybody's.
-    (!issuer.starts_with("https://") && !is_here).then_some("must begin with `https://`, unless it is on this machine")
+    let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    // Signing keys received without TLS could be forged.
+    (!issuer.starts_with("https://") && !is_loopback)
+        .then_some("must begin with `https://`, except for a loopback address")
 }
 
-fn resolve_keys(keys: Vec<ApiKey>, complain: &mut dyn FnMut(&str, &str)) -> Option<Vec<KeySettings>> {
+fn resolve_keys(keys: Vec<ApiKey>, report: &mut dyn FnMut(&str, &str)) -> Option<Vec<KeySettings>> {
     let count = keys.len();
     let mut resolved: Vec<KeySettings> = Vec::with_capacity(count);
     for (index, ApiKey { key: SecretText(key), space, actor, scope, prefix }) in keys.into_iter().enumerate() {
-        let mut wrong = |field: &str, told: &str| complain(&format!("auth.api_keys[{index}].{field}"), told);
+        let mut report_field = |field: &str, message: &str| report(&format!("auth.api_keys[{index}].{field}"), message);
         let digest = match KeyDigest::parse(&key) {
             _ if key.is_empty() => {
-                wrong("key", "is missing or empty; an entry without a key would let nobody or everybody in");
+                report_field("key", "is missing or empty; set a key, or remove the entry");
                 continue;
             }
-            Err(told) => {
-                wrong("key", told);
+            Err(message) => {
+                report_field("key", message);
                 continue;
             }
             Ok(digest) => digest,
         };
-        if resolved.iter().any(|other| other.digest == digest) {
-            wrong("key", "is the key of an earlier entry, too; which of them holds would be a guess");
+        if resolved.iter().any(|earlier| earlier.digest == digest) {
+            report_field("key", "is also the key of an earlier entry; remove one of them");
             continue;
         }
         let folder = match prefix.as_deref().map(TreePath::parse) {
             None => None,
             Some(Ok(folder)) => Some(folder).filter(|folder| !folder.is_root()),
-            Some(Err(fault)) => {
-                wrong("prefix", &format!("is no folder: {fault}"));
+            Some(Err(error)) => {
+                report_field("prefix", &format!("is not a valid folder: {error}"));
                 continue;
             }
         };

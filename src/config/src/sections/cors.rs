@@ -1,4 +1,4 @@
-//! `[server.cors]`, and its older form `server.cors_origins`
+//! `[server.cors]`, and its older form `server.cors_origins`.
 
 use http::Uri;
 use schemars::JsonSchema;
@@ -6,23 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::AuthSettings;
 
-/// What web pages of other origins may do. Pages that were loaded from this machine, and those of `server.public_url`, may do everything.
+/// Cross-origin requests of web pages. Pages from this machine and from `server.public_url` are
+/// always allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CorsConfig {
-    /// Origins whose pages may ask, such as `https://wiki.example.org`, or `*` for all. Needs authentication: without it whatever page
-    /// somebody opens could read and change everything.
+    /// Allowed origins, such as `https://wiki.example.org`, or `*` for all. Requires
+    /// authentication: otherwise any web page that a user opens could read and change everything.
     pub allowed_origins: Vec<String>,
-    /// Methods they may use.
+    /// Allowed methods.
     pub allowed_methods: Vec<CorsMethod>,
-    /// Whether browsers may send along what they keep for this server, such as the password of a proxy in front of it. Not for `*`.
+    /// Allow browsers to send stored credentials, such as the password of a proxy in front of the
+    /// server. Not with `*`.
     pub allow_credentials: bool,
-    /// Seconds for which a browser need not ask again what is allowed.
+    /// Seconds for which browsers cache the answer to a preflight request.
     #[schemars(range(min = 0, max = 86_400))]
     pub max_age: u32,
 }
 
-/// A method that a page of another origin may use.
+/// A method for cross-origin requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[expect(missing_docs, reason = "the methods of HTTP")]
@@ -39,7 +41,7 @@ pub enum CorsMethod {
 impl CorsMethod {
     const ALL: [Self; 7] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
 
-    /// As it stands in a request.
+    /// Name in HTTP.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,25 +67,25 @@ impl Default for CorsConfig {
     }
 }
 
-/// What web pages of other origins may do, checked.
+/// Validated settings for cross-origin requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorsSettings {
-    /// Whose pages may ask beside our own.
+    /// Allowed origins.
     pub origins: AllowedOrigins,
-    /// Which methods they may use.
+    /// Allowed methods.
     pub methods: Vec<CorsMethod>,
-    /// Whether what browsers keep for this server may come along.
+    /// Whether browsers may send stored credentials.
     pub allow_credentials: bool,
-    /// Seconds for which a browser need not ask again.
+    /// Seconds for which browsers cache the answer to a preflight request.
     pub max_age: u32,
 }
 
-/// Whose pages may ask beside our own.
+/// Allowed origins, besides this machine and the public URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedOrigins {
-    /// Those of these origins, as browsers write them; none when empty.
+    /// These origins, as browsers write them; may be empty.
     List(Vec<String>),
-    /// All.
+    /// All origins.
     All,
 }
 
@@ -95,46 +97,50 @@ impl Default for CorsSettings {
     }
 }
 
-/// Where the origins stand.
-const ORIGINS: &str = "server.cors.allowed_origins";
-/// Where they stood before.
-const OLDER: &str = "server.cors_origins";
+const ORIGINS_KEY: &str = "server.cors.allowed_origins";
+const LEGACY_ORIGINS_KEY: &str = "server.cors_origins";
 
 impl CorsConfig {
-    /// What holds. `older` is `server.cors_origins`, which says the same as `allowed_origins` or nothing.
+    /// Validates the settings. `legacy_origins` is `server.cors_origins`: empty, or equal to
+    /// `allowed_origins`.
     pub(crate) fn resolve(
         self,
-        older: Vec<String>,
+        legacy_origins: Vec<String>,
         auth: Option<&AuthSettings>,
-        complain: &mut dyn FnMut(&str, &str),
+        report: &mut dyn FnMut(&str, &str),
     ) -> CorsSettings {
         let Self { allowed_origins, allowed_methods, allow_credentials, max_age } = self;
-        let (key, written) = if allowed_origins.is_empty() { (OLDER, &older) } else { (ORIGINS, &allowed_origins) };
-        if !older.is_empty() && !allowed_origins.is_empty() && !same(&older, &allowed_origins) {
-            complain(
-                OLDER,
-                "names other origins than `server.cors.allowed_origins`, whose older name it is; keep one of them",
+        let (key, texts) = if allowed_origins.is_empty() {
+            (LEGACY_ORIGINS_KEY, &legacy_origins)
+        } else {
+            (ORIGINS_KEY, &allowed_origins)
+        };
+        if !legacy_origins.is_empty() && !allowed_origins.is_empty() && !same_origins(&legacy_origins, &allowed_origins)
+        {
+            report(
+                LEGACY_ORIGINS_KEY,
+                "differs from `server.cors.allowed_origins`, the new name of the same setting; remove one of them",
             );
         }
-        if !written.is_empty() && auth == Some(&AuthSettings::None) {
-            complain(
+        if !texts.is_empty() && auth == Some(&AuthSettings::None) {
+            report(
                 key,
-                "needs authentication (`auth.type`): without it whatever page somebody opens could read and change everything",
+                "requires authentication (`auth.type`): otherwise any web page that a user opens could read and change everything",
             );
         }
-        let origins = if written.iter().any(|origin| origin == "*") {
+        let origins = if texts.iter().any(|origin| origin == "*") {
             if allow_credentials {
-                complain("server.cors.allow_credentials", "is not for every origin; name the origins instead of `*`");
+                report("server.cors.allow_credentials", "cannot be used with the origin `*`; list the origins");
             }
             AllowedOrigins::All
         } else {
-            let mut origins = Vec::with_capacity(written.len());
-            for (index, text) in written.iter().enumerate() {
+            let mut origins = Vec::with_capacity(texts.len());
+            for (index, text) in texts.iter().enumerate() {
                 match origin(text) {
                     Some(origin) => origins.push(origin),
-                    None => complain(
+                    None => report(
                         &format!("{key}[{index}]"),
-                        "is no origin; write it like `https://wiki.example.org`, without a path",
+                        "is not an origin; write it like `https://wiki.example.org`, without a path",
                     ),
                 }
             }
@@ -145,17 +151,17 @@ impl CorsConfig {
 }
 
 /// Whether two lists name the same origins, whatever their order.
-fn same(one: &[String], other: &[String]) -> bool {
+fn same_origins(a: &[String], b: &[String]) -> bool {
     let sorted = |list: &[String]| {
         let mut list: Vec<String> = list.iter().map(|text| origin(text).unwrap_or_else(|| text.clone())).collect();
         list.sort();
         list.dedup();
         list
     };
-    sorted(one) == sorted(other)
+    sorted(a) == sorted(b)
 }
 
-/// An origin as browsers send it (RFC 6454 6.2): scheme, host, and the port unless it is the scheme's own.
+/// An origin as browsers send it (RFC 6454 6.2): scheme, host, port unless it is the default.
 pub(crate) fn origin(text: &str) -> Option<String> {
     let text = text.strip_suffix('/').unwrap_or(text);
     let (scheme, host) = text.split_once("://")?;

@@ -7,26 +7,29 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Longest time that a query may be allowed.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_QUERY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What queries may do, and what they know beside frontmatter.
+/// Limits of queries, and fields in addition to frontmatter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DataviewConfig {
-    /// How many pages, items or tasks one query may look at one by one; what the index answers by itself is not looked at. A query that reaches the
-    /// bound answers with what it found, and says so (`truncated`).
+    /// Maximum number of pages, items or tasks that one query reads one by one; results from an
+    /// index do not count. A query that reaches the limit returns a partial result with
+    /// `truncated`.
     #[schemars(range(min = 1, max = 100_000_000))]
     pub max_scan_rows: usize,
-    /// How long one query may take, such as `5s` or `500ms`; 10 minutes at most. What takes longer is refused.
+    /// Maximum duration of a query, such as `5s` or `500ms`; at most 10 minutes. A longer query
+    /// fails.
     pub query_timeout: String,
-    /// How many fields may have an index of their own; one appears when queries keep asking for a field. 0 for none.
+    /// Maximum number of fields with their own index. An index is created when queries often use a
+    /// field; 0 disables this.
     #[schemars(range(min = 0, max = 1_000))]
     pub max_auto_indexes: usize,
-    /// Whether pages have `_word_count`, `_link_count`, `_heading_count`, `_backlink_count`, `_has_frontmatter` and `_size`.
+    /// Add `_word_count`, `_link_count`, `_heading_count`, `_backlink_count`, `_has_frontmatter`
+    /// and `_size` to every page.
     pub computed_fields: bool,
-    /// Fields that every page has beside its frontmatter: each name with the expression it is made by. What a page itself says under
-    /// that name goes first.
+    /// Fields of every page in addition to its frontmatter: name and expression. A value of that
+    /// name in the page itself takes precedence.
     pub custom_fields: BTreeMap<String, String>,
 }
 
@@ -42,29 +45,28 @@ impl Default for DataviewConfig {
     }
 }
 
-/// What queries may do, and what they know beside frontmatter.
+/// Validated settings of queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataviewSettings {
-    /// How many pages one query may look at one by one.
+    /// Maximum number of pages that one query reads one by one.
     pub max_scan_rows: usize,
-    /// How long one query may take.
+    /// Maximum duration of a query.
     pub query_timeout: Duration,
-    /// How many fields may have an index of their own.
+    /// Maximum number of fields with their own index.
     pub max_auto_indexes: usize,
-    /// Whether pages have `_word_count` and its like.
+    /// Whether pages have `_word_count` and similar fields.
     pub computed_fields: bool,
-    /// The expression of each field that pages have beside their frontmatter; whoever opens a space finds out whether it is one.
+    /// Expressions of additional fields; parsed when a space is opened.
     pub custom_fields: BTreeMap<String, String>,
 }
 
 impl DataviewConfig {
-    /// Decides how long a query may take.
     pub(crate) fn resolve(self) -> Result<DataviewSettings, &'static str> {
         let Self { max_scan_rows, query_timeout, max_auto_indexes, computed_fields, custom_fields } = self;
         let duration =
             query_timeout.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
         let query_timeout = duration
-            .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
+            .filter(|duration| !duration.is_zero() && *duration <= MAX_QUERY_TIMEOUT)
             .ok_or("must be a time such as \"5s\" or \"500ms\", above 0 and at most 10 minutes")?;
         Ok(DataviewSettings { max_scan_rows, query_timeout, max_auto_indexes, computed_fields, custom_fields })
     }

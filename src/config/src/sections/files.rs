@@ -3,41 +3,44 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is kept in the tree without being knowledge.
+/// Files that are stored in the tree but are not knowledge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilesConfig {
-    /// Names of scratch files, as globs over the last component of a path: droppings of editors and operating systems
-    /// that are stored and readable but never versioned, linted, indexed or announced. A glob without a character class
-    /// (`[...]`) matches in any case. Replaces the default list.
+    /// Scratch files, as globs over the last component of a path: temporary files of editors and
+    /// operating systems. They are stored and readable but not versioned, linted, indexed or
+    /// announced. A glob without a character class (`[...]`) ignores case. Replaces the default
+    /// list.
     pub scratch: Vec<String>,
 }
 
-/// `sed -i` writes `sed` and six letters or digits, `rsync` writes `.name.ext.` and six of them (of which one is no small letter where the name
-/// has no extension), before renaming.
-const SIX: &str = "[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]";
+/// Before renaming, `sed -i` writes `sed` and six letters or digits, and `rsync` writes
+/// `.name.ext.` and six of them (at least one is not a small letter if the name has no extension).
+const SIX_CHARACTERS: &str = "[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]";
 
-/// Six letters or digits of which one is no small letter, as in all but one of 180: `.bashrc.backup` is somebody's file.
-fn odd_six() -> String {
-    let six = |odd: usize| (0..6).map(|at| if at == odd { "[A-Z0-9]" } else { "[A-Za-z0-9]" }).collect::<String>();
+/// Six letters or digits, at least one of which is not a small letter (179 of 180 random suffixes):
+/// `.bashrc.backup` is not a scratch file.
+fn random_suffix() -> String {
+    let six =
+        |odd: usize| (0..6).map(|index| if index == odd { "[A-Z0-9]" } else { "[A-Za-z0-9]" }).collect::<String>();
     format!("{{{}}}", [0, 1, 2, 3, 4, 5].map(six).join(","))
 }
 
-/// Six letters of which a small one stands directly before a capital one: what Qt makes up (KWrite, Kate) in all but one of
-/// nine cases, and no word.
-fn camel_six() -> String {
-    let letter = |at: usize, small: usize| match at {
-        _ if at == small => "[a-z]",
-        _ if at == small + 1 => "[A-Z]",
+/// Six letters, with a small letter directly before a capital one: eight of nine random suffixes of
+/// Qt (KWrite, Kate), but no word.
+fn qt_suffix() -> String {
+    let letter = |index: usize, small: usize| match index {
+        _ if index == small => "[a-z]",
+        _ if index == small + 1 => "[A-Z]",
         _ => "[A-Za-z]",
     };
-    let six = |small: usize| (0..6).map(|at| letter(at, small)).collect::<String>();
+    let six = |small: usize| (0..6).map(|index| letter(index, small)).collect::<String>();
     format!("{{{}}}", [0, 1, 2, 3, 4].map(six).join(","))
 }
 
-/// What editors, file managers, browsers and operating systems leave beside the file they save.
-const SCRATCH: &[&str] = &[
-    // vim, emacs, nano and their kind
+/// Temporary files of editors, file managers, browsers and operating systems.
+const DEFAULT_SCRATCH: &[&str] = &[
+    // vim, emacs, nano
     "*.swp",
     "*.swx",
     "*.swo",
@@ -92,20 +95,20 @@ const SCRATCH: &[&str] = &[
 
 impl Default for FilesConfig {
     fn default() -> Self {
-        let named = SCRATCH.iter().map(|glob| (*glob).to_owned());
-        let odd = odd_six();
-        let made_up = [
-            format!("sed{SIX}"),
-            format!(".*.*.{SIX}"),
+        let fixed_names = DEFAULT_SCRATCH.iter().map(|glob| (*glob).to_owned());
+        let odd = random_suffix();
+        let random_names = [
+            format!("sed{SIX_CHARACTERS}"),
+            format!(".*.*.{SIX_CHARACTERS}"),
             format!(".*.{odd}"),
-            // `perl -i`, and what `patch` writes beside a page: what it becomes, and what it refuses.
+            // `perl -i`, and the output and reject files that `patch` writes next to a page.
             format!("XX{odd}"),
             format!("*.md.[or]{odd}"),
-            format!("*.md.{}", camel_six()),
-            // What macOS saves a document in before it replaces the old one.
-            format!("*.sb-{}-{SIX}", "[0-9a-f]".repeat(8)),
+            format!("*.md.{}", qt_suffix()),
+            // New content that macOS writes before it replaces a document.
+            format!("*.sb-{}-{SIX_CHARACTERS}", "[0-9a-f]".repeat(8)),
         ];
-        Self { scratch: named.chain(made_up).collect() }
+        Self { scratch: fixed_names.chain(random_names).collect() }
     }
 }
 
@@ -116,8 +119,8 @@ pub(crate) fn matcher(glob: &str) -> Result<globset::GlobMatcher, globset::Error
 }
 
 impl FilesConfig {
-    /// What is wrong with each scratch glob: its index in the list and the reason.
-    pub(crate) fn faults(&self) -> impl Iterator<Item = (usize, String)> {
+    /// The invalid scratch globs: index in the list and error.
+    pub(crate) fn invalid_globs(&self) -> impl Iterator<Item = (usize, String)> {
         self.scratch.iter().enumerate().filter_map(|(index, glob)| {
             if glob.is_empty() {
                 return Some((index, "is empty; give a name pattern such as `*.bak`".to_owned()));
@@ -128,7 +131,7 @@ impl FilesConfig {
                     "contains `/`; scratch globs are matched against the last component of a path".to_owned(),
                 ));
             }
-            // A glob that matches every name would end versioning without a word.
+            // A glob that matches every name would silently disable versioning.
             match matcher(glob) {
                 Err(error) => Some((index, format!("is not a glob: {}", error.kind()))),
                 Ok(matcher) if matcher.is_match("page.md") => {

@@ -3,29 +3,29 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What leads from one page to another.
+/// Links between pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinksConfig {
-    /// Keys of the frontmatter whose values name pages, one or a list, such as `[[a page]]` or `a page`: they are links like those of
-    /// the text. `depends_on` and `blocked_by` always are.
+    /// Frontmatter keys whose values name pages, one or a list, such as `[[a page]]` or `a page`.
+    /// They are links like those in the text. `depends_on` and `blocked_by` always are.
     pub typed_fields: Vec<String>,
-    /// Whether links follow a page that is renamed through a mount, NFS or WebDAV, in the same commit, as they follow a rename by
-    /// `POST /rename` without it. Only from the name of a page to that of a page: a backup (`a.md~`), a name that begins with a dot and a
-    /// folder take no links along.
+    /// Update links in the same commit when a page is renamed through a mount, NFS or WebDAV; `POST
+    /// /rename` always does. Only for a rename from a page name to a page name: not for backups
+    /// (`a.md~`), names that begin with a dot, and folders.
     pub update_on_rename: bool,
 }
 
 impl LinksConfig {
-    /// Keys of the frontmatter that name the pages which must be finished before a task.
+    /// Frontmatter keys that name the pages which must be finished before a task.
     pub const DEPENDENCY_FIELDS: [&str; 2] = ["depends_on", "blocked_by"];
 
-    /// Every key whose values are links: those that were said to be, and those that are so by what they mean.
+    /// All keys whose values are links: the configured ones and [`Self::DEPENDENCY_FIELDS`].
     #[must_use]
     pub fn link_fields(&self) -> Vec<String> {
         let mut keys = self.typed_fields.clone();
-        let others = Self::DEPENDENCY_FIELDS.iter().filter(|key| !self.typed_fields.iter().any(|named| named == *key));
-        keys.extend(others.map(|key| (*key).to_owned()));
+        let missing = Self::DEPENDENCY_FIELDS.iter().filter(|key| !self.typed_fields.iter().any(|field| field == *key));
+        keys.extend(missing.map(|key| (*key).to_owned()));
         keys
     }
 }

@@ -4,16 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::Protocol;
 
-/// What is checked and tidied when a page is written.
+/// Checks and formatting of written pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LintConfig {
-    /// Tidy pages as they are written: bullets, tables, trailing spaces, one final newline.
+    /// Format pages when they are written: bullets, tables, trailing spaces, one final newline.
     pub auto_format: bool,
-    /// Refuse a write whose page has a lint error, through every door. Warnings never refuse.
+    /// Reject a write if the page has a lint error, through every protocol. Warnings never reject.
     pub reject_errors: bool,
-    /// Doors whose writes are tidied while `auto_format` is on. All others keep the bytes as they were written, because
-    /// their clients compare what they stored.
+    /// Protocols whose writes are formatted while `auto_format` is on. All others store the exact
+    /// bytes, because their clients compare what they stored.
     pub format_protocols: Vec<FormatProtocol>,
 }
 
@@ -27,13 +27,13 @@ impl Default for LintConfig {
     }
 }
 
-/// A door whose writes can be tidied.
+/// A protocol whose writes can be formatted.
 ///
-/// A list of its own beside [`Door`]: only what can have an effect may be written into the file.
+/// Separate from [`Protocol`]: the file may contain only values that have an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FormatProtocol {
-    /// The REST interface, and the command line, which speaks the same operations.
+    /// The REST interface and the command line, which uses the same operations.
     Http,
     /// The agent tools.
     Mcp,
@@ -47,36 +47,36 @@ pub(crate) enum FormatProtocol {
     WebDav,
 }
 
-/// What is checked and tidied when a page is written.
+/// Validated settings for checks and formatting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintSettings {
-    /// Refuse a write whose page has a lint error, through every door. Warnings never refuse.
+    /// Whether a lint error rejects a write.
     pub reject_errors: bool,
     /// Empty while `auto_format` is off.
     format_protocols: Vec<FormatProtocol>,
 }
 
 impl LintSettings {
-    /// Whether a page written through `door` is tidied (gaps.md D5).
+    /// Whether a page written through `protocol` is formatted.
     #[must_use]
     pub fn should_format(&self, protocol: Protocol) -> bool {
-        let written_as = match protocol {
+        let format_protocol = match protocol {
             Protocol::Http | Protocol::Cli => FormatProtocol::Http,
             Protocol::Mcp => FormatProtocol::Mcp,
             Protocol::Fuse => FormatProtocol::Fuse,
             Protocol::Nfs => FormatProtocol::Nfs,
             Protocol::WebDav => FormatProtocol::WebDav,
             Protocol::S3 => FormatProtocol::S3,
-            // Already on disk, or made by svcfs itself in the form it wants.
+            // Already on disk, or created by svcfs in its final form.
             Protocol::Direct | Protocol::Internal => return false,
         };
-        self.format_protocols.contains(&written_as)
+        self.format_protocols.contains(&format_protocol)
     }
 }
 
 impl From<LintConfig> for LintSettings {
-    fn from(written: LintConfig) -> Self {
-        let LintConfig { auto_format, reject_errors, format_protocols } = written;
+    fn from(config: LintConfig) -> Self {
+        let LintConfig { auto_format, reject_errors, format_protocols } = config;
         Self { reject_errors, format_protocols: if auto_format { format_protocols } else { Vec::new() } }
     }
 }

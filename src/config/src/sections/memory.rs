@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::TreePath;
 
-/// Where agents keep what they remember.
+/// Memory of agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
-    /// Folder of episodes: pages at or below it count as remembered events unless their `memory_kind` says otherwise.
+    /// Folder of episodes: pages in it are remembered events unless their `memory_kind` says
+    /// otherwise.
     pub episodes_path_prefix: String,
 }
 
@@ -19,16 +20,15 @@ impl Default for MemoryConfig {
 }
 
 impl MemoryConfig {
-    /// What holds.
     pub(crate) fn resolve(self) -> Result<MemorySettings, &'static str> {
         match TreePath::parse(&self.episodes_path_prefix) {
             Ok(path) if !path.is_root() => Ok(MemorySettings { episodes_path_prefix: path }),
-            Ok(_) | Err(_) => Err("names no folder of the tree; give one such as `episodes/`"),
+            Ok(_) | Err(_) => Err("must be a folder of the tree, such as `episodes/`"),
         }
     }
 }
 
-/// Where agents keep what they remember, checked.
+/// Validated settings of the memory of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemorySettings {
     /// Folder of episodes; never the root.

@@ -1,6 +1,6 @@
 //! One file per section of `.svc/config.toml`.
 //!
-//! A section whose written form needs no further resolving is public as it is and used in both forms.
+//! A section that needs no validation is public and used in both forms.
 
 pub(crate) mod assets;
 pub(crate) mod audit;

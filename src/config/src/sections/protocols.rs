@@ -1,20 +1,21 @@
-//! `[webdav]` and `[s3]`: the protocols beside HTTP that a server can speak. Who may ask is `[auth]`'s to say, for all of them.
+//! `[webdav]` and `[s3]`. Their authentication is that of `[auth]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::server::PublicUrl;
 
-/// Whether the tree is served over WebDAV, and where.
+/// Access over WebDAV.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct WebDav {
     /// Serve every space over WebDAV, on the address of `server.host`.
     pub enabled: bool,
-    /// TCP port to listen on; 0 lets the system pick a free one.
+    /// TCP port; 0 lets the system choose a free one.
     pub port: u16,
-    /// The address under which clients reach it through a proxy, such as `https://notes.example.org/dav`. The proxy takes the path of this address off the path of
-    /// each request. Absent: the host of `server.public_url`, without a path.
+    /// URL of this server behind a proxy, such as `https://notes.example.org/dav`. The proxy must
+    /// remove the path of this URL from each request. If absent: the host of `server.public_url`,
+    /// without a path.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub public_url: Option<String>,
@@ -26,13 +27,13 @@ impl Default for WebDav {
     }
 }
 
-/// Whether the tree is served over S3, and where.
+/// Access over S3.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct S3Config {
-    /// Serve every space over S3, on the address of `server.host`: a bucket of its name.
+    /// Serve every space as an S3 bucket of the same name, on the address of `server.host`.
     pub enabled: bool,
-    /// TCP port to listen on; 0 lets the system pick a free one.
+    /// TCP port; 0 lets the system choose a free one.
     pub port: u16,
 }
 
@@ -42,48 +43,43 @@ impl Default for S3Config {
     }
 }
 
-/// A protocol that is served.
+/// Validated settings of a protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtocolSettings {
-    /// TCP port; 0 lets the system pick a free one.
+    /// TCP port; 0 lets the system choose a free one.
     pub port: u16,
-    /// How clients reach it through a proxy; none when it was not said.
+    /// URL behind a proxy; none when not configured.
     pub public_url: Option<PublicUrl>,
 }
 
-/// What the command line says of a protocol.
+/// Flags of the command line for a protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtocolFlags {
-    /// It is to be served.
+    /// Whether to serve it.
     pub enabled: bool,
-    /// On this port.
+    /// TCP port.
     pub port: Option<u16>,
 }
 
 impl ProtocolFlags {
-    /// What holds, over what the file says; none when it is not served. `idle` is what is wrong with a port alone.
-    fn over(&self, enabled: bool, port: u16, idle: &'static str) -> Result<Option<ProtocolSettings>, &'static str> {
+    /// Overrides the values of the file; none when the protocol is off. `unused` is the error for
+    /// a port without the protocol.
+    fn merge(&self, enabled: bool, port: u16, unused: &'static str) -> Result<Option<ProtocolSettings>, &'static str> {
         match (enabled || self.enabled, self.port) {
-            (true, told) => Ok(Some(ProtocolSettings { port: told.unwrap_or(port), public_url: None })),
+            (true, flag) => Ok(Some(ProtocolSettings { port: flag.unwrap_or(port), public_url: None })),
             (false, None) => Ok(None),
-            (false, Some(_)) => Err(idle),
+            (false, Some(_)) => Err(unused),
         }
     }
 }
 
 impl WebDav {
-    /// What holds; none when it is not served.
-    ///
-    /// # Errors
-    /// What is wrong with the flags.
+    /// Validates the settings; none when WebDAV is off.
     pub(crate) fn resolve(&self, flags: &ProtocolFlags) -> Result<Option<ProtocolSettings>, &'static str> {
-        flags.over(self.enabled, self.port, "has no effect unless the protocol is served: add `--webdav`")
+        flags.merge(self.enabled, self.port, "has no effect while the protocol is off; add `--webdav`")
     }
 
-    /// How clients reach it.
-    ///
-    /// # Errors
-    /// What is wrong with it.
+    /// Validates the URL of clients behind a proxy.
     pub(crate) fn public_url(&self) -> Result<Option<PublicUrl>, &'static str> {
         let Some(text) = self.public_url.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
         let url = PublicUrl::parse(text)?;
@@ -95,16 +91,13 @@ impl WebDav {
 }
 
 impl S3Config {
-    /// What holds; none when it is not served.
-    ///
-    /// # Errors
-    /// What is wrong with the flags.
+    /// Validates the settings; none when S3 is off.
     pub(crate) fn resolve(self, flags: &ProtocolFlags) -> Result<Option<ProtocolSettings>, &'static str> {
-        flags.over(self.enabled, self.port, "has no effect unless the protocol is served: add `--s3`")
+        flags.merge(self.enabled, self.port, "has no effect while the protocol is off; add `--s3`")
     }
 }
 
-/// Whether a text can be what addresses begin with: `/` and plain names, without anything that means something in an address.
+/// Whether a text can be the first part of URL paths: `/` and names without special characters.
 #[must_use]
 pub fn is_plain_prefix(text: &str) -> bool {
     let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"-_.~".contains(&letter);

@@ -3,20 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How pages are found.
+/// Full-text search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchConfig {
-    /// What answers full-text queries.
+    /// Search engine.
     pub engine: SearchEngine,
-    /// When a write is answered. `true`: once it is durable; searches wait for the writes of their own client. `false`: once it can also be
-    /// found, by everybody; this holds for REST, MCP, WebDAV and S3, not for the mount and NFS, where programs wait for no index.
+    /// When a write returns. `true`: once it is durable; a search waits for earlier writes of its
+    /// own client. `false`: once search finds it for every client. `false` affects REST, MCP,
+    /// WebDAV and S3; writes through a mount or NFS never wait for the index.
     pub async_index: bool,
-    /// While changes keep coming, the index takes them in together, at most so many milliseconds after the last time. A search of the client
-    /// that made a change does not wait for that.
+    /// Maximum time, in milliseconds, for which the index collects changes before it processes them
+    /// as one batch. A search does not wait for this time to see earlier writes of its own client.
     #[schemars(range(min = 0, max = 60_000))]
     pub index_window_ms: u64,
-    /// When so many changes wait, the window ends. At most twice as many are taken in together.
+    /// Number of changes that starts a batch early. A batch has at most twice as many.
     #[schemars(range(min = 1, max = 10_000))]
     pub index_batch_max: usize,
 }
@@ -27,14 +28,15 @@ impl Default for SearchConfig {
     }
 }
 
-/// What answers full-text queries.
+/// Search engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchEngine {
     /// An index in `.svc/state/index.db`, ranked by BM25; it can be deleted at any time.
     #[default]
     Sqlite,
-    /// A regular expression held against every page at each question: slower the larger the tree, in path order, and without trust,
-    /// did-you-mean and `/eval`. Links and frontmatter are kept in `.svc/state/index.db` all the same.
+    /// A regular expression, matched against every page for each search: slow in large trees,
+    /// sorted by path, without trust, did-you-mean and `/eval`. Links and frontmatter are still
+    /// indexed in `.svc/state/index.db`.
     Grep,
 }

@@ -12,36 +12,38 @@ use serde::{Deserialize, Serialize};
 use crate::CorsSettings;
 use crate::sections::cors::CorsConfig;
 
-/// Where the HTTP server listens and how it is known outside.
+/// Address and limits of the HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ServerConfig {
-    /// Address or host name to listen on. Beyond the loopback address everybody who can reach it is a caller.
+    /// Address or host name to listen on. With another address than the loopback, other machines
+    /// can connect.
     pub host: String,
-    /// TCP port to listen on; 0 lets the system pick a free one.
+    /// TCP port; 0 lets the system choose a free one.
     pub port: u16,
-    /// `http://` or `https://` address under which clients reach this server, for links in answers; a trailing `/` does
-    /// not matter.
+    /// URL under which clients reach the server, `http://` or `https://`, for links in responses. A
+    /// trailing `/` is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub public_url: Option<String>,
-    /// Directories (absolute paths) below which `POST /api/spaces` may make new spaces; the directory beside the root that has the root's
-    /// name and `.spaces` when there is none.
+    /// Directories (absolute paths) in which `POST /api/spaces` may create spaces. If empty: the
+    /// directory next to the root, with its name and `.spaces`.
     pub space_parents: Vec<String>,
-    /// An older name of `server.cors.allowed_origins`.
+    /// Older name of `server.cors.allowed_origins`.
     pub cors_origins: Vec<String>,
     pub cors: CorsConfig,
     pub rate_limit: RateLimit,
 }
 
-/// How often one caller may ask: whoever has credentials by these, everybody else by address. Health, readiness and metrics do not count.
+/// Request rate limit per key, or per network address for requests without a key. Health, readiness
+/// and metrics do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RateLimit {
-    /// Requests in a minute, in the long run; 0 for as many as they like.
+    /// Average number of requests per minute; 0 means no limit.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub requests_per_minute: u32,
-    /// Requests that may come at once after a pause.
+    /// Maximum number of requests in a burst.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub burst_size: NonZeroU32,
 }
@@ -52,17 +54,16 @@ impl Default for RateLimit {
     }
 }
 
-/// How often one caller may ask.
+/// Validated request rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitSettings {
-    /// Requests in a minute, in the long run.
+    /// Average number of requests per minute.
     pub requests_per_minute: NonZeroU32,
-    /// Requests that may come at once after a pause.
+    /// Maximum number of requests in a burst.
     pub burst_size: NonZeroU32,
 }
 
 impl RateLimit {
-    /// What holds; none when there is no limit.
     pub(crate) fn resolve(&self) -> Option<RateLimitSettings> {
         let requests_per_minute = NonZeroU32::new(self.requests_per_minute)?;
         Some(RateLimitSettings { requests_per_minute, burst_size: self.burst_size })
@@ -83,25 +84,25 @@ impl Default for ServerConfig {
     }
 }
 
-/// Where the HTTP server listens and how it is known outside.
+/// Validated address and limits of the HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// What to listen on.
+    /// Address to listen on.
     pub host: ListenAddress,
-    /// TCP port; 0 lets the system pick a free one.
+    /// TCP port; 0 lets the system choose a free one.
     pub port: u16,
-    /// How clients reach this server; `None` when it was not said.
+    /// URL under which clients reach the server; none when not configured.
     pub public_url: Option<PublicUrl>,
-    /// Where new spaces may be made; empty for the default place.
+    /// Directories for new spaces; empty for the default.
     pub space_parents: Vec<PathBuf>,
-    /// What web pages of other origins may do.
+    /// Cross-origin requests of web pages.
     pub cors: CorsSettings,
-    /// How often one caller may ask; none for as often as they like.
+    /// Request rate limit; none when there is no limit.
     pub rate_limit: Option<RateLimitSettings>,
 }
 
 impl ServerSettings {
-    /// `host:port` as it stands in a URL, IPv6 addresses in brackets.
+    /// `host:port` as in a URL, IPv6 addresses in brackets.
     #[must_use]
     pub fn authority(&self) -> String {
         match &self.host {
@@ -111,20 +112,20 @@ impl ServerSettings {
     }
 }
 
-/// A place to listen on.
+/// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
     /// An IP address.
     Address(IpAddr),
-    /// A host name, looked up when the server binds.
+    /// A host name, resolved when the server binds.
     Name(String),
 }
 
 impl ListenAddress {
-    /// Understand an address (IPv6 with or without brackets) or a host name.
+    /// Parses an address (IPv6 with or without brackets) or a host name.
     ///
     /// # Errors
-    /// What is wrong with `text`, to be read after the key it came from.
+    /// The error in `text`; continues a sentence that begins with the key.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
         if let Ok(address) = bare.parse() {
@@ -133,7 +134,7 @@ impl ListenAddress {
         if text.is_empty() {
             return Err("is empty; give an address such as `127.0.0.1`");
         }
-        // A name of digits and dots is an address with a slip in it, which a resolver would read in its own way.
+        // A name that ends in a digit is a mistyped address; resolvers interpret it differently.
         let is_name =
             text.len() <= 253 && text.split('.').all(is_label) && !text.ends_with(|c: char| c.is_ascii_digit());
         if is_name { Ok(Self::Name(text.to_owned())) } else { Err("is neither an IP address nor a host name") }
@@ -160,11 +161,11 @@ impl fmt::Display for ListenAddress {
 
 /// One dot-separated part of a host name.
 fn is_label(label: &str) -> bool {
-    let sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    (1..=63).contains(&label.len()) && label.chars().all(sound) && !label.starts_with('-') && !label.ends_with('-')
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=63).contains(&label.len()) && label.chars().all(is_valid) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// The address under which clients reach the server, without a trailing `/`.
+/// The URL under which clients reach the server, without a trailing `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicUrl {
     text: String,
@@ -172,10 +173,10 @@ pub struct PublicUrl {
 }
 
 impl PublicUrl {
-    /// Understand an `http://` or `https://` address; trailing `/` are dropped.
+    /// Parses an `http://` or `https://` URL; removes trailing `/`.
     ///
     /// # Errors
-    /// What is wrong with `text`, to be read after the key it came from.
+    /// The error in `text`; continues a sentence that begins with the key.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim_end_matches('/');
         let uri: Uri = text.parse().map_err(|_| "is not a URL; write it like `https://notes.example.org`")?;
@@ -195,20 +196,20 @@ impl PublicUrl {
         }
     }
 
-    /// The address, ready for a path that begins with `/` to be appended.
+    /// The URL; a path that begins with `/` can be appended.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Its path, without a `/` at the end; empty for that of a whole host.
+    /// Its path, without a trailing `/`; empty if it has none.
     #[must_use]
     pub fn path(&self) -> &str {
-        let behind = self.text.split_once("://").map_or("", |(_, behind)| behind);
-        behind.find('/').map_or("", |slash| &behind[slash..])
+        let after_scheme = self.text.split_once("://").map_or("", |(_, after_scheme)| after_scheme);
+        after_scheme.find('/').map_or("", |slash| &after_scheme[slash..])
     }
 
-    /// Its host without port, IPv6 in brackets; what a browser sends as `Host`.
+    /// Its host without port, IPv6 in brackets, as browsers send it in `Host`.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host

@@ -5,29 +5,29 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who sees this space.
+/// Access to this space.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SpaceConfig {
-    /// Who may read it without credentials, where there is authentication.
+    /// Access without credentials while authentication is on.
     pub visibility: SpaceVisibility,
 }
 
-/// Who may read a space without credentials (contract 2.14).
+/// Access to a space without credentials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpaceVisibility {
-    /// Nobody.
+    /// No access.
     #[default]
     Private,
-    /// Whoever knows the path of a page.
+    /// Pages can be read by their exact path, not listed.
     Unlisted,
-    /// Everybody.
+    /// All pages can be read.
     Public,
 }
 
 impl SpaceVisibility {
-    /// As it is written.
+    /// Name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,40 +38,41 @@ impl SpaceVisibility {
     }
 }
 
-/// One more space of the server. Its own settings are in `.svc/config.toml` of its root.
+/// An additional space of the server. Its own settings are in `.svc/config.toml` of its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OtherSpace {
-    /// Its name in URLs and in `X-Svc-Space`.
+    /// Name in URLs and in `X-Svc-Space`.
     #[serde(default)]
     pub name: String,
-    /// Its directory, by absolute path. One that is not there is not made: the space answers 503, as when its disk is not mounted.
+    /// Absolute path of its root. A missing directory is not created: the space answers 503, as
+    /// when its disk is not mounted.
     #[serde(default)]
     pub root: String,
-    /// Who may read it without credentials, where there is authentication: beats `space.visibility` of its own settings, and no request
-    /// changes it. Its own settings hold when this is absent.
+    /// Access without credentials while authentication is on. Overrides `space.visibility` of the
+    /// space; requests cannot change it. If absent: the setting of the space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SpaceVisibility")]
     pub visibility: Option<SpaceVisibility>,
 }
 
-/// One more space of the server, decided.
+/// A validated additional space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceSettings {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its directory.
+    /// Absolute path of its root.
     pub root: PathBuf,
-    /// Who may read it without credentials; none for what its own settings say.
+    /// Access without credentials; none for the setting of the space.
     pub visibility: Option<SpaceVisibility>,
 }
 
 impl OtherSpace {
-    /// What holds, or the field that is wrong and why.
+    /// Validates the space; on error, returns the field and the message.
     pub(crate) fn resolve(self) -> Result<SpaceSettings, (&'static str, &'static str)> {
         let Self { name, root, visibility } = self;
-        if let Some(told) = space_name_error(&name) {
-            return Err(("name", told));
+        if let Some(message) = space_name_error(&name) {
+            return Err(("name", message));
         }
         let root = PathBuf::from(root);
         if !root.is_absolute() {
@@ -81,12 +82,12 @@ impl OtherSpace {
     }
 }
 
-/// What is wrong with a space's name, if anything is: it stands in URLs, in a header and in logs.
+/// The error in a name of a space, if any. Names appear in URLs, headers and logs.
 #[must_use]
 pub fn space_name_error(name: &str) -> Option<&'static str> {
-    let is_sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > 64 {
         return Some("must have 1 to 64 characters");
     }
-    (!name.chars().all(is_sound)).then_some("may have letters, digits, `-` and `_` only")
+    (!name.chars().all(is_allowed)).then_some("may contain only letters, digits, `-` and `_`")
 }

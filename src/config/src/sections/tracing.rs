@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the log goes.
+/// Server log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TracingConfig {
-    /// Whether there is a log at all.
+    /// Write a log.
     pub enabled: bool,
-    /// What the log is written to.
+    /// Destination of the log.
     pub output: OutputSetting,
-    /// Absolute path of the log file; needed when `output` is `file`, and only then.
+    /// Absolute path of the log file; required if `output` is `file`, invalid otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub file: Option<String>,
@@ -25,29 +25,29 @@ impl Default for TracingConfig {
     }
 }
 
-/// What the log is written to.
+/// Destination of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OutputSetting {
-    /// Standard error, where systemd and terminals pick it up.
+    /// Standard error, as systemd and terminals expect.
     Stderr,
-    /// The file named by `file`, appended to.
+    /// Append to `file`.
     File,
 }
 
-/// Where the log goes.
+/// Validated destination of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogOutput {
-    /// Nowhere.
+    /// No log.
     Off,
     /// Standard error.
     Stderr,
-    /// This file, by absolute path, appended to.
+    /// Append to this file (absolute path).
     File(PathBuf),
 }
 
 impl TracingConfig {
-    /// The one place the log goes to, or what `tracing.file` lacks.
+    /// The destination, or the error in `tracing.file`.
     pub(crate) fn resolve(self) -> Result<LogOutput, &'static str> {
         let Self { enabled, output, file } = self;
         let output = match (output, file.filter(|file| !file.is_empty())) {
@@ -58,10 +58,10 @@ impl TracingConfig {
                 );
             }
             (OutputSetting::File, None) => {
-                return Err("is missing; `tracing.output = \"file\"` needs the path of the log file");
+                return Err("is missing; `tracing.output = \"file\"` requires the path of the log file");
             }
-            // Against the working directory it would depend on how the server was started; inside the root it would be
-            // a page tree's file, versioned at every line.
+            // A relative path would depend on the working directory, and inside the root each line
+            // would become a version.
             (OutputSetting::File, Some(file)) if !Path::new(&file).is_absolute() => {
                 return Err("is a relative path; give the absolute path of the log file");
             }

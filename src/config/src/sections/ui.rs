@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What interfaces may change.
+/// User interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UiConfig {
-    /// Whether `PUT /theme` is refused.
+    /// Reject `PUT /theme`.
     pub theme_locked: bool,
 }

@@ -1,7 +1,8 @@
 //! Writing: svcfs over HTTP and over its mount, beside git and beside the bare filesystem.
 //!
-//! One rule: what is compared is measured in the same round, one after the other, with the disk flushed and the server at rest
-//! in between. A machine that is busy with something else then slows all of them alike.
+//! One rule: what is compared is measured in the same round, one after the other, with the disk
+//! flushed and the server at rest in between. A machine that is busy with something else then slows
+//! all of them alike.
 
 mod tables;
 
@@ -22,17 +23,17 @@ use crate::run::BenchRun;
 use crate::series::{MeasuredRound, RoundBound, RoundSeries, round_bound};
 use crate::server::{ServerPlace, ServerProcess};
 
-/// Clients of the crowded row.
+/// Number of concurrent clients.
 pub const CROWD_CLIENTS: usize = 64;
-/// How long the crowd may take to write what the rounds left to be written.
+/// Time limit for the commits that the rounds did not write.
 const REST_OF_COMMITS: u64 = 120;
 
-/// All that is measured of writing.
+/// Results of writing.
 #[derive(Default)]
 pub struct WritingResults {
-    /// Over HTTP, by one client.
+    /// HTTP, one client.
     pub http_one: RoundSeries,
-    /// Over HTTP, by [`MANY`].
+    /// HTTP, [`CROWD_CLIENTS`].
     pub http_many: RoundSeries,
     /// Creating pages on the mount.
     pub mount_close: RoundSeries,
@@ -40,7 +41,7 @@ pub struct WritingResults {
     pub mount_fsync: RoundSeries,
     /// `cp -r` into the mount.
     pub mount_copy: RoundSeries,
-    /// Why there are no figures of the mount.
+    /// Why the mount was not measured.
     pub mount_error: Option<String>,
     /// `git add` and `git commit`.
     pub git: RoundSeries,
@@ -48,39 +49,40 @@ pub struct WritingResults {
     pub git_flushed: RoundSeries,
     /// Write and rename on the bare filesystem.
     pub bare_replace: RoundSeries,
-    /// Creating pages there.
+    /// Creating pages on the bare filesystem.
     pub bare_close: RoundSeries,
     /// The same with `fsync`.
     pub bare_fsync: RoundSeries,
-    /// `cp -r` there.
+    /// `cp -r` on the bare filesystem.
     pub bare_copy: RoundSeries,
     /// One append and `fdatasync`.
     pub bare_append: RoundSeries,
     /// Many pages in one request, one commit.
     pub bulk: RoundSeries,
-    /// The same, one right behind the other: search is still at work on the one before.
+    /// Bulk writes without a pause, while search still indexes the previous ones.
     pub bulk_consecutive: RoundSeries,
     /// The same pages with `git add --all` and one `git commit`.
     pub git_bulk: RoundSeries,
     /// The same with everything flushed.
     pub git_bulk_flushed: RoundSeries,
-    /// Pages of a bulk write.
+    /// Pages per bulk write.
     pub bulk_pages: usize,
-    /// Pages of `cp -r`.
+    /// Pages per `cp -r`.
     pub copy_pages: usize,
-    /// From the acknowledgement of a write right after the crowd's last until search finds it; the longest.
+    /// Maximum time from the acknowledgement of a write after concurrent ones until search finds
+    /// it.
     pub search_delay: Duration,
-    /// The server's memory at rest before the first write, in bytes.
+    /// Memory of the idle server before the first write.
     pub idle_memory: u64,
-    /// The most while [`MANY`] wrote.
+    /// Peak memory while [`CROWD_CLIENTS`] wrote.
     pub peak_memory: u64,
-    /// How long the server took to stop.
+    /// Duration of the stop.
     pub stop_time: Duration,
-    /// What is left of it all; none without git.
+    /// Size of the history; none without git.
     pub history: Option<HistorySizes>,
 }
 
-/// Where everything happens.
+/// Paths of the measurements.
 struct BenchField<'a> {
     run: &'a BenchRun,
     plan: &'a RunPlan,
@@ -88,14 +90,15 @@ struct BenchField<'a> {
     mountpoint: PathBuf,
     git: PathBuf,
     bare: PathBuf,
-    /// What `cp -r` copies.
+    /// Source of `cp -r`.
     small: PathBuf,
 }
 
 /// Measures everything about writing.
 ///
 /// # Errors
-/// When anything is refused, when history does not hold exactly one commit for every write, or when the run is to end.
+/// When anything is refused, when history does not hold exactly one commit for every write, or when
+/// the run is to end.
 pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<WritingResults> {
     let field = BenchField {
         run,
@@ -150,7 +153,7 @@ pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<WritingResults> {
     Ok(writing)
 }
 
-/// Why nothing can be mounted here, if so.
+/// Why a mount is impossible here, if so.
 pub fn mount_error() -> Option<String> {
     if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return Some(format!("/dev/fuse cannot be opened: {error}"));
@@ -208,7 +211,7 @@ impl BenchField<'_> {
         server.wait_until_idle(run)
     }
 
-    /// What git does instead, where it is installed.
+    /// The same work with git, if installed.
     fn git(&self, series: &mut RoundSeries, work: impl FnOnce(&Path) -> Result<MeasuredRound>) -> Result<()> {
         if self.run.has_git() {
             series.add(work(&self.git)?);
@@ -217,7 +220,7 @@ impl BenchField<'_> {
         Ok(())
     }
 
-    /// Durable writes, each its own request and commit.
+    /// Durable writes, each with its own request and commit.
     fn http(&self, server: &ServerProcess, clients: usize, work: RoundWork) -> Result<(MeasuredRound, u64)> {
         let before = count_commits(self.run, &self.root)?;
         let crowded = http::write_all(self.run, server, WriterCrowd { clients, actors: ACTOR_COUNT, work })?;
@@ -229,7 +232,7 @@ impl BenchField<'_> {
         Ok((crowded.round, crowded.memory.resident))
     }
 
-    /// Many pages in one request, one commit each time.
+    /// Bulk writes: one request and one commit each.
     fn bulk(&self, server: &ServerProcess, work: RoundWork, meanwhile: BulkLoad) -> Result<MeasuredRound> {
         let before = count_commits(self.run, &self.root)?;
         let (RoundWork { pages, bound, first_write: first }, count) = (work, self.plan.bulk_pages);
@@ -250,7 +253,7 @@ impl BenchField<'_> {
         Ok(round)
     }
 
-    /// New pages on the mount. What was only closed is not measured before it is committed, too.
+    /// Creates pages on the mount. The time of pages that were only closed includes their commit.
     fn mount(&self, server: &ServerProcess, work: RoundWork, close: CloseMode) -> Result<MeasuredRound> {
         let before = count_commits(self.run, &self.root)?;
         let MeasuredRound { latencies, elapsed } = disk::create(self.run, &self.mountpoint, work, close)?;
@@ -260,13 +263,13 @@ impl BenchField<'_> {
         Ok(MeasuredRound { latencies, elapsed })
     }
 
-    /// Makes sure that history has exactly so many commits more than before.
+    /// Verifies the number of new commits.
     fn expect(&self, before: Option<usize>, more: usize) -> Result<()> {
         expect_commits(self.run, &self.root, before.map(|before| before + more))
     }
 }
 
-/// How many commits a root has; none without git.
+/// Number of commits of a root; none without git.
 ///
 /// # Errors
 /// When git fails.
@@ -274,7 +277,7 @@ pub fn count_commits(run: &BenchRun, root: &Path) -> Result<Option<usize>> {
     run.has_git().then(|| git::count_commits(root)).transpose()
 }
 
-/// Makes sure that there is exactly one commit for every write.
+/// Verifies that there is exactly one commit per write.
 ///
 /// # Errors
 /// When there are more or fewer.
@@ -286,11 +289,11 @@ pub fn expect_commits(run: &BenchRun, root: &Path, expected: Option<usize>) -> R
     Ok(())
 }
 
-/// How long until everything accepted is flushed and committed: a durable write, of one more page, stands behind all others in
-/// the queue.
+/// Time until all accepted writes are durable and committed: one more durable write is queued
+/// behind them.
 ///
 /// # Errors
-/// When it is refused.
+/// When the write fails.
 pub fn measure_drain(server: &ServerProcess) -> Result<Duration> {
     let mut client = BenchClient::connect(server.address())?;
     let begun = Instant::now();
@@ -298,7 +301,8 @@ pub fn measure_drain(server: &ServerProcess) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// How long after its acknowledgement search finds a write, with the indexer still busy with those before it.
+/// Time from the acknowledgement of a write until search finds it, while the indexer processes
+/// earlier ones.
 fn found_after(server: &ServerProcess, round: usize) -> Result<Duration> {
     let mut client = BenchClient::connect(server.address())?;
     let word = format!("needle{round}stack");
@@ -310,16 +314,16 @@ fn found_after(server: &ServerProcess, round: usize) -> Result<Duration> {
     Ok(acknowledged.elapsed())
 }
 
-/// What the server does when a bulk comes.
+/// State of the server at the start of a bulk write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BulkLoad {
-    /// Nothing: everything before is indexed and at rest.
+    /// Idle; everything is indexed.
     Rested,
-    /// It still takes in the one before.
+    /// Still indexes the previous one.
     AtWork,
 }
 
-/// Numbers of writes: no two rows share one, so that no content is written twice.
+/// Numbers of writes, distinct for each row, so that no content is written twice.
 struct WriteNumbers(usize);
 
 impl WriteNumbers {

@@ -1,4 +1,4 @@
-//! What was measured of writing, as tables.
+//! The results of writing, as tables.
 
 use super::{CROWD_CLIENTS, WritingResults};
 use crate::git::{GitQuestion, HistorySizes};
@@ -6,7 +6,7 @@ use crate::series::RoundSeries;
 use crate::table::{MarkdownTable, TableCell, column, factor, format_duration, quotient, text};
 
 impl WritingResults {
-    /// Single pages; many at once; how long a writer waits at worst; what is left.
+    /// Single pages; bulk writes; latencies; memory; history.
     pub fn tables(&self) -> Vec<MarkdownTable> {
         let mut tables = vec![self.single(), self.bulks(), self.waits(), self.remains()];
         tables.extend(self.history.iter().flat_map(HistorySizes::tables));
@@ -124,7 +124,7 @@ impl WritingResults {
     }
 }
 
-/// The table of how long a writer waits at worst, in work of a kind; without rows.
+/// An empty table of write latencies.
 pub fn wait_table(of: &str) -> MarkdownTable {
     let columns = vec![
         column(format!("how long a writer waits, {of}"), "way"),
@@ -137,7 +137,7 @@ pub fn wait_table(of: &str) -> MarkdownTable {
     MarkdownTable::new("waits", columns)
 }
 
-/// A row of it.
+/// A row of [`wait_table`].
 pub fn wait_row(name: &str, series: &RoundSeries) -> [TableCell; 6] {
     let percentile = |share| TableCell::Time(series.percentile(share));
     let longest = TableCell::Time(series.longest());

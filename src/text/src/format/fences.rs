@@ -1,4 +1,4 @@
-//! Step 2: a code fence that runs to the end of the page is closed there.
+//! Step 2: close a code fence that extends to the end of the page.
 
 use super::{line_start, meaning};
 use crate::blocks::BodyBlocks;
@@ -12,7 +12,7 @@ pub(super) fn close(body: &str) -> Option<String> {
     let marker = fence.marker(body)?;
     let line = line_start(body, fence.range.start);
     let opening = body.get(line..)?.find(marker)? + line;
-    // inside a quote the closing line carries its `>` too; a list marker becomes the indentation it stands for
+    // inside a quote the closing line needs `>` too; a list marker becomes indentation
     let prefix: String = body[line..opening].chars().map(|c| if matches!(c, '>' | '\t') { c } else { ' ' }).collect();
     let newline = if body.ends_with('\n') { "" } else { "\n" };
     let before = [body, newline].concat();

@@ -1,27 +1,27 @@
-//! Step 4: bullets become `-`, numbers run on from the first.
+//! Step 4: bullets become `-`, items are numbered consecutively.
 
-use super::{TextEdit, apply, line_start, meaning};
+use super::{TextEdit, apply_edits, line_start, meaning};
 use crate::blocks::{BodyBlocks, ListBlock};
 
-pub(super) fn normalise(body: &str) -> Option<String> {
+pub(super) fn normalize(body: &str) -> Option<String> {
     let blocks = BodyBlocks::of(body);
     if blocks.lists.is_empty() {
         return None;
     }
     let mut edits = bullets(body, &blocks.lists);
     edits.extend(numbers(body, &blocks));
-    apply(body, edits).filter(|after| meaning::is_same(body, after))
+    apply_edits(body, edits).filter(|after| meaning::is_same(body, after))
 }
 
-/// `*` and `+` become `-`, except where two lists stand side by side and only their bullets keep them apart.
+/// `*` and `+` become `-`, except where only different bullets separate two adjacent lists.
 fn bullets(body: &str, lists: &[ListBlock]) -> Vec<TextEdit> {
     let mut keep = vec![false; lists.len()];
     for (index, list) in lists.iter().enumerate() {
-        if let Some(before) = list.follows
+        if let Some(previous) = list.follows
             && list.start.is_none()
-            && lists[before].start.is_none()
+            && lists[previous].start.is_none()
         {
-            keep[before] = true;
+            keep[previous] = true;
             keep[index] = true;
         }
     }
@@ -33,19 +33,22 @@ fn bullets(body: &str, lists: &[ListBlock]) -> Vec<TextEdit> {
         .collect()
 }
 
-/// Numbers run 1, 2, 3, …; a list that takes up the count where the one before it in the same place left it goes on from there.
+/// Numbers run 1, 2, 3, …; a list that continues the count of the previous list in the same
+/// container keeps it.
 fn numbers(body: &str, blocks: &BodyBlocks) -> Vec<TextEdit> {
     let mut edits = Vec::new();
-    // for each list the number that would come next: as written, and as it will be
+    // for each list the next number: as written, and as renumbered
     let mut next = vec![(0, 0); blocks.lists.len()];
     for (index, list) in blocks.lists.iter().enumerate() {
         let Some(written) = list.start else { continue };
-        let before = list.after_numbers.map(|before| next[before]);
-        let first = match before {
-            Some((as_written, as_numbered)) if written == as_written || written == as_numbered => as_numbered,
+        let previous = list.after_numbers.map(|previous| next[previous]);
+        let first = match previous {
+            Some((next_as_written, next_as_numbered)) if written == next_as_written || written == next_as_numbered => {
+                next_as_numbered
+            }
             Some(_) | None => 1,
         };
-        // a list side by side with another one, told apart by `.` and `)`, counts for itself
+        // an adjacent list, separated only by `.` and `)`, has its own count
         let first = if list.follows.is_some() { 1 } else { first };
         let length = list.items.len() as u64;
         let last = list.items.last().and_then(|item| marker(body, item.start));
@@ -57,13 +60,14 @@ fn numbers(body: &str, blocks: &BodyBlocks) -> Vec<TextEdit> {
     edits
 }
 
-/// The digits of a list marker: where they end, and what they say.
+/// The number of a list marker: end offset and value.
 fn marker(body: &str, start: usize) -> Option<(usize, u64)> {
     let digits = body.get(start..)?.bytes().take_while(u8::is_ascii_digit).count();
     Some((start + digits, body.get(start..start + digits)?.parse().ok()?))
 }
 
-/// Give an item its number; when the marker changes its width, the lines below move with it.
+/// Sets the number of an item; when the width of the marker changes, adjusts the indentation of the
+/// following lines.
 fn renumber(body: &str, blocks: &BodyBlocks, item: &std::ops::Range<usize>, number: u64, edits: &mut Vec<TextEdit>) {
     let Some((digits_end, written)) = marker(body, item.start) else {
         return;
@@ -83,16 +87,16 @@ fn renumber(body: &str, blocks: &BodyBlocks, item: &std::ops::Range<usize>, numb
     while let Some(next) = body[line..item.end].find('\n').map(|length| line + length + 1) {
         line = next;
         let at = line + column;
-        // a line that does not reach under the marker goes on lazily and stays
-        let Some(before) = body.get(line..at) else { break };
-        if line >= item.end || !before.bytes().all(|byte| matches!(byte, b' ' | b'>')) {
+        // a line that is indented less is a lazy continuation and does not change
+        let Some(prefix) = body.get(line..at) else { break };
+        if line >= item.end || !prefix.bytes().all(|byte| matches!(byte, b' ' | b'>')) {
             continue;
         }
-        let free = body[at..].bytes().take_while(|byte| *byte == b' ').count();
-        let is_blank = matches!(body.as_bytes().get(at + free), Some(b'\n') | None);
-        if free == 0 || (is_blank && !blocks.is_verbatim(&(at..at + 1))) {
+        let indentation = body[at..].bytes().take_while(|byte| *byte == b' ').count();
+        let is_blank = matches!(body.as_bytes().get(at + indentation), Some(b'\n') | None);
+        if indentation == 0 || (is_blank && !blocks.is_verbatim(&(at..at + 1))) {
             continue;
         }
-        edits.push(TextEdit { range: at..at + narrower.min(free), text: " ".repeat(wider) });
+        edits.push(TextEdit { range: at..at + narrower.min(indentation), text: " ".repeat(wider) });
     }
 }

@@ -1,7 +1,8 @@
-//! The automatic format of a page (gaps.md, "Auto-format transforms").
+//! Automatic formatting of a page.
 //!
-//! One rule: what a reader sees stays the same. Each step proves it by reading the page before and after, and is not taken when
-//! anything but a repaired table changed. Frontmatter, code and raw HTML keep every byte except their line endings.
+//! Invariant: the rendered page does not change, except repaired tables. Each step compares the
+//! page before and after, and is discarded on a difference. Frontmatter, code and raw HTML are
+//! unchanged except their line endings.
 
 mod fences;
 mod lists;
@@ -16,33 +17,33 @@ use std::ops::Range;
 
 use crate::frontmatter::split;
 
-/// Passes after which a page counts as settled. One does it for nearly every page; a second one confirms it.
+/// Maximum number of passes. One is nearly always enough; a second one confirms it.
 const MAX_PASSES: usize = 4;
 
-/// Format a page: line endings, open fences, tables, list markers, white space at line ends, blank lines, the last line.
+/// Formats a page: line endings, open fences, tables, list markers, trailing white space, blank
+/// lines, final newline.
 ///
-/// A page that needs nothing is borrowed. Formatting twice gives what formatting once gives.
+/// Returns a borrowed text when nothing changes. Idempotent.
 #[must_use]
 pub fn format(text: &str) -> Cow<'_, str> {
-    let text = with_unix_line_endings(text);
+    let text = normalize_line_endings(text);
     let head_end = split(&text).body_offset;
     let Some(body) = format_body(&text[head_end..]) else {
-        return with_last_line_ended(text, head_end);
+        return with_final_newline(text, head_end);
     };
-    with_last_line_ended(Cow::Owned([&text[..head_end], &body].concat()), head_end)
+    with_final_newline(Cow::Owned([&text[..head_end], &body].concat()), head_end)
 }
 
-/// `\r\n` and `\r` become `\n`.
-fn with_unix_line_endings(text: &str) -> Cow<'_, str> {
+fn normalize_line_endings(text: &str) -> Cow<'_, str> {
     if !text.contains('\r') {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
-/// The formatted body; `None` when it is as it should be.
+/// The formatted body; none when nothing changes.
 fn format_body(body: &str) -> Option<String> {
-    let steps: [fn(&str) -> Option<String>; 4] = [fences::close, tables::repair, lists::normalise, spaces::trim];
+    let steps: [fn(&str) -> Option<String>; 4] = [fences::close, tables::repair, lists::normalize, spaces::trim];
     let mut current: Option<String> = None;
     for _ in 0..MAX_PASSES {
         let mut changed = false;
@@ -59,58 +60,57 @@ fn format_body(body: &str) -> Option<String> {
     current
 }
 
-/// Exactly one line ending at the end; blank lines before it go.
-fn with_last_line_ended(text: Cow<'_, str>, head_end: usize) -> Cow<'_, str> {
-    let mut kept = text.len();
-    while let Some(last) = text[head_end..kept].rfind('\n').map(|at| head_end + at) {
-        if !text[last..kept].trim().is_empty() {
+/// Removes final blank lines and adds one line ending.
+fn with_final_newline(text: Cow<'_, str>, head_end: usize) -> Cow<'_, str> {
+    let mut end = text.len();
+    while let Some(last) = text[head_end..end].rfind('\n').map(|at| head_end + at) {
+        if !text[last..end].trim().is_empty() {
             break;
         }
-        kept = last;
+        end = last;
     }
-    if text[head_end..kept].trim().is_empty() {
-        kept = head_end;
+    if text[head_end..end].trim().is_empty() {
+        end = head_end;
     }
-    let ending = if kept > 0 && text[..kept].ends_with('\n') { "" } else { "\n" };
-    if text[kept..] == *ending {
+    let ending = if end > 0 && text[..end].ends_with('\n') { "" } else { "\n" };
+    if text[end..] == *ending {
         return text;
     }
-    Cow::Owned([&text[..kept], ending].concat())
+    Cow::Owned([&text[..end], ending].concat())
 }
 
-/// One replacement in a body.
 struct TextEdit {
     range: Range<usize>,
     text: String,
 }
 
-/// Apply edits that do not overlap; one that does is dropped. `None` when there is none.
-fn apply(body: &str, mut edits: Vec<TextEdit>) -> Option<String> {
+/// Applies edits; skips overlapping ones. None when nothing changes.
+fn apply_edits(body: &str, mut edits: Vec<TextEdit>) -> Option<String> {
     edits.retain(|edit| body.get(edit.range.clone()).is_some_and(|old| old != edit.text));
     if edits.is_empty() {
         return None;
     }
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
-    let mut new = String::with_capacity(body.len() + edits.iter().map(|edit| edit.text.len()).sum::<usize>());
+    let mut edited = String::with_capacity(body.len() + edits.iter().map(|edit| edit.text.len()).sum::<usize>());
     let mut from = 0;
     for edit in edits.into_iter() {
         if edit.range.start < from {
             continue;
         }
-        new.push_str(&body[from..edit.range.start]);
-        new.push_str(&edit.text);
+        edited.push_str(&body[from..edit.range.start]);
+        edited.push_str(&edit.text);
         from = edit.range.end;
     }
-    new.push_str(&body[from..]);
-    Some(new)
+    edited.push_str(&body[from..]);
+    Some(edited)
 }
 
-/// Where the line that holds this byte begins.
+/// Start of the line that contains this byte.
 fn line_start(body: &str, at: usize) -> usize {
     body[..at].rfind('\n').map_or(0, |end| end + 1)
 }
 
-/// Where the line that holds this byte ends, its line ending not included.
+/// End of the line that contains this byte, without its line ending.
 fn line_end(body: &str, at: usize) -> usize {
     body[at..].find('\n').map_or(body.len(), |length| at + length)
 }

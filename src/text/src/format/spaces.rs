@@ -1,14 +1,14 @@
-//! Steps 5 and 6: white space at line ends goes, hard breaks keep two spaces, and no more than two blank lines follow each other.
+//! Steps 5 and 6: remove trailing white space (hard breaks keep two spaces), and limit consecutive
+//! blank lines to two.
 
 use super::meaning;
 use crate::blocks::BodyBlocks;
 
-/// Most blank lines that may follow each other.
 const MAX_BLANK_LINES: usize = 2;
 
 pub(super) fn trim(body: &str) -> Option<String> {
-    let looks_right = |line: &str| !line.ends_with([' ', '\t']);
-    if body.split('\n').all(looks_right) && !body.contains("\n\n\n\n") && !body.starts_with("\n\n\n") {
+    let is_trimmed = |line: &str| !line.ends_with([' ', '\t']);
+    if body.split('\n').all(is_trimmed) && !body.contains("\n\n\n\n") && !body.starts_with("\n\n\n") {
         return None;
     }
     let blocks = BodyBlocks::of(body);
@@ -24,13 +24,13 @@ pub(super) fn trim(body: &str) -> Option<String> {
             continue;
         }
         let text = line.strip_suffix('\n').unwrap_or(line);
-        let kept = text.trim_end_matches([' ', '\t']);
-        blank_lines = if kept.is_empty() { blank_lines + 1 } else { 0 };
+        let trimmed = text.trim_end_matches([' ', '\t']);
+        blank_lines = if trimmed.is_empty() { blank_lines + 1 } else { 0 };
         if blank_lines > MAX_BLANK_LINES {
             continue;
         }
-        after.push_str(kept);
-        if !kept.is_empty() && text.ends_with("  ") {
+        after.push_str(trimmed);
+        if !trimmed.is_empty() && text.ends_with("  ") {
             after.push_str("  ");
         }
         if line.ends_with('\n') {

@@ -1,18 +1,19 @@
-//! Step 3: tables get the separator they lack, as many cells a row as the header has, and straight columns.
+//! Step 3: add missing table separators, give each row as many cells as the header, and align
+//! columns.
 
 use std::borrow::Cow;
 
 use pulldown_cmark::Alignment;
 
-use super::{TextEdit, apply, line_end, line_start, meaning};
+use super::{TextEdit, apply_edits, line_end, line_start, meaning};
 use crate::blocks::{BodyBlocks, TableBlock};
-use crate::tables::{BrokenTable, broken, cells, cells_around_spans, with_escaped_pipes};
+use crate::tables::{BrokenTable, cells, cells_around_spans, find_broken_table, with_escaped_pipes};
 
-/// A table is straightened only as long as it grows by less than this factor: one very long cell must not blow up every row.
+/// Maximum growth factor of an aligned table: one very long cell must not enlarge every row.
 const MAX_GROWTH: usize = 8;
 
-/// A table up to this many characters is straightened whatever its growth.
-const SMALL: usize = 8 * 1024;
+/// Tables up to this size, in characters, are always aligned.
+const MIN_LIMITED_CHARS: usize = 8 * 1024;
 
 pub(super) fn repair(body: &str) -> Option<String> {
     if !body.contains('|') {
@@ -20,20 +21,19 @@ pub(super) fn repair(body: &str) -> Option<String> {
     }
     let separated = insert_separators(body);
     let body = separated.as_deref().unwrap_or(body);
-    let edits =
-        BodyBlocks::of(body).tables.iter().flat_map(|table| straighten(body, table).unwrap_or_default()).collect();
-    let straight = apply(body, edits).filter(|after| meaning::is_same_outside_cells(body, after));
-    straight.or(separated)
+    let edits = BodyBlocks::of(body).tables.iter().flat_map(|table| align(body, table).unwrap_or_default()).collect();
+    let aligned = apply_edits(body, edits).filter(|after| meaning::is_same_outside_cells(body, after));
+    aligned.or(separated)
 }
 
-/// Put a separator under the first row where a paragraph is a table but for that.
+/// Inserts a separator below the first row of a paragraph that is otherwise a table.
 fn insert_separators(body: &str) -> Option<String> {
     let mut edits = Vec::new();
     for paragraph in BodyBlocks::of(body).paragraphs {
         let Some(text) = body.get(paragraph.clone()) else {
             continue;
         };
-        if broken(text) != Some(BrokenTable::NoSeparator) {
+        if find_broken_table(text) != Some(BrokenTable::NoSeparator) {
             continue;
         }
         let end = line_end(body, paragraph.start);
@@ -43,18 +43,18 @@ fn insert_separators(body: &str) -> Option<String> {
         edits.push(TextEdit { range: end..end, text });
     }
     let tables = edits.len();
-    let after = apply(body, edits)?;
-    // each paragraph must have become one table, and no other
+    let after = apply_edits(body, edits)?;
+    // each paragraph must have become exactly one table
     (BodyBlocks::of(&after).tables.len() == BodyBlocks::of(body).tables.len() + tables).then_some(after)
 }
 
-/// What a following line in the same container begins with: `>` stays, a list marker becomes spaces.
+/// Prefix of the next line in the same container: `>` remains, a list marker becomes spaces.
 fn container_prefix(before: &str) -> String {
     before.chars().map(|character| if matches!(character, '>' | '\t') { character } else { ' ' }).collect()
 }
 
-/// The edits that make a table straight; `None` when it cannot be read as one or would grow too much.
-fn straighten(body: &str, table: &TableBlock) -> Option<Vec<TextEdit>> {
+/// The edits that align a table; none when it is invalid or would grow too much.
+fn align(body: &str, table: &TableBlock) -> Option<Vec<TextEdit>> {
     let columns = table.alignments.len();
     let rows: Vec<(std::ops::Range<usize>, Vec<Cow<'_, str>>)> = table
         .rows
@@ -73,36 +73,36 @@ fn straighten(body: &str, table: &TableBlock) -> Option<Vec<TextEdit>> {
     let separator = separator_start..line_end(body, separator_start);
 
     let widths = widths(&rows.iter().map(|(_, cells)| cells.as_slice()).collect::<Vec<_>>(), columns);
-    let straight: usize = rows.len().saturating_mul(widths.iter().map(|width| width + 3).sum());
+    let aligned: usize = rows.len().saturating_mul(widths.iter().map(|width| width + 3).sum());
     let source: usize = rows.iter().map(|(_, cells)| cells.iter().map(|cell| cell.len() + 3).sum::<usize>()).sum();
-    if straight > SMALL.max(source.saturating_mul(MAX_GROWTH)) {
+    if aligned > MIN_LIMITED_CHARS.max(source.saturating_mul(MAX_GROWTH)) {
         return None;
     }
     let mut edits: Vec<TextEdit> = rows
         .into_iter()
         .map(|(range, cells)| TextEdit { range, text: row(&cells, &widths, &table.alignments) })
         .collect();
-    edits.push(TextEdit { range: separator, text: dashes(&widths, &table.alignments) });
+    edits.push(TextEdit { range: separator, text: separator_row(&widths, &table.alignments) });
     Some(edits)
 }
 
-/// The cells of a row, at most as many as the table has columns.
+/// The cells of a row, at most one per column.
 ///
-/// When there are more, pipes inside code and wiki links are taken for text and escaped, if that makes the number right, and empty
-/// cells beyond the last column go. None when there is text beyond it: cutting it would lose what somebody typed, so the table is
-/// left for the linter to refuse.
+/// If there are more, pipes inside code and wiki links are treated as text and escaped, if that
+/// gives the right number; empty extra cells are removed. None when an extra cell has text:
+/// removing it would lose content, so the linter reports the table instead.
 fn row_cells(row: &str, columns: usize) -> Option<Vec<Cow<'_, str>>> {
-    let plain = cells(row);
-    if plain.len() > columns {
-        let meant = cells_around_spans(row);
-        if meant.len() == columns {
-            return Some(meant.into_iter().map(|cell| Cow::Owned(with_escaped_pipes(cell))).collect());
+    let all_cells = cells(row);
+    if all_cells.len() > columns {
+        let unescaped = cells_around_spans(row);
+        if unescaped.len() == columns {
+            return Some(unescaped.into_iter().map(|cell| Cow::Owned(with_escaped_pipes(cell))).collect());
         }
-        if plain[columns..].iter().any(|cell| !cell.trim().is_empty()) {
+        if all_cells[columns..].iter().any(|cell| !cell.trim().is_empty()) {
             return None;
         }
     }
-    Some(plain.into_iter().take(columns).map(Cow::Borrowed).collect())
+    Some(all_cells.into_iter().take(columns).map(Cow::Borrowed).collect())
 }
 
 fn widths(rows: &[&[Cow<'_, str>]], columns: usize) -> Vec<usize> {
@@ -119,22 +119,22 @@ fn row(cells: &[Cow<'_, str>], widths: &[usize], alignments: &[Alignment]) -> St
     let mut line = String::from("|");
     for (index, width) in widths.iter().enumerate() {
         let cell = cells.get(index).map_or("", |cell| cell.as_ref());
-        let free = width.saturating_sub(cell.chars().count());
+        let padding = width.saturating_sub(cell.chars().count());
         let before = match alignments.get(index) {
-            Some(Alignment::Right) => free,
-            Some(Alignment::Center) => free / 2,
+            Some(Alignment::Right) => padding,
+            Some(Alignment::Center) => padding / 2,
             Some(Alignment::Left | Alignment::None) | None => 0,
         };
         line.push(' ');
         line.extend(std::iter::repeat_n(' ', before));
         line.push_str(cell);
-        line.extend(std::iter::repeat_n(' ', free - before));
+        line.extend(std::iter::repeat_n(' ', padding - before));
         line.push_str(" |");
     }
     line
 }
 
-fn dashes(widths: &[usize], alignments: &[Alignment]) -> String {
+fn separator_row(widths: &[usize], alignments: &[Alignment]) -> String {
     let mut line = String::from("|");
     for (width, alignment) in widths.iter().zip(alignments) {
         let (left, right) = match alignment {

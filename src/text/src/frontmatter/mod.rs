@@ -1,7 +1,8 @@
-//! The YAML block at the top of a page: found, read, and changed one key at a time.
+//! The YAML block at the top of a page: split, parse and edit.
 //!
-//! One rule: what the author wrote stays. A change goes through a lossless syntax tree, is read back and compared with the
-//! data it should give, and is refused when it would give anything else; the body is never touched.
+//! Invariant: everything else stays as written. An edit uses a lossless syntax tree; the result is
+//! parsed and compared with the expected data, and rejected on a difference. The body never
+//! changes.
 
 mod edit;
 #[cfg(test)]
@@ -11,32 +12,34 @@ use serde_json::{Map, Value};
 
 pub use edit::{DerivedFrom, FrontmatterError, append_provenance, remove, replace_value, set};
 
-/// A frontmatter block longer than this many bytes is read as if it were empty (gaps.md 8).
+/// A longer frontmatter block is treated as empty.
 pub const MAX_YAML_BYTES: usize = 64 * 1024;
 
-/// What stands at the top of a page.
+/// State of the frontmatter block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrontmatterBlock {
-    /// The first line is not `---`: the page has no frontmatter.
+    /// No frontmatter: the first line is not `---`.
     Absent,
     /// A block between two `---` lines.
     Present,
-    /// A block between two `---` lines that is longer than [`MAX_YAML_BYTES`]: readers take it as empty.
+    /// A block longer than [`MAX_YAML_BYTES`]; treated as empty.
     Oversized,
-    /// The first line is `---` and no later line is: readers take the whole page as body, editors refuse.
+    /// The first line is `---` but no later line is. The complete page is the body, and edits are
+    /// rejected.
     Unterminated,
 }
 
-/// A page cut into frontmatter and body; both borrow from the text.
+/// A page split into frontmatter and body; both borrow from the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitPage<'a> {
-    /// What was found at the top.
+    /// State of the frontmatter block.
     pub block: FrontmatterBlock,
-    /// The text between the two `---` lines, with its last line ending; `None` when there is no terminated block.
+    /// The text between the two `---` lines, with its last line ending; none without a closed
+    /// block.
     pub yaml: Option<&'a str>,
     /// Byte offset of `yaml` in the page.
     pub yaml_offset: usize,
-    /// The page after the closing `---` line; the whole page when there is no terminated block.
+    /// The page after the closing `---` line; the complete page without a closed block.
     pub body: &'a str,
     /// Byte offset of `body` in the page.
     pub body_offset: usize,
@@ -44,64 +47,66 @@ pub struct SplitPage<'a> {
     pub first_body_line: usize,
 }
 
-/// The data of a frontmatter block, its keys in the author's order.
+/// The parsed data of a frontmatter block, keys in file order.
 #[derive(Debug, Clone, Default)]
 pub struct Frontmatter {
-    /// The keys and their values. Dates stay text, as written.
+    /// Keys and values. Dates are texts, as written.
     pub map: Map<String, Value>,
-    /// Why `map` is empty although a block is there.
+    /// Why `map` is empty although a block is present.
     pub error: Option<YamlError>,
 }
 
-/// Why a frontmatter block could not be read.
+/// Why a frontmatter block could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
-    /// The block is not YAML, or not within the limits for depth, size and aliases.
+    /// Invalid YAML, or beyond the limits for depth, size and aliases.
     #[error("{message} at line {line}, column {column}")]
     Malformed {
-        /// The reader's own words, without position.
+        /// The message of the parser, without position.
         message: String,
         /// Line in the page, from 1.
         line: usize,
         /// Column, from 1.
         column: usize,
     },
-    /// The block is YAML, and something other than `key: value` lines.
+    /// Valid YAML, but not a mapping.
     #[error("frontmatter must be a mapping of keys to values, found {actual}")]
     NotAMapping {
-        /// What the block is instead: `a list`, `text`, …
+        /// The actual type: `a list`, `text`, …
         actual: &'static str,
     },
     /// The block is longer than [`MAX_YAML_BYTES`].
-    #[error("frontmatter is {bytes} bytes long, {MAX_YAML_BYTES} are read")]
+    #[error("frontmatter has {bytes} bytes; the maximum is {MAX_YAML_BYTES}")]
     Oversized {
         /// Its length.
         bytes: usize,
     },
 }
 
-/// Cut a page into frontmatter and body (gaps.md 2.1).
+/// Splits a page into frontmatter and body.
 ///
-/// Frontmatter begins only when the very first line is exactly `---` (a `\r` may follow) and ends at the next such line.
+/// Frontmatter begins only if the first line is exactly `---` (`\r` may follow) and ends at the
+/// next such line.
 #[must_use]
 pub fn split(text: &str) -> SplitPage<'_> {
-    let whole = |block| SplitPage { block, yaml: None, yaml_offset: 0, body: text, body_offset: 0, first_body_line: 1 };
+    let without_block =
+        |block| SplitPage { block, yaml: None, yaml_offset: 0, body: text, body_offset: 0, first_body_line: 1 };
     let mut lines = text.split_inclusive('\n');
-    let opening = match lines.next() {
+    let yaml_offset = match lines.next() {
         Some(line) if is_fence(line) => line.len(),
-        Some(_) | None => return whole(FrontmatterBlock::Absent),
+        Some(_) | None => return without_block(FrontmatterBlock::Absent),
     };
-    let mut offset = opening;
+    let mut offset = yaml_offset;
     for (index, line) in lines.enumerate() {
         if is_fence(line) {
             let body_offset = offset + line.len();
-            let yaml = &text[opening..offset];
+            let yaml = &text[yaml_offset..offset];
             let block =
                 if yaml.len() > MAX_YAML_BYTES { FrontmatterBlock::Oversized } else { FrontmatterBlock::Present };
             return SplitPage {
                 block,
                 yaml: Some(yaml),
-                yaml_offset: opening,
+                yaml_offset,
                 body: &text[body_offset..],
                 body_offset,
                 first_body_line: index + 3,
@@ -109,7 +114,7 @@ pub fn split(text: &str) -> SplitPage<'_> {
         }
         offset += line.len();
     }
-    whole(FrontmatterBlock::Unterminated)
+    without_block(FrontmatterBlock::Unterminated)
 }
 
 fn is_fence(line: &str) -> bool {
@@ -117,13 +122,14 @@ fn is_fence(line: &str) -> bool {
     line.strip_suffix('\r').unwrap_or(line) == "---"
 }
 
-/// Read the frontmatter of a page; empty when there is none, when it is malformed, or when it is too long.
+/// Parses the frontmatter of a page; empty when there is none, when it is invalid, or when it is
+/// too long.
 #[must_use]
 pub fn parse(text: &str) -> Frontmatter {
     parse_split(&split(text))
 }
 
-/// Read the frontmatter of a page that is cut already.
+/// Parses the frontmatter of a split page.
 #[must_use]
 pub fn parse_split(split: &SplitPage<'_>) -> Frontmatter {
     let yaml = match (split.block, split.yaml) {
@@ -136,19 +142,19 @@ pub fn parse_split(split: &SplitPage<'_>) -> Frontmatter {
             return Frontmatter::default();
         }
     };
-    match read_yaml(yaml) {
+    match parse_yaml(yaml) {
         Ok(map) => Frontmatter { map, error: None },
         Err(error) => Frontmatter { map: Map::new(), error: Some(error) },
     }
 }
 
-/// Read YAML that stands between two `---` lines.
-fn read_yaml(yaml: &str) -> Result<Map<String, Value>, YamlError> {
+/// Parses the YAML between the two `---` lines.
+fn parse_yaml(yaml: &str) -> Result<Map<String, Value>, YamlError> {
     if is_blank(yaml) {
         return Ok(Map::new());
     }
     let options = serde_saphyr::options! {
-        // `no`, `on` and `y` are words, as in YAML 1.2
+        // `no`, `on` and `y` are texts, as in YAML 1.2
         strict_booleans: true,
         with_snippet: false,
         non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::AsString,
@@ -160,11 +166,11 @@ fn read_yaml(yaml: &str) -> Result<Map<String, Value>, YamlError> {
         Ok(Value::String(_)) => Err(YamlError::NotAMapping { actual: "text" }),
         Ok(Value::Number(_)) => Err(YamlError::NotAMapping { actual: "a number" }),
         Ok(Value::Bool(_)) => Err(YamlError::NotAMapping { actual: "a boolean" }),
-        Err(error) => Err(malformed(&error)),
+        Err(error) => Err(malformed_error(&error)),
     }
 }
 
-/// Is there nothing but blank lines and comments?
+/// Whether there are only blank lines and comments.
 fn is_blank(yaml: &str) -> bool {
     yaml.lines().all(|line| {
         let line = line.trim_matches([' ', '\t', '\r']);
@@ -172,24 +178,24 @@ fn is_blank(yaml: &str) -> bool {
     })
 }
 
-fn malformed(error: &serde_saphyr::Error) -> YamlError {
+fn malformed_error(error: &serde_saphyr::Error) -> YamlError {
     let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
     let text = error.to_string();
     let message = text.lines().next().unwrap_or_default();
-    // the reader closes its message with its own position, which counts from the line after the opening `---`
+    // the parser appends its own position, which counts from the line after the opening `---`
     let message = message.rsplit_once(" at line ").map_or(message, |(before, _)| before).to_owned();
     let line = usize::try_from(line).unwrap_or(1).saturating_add(1);
     YamlError::Malformed { message, line, column: usize::try_from(column).unwrap_or(1) }
 }
 
 impl Frontmatter {
-    /// The value of a key as one line of text: text as it is, numbers and booleans as written in JSON.
+    /// The value of a key as one line of text; numbers and booleans as in JSON.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
         self.map.get(key).and_then(scalar_text)
     }
 
-    /// The texts of a key that holds a list, or one text.
+    /// The texts of a key whose value is a list or one text.
     #[must_use]
     pub fn texts(&self, key: &str) -> Vec<String> {
         match self.map.get(key) {

@@ -205,7 +205,7 @@ fn invalid_yaml_is_refused_and_named() {
     let page = "---\nbad: [1\n---\nbody\n";
     let error = set(page, "published", &json!(true)).unwrap_err();
     assert!(
-        error.to_string().starts_with("frontmatter cannot be read, mend it before changing `published`: "),
+        error.to_string().starts_with("frontmatter is invalid, correct it before changing `published`: "),
         "{error}"
     );
     assert!(remove(page, "bad").is_err());

@@ -1,4 +1,4 @@
-//! The headings of a page and the anchors that lead to them.
+//! The headings of a page and their anchors.
 
 #[cfg(test)]
 mod tests;
@@ -17,31 +17,32 @@ use crate::structure;
 pub struct Heading {
     /// 1 for `#` to 6 for `######`.
     pub level: u8,
-    /// The words of the heading, without markup.
+    /// The text of the heading, without markup.
     pub text: String,
-    /// The anchor that leads to it, as [`slug`] makes it.
+    /// Its anchor, as computed by [`slug`].
     pub slug: String,
     /// Its line in the page, from 1.
     #[serde(skip)]
     pub line: usize,
-    /// Its bytes in the page, underline of a Setext heading included.
+    /// Its bytes in the page, with the underline of a Setext heading.
     #[serde(skip)]
     pub range: Range<usize>,
-    /// Does it stand inside a quote, a list item or a footnote?
+    /// Whether it is inside a quote, a list item or a footnote.
     #[serde(skip)]
     pub is_nested: bool,
 }
 
-/// The headings of a page, in order: `#` and underlined ones, outside code and frontmatter; empty ones are left out.
+/// The non-empty headings of a page, in order, ATX and Setext, outside code and frontmatter.
 #[must_use]
 pub fn headings(text: &str) -> Vec<Heading> {
-    structure::read(&split(text), &LineStarts::of(text)).headings
+    structure::parse(&split(text), &LineStarts::new(text)).headings
 }
 
-/// The anchor of a heading (gaps.md 4.3, GET /toc).
+/// The anchor of a heading.
 ///
-/// Lower case; `a-z` and `0-9` stay; a run of spaces, tabs, `-` and `_` becomes one `-`, never at either end; every other
-/// character, non-ASCII letters included, is dropped. Two headings may have the same anchor.
+/// Letters become lower case; `a-z` and `0-9` remain; a run of spaces, tabs, `-` and `_` becomes
+/// one `-`, but not at either end; all other characters, non-ASCII letters included, are removed.
+/// Anchors need not be unique.
 #[must_use]
 pub fn slug(text: &str) -> String {
     let mut slug = String::with_capacity(text.len());

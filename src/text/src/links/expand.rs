@@ -1,4 +1,4 @@
-//! Wiki links written out as markdown links, for readers that know no wiki links (gaps.md 4.3, `resolve_links`).
+//! Conversion of wiki links to markdown links (`resolve_links`).
 
 use std::borrow::Cow;
 
@@ -6,10 +6,11 @@ use super::{links, uri};
 use crate::headings::slug;
 use crate::links::Link;
 
-/// Replace each wiki link by a markdown link to the address that `address` gives for it; links without one stay.
+/// Replaces each wiki link by a markdown link to the address that `address` returns; links without
+/// an address remain.
 ///
-/// The heading becomes the fragment, as the anchor that leads to it; the label, else the target, becomes the text.
-/// The `!` of an embed stays, so that an embedded picture stays one.
+/// The anchor of the heading becomes the fragment; the label, or else the target, becomes the text.
+/// The `!` of an embed remains, so that an embedded image is still an image.
 pub fn expand_wiki_links(text: &str, mut address: impl FnMut(&Link) -> Option<String>) -> Cow<'_, str> {
     let mut expanded = String::new();
     let mut from = 0;
@@ -29,7 +30,8 @@ pub fn expand_wiki_links(text: &str, mut address: impl FnMut(&Link) -> Option<St
     Cow::Owned(expanded)
 }
 
-/// The address of a page on the public site: `<public_url>/page/<path>`, every segment percent-encoded.
+/// The address of a page on the public site: `<public_url>/page/<path>`, every segment
+/// percent-encoded.
 #[must_use]
 pub fn permalink(public_url: &str, path: &str) -> String {
     format!("{}/page/{}", public_url.trim_end_matches('/'), uri::encode_ascii(path))

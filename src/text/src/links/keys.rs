@@ -1,18 +1,20 @@
-//! The names a page answers to, and the names a link asks for.
+//! The names by which links address a page.
 //!
-//! Both sides are made here, so that a table in a database and the [`Resolver`](super::Resolver) in memory give one answer:
-//! store [`keys_of`] each page, look up [`candidates`] of a link by `folded`, hand the rows to [`choose`](super::choose).
+//! Pages and links use the same keys, so that a database table and
+//! [`LinkTargets`](super::LinkTargets) in memory agree: store the [`page_keys`] of each page, look
+//! up the [`candidates`] of a link by `folded`, pass the rows to
+//! [`choose_target`](super::choose_target).
 
 use super::LinkKind;
 use super::uri::{folder_of, join, without_extension};
 
-/// How a name leads to a page, strongest first (decision D17).
+/// Kind of a name; earlier kinds take precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum KeyKind {
-    /// The whole path.
+    /// The full path.
     Path = 0,
-    /// The last parts of the path, at least two of them.
+    /// The last parts of the path, at least two.
     Suffix = 1,
     /// The file name.
     Stem = 2,
@@ -23,21 +25,21 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// The kind that is stored as this number; `None` for any other number.
+    /// The kind with this number; none if there is no such kind.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::Path, Self::Suffix, Self::Stem, Self::Alias, Self::Title].into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
-/// One name, of a page or asked for by a link.
+/// One name, of a page or in a link.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LinkKey {
-    /// How the name leads to the page.
+    /// Kind of the name.
     pub kind: KeyKind,
     /// The name as written; a path without its `.md`.
     pub text: String,
-    /// The name in lower case: what to look up by.
+    /// The name in lower case, for lookups.
     pub folded: String,
 }
 
@@ -47,7 +49,7 @@ impl LinkKey {
     }
 }
 
-/// The names a page answers to. Files that are no pages answer to their path and file name, ending included.
+/// The names of a page. Other files have only their path and file name, with extension.
 #[must_use]
 pub fn page_keys(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<LinkKey> {
     let name = without_extension(path);
@@ -70,9 +72,10 @@ pub fn page_keys(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<Lin
     keys
 }
 
-/// The names a link in the page `from` may mean, strongest first; empty when it leads out of the tree.
+/// The names to which a link in the page `from` may refer, by precedence; empty when it leads out
+/// of the tree.
 ///
-/// Links written in markdown, and wiki links that begin with `/`, `./` or `../`, mean one path.
+/// Markdown links, and wiki links that begin with `/`, `./` or `../`, refer to exactly one path.
 #[must_use]
 pub fn candidates(from: &str, kind: LinkKind, target: &str) -> Vec<LinkKey> {
     let is_address = ["/", "./", "../"].iter().any(|start| target.starts_with(start));

@@ -1,8 +1,8 @@
-//! The links of a page: found, resolved, and rewritten when what they lead to moves (decision D17).
+//! Finds, resolves and rewrites the links of a page.
 //!
-//! Wiki links `[[target#heading|label]]` and their embeds `![[…]]` are scanned here; links, images and reference definitions
-//! written in markdown come from pulldown-cmark. Nothing inside code or comments is a link, and nothing in frontmatter but the values of
-//! fields that are said to name pages (`fields`).
+//! Wiki links `[[target#heading|label]]` and embeds `![[…]]` are scanned here; pulldown-cmark
+//! parses markdown links, images and reference definitions. Code and comments contain no links;
+//! frontmatter contains them only in typed fields (`fields`).
 
 mod expand;
 mod fields;
@@ -27,10 +27,10 @@ use crate::frontmatter::{SplitPage, split};
 use crate::lines::LineStarts;
 use crate::structure::{self, BodyStructure};
 
-/// Longest `context` of a link, in characters; a longer line is cut around the link.
+/// Maximum length of the `context` of a link, in characters.
 const CONTEXT_CHARS: usize = 240;
 
-/// How a link is written.
+/// Syntax of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LinkKind {
     /// `[[target]]`
@@ -41,12 +41,12 @@ pub enum LinkKind {
     Markdown,
     /// `![label](target)`
     Image,
-    /// `[label]: target`, wherever the page then uses it
+    /// `[label]: target`
     Definition,
 }
 
 impl LinkKind {
-    /// Is the link written with double brackets, and so resolved by name?
+    /// Whether the link has double brackets and is resolved by name.
     #[must_use]
     pub fn is_wiki(self) -> bool {
         match self {
@@ -59,17 +59,17 @@ impl LinkKind {
 /// A link from a page to another file of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// How it is written.
+    /// Syntax of the link.
     pub kind: LinkKind,
-    /// What it leads to, as the author meant it: without heading and label, percent signs decoded. Never empty.
+    /// The target without heading and label, percent-decoded. Never empty.
     pub target: String,
-    /// The heading after `#`, when there is one.
+    /// The heading after `#`, if any.
     pub heading: Option<String>,
-    /// The label, when there is one; of a markdown link its text without markup, at most 512 bytes.
+    /// The label, if any; for a markdown link its text without markup, at most 512 bytes.
     pub label: Option<String>,
-    /// Where `target` stands in the page, as it is written there.
+    /// Range of `target` in the page, as written.
     pub target_range: Range<usize>,
-    /// Where the whole link stands: from its first bracket to its end, the `!` of an embed or image not included.
+    /// Range of the link from its first bracket to its end, without the `!` of an embed or image.
     pub full_range: Range<usize>,
     /// Its line in the page, from 1.
     pub line: usize,
@@ -77,67 +77,68 @@ pub struct Link {
     pub context: String,
 }
 
-/// The links of a page to other files, in order of their place in it.
+/// The links of a page to other files, in page order.
 ///
-/// Links with a scheme (`https:`, `mailto:`) and links to a heading of the page itself are not among them.
+/// Links with a scheme (`https:`, `mailto:`) and links to a heading of the page itself are
+/// excluded.
 #[must_use]
 pub fn links(text: &str) -> Vec<Link> {
     let split = split(text);
-    let lines = LineStarts::of(text);
-    let structure = structure::read(&split, &lines);
+    let lines = LineStarts::new(text);
+    let structure = structure::parse(&split, &lines);
     of_structure(text, &split, &lines, &structure)
 }
 
-/// The link that somebody means who writes, where nothing but a link is expected, `name`, `name#heading`, `[[name|label]]`, or an embed of
-/// these. None when it is no link.
+/// Parses a value that must be one link: `name`, `name#heading`, `[[name|label]]`, or an embed of
+/// these. None when it is not a link.
 #[must_use]
-pub fn parse_link(written: &str) -> Option<Link> {
-    let written = written.trim();
-    let whole = if written.starts_with("[[") || written.starts_with("![[") {
-        Cow::Borrowed(written)
+pub fn parse_link(text: &str) -> Option<Link> {
+    let text = text.trim();
+    let link_text = if text.starts_with("[[") || text.starts_with("![[") {
+        Cow::Borrowed(text)
     } else {
-        Cow::Owned(format!("[[{written}]]"))
+        Cow::Owned(format!("[[{text}]]"))
     };
-    let mut found = links(&whole).into_iter();
-    found.next().filter(|link| link.kind.is_wiki() && found.next().is_none())
+    let mut scanned = links(&link_text).into_iter();
+    scanned.next().filter(|link| link.kind.is_wiki() && scanned.next().is_none())
 }
 
-/// The links of a page whose structure is read already.
+/// The links of a page whose structure is already parsed.
 pub(crate) fn of_structure(
     text: &str,
     split: &SplitPage<'_>,
     lines: &LineStarts<'_>,
     structure: &BodyStructure<'_>,
 ) -> Vec<Link> {
-    let mut found = scan::wiki_links(text, split.body_offset, &structure.opaque);
-    // `[[x]](y)` is one markdown link whose label has brackets
+    let mut scanned = scan::wiki_links(text, split.body_offset, &structure.opaque);
+    // `[[x]](y)` is one markdown link with brackets in its label
     let mut labels: Vec<usize> = structure.links.iter().map(|link| link.range.start).collect();
     labels.sort_unstable();
-    found.retain(|wiki| labels.binary_search(&wiki.whole.start).is_err());
-    found.extend(structure.links.iter().filter_map(|link| scan::written_link(text, link)));
-    found.extend(structure.definitions.iter().filter_map(|definition| scan::definition(text, definition)));
-    found.sort_unstable_by_key(|link| link.range.start);
-    found.into_iter().map(|link| link.placed(lines)).collect()
+    scanned.retain(|wiki| labels.binary_search(&wiki.full_range.start).is_err());
+    scanned.extend(structure.links.iter().filter_map(|link| scan::written_link(text, link)));
+    scanned.extend(structure.definitions.iter().filter_map(|definition| scan::definition(text, definition)));
+    scanned.sort_unstable_by_key(|link| link.range.start);
+    scanned.into_iter().map(|link| link.into_link(lines)).collect()
 }
 
-/// A text with each wiki link replaced by what a reader sees of it: its label, else its target.
+/// A text with each wiki link replaced by its label, else its target.
 pub(crate) fn without_wiki_markup(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains("[[") {
         return text.into();
     }
-    let mut shown = String::with_capacity(text.len());
-    let mut from = 0;
+    let mut plain = String::with_capacity(text.len());
+    let mut copied = 0;
     for (range, inner) in scan::brackets(text, 0) {
-        shown.push_str(&text[from..range.start]);
+        plain.push_str(&text[copied..range.start]);
         let (target, label) = scan::label_of(&text[inner]);
-        shown.push_str(label.unwrap_or(target));
-        from = range.end;
+        plain.push_str(label.unwrap_or(target));
+        copied = range.end;
     }
-    shown.push_str(&text[from..]);
-    shown.into()
+    plain.push_str(&text[copied..]);
+    plain.into()
 }
 
-/// The line around a link, cut to [`CONTEXT_CHARS`] when it is longer.
+/// The line around a link, cut to [`CONTEXT_CHARS`].
 fn context(lines: &LineStarts<'_>, index: usize, range: &Range<usize>) -> String {
     let line = lines.line(index);
     if line.len() <= CONTEXT_CHARS {

@@ -1,4 +1,4 @@
-//! Which page a link leads to.
+//! Resolution of links to pages.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,29 +8,29 @@ use super::keys::{KeyKind, LinkKey, candidates, page_keys};
 use super::uri::folder_of;
 use super::{Link, LinkKind};
 
-/// A name that a known page answers to: a row of a table of keys.
+/// A name of an existing page: a row of a table of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownName<'a> {
-    /// How the name leads to the page.
+    /// Kind of the name.
     pub kind: KeyKind,
-    /// The name, as [`Key::text`].
+    /// The name, as [`LinkKey::text`].
     pub text: &'a str,
     /// The page.
     pub path: &'a str,
 }
 
-/// Choose among the known names the page that a link in `from` leads to.
+/// Chooses the page to which a link in `from` leads.
 ///
-/// `wanted` is what [`candidates`] gives; `known` are the names whose lower case equals that of a wanted one. The
-/// order of `wanted` decides, then names written in the same case come before others, then the nearest folder: the most folders
-/// shared with `from`, the fewest beyond them, then the alphabet.
+/// `wanted` is the result of [`candidates`]; `known` are the names whose lower case equals that of
+/// a wanted one. Precedence: the order of `wanted`, then exact case, then the nearest folder (most
+/// folders shared with `from`, then fewest others), then the alphabet.
 #[must_use]
 pub fn choose_target<'a>(
     from: &str,
     wanted: &[LinkKey],
     known: impl IntoIterator<Item = KnownName<'a>>,
 ) -> Option<&'a str> {
-    let home = folder_of(from);
+    let from_folder = folder_of(from);
     known
         .into_iter()
         .filter_map(|known| {
@@ -39,25 +39,26 @@ pub fn choose_target<'a>(
                 let text = known.text.to_lowercase();
                 wanted.iter().position(|key| key.kind == known.kind && key.folded == text)
             };
-            let (other_case, rank) = rank.map(|rank| (false, rank)).or_else(|| folded().map(|rank| (true, rank)))?;
-            let (shared, beyond) = closeness(home, folder_of(known.path));
-            Some((rank, other_case, Reverse(shared), beyond, known.path))
+            let (differs_in_case, rank) =
+                rank.map(|rank| (false, rank)).or_else(|| folded().map(|rank| (true, rank)))?;
+            let (shared, beyond) = folder_distance(from_folder, folder_of(known.path));
+            Some((rank, differs_in_case, Reverse(shared), beyond, known.path))
         })
         .min()
         .map(|(.., path)| path)
 }
 
-/// How many folders two folders share from the root, and how many the second has beyond them.
-fn closeness(home: &str, folder: &str) -> (usize, usize) {
+/// How many folders two folders share from the root, and how many more the second has.
+fn folder_distance(from_folder: &str, folder: &str) -> (usize, usize) {
     let parts = |path: &'_ str| path.split('/').filter(|part| !part.is_empty()).count();
-    let shared =
-        home.split('/').zip(folder.split('/')).take_while(|(ours, theirs)| !ours.is_empty() && ours == theirs).count();
+    let shared = from_folder.split('/').zip(folder.split('/')).take_while(|(a, b)| !a.is_empty() && a == b).count();
     (shared, parts(folder) - shared)
 }
 
-/// The known pages of a tree, ready to be asked where links lead.
+/// An in-memory index that resolves links to the pages of a tree.
 ///
-/// Adding or removing a page costs as much as it has names; asking costs as much as there are pages of the same name.
+/// Adding or removing a page takes time linear in its number of names; resolving, in the number of
+/// pages with the same name.
 #[derive(Debug, Default)]
 pub struct LinkTargets {
     names: HashMap<Box<str>, Vec<ResolvedName>>,
@@ -72,13 +73,13 @@ struct ResolvedName {
 }
 
 impl LinkTargets {
-    /// A resolver that knows no page.
+    /// An empty index.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Add a page, or replace what was known of it.
+    /// Adds or replaces a page.
     pub fn insert(&mut self, path: &str, title: Option<&str>, aliases: &[String]) {
         self.remove(path);
         let page: Arc<str> = path.into();
@@ -92,7 +93,7 @@ impl LinkTargets {
         self.pages.insert(page, entries);
     }
 
-    /// Forget a page.
+    /// Removes a page.
     pub fn remove(&mut self, path: &str) {
         for folded in self.pages.remove(path).unwrap_or_default() {
             if let Some(names) = self.names.get_mut(&folded) {
@@ -104,13 +105,13 @@ impl LinkTargets {
         }
     }
 
-    /// The page a link in `from` leads to.
+    /// The page to which a link in `from` leads.
     #[must_use]
     pub fn resolve(&self, from: &str, link: &Link) -> Option<&str> {
         self.resolve_target(from, link.kind, &link.target)
     }
 
-    /// The page that `target`, written as a link of this kind in the page `from`, leads to.
+    /// The page to which `target`, in a link of this kind in the page `from`, leads.
     #[must_use]
     pub fn resolve_target(&self, from: &str, kind: LinkKind, target: &str) -> Option<&str> {
         let wanted = candidates(from, kind, target);

@@ -1,4 +1,4 @@
-//! Links in the bytes of a page.
+//! Scans a page for links.
 
 use std::ops::Range;
 
@@ -6,9 +6,9 @@ use super::{Link, LinkKind, context, uri};
 use crate::lines::LineStarts;
 use crate::structure::{LinkDefinition, WrittenLink};
 
-/// A link that does not know its line yet.
+/// A link without its line number.
 pub(super) struct ScannedLink {
-    pub(super) whole: Range<usize>,
+    pub(super) full_range: Range<usize>,
     pub(super) range: Range<usize>,
     kind: LinkKind,
     target: String,
@@ -17,7 +17,7 @@ pub(super) struct ScannedLink {
 }
 
 impl ScannedLink {
-    pub(super) fn placed(self, lines: &LineStarts<'_>) -> Link {
+    pub(super) fn into_link(self, lines: &LineStarts<'_>) -> Link {
         let index = lines.index_of(self.range.start);
         Link {
             kind: self.kind,
@@ -27,14 +27,14 @@ impl ScannedLink {
             line: index + 1,
             context: context(lines, index, &self.range),
             target_range: self.range,
-            full_range: self.whole,
+            full_range: self.full_range,
         }
     }
 }
 
-/// Every `[[…]]` after `from`, with the range of the whole and of what is between the brackets.
+/// Every `[[…]]` after `from`: its full range and the range between the brackets.
 ///
-/// The inside holds no `]` and no line ending; of `[[a [[b]]` only `[[b]]` is one; `\[[` is text.
+/// The content has no `]` and no line ending; in `[[a [[b]]` only `[[b]]` counts; `\[[` is text.
 pub(super) fn brackets(text: &str, from: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     let bytes = text.as_bytes();
     let mut at = from;
@@ -67,12 +67,12 @@ pub(super) fn brackets(text: &str, from: usize) -> impl Iterator<Item = (Range<u
     })
 }
 
-/// Is the byte at `at` behind an odd number of backslashes?
+/// Whether an odd number of backslashes precedes the byte at `at`.
 fn is_escaped(bytes: &[u8], at: usize) -> bool {
     bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// Cut the inside of a wiki link at its first `|`; in a table that is written `\|`.
+/// Splits the content of a wiki link at its first `|`, which is `\|` in a table.
 pub(super) fn label_of(inner: &str) -> (&str, Option<&str>) {
     match inner.split_once('|') {
         Some((target, label)) => {
@@ -83,32 +83,31 @@ pub(super) fn label_of(inner: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The wiki links of a page's body that touch none of the opaque ranges, which are in order.
+/// The wiki links of a body that do not overlap the opaque ranges, which are in order.
 pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]) -> Vec<ScannedLink> {
     let mut links = Vec::new();
-    let mut passed = 0;
-    let mut reach = 0;
+    let mut next_opaque = 0;
+    let mut opaque_end = 0;
     for (range, inner) in brackets(text, body_offset) {
-        // `reach`: the furthest end of the opaque ranges that begin before this link ends
-        while let Some(next) = opaque.get(passed).filter(|next| next.start < range.end) {
-            reach = reach.max(next.end);
-            passed += 1;
+        // the maximum end of the opaque ranges that start before this link ends
+        while let Some(next) = opaque.get(next_opaque).filter(|next| next.start < range.end) {
+            opaque_end = opaque_end.max(next.end);
+            next_opaque += 1;
         }
-        if reach > range.start {
+        if opaque_end > range.start {
             continue;
         }
-        let (written, label) = label_of(&text[inner.clone()]);
-        let (target, heading) = written.split_once('#').map_or((written, None), |(path, part)| (path, Some(part)));
+        let (source, label) = label_of(&text[inner.clone()]);
+        let (target, heading) = source.split_once('#').map_or((source, None), |(path, part)| (path, Some(part)));
         let target = target.trim();
         if target.is_empty() {
             continue;
         }
-        // `target` is the first thing in the brackets that is not white space
         let leading = text[inner.clone()].len() - text[inner.clone()].trim_start().len();
         let start = inner.start + leading;
         let embed = range.start > body_offset && text.as_bytes()[range.start - 1] == b'!';
         links.push(ScannedLink {
-            whole: range,
+            full_range: range,
             range: start..start + target.len(),
             kind: if embed { LinkKind::Embed } else { LinkKind::Wiki },
             target: target.to_owned(),
@@ -123,34 +122,39 @@ fn some_text(text: Option<&str>) -> Option<String> {
     text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A link written in markdown, when it leads to a file.
+/// A markdown link, if it leads to a file.
 pub(super) fn written_link(text: &str, link: &WrittenLink<'_>) -> Option<ScannedLink> {
     let tail = text.get(link.text_end..link.range.end)?;
     let open = link.text_end + tail.find("](")? + 2;
     let range = destination(text, open..link.range.end)?;
-    let found = found(text, link.kind, range, &link.destination)?;
+    let split_destination = split_destination(text, link.kind, range, &link.destination)?;
     let start = link.range.start + usize::from(link.kind == LinkKind::Image);
-    Some(ScannedLink { whole: start..link.range.end, label: some_text(Some(&link.label)), ..found })
+    Some(ScannedLink { full_range: start..link.range.end, label: some_text(Some(&link.label)), ..split_destination })
 }
 
-/// A reference definition, when it leads to a file.
+/// A reference definition, if it leads to a file.
 pub(super) fn definition(text: &str, definition: &LinkDefinition) -> Option<ScannedLink> {
     let source = text.get(definition.range.clone())?;
     let bytes = source.as_bytes();
     let close = source.match_indices("]:").map(|(at, _)| at).find(|at| !is_escaped(bytes, *at))?;
     let range = destination(text, definition.range.start + close + 2..definition.range.end)?;
-    let found = found(text, LinkKind::Definition, range, &definition.destination)?;
-    Some(ScannedLink { whole: definition.range.clone(), label: some_text(source.get(1..close)), ..found })
+    let split_destination = split_destination(text, LinkKind::Definition, range, &definition.destination)?;
+    Some(ScannedLink {
+        full_range: definition.range.clone(),
+        label: some_text(source.get(1..close)),
+        ..split_destination
+    })
 }
 
-/// Cut a destination into path and heading; `None` when it leads out of the tree or into the page itself.
-fn found(text: &str, kind: LinkKind, written: Range<usize>, meant: &str) -> Option<ScannedLink> {
-    let (path, fragment) = uri::path_and_fragment(meant)?;
-    let source = &text[written.clone()];
+/// Splits a destination into path and heading; none if it leads out of the tree or into the page
+/// itself.
+fn split_destination(text: &str, kind: LinkKind, range: Range<usize>, destination: &str) -> Option<ScannedLink> {
+    let (path, fragment) = uri::path_and_fragment(destination)?;
+    let source = &text[range.clone()];
     let end = uri::path_end(source);
     Some(ScannedLink {
-        whole: written.clone(),
-        range: written.start..written.start + end,
+        full_range: range.clone(),
+        range: range.start..range.start + end,
         kind,
         target: path,
         heading: fragment,
@@ -158,7 +162,7 @@ fn found(text: &str, kind: LinkKind, written: Range<usize>, meant: &str) -> Opti
     })
 }
 
-/// Where the destination stands that begins somewhere after white space in `within`, angle brackets not included.
+/// Range of the first destination in `within`, without white space and angle brackets.
 fn destination(text: &str, within: Range<usize>) -> Option<Range<usize>> {
     let source = text.get(within.clone())?;
     let start = source.len() - source.trim_start().len();

@@ -1,8 +1,8 @@
-//! Relative addresses: what they say, how they are written, and the way from one page to another.
+//! Relative addresses: parsing, encoding and computation.
 
-/// Cut a destination into the decoded path and the fragment.
+/// Splits a destination into the decoded path and the fragment.
 ///
-/// `None` when it has a scheme or a host, or when it has no path (a link into the page itself).
+/// None when it has a scheme or a host, or no path (a link into the page itself).
 pub(super) fn path_and_fragment(destination: &str) -> Option<(String, Option<String>)> {
     if has_scheme(destination) || destination.starts_with("//") {
         return None;
@@ -15,18 +15,18 @@ pub(super) fn path_and_fragment(destination: &str) -> Option<(String, Option<Str
     (!path.is_empty()).then(|| (decode(path), fragment))
 }
 
-/// Where the path of a destination ends in the source; entities (`&#35;`) and escapes (`\#`) are not fragments.
+/// End of the path in a destination; entities (`&#35;`) and escapes (`\#`) are not fragments.
 pub(super) fn path_end(source: &str) -> usize {
     let bytes = source.as_bytes();
-    let ends = |at: &usize| match bytes[*at] {
+    let is_end = |at: &usize| match bytes[*at] {
         b'?' => true,
         b'#' => *at == 0 || !matches!(bytes[*at - 1], b'&' | b'\\'),
         _ => false,
     };
-    (0..bytes.len()).find(ends).unwrap_or(bytes.len())
+    (0..bytes.len()).find(is_end).unwrap_or(bytes.len())
 }
 
-/// Does an address begin with a scheme: a letter, then letters, digits, `+`, `-`, `.`, then `:`?
+/// Whether an address begins with a scheme (RFC 3986): a letter, then letters, digits, `+-.`, `:`.
 fn has_scheme(address: &str) -> bool {
     address.split_once(':').is_some_and(|(scheme, _)| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -34,7 +34,7 @@ fn has_scheme(address: &str) -> bool {
     })
 }
 
-/// Decode `%20` and its like; a text that would not be UTF-8 then stays as it is.
+/// Percent-decodes a text; one that would not be UTF-8 stays unchanged.
 fn decode(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();
@@ -58,16 +58,16 @@ fn decode(text: &str) -> String {
     String::from_utf8(decoded).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Write a path so that it is one markdown destination: white space, brackets and markup characters become `%XX`.
+/// Encodes a path as a markdown destination: white space and markup characters become `%XX`.
 ///
-/// Letters of every script stay readable.
+/// Letters of all scripts stay readable.
 pub(super) fn encode(path: &str) -> String {
     encode_unless(path, |character| {
         is_unreserved(character) || (!character.is_ascii() && !character.is_whitespace() && !character.is_control())
     })
 }
 
-/// Write a path for a full address, in ASCII.
+/// Encodes a path for a full address, in ASCII.
 pub(super) fn encode_ascii(path: &str) -> String {
     encode_unless(path, is_unreserved)
 }
@@ -92,7 +92,7 @@ fn encode_unless(path: &str, is_plain: impl Fn(char) -> bool) -> String {
     encoded
 }
 
-/// Write a path inside `<` and `>`, where white space may stay.
+/// Encodes a path for use between `<` and `>`, where white space is allowed.
 pub(super) fn encode_angled(path: &str) -> String {
     let special =
         |character: char| matches!(character, '<' | '>' | '%' | '#' | '?' | '\\' | '&') || character.is_control();
@@ -109,7 +109,8 @@ pub(super) fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The path that `address` means in `folder`; a leading `/` means the root. `None` when it leads out of the tree or to a folder.
+/// The path to which `address` in `folder` refers; a leading `/` is the root. None when it leads
+/// out of the tree or to a folder.
 pub(super) fn join(folder: &str, address: &str) -> Option<String> {
     let (from, address) = address.strip_prefix('/').map_or((folder, address), |rest| ("", rest));
     let mut parts: Vec<&str> = from.split('/').filter(|part| !part.is_empty()).collect();
@@ -126,7 +127,7 @@ pub(super) fn join(folder: &str, address: &str) -> Option<String> {
     (!is_folder && !parts.is_empty()).then(|| parts.join("/"))
 }
 
-/// The shortest relative address that leads from a page in `folder` to `path`.
+/// The shortest relative address of `path` for a page in `folder`.
 pub(super) fn relative(folder: &str, path: &str) -> String {
     let from: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     let to: Vec<&str> = path.split('/').collect();
@@ -135,7 +136,7 @@ pub(super) fn relative(folder: &str, path: &str) -> String {
     up.chain(to[shared..].iter().copied()).collect::<Vec<_>>().join("/")
 }
 
-/// A page's path without `.md` (in any case); other files keep their ending.
+/// The path of a page without `.md` (in any case); other files keep their extension.
 pub(super) fn without_extension(path: &str) -> &str {
     match path.len().checked_sub(3) {
         Some(end) if end > 0 && path.is_char_boundary(end) && path[end..].eq_ignore_ascii_case(".md") => {

@@ -1,7 +1,7 @@
-//! What is wrong with a page (gaps.md, "Write-time lint and format").
+//! The linter for pages.
 //!
-//! An *error* is something a reader of the page would see broken, so a write can be refused for it; it is reported only where
-//! GitHub's rules for markdown leave no doubt. A *warning* never refuses anything.
+//! An *error* is visibly broken for a reader, so that a write can be rejected for it; it is
+//! reported only if GitHub Flavored Markdown is unambiguous. A *warning* never rejects a write.
 
 mod rules;
 #[cfg(test)]
@@ -10,44 +10,44 @@ mod tests;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One thing that is wrong with a page.
+/// One issue in a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LintIssue {
-    /// Which rule was broken.
+    /// The violated rule.
     pub rule: LintRule,
     /// Line in the page, from 1.
     pub line: usize,
     /// Column in that line, from 1, in characters.
     pub column: usize,
-    /// What is wrong, in words.
+    /// Description of the issue.
     pub message: String,
-    /// Does it refuse a write?
+    /// Whether the issue rejects a write.
     pub severity: Severity,
 }
 
-/// How bad an issue is.
+/// Severity of an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Refuses a write while `lint.reject_errors` is on.
+    /// Rejects a write while `lint.reject_errors` is on.
     Error,
-    /// Only reported.
+    /// Reported only.
     Warning,
 }
 
-/// The rules, under the names the contract gives them.
+/// The lint rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LintRule {
-    /// The frontmatter cannot be read.
+    /// The frontmatter is not valid YAML.
     FrontmatterYamlInvalid,
-    /// A row of a table has another number of columns than its header.
+    /// A row of a table and its header have different numbers of columns.
     TableColumnMismatch,
-    /// Rows without a line of dashes under the first.
+    /// The first row of a table is not followed by a separator.
     TableNoSeparator,
     /// A code fence is never closed.
     FenceUnclosed,
-    /// A mermaid block is empty or of no known kind.
+    /// A mermaid block is empty or of unknown type.
     FenceMermaidInvalid,
     /// The frontmatter has no `title`.
     FrontmatterMissingRequired,
@@ -55,14 +55,14 @@ pub enum LintRule {
     FrontmatterDateInvalid,
     /// Two headings have the same anchor.
     HeadingDuplicateSlug,
-    /// A heading is more than one level below the one before.
+    /// A heading is more than one level below the previous one.
     HeadingSkipLevel,
     /// An image without a target.
     LinkImageBroken,
 }
 
 impl LintRule {
-    /// Its name in answers and messages.
+    /// Name in responses and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl LintRule {
         }
     }
 
-    /// How bad it is to break the rule.
+    /// Severity of a violation.
     #[must_use]
     pub fn severity(self) -> Severity {
         match self {
@@ -103,7 +103,7 @@ impl std::fmt::Display for LintRule {
     }
 }
 
-/// Look for everything that is wrong with a page; issues come in order of their place.
+/// Checks a page; returns the issues in page order.
 #[must_use]
 pub fn lint(text: &str) -> Vec<LintIssue> {
     let mut page = rules::CheckedPage::new(text);
@@ -115,13 +115,13 @@ pub fn lint(text: &str) -> Vec<LintIssue> {
     issues
 }
 
-/// The first issue that refuses a write; `None` when the page may be written.
+/// The first issue that rejects a write.
 #[must_use]
 pub fn first_error(issues: &[LintIssue]) -> Option<&LintIssue> {
     issues.iter().find(|issue| issue.severity == Severity::Error)
 }
 
-/// What the writer is told when an issue refuses the write: `<rule> (line N): <message>`.
+/// The error message for an issue that rejects the write: `<rule> (line N): <message>`.
 #[must_use]
 pub fn reject_message(issue: &LintIssue) -> String {
     format!("{} (line {}): {}", issue.rule, issue.line, issue.message)

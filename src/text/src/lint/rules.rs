@@ -1,4 +1,4 @@
-//! The rules, each where it is looked for.
+//! Implementation of the rules.
 
 use std::collections::HashMap;
 
@@ -10,48 +10,16 @@ use crate::frontmatter::{self, Frontmatter, SplitPage, YamlError};
 use crate::headings::Heading;
 use crate::lines::LineStarts;
 use crate::structure;
-use crate::tables::{BrokenTable, broken, cells};
+use crate::tables::{BrokenTable, cells, find_broken_table};
 
-/// The keys of the frontmatter that hold a date.
 const DATE_KEYS: [&str; 3] = ["created", "updated", "last-reviewed"];
 
-/// The first words of the diagrams mermaid draws, in lower case.
-///
-/// The contract's list, and the kinds of mermaid 11 that it lacks: a diagram that renders is not refused.
-const MERMAID_KINDS: [&str; 30] = [
-    "graph",
-    "flowchart",
-    "sequencediagram",
-    "classdiagram",
-    "statediagram",
-    "erdiagram",
-    "gantt",
-    "pie",
-    "journey",
-    "gitgraph",
-    "mindmap",
-    "timeline",
-    "quadrantchart",
-    "sankey",
-    "xychart",
-    "block",
-    "packet",
-    "kanban",
-    "architecture",
-    "c4context",
-    "c4container",
-    "c4component",
-    "c4dynamic",
-    "c4deployment",
-    "requirementdiagram",
-    "requirement",
-    "zenuml",
-    "radar",
-    "treemap",
-    "info",
-];
+/// The first words of mermaid diagrams, in lower case, up to mermaid 11.
+const MERMAID_KINDS: &str = "graph flowchart sequencediagram classdiagram statediagram erdiagram gantt pie journey \
+    gitgraph mindmap timeline quadrantchart sankey xychart block packet kanban architecture \
+    c4context c4container c4component c4dynamic c4deployment requirementdiagram requirement \
+    zenuml radar treemap info";
 
-/// A page under examination.
 pub(super) struct CheckedPage<'a> {
     split: SplitPage<'a>,
     lines: LineStarts<'a>,
@@ -62,19 +30,17 @@ pub(super) struct CheckedPage<'a> {
 impl<'a> CheckedPage<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let split = frontmatter::split(text);
-        let lines = LineStarts::of(text);
-        let headings = structure::read(&split, &lines).headings;
+        let lines = LineStarts::new(text);
+        let headings = structure::parse(&split, &lines).headings;
         Self { split, lines, headings, issues: Vec::new() }
     }
 
-    /// Report an issue at a byte of the page.
     fn report(&mut self, rule: LintRule, offset: usize, message: String) {
         let line = self.lines.index_of(offset) + 1;
         let column = self.lines.column(offset);
         self.issues.push(LintIssue { rule, line, column, message, severity: rule.severity() });
     }
 
-    /// Report an issue at a byte of the body.
     fn report_in_body(&mut self, rule: LintRule, offset: usize, message: String) {
         self.report(rule, offset + self.split.body_offset, message);
     }
@@ -86,7 +52,7 @@ impl<'a> CheckedPage<'a> {
                 self.report(LintRule::FrontmatterYamlInvalid, 0, error.to_string());
                 return;
             }
-            // read as empty, by contract; there is nothing in it to be right or wrong
+            // treated as empty
             Some(YamlError::Oversized { .. }) | None => {}
         }
         if frontmatter.text("title").is_none() {
@@ -100,17 +66,17 @@ impl<'a> CheckedPage<'a> {
 
     fn date(&mut self, frontmatter: &Frontmatter, key: &str) {
         let Some(value) = frontmatter.map.get(key) else { return };
-        let written = match value {
+        let shown = match value {
             Value::Null => return,
             Value::String(text) if is_iso_date(text.trim()) => return,
             Value::String(text) => text.clone(),
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
         };
-        let message = format!("`{key}` is `{written}`; write a date as `2026-01-31` or `2026-01-31T09:30:00Z`");
+        let message = format!("`{key}` is `{shown}`; write a date as `2026-01-31` or `2026-01-31T09:30:00Z`");
         self.report(LintRule::FrontmatterDateInvalid, self.offset_of_key(key), message);
     }
 
-    /// Where the line of a top-level key begins; the top of the page when it is not written plainly.
+    /// Start of the line of a top-level key; the top of the page if the line is not found.
     fn offset_of_key(&self, key: &str) -> usize {
         let mut offset = self.split.yaml_offset;
         for line in self.split.yaml.unwrap_or_default().split_inclusive('\n') {
@@ -136,7 +102,7 @@ impl<'a> CheckedPage<'a> {
             let Some(text) = body.get(paragraph.clone()) else {
                 continue;
             };
-            match broken(text) {
+            match find_broken_table(text) {
                 Some(BrokenTable::NoSeparator) => {
                     let message =
                         "table header is not followed by a separator; add a line like `| --- | --- |` under it";
@@ -165,7 +131,7 @@ impl<'a> CheckedPage<'a> {
             return;
         }
         let message = match mermaid_kind(&fence.code) {
-            Some(kind) if MERMAID_KINDS.contains(&kind.to_ascii_lowercase().as_str()) => return,
+            Some(kind) if MERMAID_KINDS.split(' ').any(|known| known.eq_ignore_ascii_case(kind)) => return,
             Some(kind) => format!("`{kind}` is not a kind of mermaid diagram; begin with one, such as `flowchart`"),
             None => "mermaid block is empty; begin with a kind of diagram, such as `flowchart`".to_owned(),
         };
@@ -173,12 +139,12 @@ impl<'a> CheckedPage<'a> {
     }
 
     fn table(&mut self, body: &str, table: &TableBlock) {
-        let wanted = table.alignments.len();
+        let expected = table.alignments.len();
         for row in &table.rows {
             let Some(text) = body.get(row.clone()) else { continue };
-            let found = cells(text).len();
-            if found != wanted {
-                let message = format!("row has {}, header has {wanted}", columns(found));
+            let actual = cells(text).len();
+            if actual != expected {
+                let message = format!("row has {}, header has {expected}", columns(actual));
                 self.report_in_body(LintRule::TableColumnMismatch, row.start, message);
             }
         }
@@ -189,7 +155,7 @@ impl<'a> CheckedPage<'a> {
         let mut first_lines: HashMap<&str, usize> = HashMap::new();
         let mut above: Option<&Heading> = None;
         for heading in &headings {
-            // a heading in a script that anchors drop has no anchor to share
+            // headings in other scripts have empty anchors
             if !heading.slug.is_empty() {
                 let first = *first_lines.entry(&heading.slug).or_insert(heading.line);
                 if first != heading.line {
@@ -224,7 +190,6 @@ fn mermaid_kind(code: &str) -> Option<&str> {
     };
     let mut in_directive = false;
     for line in code.lines().map(str::trim) {
-        // `%%{init: …}%%` may run over several lines
         if in_directive || line.starts_with("%%{") {
             in_directive = !line.ends_with("}%%");
             continue;

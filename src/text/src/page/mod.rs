@@ -1,4 +1,4 @@
-//! What the index keeps of a page, read in one pass.
+//! All data of a page for the index, extracted in one pass.
 
 #[cfg(test)]
 mod tests;
@@ -11,45 +11,43 @@ use crate::lines::LineStarts;
 use crate::links::{self, Link};
 use crate::structure;
 
-/// The keys of the frontmatter that give a page its tags (gaps.md 2.1).
 const TAG_KEYS: [&str; 3] = ["tags", "topics", "labels"];
 
-/// The keys of the frontmatter that give a page its other names.
 const ALIAS_KEYS: [&str; 2] = ["aliases", "alias"];
 
-/// A page, read.
+/// A parsed page.
 #[derive(Debug, Clone)]
 pub struct Page<'a> {
     /// `title` of the frontmatter, else the first heading, else the file name without `.md`.
     pub title: String,
-    /// The frontmatter; empty when there is none or when it cannot be read.
+    /// The frontmatter; empty when there is none or it is invalid.
     pub frontmatter: Map<String, Value>,
-    /// Why the frontmatter is empty although there is some.
+    /// Why the frontmatter is empty although a block is present.
     pub frontmatter_error: Option<YamlError>,
     /// The headings, in order.
     pub headings: Vec<Heading>,
     /// The links to other files, in order.
     pub links: Vec<Link>,
-    /// `tags`, `topics` and `labels` of the frontmatter, without `#`, each once.
+    /// `tags`, `topics` and `labels` of the frontmatter, without `#` and duplicates.
     pub tags: Vec<String>,
-    /// `aliases` of the frontmatter, each once.
+    /// `aliases` of the frontmatter, without duplicates.
     pub aliases: Vec<String>,
-    /// How many words the body has: runs without white space that hold a letter or a digit.
+    /// Number of words in the body: runs without white space that contain a letter or a digit.
     pub word_count: usize,
-    /// The first paragraph as one line, without markup, at most 300 characters and then `…`.
+    /// The first paragraph as one line, without markup, at most 300 characters plus `…`.
     pub excerpt: String,
     /// The page without its frontmatter.
     pub body: &'a str,
 }
 
 impl<'a> Page<'a> {
-    /// Read a page. `path` only serves to name a page that has neither title nor heading.
+    /// Parses a page. `path` is the title of a page without title and heading.
     #[must_use]
     pub fn parse(path: &str, text: &'a str) -> Self {
         let split = frontmatter::split(text);
         let frontmatter = frontmatter::parse_split(&split);
-        let lines = LineStarts::of(text);
-        let structure = structure::read(&split, &lines);
+        let lines = LineStarts::new(text);
+        let structure = structure::parse(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);
         let title = frontmatter.text("title").or_else(|| Some(structure.headings.first()?.text.clone()));
         Self {
@@ -67,28 +65,27 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The tags a frontmatter gives its page: `tags`, `topics` and `labels`, without `#`, each once.
+/// The tags in the frontmatter: `tags`, `topics` and `labels`, without `#` and duplicates.
 #[must_use]
 pub fn tags(frontmatter: &Frontmatter) -> Vec<String> {
     let mut tags = Vec::new();
     for key in TAG_KEYS {
         let is_text = frontmatter.map.get(key).is_some_and(Value::is_string);
         for text in frontmatter.texts(key) {
-            // one text may hold several tags: `a, b` or `a b`
+            // one text may contain several tags: `a, b` or `a b`
             let separator: fn(char) -> bool = if text.contains(',') { |c| c == ',' } else { char::is_whitespace };
             let parts: Vec<&str> = if is_text { text.split(separator).collect() } else { vec![&text] };
             tags.extend(parts.into_iter().map(|tag| tag.trim().trim_start_matches('#').to_owned()));
         }
     }
-    each_once(tags)
+    without_duplicates(tags)
 }
 
 fn aliases(frontmatter: &Frontmatter) -> Vec<String> {
-    each_once(ALIAS_KEYS.iter().flat_map(|key| frontmatter.texts(key)).collect())
+    without_duplicates(ALIAS_KEYS.iter().flat_map(|key| frontmatter.texts(key)).collect())
 }
 
-/// Drop empty texts and repetitions.
-fn each_once(mut texts: Vec<String>) -> Vec<String> {
+fn without_duplicates(mut texts: Vec<String>) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     texts.retain(|text| !text.is_empty() && seen.insert(text.clone()));
     texts

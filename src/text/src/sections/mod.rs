@@ -1,4 +1,4 @@
-//! One section of a page: a heading and what stands under it (decision D22).
+//! One section of a page: a heading and the text below it.
 
 #[cfg(test)]
 mod tests;
@@ -9,46 +9,46 @@ use serde::Serialize;
 use crate::headings::{Heading, headings};
 use crate::lines::LineStarts;
 
-/// Which section is asked for.
+/// Selects a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SectionSelector<'a> {
-    /// By the words of its heading: the same words first, then containing them, in any case. `Parent > Child` names a heading
-    /// below another one.
+    /// By heading: an exact match takes precedence over a partial one; case is ignored. `Parent >
+    /// Child` selects a heading below another one.
     Heading(&'a str),
-    /// By its place among the headings of the page, from 0.
+    /// By its index among the headings of the page, from 0.
     Index(usize),
 }
 
 /// One section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Section {
-    /// The words of its heading.
+    /// The text of its heading.
     pub heading: String,
     /// 1 for `#` to 6 for `######`.
     pub level: u8,
-    /// What stands under the heading, sections below it included, without blank lines at both ends.
+    /// The text below the heading, with subsections, without blank lines at both ends.
     pub content: String,
     /// The line of the heading, from 1.
     pub line_start: usize,
-    /// The last line of the section, from 1: the one before the next heading of the same or a higher level.
+    /// The last line of the section, from 1: before the next heading of the same or a higher level.
     pub line_end: usize,
 }
 
-/// Find a section; `None` when the page has no such heading.
+/// Finds a section; none when the page has no such heading.
 #[must_use]
 pub fn section(text: &str, select: SectionSelector<'_>) -> Option<Section> {
     let headings = headings(text);
     let index = match select {
         SectionSelector::Index(index) => index,
-        SectionSelector::Heading(wanted) => find(&headings, wanted)?,
+        SectionSelector::Heading(query) => find_heading(&headings, query)?,
     };
     let heading = headings.get(index)?;
-    let lines = LineStarts::of(text);
+    let lines = LineStarts::new(text);
     let end = headings[end_of(&headings, index)..].first();
     let end_offset = end.map_or(text.len(), |next| match lines.start(next.line - 1) {
         // a heading inside a quote begins after the `>` of its line
         line if line >= heading.range.end => line,
-        // both stand in one line: a `\r` alone parts headings and is no line ending
+        // same line: a lone `\r` separates headings but is not a line ending
         _ => next.range.start,
     });
     let line_end = end.map_or(lines.count(), |next| next.line - 1);
@@ -62,7 +62,7 @@ pub fn section(text: &str, select: SectionSelector<'_>) -> Option<Section> {
     })
 }
 
-/// Index of the heading that ends the section begun by the heading at `index`; the number of headings when none does.
+/// Index of the heading that ends the section at `index`; the number of headings if none does.
 ///
 /// A heading inside a quote or a list item does not end a section that began outside.
 fn end_of(headings: &[Heading], index: usize) -> usize {
@@ -73,30 +73,30 @@ fn end_of(headings: &[Heading], index: usize) -> usize {
     headings.iter().skip(index + 1).position(ends).map_or(headings.len(), |after| index + 1 + after)
 }
 
-fn find(headings: &[Heading], wanted: &str) -> Option<usize> {
-    let wanted = wanted.trim();
-    // a heading may itself contain ` > `: its own words come first
+fn find_heading(headings: &[Heading], query: &str) -> Option<usize> {
+    let query = query.trim();
+    // a heading may contain ` > ` itself: its full text takes precedence
     let all = 0..headings.len();
-    if let Some(index) = position(headings, all.clone(), wanted, SectionMatch::Same) {
+    if let Some(index) = position(headings, all.clone(), query, SectionMatch::Same) {
         return Some(index);
     }
-    if let Some((parents, child)) = wanted.rsplit_once('>') {
+    if let Some((parents, child)) = query.rsplit_once('>') {
         return position_below(headings, parents, child);
     }
-    position(headings, all, wanted, SectionMatch::Containing)
+    position(headings, all, query, SectionMatch::Containing)
 }
 
-/// Find `child` among the headings below the one that `parents` names.
+/// Finds `child` among the headings below `parents`.
 fn position_below(headings: &[Heading], parents: &str, child: &str) -> Option<usize> {
-    let mut within = 0..headings.len();
-    let mut found = None;
+    let mut range = 0..headings.len();
+    let mut result = None;
     for name in parents.split('>').chain([child]) {
-        let at = position(headings, within.clone(), name, SectionMatch::Same)
-            .or_else(|| position(headings, within, name, SectionMatch::Containing))?;
-        within = at + 1..end_of(headings, at);
-        found = Some(at);
+        let at = position(headings, range.clone(), name, SectionMatch::Same)
+            .or_else(|| position(headings, range, name, SectionMatch::Containing))?;
+        range = at + 1..end_of(headings, at);
+        result = Some(at);
     }
-    found
+    result
 }
 
 #[derive(Clone, Copy)]
@@ -105,22 +105,27 @@ enum SectionMatch {
     Containing,
 }
 
-fn position(headings: &[Heading], within: std::ops::Range<usize>, wanted: &str, how: SectionMatch) -> Option<usize> {
-    let wanted = wanted.trim_start_matches('#').trim().to_lowercase();
-    if wanted.is_empty() {
+fn position(
+    headings: &[Heading],
+    range: std::ops::Range<usize>,
+    query: &str,
+    match_kind: SectionMatch,
+) -> Option<usize> {
+    let query = query.trim_start_matches('#').trim().to_lowercase();
+    if query.is_empty() {
         return None;
     }
-    let found = headings.get(within.clone())?.iter().position(|heading| {
+    let result = headings.get(range.clone())?.iter().position(|heading| {
         let text = heading.text.to_lowercase();
-        match how {
-            SectionMatch::Same => text == wanted,
-            SectionMatch::Containing => text.contains(&wanted),
+        match match_kind {
+            SectionMatch::Same => text == query,
+            SectionMatch::Containing => text.contains(&query),
         }
     })?;
-    Some(within.start + found)
+    Some(range.start + result)
 }
 
-/// Cut blank lines at both ends; the indentation of the first line stays.
+/// Removes blank lines at both ends; the indentation of the first line remains.
 fn without_blank_ends(content: &str) -> &str {
     let content = content.trim_end();
     let blank = content.len() - content.trim_start().len();

@@ -1,4 +1,4 @@
-//! The line of a page that answers a search, with the words that were searched for marked (gaps.md 4.5).
+//! Snippets of search results: a matching line with marked terms.
 
 #[cfg(test)]
 mod tests;
@@ -7,96 +7,101 @@ use std::ops::Range;
 
 use crate::frontmatter::split;
 
-/// Longest snippet, in bytes, marks and `…` not counted.
-const MAX_BYTES: usize = 160;
+/// Maximum length of a snippet, without marks and `…`.
+const MAX_SNIPPET_BYTES: usize = 160;
 
-/// How far before the first hit a long line is cut, in bytes.
-const LEAD: usize = 40;
+/// Maximum length of the text before the first match.
+const MAX_LEAD_BYTES: usize = 40;
 
-/// The first line of a page that holds one of the terms, with the first occurrence of each term between `<mark>` and `</mark>`.
+/// The first line of a page that contains a term, with the first match of each term between
+/// `<mark>` and `</mark>`.
 ///
-/// Terms match in any case. The body comes before the frontmatter; when no line holds a term, the first line with words is shown.
-/// What the page says itself is escaped (`&lt;`), so that a snippet may be put into HTML as it is.
+/// Case is ignored. The body takes precedence over the frontmatter; without a match, the first line
+/// with words is returned. The text is HTML-escaped (`&lt;`), so that a snippet can be inserted
+/// into HTML.
 #[must_use]
 pub fn snippet(text: &str, terms: &[&str]) -> String {
-    let terms: Vec<Vec<char>> = terms.iter().map(|term| folded(term.trim())).filter(|term| !term.is_empty()).collect();
+    let terms: Vec<Vec<char>> =
+        terms.iter().map(|term| lower_chars(term.trim())).filter(|term| !term.is_empty()).collect();
     let split = split(text);
     let lines = split.body.lines().chain(split.yaml.unwrap_or_default().lines()).map(str::trim);
-    let hit = lines.clone().find_map(|line| terms.iter().find_map(|term| find(line, term)).map(|_| line));
-    let Some(line) = hit.or_else(|| lines.clone().find(|line| line.contains(char::is_alphanumeric))) else {
+    let matching_line = lines.clone().find_map(|line| terms.iter().find_map(|term| find(line, term)).map(|_| line));
+    let Some(line) = matching_line.or_else(|| lines.clone().find(|line| line.contains(char::is_alphanumeric))) else {
         return String::new();
     };
     let mut marks: Vec<Range<usize>> = terms.iter().filter_map(|term| find(line, term)).collect();
     marks.sort_unstable_by_key(|mark| (mark.start, std::cmp::Reverse(mark.end)));
     let first = marks.first().map_or(0, |mark| mark.start);
-    marked(line, window(line, first), &marks)
+    with_marks(line, visible_range(line, first), &marks)
 }
 
-/// A line with these parts of it between `<mark>` and `</mark>`, cut around the first of them when it is long.
+/// A line with these ranges between `<mark>` and `</mark>`; a long line is cut around the first
+/// one.
 #[must_use]
 pub fn highlight_line(line: &str, marks: &[Range<usize>]) -> String {
     let first = marks.first().map_or(0, |mark| mark.start);
-    marked(line, window(line, first), marks)
+    with_marks(line, visible_range(line, first), marks)
 }
 
-/// The part of a line that is shown: all of it, or what surrounds the first hit.
-fn window(line: &str, first: usize) -> Range<usize> {
-    if line.len() <= MAX_BYTES {
+/// The visible part of a line: all of it, or the text around the first match.
+fn visible_range(line: &str, first: usize) -> Range<usize> {
+    if line.len() <= MAX_SNIPPET_BYTES {
         return 0..line.len();
     }
-    let start = if first + LEAD <= MAX_BYTES { 0 } else { line.ceil_char_boundary(first - LEAD) };
-    start..line.floor_char_boundary(start + MAX_BYTES)
+    let start =
+        if first + MAX_LEAD_BYTES <= MAX_SNIPPET_BYTES { 0 } else { line.ceil_char_boundary(first - MAX_LEAD_BYTES) };
+    start..line.floor_char_boundary(start + MAX_SNIPPET_BYTES)
 }
 
-fn marked(line: &str, window: Range<usize>, marks: &[Range<usize>]) -> String {
-    let mut shown = String::with_capacity(window.len() + 32);
-    let mut from = window.start;
-    if from > 0 {
-        shown.push('…');
+fn with_marks(line: &str, visible_range: Range<usize>, marks: &[Range<usize>]) -> String {
+    let mut html = String::with_capacity(visible_range.len() + 32);
+    let mut position = visible_range.start;
+    if position > 0 {
+        html.push('…');
     }
     for mark in marks {
-        if mark.start < from || mark.end > window.end {
+        if mark.start < position || mark.end > visible_range.end {
             continue;
         }
-        escape(&line[from..mark.start], &mut shown);
-        shown.push_str("<mark>");
-        escape(&line[mark.clone()], &mut shown);
-        shown.push_str("</mark>");
-        from = mark.end;
+        escape(&line[position..mark.start], &mut html);
+        html.push_str("<mark>");
+        escape(&line[mark.clone()], &mut html);
+        html.push_str("</mark>");
+        position = mark.end;
     }
-    escape(&line[from..window.end], &mut shown);
-    if window.end < line.len() {
-        shown.push('…');
+    escape(&line[position..visible_range.end], &mut html);
+    if visible_range.end < line.len() {
+        html.push('…');
     }
-    shown
+    html
 }
 
-fn escape(text: &str, into: &mut String) {
+fn escape(text: &str, output: &mut String) {
     for character in text.chars() {
         match character {
-            '&' => into.push_str("&amp;"),
-            '<' => into.push_str("&lt;"),
-            '>' => into.push_str("&gt;"),
-            other => into.push(other),
+            '&' => output.push_str("&amp;"),
+            '<' => output.push_str("&lt;"),
+            '>' => output.push_str("&gt;"),
+            character => output.push(character),
         }
     }
 }
 
-fn folded(text: &str) -> Vec<char> {
+fn lower_chars(text: &str) -> Vec<char> {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// Where a folded term first occurs in a line, in any case.
+/// Range of the first match of a lower-case term in a line, ignoring case.
 fn find(line: &str, term: &[char]) -> Option<Range<usize>> {
     line.char_indices().find_map(|(start, _)| {
-        let mut wanted = term.iter();
+        let mut expected = term.iter();
         for (at, character) in line[start..].char_indices() {
             for lower in character.to_lowercase() {
-                if wanted.next() != Some(&lower) {
+                if expected.next() != Some(&lower) {
                     return None;
                 }
             }
-            if wanted.len() == 0 {
+            if expected.len() == 0 {
                 return Some(start..start + at + character.len_utf8());
             }
         }

@@ -19,7 +19,7 @@ fn long_lines_are_cut_around_the_hit_at_character_boundaries() {
     let line = format!("{} needle {}", "ü".repeat(300), "漢".repeat(300));
     let shown = snippet(&line, &["needle"]);
     assert!(shown.starts_with('…') && shown.ends_with('…') && shown.contains("<mark>needle</mark>"), "{shown}");
-    assert!(shown.len() <= MAX_BYTES + "……<mark></mark>".len());
+    assert!(shown.len() <= MAX_SNIPPET_BYTES + "……<mark></mark>".len());
     assert_eq!(snippet(&"a".repeat(200), &[]), format!("{}…", "a".repeat(160)));
 }
 

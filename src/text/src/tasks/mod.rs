@@ -11,17 +11,17 @@ use crate::frontmatter;
 use crate::lines::LineStarts;
 use crate::structure::parser;
 
-/// Longest text of a task, in bytes; what is longer is cut.
-const MAX_TEXT: usize = 4096;
+/// Maximum length of the text of a task, in bytes.
+const MAX_TEXT_BYTES: usize = 4096;
 
 /// One task of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageTask {
-    /// Its words, without markup, `[key:: value]` taken out. An item inside it is a task of its own.
+    /// Its text, without markup and `[key:: value]`. A nested item is a separate task.
     pub text: String,
-    /// Whether it is ticked.
+    /// Whether it is checked.
     pub is_completed: bool,
-    /// The line it begins in.
+    /// Its first line.
     pub line: usize,
     /// Its `#tags`, without the `#`.
     pub tags: Vec<String>,
@@ -29,27 +29,27 @@ pub struct PageTask {
     pub details: Map<String, Value>,
 }
 
-/// The tasks of a page, in order. What a computed page answers are tasks of others, and none of its own.
+/// The tasks of a page, in order. The result of a computed page contains tasks of other pages and
+/// is excluded.
 #[must_use]
 pub fn parse_tasks(text: &str) -> Vec<PageTask> {
     let split = frontmatter::split(text);
-    // Most pages have none, and are not parsed a second time.
     if !["[ ]", "[x]", "[X]"].iter().any(|mark| split.body.contains(mark)) {
         return Vec::new();
     }
-    let lines = LineStarts::of(text);
-    let answered = match computed_block::find_answer(split.body) {
+    let lines = LineStarts::new(text);
+    let computed = match computed_block::find_answer(split.body) {
         ComputedAnswer::Present(range) => range,
         ComputedAnswer::Absent | ComputedAnswer::Unterminated(_) => 0..0,
     };
-    let mut found: Vec<PageTask> = Vec::new();
-    // The tasks whose items are open: none for an item that is no task.
+    let mut tasks: Vec<PageTask> = Vec::new();
+    // The tasks of the open items; none for an item that is not a task.
     let mut open: Vec<Option<usize>> = Vec::new();
     for (event, range) in parser(split.body) {
         let mut add = |text: &str| {
-            if let Some(task) = open.last().copied().flatten().and_then(|index| found.get_mut(index)) {
-                let room = MAX_TEXT.saturating_sub(task.text.len());
-                task.text.push_str(&text[..text.floor_char_boundary(room)]);
+            if let Some(task) = open.last().copied().flatten().and_then(|index| tasks.get_mut(index)) {
+                let capacity = MAX_TEXT_BYTES.saturating_sub(task.text.len());
+                task.text.push_str(&text[..text.floor_char_boundary(capacity)]);
             }
         };
         match event {
@@ -57,11 +57,11 @@ pub fn parse_tasks(text: &str) -> Vec<PageTask> {
             Event::End(TagEnd::Item) => {
                 open.pop();
             }
-            Event::TaskListMarker(is_completed) if !answered.contains(&range.start) => {
+            Event::TaskListMarker(is_completed) if !computed.contains(&range.start) => {
                 if let Some(last) = open.last_mut() {
-                    *last = Some(found.len());
+                    *last = Some(tasks.len());
                     let line = lines.index_of(range.start + split.body_offset) + 1;
-                    found.push(PageTask {
+                    tasks.push(PageTask {
                         text: String::new(),
                         is_completed,
                         line,
@@ -75,13 +75,13 @@ pub fn parse_tasks(text: &str) -> Vec<PageTask> {
             _ => {}
         }
     }
-    found.iter_mut().for_each(PageTask::take_details);
-    found
+    tasks.iter_mut().for_each(PageTask::extract_details);
+    tasks
 }
 
 impl PageTask {
-    /// Takes `[key:: value]` out of the text, and reads the tags in what is left.
-    fn take_details(&mut self) {
+    /// Moves `[key:: value]` pairs from the text to `details`, and collects the tags.
+    fn extract_details(&mut self) {
         let mut rest = std::mem::take(&mut self.text);
         while let Some((before, pair, after)) = first_pair(&rest) {
             let (key, value) = pair;
@@ -97,7 +97,7 @@ impl PageTask {
     }
 }
 
-/// The first `[key:: value]`, and what stands around it.
+/// The first `[key:: value]`, with the text before and after it.
 fn first_pair(text: &str) -> Option<(&str, (&str, &str), &str)> {
     let mut from = 0;
     while let Some(sign) = text.get(from..)?.find("::").map(|at| at + from) {

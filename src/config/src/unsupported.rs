@@ -1,9 +1,11 @@
-//! The part of the contract's configuration that no code stands behind yet.
+//! Keys of the configuration contract that are not implemented.
 
-/// Keys and values of the configuration contract that this version refuses, because they would have no effect.
+/// Keys and values of the configuration contract that this version rejects, because they would have
+/// no effect.
 ///
-/// A key stands for itself and for everything below it; `key=value` for one value of a key that is otherwise known.
-/// This list may only shrink: whoever builds a feature deletes its lines and adds the fields to the section's struct.
+/// A key stands for itself and everything below it; `key=value` for one value of an implemented
+/// key. This list may only shrink: a new feature deletes its lines and adds fields to the struct of
+/// the section.
 pub const UNSUPPORTED_KEYS: &[&str] = &[
     "backup.branch",
     "backup.interval",
@@ -43,42 +45,42 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "workflow.transitions",
 ];
 
-/// Where a key stands.
+/// Relation of a key to [`UNSUPPORTED_KEYS`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeyStatus {
-    /// In the table: the contract knows it, this version does nothing with it.
-    NotBuilt,
-    /// A table with keys of the table below it.
-    Above,
-    /// Not in the table.
+    /// Listed: in the contract, not implemented.
+    Unsupported,
+    /// A table that contains listed keys.
+    Parent,
+    /// Not listed.
     Unlisted,
 }
 
-/// Where the key `path` stands in [`NOT_BUILT`].
-pub(crate) fn standing(path: &str) -> KeyStatus {
+/// Classifies the key `path` by [`UNSUPPORTED_KEYS`].
+pub(crate) fn key_status(path: &str) -> KeyStatus {
     if UNSUPPORTED_KEYS.contains(&path) {
-        KeyStatus::NotBuilt
-    } else if UNSUPPORTED_KEYS.iter().any(|entry| below(entry, path).is_some()) {
-        KeyStatus::Above
+        KeyStatus::Unsupported
+    } else if UNSUPPORTED_KEYS.iter().any(|entry| suffix_below(entry, path).is_some()) {
+        KeyStatus::Parent
     } else {
         KeyStatus::Unlisted
     }
 }
 
-/// Whether `value` is a value of `path` that the contract knows and this version does not.
-pub(crate) fn has_value(path: &str, value: &str) -> bool {
+/// Whether the contract allows `value` for `path` but this version does not implement it.
+pub(crate) fn is_unsupported_value(path: &str, value: &str) -> bool {
     UNSUPPORTED_KEYS.iter().any(|entry| entry.split_once('=') == Some((path, value)))
 }
 
-/// The names that the table knows directly below `table` (the empty path is the top of the file).
+/// The listed names directly below `table` (an empty path is the top level).
 pub(crate) fn names_below(table: &str) -> impl Iterator<Item = &str> {
     UNSUPPORTED_KEYS.iter().filter(|entry| !entry.contains('=')).filter_map(move |entry| {
-        let rest = if table.is_empty() { entry } else { below(entry, table)? };
+        let rest = if table.is_empty() { entry } else { suffix_below(entry, table)? };
         rest.split('.').next()
     })
 }
 
-/// What remains of the key `entry` below `table`.
-fn below(entry: &'static str, table: &str) -> Option<&'static str> {
+/// The part of the key `entry` below `table`.
+fn suffix_below(entry: &'static str, table: &str) -> Option<&'static str> {
     entry.strip_prefix(table)?.strip_prefix('.')
 }
