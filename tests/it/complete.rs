@@ -1,10 +1,12 @@
-//! No file of this binary is forgotten: one that no `mod` line mentions would look like a test and never run.
+//! No file of this binary is forgotten: one that no `mod` line mentions would look like a test and
+//! never run.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Compares the files of a folder with the `mod` lines of the file that speaks for it, and goes down into its folders.
+/// Compares the files of a folder with the `mod` lines of the file that speaks for it, and goes
+/// down into its folders.
 fn compare(folder: &Path, speaker: &str, forgotten: &mut Vec<String>) {
     let text = fs::read_to_string(folder.join(speaker)).unwrap_or_default();
     let listed: BTreeSet<&str> = text

@@ -1,6 +1,8 @@
-//! svcfs as a whole: every door over one tree, the contract, real programs on the mount, kill -9, lost power, a mixed day of work.
+//! svcfs as a whole: every door over one tree, the contract, real programs on the mount, kill -9,
+//! lost power, a mixed day of work.
 //!
-//! One rule: a test here proves that parts are joined up; what a part does by itself is tested where it lives.
+//! One rule: a test here proves that parts are joined up; what a part does by itself is tested
+//! where it lives.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,

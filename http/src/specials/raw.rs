@@ -89,13 +89,13 @@ impl RequestedRange {
             Err(_) => return Self::All,
         }
         let mut ranges = requested.satisfiable_ranges(length);
-        let (Some((Bound::Included(begin), end)), None) = (ranges.next(), ranges.next()) else { return Self::All };
+        let (Some((Bound::Included(start), end)), None) = (ranges.next(), ranges.next()) else { return Self::All };
         let end = match end {
-            Bound::Included(last) if last < begin => return Self::All,
+            Bound::Included(last) if last < start => return Self::All,
             Bound::Included(last) => last.saturating_add(1).min(length),
             Bound::Excluded(_) | Bound::Unbounded => length,
         };
-        if begin < length { Self::Single(begin..end) } else { Self::AfterEnd }
+        if start < length { Self::Single(start..end) } else { Self::AfterEnd }
     }
 }
 

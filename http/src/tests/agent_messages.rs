@@ -1,4 +1,5 @@
-//! What agents send over HTTP and on standard input: forms of answers, bodies that are no messages, batches.
+//! What agents send over HTTP and on standard input: forms of answers, bodies that are no messages,
+//! batches.
 
 use std::sync::Arc;
 

@@ -117,7 +117,8 @@ async fn said(address: SocketAddr, bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_request_is_refused_and_the_server_stays_up() {
     let protocol = Listening::on(TestServer::new()).await;
-    // Past the limit the server may close before it has read everything, and its answer can get lost.
+    // Past the limit the server may close before it has read everything, and its answer can get
+    // lost.
     let huge = format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "a".repeat(1 << 20));
     let refusal = said(protocol.address, huge.as_bytes()).await;
     assert!(refusal.is_empty() || refusal.starts_with("HTTP/1.1 431 "), "{refusal}");

@@ -153,7 +153,8 @@ fn annotations_follow_from_the_method() {
     assert_eq!(hint("svc_delete"), (false.into(), true.into()));
 }
 
-/// Every way to ask an endpoint of the document: nothing filled in, and everything filled in with what cannot be.
+/// Every way to ask an endpoint of the document: nothing filled in, and everything filled in with
+/// what cannot be.
 fn lines(path: &str, method: &str, operation: &Value) -> [String; 2] {
     let mut filled = path.to_owned();
     let mut query = Vec::new();

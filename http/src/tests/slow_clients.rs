@@ -70,7 +70,8 @@ async fn dawdle(mut stream: TcpStream, head: String, pause: Duration, until: Ins
     false
 }
 
-/// The long form, by `scripts/nightly.sh`: a thousand clients, a byte a second, longer than the server has patience.
+/// The long form, by `scripts/nightly.sh`: a thousand clients, a byte a second, longer than the
+/// server has patience.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_send_a_byte_now_and_then_leave_others_unharmed() {
     let (clients, seconds) = (number("SVCFS_SLOW_CLIENTS", 150), number("SVCFS_SLOW_SECONDS", 2));

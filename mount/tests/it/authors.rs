@@ -13,7 +13,8 @@ use crate::mounted::{Mounted, options, wait_for};
 const AGENT: &str = "agent:x";
 
 impl Mounted {
-    /// Runs a shell command in the mount as a process that says it works for somebody; it must succeed.
+    /// Runs a shell command in the mount as a process that says it works for somebody; it must
+    /// succeed.
     fn shell_of(&self, actor: &str, command: &str) {
         self.run(Command::new("sh").args(["-ec", command]).env("SVC_ACTOR", actor));
     }

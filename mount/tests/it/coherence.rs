@@ -104,7 +104,8 @@ fn unsaved_bytes_are_visible_only_within_the_mount() {
     wait_for(|| read() == "saved");
     let file = File::options().append(true).open(space.at("page.md")).unwrap();
     rustix::io::write(&file, b" and unsaved").unwrap();
-    // Read in this process: a child would close its copy of the descriptor, and each close of a copy publishes.
+    // Read in this process: a child would close its copy of the descriptor, and each close of a
+    // copy publishes.
     assert_eq!(fs::read_to_string(space.at("page.md")).unwrap(), "saved and unsaved");
     assert_eq!(read(), "saved");
     drop(file);
@@ -129,7 +130,8 @@ fn two_protocols_in_one_directory_do_not_block_each_other() {
     let Some(space) = Mounted::new() else { return };
     let (vfs, directory) = (&space.vfs, &space.at("d"));
     fs::create_dir(directory).unwrap();
-    // Of one length: whoever reads in the moment of a change may find the end of one text after the beginning of another.
+    // Of one length: whoever reads in the moment of a change may find the end of one text after the
+    // beginning of another.
     let text = |round: u32| format!("{round:03}");
     put(vfs, "d/shared.md", &text(0));
     std::thread::scope(|threads| {

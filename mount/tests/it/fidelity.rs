@@ -1,5 +1,6 @@
-//! What programs do to files in quick succession has the outcome that it has on a plain disk: content, mode, owner, time and
-//! extended attributes, of what is still queued, of what is on the disk, and after a restart.
+//! What programs do to files in quick succession has the outcome that it has on a plain disk:
+//! content, mode, owner, time and extended attributes, of what is still queued, of what is on the
+//! disk, and after a restart.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -21,7 +22,8 @@ const CASES: &str = "SVCFS_FIDELITY_CASES";
 /// A scratch name, for files: a scratch directory cannot become another one.
 const SCRATCH: &str = "s.tmp";
 const NAMES: [&str; 8] = ["a.md", "b.md", SCRATCH, "d", "d/a.md", "d/c.txt", "e", "e/a.md"];
-/// The owner's execute bit makes a version, and whoever may read such a file may run it (SEMANTICS.md).
+/// The owner's execute bit makes a version, and whoever may read such a file may run it
+/// (SEMANTICS.md).
 const MODES: [u32; 6] = [0o600, 0o640, 0o644, 0o400, 0o755, 0o700];
 const TEXTS: [&str; 4] = ["", "one\n", "two\n", "three, which is longer\n"];
 const HANDLES: usize = 3;

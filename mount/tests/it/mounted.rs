@@ -11,7 +11,8 @@ use svcfs_mount::{KnowledgeSource, LintFinding, LocalMount, MountOptions, PageFi
 use svcfs_vfs::{ProposedFile, Vfs, WriteGate};
 use tempfile::TempDir;
 
-/// Mounting tests run one at a time: a machine under test has two processors, and a mount wants both.
+/// Mounting tests run one at a time: a machine under test has two processors, and a mount wants
+/// both.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Longest time anything in a test is waited for.
@@ -184,7 +185,8 @@ impl Mounted {
         remove(&self.vfs, path);
     }
 
-    /// Authors of a path's versions, newest first, once there are `count` (an ordinary save is committed a moment later).
+    /// Authors of a path's versions, newest first, once there are `count` (an ordinary save is
+    /// committed a moment later).
     pub fn authors(&self, path: &str, count: usize) -> Vec<String> {
         let path = TreePath::parse(path).unwrap();
         let versions = || self.vfs.versions(&path).unwrap();

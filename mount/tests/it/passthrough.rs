@@ -120,7 +120,8 @@ fn concurrent_opens_of_a_replaced_film_never_fail() {
     wait_for(|| fs::read(space.at("film.mp4")).unwrap() == film(19));
 }
 
-/// Maps a file as a program does, shared and from its beginning, and runs a statement with the map `m`.
+/// Maps a file as a program does, shared and from its beginning, and runs a statement with the map
+/// `m`.
 fn mapped(path: &std::path::Path, mode: &str, access: &str, statement: &str) -> String {
     let program = format!(
         "import mmap,sys\nf = open(sys.argv[1], '{mode}')\nm = mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, {access})\n{statement}"

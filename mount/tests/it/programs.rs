@@ -19,7 +19,8 @@ fn the_shell_reads_writes_and_appends() {
 #[test]
 fn a_tree_copied_in_is_the_tree_that_was_copied() {
     let Some(space) = Mounted::new() else { return };
-    // Older than a second: rsync takes what is made in the same second for the same, and sets no times.
+    // Older than a second: rsync takes what is made in the same second for the same, and sets no
+    // times.
     let old = "find ../src -exec touch -h -d @1000000000 {} +";
     space.shell(&format!(
         "{PAGES}; {old}; cp -r ../src copy; diff -r ../src copy; cp -a ../src exact; diff -r ../src exact"

@@ -347,7 +347,8 @@ fn a_refused_save_fails_at_close_and_says_why() {
     assert_eq!(space.authors("a.md", 2).len(), 2);
 }
 
-/// The kernel tells of a closed handle a moment later, and the name of a new file whose save was refused goes in that moment.
+/// The kernel tells of a closed handle a moment later, and the name of a new file whose save was
+/// refused goes in that moment.
 #[test]
 fn a_name_whose_first_save_was_rejected_can_be_recreated() {
     let Some(space) = Mounted::new() else { return };

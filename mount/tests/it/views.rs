@@ -230,7 +230,8 @@ fn the_past_of_a_page_is_shown_to_those_who_may_read_the_page() {
     }
 }
 
-/// A question is answered to each reader with the pages that they may read, ranked among themselves; nobody learns the title of another's page.
+/// A question is answered to each reader with the pages that they may read, ranked among
+/// themselves; nobody learns the title of another's page.
 ///
 /// Shows: VIEW-6
 #[test]
@@ -289,7 +290,8 @@ fn ten_thousand_versions_are_listed_quickly() {
     };
     let took = (0..5).map(|_| list()).min().unwrap();
     println!("10,000 versions listed in {took:?}");
-    // A release build took 62 ms on two processors with a load of 9; this one is not optimised. Reading them all takes longer.
+    // A release build took 62 ms on two processors with a load of 9; this one is not optimised.
+    // Reading them all takes longer.
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(
         space.shell("cat .svc/history/page.md/10000-* .svc/history/page.md/00001-*"),

@@ -139,13 +139,13 @@ fn without_signature(query: &str) -> String {
 
 /// Whether s3s decodes the body from chunks.
 pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
-    headers.get_all("x-amz-content-sha256").iter().any(|said| said.as_bytes().starts_with(b"STREAMING-"))
+    headers.get_all("x-amz-content-sha256").iter().any(|value| value.as_bytes().starts_with(b"STREAMING-"))
 }
 
 /// Adds an empty `x-amz-trailer` to a body that may have trailing headers: s3s requires the header.
 fn declare_trailer(headers: &mut HeaderMap) {
     let is_with_trailer =
-        headers.get("x-amz-content-sha256").is_some_and(|said| said.as_bytes().ends_with(b"-PAYLOAD-TRAILER"));
+        headers.get("x-amz-content-sha256").is_some_and(|value| value.as_bytes().ends_with(b"-PAYLOAD-TRAILER"));
     if is_with_trailer && !headers.contains_key(TRAILER) {
         headers.insert(TRAILER, HeaderValue::from_static(""));
     }

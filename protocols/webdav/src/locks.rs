@@ -323,8 +323,8 @@ pub(crate) fn run_replacing(
     Ok(())
 }
 
-/// Ends the locks at a path and below it that match `should_end` and under which the caller acted. A
-/// lock that another client has acquired since stays.
+/// Ends the locks at a path and below it that match `should_end` and under which the caller acted.
+/// A lock that another client has acquired since stays.
 fn end_leases(
     context: &WebdavRequestContext,
     path: &TreePath,

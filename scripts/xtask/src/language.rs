@@ -1,7 +1,8 @@
-//! Plain language: identifiers of the old private vocabulary, wide comments, long test names, and five figures.
+//! Plain language: identifiers of the old private vocabulary, wide comments, long test names, and
+//! five figures.
 //!
-//! Identifiers come from `proc_macro2`, so that strings and comments do not count. The figures have the limits of
-//! [`LIMITS`]; `cargo run -p xtask -- figures` prints them.
+//! Identifiers come from `proc_macro2`, so that strings and comments do not count. The figures have
+//! the limits of [`LIMITS`]; `cargo run -p xtask -- figures` prints them.
 
 use std::collections::HashMap;
 use std::str::FromStr;

@@ -234,8 +234,8 @@ impl Caller {
     }
     /// The same caller through one of several mounts.
     #[must_use]
-    pub const fn with_origin(mut self, entrance: OriginId) -> Self {
-        self.origin = Some(entrance);
+    pub const fn with_origin(mut self, origin: OriginId) -> Self {
+        self.origin = Some(origin);
         self
     }
     /// The name to which changes are attributed: the sent one, else the default of the protocol.

@@ -23,7 +23,7 @@ const TRIM_BYTES: i32 = 1 << 20;
 
 /// How often free memory is checked.
 #[cfg(target_env = "gnu")]
-const LOOK: Duration = Duration::from_secs(3);
+const CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// Free resident bytes from which memory is released while the server is busy; it would soon
 /// allocate most of them again.
 #[cfg(target_env = "gnu")]
@@ -51,11 +51,11 @@ pub fn keep_small() {
 /// tens of unused megabytes, queries leave some, and so does a closed space.
 #[cfg(target_env = "gnu")]
 pub async fn release_periodically() -> Infallible {
-    let mut turn = tokio::time::interval(LOOK);
-    turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut interval = tokio::time::interval(CHECK_INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = LastCheck::default();
     loop {
-        turn.tick().await;
+        interval.tick().await;
         // Only the C library could panic here.
         last = tokio::task::spawn_blocking(move || release_free_memory(last)).await.unwrap_or_default();
     }

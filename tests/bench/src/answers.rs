@@ -1,7 +1,9 @@
-//! What the index answers over a large tree: nothing else running, by several clients, and while others write.
+//! What the index answers over a large tree: nothing else running, by several clients, and while
+//! others write.
 //!
-//! Beside it stand figures that were measured once: the state before issue 34 (c6a0807), and KiwiFS 0.4.1, which cannot be installed by this
-//! script; both over the same tree on a quiet machine with two processors, on 2026-11-26.
+//! Beside it stand figures that were measured once: the state before issue 34 (c6a0807), and KiwiFS
+//! 0.4.1, which cannot be installed by this script; both over the same tree on a quiet machine with
+//! two processors, on 2026-11-26.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -252,7 +254,8 @@ impl Asked<'_> {
         Ok(latencies)
     }
 
-    /// What is asked the so-manieth time; answers that were given before are of little use for most.
+    /// What is asked the so-manieth time; answers that were given before are of little use for
+    /// most.
     fn target(&self, kind: Kind, number: usize) -> String {
         let query = |q: &str| format!("/api/svc/query?q={}", percent_encode(q));
         match kind {

@@ -33,7 +33,8 @@ pub struct Committer {
 /// Measures the committer by itself and through HTTP, in turn.
 ///
 /// # Errors
-/// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
+/// When a write is refused, when history does not hold exactly one commit for each, or when the run
+/// is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Committer> {
     let plan = &extent.plan;
     let (driven, served) = (run.path("driven"), run.path("served"));

@@ -1,4 +1,5 @@
-//! What programs do with files, through the mount, through a mount that only passes everything on, and on the disk itself.
+//! What programs do with files, through the mount, through a mount that only passes everything on,
+//! and on the disk itself.
 //!
 //! One rule: the same call on the same content, one way after the other in each round.
 
@@ -202,7 +203,8 @@ impl At<'_> {
                 let (file, mut part) = (File::open(self.tree.join(ASSET_NAME))?, [0; BLOCK]);
                 let blocks = ASSET * MIB / BLOCK;
                 let round = self.run.measure_round(bound, |at| {
-                    // Without a factor in common with any power of two: no block comes twice, and none after its neighbour.
+                    // Without a factor in common with any power of two: no block comes twice, and
+                    // none after its neighbour.
                     let block = at.wrapping_mul(7919) % blocks;
                     Ok(file.read_exact_at(&mut part, (block * BLOCK) as u64)?)
                 })?;

@@ -31,7 +31,8 @@ const AT_MOST: (u64, &str) = (100 * MIB, "130 MiB");
 const GRAPH: &str = "/api/svc/graph";
 const TREE: &str = "/api/svc/tree";
 
-/// The first answers: what is asked, when, how long it may take in milliseconds, and how long it took before.
+/// The first answers: what is asked, when, how long it may take in milliseconds, and how long it
+/// took before.
 const FIRST: [(&str, &str, f64, &str); 4] = [
     (GRAPH, "`/graph`, first after a start", 1000.0, "5.7 s"),
     (TREE, "`/tree`, first after a start", 300.0, "0.8 s"),
@@ -100,7 +101,8 @@ fn files(nodes: &Value) -> usize {
     nodes.as_array().map_or(0, |nodes| nodes.iter().map(of_node).sum())
 }
 
-/// The corpus, and the memory of a server that reads it in and answers questions about it: at rest and at most.
+/// The corpus, and the memory of a server that reads it in and answers questions about it: at rest
+/// and at most.
 fn memory(run: &BenchRun, extent: &Extent) -> Result<(String, u64, u64)> {
     let root = run.path("memory");
     std::fs::create_dir(&root)?;

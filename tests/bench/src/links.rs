@@ -104,7 +104,8 @@ const BACKLINKS: &str = "`/backlinks` of some page";
 const FOLDER: &str = "`/tree` of a folder";
 const HUB_RENAMED: &str = "`/rename` of the hub, links rewritten";
 
-/// Questions answered from the graph alone; only the whole graph, which is as long as all links are, is none of them.
+/// Questions answered from the graph alone; only the whole graph, which is as long as all links
+/// are, is none of them.
 const OF_GRAPH: [&str; 5] = [
     "`/graph/analytics`",
     "`/graph/centrality?limit=100`",
@@ -196,7 +197,8 @@ fn folder_of(page: &str) -> &str {
     page.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// A page with its links: to pages all over the tree, to the next one so that no page is alone, and some to the hub.
+/// A page with its links: to pages all over the tree, to the next one so that no page is alone, and
+/// some to the hub.
 fn linked(pages: PageTree, page: usize, at_hub: usize) -> String {
     let name = |page: usize| Path::new(&pages.path(page)).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let others = (1..LINKS).map(|nth| pages.scattered_page(page * LINKS + nth)).chain([(page + 1) % pages.count]);
@@ -221,8 +223,8 @@ pub fn plant(run: &BenchRun, root: &Path, pages: PageTree) -> Result<usize> {
 }
 
 impl Links {
-    /// Of the largest tree: backlinks and a folder's tree at their p99, the slowest of the graph's questions at its p50, and the longest
-    /// rename of the hub.
+    /// Of the largest tree: backlinks and a folder's tree at their p99, the slowest of the graph's
+    /// questions at its p50, and the longest rename of the hub.
     pub fn judged(&self) -> Option<Judged> {
         let tree = self.trees.last()?;
         let of = |name: &str| tree.asked.iter().find(|asked| asked.name == name);

@@ -1,6 +1,8 @@
-//! The benchmark behind docs/benchmarks.md: what `svcfs bench` measures, and what takes longer, beside what the issues ask for.
+//! The benchmark behind docs/benchmarks.md: what `svcfs bench` measures, and what takes longer,
+//! beside what the issues ask for.
 //!
-//! One rule: every row measures and checks itself; a run in which history lacks one commit ends without a table.
+//! One rule: every row measures and checks itself; a run in which history lacks one commit ends
+//! without a table.
 #![expect(clippy::disallowed_methods, reason = "it writes beside svcfs, and measures the disk without it")]
 
 mod answers;
@@ -105,9 +107,11 @@ enum Part {
     Links,
     /// Queries over frontmatter, and how a tree is doing
     Questions,
-    /// How often search finds the page that answers a question, beside plain full-text search and grep
+    /// How often search finds the page that answers a question, beside plain full-text search and
+    /// grep
     Ranking,
-    /// What search and indexing cost in trees of different sizes, beside plain full-text search and `git grep`
+    /// What search and indexing cost in trees of different sizes, beside plain full-text search and
+    /// `git grep`
     Searching,
     /// Search, queries and backlinks over a large tree, by several clients and while others write
     Answers,

@@ -34,7 +34,8 @@ pub struct Mounted {
 /// Measures copies and renames, in turn with the others.
 ///
 /// # Errors
-/// When something is refused, when there is not exactly one commit for every page and for every rename, or when the run is to end.
+/// When something is refused, when there is not exactly one commit for every page and for every
+/// rename, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Mounted> {
     let mut mounted = Mounted { copied: extent.copied, missing: mount_error(), ..Mounted::default() };
     if mounted.missing.is_some() {
@@ -83,7 +84,8 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Mounted> {
 }
 
 impl Mounted {
-    /// How much of the rate of the mount that passes everything on is left when every page is a version.
+    /// How much of the rate of the mount that passes everything on is left when every page is a
+    /// version.
     pub fn share(&self) -> Option<f64> {
         quotient(self.settled.rate(), self.passed_on.rate())
     }

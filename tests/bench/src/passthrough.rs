@@ -44,7 +44,8 @@ impl Passthrough {
 
 impl Drop for Passthrough {
     fn drop(&mut self) {
-        // What is not unmounted is told by the removal of the directory; the process ends with its mount.
+        // What is not unmounted is told by the removal of the directory; the process ends with its
+        // mount.
         if machine::run(Command::new("fusermount3").args(["-u", "-z"]).arg(&self.mountpoint)).is_err() {
             let _ = self.child.kill();
         }

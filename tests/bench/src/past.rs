@@ -225,7 +225,8 @@ fn check(client: &mut BenchClient, root: &Path, page: &str, commits: usize) -> R
     Ok(versions.len())
 }
 
-/// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTORS`] in turn.
+/// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTORS`] in
+/// turn.
 fn import(root: &Path, pages: PageTree, commits: usize) -> Result<()> {
     git::init(root)?;
     let mut importer = git::git_command(root);
@@ -270,8 +271,8 @@ fn write_history(input: &mut impl Write, pages: PageTree, commits: usize) -> Res
     Ok(writeln!(input, "done")?)
 }
 
-/// The busy page in one of its versions: each rewrites another line, and the lines of its head stay as they were at first, so that
-/// who wrote them is only found at the very beginning.
+/// The busy page in one of its versions: each rewrites another line, and the lines of its head stay
+/// as they were at first, so that who wrote them is only found at the very beginning.
 fn busy(pages: PageTree, version: usize) -> String {
     let mut text = pages.text(0, 0);
     for line in 0..40 {

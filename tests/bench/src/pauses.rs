@@ -23,13 +23,15 @@ pub struct Pauses {
 /// Measures one client whose pages fill the log again and again.
 ///
 /// # Errors
-/// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
+/// When a write is refused, when history does not hold exactly one commit for each, or when the run
+/// is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Pauses> {
     let (pages, bound) = extent.heavy;
     run.report("large pages by one client");
     let root = run.path("heavy");
     pages.write_tree(run, &root)?;
-    // For as long as the client writes: what the disk keeps waiting by itself takes time to happen, too.
+    // For as long as the client writes: what the disk keeps waiting by itself takes time to happen,
+    // too.
     let mut flushes = RoundSeries::default();
     flushes.add(disk::append(run, bound, |at| pages.text(at, at + 1))?);
     let log = run.path("heavy.log");

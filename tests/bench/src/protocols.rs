@@ -1,6 +1,7 @@
 //! Files over WebDAV, S3 and NFS, beside the servers that a user would run instead.
 //!
-//! One rule: the same requests of the same clients, one server after the other in each round. Of a rival that is not installed only that is told.
+//! One rule: the same requests of the same clients, one server after the other in each round. Of a
+//! rival that is not installed only that is told.
 
 mod nfs;
 mod rivals;
@@ -133,8 +134,8 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Doors> {
         let at = At { address, prefix, folder, can_write, only_writes, share: share.clone() };
         (contestant(name, key, (false, share.is_some())), at)
     }));
-    // Made on the disk, because each protocol has another way to make a folder, and before the first question: rclone remembers for
-    // minutes what is in a folder.
+    // Made on the disk, because each protocol has another way to make a folder, and before the
+    // first question: rclone remembers for minutes what is in a folder.
     for (contestant, place) in &contestants {
         for round in 0..extent.plan.rounds {
             fs::create_dir(place.folder.join(format!("{}-{round}", contestant.key)))?;

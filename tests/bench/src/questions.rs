@@ -15,8 +15,8 @@ use svcfs_measure::table::MarkdownTable;
 use crate::asked::{self, Asked, measured};
 use crate::plan::Extent;
 
-/// Fields of the same kind, so that a question about one that has no index yet can be asked again. Each gets its index with the third
-/// question.
+/// Fields of the same kind, so that a question about one that has no index yet can be asked again.
+/// Each gets its index with the third question.
 const FIELDS: usize = 10;
 /// One page in so many has a value of such a field.
 const SHARE: usize = 97;
@@ -28,8 +28,8 @@ const BEFORE_INDEX: usize = 2;
 const UNINDEXED: &str = "`TABLE … WHERE`, a field without an index";
 const INDEXED: &str = "the same, once its index has appeared";
 
-/// Every page may be looked at, so that the scan itself is measured; of its own accord svcfs looks at ten thousand at most, and makes
-/// the index at the first question about more.
+/// Every page may be looked at, so that the scan itself is measured; of its own accord svcfs looks
+/// at ten thousand at most, and makes the index at the first question about more.
 const SETTINGS: &str = "[dataview]\nmax_scan_rows = 1000000\n";
 
 /// All that is measured of such questions.

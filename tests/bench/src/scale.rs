@@ -1,4 +1,5 @@
-//! What a write costs in trees of different sizes and shapes, what it takes to open a large one, and in how much memory.
+//! What a write costs in trees of different sizes and shapes, what it takes to open a large one,
+//! and in how much memory.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,7 +75,8 @@ struct Tree {
 /// Measures trees of all sizes and shapes in turn.
 ///
 /// # Errors
-/// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
+/// When a write is refused, when history does not hold exactly one commit for each, or when the run
+/// is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Scale> {
     let rest = extent.plan.idle_time;
     let mut trees = Vec::new();
@@ -201,8 +203,9 @@ fn reopen(
 }
 
 impl Scale {
-    /// How many times a write in the largest of the trees that differ in size only costs what it costs in the smallest: for one
-    /// client, by the latency in the middle, and for the crowd, by the rate.
+    /// How many times a write in the largest of the trees that differ in size only costs what it
+    /// costs in the smallest: for one client, by the latency in the middle, and for the crowd, by
+    /// the rate.
     pub fn growth(&self) -> (Option<f64>, Option<f64>) {
         let (Some(smallest), Some(largest)) = (self.trees.first(), self.trees.get(self.sizes - 1)) else {
             return (None, None);

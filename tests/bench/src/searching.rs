@@ -24,7 +24,8 @@ const SHOWN: u32 = 10;
 const SHARES: [(usize, &str); 5] =
     [(1, "everywhere"), (10, "tenth"), (100, "hundredth"), (1_000, "thousandth"), (10_000, "once")];
 
-/// What is asked, for svcfs and for `git grep -il`; the latter has no way to ask for two words but one after the other.
+/// What is asked, for svcfs and for `git grep -il`; the latter has no way to ask for two words but
+/// one after the other.
 const QUESTIONS: [(&str, &[&str]); 8] = [
     ("everywhere", &["everywhere"]),
     ("tenth", &["tenth"]),

@@ -1,5 +1,6 @@
-//! The specification's rows, typed in, against the operation table. What does not exist yet stands in `pending.txt`, a list
-//! that may only shrink: a test fails when a row is missing and not pending, and when a pending one exists.
+//! The specification's rows, typed in, against the operation table. What does not exist yet stands
+//! in `pending.txt`, a list that may only shrink: a test fails when a row is missing and not
+//! pending, and when a pending one exists.
 
 use std::collections::BTreeSet;
 
@@ -138,7 +139,8 @@ fn limits_have_the_numbers_of_the_contract() {
         if !minimum.is_empty() {
             assert_eq!(schema["minimum"], number(minimum), "{place} {name}: {schema}");
         }
-        // More than the cap is lowered, not refused, so the schema names it in words or as a maximum.
+        // More than the cap is lowered, not refused, so the schema names it in words or as a
+        // maximum.
         if !maximum.is_empty() {
             assert!(schema["maximum"] == number(maximum) || said.contains(maximum), "{place} {name}: {schema}");
         }

@@ -1,5 +1,5 @@
-//! Every operation through every network door with rubbish: a refusal that says why, never a failure of ours, and nothing
-//! changed afterwards.
+//! Every operation through every network door with rubbish: a refusal that says why, never a
+//! failure of ours, and nothing changed afterwards.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use crate::space::client::{Client, PREFIX, Reply, check_result, encoded};
 use crate::space::git::{self, Commit};
 use crate::space::{TestSpace, tree};
 
-/// An ETag no page has: under it every write of a sweep is refused at the latest when everything else was found in order.
+/// An ETag no page has: under it every write of a sweep is refused at the latest when everything
+/// else was found in order.
 const STALE: &str = "0123456789012345678901234567890123456789";
 
 /// Routes that need no input, and do something only to pages that ask for it; there is none.
@@ -120,7 +121,8 @@ fn ask(client: &Client, entry: &OperationEntry, route: &Route, inputs: &Map<Stri
     client.send(route.method.name(), &target, &headers, body)
 }
 
-/// An answer to rubbish: for a reading route it may be an answer, else a refusal in the contract's form.
+/// An answer to rubbish: for a reading route it may be an answer, else a refusal in the contract's
+/// form.
 #[track_caller]
 fn check(what: &str, route: &Route, reply: &Reply) {
     let said = reply.text();
@@ -167,8 +169,9 @@ fn hostile_inputs_of_every_route_are_refused_without_effect() {
     }
 }
 
-/// An answer that is about no place in the tree: there is no history of a place nobody can write, nobody links to it, and the
-/// page from which links are looked at decides only which of several namesakes is nearest.
+/// An answer that is about no place in the tree: there is no history of a place nobody can write,
+/// nobody links to it, and the page from which links are looked at decides only which of several
+/// namesakes is nearest.
 fn tells_nothing(entry: &OperationEntry, reply: &Reply) -> bool {
     let answer = reply.json();
     match entry.name {

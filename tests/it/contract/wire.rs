@@ -1,7 +1,8 @@
-//! The corpora below `corpora/`, line by line, against every door that takes them: what leads out of the tree, and requests that hide others.
+//! The corpora below `corpora/`, line by line, against every door that takes them: what leads out
+//! of the tree, and requests that hide others.
 //!
-//! Whatever is sent, nothing beside the root is read or written, nothing answers with a failure of ours, and every request that a server sees is one that
-//! was sent to it.
+//! Whatever is sent, nothing beside the root is read or written, nothing answers with a failure of
+//! ours, and every request that a server sees is one that was sent to it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -167,7 +168,8 @@ fn request_smuggling_is_impossible_through_every_protocol() {
             assert!(statuses.iter().all(|status| *status < 500), "{name}: {said}");
             assert!(!said.contains("smuggled"), "{name}: {said}");
             if refused == [400] {
-                // A door may have its answer before it has read as far as what is wrong; it hears nothing more then.
+                // A door may have its answer before it has read as far as what is wrong; it hears
+                // nothing more then.
                 let is_refused = matches!(statuses[..], [status] if (400..500).contains(&status));
                 assert!(is_refused && (protocol != "HTTP" || statuses == [400]), "{name}: {said}");
             }

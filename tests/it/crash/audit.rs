@@ -10,8 +10,8 @@ use super::ledger::{Deed, Ledger, Pages};
 use crate::space::client::{Client, endpoint};
 use crate::space::git::git;
 
-/// A driver's pages are exactly those it was told are safe, perhaps with some of what it did after that, in order and each
-/// deed whole. Search agrees.
+/// A driver's pages are exactly those it was told are safe, perhaps with some of what it did after
+/// that, in order and each deed whole. Search agrees.
 pub fn pages(what: &str, address: SocketAddr, ledger: &mut Ledger) {
     let client = Client::new(address);
     let states = ledger.possible();
@@ -71,7 +71,8 @@ pub fn history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     );
 }
 
-/// History has every acknowledged deed that left something, once, under its author and message, whatever others committed between them.
+/// History has every acknowledged deed that left something, once, under its author and message,
+/// whatever others committed between them.
 pub fn own_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     let mut commits = commits(root, "%s");
     for Deed { author, subject, effects } in ledgers.iter().flat_map(|ledger| &ledger.deeds) {
@@ -88,8 +89,9 @@ pub fn own_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     }
 }
 
-/// History has every acknowledged deed under its author, in a commit that says so: its content, or that of a later deed of the same
-/// commit. Nothing else is there, and each path has what became of it in the order in which it was done.
+/// History has every acknowledged deed under its author, in a commit that says so: its content, or
+/// that of a later deed of the same commit. Nothing else is there, and each path has what became of
+/// it in the order in which it was done.
 pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     let commits = commits(root, "%B");
     for ledger in ledgers {
@@ -137,7 +139,8 @@ pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
 /// Where a person works whom nobody promised anything.
 pub const BY_HAND: &str = "by-hand";
 
-/// Every commit but that of the seed, which was there before the first server, and what a person did by hand; oldest first.
+/// Every commit but that of the seed, which was there before the first server, and what a person
+/// did by hand; oldest first.
 pub fn commits(root: &Path, message: &str) -> Vec<Done> {
     let format = format!("--format=%x01%an%x02{message}%x02");
     let log = git(root, &["log", "--reverse", "--topo-order", "--raw", "--no-abbrev", "--no-renames", "-z", &format]);

@@ -1,7 +1,8 @@
 //! A killed server that cannot end.
 //!
-//! The kernel takes a name back under the lock of its directory. Whoever has that lock may wait for an answer of the server, and when
-//! the server is killed in this moment, neither ever ends: its root stays locked, and the mount hangs everybody who looks at it.
+//! The kernel takes a name back under the lock of its directory. Whoever has that lock may wait for
+//! an answer of the server, and when the server is killed in this moment, neither ever ends: its
+//! root stays locked, and the mount hangs everybody who looks at it.
 
 use std::fs;
 use std::io::Write;
@@ -50,7 +51,8 @@ fn a_killed_server_hanging_in_its_mount_is_ended_by_the_next() {
     fs::write(root.join("notes/old.md"), "# Old\n").unwrap();
     let mut helper = as_helper("crash::hanging::hangs_mounted", folder.path()).spawn().unwrap();
     wait::until("the helper mounts", || mountpoint.join("notes/old.md").exists());
-    // A process of its own: a descriptor of the hanging mount would be copied into the server started below.
+    // A process of its own: a descriptor of the hanging mount would be copied into the server
+    // started below.
     let mut renaming = as_helper("crash::hanging::renames_what_is_not_saved", folder.path()).spawn().unwrap();
     let mut looks = 0;
     wait::until("the helper takes a name back and waits for the folder", || {

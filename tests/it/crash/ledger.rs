@@ -16,7 +16,8 @@ pub struct Deed {
 pub struct Ledger {
     /// Answered, in order.
     pub deeds: Vec<Deed>,
-    /// How many of them must be there after a crash, whatever happens; the others were promised for a moment later.
+    /// How many of them must be there after a crash, whatever happens; the others were promised for
+    /// a moment later.
     pub safe: usize,
     /// Asked for and not answered when the server died.
     pub in_flight: Option<Deed>,
@@ -46,7 +47,8 @@ impl Ledger {
         }
     }
 
-    /// What was asked for and what was safe when the disk was no further than this; at least one step behind its beginning.
+    /// What was asked for and what was safe when the disk was no further than this; at least one
+    /// step behind its beginning.
     pub fn at(&self, moment: usize) -> Self {
         let mut earlier = self.clone();
         earlier.deeds.extend(earlier.in_flight.take());
@@ -56,8 +58,8 @@ impl Ledger {
         earlier
     }
 
-    /// Everything that may stand there after a crash: what was safe, and after it the deeds that were not, in their order, up
-    /// to some point; never a later one without an earlier one.
+    /// Everything that may stand there after a crash: what was safe, and after it the deeds that
+    /// were not, in their order, up to some point; never a later one without an earlier one.
     pub fn possible(&self) -> Vec<Pages> {
         let safe = self.deeds[..self.safe].iter().fold(Pages::new(), after);
         let mut states = vec![safe];
@@ -68,7 +70,8 @@ impl Ledger {
         states
     }
 
-    /// Forgets what did not happen: everything after the possible state of this number. What did happen is safe from here on.
+    /// Forgets what did not happen: everything after the possible state of this number. What did
+    /// happen is safe from here on.
     pub fn resolve(&mut self, state: usize) {
         self.deeds.extend(self.in_flight.take());
         self.deeds.truncate(self.safe + state);

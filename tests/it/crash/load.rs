@@ -15,7 +15,8 @@ use crate::protocols::kernel::save;
 use crate::space::client::{Client, Failure, endpoint};
 use crate::space::{me, wait};
 
-/// Pages a driver has at most at a time: few, so that they are overwritten, renamed and removed often.
+/// Pages a driver has at most at a time: few, so that they are overwritten, renamed and removed
+/// often.
 const PAGES: usize = 12;
 const BULK_FILES: usize = 5;
 /// Now and then a file is too large for the log's own database: more than a megabyte.
@@ -74,10 +75,11 @@ pub enum Driver {
     Http(usize),
     /// Writes several files at once over HTTP.
     Bulk,
-    /// Writes, renames and removes through the mount. As on any disk, a change is safe when `fsync` of the file, or of the
-    /// directory, has returned.
+    /// Writes, renames and removes through the mount. As on any disk, a change is safe when `fsync`
+    /// of the file, or of the directory, has returned.
     Mount,
-    /// Writes through the mount and closes, as most programs do: safe a moment later, in order. Now and then it asks for `fsync`.
+    /// Writes through the mount and closes, as most programs do: safe a moment later, in order. Now
+    /// and then it asks for `fsync`.
     Close,
 }
 
@@ -107,7 +109,8 @@ impl Driver {
         }
     }
 
-    /// Works until the server is gone, or the work is over. Before the server is killed nothing may fail.
+    /// Works until the server is gone, or the work is over. Before the server is killed nothing may
+    /// fail.
     pub fn work(self, scene: &Scene, ledger: &mut Ledger, mut random: Random) {
         let client = Client::new(scene.address);
         let mountpoint = || scene.mountpoint.as_deref().unwrap();
@@ -139,7 +142,8 @@ impl Driver {
         deed
     }
 
-    /// Whether the answer to its deed of this number promises that it is on the disk, and everything before it.
+    /// Whether the answer to its deed of this number promises that it is on the disk, and
+    /// everything before it.
     pub fn is_safe(self, serial: usize) -> bool {
         self != Self::Close || serial.is_multiple_of(SAVES_UNTIL_FSYNC)
     }

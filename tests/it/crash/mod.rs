@@ -46,7 +46,8 @@ impl Drop for Killer<'_> {
     }
 }
 
-/// Settings of the strategies without git. All snapshots stay, so that each content can be asked for.
+/// Settings of the strategies without git. All snapshots stay, so that each content can be asked
+/// for.
 pub const SNAPSHOTS: &str = "[versioning]\nstrategy = \"cow\"\nmax_versions = -1\n";
 pub const NO_VERSIONS: &str = "[versioning]\nstrategy = \"none\"\n";
 
@@ -100,7 +101,8 @@ fn a_crash_under_load_loses_no_acked_write_without_versions() {
 
 /// A moment in which a root is looked at.
 enum After<'a> {
-    /// A server runs that nobody has asked for anything, or that was started after a kill and whose pages are as they should be.
+    /// A server runs that nobody has asked for anything, or that was started after a kill and whose
+    /// pages are as they should be.
     Opened(SocketAddr),
     /// That one has ended.
     Stopped(&'a Path, &'a [&'a Ledger]),
@@ -119,7 +121,8 @@ fn with_git(history: impl Fn(&str, &Path, &[&Ledger])) -> impl FnMut(&str, After
 /// Where no person is at work beside the load.
 const fn nobody(_: &Path) {}
 
-/// Commits as somebody does whose index has the agents' pages as they were three commits ago, and touches none of the files.
+/// Commits as somebody does whose index has the agents' pages as they were three commits ago, and
+/// touches none of the files.
 fn commit_from_an_older_index(root: &Path) {
     let commit = ["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "--quiet", "--message", "by hand"];
     for arguments in [&["read-tree", "HEAD~3"][..], &commit] {
@@ -128,8 +131,8 @@ fn commit_from_an_older_index(root: &Path) {
     }
 }
 
-/// Servers with some settings, each killed under load, and what a person does beside it now and then; and what to look at before the first and
-/// after each.
+/// Servers with some settings, each killed under load, and what a person does beside it now and
+/// then; and what to look at before the first and after each.
 fn lives(config: &str, rounds: u64, person: impl Fn(&Path) + Sync, mut look: impl FnMut(&str, After)) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = setting("SVCFS_CRASH_SEED").unwrap_or(u64::from(now.subsec_nanos()));

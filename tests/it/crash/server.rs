@@ -26,8 +26,9 @@ impl Binary {
         let profile = tests.parent().and_then(Path::parent).unwrap();
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--package", "svcfs"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        // What cargo tells this test of its own package makes build scripts (ring's) run again. The libraries that they are for would be
-        // built anew, and the `cargo test` that runs this would not find those that it built its documentation tests for.
+        // What cargo tells this test of its own package makes build scripts (ring's) run again. The
+        // libraries that they are for would be built anew, and the `cargo test` that runs this
+        // would not find those that it built its documentation tests for.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CARGO_PKG_") || name.to_string_lossy().starts_with("CARGO_MANIFEST_")
             {
@@ -48,7 +49,8 @@ impl Binary {
         Self { program, is_rebooted: false }
     }
 
-    /// The program as it would run after the machine lost its power, and was started again a moment ago. Needs root.
+    /// The program as it would run after the machine lost its power, and was started again a moment
+    /// ago. Needs root.
     pub fn rebooted(&self) -> Self {
         Self { program: self.program.clone(), is_rebooted: true }
     }
@@ -98,7 +100,8 @@ impl Binary {
         server
     }
 
-    /// Starts a server and kills it once it has the root: most likely in the middle of replaying what the last one left.
+    /// Starts a server and kills it once it has the root: most likely in the middle of replaying
+    /// what the last one left.
     pub fn kill_while_it_recovers(&self, root: &Path, mountpoint: Option<&Path>) {
         let mut server = self.spawn(root, mountpoint);
         let pid = server.pid().to_string();
@@ -163,7 +166,8 @@ impl Server {
         let patience = Instant::now() + Duration::from_secs(2);
         wait::until("the killed server ends", || {
             if let Some(mountpoint) = self.mountpoint.as_ref().filter(|_| Instant::now() > patience) {
-                // The rare case of `hanging.rs`: what uses the mount hangs, too, until somebody cuts it off.
+                // The rare case of `hanging.rs`: what uses the mount hangs, too, until somebody
+                // cuts it off.
                 println!("a killed server hung in its mount: {:?}", svcfs_mount::abort(mountpoint));
             }
             child.try_wait().unwrap().is_some()

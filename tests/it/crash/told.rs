@@ -19,7 +19,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// Reads on in the change feed; the first time, what was there before anybody worked is passed over.
+    /// Reads on in the change feed; the first time, what was there before anybody worked is passed
+    /// over.
     pub fn read_on(&mut self, address: SocketAddr) {
         let client = Client::new(address);
         if self.since.is_empty() {

@@ -1,4 +1,5 @@
-//! A disk that answers with input/output errors for a while, and what it takes until all is well again.
+//! A disk that answers with input/output errors for a while, and what it takes until all is well
+//! again.
 
 use std::fs;
 use std::ops::Range;
@@ -27,7 +28,8 @@ struct Trial {
     /// Ends before its disk does.
     server: Server,
     disk: Disk,
-    /// How far the disk was when the first server was ready, and when its filesystem was repaired: that is no work of ours.
+    /// How far the disk was when the first server was ready, and when its filesystem was repaired:
+    /// that is no work of ours.
     ready: usize,
     repaired: Range<usize>,
 }
@@ -53,7 +55,8 @@ impl Trial {
         Client::new(self.server.address())
     }
 
-    /// Whether the disk's filesystem takes writes; when its journal broke, it does not until it is mounted again.
+    /// Whether the disk's filesystem takes writes; when its journal broke, it does not until it is
+    /// mounted again.
     fn is_usable(&self) -> bool {
         let at = self.disk.root().join(".svc/state/usable");
         let written = fs::File::create(&at).and_then(|file| file.sync_all());
@@ -80,7 +83,8 @@ impl Trial {
         ledgers
     }
 
-    /// What whoever looks after the machine does: nothing when the disk works again, and what its filesystem needs when it does not.
+    /// What whoever looks after the machine does: nothing when the disk works again, and what its
+    /// filesystem needs when it does not.
     fn look_after(&mut self) {
         if self.is_usable() {
             return wait_until_ready(&self.client());
@@ -100,8 +104,8 @@ impl Trial {
         self.serve();
     }
 
-    /// Nothing acknowledged is lost: neither as the server sees it, nor at its end, nor when the disk loses its power then or at some
-    /// moment before.
+    /// Nothing acknowledged is lost: neither as the server sees it, nor at its end, nor when the
+    /// disk loses its power then or at some moment before.
     fn end(self, ledgers: &[Ledger]) {
         self.end_cut(ledgers, &[]);
     }
@@ -227,7 +231,8 @@ fn blocks_refused_by_the_disk_are_reported_and_written_later() {
     trial.end_cut(&[ledger], &cuts);
 }
 
-/// What the log could not flush is in the memory of the machine for as long as nobody needs the room, and looks as if it were flushed.
+/// What the log could not flush is in the memory of the machine for as long as nobody needs the
+/// room, and looks as if it were flushed.
 ///
 /// Shows: FAIL-8
 #[test]

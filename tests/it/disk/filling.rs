@@ -25,7 +25,8 @@ fn a_disk_filling_under_load_loses_no_acked_write() {
         wait::until("writes are taken again", || work.so_far().0 > before + 4 * WRITERS);
     });
     let check = |what| ledgers.iter().for_each(|ledger| ledger.check(what, 0, &tree::files(&image.root())));
-    // What was closed and not flushed is accepted, and before what comes after it is acknowledged, in place.
+    // What was closed and not flushed is accepted, and before what comes after it is acknowledged,
+    // in place.
     must_put(&client, "last.md", "# Last\n");
     check("on the disk");
     stop_and_audit(server, &binary, &image);

@@ -1,5 +1,6 @@
-//! Housekeeping that the disk refuses: what writes depend on in the end is told by `/readyz`, with the reason; what leaves everything whole and
-//! is tried again is not, and `/readyz` stays as it is.
+//! Housekeeping that the disk refuses: what writes depend on in the end is told by `/readyz`, with
+//! the reason; what leaves everything whole and is tried again is not, and `/readyz` stays as it
+//! is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +25,8 @@ const NEEDED: [FailPoint; 5] = [
     FailPoint::CheckpointRelease,
     FailPoint::CheckpointSpool,
 ];
-/// Packs and snapshots stay as they are, more of them than there need be, and `git status` is behind.
+/// Packs and snapshots stay as they are, more of them than there need be, and `git status` is
+/// behind.
 const SAFE: [FailPoint; 7] = [
     FailPoint::SnapshotDrop,
     FailPoint::PackMerge,

@@ -13,7 +13,8 @@ use crate::space::{folder, git, wait};
 /// Room for git, SQLite and a few hundred pages, twice: the index is made anew when a test ends.
 const SIZE: u64 = 128 << 20;
 
-/// A knowledge root that is a disk of its own, in a folder beside a mountpoint. Unmounted when dropped.
+/// A knowledge root that is a disk of its own, in a folder beside a mountpoint. Unmounted when
+/// dropped.
 pub struct Image {
     folder: TempDir,
 }
@@ -109,8 +110,8 @@ impl Image {
         disk.f_bavail * disk.f_frsize
     }
 
-    /// Makes the filesystem believe that it is damaged: it turns read-only under everybody's feet. False, with the reason
-    /// printed, where the kernel offers no way to say so.
+    /// Makes the filesystem believe that it is damaged: it turns read-only under everybody's feet.
+    /// False, with the reason printed, where the kernel offers no way to say so.
     pub fn break_down(&self) -> bool {
         let device = Command::new("findmnt").args(["-no", "SOURCE"]).arg(self.root()).output().unwrap();
         let device = String::from_utf8(device.stdout).unwrap();
@@ -123,7 +124,8 @@ impl Image {
         outcome.is_ok()
     }
 
-    /// Waits until the server has put everything where it belongs: nothing moves on the disk by itself from then on.
+    /// Waits until the server has put everything where it belongs: nothing moves on the disk by
+    /// itself from then on.
     pub fn wait_for_checkpoint(&self) {
         wait::until("git's index is up to date", || git::git(&self.root(), &["status", "--porcelain"]).is_empty());
     }

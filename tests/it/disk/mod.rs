@@ -1,5 +1,5 @@
-//! Disks that refuse: full, turned read-only, without permission. A refusal is told as what it is, changes nothing, and ends
-//! when its cause ends; what was acknowledged is there.
+//! Disks that refuse: full, turned read-only, without permission. A refusal is told as what it is,
+//! changes nothing, and ends when its cause ends; what was acknowledged is there.
 
 mod failing;
 mod filling;

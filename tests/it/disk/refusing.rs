@@ -15,7 +15,8 @@ use crate::space::{can_mount, git, tree, wait};
 const NO_SPACE: i32 = 28;
 const READ_ONLY: i32 = 30;
 
-/// Every door refuses to write, with the same reason, and nothing changes; every door goes on reading.
+/// Every door refuses to write, with the same reason, and nothing changes; every door goes on
+/// reading.
 fn check_refusals(image: &Image, client: &Client, (status, errno, reason): (u16, i32, &str)) {
     let root = image.root();
     let before = (tree::files(&root), git::head(&root));
@@ -123,7 +124,8 @@ fn an_unwritable_folder_refuses_only_its_own_writes() {
         must_put(&client, "beside.md", &format!("# Beside\n\nafter {path}\n"));
         assert_eq!(trouble(&client), None, "one folder is not the whole disk");
     }
-    // What can be written there cannot be put in place: nothing is renamed from one mount to another.
+    // What can be written there cannot be put in place: nothing is renamed from one mount to
+    // another.
     mount(&["-o", "remount,bind,rw"]).unwrap();
     for path in ["frozen/new.md", "frozen/old.md"] {
         let reply = put(&client, path, "# Refused\n");

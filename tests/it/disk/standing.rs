@@ -1,5 +1,5 @@
-//! A disk that stands still: it refuses nothing, and nothing gets on. What waits for it is bounded; who comes beyond is told when to come
-//! again, and is served when it goes on.
+//! A disk that stands still: it refuses nothing, and nothing gets on. What waits for it is bounded;
+//! who comes beyond is told when to come again, and is served when it goes on.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,8 @@ const PLACES: usize = 64;
 const BEYOND: usize = 8;
 const NO_PLACE: &str = "the server is busy; try again in";
 const STILL_WAITING: &str = "the write may still complete";
-/// Bytes that may wait for the disk, and the longest text that HTTP takes: as many of them as fill the queue, and one that the server is at.
+/// Bytes that may wait for the disk, and the longest text that HTTP takes: as many of them as fill
+/// the queue, and one that the server is at.
 const MOST_WAITING: u64 = 256 << 20;
 const LONG: usize = 32 << 20;
 const LONG_TEXTS: usize = 9;
@@ -69,7 +70,8 @@ impl Trial {
         wait::until("the disk goes on", || self.is_going_on.load(Ordering::SeqCst));
     }
 
-    /// A server that sends somebody away says when to come again, and does not keep them waiting for long.
+    /// A server that sends somebody away says when to come again, and does not keep them waiting
+    /// for long.
     fn check_sent_away(&self, reply: &Reply, why: &str) {
         assert_eq!(reply.status, 503, "{}", reply.text());
         let seconds = reply.headers.get("retry-after").map(|seconds| seconds.to_str().unwrap().parse::<u64>());
@@ -106,7 +108,8 @@ impl Trial {
         (hash, reply.status == 200)
     }
 
-    /// Saves pages through the mount, one after the other, until no more are taken, and that one once more when the disk goes on.
+    /// Saves pages through the mount, one after the other, until no more are taken, and that one
+    /// once more when the disk goes on.
     fn save_until_full(&self, is_full: &AtomicBool) -> Ledger {
         let mut ledger = Ledger::default();
         for number in 0.. {

@@ -73,8 +73,9 @@ fn a_root_owned_by_another_user_is_reported_as_such() {
     let folder = folder();
     let root = folder.path().join("root");
     let program = folder.path().join("svcfs");
-    // Where it is built others may not look. Not copied by this process: a program that another test starts in this moment would
-    // hold the copy open for writing, and what is written cannot be run.
+    // Where it is built others may not look. Not copied by this process: a program that another
+    // test starts in this moment would hold the copy open for writing, and what is written cannot
+    // be run.
     run(Command::new("cp").arg(Binary::build().path()).arg(&program)).unwrap();
     let check = |what: &str| {
         let mut command = Command::new(&program);

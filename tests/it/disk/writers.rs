@@ -1,4 +1,5 @@
-//! Clients that write on, whatever the disk says, and remember what they asked for and what they were told.
+//! Clients that write on, whatever the disk says, and remember what they asked for and what they
+//! were told.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,7 +30,8 @@ struct Asked {
 pub struct Ledger(Vec<Asked>);
 
 impl Ledger {
-    /// Notes a write, how far the disk was when it was asked for and, unless it was refused, when it was acknowledged.
+    /// Notes a write, how far the disk was when it was asked for and, unless it was refused, when
+    /// it was acknowledged.
     pub fn note(&mut self, path: &str, text: &str, since: usize, acknowledged: Option<usize>) {
         self.0.push(Asked {
             path: path.to_owned(),
@@ -39,7 +41,8 @@ impl Ledger {
         });
     }
 
-    /// What was asked for of each path until the disk was so far, and whether it had been acknowledged by then.
+    /// What was asked for of each path until the disk was so far, and whether it had been
+    /// acknowledged by then.
     fn until(&self, moment: usize) -> BTreeMap<&str, Vec<(&str, bool)>> {
         let mut paths: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for Asked { path, hash, acknowledged, .. } in self.0.iter().filter(|asked| asked.since <= moment) {
@@ -49,7 +52,8 @@ impl Ledger {
         paths
     }
 
-    /// Each page that is there is one that was asked for, whole, and none older than what was acknowledged of it.
+    /// Each page that is there is one that was asked for, whole, and none older than what was
+    /// acknowledged of it.
     pub fn check(&self, what: &str, moment: usize, found: &BTreeMap<String, String>) {
         for (path, asked) in self.until(moment) {
             let newest = asked.iter().rposition(|(_, is_acknowledged)| *is_acknowledged);
@@ -59,7 +63,8 @@ impl Ledger {
         }
     }
 
-    /// Everything acknowledged is in history once, and nothing is that was not asked for; in the order in which it was.
+    /// Everything acknowledged is in history once, and nothing is that was not asked for; in the
+    /// order in which it was.
     fn check_history(&self, what: &str, moment: usize, versions: &BTreeMap<String, Vec<String>>) {
         for (path, asked) in self.until(moment) {
             let mut recorded = versions.get(path).into_iter().flatten().peekable();
@@ -118,7 +123,8 @@ impl<'a> Work<'a> {
         (self.taken.load(Ordering::SeqCst), self.refused.load(Ordering::SeqCst))
     }
 
-    /// Works while something else goes on; who wrote over HTTP, and through the mount by `save` when it is given.
+    /// Works while something else goes on; who wrote over HTTP, and through the mount by `save`
+    /// when it is given.
     pub fn during(&self, address: SocketAddr, save: Option<Save<'_>>, scene: impl FnOnce()) -> Vec<Ledger> {
         thread::scope(|scope| {
             let over = Over(self);

@@ -9,7 +9,8 @@ use crate::disk::{must_put, save_safely, trouble, wait_until_ready};
 use crate::space::client::Client;
 use crate::space::{can_mount, git, leftovers, tree, wait};
 
-/// What is said while git is away: by whom nothing of was taken, and by whom something is in the log already. Programs are told to try again.
+/// What is said while git is away: by whom nothing of was taken, and by whom something is in the
+/// log already. Programs are told to try again.
 const REFUSALS: Refusals =
     Refusals { words: &["put `.git` back", "put it back", "restore it", "will be completed"], errnos: &[11] };
 /// Pages of each writer: few, so that they are overwritten often.
@@ -21,7 +22,8 @@ const BEFORE: usize = 30;
 /// Refused, where writes are, before git is put back.
 const REFUSED: usize = 3 * WRITERS;
 
-/// Takes git away again and again while everybody writes, and puts it back; what each of them was told.
+/// Takes git away again and again while everybody writes, and puts it back; what each of them was
+/// told.
 fn load(patient: &Patient, client: &Client, work: &Work<'_>) -> Vec<Ledger> {
     let (git, taken) = (patient.at(".git"), patient.aside("taken"));
     let saved = |path: &str, text: &str| save_safely(&patient.aside("mnt").join(path), text);
@@ -40,7 +42,8 @@ fn load(patient: &Patient, client: &Client, work: &Work<'_>) -> Vec<Ledger> {
                 told = reason();
                 told.is_some()
             });
-            // Who has something in the log already is not sent away at once, and whoever comes behind them waits, too.
+            // Who has something in the log already is not sent away at once, and whoever comes
+            // behind them waits, too.
             wait::until("writers are refused, or held", || {
                 told = reason().or(told.take());
                 let is_held = told.as_ref().is_some_and(|told| told.contains("will be completed"));
@@ -55,8 +58,8 @@ fn load(patient: &Patient, client: &Client, work: &Work<'_>) -> Vec<Ledger> {
     })
 }
 
-/// Has git taken away under the load of a server with some settings, and looks at everything afterwards but the order of history, which is for
-/// whoever asked; what each writer was told.
+/// Has git taken away under the load of a server with some settings, and looks at everything
+/// afterwards but the order of history, which is for whoever asked; what each writer was told.
 fn taken_away(patient: &Patient) -> Vec<Ledger> {
     let mountpoint = can_mount().then(|| patient.aside("mnt"));
     let server = patient.binary.serve(&patient.root(), mountpoint.as_deref());

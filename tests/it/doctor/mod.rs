@@ -1,5 +1,5 @@
-//! `svcfs doctor`, and servers whose git is taken away or locked: damage is told by name, recovers or is mended, and nothing
-//! acknowledged is lost.
+//! `svcfs doctor`, and servers whose git is taken away or locked: damage is told by name, recovers
+//! or is mended, and nothing acknowledged is lost.
 
 mod loaded;
 mod served;

@@ -14,7 +14,8 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// A mounted space with these pages; none, with the reason printed, where nothing can be mounted or a program is missing.
+    /// A mounted space with these pages; none, with the reason printed, where nothing can be
+    /// mounted or a program is missing.
     pub fn with(program: &str, pages: &[(&str, &str)]) -> Option<Self> {
         if Self::is_missing(program) {
             return None;
@@ -44,7 +45,8 @@ impl Desk {
         if git::has_commits(&root) { git::log(&root) } else { Vec::new() }
     }
 
-    /// Runs a command and answers with what it did to history: for each new version the files it touched.
+    /// Runs a command and answers with what it did to history: for each new version the files it
+    /// touched.
     #[track_caller]
     pub fn versions_of(&self, command: &str) -> Vec<Vec<(String, String)>> {
         self.versions_while(|| drop(self.space.shell(command)))
@@ -68,7 +70,8 @@ impl Desk {
         let before = self.log().len();
         let versions = self.versions_while(|| {
             self.space.shell(command);
-            // What a program only created is saved when the kernel lets go of it, a moment after the program's close.
+            // What a program only created is saved when the kernel lets go of it, a moment after
+            // the program's close.
             wait::until(&format!("`{command}` makes a version"), || self.log().len() > before);
         });
         let saved = versions.len() == 1 && versions[0].iter().map(|(_, path)| path.as_str()).eq([page]);

@@ -56,7 +56,8 @@ fn a_save_with_nano_is_one_version() {
     let versions = desk.versions_while(|| {
         let mut nano = Command::new("nano");
         nano.args(["--ignorercfiles", "notes/page.md"]).current_dir(desk.space.mountpoint());
-        // Once it shows the page: a line at the top, write out (^O) under the offered name, leave (^X).
+        // Once it shows the page: a line at the top, write out (^O) under the offered name, leave
+        // (^X).
         typed(&mut nano, "one", "typed in nano\r\u{f}\r\u{18}");
     });
     assert_eq!(versions, [[("M".to_owned(), "notes/page.md".to_owned())]]);

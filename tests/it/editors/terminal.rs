@@ -8,7 +8,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::space::wait;
 
-/// Runs a program on a terminal of its own and types `keys` once it has shown `sign`; it must end by itself, with success.
+/// Runs a program on a terminal of its own and types `keys` once it has shown `sign`; it must end
+/// by itself, with success.
 #[track_caller]
 pub fn typed(program: &mut Command, sign: &str, keys: &str) {
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();

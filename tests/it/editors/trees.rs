@@ -2,8 +2,8 @@
 
 use super::Desk;
 
-/// A folder beside the mount with pages, a program and a link. The program's name has an extension: what rsync writes beside one without is known for its own in
-/// all but one of 180 times.
+/// A folder beside the mount with pages, a program and a link. The program's name has an extension:
+/// what rsync writes beside one without is known for its own in all but one of 180 times.
 const FOLDER: &str = "mkdir -p ../aside/deep && printf '# One\\n' > ../aside/one.md && printf '# Deep\\n' > ../aside/deep/d.md \
     && printf '#!/bin/sh\\necho ran\\n' > ../aside/run.sh && chmod 755 ../aside/run.sh && ln -s one.md ../aside/link \
     && touch -d '2001-02-03 04:05:06.789' ../aside/one.md";
@@ -72,7 +72,8 @@ fn a_checkout_in_the_mount_touches_only_what_differs() {
 #[test]
 fn a_crate_built_in_the_tree_is_not_rebuilt_without_changes() {
     let Some(desk) = Desk::with("cc", &[]) else { return };
-    // The compiler beside this cargo: rustup's stand-in for it would look for the toolchain in the home of the desk, and load one.
+    // The compiler beside this cargo: rustup's stand-in for it would look for the toolchain in the
+    // home of the desk, and load one.
     let cargo = std::path::Path::new(env!("CARGO"));
     let build = format!(
         "CARGO_HOME=../../aside RUSTC='{}' CARGO_TARGET_DIR=target '{}' build --offline 2>&1",

@@ -1,13 +1,16 @@
 //! Whether a history of one page could have come from a page that does one thing at a time.
 //!
-//! The search of Wing and Gong: an operation may come next if none that is yet to come had returned before it was called; try each, and go
-//! back when nothing fits. What is known to lead nowhere (a set of operations done, and what the page then has) is not
-//! tried twice, as Lowe does it. Pages are independent, so each is checked by itself. The crates there are for this (`todc-utils`, the
-//! tester of `stateright`) are unmaintained or too slow for thousands of operations, and this is the whole of it.
+//! The search of Wing and Gong: an operation may come next if none that is yet to come had returned
+//! before it was called; try each, and go back when nothing fits. What is known to lead nowhere (a
+//! set of operations done, and what the page then has) is not tried twice, as Lowe does it. Pages
+//! are independent, so each is checked by itself. The crates there are for this (`todc-utils`, the
+//! tester of `stateright`) are unmaintained or too slow for thousands of operations, and this is
+//! the whole of it.
 
 use std::collections::HashSet;
 
-/// What a page has: the number of the text, none when there is no page. Every text ever written is another one.
+/// What a page has: the number of the text, none when there is no page. Every text ever written is
+/// another one.
 pub type State = Option<u64>;
 
 /// What was asked of a page, and what was answered.
@@ -56,7 +59,8 @@ pub struct Contradiction {
     pub stuck: Vec<Operation>,
 }
 
-/// Orders the operations of a page that begins absent so that each takes effect between its call and its answer.
+/// Orders the operations of a page that begins absent so that each takes effect between its call
+/// and its answer.
 pub fn check(mut history: Vec<Operation>) -> Result<(), Contradiction> {
     history.sort_by_key(|operation| operation.called);
     let unanswered = history.iter().filter(|operation| operation.returned.is_none()).count();
@@ -77,7 +81,8 @@ struct Search {
     best: Option<Contradiction>,
 }
 
-/// A choice that was made: which operation, what was there before, and those that could have come in its place.
+/// A choice that was made: which operation, what was there before, and those that could have come
+/// in its place.
 struct Choice {
     at: usize,
     before: State,
@@ -132,7 +137,8 @@ impl Search {
         let mut found: Vec<usize> = Vec::new();
         for at in (self.first..self.history.len()).filter(|at| !self.done[*at]) {
             let Operation { called, returned, .. } = self.history[at];
-            // They are in the order of their calls: none that follows may come before the first answer either.
+            // They are in the order of their calls: none that follows may come before the first
+            // answer either.
             if called > first_answer {
                 break;
             }
@@ -177,7 +183,8 @@ mod tests {
         let fine: [&[(u64, u64, Deed)]; 6] = [
             &[],
             &[(0, 1, Read(None)), (2, 3, Swap(None, 1)), (4, 5, Read(Some(1))), (6, 7, Refused(None))],
-            // While a write is under way, readers may see either, but once one saw it, so do all who ask later.
+            // While a write is under way, readers may see either, but once one saw it, so do all
+            // who ask later.
             &[(0, 9, Write(1)), (1, 2, Read(None)), (3, 4, Read(Some(1))), (5, 6, Read(Some(1)))],
             // Of two swaps at once one wins; the loser may be answered first.
             &[(0, 1, Write(1)), (2, 9, Swap(Some(1), 2)), (3, 4, Refused(Some(1))), (10, 11, Read(Some(2)))],

@@ -126,15 +126,17 @@ impl Asker for Agent {
 /// How often a page is read anew at most that others replace while it is read.
 const MAX_TRIES: usize = 100;
 
-/// Reads a page through the mount, as often as it takes to get a whole text: a page that another door replaces while it is read
-/// may be read in parts of both texts, or cut at the size that the kernel knew (SEMANTICS.md).
+/// Reads a page through the mount, as often as it takes to get a whole text: a page that another
+/// door replaces while it is read may be read in parts of both texts, or cut at the size that the
+/// kernel knew (SEMANTICS.md).
 fn read_file(at: &Path) -> State {
     for _ in 0..MAX_TRIES {
         match fs::read_to_string(at) {
             Ok(found) if is_whole(&found) => return Some(number(&found)),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
-            // The page was replaced twice between the look at its name and its opening; the kernel tries again once itself.
+            // The page was replaced twice between the look at its name and its opening; the kernel
+            // tries again once itself.
             Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => {}
             Err(error) => panic!("{}: {error}", at.display()),
         }
@@ -142,7 +144,8 @@ fn read_file(at: &Path) -> State {
     panic!("{}: never whole in {MAX_TRIES} tries", at.display())
 }
 
-/// Saves as editors do: the whole text into a file beside the page, `fsync`, and its name over the page's.
+/// Saves as editors do: the whole text into a file beside the page, `fsync`, and its name over the
+/// page's.
 pub struct Editor {
     mountpoint: PathBuf,
     number: usize,
@@ -170,8 +173,8 @@ impl Asker for Editor {
     }
 }
 
-/// Writes a page in its place and returns when `fsync` has. Readers of the same mount see such a text as it grows, those of
-/// other doors when it is whole; so this one reads nothing.
+/// Writes a page in its place and returns when `fsync` has. Readers of the same mount see such a
+/// text as it grows, those of other doors when it is whole; so this one reads nothing.
 pub struct InPlace {
     mountpoint: PathBuf,
     reader: Browser,

@@ -1,5 +1,5 @@
-//! Conditional writes of many clients on a few pages: no update is lost, and nobody reads an old text after a new one was
-//! acknowledged or seen.
+//! Conditional writes of many clients on a few pages: no update is lost, and nobody reads an old
+//! text after a new one was acknowledged or seen.
 
 mod checker;
 mod clients;
@@ -44,7 +44,8 @@ impl Course {
         !late.is_zero() && (late > LIMIT || self.meetings.iter().all(is_met))
     }
 
-    /// One client, at work until the time is over: it looks at a page, and often writes what follows from what it saw.
+    /// One client, at work until the time is over: it looks at a page, and often writes what
+    /// follows from what it saw.
     fn run(&self, mut client: Box<dyn Asker + Send + '_>, mut random: Random) -> Recorded {
         let mut recorded = Recorded::new();
         let mut seen = [None; PAGES];

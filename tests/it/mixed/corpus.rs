@@ -6,7 +6,8 @@ use std::path::Path;
 /// The last line of every page at the beginning: what the first edit of a page replaces.
 pub const START: &str = "zqstart";
 
-/// Pages that programs trip over: one with a byte order mark, one with CRLF, one whose name is in NFD.
+/// Pages that programs trip over: one with a byte order mark, one with CRLF, one whose name is in
+/// NFD.
 pub const SPECIAL: [&str; 3] = [
     "notes/From a Windows laptop.md",
     "notes/Typed on the loan laptop.md",

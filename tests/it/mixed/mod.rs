@@ -1,4 +1,5 @@
-//! A mixed day of work on a vault: editors, programs, HTTP, agents and edits behind the server, and the sums afterwards.
+//! A mixed day of work on a vault: editors, programs, HTTP, agents and edits behind the server, and
+//! the sums afterwards.
 
 mod corpus;
 

@@ -25,7 +25,8 @@ pub fn nothing_is_lost(space: &TestSpace, written: &[Written], by_hand: &[String
         .iter()
         .filter(|Written { author, path, content }| {
             let hash = ETag::from_content(content.as_bytes()).to_string();
-            // A person's `git commit --all` may take a page along that stands in the tree and is about to be committed.
+            // A person's `git commit --all` may take a page along that stands in the tree and is
+            // about to be committed.
             ![author.as_str(), NAME].iter().any(|by| kept.contains(&((*by).to_owned(), path.clone(), hash.clone())))
         })
         .collect();
@@ -34,7 +35,8 @@ pub fn nothing_is_lost(space: &TestSpace, written: &[Written], by_hand: &[String
     for commit in by_hand {
         assert!(reachable.contains(commit), "the person's commit {commit} is lost");
     }
-    // A pack that git has listed may be merged into another before it is read; once merging is over git finds every one.
+    // A pack that git has listed may be merged into another before it is read; once merging is over
+    // git finds every one.
     wait::until("git finds no fault", || {
         git::asked(&root, &["fsck", "--strict", "--no-dangling"]).is_ok_and(|told| told.is_empty())
     });
@@ -67,7 +69,8 @@ pub fn followers_heard(space: &TestSpace, by_hand: &[String]) {
     }
 }
 
-/// Every page stands as its writer left it: nothing the person did was about it. Search has the newest text.
+/// Every page stands as its writer left it: nothing the person did was about it. Search has the
+/// newest text.
 pub fn pages_stand_as_written(space: &TestSpace, written: &[Written]) {
     let newest: BTreeMap<&str, &str> =
         written.iter().map(|Written { path, content, .. }| (path.as_str(), content.as_str())).collect();
@@ -83,7 +86,8 @@ pub fn search_is_right(space: &TestSpace) {
     for path in git::head(&space.root()).into_keys().filter(|path| path.contains("/page ")) {
         let text = space.text(&path);
         if let Some(word) = text.lines().nth(2) {
-            // What a git command put there is recorded when it is seen, maybe after everything else was waited for.
+            // What a git command put there is recorded when it is seen, maybe after everything else
+            // was waited for.
             wait::until(&format!("search finds `{word}` in `{path}`"), || client.found(word) == [path.as_str()]);
         }
     }

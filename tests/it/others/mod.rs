@@ -1,4 +1,5 @@
-//! A person with plain git in the root while agents write: nobody's work is lost, and everything agrees afterwards.
+//! A person with plain git in the root while agents write: nobody's work is lost, and everything
+//! agrees afterwards.
 
 mod audit;
 mod commands;

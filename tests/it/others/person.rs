@@ -69,7 +69,8 @@ impl Person {
         }
     }
 
-    /// Runs git until it succeeds; it may only be refused for what others do at the same moment. How often it was.
+    /// Runs git until it succeeds; it may only be refused for what others do at the same moment.
+    /// How often it was.
     #[track_caller]
     pub fn insists(&self, arguments: &[&str]) -> usize {
         let mut refusals = Vec::new();
@@ -83,7 +84,8 @@ impl Person {
         refusals.len()
     }
 
-    /// Pulls and merges; a merge that could not be committed because somebody else had committed, they commit themselves.
+    /// Pulls and merges; a merge that could not be committed because somebody else had committed,
+    /// they commit themselves.
     #[track_caller]
     pub fn merges(&self, arguments: &[&str]) {
         self.until_through(arguments, || {
@@ -95,8 +97,8 @@ impl Person {
         });
     }
 
-    /// Rebases, or pulls with a rebase, and goes on until it is done, as git says one should. Who is refused at its end gives
-    /// up and begins anew.
+    /// Rebases, or pulls with a rebase, and goes on until it is done, as git says one should. Who
+    /// is refused at its end gives up and begins anew.
     #[track_caller]
     pub fn rebases(&self, arguments: &[&str]) {
         self.until_through(arguments, || {

@@ -117,7 +117,8 @@ impl Agents<'_> {
     }
 }
 
-/// Has everybody write while a person works; all that was acknowledged, in the order of each writer.
+/// Has everybody write while a person works; all that was acknowledged, in the order of each
+/// writer.
 pub fn while_agents_write(space: &TestSpace, pace: Pace, work: impl FnOnce(&Agents<'_>)) -> Vec<Written> {
     let mut writers = vec![Writer::Http(0), Writer::Http(1), Writer::Mcp];
     if crate::space::can_mount() {

@@ -1,7 +1,9 @@
-//! Public test suites of filesystems, on the mount and on the bare disk in the same run: what passes there passes here.
+//! Public test suites of filesystems, on the mount and on the bare disk in the same run: what
+//! passes there passes here.
 //!
-//! One rule: what fails on the mount and passes on the disk is a failure, unless `exclusions.toml` says why it is right; and what is
-//! excluded there and passes is a failure, too. `scripts/test.sh` installs the suites.
+//! One rule: what fails on the mount and passes on the disk is a failure, unless `exclusions.toml`
+//! says why it is right; and what is excluded there and passes is a failure, too. `scripts/test.sh`
+//! installs the suites.
 
 mod exerciser;
 mod pjdfstest;
@@ -14,7 +16,8 @@ use std::process::{Command, Output};
 
 use crate::space::TestSpace;
 
-/// Where `scripts/prerequisites.sh` installs suites that no Debian package has; set, one that is missing is a failure.
+/// Where `scripts/prerequisites.sh` installs suites that no Debian package has; set, one that is
+/// missing is a failure.
 const TOOLS: &str = "SVCFS_TOOLS";
 
 /// A suite that was installed with cargo; none, with the reason printed, where it is missing.
@@ -30,7 +33,8 @@ fn tool(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Two directories that everybody may write, one on the mount and one on the disk that the mounted root is on.
+/// Two directories that everybody may write, one on the mount and one on the disk that the mounted
+/// root is on.
 struct Grounds {
     space: TestSpace,
 }

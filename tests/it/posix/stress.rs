@@ -36,7 +36,8 @@ fn what_fio_writes_it_reads_back() {
     std::fs::remove_dir_all(grounds.mount()).unwrap();
 }
 
-/// Stressors of the class `filesystem` that pass on the disk as root in a directory, and need nothing but it.
+/// Stressors of the class `filesystem` that pass on the disk as root in a directory, and need
+/// nothing but it.
 const STRESSORS: &[&str] = &[
     "access",
     "chdir",

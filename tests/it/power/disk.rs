@@ -1,4 +1,5 @@
-//! A disk that keeps a record of everything it is told, knows what it may hold when its power goes, and fails, or stands still, when it shall.
+//! A disk that keeps a record of everything it is told, knows what it may hold when its power goes,
+//! and fails, or stands still, when it shall.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,7 +27,8 @@ const NAME: &str = "disk.img";
 /// Nothing about the file ever changes behind the kernel.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// What a disk does, told that it lost its power, with what it had in its cache: taken and not yet asked to flush.
+/// What a disk does, told that it lost its power, with what it had in its cache: taken and not yet
+/// asked to flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cache {
     /// It was all written.
@@ -150,7 +152,8 @@ impl Gate {
     }
 }
 
-/// A disk that does nothing of what it is asked for, and does not say so; it goes on when this is dropped.
+/// A disk that does nothing of what it is asked for, and does not say so; it goes on when this is
+/// dropped.
 #[must_use = "the disk goes on when this is dropped"]
 pub struct Standstill(Arc<Gate>);
 
@@ -286,7 +289,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk whose filesystem is a knowledge root with some settings; none, with the reason printed, where disks cannot be mounted.
+    /// A disk whose filesystem is a knowledge root with some settings; none, with the reason
+    /// printed, where disks cannot be mounted.
     pub fn formatted(config: &str) -> Option<Self> {
         Self::of_size(SIZE, config)
     }
@@ -343,7 +347,8 @@ impl Disk {
         run(Command::new("mount").arg(options.trim_end_matches(',')).arg(self.file()).arg(self.root()))
     }
 
-    /// Unmounts its filesystem, in order. Another program of the machine may be looking at it in this moment.
+    /// Unmounts its filesystem, in order. Another program of the machine may be looking at it in
+    /// this moment.
     pub fn unmount(&self) {
         let mut refused = String::new();
         wait::until("nobody uses the disk", || {

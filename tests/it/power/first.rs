@@ -20,7 +20,8 @@ fn a_root_opens_after_power_loss_during_its_first_start() {
     });
 }
 
-/// Nobody has asked for anything: only what was there before stands there, and with snapshots is kept.
+/// Nobody has asked for anything: only what was there before stands there, and with snapshots is
+/// kept.
 ///
 /// Shows: COW-6
 #[test]
@@ -34,7 +35,8 @@ fn a_root_without_git_opens_after_power_loss_in_its_first_start() {
     first_starts(NO_VERSIONS, CUTS / 2, |what, root| told::whole(what, root, &[]));
 }
 
-/// First starts with some settings, cut off so many times in each round, and what to look at after the next one.
+/// First starts with some settings, cut off so many times in each round, and what to look at after
+/// the next one.
 fn first_starts(config: &str, cuts: u64, look: impl Fn(&str, &Path)) {
     let Some(disk) = Disk::formatted(config) else { return };
     let (binary, mut random) = (Binary::build(), Random::new(seed()));

@@ -1,7 +1,8 @@
-//! A machine of its own whose power is cut: with everything in the memory of its kernel goes what was not flushed.
+//! A machine of its own whose power is cut: with everything in the memory of its kernel goes what
+//! was not flushed.
 //!
-//! `scripts/power.sh` makes what it starts from. The guest tells over its serial line what its drivers ask for and what they are
-//! told; its disk keeps a record here.
+//! `scripts/power.sh` makes what it starts from. The guest tells over its serial line what its
+//! drivers ask for and what they are told; its disk keeps a record here.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -22,7 +23,8 @@ use crate::space::wait;
 
 /// Where kernel, first filesystem and programs of the guest are.
 const PARTS: &str = "SVCFS_POWER_GUEST";
-/// Tells the guest's own part, by a number from which its drivers choose what they do, that it is one.
+/// Tells the guest's own part, by a number from which its drivers choose what they do, that it is
+/// one.
 const LOAD: &str = "SVCFS_POWER_LOAD";
 /// An emulated machine is slow, and more so beside others.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -85,7 +87,8 @@ impl Guest {
             .arg(parts.join("initramfs.gz"))
             .args(["-append", &kernel])
             .args(["-drive", &drive(&parts.join("programs.img"), "readonly=on")])
-            // Nothing stays in qemu or the page cache: what the guest's kernel was told is written, is in the record.
+            // Nothing stays in qemu or the page cache: what the guest's kernel was told is written,
+            // is in the record.
             .args(["-drive", &drive(&disk.file(), "cache=none")]);
         Self(machine.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap())
     }
@@ -102,7 +105,8 @@ impl Drop for Guest {
     }
 }
 
-/// Runs a guest until so many deeds were acknowledged and its disk was told so much more, then cuts its power.
+/// Runs a guest until so many deeds were acknowledged and its disk was told so much more, then cuts
+/// its power.
 fn worked(parts: &Path, disk: &Disk, options: &str, random: &mut Random) -> Ledgers {
     let seed = random.below(1 << 30);
     let mut guest = Guest::switch_on(parts, disk, seed, options);
@@ -138,9 +142,9 @@ fn worked(parts: &Path, disk: &Disk, options: &str, random: &mut Random) -> Ledg
     })
 }
 
-/// Does in the ledgers what a driver in the guest told; whether a deed became safe. Of the last line only a part may have come, and what else
-/// writes to that serial line may break one into two: a driver asks for nothing before it was answered, and is answered nothing it has not
-/// asked for.
+/// Does in the ledgers what a driver in the guest told; whether a deed became safe. Of the last
+/// line only a part may have come, and what else writes to that serial line may break one into two:
+/// a driver asks for nothing before it was answered, and is answered nothing it has not asked for.
 fn hear(told: &str, working: &mut [(Driver, Random, Ledger)]) -> bool {
     let Some((number, word)) = told.split_once(' ') else { return false };
     let working = number.parse().ok().and_then(|number: usize| working.get_mut(number));

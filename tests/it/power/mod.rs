@@ -1,4 +1,5 @@
-//! The power goes: what was acknowledged as safe is there, whatever the disk did with what it was not told to flush.
+//! The power goes: what was acknowledged as safe is there, whatever the disk did with what it was
+//! not told to flush.
 
 pub mod disk;
 mod first;
@@ -27,7 +28,8 @@ use disk::{Cache, Disk, Record};
 const MOUNTED: [&str; 4] =
     ["commit=300", "commit=1,data=writeback,noauto_da_alloc", "commit=300,noauto_da_alloc", "commit=1,data=journal"];
 pub const CACHES: [Cache; 3] = [Cache::Written, Cache::Lost, Cache::Torn];
-/// How long a power cut lasts. The next server believes that its machine was started at most a second ago.
+/// How long a power cut lasts. The next server believes that its machine was started at most a
+/// second ago.
 const OUTAGE: Duration = Duration::from_millis(1100);
 /// Cuts of the work in each round; each recovery is cut off, too.
 const CUTS: usize = 4;
@@ -73,7 +75,8 @@ impl Trial {
         Self { binary, random, keeper, told: Told::default(), has_person, cuts: 0, unmountable: 0 }
     }
 
-    /// Lets what lay in the root before anybody worked be told, and flushed: the feed of whatever a cut leaves is read from there on.
+    /// Lets what lay in the root before anybody worked be told, and flushed: the feed of whatever a
+    /// cut leaves is read from there on.
     fn begin(&mut self, disk: &Disk) {
         if !self.keeper.is_git() {
             disk.mount("").unwrap();
@@ -84,7 +87,8 @@ impl Trial {
         }
     }
 
-    /// Loads a server that runs on a disk, in two goes with a checkpoint between; what the disk was told.
+    /// Loads a server that runs on a disk, in two goes with a checkpoint between; what the disk was
+    /// told.
     fn work(&mut self, disk: &Disk, ledgers: &mut Ledgers, options: &str) -> Record {
         disk.mount(options).unwrap();
         disk.record();
@@ -113,7 +117,8 @@ impl Trial {
         record
     }
 
-    /// Waits until the server, with nobody at work, has made a checkpoint; where git does not remember, until one has begun.
+    /// Waits until the server, with nobody at work, has made a checkpoint; where git does not
+    /// remember, until one has begun.
     fn wait_for_checkpoint(&self, disk: &Disk, server: &Server) {
         if self.keeper.is_git() {
             git::wait_for_index(&disk.root());
@@ -123,8 +128,8 @@ impl Trial {
         }
     }
 
-    /// Cuts the power after so many events and starts everything again; the ledgers say afterwards what there is. The disk, and what was told
-    /// until then where git does not remember.
+    /// Cuts the power after so many events and starts everything again; the ledgers say afterwards
+    /// what there is. The disk, and what was told until then where git does not remember.
     fn cut(
         &mut self,
         (record, cut, cache): (&Record, usize, Cache),
@@ -136,8 +141,9 @@ impl Trial {
         let disk = Disk::holding(left.0.clone());
         disk.record();
         if let Err(error) = disk.mount(options) {
-            // A block of ext4's own journal is torn, or is not what its checksum was made of, which happens with `data=journal` ("JBD2: Invalid
-            // checksum recovering data block"): what it lost, nothing on it could keep.
+            // A block of ext4's own journal is torn, or is not what its checksum was made of, which
+            // happens with `data=journal` ("JBD2: Invalid checksum recovering data block"): what it
+            // lost, nothing on it could keep.
             self.unmountable += 1;
             let may_be = cache == Cache::Torn || cache == Cache::Written && options.contains("data=journal");
             assert!(may_be && self.unmountable * 50 <= self.cuts + 50, "{what}: {error}");
@@ -200,7 +206,8 @@ impl Drop for Evidence {
     }
 }
 
-/// A person who commits pages of theirs beside the load. Nobody promised them anything: git flushes none of its objects.
+/// A person who commits pages of theirs beside the load. Nobody promised them anything: git flushes
+/// none of its objects.
 fn commit_by_hand(disk: &Disk, scene: &Scene<'_>) {
     let root = disk.root();
     let is_over = || scene.is_over.load(Ordering::SeqCst);
@@ -218,7 +225,8 @@ fn commit_by_hand(disk: &Disk, scene: &Scene<'_>) {
     }
 }
 
-/// What a person had staged, and the power kept from being committed, stays staged for them: they look, and take it back.
+/// What a person had staged, and the power kept from being committed, stays staged for them: they
+/// look, and take it back.
 fn take_back_what_was_staged(root: &Path) {
     if root.join(audit::BY_HAND).exists() {
         git::git(root, &["reset", "--quiet", "--", audit::BY_HAND]);
@@ -237,7 +245,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Waits until a machine that lost its power a moment ago could be up again: what was written after it was is somebody's edit.
+/// Waits until a machine that lost its power a moment ago could be up again: what was written after
+/// it was is somebody's edit.
 pub fn rest() {
     let cut = SystemTime::now();
     wait::until("the machine is up again", || cut.elapsed().is_ok_and(|passed| passed > OUTAGE));
@@ -279,7 +288,8 @@ fn power_loss_loses_no_acked_write_without_versions() {
     cuts(NO_VERSIONS, CUTS / 2, Keeper::Feed);
 }
 
-/// Servers with some settings on a disk whose power is cut so many times in each round, and in as many recoveries.
+/// Servers with some settings on a disk whose power is cut so many times in each round, and in as
+/// many recoveries.
 fn cuts(config: &str, cuts: usize, keeper: Keeper) {
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
     let Some(mut disk) = Disk::formatted(config) else { return };
@@ -304,7 +314,8 @@ fn cuts(config: &str, cuts: usize, keeper: Keeper) {
             let (cut, cache) = trial.choose(&recovery);
             trial.cut((&recovery, cut, cache), &mut left, options);
         }
-        // At the end everything is on the disk, whatever it did with its cache; the next round goes on from there.
+        // At the end everything is on the disk, whatever it did with its cache; the next round goes
+        // on from there.
         ledgers = at(&ledgers, record.len());
         (disk, trial.told) = trial.cut((&record, record.len(), Cache::Lost), &mut ledgers, options);
     }

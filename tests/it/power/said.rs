@@ -1,4 +1,5 @@
-//! The power goes right after S3 took an object with something said of it, or one that only the disk has.
+//! The power goes right after S3 took an object with something said of it, or one that only the
+//! disk has.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

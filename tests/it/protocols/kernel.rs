@@ -32,7 +32,8 @@ fn told(error: io::Error) -> String {
 pub fn save(mut file: File, content: &[u8]) -> Answer<()> {
     file.write_all(content).map_err(told)?;
     if content.is_empty() {
-        // A file that was only emptied is a version once its last handle is closed, and the kernel tells of that later.
+        // A file that was only emptied is a version once its last handle is closed, and the kernel
+        // tells of that later.
         file.sync_all().map_err(told)?;
     }
     nix::unistd::close(file).map_err(|errno| errno.to_string())

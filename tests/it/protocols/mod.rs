@@ -19,7 +19,8 @@ pub const GUEST: &str = "nobody";
 /// What a door answers; a refusal as its caller reads it.
 pub type Answer<T> = Result<T, String>;
 
-/// One way into a space. Whoever comes through it is the user who runs the tests, unless it says guest.
+/// One way into a space. Whoever comes through it is the user who runs the tests, unless it says
+/// guest.
 pub trait Door: Send {
     /// Puts a whole content.
     fn write(&self, path: &str, content: &[u8]) -> Answer<()>;
@@ -35,7 +36,8 @@ pub trait Door: Send {
     fn remove(&self, path: &str) -> Answer<()>;
     /// Names in a directory, in order, without those that begin with a dot.
     fn list(&self, directory: &str) -> Answer<Vec<String>>;
-    /// Makes a directory; through doors that know none this does nothing, since a write makes what it needs.
+    /// Makes a directory; through doors that know none this does nothing, since a write makes what
+    /// it needs.
     fn make_directory(&self, path: &str) -> Answer<()>;
 }
 
@@ -55,7 +57,8 @@ pub enum Kind {
 pub const ALL: [Kind; 7] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse, Kind::WebDav, Kind::Nfs, Kind::S3];
 
 impl Kind {
-    /// A new space to go into by this door; none, with the reason printed, where that is not possible.
+    /// A new space to go into by this door; none, with the reason printed, where that is not
+    /// possible.
     pub fn space(self, strategy: VersioningStrategy) -> Option<TestSpace> {
         match self {
             Self::Direct | Self::Http | Self::Mcp | Self::WebDav | Self::Nfs | Self::S3 => {
@@ -64,11 +67,13 @@ impl Kind {
             Self::Fuse => TestSpace::mounted_keeping(strategy),
         }
     }
-    /// Whether a file gets another name here by being copied and removed: two changes, each with its commit.
+    /// Whether a file gets another name here by being copied and removed: two changes, each with
+    /// its commit.
     pub fn renames_in_two(self) -> bool {
         self == Self::S3
     }
-    /// A new space to go into by this door whose commits are made later than its writers are answered.
+    /// A new space to go into by this door whose commits are made later than its writers are
+    /// answered.
     pub fn gathering_space(self) -> Option<TestSpace> {
         self.if_possible(TestSpace::gathering)
     }

@@ -1,4 +1,5 @@
-//! S3, as its clients speak it: signed requests, whole objects, and a rename that is a copy and a removal.
+//! S3, as its clients speak it: signed requests, whole objects, and a rename that is a copy and a
+//! removal.
 
 use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -103,7 +104,8 @@ impl Door for S3 {
         self.send("DELETE", from, b"").map(drop)
     }
     fn remove(&self, path: &str) -> Answer<()> {
-        // Who removes what is not there is told that it is gone; clients that want to know look first.
+        // Who removes what is not there is told that it is gone; clients that want to know look
+        // first.
         self.send("HEAD", path, b"")?;
         self.send("DELETE", path, b"").map(drop)
     }

@@ -1,4 +1,5 @@
-//! Links that follow a page which is renamed through a filesystem door, where the settings want that (gaps.md D7).
+//! Links that follow a page which is renamed through a filesystem door, where the settings want
+//! that (gaps.md D7).
 
 use crate::protocols::Kind;
 use crate::space::TestSpace;

@@ -1,5 +1,5 @@
-//! Scenarios: each is played through every door and with every strategy of versioning, in a new space each time, and must leave the
-//! same story.
+//! Scenarios: each is played through every door and with every strategy of versioning, in a new
+//! space each time, and must leave the same story.
 
 mod bulk;
 mod gathered;
@@ -16,8 +16,9 @@ use crate::protocols::{self, Door, Kind};
 use crate::space::story::Story;
 use crate::space::{STRATEGIES, TestSpace};
 
-/// Plays a scenario through every door and with every strategy. The story it leaves is the same through each, and equals the committed snapshot; also where
-/// commits are gathered, for those who ask about history after each change.
+/// Plays a scenario through every door and with every strategy. The story it leaves is the same
+/// through each, and equals the committed snapshot; also where commits are gathered, for those who
+/// ask about history after each change.
 #[track_caller]
 pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
     let expected = played_with_a_commit_each(name, &scenario);

@@ -2,7 +2,8 @@
 
 use super::played;
 
-/// Names that mean something to a shell, a URL, a query, git, SQL or a search; all of them are names.
+/// Names that mean something to a shell, a URL, a query, git, SQL or a search; all of them are
+/// names.
 const AWKWARD: [&str; 22] = [
     " leading space.md",
     "%41.md",

@@ -45,7 +45,8 @@ fn every_append_is_a_version() {
 #[test]
 fn an_empty_file_is_a_file() {
     played("empty_file", |protocol, _| {
-        // A page is another matter: where pages are tidied, an empty one gets the line end every text has.
+        // A page is another matter: where pages are tidied, an empty one gets the line end every
+        // text has.
         protocol.write("empty.txt", b"").unwrap();
         assert_eq!(protocol.read("empty.txt").unwrap(), b"");
         protocol.write("empty.txt", b"filled").unwrap();

@@ -117,13 +117,15 @@ impl Client {
         hits.as_array().unwrap().iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until a search for a word finds exactly these paths: what other clients wrote is found 500 ms later at most.
+    /// Waits until a search for a word finds exactly these paths: what other clients wrote is found
+    /// 500 ms later at most.
     #[track_caller]
     pub fn until_found(&self, word: &str, paths: &[&str]) {
         wait::until(&format!("`{word}` is found in {paths:?}"), || self.found(word) == paths);
     }
 
-    /// Calls a tool; the structured result, or what was refused. Of a tool that answers with a text alone the structure is asked for.
+    /// Calls a tool; the structured result, or what was refused. Of a tool that answers with a text
+    /// alone the structure is asked for.
     pub fn tool(&self, name: &str, arguments: Value) -> Result<Value, String> {
         let meta = if output_schemas().contains_key(name) { json!({}) } else { json!({ "svcfs/structure": true }) };
         let reply = self.agent("tools/call", json!({ "name": name, "arguments": arguments, "_meta": meta }));

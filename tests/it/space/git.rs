@@ -11,7 +11,8 @@ use super::wait;
 pub struct Commit {
     pub author: String,
     pub subject: String,
-    /// What was done to which path: `A`dded, `M`odified, `D`eleted; a change of the kind of file is `T`.
+    /// What was done to which path: `A`dded, `M`odified, `D`eleted; a change of the kind of file is
+    /// `T`.
     pub files: Vec<(String, String)>,
 }
 
@@ -24,7 +25,8 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
     }
 }
 
-/// Waits until git's index is up to date, which the server sees to at the end of a checkpoint. Looks without locking it.
+/// Waits until git's index is up to date, which the server sees to at the end of a checkpoint.
+/// Looks without locking it.
 pub fn wait_for_index(folder: &Path) {
     let status = ["--no-optional-locks", "status", "--porcelain"];
     wait::until("git's index is up to date", || git(folder, &status).is_empty());
@@ -33,7 +35,8 @@ pub fn wait_for_index(folder: &Path) {
 /// Runs git in a folder; its standard output, or all it told when it failed.
 pub fn asked(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("git")
-        // Neither the settings of who runs the tests nor the ownership of a temporary folder decide what is seen.
+        // Neither the settings of who runs the tests nor the ownership of a temporary folder decide
+        // what is seen.
         .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null"), ("LC_ALL", "C")])
         .args(["-c", "safe.directory=*"])
         .args(arguments)

@@ -1,4 +1,5 @@
-//! What a test may not leave behind. Checked when a [`super::TestSpace`] is dropped, so that a leak is found where it starts.
+//! What a test may not leave behind. Checked when a [`super::TestSpace`] is dropped, so that a leak
+//! is found where it starts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,8 @@ pub fn check_index(space: &Space) {
     assert!(report.differences.is_empty(), "the index differed from the tree: {:?}", report.differences);
 }
 
-/// A root nobody serves any more: whole repository, nothing uncommitted, nothing half done, and a clone has all of it.
+/// A root nobody serves any more: whole repository, nothing uncommitted, nothing half done, and a
+/// clone has all of it.
 pub fn check_root(root: &Path, clone: &Path) {
     check_state(root);
     assert_eq!(git::git(root, &["fsck", "--strict", "--no-dangling"]), "", "git fsck");

@@ -1,4 +1,5 @@
-//! One space for one test: opened, served over HTTP, mounted where a test asks for it, and audited when it is taken down.
+//! One space for one test: opened, served over HTTP, mounted where a test asks for it, and audited
+//! when it is taken down.
 
 pub mod client;
 pub mod git;
@@ -60,7 +61,8 @@ pub struct TestSpace {
 /// Settings under which a commit waits until somebody asks for it.
 const GATHERING: &str = "versioning = { async_commit = true, batch_window_ms = 60_000 }";
 
-/// Mounting tests run one at a time: a machine under test has two processors, and a mount wants both.
+/// Mounting tests run one at a time: a machine under test has two processors, and a mount wants
+/// both.
 static ONE_MOUNT_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// False, with the reason printed, where nothing can be mounted.
@@ -89,7 +91,8 @@ impl TestSpace {
         Self::on(folder(), false, false, setting(strategy))
     }
 
-    /// An empty space whose commits are made later than its writers are answered, served over HTTP and mounted when asked for.
+    /// An empty space whose commits are made later than its writers are answered, served over HTTP
+    /// and mounted when asked for.
     pub fn gathering(is_mounted: bool) -> Self {
         Self::with(GATHERING, is_mounted)
     }
@@ -99,7 +102,8 @@ impl TestSpace {
         Self::on(folder(), is_mounted, false, config)
     }
 
-    /// An empty space, served and mounted; none, with the reason printed, where nothing can be mounted.
+    /// An empty space, served and mounted; none, with the reason printed, where nothing can be
+    /// mounted.
     pub fn mounted() -> Option<Self> {
         Self::mounted_keeping(VersioningStrategy::Git)
     }
@@ -109,7 +113,8 @@ impl TestSpace {
         can_mount().then(|| Self::on(folder(), true, false, setting(strategy)))
     }
 
-    /// A space over what lies in `root` inside a folder, mounted, and watched for edits made behind it.
+    /// A space over what lies in `root` inside a folder, mounted, and watched for edits made behind
+    /// it.
     pub fn watched(folder: TempDir) -> Self {
         Self::on(folder, can_mount(), true, "")
     }

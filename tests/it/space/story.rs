@@ -49,7 +49,8 @@ impl TestSpace {
 }
 
 impl TestSpace {
-    /// Everything that happened, oldest first, as git tells it; as the feed does where there is no git.
+    /// Everything that happened, oldest first, as git tells it; as the feed does where there is no
+    /// git.
     pub fn log(&self) -> Vec<Commit> {
         match self.strategy() {
             VersioningStrategy::Git if git::has_commits(&self.root()) => git::log(&self.root()),
@@ -78,7 +79,8 @@ fn told(event: &FeedEvent) -> Commit {
     Commit { author: event.actor.to_string(), subject, files }
 }
 
-/// Without what a filesystem door keeps for a writer it refused (gaps.md D6); doors that answer with the reason keep nothing.
+/// Without what a filesystem door keeps for a writer it refused (gaps.md D6); doors that answer
+/// with the reason keep nothing.
 fn kept(mut tree: BTreeMap<String, String>) -> BTreeMap<String, String> {
     tree.retain(|path, _| !path.starts_with(".svc/rejected/"));
     tree
@@ -110,7 +112,8 @@ impl Story {
         told
     }
 
-    /// The story as a snapshot keeps it: without hashes and dates, and the same whoever runs the tests.
+    /// The story as a snapshot keeps it: without hashes and dates, and the same whoever runs the
+    /// tests.
     pub fn told(&self) -> String {
         let Self { tree, log, index: _, pages } = self;
         let me = me();

@@ -1,4 +1,5 @@
-//! What clients do to files in quick succession has the outcome that it has on a plain disk: content, mode and time.
+//! What clients do to files in quick succession has the outcome that it has on a plain disk:
+//! content, mode and time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, Permissions};

@@ -122,7 +122,8 @@ fn nfs_reports_disk_space_as_the_system_does() {
     let served = Served::new();
     let root = served.root();
     let folder = served.folder.path();
-    // Others use the disk, too: what is told lies between what was before and what is after, one day.
+    // Others use the disk, too: what is told lies between what was before and what is after, one
+    // day.
     for _ in 0..1000 {
         let before = disk(folder);
         let told = outcome(served.ask::<FSSTAT3res>(18, &FSSTAT3args { fsroot: root.clone() })).unwrap();
@@ -206,7 +207,8 @@ fn a_file_created_with_a_mode_has_mode_and_owner_immediately() {
         let made = outcome(served.ask::<CREATE3res>(8, &asked)).unwrap();
         let (file, told) = (made.obj.unwrap(), made.obj_attributes.unwrap());
         if name == "exclusive.md" {
-            // Clients set what such a request cannot say: Linux the mode and times, others the owner, too.
+            // Clients set what such a request cannot say: Linux the mode and times, others the
+            // owner, too.
             let own = sattr3 { uid: Nfs3Option::Some(1234), gid: Nfs3Option::Some(1234), ..with_mode(0o640) };
             served.set(&file, own, sattrguard3::None).unwrap();
         } else {

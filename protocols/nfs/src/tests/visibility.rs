@@ -213,7 +213,8 @@ fn offsets_beyond_any_file_read_as_eof_and_fail_to_write() {
     assert_eq!(served.text("written.md").as_deref(), Some("x"));
 }
 
-/// How long this thread has had a processor, whoever else uses the machine (`proc(5)`, `schedstat`).
+/// How long this thread has had a processor, whoever else uses the machine (`proc(5)`,
+/// `schedstat`).
 fn worked() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())

@@ -1,4 +1,5 @@
-//! Operations, asked of the door itself: by the name of a key without its signature, and one step at a time.
+//! Operations, asked of the door itself: by the name of a key without its signature, and one step
+//! at a time.
 
 use std::pin::{Pin, pin};
 use std::task::Poll;

@@ -188,7 +188,7 @@ fn a_page_rejected_by_lint_is_explained_and_set_aside() {
 
 #[test]
 fn a_page_that_is_tidied_has_the_etag_of_what_is_there() {
-    let served = Served::with("[lint]\nformat_doors = [\"s3\"]\n");
+    let served = Served::with("[lint]\nformat_protocols = [\"s3\"]\n");
     let untidy = "# A   \n\n\n\n*  one\n";
     let sum = [("x-amz-checksum-algorithm", "SHA256")];
     let put = served.send("PUT", "/default/a.md", &sum, untidy);

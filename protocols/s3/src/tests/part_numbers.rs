@@ -11,7 +11,8 @@ use crate::object_metadata::XATTR_NAME;
 const LEAST: usize = 5 << 20;
 
 impl Served {
-    /// Puts an object of these parts, which are sent with these numbers; what completing it is answered with.
+    /// Puts an object of these parts, which are sent with these numbers; what completing it is
+    /// answered with.
     #[track_caller]
     fn put_in_parts(&self, key: &str, parts: &[(u32, Bytes)]) -> Reply {
         let id = self.begun(key, &[]);

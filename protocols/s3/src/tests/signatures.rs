@@ -60,7 +60,8 @@ fn names(headers: &[(&str, &str)]) -> String {
 }
 
 impl Served {
-    /// An address that was signed so many seconds ago, for so many, with these headers beside the host.
+    /// An address that was signed so many seconds ago, for so many, with these headers beside the
+    /// host.
     fn signed_before(
         &self,
         (method, target): (&str, &str),

@@ -1,7 +1,8 @@
 //! What macOS Finder and Windows Explorer ask of a server, in the order in which they do.
 //!
-//! Written down from what is publicly known of them, not recorded: neither system is here to be asked. What is looked at is that each
-//! step is answered as they need it to go on, and what history has of it in the end.
+//! Written down from what is publicly known of them, not recorded: neither system is here to be
+//! asked. What is looked at is that each step is answered as they need it to go on, and what
+//! history has of it in the end.
 
 use super::*;
 
@@ -102,7 +103,8 @@ fn finder_reads_quota_skips_versions_and_uploads_without_length() {
     served.step(204, "DELETE", "/untitled%20folder/", &[agent], "");
 }
 
-/// Office on a drive of Explorer: a temporary file takes the place of the document, which is set aside first.
+/// Office on a drive of Explorer: a temporary file takes the place of the document, which is set
+/// aside first.
 #[test]
 fn office_saves_by_rename_and_the_document_is_always_complete() {
     let served = Served::new();

@@ -1,12 +1,13 @@
-//! Headers that dav-server reads otherwise than the standards, or not at all: what it cannot read it takes for not there, and does without a condition what
-//! was to be done under one.
+//! Headers that dav-server reads otherwise than the standards, or not at all: what it cannot read
+//! it takes for not there, and does without a condition what was to be done under one.
 
 use super::*;
 
 const GOOD: &str = "# good\n";
 
 impl Served {
-    /// What a request is answered that goes over the wire as it is; none where the connection ends instead.
+    /// What a request is answered that goes over the wire as it is; none where the connection ends
+    /// instead.
     fn raw(&self, method: &str, target: &str, headers: &[u8]) -> Option<u16> {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -184,7 +185,8 @@ fn tags_that_are_none_match_nothing_and_end_no_connection() {
     served.refuses("PUT", "/a.md", b"If: ([\"\xe9\"])");
     assert_eq!(served.text("a.md").as_deref(), Some(GOOD));
     let tag = ETag::from_content(GOOD.as_bytes());
-    // A comma ends no tag; in the longer way of several headers; weak, which is good enough for this one (RFC 9110 13.1.2).
+    // A comma ends no tag; in the longer way of several headers; weak, which is good enough for
+    // this one (RFC 9110 13.1.2).
     let with = |headers: &str| served.raw("PUT", "/a.md", headers.as_bytes());
     assert_eq!(with("If-Match: \"a,\", \"b\""), Some(412));
     assert_eq!(with(&format!("If-None-Match: \"a\"\r\nIf-None-Match: W/\"{tag}\"")), Some(412));

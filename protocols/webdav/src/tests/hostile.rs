@@ -1,4 +1,5 @@
-//! Names that mean something to a path and nothing to a folder, by every method, as the path that is asked for and as the place where something goes.
+//! Names that mean something to a path and nothing to a folder, by every method, as the path that
+//! is asked for and as the place where something goes.
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 

@@ -23,7 +23,8 @@ impl Served {
         WebdavRequestContext::new(protocol, Arc::clone(self.server.primary()), Caller::new(Protocol::WebDav), question)
     }
 
-    /// What the tree tells of a path: the hash that a condition is judged by, between quotation marks.
+    /// What the tree tells of a path: the hash that a condition is judged by, between quotation
+    /// marks.
     fn told(&self, asked: &WebdavRequestContext, path: &str) -> Result<String, FsError> {
         let path = DavPath::new(path).unwrap();
         self.runtime.block_on(WebdavFileSystem.metadata(&path, asked)).map(|metadata| metadata.etag().unwrap())

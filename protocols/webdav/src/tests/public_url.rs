@@ -1,4 +1,5 @@
-//! Behind a proxy that takes a prefix off the paths, names in both Unicode forms, and times that clients give.
+//! Behind a proxy that takes a prefix off the paths, names in both Unicode forms, and times that
+//! clients give.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Folders that are moved and copied in place of what stands there: in one commit, and nothing is lost unless it is done.
+//! Folders that are moved and copied in place of what stands there: in one commit, and nothing is
+//! lost unless it is done.
 
 use svcfs_base::{Caller, Fault, PathComponent, Precondition};
 use svcfs_vfs::WriteAt;

@@ -13,7 +13,8 @@ use super::*;
 use crate::replace::with_backup;
 use crate::resolved::ResolvedResource;
 
-/// Where the steps of a request begin and end: before anything of one is done, logged, in the tree, in history.
+/// Where the steps of a request begin and end: before anything of one is done, logged, in the tree,
+/// in history.
 const MOMENTS: [FailPoint; 4] =
     [FailPoint::AcceptLocked, FailPoint::LogFlushed, FailPoint::TreeDone, FailPoint::BranchMoved];
 

@@ -82,15 +82,17 @@ fn print_result(
     json: bool,
 ) -> Result<(), CommandFailure> {
     if json {
-        let InstalledTemplate { written, kept } = installed;
-        return output::json(&json!({ "root": absolute, "template": template.id, "written": written, "kept": kept }));
+        let InstalledTemplate { written, existing } = installed;
+        return output::json(
+            &json!({ "root": absolute, "template": template.id, "written": written, "existing": existing }),
+        );
     }
     let mut text = String::new();
     for path in &installed.written {
         text.push_str(&format!("  written  {path}\n"));
     }
-    for path in &installed.kept {
-        text.push_str(&format!("  kept     {path}\n"));
+    for path in &installed.existing {
+        text.push_str(&format!("  existing {path}\n"));
     }
     let root = root.display();
     let head = match installed.written.len() {

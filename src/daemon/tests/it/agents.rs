@@ -1,5 +1,5 @@
-//! Agents, as clients speak to them that somebody else wrote: the Python SDK, the TypeScript SDK and the Inspector, over HTTP and on
-//! standard input and output.
+//! Agents, as clients speak to them that somebody else wrote: the Python SDK, the TypeScript SDK
+//! and the Inspector, over HTTP and on standard input and output.
 
 use std::path::PathBuf;
 use std::process::Command;

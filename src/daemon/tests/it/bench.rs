@@ -11,7 +11,8 @@ use crate::harness::{Place, eventually, program, refusal, svcfs};
 const SMALL: [&str; 10] =
     ["--files", "5", "--bulk", "20", "--search-files", "100", "--search-queries", "5", "--rounds", "1"];
 
-/// A small benchmark in a directory: it runs three servers one after the other, on a machine that may be busy.
+/// A small benchmark in a directory: it runs three servers one after the other, on a machine that
+/// may be busy.
 fn small(directory: &str, more: &[&str]) -> assert_cmd::Command {
     let mut command = svcfs(&[&["bench", "--dir", directory][..], &SMALL, more].concat());
     command.timeout(Duration::from_secs(300));

@@ -13,7 +13,8 @@ const THREADS: u64 = 48;
 /// What a process may need for 200 spaces of 500 pages.
 const MEMORY: u64 = 1_000_000_000;
 
-/// Bytes of a file that slow clients ask for, and what a process may need more for a hundred of them.
+/// Bytes of a file that slow clients ask for, and what a process may need more for a hundred of
+/// them.
 const LONG: usize = 16 << 20;
 const MORE: u64 = 160_000_000;
 

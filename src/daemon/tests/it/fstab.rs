@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use crate::harness::{Place, Running, can_mount, eventually, svcfs};
 
-/// The helper under a name of its own, for as long as a test runs: mount(8) looks for helpers in one place only.
+/// The helper under a name of its own, for as long as a test runs: mount(8) looks for helpers in
+/// one place only.
 struct Helper {
     installed: PathBuf,
     kind: String,

@@ -9,7 +9,7 @@ fn a_new_root_starts_with_its_template_in_one_actor_commit() {
     let place = Place::new();
     let told = json_of(&["init", "--root", &place.at("kb"), "--actor", "Ann Author", "--json"]);
     assert_eq!(told["template"], "knowledge");
-    assert_eq!(told["kept"], json!([]));
+    assert_eq!(told["existing"], json!([]));
     let written: Vec<&str> = told["written"].as_array().unwrap().iter().map(|path| path.as_str().unwrap()).collect();
     assert!(written.contains(&"index.md") && written.contains(&".svc/config.toml"), "{written:?}");
     assert_eq!(place.git("kb", &["log", "--format=%an"]), "Ann Author");

@@ -1,4 +1,5 @@
-//! What somebody locked over WebDAV, as every other door of one server leaves it alone; each says so in its own words.
+//! What somebody locked over WebDAV, as every other door of one server leaves it alone; each says
+//! so in its own words.
 
 use std::process::Command;
 

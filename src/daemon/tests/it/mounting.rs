@@ -192,7 +192,8 @@ fn a_mount_without_a_server_ends_with_its_last_folder() {
     svcfs(&["unmount", &place.at("mnt")]).assert().success();
     place.write("second/later.md", "# Later\n");
     svcfs(&["unmount", &place.at("second")]).assert().success();
-    // Whoever mounts in this moment waits for the end of the other, or is given a place by it when it has not noticed yet.
+    // Whoever mounts in this moment waits for the end of the other, or is given a place by it when
+    // it has not noticed yet.
     let mut command = program();
     command.args(["mount", &place.at("mnt"), "--root", &place.at("kb")]);
     let mut both = [server, Running::start(command, "svcfs mounts")];
@@ -262,7 +263,8 @@ fn the_tree_as_it_was_is_mounted_and_stays_what_it_was() {
     next.stop();
 }
 
-/// A place where everything belongs to the user `nobody`, with the program in it: where it was built not everybody may look.
+/// A place where everything belongs to the user `nobody`, with the program in it: where it was
+/// built not everybody may look.
 fn place_of_nobody() -> Place {
     let place = place();
     std::fs::copy(env!("CARGO_BIN_EXE_svcfs"), place.path("svcfs")).unwrap();
@@ -284,7 +286,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// /dev/fuse as it is where the package fuse3 was installed: open to everybody. Containers often keep it to root.
+/// /dev/fuse as it is where the package fuse3 was installed: open to everybody. Containers often
+/// keep it to root.
 struct OpenDevice(std::fs::Permissions);
 
 impl OpenDevice {

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::harness::Place;
 
-/// A copy of the whole system in memory, written to without a trace: an overlay over `/` in a mount namespace of its own.
+/// A copy of the whole system in memory, written to without a trace: an overlay over `/` in a mount
+/// namespace of its own.
 const THROWN_AWAY: &str = "
 set -eu
 mount -t tmpfs none \"$1\"

@@ -1,5 +1,5 @@
-//! The same through WebDAV, S3 and NFS: many small files, one that fits into no memory, a server that dies in the middle, and three who write one
-//! page at once.
+//! The same through WebDAV, S3 and NFS: many small files, one that fits into no memory, a server
+//! that dies in the middle, and three who write one page at once.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,8 @@ use rustix::process::Signal;
 use crate::harness::{Place, Running, connect, eventually, exchange, head, request};
 use crate::webdav::{has, many};
 
-/// The most memory a server may need, whatever the size of a file: a version's worth (64 MiB) twice, and what it has anyway.
+/// The most memory a server may need, whatever the size of a file: a version's worth (64 MiB)
+/// twice, and what it has anyway.
 const MOST_MEMORY: u64 = 256 << 20;
 
 /// A root that is served by every door that needs no kernel.

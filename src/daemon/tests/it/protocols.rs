@@ -112,7 +112,8 @@ fn nfs_needs_an_explicit_access_setting_where_keys_are_required() {
     assert!(told.contains("nfs.allow") && told.contains("carries no keys"), "{told}");
 }
 
-/// Where `scripts/nfs/guest.sh` leaves what a small machine starts from; none, with the reason printed, where there is none.
+/// Where `scripts/nfs/guest.sh` leaves what a small machine starts from; none, with the reason
+/// printed, where there is none.
 fn guest() -> Option<std::path::PathBuf> {
     let cache = std::env::var_os("SVCFS_CACHE").map(std::path::PathBuf::from);
     let cache = cache.or_else(|| Some(std::path::PathBuf::from(std::env::var_os("HOME")?).join(".cache/svcfs")))?;
@@ -127,7 +128,8 @@ fn guest() -> Option<std::path::PathBuf> {
     Some(guest)
 }
 
-/// The small machine, which finds the server at a port of its host; `more` is for its first process.
+/// The small machine, which finds the server at a port of its host; `more` is for its first
+/// process.
 fn machine(guest: &std::path::Path, port: &str, more: &str) -> std::process::Command {
     let mut command = std::process::Command::new("timeout");
     command

@@ -1,4 +1,5 @@
-//! Behind nginx with its defaults, as many servers stand: event streams, agents and remote mounts go through it as they would without.
+//! Behind nginx with its defaults, as many servers stand: event streams, agents and remote mounts
+//! go through it as they would without.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +15,8 @@ use crate::harness::{Place, Running, can_mount, eventually, program, request};
 /// Nothing here takes this long unless it hangs.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// nginx in front of a server: buffering, timeouts and the version of HTTP it speaks to the server are its defaults.
+/// nginx in front of a server: buffering, timeouts and the version of HTTP it speaks to the server
+/// are its defaults.
 struct Proxy {
     child: Child,
     url: String,

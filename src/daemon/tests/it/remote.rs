@@ -312,7 +312,8 @@ fn two_remote_mounts_and_a_client_lose_no_update_of_each_other() {
     }
 }
 
-/// One of the programs that `two_remote_mounts_and_a_client_lose_no_update_of_each_other` starts; without one it has nothing to do.
+/// One of the programs that `two_remote_mounts_and_a_client_lose_no_update_of_each_other` starts;
+/// without one it has nothing to do.
 #[test]
 fn adds_to_a_page_of_a_mount() {
     let Ok(page) = std::env::var("ADD_TO") else { return };

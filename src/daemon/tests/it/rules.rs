@@ -2,7 +2,8 @@
 
 use crate::harness::{Place, program, refusal, svcfs};
 
-/// Edits the rules with this program in the place of an editor; what is told, and whether it went well.
+/// Edits the rules with this program in the place of an editor; what is told, and whether it went
+/// well.
 fn edit(place: &Place, editor: &str) -> (bool, String) {
     let mut command = program();
     command.env_remove("VISUAL").env("EDITOR", editor).env("TMPDIR", place.at("tmp"));

@@ -194,7 +194,8 @@ fn an_edit_in_the_root_is_found_by_search_while_it_serves() {
     eventually("the edit is found", || {
         request(server.url(), "GET", "/api/svc/search?q=zanzibar", "").1.contains("direct.md")
     });
-    // A tree that is read in for the first time shows the page already; the edit is recorded once its path was quiet.
+    // A tree that is read in for the first time shows the page already; the edit is recorded once
+    // its path was quiet.
     eventually("the edit is recorded", || place.git("kb", &["log", "--format=%an", "--", "direct.md"]) == "fswatch");
     server.stop();
     svcfs(&["reindex", "--root", &place.at("kb")]).assert().success();

@@ -1,4 +1,5 @@
-//! Life as a service: how it is doing, whether it could start, and what systemd hands over and hears.
+//! Life as a service: how it is doing, whether it could start, and what systemd hands over and
+//! hears.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -221,7 +222,8 @@ fn a_key_that_everybody_can_read_is_warned_of_and_not_shown() {
     assert!(text.contains("all users of this machine can read the key") && !text.contains("do-not-show"), "{text}");
 }
 
-/// The server, started the way systemd starts one whose socket it holds: as descriptor 3, told by the environment.
+/// The server, started the way systemd starts one whose socket it holds: as descriptor 3, told by
+/// the environment.
 fn activated(place: &Place, socket: OwnedFd) -> std::process::Command {
     // The shell becomes the server, so that its number is the server's.
     let handed = "export LISTEN_PID=$$; exec 3<&0 0</dev/null; exec \"$@\"";

@@ -15,10 +15,11 @@ const CLIENTS: usize = 8;
 const PAGES: usize = 50;
 /// How much more memory than after the first third is no growth: allocators breathe.
 const BREATH: u64 = 24 << 20;
-/// How many more threads than in the first third are no growth: a request has one for itself and may have one it waits for, made when
-/// so many first come together.
+/// How many more threads than in the first third are no growth: a request has one for itself and
+/// may have one it waits for, made when so many first come together.
 const COMPANY: u64 = 2 * CLIENTS as u64;
-/// What is kept of every change, in bytes: columns of the log that questions about history are answered from.
+/// What is kept of every change, in bytes: columns of the log that questions about history are
+/// answered from.
 const KEPT: u64 = 100;
 
 /// One round of a client: write, read, search, ask for links and names.

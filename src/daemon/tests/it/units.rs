@@ -6,15 +6,17 @@ use std::process::{Command, Output};
 
 use crate::harness::Place;
 
-/// How exposed a unit may be at most, in tenths, by `systemd-analyze security`: 0 is closed, 100 open. The first two mount through a setuid
-/// helper, which rules most of the sandbox out (see the unit).
+/// How exposed a unit may be at most, in tenths, by `systemd-analyze security`: 0 is closed, 100
+/// open. The first two mount through a setuid helper, which rules most of the sandbox out (see the
+/// unit).
 const MOST_EXPOSED: [(&str, u32); 3] = [("svcfs.service", 75), ("svcfs@.service", 75), ("no-mount", 15)];
 
 fn units() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systemd").canonicalize().unwrap()
 }
 
-/// The units with the built program in the place of the installed one, and with the drop-in as a unit of its own.
+/// The units with the built program in the place of the installed one, and with the drop-in as a
+/// unit of its own.
 fn installed(place: &Place) -> PathBuf {
     let directory = place.path("units");
     for entry in fs::read_dir(units()).unwrap().map(Result::unwrap) {

@@ -1,4 +1,5 @@
-//! WebDAV, as clients speak it that somebody else wrote: rclone, cadaver and a mount of davfs2; and what is left when the server dies.
+//! WebDAV, as clients speak it that somebody else wrote: rclone, cadaver and a mount of davfs2; and
+//! what is left when the server dies.
 
 use std::fs::Permissions;
 use std::io::Write;

@@ -110,7 +110,8 @@ impl Key {
     }
 }
 
-/// Who this token makes of its bearer; the kind of the refusal otherwise, with what only the log is told.
+/// Who this token makes of its bearer; the kind of the refusal otherwise, with what only the log is
+/// told.
 fn last_fetch(access: &AccessControl, token: &str) -> Result<String, (Kind, String)> {
     if access.needs_issuer_keys(token) {
         access.fetch_issuer_keys().map_err(|fault| (fault.kind(), fault.message().to_owned()))?;

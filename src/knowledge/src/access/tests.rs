@@ -86,7 +86,8 @@ fn two_halves() -> (TestSpace, Caller) {
     (space, Caller { permissions: reach, ..Caller::new(Protocol::Http) })
 }
 
-/// Inputs that an operation accepts, with this path wherever one is asked for, and those that are not asked for only where `all`.
+/// Inputs that an operation accepts, with this path wherever one is asked for, and those that are
+/// not asked for only where `all`.
 fn inputs(entry: &OperationEntry, path: &str, all: bool) -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator).to_value();

@@ -113,7 +113,8 @@ fn a_tree_in_numbers() {
     assert_eq!(found["link_coverage_pct"], 77.8);
     assert_eq!(found["recently_updated"].as_array().unwrap().len(), 1);
     let all = space.get("analytics", json!({ "limit": 100 }));
-    // As moments: as texts those whose last digit is a zero, which is left out, would stand elsewhere.
+    // As moments: as texts those whose last digit is a zero, which is left out, would stand
+    // elsewhere.
     let moment = |page: &Value| page["updated"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let moments = all["recently_updated"].as_array().unwrap().iter().map(moment);
     assert!(moments.clone().is_sorted_by(|one, other| one >= other), "{all}");

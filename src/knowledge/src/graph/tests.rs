@@ -121,7 +121,8 @@ const KARATE: &[(usize, usize)] = &[
 fn ranks_are_those_worked_out_by_hand_and_are_one_together() {
     // Both ends of a circle are worth the same; who is only linked from takes from nobody.
     assert_near(graph(3, &[(0, 1), (1, 2), (2, 0)]).ranks(), &[1.0 / 3.0; 3]);
-    // r0 = t, r1 = t + 0.85 r0 with t = 0.075 + 0.425 r1 (page 1 leads nowhere, so its rank goes to both).
+    // r0 = t, r1 = t + 0.85 r0 with t = 0.075 + 0.425 r1 (page 1 leads nowhere, so its rank goes to
+    // both).
     let lone = 1.0 / 2.85;
     assert_near(graph(2, &[(0, 1)]).ranks(), &[lone, 1.0 - lone]);
     assert_near(graph(0, &[]).ranks(), &[]);
@@ -134,7 +135,8 @@ fn ranks_are_those_worked_out_by_hand_and_are_one_together() {
 
 #[test]
 fn a_bridge_has_the_ways_between_both_sides() {
-    // 0 → 1 → 2 → 3: through 1 lead the ways 0–2 and 0–3, through 2 lead 0–3 and 1–3; of 6 pairs of others.
+    // 0 → 1 → 2 → 3: through 1 lead the ways 0–2 and 0–3, through 2 lead 0–3 and 1–3; of 6 pairs of
+    // others.
     assert_near(&graph(4, &[(0, 1), (1, 2), (2, 3)]).betweenness().values, &[0.0, 2.0 / 6.0, 2.0 / 6.0, 0.0]);
     // Two equally short ways count half each.
     let diamond = graph(4, &[(0, 1), (0, 2), (1, 3), (2, 3)]);

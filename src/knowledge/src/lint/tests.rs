@@ -37,7 +37,7 @@ fn a_lint_error_is_refused_through_every_protocol() {
 #[test]
 fn only_named_filesystem_protocols_are_formatted_here() {
     let untidy = b"* a \n* b";
-    let gate = gate("[lint]\nformat_doors = [\"http\", \"mcp\", \"fuse\"]\n");
+    let gate = gate("[lint]\nformat_protocols = [\"http\", \"mcp\", \"fuse\"]\n");
     assert_eq!(pass(&gate, Protocol::Fuse, "a.md", untidy).unwrap(), "- a\n- b\n");
     for (protocol, name) in
         [(Protocol::Http, "a.md"), (Protocol::Mcp, "a.md"), (Protocol::Fuse, "a.txt"), (Protocol::S3, "a.md")]
@@ -47,7 +47,7 @@ fn only_named_filesystem_protocols_are_formatted_here() {
     assert_eq!(pass(&self::gate(""), Protocol::Fuse, "a.md", untidy).unwrap(), &untidy[..]);
     let protocols = [Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::WebDav];
     for named in protocols {
-        let gate = self::gate(&format!("[lint]\nformat_doors = [\"{}\"]\n", named.name()));
+        let gate = self::gate(&format!("[lint]\nformat_protocols = [\"{}\"]\n", named.name()));
         for protocol in protocols {
             let expected = if protocol == named { &b"- a\n- b\n"[..] } else { untidy };
             assert_eq!(

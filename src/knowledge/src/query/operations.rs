@@ -32,7 +32,8 @@ pub const AREA: OperationArea = OperationArea {
 /// Put spaces around minus, because names may contain hyphens.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RunQuery {
-    /// The query, such as `TABLE status, due FROM "tasks/" WHERE status != "done" SORT due`; at most 64 KiB
+    /// The query, such as `TABLE status, due FROM "tasks/" WHERE status != "done" SORT due`; at
+    /// most 64 KiB
     #[schemars(example = "TABLE status FROM \"concepts/\" WHERE status = \"draft\" SORT _updated DESC")]
     #[schemars(regex(pattern = r"\S"))]
     pub q: String,

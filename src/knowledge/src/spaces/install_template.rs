@@ -12,7 +12,7 @@ pub struct InstalledTemplate {
     /// New files.
     pub written: Vec<TreePath>,
     /// Existing files, unchanged.
-    pub kept: Vec<TreePath>,
+    pub existing: Vec<TreePath>,
 }
 
 /// Writes the missing files of a template, in one commit by `caller`.
@@ -20,12 +20,12 @@ pub struct InstalledTemplate {
 /// # Errors
 /// Those of writing; nothing is written then.
 pub fn write_template(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
-    let mut installed = InstalledTemplate { written: Vec::new(), kept: Vec::new() };
+    let mut installed = InstalledTemplate { written: Vec::new(), existing: Vec::new() };
     let mut changes = Vec::new();
     for file in template.files() {
         let path = TreePath::parse(file.path)?;
         match space.vfs.stat(caller.protocol, &path) {
-            Ok(_) => installed.kept.push(path),
+            Ok(_) => installed.existing.push(path),
             Err(fault) if fault.kind() == Kind::NotFound => {
                 // A concurrently written file is kept.
                 changes

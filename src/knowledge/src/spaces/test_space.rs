@@ -229,7 +229,7 @@ impl TestSpace {
     /// HTTP status and message of an error.
     #[track_caller]
     pub(crate) fn refusal(&self, name: &str, arguments: Value) -> (u16, String) {
-        told(self.ask(name, arguments))
+        status_and_error(self.ask(name, arguments))
     }
 
     /// Author and subject of the newest commit of a path.
@@ -247,7 +247,7 @@ fn status_and_message(fault: impl Borrow<Fault>) -> (u16, String) {
 
 /// Status and message of an error.
 #[track_caller]
-pub(crate) fn told(outcome: Result<Value, Fault>) -> (u16, String) {
+pub(crate) fn status_and_error(outcome: Result<Value, Fault>) -> (u16, String) {
     match outcome {
         Ok(answer) => panic!("should have been refused, answered {answer}"),
         Err(fault) => (fault.kind().http(), fault.message().to_owned()),

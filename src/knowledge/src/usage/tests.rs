@@ -83,7 +83,8 @@ fn an_unanswered_search_is_a_gap_until_found_or_dismissed() {
         let found = space.get(name, json!({}));
         found[list].as_array().unwrap().iter().map(|searched| searched["query"].clone()).collect()
     };
-    // What is not in one folder, or not on a second page of answers, is not missing; nor is what asks for no word.
+    // What is not in one folder, or not on a second page of answers, is not missing; nor is what
+    // asks for no word.
     for narrow in [
         json!({ "q": "words", "path_prefix": "elsewhere" }),
         json!({ "q": "words", "offset": 50 }),

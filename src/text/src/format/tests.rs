@@ -190,7 +190,8 @@ fn lines() -> impl Strategy<Value = String> {
         .prop_map(|lines| lines.into_iter().map(|(line, end)| line + end).collect())
 }
 
-/// The body, without what the steps 1 and 7 change by definition: its line endings and what follows its last line.
+/// The body, without what the steps 1 and 7 change by definition: its line endings and what follows
+/// its last line.
 fn body_of(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let body = &text[split(&text).body_offset..];

@@ -385,9 +385,9 @@ impl Committer {
                 }
                 (None, None) => None,
                 (Some(_), _) | (None, Some(_)) => {
-                    if let Some(premise) = effect.recheck.as_ref().filter(|_| set.answer.is_some()) {
+                    if let Some(recheck) = effect.recheck.as_ref().filter(|_| set.answer.is_some()) {
                         let now = recorded.map_or(CurrentState::Nothing, |(etag, _)| CurrentState::Content(etag));
-                        check_precondition(&effect.path, now, premise).map_err(PlanError::PreconditionFailed)?;
+                        check_precondition(&effect.path, now, recheck).map_err(PlanError::PreconditionFailed)?;
                     }
                     effect.observed_etag = effect.observed_etag.or(effect.before.as_ref().map(|before| before.etag));
                     effect.before = recorded.map(StateBefore::from);

@@ -155,8 +155,8 @@ fn file_stamps(file: &OpenFile) -> Result<FileStamps, Fault> {
 }
 
 fn block_numbers(offset: u64, length: usize) -> Range<usize> {
-    let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-    begin / BLOCK_BYTES..begin.saturating_add(length).div_ceil(BLOCK_BYTES)
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    start / BLOCK_BYTES..start.saturating_add(length).div_ceil(BLOCK_BYTES)
 }
 
 /// Hash of the first `size` bytes of a file; calls `visit` with each block.

@@ -1,4 +1,5 @@
-//! A client of NFS that keeps as much on its way as a kernel does, and writes as one: unstable, and a commit when the file is closed.
+//! A client of NFS that keeps as much on its way as a kernel does, and writes as one: unstable, and
+//! a commit when the file is closed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -46,7 +46,8 @@ struct Recipe {
     only_writes: bool,
     /// Whether it speaks NFS, and HTTP otherwise.
     is_nfs: bool,
-    /// The command that serves this folder at this port, and mounts at the other if it speaks NFS; why there is none.
+    /// The command that serves this folder at this port, and mounts at the other if it speaks NFS;
+    /// why there is none.
     command: fn(&BenchRun, &Path, Ports) -> Result<Command, String>,
 }
 
@@ -189,7 +190,8 @@ fn nginx(run: &BenchRun, folder: &Path, (port, _): Ports) -> Result<Command, Str
     fs::create_dir(&at).map_err(told)?;
     let paths: String =
         ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};\n")).concat();
-    // As root, or its workers are somebody who may not look below `/root`; for other users the line says nothing.
+    // As root, or its workers are somebody who may not look below `/root`; for other users the line
+    // says nothing.
     let config = format!(
         "daemon off;\nuser root;\npid pid;\nerror_log log;\nworker_processes auto;\nevents {{ worker_connections 256; }}\n\
          http {{\naccess_log off;\nsendfile on;\nkeepalive_requests 1000000;\n{paths}\

@@ -1,8 +1,10 @@
-//! How often the page that answers a question is found, and how far up, beside what one would use instead.
+//! How often the page that answers a question is found, and how far up, beside what one would use
+//! instead.
 //!
-//! The questions come from real trees: how a page is called, how it is described, how other pages call it. What a question is made of is
-//! taken out of the tree before it is indexed, so that no engine finds the question itself: a title leaves the page, a description
-//! leaves the page, and every link with the label in question becomes its label.
+//! The questions come from real trees: how a page is called, how it is described, how other pages
+//! call it. What a question is made of is taken out of the tree before it is indexed, so that no
+//! engine finds the question itself: a title leaves the page, a description leaves the page, and
+//! every link with the label in question becomes its label.
 
 mod questions;
 pub mod rivals;
@@ -166,8 +168,9 @@ impl Ranking {
         of_engine.fold(Marks::default(), |sum, (_, marks)| sum.join(*marks))
     }
 
-    /// How many times the mean reciprocal rank of svcfs is that of another engine: with all questions, and with those of each kind, where
-    /// one may lose what the others win. None where nothing was found or asked.
+    /// How many times the mean reciprocal rank of svcfs is that of another engine: with all
+    /// questions, and with those of each kind, where one may lose what the others win. None where
+    /// nothing was found or asked.
     pub fn advantage(&self, rival: Engine) -> (Option<f64>, [(&'static str, Option<f64>); 3]) {
         let times = |marks: &dyn Fn(Engine) -> Marks| {
             let [ours, theirs] = [Engine::Svcfs, rival].map(|engine| marks(engine).mean_reciprocal());

@@ -67,7 +67,8 @@ pub struct Trial {
 const LONGEST: usize = 12;
 
 impl Trial {
-    /// Unpacks an archive into a new folder and makes at most so many questions of each kind about the pages below a place.
+    /// Unpacks an archive into a new folder and makes at most so many questions of each kind about
+    /// the pages below a place.
     ///
     /// # Errors
     /// When the archive cannot be unpacked or read.
@@ -199,13 +200,15 @@ fn description(path: &str, text: &str) -> Option<(String, String)> {
     Some((q, without))
 }
 
-/// The text without the first line that fits, and without those that go on with its sentence; none when no line fits.
+/// The text without the first line that fits, and without those that go on with its sentence; none
+/// when no line fits.
 fn without_line(text: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
     let at = text.lines().position(fits)?;
     Some(text.lines().enumerate().filter(|(line, _)| *line != at).map(|(_, line)| format!("{line}\n")).collect())
 }
 
-/// What a person would type of a text: its words, without signs of any query language; none when it has fewer than two letters.
+/// What a person would type of a text: its words, without signs of any query language; none when it
+/// has fewer than two letters.
 pub(super) fn question(text: &str) -> Option<String> {
     // Vowels of Hindi and Thai are marks, and so are accents in NFD.
     let words: Vec<&str> = text

@@ -7,12 +7,14 @@ use super::*;
 
 /// The least mean reciprocal rank of each kind of question about the repository's own trees.
 ///
-/// Measured: titles 0.727, descriptions 0.281, link texts 0.725. The pages do not change between two runs, so the reserve is
-/// one question in a hundred. Measured with a part of the score removed: without the boost of a title that is the whole
-/// question, titles 0.630; without file names 0.710; without headings, link texts 0.712; without the length of sections,
-/// descriptions 0.265 and link texts 0.708; without rarity 0.705, 0.183 and 0.710. Titles and descriptions are removed
-/// from the page that they belong to, so that many of these questions have no good answer in any engine.
-/// Whoever changes a page of `tests/corpora` or improves the ranking measures again and writes the new figures here.
+/// Measured: titles 0.727, descriptions 0.281, link texts 0.725. The pages do not change between
+/// two runs, so the reserve is one question in a hundred. Measured with a part of the score
+/// removed: without the boost of a title that is the whole question, titles 0.630; without file
+/// names 0.710; without headings, link texts 0.712; without the length of sections, descriptions
+/// 0.265 and link texts 0.708; without rarity 0.705, 0.183 and 0.710. Titles and descriptions are
+/// removed from the page that they belong to, so that many of these questions have no good answer
+/// in any engine. Whoever changes a page of `tests/corpora` or improves the ranking measures again
+/// and writes the new figures here.
 const FLOORS: [(Kind, f64); 3] = [(Kind::Title, 0.715), (Kind::Description, 0.27), (Kind::Link, 0.715)];
 
 /// More questions than any of these trees can give: all pages are asked about.
@@ -33,7 +35,8 @@ fn ranking_of_own_corpora_is_not_worse_than_measured() {
         let measured = ranking.marks[&(Engine::Svcfs, kind)].mean_reciprocal();
         assert!(measured >= floor, "{}: {measured:.3} is below {floor}\n{table}", kind.name());
     }
-    // Measured: 0.701 and 0.577; the best of the others is plain FTS5 with any of the words, 0.61 and 0.416.
+    // Measured: 0.701 and 0.577; the best of the others is plain FTS5 with any of the words, 0.61
+    // and 0.416.
     let [ours, others @ ..] = Engine::ALL.map(|engine| ranking.overall(engine));
     for other in others {
         assert!(ours.hit_rate() >= other.hit_rate() + 0.06, "{table}");
@@ -61,8 +64,8 @@ fn pages_are_found_more_often_than_by_plain_full_text_search() {
     let [ours, all, any, grep] = Engine::ALL.map(|engine| ranking.overall(engine));
     let told = ranking.table().to_markdown();
     println!("{told}");
-    // Floors with reserve: a hundred questions more or less shift a share by some hundredths. What is measured stands in
-    // docs/benchmarks.md.
+    // Floors with reserve: a hundred questions more or less shift a share by some hundredths. What
+    // is measured stands in docs/benchmarks.md.
     assert!(ours.hit_rate() >= 0.72 && ours.mean_reciprocal() >= 0.65, "{told}");
     for other in [all, any, grep] {
         assert!(ours.hit_rate() >= other.hit_rate() - 0.03, "{told}");

@@ -183,7 +183,8 @@ proptest! {
             let now = &after[&moved(&page).unwrap_or_else(|| page.clone())];
             prop_assert_eq!(links.len(), now.len());
             for (target, now) in links.into_iter().zip(now) {
-                // A link that nothing has happened to may mean a page that came nearer, as whenever one comes.
+                // A link that nothing has happened to may mean a page that came nearer, as whenever
+                // one comes.
                 if let Some(target) = target
                     && (moved(&page).is_some() || moved(&target).is_some())
                 {

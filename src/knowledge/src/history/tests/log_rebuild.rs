@@ -44,8 +44,8 @@ fn git(root: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Everything that makes history: every kind of change, names that sort against the order of events, messages with white space,
-/// edits behind the server, commits of a person.
+/// Everything that makes history: every kind of change, names that sort against the order of
+/// events, messages with white space, edits behind the server, commits of a person.
 fn eventful() -> TestSpace {
     let space = TestSpace::with("", &[("planted.md", "planted\n"), (".svc/rules.md", "# Rules\n")]);
     let zoe = from_run("Zoë", "run:1");

@@ -1,5 +1,6 @@
-//! Random days of work, after which the index has what the disk has: neither a page too many nor a word of an older version, whatever
-//! was renamed, edited behind the server, not read before the end, or lost of the index itself in between.
+//! Random days of work, after which the index has what the disk has: neither a page too many nor a
+//! word of an older version, whatever was renamed, edited behind the server, not read before the
+//! end, or lost of the index itself in between.
 #![expect(clippy::disallowed_methods, reason = "a person edits behind the server, and an index is lost")]
 
 use std::collections::BTreeMap;

@@ -58,7 +58,8 @@ fn a_computed_page_holds_its_answer_and_updates_when_it_changes() {
 #[test]
 fn what_a_refresh_writes_sets_off_no_other_refresh() {
     let space = space();
-    // Pages that look at each other's size and at their own have another answer after each of their versions.
+    // Pages that look at each other's size and at their own have another answer after each of their
+    // versions.
     let sizes = page("svc-query: TABLE _size, _updated");
     space.put("a.md", &sizes);
     space.put("b.md", &sizes);
@@ -239,7 +240,8 @@ fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     space.put("team/r.md", &page("svc-query: COUNT"));
     let around = page("svc-query: COUNT").replace("# Report", "# Team");
     space.ask_as(&ann, "write", json!({ "path": "team/r.md", "content": around })).unwrap();
-    // Pages that the server answers anyway may be answered at once; those elsewhere are not touched.
+    // Pages that the server answers anyway may be answered at once; those elsewhere are not
+    // touched.
     space.put("tasks/r.md", &page("svc-query: COUNT"));
     let all = space.get("view_refresh", json!({}))["refreshed"].clone();
     assert_eq!((&all, &space.ask_as(&ann, "view_refresh", json!({})).unwrap()["refreshed"]), (&json!(2), &json!(1)));

@@ -67,7 +67,8 @@ fn case_only_decides_when_both_are_there() {
     assert_eq!(resolve(&tree, "readme.md", "README.MD"), Some("readme.md"));
     assert_eq!(resolve(&tree, "readme.md", "ÜNÏ"), Some("Ünï.md"));
     assert_eq!(resolve(&tree, "readme.md", "aal"), Some("people/ada.md"));
-    // How a name leads to a page comes first: a file name in another case is closer than a title in this one.
+    // How a name leads to a page comes first: a file name in another case is closer than a title in
+    // this one.
     let mut tree = LinkTargets::new();
     tree.insert("Auth.md", Some("Something"), &[]);
     tree.insert("zz/other.md", Some("auth"), &[]);
