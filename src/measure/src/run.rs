@@ -33,7 +33,7 @@ pub struct BenchRun {
 }
 
 impl BenchRun {
-    /// Starts a run of `program` in a new directory below `dir`; `report_progress` receives progress reports,
+    /// Starts a run of `program` in a new directory below `dir`; `report_progress` receives texts,
     /// and `stop` ends it early. Removes directories of killed runs.
     ///
     /// # Errors
