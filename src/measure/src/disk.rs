@@ -23,9 +23,6 @@ pub enum CloseMode {
 }
 
 /// Replaces pages by a temporary file and a rename, without a flush.
-///
-/// # Errors
-/// I/O errors.
 pub fn replace(run: &BenchRun, root: &Path, work: RoundWork) -> Result<MeasuredRound> {
     let RoundWork { pages, bound, first_write: first } = work;
     run.measure_round(bound, |at| {
@@ -38,9 +35,6 @@ pub fn replace(run: &BenchRun, root: &Path, work: RoundWork) -> Result<MeasuredR
 }
 
 /// Creates new pages in any folder, which may be a mount.
-///
-/// # Errors
-/// I/O errors.
 pub fn create(run: &BenchRun, root: &Path, work: RoundWork, close: CloseMode) -> Result<MeasuredRound> {
     let RoundWork { pages, bound, first_write: first } = work;
     run.measure_round(bound, |at| {
@@ -57,9 +51,6 @@ pub fn create(run: &BenchRun, root: &Path, work: RoundWork, close: CloseMode) ->
 }
 
 /// Appends texts to one file and flushes after each: the minimum cost of a durable write.
-///
-/// # Errors
-/// I/O errors.
 pub fn append(run: &BenchRun, bound: RoundBound, text: impl Fn(usize) -> String) -> Result<MeasuredRound> {
     let mut file = OpenOptions::new().create(true).append(true).open(run.path("appended"))?;
     run.measure_round(bound, |at| {

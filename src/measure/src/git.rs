@@ -13,7 +13,7 @@ use crate::run::BenchRun;
 use crate::series::{MeasuredRound, RoundBound, RoundSeries, round_bound};
 
 /// Repetitions of each git command on a history.
-const ASKED: RoundBound = round_bound(3, 10);
+const GIT_ROUND: RoundBound = round_bound(3, 10);
 
 /// Whether git flushes what it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,17 +45,11 @@ pub fn git_command(repository: &Path) -> Command {
 }
 
 /// Creates an empty repository on the branch `main`.
-///
-/// # Errors
-/// When git fails.
 pub fn init(root: &Path) -> Result<()> {
     execute(git_command(root).args(["init", "--quiet", "--initial-branch=main"])).map(drop)
 }
 
 /// Converts a tree to a repository with one packed commit.
-///
-/// # Errors
-/// When git fails.
 pub fn import_tree(tree: &Path) -> Result<()> {
     init(tree)?;
     execute(git_command(tree).args(["add", "--all"]))?;
@@ -102,9 +96,6 @@ pub fn commit_many(
 }
 
 /// How many commits lead to HEAD.
-///
-/// # Errors
-/// When git fails.
 pub fn count_commits(repository: &Path) -> Result<usize> {
     Ok(execute(git_command(repository).args(["rev-list", "--count", "HEAD"]))?.trim().parse()?)
 }
@@ -114,8 +105,8 @@ pub fn count_commits(repository: &Path) -> Result<usize> {
 /// # Errors
 /// When one is missing, or git fails.
 pub fn check_authors(repository: &Path) -> Result<()> {
-    let told = execute(git_command(repository).args(["log", "--format=%an"]))?;
-    let authors: BTreeSet<&str> = told.lines().collect();
+    let output = execute(git_command(repository).args(["log", "--format=%an"]))?;
+    let authors: BTreeSet<&str> = output.lines().collect();
     for actor in 0..ACTOR_COUNT {
         let actor = format!("agent-{actor}");
         ensure!(authors.contains(&*actor), "no commit in `{}` is by `{actor}`", repository.display());
@@ -161,36 +152,36 @@ pub fn measure_history(run: &BenchRun, repository: &Path, pages: PageTree) -> Re
     run.check_stop()?;
     execute(git_command(&copy).args(["gc", "--quiet"]))?;
     let page = pages.path(pages.scattered_page(0));
-    let mut asked = Vec::new();
+    let mut queries = Vec::new();
     for (name, arguments) in [
         ("`git log`", &["log", "--format=%H%x09%an%x09%at%x09%s"][..]),
         ("`git log` of one page", &["log", "--format=%H", "--", &page]),
         ("`git blame` of one page", &["blame", "--line-porcelain", "HEAD", "--", &page]),
     ] {
         let mut of = GitQuestion { name, before_gc: RoundSeries::default(), after_gc: RoundSeries::default() };
-        of.before_gc.add(run.measure_round(ASKED, |_| execute(git_command(&history).args(arguments)).map(drop))?);
-        of.after_gc.add(run.measure_round(ASKED, |_| execute(git_command(&copy).args(arguments)).map(drop))?);
-        asked.push(of);
+        of.before_gc.add(run.measure_round(GIT_ROUND, |_| execute(git_command(&history).args(arguments)).map(drop))?);
+        of.after_gc.add(run.measure_round(GIT_ROUND, |_| execute(git_command(&copy).args(arguments)).map(drop))?);
+        queries.push(of);
     }
-    asked.push(GitQuestion {
+    queries.push(GitQuestion {
         name: "`git clone --bare --no-local`",
         before_gc: cloned(run, &history)?,
         after_gc: cloned(run, &copy)?,
     });
-    let told = execute(git_command(&history).args(["count-objects", "-v"]))?;
+    let output = execute(git_command(&history).args(["count-objects", "-v"]))?;
     let count = |what: &str| -> Result<usize> {
-        let found = told.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": "));
-        Ok(found.with_context(|| format!("`git count-objects` tells no `{what}`"))?.trim().parse()?)
+        let value = output.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": "));
+        Ok(value.with_context(|| format!("`git count-objects` reports no `{what}`"))?.trim().parse()?)
     };
-    let left = HistorySizes {
+    let sizes = HistorySizes {
         commits: count_commits(repository)?,
         size: (size_on_disk(&history)?, size_on_disk(&copy)?),
         packs: count("packs")?,
         loose_objects: count("count")?,
-        queries: asked,
+        queries,
     };
     std::fs::remove_dir_all(copy)?;
-    Ok(left)
+    Ok(sizes)
 }
 
 fn cloned(run: &BenchRun, history: &Path) -> Result<RoundSeries> {

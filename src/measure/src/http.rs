@@ -25,7 +25,7 @@ use crate::series::MeasuredRound;
 use crate::server::ServerProcess;
 
 /// Timeout of every request.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Number of names under which the writers write, in turn.
 pub const ACTOR_COUNT: usize = 8;
@@ -78,26 +78,17 @@ impl BenchClient {
     }
 
     /// Sends a POST request with a JSON body; returns the body of the response.
-    ///
-    /// # Errors
-    /// As [`BenchClient::get`].
     pub fn post(&mut self, target: &str, body: &Value) -> Result<Bytes> {
         let body = body.to_string().into();
         self.runtime.block_on(self.connection.send("POST", target, "application/json", body))
     }
 
     /// Sends a PUT request with a file; returns the body of the response.
-    ///
-    /// # Errors
-    /// As [`BenchClient::get`].
     pub fn put(&mut self, target: &str, content: impl Into<Bytes>) -> Result<Bytes> {
         self.runtime.block_on(self.connection.send("PUT", target, "application/octet-stream", content.into()))
     }
 
     /// Searches; returns at most `limit` paths, best first.
-    ///
-    /// # Errors
-    /// As [`BenchClient::get`].
     pub fn search(&mut self, q: &str, limit: usize) -> Result<Vec<String>> {
         let target = format!("/api/svc/search?limit={limit}&q={}", percent_encode(q));
         let hits: Value = serde_json::from_slice(&self.get(&target)?)?;
@@ -106,9 +97,6 @@ impl BenchClient {
     }
 
     /// Writes several pages in one request, durably.
-    ///
-    /// # Errors
-    /// As [`BenchClient::get`].
     pub fn write_many(&mut self, files: impl Iterator<Item = (String, String)>) -> Result<()> {
         let files: Vec<Value> = files.map(|(path, content)| json!({ "path": path, "content": content })).collect();
         let body = json!({ "files": files, "actor": "agent-0" }).to_string().into();
@@ -116,9 +104,6 @@ impl BenchClient {
     }
 
     /// Writes one page, durably.
-    ///
-    /// # Errors
-    /// As [`BenchClient::get`].
     pub fn write(&mut self, path: &str, text: String) -> Result<()> {
         self.runtime.block_on(self.connection.write(path, "agent-0", text))
     }
@@ -130,8 +115,8 @@ impl BenchClient {
 /// When a write fails, or when the run is stopped.
 pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> Result<CrowdResult> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let spent = machine::processor_time(server.pid())?;
-    let most = Arc::new(Mutex::new(server.memory()?));
+    let cpu_before = machine::processor_time(server.pid())?;
+    let peak = Arc::new(Mutex::new(server.memory()?));
     let round = runtime.block_on(async {
         let mut connections = Vec::new();
         for _ in 0..crowd.clients {
@@ -140,7 +125,7 @@ pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> 
         let next = Arc::new(AtomicUsize::new(0));
         let mut writers = JoinSet::new();
         let started = Instant::now();
-        let watching = tokio::spawn(most_memory(server.pid(), Arc::clone(&most)));
+        let watcher = tokio::spawn(watch_peak_memory(server.pid(), Arc::clone(&peak)));
         for connection in connections {
             writers.spawn(write_until(connection, crowd, Arc::clone(&next), run.stop_token().clone()));
         }
@@ -149,23 +134,23 @@ pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> 
             latencies.extend(writer??);
         }
         let elapsed = started.elapsed();
-        watching.abort();
+        watcher.abort();
         anyhow::Ok(MeasuredRound { latencies, elapsed })
     })?;
     run.check_stop()?;
-    let memory = *most.lock().map_err(|_| anyhow!("the watch over the server's memory failed"))?;
-    Ok(CrowdResult { round, memory, cpu_time: machine::processor_time(server.pid())?.saturating_sub(spent) })
+    let memory = *peak.lock().map_err(|_| anyhow!("watching the server's memory failed"))?;
+    Ok(CrowdResult { round, memory, cpu_time: machine::processor_time(server.pid())?.saturating_sub(cpu_before) })
 }
 
-async fn most_memory(process: u32, most: Arc<Mutex<ProcessMemory>>) {
-    let mut looks = tokio::time::interval(Duration::from_millis(50));
+async fn watch_peak_memory(process: u32, peak: Arc<Mutex<ProcessMemory>>) {
+    let mut polls = tokio::time::interval(Duration::from_millis(50));
     loop {
-        looks.tick().await;
+        polls.tick().await;
         // The clients notice when the process ends.
-        if let (Ok(memory), Ok(mut most)) = (machine::memory(process), most.lock())
-            && memory.resident > most.resident
+        if let (Ok(memory), Ok(mut peak)) = (machine::memory(process), peak.lock())
+            && memory.resident > peak.resident
         {
-            *most = memory;
+            *peak = memory;
         }
     }
 }
@@ -186,9 +171,9 @@ async fn write_until(
         let write = first + number;
         let (path, text) = pages.rewrite(write);
         let actor = format!("agent-{}", write % actors);
-        let begun = Instant::now();
+        let write_start = Instant::now();
         connection.write(&path, &actor, text).await?;
-        latencies.push(begun.elapsed());
+        latencies.push(write_start.elapsed());
     }
 }
 
@@ -211,31 +196,31 @@ impl HttpConnection {
     async fn write(&mut self, path: &str, actor: &str, text: String) -> Result<()> {
         let target = format!("/api/svc/file?path={}", percent_encode(path));
         let request = self.request("PUT", &target).header("X-Actor", actor).header("Content-Type", "text/markdown");
-        self.answered(request.body(Full::new(text.into()))?).await.map(drop)
+        self.read_response(request.body(Full::new(text.into()))?).await.map(drop)
     }
 
     async fn send(&mut self, method: &str, target: &str, kind: &str, body: Bytes) -> Result<Bytes> {
         let request = self.request(method, target).header("Content-Type", kind).body(Full::new(body))?;
-        self.answered(request).await
+        self.read_response(request).await
     }
 
     fn request(&self, method: &str, target: &str) -> hyper::http::request::Builder {
         Request::builder().method(method).uri(target).header("Host", &self.host)
     }
 
-    async fn answered(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes> {
-        let asked = format!("{} {}", request.method(), request.uri());
-        let answered = async {
+    async fn read_response(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes> {
+        let request_line = format!("{} {}", request.method(), request.uri());
+        let read_response = async {
             self.sender.ready().await?;
             let response = self.sender.send_request(request).await?;
             let status = response.status();
             Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
         };
-        let (status, body) = tokio::time::timeout(PATIENCE, answered)
+        let (status, body) = tokio::time::timeout(REQUEST_TIMEOUT, read_response)
             .await
-            .with_context(|| format!("{asked}: no answer within {} s", PATIENCE.as_secs()))??;
+            .with_context(|| format!("{request_line}: no answer within {} s", REQUEST_TIMEOUT.as_secs()))??;
         if !status.is_success() {
-            bail!("{asked}: {status}: {}", String::from_utf8_lossy(&body));
+            bail!("{request_line}: {status}: {}", String::from_utf8_lossy(&body));
         }
         Ok(body)
     }

@@ -18,23 +18,18 @@ pub struct ProcessMemory {
 }
 
 /// The memory of a process.
-///
-/// # Errors
-/// When the process has ended.
 pub fn memory(process: u32) -> Result<ProcessMemory> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let kibibytes = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name)).context("the kernel does not tell memory")?;
-        let number = line.split_whitespace().nth(1).context("the kernel does not tell memory")?;
+        let line =
+            status.lines().find(|line| line.starts_with(name)).context("the kernel does not report the memory")?;
+        let number = line.split_whitespace().nth(1).context("the kernel does not report the memory")?;
         anyhow::Ok(number.parse::<u64>()? << 10)
     };
     Ok(ProcessMemory { resident: kibibytes("VmRSS:")?, anonymous: kibibytes("RssAnon:")?, peak: kibibytes("VmHWM:")? })
 }
 
 /// Whether any thread of a process is running or waits for the disk.
-///
-/// # Errors
-/// When the process has ended.
 pub fn is_busy(process: u32) -> Result<bool> {
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
         // A thread may end during the scan.
@@ -49,9 +44,6 @@ pub fn is_busy(process: u32) -> Result<bool> {
 }
 
 /// The processor time of a process.
-///
-/// # Errors
-/// When the process has ended.
 pub fn processor_time(process: u32) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -72,7 +64,7 @@ pub fn is_installed(program: &str) -> bool {
 /// When the disk cannot be queried.
 pub fn free_space(folder: &Path) -> Result<u64> {
     let disk =
-        rustix::fs::statvfs(folder).with_context(|| format!("the disk of `{}` tells nothing", folder.display()))?;
+        rustix::fs::statvfs(folder).with_context(|| format!("cannot query the disk of `{}`", folder.display()))?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
@@ -82,8 +74,8 @@ pub fn free_space(folder: &Path) -> Result<u64> {
 /// When it cannot be started or fails, with its standard error.
 pub fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, complaint.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, stderr.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -92,14 +84,14 @@ pub fn run(command: &mut Command) -> Result<String> {
 /// # Errors
 /// When it cannot be read.
 pub fn size_on_disk(folder: &Path) -> Result<u64> {
-    let told = run(Command::new("du").args(["-s", "--block-size=1"]).arg(folder))?;
-    told.split_whitespace().next().context("`du` says nothing")?.parse().context("`du` says no number")
+    let output = run(Command::new("du").args(["-s", "--block-size=1"]).arg(folder))?;
+    output.split_whitespace().next().context("`du` printed nothing")?.parse().context("`du` printed no number")
 }
 
 /// Machine and program, as needed to interpret the figures: names and values.
 pub fn describe_machine(folder: &Path, version: &str) -> Vec<(&'static str, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let told = |program: &str, arguments: &[&str]| {
+    let output = |program: &str, arguments: &[&str]| {
         run(Command::new(program).args(arguments)).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
     };
     let processor = read("/proc/cpuinfo");
@@ -115,9 +107,9 @@ pub fn describe_machine(folder: &Path, version: &str) -> Vec<(&'static str, Stri
         ("svcfs", version.to_owned()),
         ("Processor", format!("{cores} cores, {}", processor.map_or("unknown", |(_, name)| name))),
         ("Memory", format!("{} GiB", memory >> 20)),
-        ("Kernel", told("uname", &["-sr"])),
+        ("Kernel", output("uname", &["-sr"])),
         ("Filesystem", filesystem),
         ("Load before the run", format!("{load} over 1 and 5 minutes")),
-        ("git", told("git", &["--version"]).trim_start_matches("git version ").to_owned()),
+        ("git", output("git", &["--version"]).trim_start_matches("git version ").to_owned()),
     ]
 }

@@ -17,14 +17,14 @@ use crate::server::{ServerPlace, ServerProcess};
 use crate::table::{MarkdownTable, TableCell, column, factor, text};
 
 /// Timeout until search is complete after a start.
-const INDEXED: Duration = Duration::from_secs(120);
+const INDEXING_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum number of files per `grep` command.
-const MOST_NAMES: usize = 5_000;
+const MAX_GREP_FILES: usize = 5_000;
 /// Limit of a search for the rare word: the maximum of a search.
-const ALL: usize = 500;
+const RARE_WORD_LIMIT: usize = 500;
 /// Limit of other searches.
-const BEST: usize = 50;
+const SEARCH_LIMIT: usize = 50;
 
 /// Results of starts and searches.
 pub struct ReadingResults {
@@ -72,13 +72,13 @@ pub struct BenchQuestion {
 }
 
 /// The rare word is first: it shows whether the index is complete.
-const OF_TLDR: [BenchQuestion; 4] = [
+const TLDR_QUESTIONS: [BenchQuestion; 4] = [
     BenchQuestion { kind: "rare word", query: "zpaq", grep: &["zpaq"] },
     BenchQuestion { kind: "two words", query: "btrfs snapshot", grep: &["btrfs", "snapshot"] },
     BenchQuestion { kind: "phrase", query: "\"public key\"", grep: &["public key"] },
     BenchQuestion { kind: "common word", query: "file", grep: &["file"] },
 ];
-const OF_GENERATED: [BenchQuestion; 4] = [
+const GENERATED_QUESTIONS: [BenchQuestion; 4] = [
     BenchQuestion { kind: "rare word", query: RARE_WORD, grep: &[RARE_WORD] },
     BenchQuestion { kind: "two words", query: "tide copper", grep: &["tide", "copper"] },
     BenchQuestion { kind: "phrase", query: "\"tide copper\"", grep: &["tide copper"] },
@@ -104,23 +104,23 @@ pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<ReadingResults> {
     server.stop()?;
     run.flush_disk()?;
     run.report("start again, nothing changed");
-    let (server, again) = start(run, place, rare, &expected)?;
-    let mut answered = Vec::new();
+    let (server, restart) = start(run, place, rare, &expected)?;
+    let mut results = Vec::new();
     for question in questions {
         run.report(&format!("searching: {}", question.kind));
         let mut client = BenchClient::connect(server.address())?;
         let pages = grep(&root, question.grep)?.len();
-        let (mut svcfs, mut grepped) = (RoundSeries::default(), RoundSeries::default());
+        let (mut svcfs, mut grep_series) = (RoundSeries::default(), RoundSeries::default());
         svcfs.add(run.measure_round(plan.search_round, |_| {
-            let found = client.search(question.query, BEST)?;
-            ensure!(!found.is_empty() || pages == 0, "search for `{}` finds nothing", question.query);
+            let matches = client.search(question.query, SEARCH_LIMIT)?;
+            ensure!(!matches.is_empty() || pages == 0, "search for `{}` finds nothing", question.query);
             Ok(())
         })?);
-        grepped.add(run.measure_round(plan.grep_round, |_| grep(&root, question.grep).map(drop))?);
-        answered.push(MeasuredQuestion { question, pages, svcfs, grep: grepped });
+        grep_series.add(run.measure_round(plan.grep_round, |_| grep(&root, question.grep).map(drop))?);
+        results.push(MeasuredQuestion { question, pages, svcfs, grep: grep_series });
     }
     server.stop()?;
-    Ok(ReadingResults { corpus, first_start: first, restart: again, questions: answered })
+    Ok(ReadingResults { corpus, first_start: first, restart, questions: results })
 }
 
 /// Unpacks the corpus; returns its name and questions.
@@ -128,11 +128,11 @@ fn unpack(run: &BenchRun, plan: &RunPlan, root: &Path) -> Result<(&'static str, 
     match &plan.corpus {
         Some(archive) => {
             machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(root))?;
-            Ok(("tldr-pages", OF_TLDR))
+            Ok(("tldr-pages", TLDR_QUESTIONS))
         }
         None => {
             plan.pages.write_tree(run, root)?;
-            Ok(("the generated tree", OF_GENERATED))
+            Ok(("the generated tree", GENERATED_QUESTIONS))
         }
     }
 }
@@ -146,16 +146,20 @@ fn start(
     let server = ServerProcess::start(run, place)?;
     let mut client = BenchClient::connect(server.address())?;
     // Polling without a pause would slow down the indexer.
-    run.wait_until(&format!("search for `{}` finds what grep finds: {expected:?}", rare.query), INDEXED, || {
-        let found: BTreeSet<PathBuf> =
-            client.search(rare.query, ALL)?.iter().map(|path| place.root.join(path)).collect();
-        Ok(found == *expected)
-    })?;
-    let found = server.started_at.elapsed();
+    run.wait_until(
+        &format!("search for `{}` finds what grep finds: {expected:?}", rare.query),
+        INDEXING_TIMEOUT,
+        || {
+            let matches: BTreeSet<PathBuf> =
+                client.search(rare.query, RARE_WORD_LIMIT)?.iter().map(|path| place.root.join(path)).collect();
+            Ok(matches == *expected)
+        },
+    )?;
+    let matches = server.started_at.elapsed();
     server.wait_until_idle(run)?;
     let memory = server.memory()?;
     let ready = server.ready_after;
-    Ok((server, ServerStart { ready_after: ready, indexed_after: found, memory }))
+    Ok((server, ServerStart { ready_after: ready, indexed_after: matches, memory }))
 }
 
 impl ReadingResults {
@@ -186,8 +190,8 @@ impl ReadingResults {
                 factor(svcfs.typical_rate(), grep.typical_rate()),
             ]);
         }
-        let asked: Vec<String> = self.questions.iter().map(|answered| answered.svcfs.len().to_string()).collect();
-        table.notes.push(format!("Searches per row: {}.", asked.join(", ")));
+        let counts: Vec<String> = self.questions.iter().map(|results| results.svcfs.len().to_string()).collect();
+        table.notes.push(format!("Searches per row: {}.", counts.join(", ")));
         table
     }
 
@@ -200,10 +204,10 @@ impl ReadingResults {
             column("most memory", "most_bytes"),
         ];
         let mut table = MarkdownTable::new("starting", columns);
-        for (name, ServerStart { ready_after: ready, indexed_after: found, memory }) in
+        for (name, ServerStart { ready_after: ready, indexed_after: matches, memory }) in
             [("first: adopt, commit and index", &self.first_start), ("again: nothing changed", &self.restart)]
         {
-            let times = [TableCell::Time(Some(*ready)), TableCell::Time(Some(*found))];
+            let times = [TableCell::Time(Some(*ready)), TableCell::Time(Some(*matches))];
             let memory = [TableCell::Bytes(memory.resident), TableCell::Bytes(memory.peak)];
             table.add_row([text(name)].into_iter().chain(times).chain(memory));
         }
@@ -213,30 +217,30 @@ impl ReadingResults {
 
 /// The pages that contain all these words, ignoring case, from the page cache.
 fn grep(root: &Path, words: &[&str]) -> Result<BTreeSet<PathBuf>> {
-    let (first, others) = words.split_first().context("nothing to look for")?;
+    let (first, more_words) = words.split_first().context("nothing to look for")?;
     let mut command = Command::new("grep");
     // The words are ASCII; locale rules would make grep slower.
     command
         .env("LC_ALL", "C")
         .args(["-rliwF", "--null", "--include=*.md", "--exclude-dir=.git", "--exclude-dir=.svc", "-e", first])
         .arg(root);
-    let mut found = files(command)?;
-    for word in others {
-        let sought_in = std::mem::take(&mut found).into_iter().collect::<Vec<_>>();
-        for part in sought_in.chunks(MOST_NAMES) {
+    let mut matches = files(command)?;
+    for word in more_words {
+        let candidates = std::mem::take(&mut matches).into_iter().collect::<Vec<_>>();
+        for part in candidates.chunks(MAX_GREP_FILES) {
             let mut command = Command::new("grep");
             command.env("LC_ALL", "C").args(["-liwF", "--null", "-e", word, "--"]).args(part);
-            found.extend(files(command)?);
+            matches.extend(files(command)?);
         }
     }
-    Ok(found)
+    Ok(matches)
 }
 
 fn files(mut command: Command) -> Result<BTreeSet<PathBuf>> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = command.stdin(Stdio::null()).output().context("cannot run grep")?;
     // Exit code 1: no matches.
-    ensure!(output.status.code().is_some_and(|code| code < 2), "grep fails after {:?}", begun.elapsed());
+    ensure!(output.status.code().is_some_and(|code| code < 2), "grep fails after {:?}", started.elapsed());
     let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     Ok(names.map(|name| PathBuf::from(String::from_utf8_lossy(name).into_owned())).collect())
 }

@@ -14,13 +14,13 @@ use crate::machine;
 use crate::series::{MeasuredRound, RoundBound};
 
 /// Interval of polling.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Indexing a million pages takes minutes.
-const RESTLESS: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Prefix of the directory of a run, and its lock file, locked while the run lasts.
-const PREFIX: &str = "svcfs-bench-";
-const LOCK: &str = "running";
+const DIR_PREFIX: &str = "svcfs-bench-";
+const LOCK_FILE: &str = "running";
 
 /// Context of all measurements. Dropping it removes its files.
 pub struct BenchRun {
@@ -28,27 +28,32 @@ pub struct BenchRun {
     scratch: TempDir,
     _running: File,
     stop: StopToken,
-    tell: Box<dyn Fn(&str)>,
+    report_progress: Box<dyn Fn(&str)>,
     has_git: bool,
 }
 
 impl BenchRun {
-    /// Starts a run of `program` in a new directory below `dir`; `tell` receives progress reports,
+    /// Starts a run of `program` in a new directory below `dir`; `report_progress` receives texts,
     /// and `stop` ends it early. Removes directories of killed runs.
     ///
     /// # Errors
     /// When the directory cannot be created, or an old one not be removed.
-    pub fn start(program: PathBuf, dir: &Path, stop: StopToken, tell: impl Fn(&str) + 'static) -> Result<Self> {
+    pub fn start(
+        program: PathBuf,
+        dir: &Path,
+        stop: StopToken,
+        report_progress: impl Fn(&str) + 'static,
+    ) -> Result<Self> {
         // Serializes starts: another run must not remove a directory that is not locked yet.
-        let turn = File::open(dir)?;
-        turn.lock()?;
+        let dir_lock = File::open(dir)?;
+        dir_lock.lock()?;
         sweep(dir)?;
-        let scratch = tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir);
+        let scratch = tempfile::Builder::new().prefix(DIR_PREFIX).tempdir_in(dir);
         let scratch = scratch.with_context(|| format!("`{}` cannot be written", dir.display()))?;
-        let running = File::create(scratch.path().join(LOCK))?;
+        let running = File::create(scratch.path().join(LOCK_FILE))?;
         running.lock()?;
         let has_git = machine::is_installed("git");
-        Ok(Self { program, scratch, _running: running, stop, tell: Box::new(tell), has_git })
+        Ok(Self { program, scratch, _running: running, stop, report_progress: Box::new(report_progress), has_git })
     }
 
     /// Removes the files of the run.
@@ -57,7 +62,7 @@ impl BenchRun {
     /// When a file cannot be removed.
     pub fn finish(self) -> Result<()> {
         let place = self.scratch.path().to_owned();
-        self.scratch.close().with_context(|| format!("`{}` is left behind and cannot be removed", place.display()))
+        self.scratch.close().with_context(|| format!("`{}` cannot be removed", place.display()))
     }
 
     /// The measured program.
@@ -83,7 +88,7 @@ impl BenchRun {
 
     /// Reports progress.
     pub fn report(&self, text: &str) {
-        (self.tell)(text);
+        (self.report_progress)(text);
     }
 
     /// Signals the end of the run.
@@ -105,10 +110,10 @@ impl BenchRun {
     /// # Errors
     /// On a timeout, when the check fails, or when the run is stopped.
     pub fn wait_until(&self, what: &str, limit: Duration, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {
-        let began = Instant::now();
+        let started = Instant::now();
         while !is_true()? {
-            ensure!(began.elapsed() < limit, "in vain, for {} s: {what}", limit.as_secs());
-            self.stop.wait(LOOK);
+            ensure!(started.elapsed() < limit, "timeout after {} s: {what}", limit.as_secs());
+            self.stop.wait(POLL_INTERVAL);
             self.check_stop()?;
         }
         Ok(())
@@ -120,7 +125,7 @@ impl BenchRun {
     /// When the process has ended or never becomes idle; when the run is stopped.
     pub fn wait_until_idle(&self, process: u32, rest: Duration) -> Result<()> {
         let mut since = Instant::now();
-        self.wait_until(&format!("process {process} comes to rest"), RESTLESS, || {
+        self.wait_until(&format!("process {process} becomes idle"), IDLE_TIMEOUT, || {
             if machine::is_busy(process)? {
                 since = Instant::now();
             }
@@ -146,9 +151,9 @@ impl BenchRun {
         let mut latencies = Vec::new();
         while latencies.len() < bound.count && started.elapsed() < bound.time {
             self.check_stop()?;
-            let begun = Instant::now();
+            let operation_start = Instant::now();
             work(latencies.len())?;
-            latencies.push(begun.elapsed());
+            latencies.push(operation_start.elapsed());
         }
         Ok(MeasuredRound { latencies, elapsed: started.elapsed() })
     }
@@ -158,13 +163,13 @@ impl BenchRun {
 fn sweep(dir: &Path) -> Result<()> {
     for entry in std::fs::read_dir(dir)?
         .flatten()
-        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(DIR_PREFIX.as_bytes()))
     {
-        let left = entry.path();
-        let is_over = File::open(left.join(LOCK)).is_ok_and(|running| running.try_lock().is_ok());
+        let old_dir = entry.path();
+        let is_over = File::open(old_dir.join(LOCK_FILE)).is_ok_and(|running| running.try_lock().is_ok());
         if is_over {
-            let told = || format!("`{}`, left by a benchmark that was killed, cannot be removed", left.display());
-            std::fs::remove_dir_all(&left).with_context(told)?;
+            let context = || format!("`{}`, left by a killed benchmark, cannot be removed", old_dir.display());
+            std::fs::remove_dir_all(&old_dir).with_context(context)?;
         }
     }
     Ok(())
@@ -218,15 +223,17 @@ mod tests {
     #[test]
     fn leftovers_of_killed_runs_are_removed_and_active_ones_are_not() {
         let place = tempfile::tempdir().unwrap();
-        for (name, file) in [("svcfs-bench-killed", LOCK), ("svcfs-bench-of-mine", "notes.md"), ("other", LOCK)] {
+        for (name, file) in
+            [("svcfs-bench-killed", LOCK_FILE), ("svcfs-bench-of-mine", "notes.md"), ("other", LOCK_FILE)]
+        {
             std::fs::create_dir(place.path().join(name)).unwrap();
             std::fs::write(place.path().join(name).join(file), "").unwrap();
         }
         let (one, other) = (run(place.path()), run(place.path()));
-        let left =
+        let old_dir =
             || std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
-        assert!(one.scratch().exists() && other.scratch().exists(), "{:?}", left());
-        assert_eq!(left().len(), 4, "{:?}", left());
+        assert!(one.scratch().exists() && other.scratch().exists(), "{:?}", old_dir());
+        assert_eq!(old_dir().len(), 4, "{:?}", old_dir());
         assert!(!place.path().join("svcfs-bench-killed").exists());
     }
 

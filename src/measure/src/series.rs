@@ -54,8 +54,8 @@ impl RoundSeries {
 
     /// This percentile of the latencies; none without single latencies.
     pub fn percentile(&self, share: f64) -> Option<Duration> {
-        let place = (share * self.latencies.len() as f64).ceil() as usize;
-        self.latencies.get(place.saturating_sub(1)).copied()
+        let rank = (share * self.latencies.len() as f64).ceil() as usize;
+        self.latencies.get(rank.saturating_sub(1)).copied()
     }
 
     /// The maximum latency; none without single latencies.

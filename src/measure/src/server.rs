@@ -18,9 +18,9 @@ use crate::machine::{self, ProcessMemory};
 use crate::run::BenchRun;
 
 /// Adopting a large tree takes minutes.
-const START: Duration = Duration::from_secs(600);
-const STOP: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(5);
+const START_TIMEOUT: Duration = Duration::from_secs(600);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Options of a server.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
-    rest: Duration,
+    idle_time: Duration,
     /// Start of its process.
     pub started_at: Instant,
     /// Time until `/readyz` succeeded.
@@ -60,9 +60,9 @@ impl ServerProcess {
     ///
     /// # Errors
     /// As [`ServerProcess::start`].
-    pub fn start_with_args(run: &BenchRun, place: ServerPlace<'_>, more: &[&str]) -> Result<Self> {
+    pub fn start_with_args(run: &BenchRun, place: ServerPlace<'_>, extra_args: &[&str]) -> Result<Self> {
         run.check_stop()?;
-        let ServerPlace { root, mountpoint, log, idle_time: rest } = place;
+        let ServerPlace { root, mountpoint, log, idle_time } = place;
         let mut command = Command::new(run.program());
         // A signal from the terminal reaches this process only, which then stops the server.
         command.process_group(0);
@@ -70,22 +70,23 @@ impl ServerProcess {
         command
             .args(["serve", "--until-stdin-closes", "--host", "127.0.0.1", "--port", "0", "--root"])
             .arg(root)
-            .args(more);
+            .args(extra_args);
         if let Some(mountpoint) = mountpoint {
             command.arg("--mount").arg(mountpoint);
         }
-        let speaks_to_svcfs = |name: &OsString| name == "RUST_LOG" || name.to_string_lossy().starts_with("SVC_");
-        for (name, _) in std::env::vars_os().filter(|(name, _)| speaks_to_svcfs(name)) {
+        let is_svcfs_variable = |name: &OsString| name == "RUST_LOG" || name.to_string_lossy().starts_with("SVC_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_svcfs_variable(name)) {
             command.env_remove(name);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(log)?);
         let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot start `{}`", run.program().display()))?;
-        let said = child.stdout.take().context("the server has no output")?;
+        let output = child.stdout.take().context("the server has no output")?;
         let address = "127.0.0.1:0".parse()?;
         // From here on, errors stop the process.
-        let mut server = Self { child, address, log: log.to_owned(), rest, started_at: started, ready_after: START };
-        server.address = address_told(run, said).with_context(|| server.end_of_log())?;
+        let mut server =
+            Self { child, address, log: log.to_owned(), idle_time, started_at: started, ready_after: START_TIMEOUT };
+        server.address = read_address(run, output).with_context(|| server.end_of_log())?;
         BenchClient::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
         server.ready_after = started.elapsed();
         Ok(server)
@@ -102,9 +103,6 @@ impl ServerProcess {
     }
 
     /// Its present memory.
-    ///
-    /// # Errors
-    /// When the process has ended.
     pub fn memory(&self) -> Result<ProcessMemory> {
         machine::memory(self.pid())
     }
@@ -114,13 +112,10 @@ impl ServerProcess {
     /// # Errors
     /// When the process has ended, or when the run is stopped.
     pub fn wait_until_idle(&self, run: &BenchRun) -> Result<()> {
-        run.wait_until_idle(self.pid(), self.rest)
+        run.wait_until_idle(self.pid(), self.idle_time)
     }
 
     /// Kills its process.
-    ///
-    /// # Errors
-    /// Those of the operating system.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         Ok(self.child.wait().map(drop)?)
@@ -131,25 +126,29 @@ impl ServerProcess {
     /// # Errors
     /// When it exits with an error or too late.
     pub fn stop(mut self) -> Result<Duration> {
-        self.end()
+        self.stop_process()
     }
 
-    fn end(&mut self) -> Result<Duration> {
-        let asked = Instant::now();
+    fn stop_process(&mut self) -> Result<Duration> {
+        let requested = Instant::now();
         if let Some(process) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             kill_process(process, Signal::TERM)?;
         }
         loop {
             if let Some(status) = self.child.try_wait()? {
-                return if status.success() { Ok(asked.elapsed()) } else { bail!("{status}: {}", self.end_of_log()) };
+                return if status.success() {
+                    Ok(requested.elapsed())
+                } else {
+                    bail!("{status}: {}", self.end_of_log())
+                };
             }
-            if asked.elapsed() > STOP {
+            if requested.elapsed() > STOP_TIMEOUT {
                 self.child.kill()?;
                 self.child.wait()?;
-                bail!("the server did not stop within {} s: {}", STOP.as_secs(), self.end_of_log());
+                bail!("the server did not stop within {} s: {}", STOP_TIMEOUT.as_secs(), self.end_of_log());
             }
             // Not interrupted by the end of the run: the server must be stopped then, too.
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 
@@ -164,17 +163,17 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             // The original error is reported.
-            let _ = self.end();
+            let _ = self.stop_process();
         }
     }
 }
 
 /// The address that a server prints once it answers.
-fn address_told(run: &BenchRun, said: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
+fn read_address(run: &BenchRun, output: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
     // Reads to the end, so that the server never gets EPIPE.
     let read = move || {
-        for line in BufReader::new(said).lines().map_while(Result::ok) {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
             if let Some((_, address)) = line.split_once("http://").filter(|_| line.trim_start().starts_with("http ")) {
                 // Nobody waits any more when it took too long.
                 let _ = sender.send(address.to_owned());
@@ -182,17 +181,17 @@ fn address_told(run: &BenchRun, said: impl std::io::Read + Send + 'static) -> Re
         }
     };
     std::thread::Builder::new().name("server-output".to_owned()).spawn(read)?;
-    let mut told = None;
-    run.wait_until("the server says where it listens", START, || match receiver.try_recv() {
+    let mut reported = None;
+    run.wait_until("the server prints its address", START_TIMEOUT, || match receiver.try_recv() {
         Ok(address) => {
-            told = Some(address);
+            reported = Some(address);
             Ok(true)
         }
         Err(TryRecvError::Empty) => Ok(false),
         Err(TryRecvError::Disconnected) => bail!("the server ended before it listened"),
     })?;
-    let address: String = told.context("the server did not say where it listens")?;
-    address.parse().with_context(|| format!("the server says it listens on `{address}`"))
+    let address: String = reported.context("the server did not print its address")?;
+    address.parse().with_context(|| format!("the server printed an invalid address: `{address}`"))
 }
 
 #[cfg(test)]
@@ -203,12 +202,12 @@ mod tests {
 
     #[test]
     fn the_address_is_read_from_what_the_server_says() {
-        let said =
+        let output =
             "svcfs serves /x/http://y\n  http    http://127.0.0.1:4711\n  docs    http://127.0.0.1:4711/api/docs\n";
         let place = tempfile::tempdir().unwrap();
         let run = BenchRun::start(PathBuf::from("svcfs"), place.path(), StopToken::new(), |_| {}).unwrap();
-        assert_eq!(address_told(&run, said.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
-        let error = address_told(&run, "svcfs: no\n".as_bytes()).unwrap_err();
+        assert_eq!(read_address(&run, output.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
+        let error = read_address(&run, "svcfs: no\n".as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the server ended before it listened");
     }
 }

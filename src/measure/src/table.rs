@@ -59,13 +59,13 @@ pub fn text(text: impl Into<String>) -> TableCell {
 }
 
 /// A ratio cell.
-pub fn factor(one: Option<f64>, other: Option<f64>) -> TableCell {
-    TableCell::Factor(quotient(one, other))
+pub fn factor(a: Option<f64>, b: Option<f64>) -> TableCell {
+    TableCell::Factor(quotient(a, b))
 }
 
 /// `a / b`, if both were measured.
-pub fn quotient(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    Some(one? / other?)
+pub fn quotient(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    Some(a? / b?)
 }
 
 impl MarkdownTable {
@@ -188,8 +188,8 @@ mod tests {
             assert_eq!(TableCell::Time(Some(Duration::from_micros(micros))).to_string(), text);
         }
         assert_eq!(TableCell::Time(None).to_string(), "—");
-        for (one, text) in [(250.0, "250"), (2.5, "2.50"), (0.004, "0.0040")] {
-            assert_eq!(factor(Some(one), Some(1.0)).to_string(), text);
+        for (a, text) in [(250.0, "250"), (2.5, "2.50"), (0.004, "0.0040")] {
+            assert_eq!(factor(Some(a), Some(1.0)).to_string(), text);
         }
         assert_eq!(factor(Some(1.0), None).to_string(), "—");
         assert_eq!(TableCell::Share(Some(0.874)).to_string(), "87 %");
