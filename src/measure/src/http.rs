@@ -113,13 +113,13 @@ impl BenchClient {
 ///
 /// # Errors
 /// When a write fails, or when the run is stopped.
-pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> Result<CrowdResult> {
+pub fn write_all(run: &BenchRun, server: &ServerProcess, many_clients: WriterCrowd) -> Result<CrowdResult> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let cpu_before = machine::processor_time(server.pid())?;
     let peak = Arc::new(Mutex::new(server.memory()?));
     let round = runtime.block_on(async {
         let mut connections = Vec::new();
-        for _ in 0..crowd.clients {
+        for _ in 0..many_clients.clients {
             connections.push(HttpConnection::open(server.address()).await?);
         }
         let next = Arc::new(AtomicUsize::new(0));
@@ -127,7 +127,7 @@ pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> 
         let started = Instant::now();
         let watcher = tokio::spawn(watch_peak_memory(server.pid(), Arc::clone(&peak)));
         for connection in connections {
-            writers.spawn(write_until(connection, crowd, Arc::clone(&next), run.stop_token().clone()));
+            writers.spawn(write_until(connection, many_clients, Arc::clone(&next), run.stop_token().clone()));
         }
         let mut latencies = Vec::new();
         while let Some(writer) = writers.join_next().await {
@@ -157,11 +157,11 @@ async fn watch_peak_memory(process: u32, peak: Arc<Mutex<ProcessMemory>>) {
 
 async fn write_until(
     mut connection: HttpConnection,
-    crowd: WriterCrowd,
+    many_clients: WriterCrowd,
     next: Arc<AtomicUsize>,
     stop: StopToken,
 ) -> Result<Vec<Duration>> {
-    let WriterCrowd { clients: _, actors, work: RoundWork { pages, bound, first_write: first } } = crowd;
+    let WriterCrowd { clients: _, actors, work: RoundWork { pages, bound, first_write: first } } = many_clients;
     let (started, mut latencies) = (Instant::now(), Vec::new());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);

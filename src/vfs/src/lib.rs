@@ -60,7 +60,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, Kind, OriginId, Seq};
-use svcfs_store::{FailPoints, History, StatePaths, VersionStore};
+use svcfs_store::{FailPoints, History, StatePaths, StoreError, VersionStore, WorkTree};
 
 use crate::core::VfsCore;
 use crate::nodes::SpaceNodes;
@@ -104,6 +104,16 @@ pub struct Vfs {
     root_lock: Mutex<Option<RootLock>>,
 }
 
+/// Flushes new stores before any write is acknowledged: flushing the log syncs its records, but not
+/// git's `HEAD`, and not on every filesystem the directory entries of the log.
+fn flush_new_stores(tree: &WorkTree, versions: &VersionStore, is_new_log: bool) -> Result<(), StoreError> {
+    if is_new_log {
+        // A new log has no record whose file could have been lost.
+        tree.mark_rewritten();
+    }
+    if tree.has_sync_failed() { Ok(()) } else { tree.flush(versions.other_disks()) }
+}
+
 impl Vfs {
     /// Opens a space: locks the root, recovers the log, adopts external edits. Writes that were
     /// accepted under another version strategy are completed under that one first.
@@ -138,20 +148,11 @@ impl Vfs {
         let (versions, are_new_versions) =
             VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| with_root(&root, error))?;
         if is_new_log || are_new_versions {
-            // Before any write is acknowledged: flushing the log syncs its records, but not git's
-            // `HEAD`, and not on every filesystem the directory entries of the log.
-            if is_new_log {
-                // A new log has no record whose file could have been lost.
-                tree.mark_rewritten();
-            }
-            if !tree.has_sync_failed() {
-                tree.flush(versions.other_disks()).map_err(|error| with_root(&root, error))?;
-            }
+            flush_new_stores(&tree, &versions, is_new_log).map_err(|error| with_root(&root, error))?;
         }
-        let feed = ChangeFeed::new(Arc::clone(&log), log.last_seq());
-        let leases = leases::LeaseRegistry::open(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
-            leases,
+            leases: leases::LeaseRegistry::open(&StatePaths::new(&root))?,
+            feed: ChangeFeed::new(Arc::clone(&log), log.last_seq()),
             refusals: nodes::RecentRefusals::open(&tree),
             fail_points: FailPoints::new(&root),
             root,
@@ -165,7 +166,6 @@ impl Vfs {
             overlay: crate::overlay::Overlay::default(),
             uncommitted: crate::uncommitted::UncommittedPaths::default(),
             queue: crate::queue::CommitQueue::default(),
-            feed,
             messages: messages::SaveMessages::default(),
             pending_removals: Mutex::default(),
             write_error: Mutex::default(),

@@ -85,7 +85,8 @@ fn a_crate_built_in_the_tree_is_not_rebuilt_without_changes() {
          && printf '[package]\\nname = \"small\"\\nedition = \"2024\"\\n' > Cargo.toml \
          && printf 'fn main() {{ println!(\"ran\"); }}\\n' > src/main.rs && {build}"
     ));
-    // What git ignores is versioned all the same where it is written through a door; cargo makes its folder under another name.
+    // Ignored files are versioned too when they are written through a protocol; cargo creates its
+    // folder under another name.
     let versions = paths(&versions).into_iter().filter(|path| !path.starts_with("crate/target")).collect::<Vec<_>>();
     assert_eq!(versions, ["crate/.gitignore", "crate/Cargo.lock", "crate/Cargo.toml", "crate/src/main.rs"]);
     assert_eq!(desk.space.shell("crate/target/debug/small"), "ran\n");

@@ -32,8 +32,8 @@ Examples:
 
 /// Run any operation by name
 ///
-/// Arguments are parsed according to the operation's schema: numbers, true and false, lists with commas.
-/// An operation that returns text prints that text; --json prints the exact output instead.
+/// Arguments are parsed according to the operation's schema: numbers, true and false, lists with
+/// commas. An operation that returns text prints that text; --json prints the exact output instead.
 ///
 /// If a server serves the root, the operation runs there over HTTP. Else the command opens the root
 /// itself, which also records external edits. With --url the operation runs on that server.

@@ -22,9 +22,9 @@ A running `svcfs serve` offers the same tools at /mcp, for many agents.";
 
 /// Run an MCP server over stdio
 ///
-/// For agents that start their MCP servers themselves. The tools are the operations of `svcfs call`. Logs
-/// go to standard error. Ends when the agent closes standard input, after all accepted writes are
-/// complete.
+/// For agents that start their MCP servers themselves. The tools are the operations of `svcfs
+/// call`. Logs go to standard error. Ends when the agent closes standard input, after all accepted
+/// writes are complete.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct McpArgs {

@@ -20,10 +20,10 @@ Examples:
 
 `svcfs call query --help` describes the query language.";
 
-/// List pages by what their frontmatter says
+/// List pages by their frontmatter
 ///
-/// When a server has the root, it is asked over HTTP; else the root is opened for this one query. With --url a server is asked
-/// wherever it is.
+/// If a server serves the root, the query runs there over HTTP. Else the command opens the root
+/// itself. With --url the query runs on that server.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueryArgs {
@@ -32,10 +32,7 @@ pub struct QueryArgs {
     /// The query, such as `TABLE status WHERE due < now()`
     #[arg(value_name = "QUERY")]
     q: String,
-    /// List pages by their frontmatter
-    ///
-    /// If a server serves the root, the query runs there over HTTP. Else the command opens the root
-    /// itself. With --url the query runs on that server.
+    /// Print the exact output as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Print the result as markdown

@@ -6,7 +6,7 @@ use svcfs_config::{AuthSettings, KeyDigest, KeySettings};
 use super::*;
 use crate::CATALOGUE;
 use crate::kernel::{FolderScope, OperationEntry};
-use crate::spaces::test_space::{TestSpace, path, told};
+use crate::spaces::test_space::{TestSpace, path, status_and_error};
 
 fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
     KeySettings {
@@ -268,7 +268,7 @@ fn to_a_key_of_one_folder_what_lies_elsewhere_is_not_there() {
     let none = json!({ "filters": ["$.status=todo"], "offset": 1 });
     assert_eq!(ask("query_meta", none), json!([]));
     assert_eq!(ask("backlinks", json!({ "path": "docs/a.md" })), json!([]));
-    let (status, said) = told(space.ask_as(&caller, "janitor", json!({})));
+    let (status, said) = status_and_error(space.ask_as(&caller, "janitor", json!({})));
     assert!(status == 403 && said.contains("docs/access.md"), "{said}");
 }
 
@@ -286,7 +286,7 @@ fn no_operation_accepts_paths_outside_a_folder_key() {
             );
             continue;
         }
-        let (status, said) = told(space.ask_as(&caller, entry.name, asked));
+        let (status, said) = status_and_error(space.ask_as(&caller, entry.name, asked));
         assert_eq!(status, 403, "`{}` answered {said}", entry.name);
         assert!(said.starts_with("path outside key scope"), "`{}` said {said}", entry.name);
     }
@@ -300,11 +300,11 @@ fn a_folder_key_reaches_nothing_through_outward_links() {
     space.get("write", json!({ "path": "docs/way", "content": "../secret/hidden.md", "symlink": true }));
     space.get("write", json!({ "path": "docs/ways", "content": "../secret", "symlink": true }));
     for asked in ["docs/way", "docs/ways/hidden.md"] {
-        let (status, said) = told(space.ask_as(&caller, "read", json!({ "path": asked })));
+        let (status, said) = status_and_error(space.ask_as(&caller, "read", json!({ "path": asked })));
         assert_eq!(status, 403, "{asked}: {said}");
         assert!(!said.contains("secret"), "{said}");
         let change = json!({ "path": asked, "content": "mine now" });
-        assert_eq!(told(space.ask_as(&caller, "write", change)).0, 403, "{asked}");
+        assert_eq!(status_and_error(space.ask_as(&caller, "write", change)).0, 403, "{asked}");
     }
     assert!(space.text("secret/hidden.md").contains("xylophone"));
 }
@@ -328,7 +328,7 @@ fn a_reading_key_changes_nothing_through_any_operation() {
     let caller = Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Mcp) };
     for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.required_scope() > Scope::Read)
     {
-        let (status, said) = told(space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", true)));
+        let (status, said) = status_and_error(space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", true)));
         assert_eq!(status, 403, "`{}`", entry.name);
         assert!(said.starts_with("read-only token cannot perform"), "`{}` said {said}", entry.name);
     }

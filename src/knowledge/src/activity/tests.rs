@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use svcfs_base::{Caller, Protocol};
 
-use crate::spaces::test_space::{TestSpace, from_run, told};
+use crate::spaces::test_space::{TestSpace, from_run, status_and_error};
 
 /// Events as `type path actor`.
 fn events(answer: &Value) -> Vec<String> {
@@ -83,7 +83,7 @@ fn invalid_queries_are_refused_with_the_field_name() {
         (json!({ "path_prefix": "../x" }), "path"),
         (json!({ "actor": 7 }), "actor"),
     ] {
-        let (status, message) = told(space.ask("timeline", question.clone()));
+        let (status, message) = status_and_error(space.ask("timeline", question.clone()));
         assert!(status == 400 && message.contains(field), "{question}: {status} {message}");
     }
     assert_eq!(space.refusal("feed", json!({ "limit": 0 })).0, 400);

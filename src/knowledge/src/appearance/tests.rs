@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use svcfs_base::{Caller, ETag, Precondition, Protocol};
 
 use super::rules::{FormattedRules, RulesFormat, format_rules};
-use crate::spaces::test_space::{TestSpace, told};
+use crate::spaces::test_space::{TestSpace, status_and_error};
 
 #[test]
 fn a_theme_is_stored_verbatim_in_one_commit_per_change() {
@@ -35,7 +35,7 @@ fn a_theme_and_rules_that_are_not_what_the_caller_knows_stay() {
     let caller =
         Caller { precondition: Precondition::OneOf(vec![ETag::from_content(b"other")]), ..Caller::new(Protocol::Http) };
     for (name, asked) in [("set_theme", json!({ "theme": {} })), ("set_rules", json!({ "content": "# Rules\n" }))] {
-        assert_eq!(told(space.ask_as(&caller, name, asked)).0, 409, "{name}");
+        assert_eq!(status_and_error(space.ask_as(&caller, name, asked)).0, 409, "{name}");
     }
     assert_eq!(space.get("get_theme", json!({})), json!({}));
 }

@@ -3,7 +3,7 @@ use svcfs_base::{Caller, ETag, Precondition, Protocol};
 
 use super::TextOrBytes;
 use crate::kernel::OperationEntry;
-use crate::spaces::test_space::{TestSpace, expecting, from_run, path, told};
+use crate::spaces::test_space::{TestSpace, expecting, from_run, path, status_and_error};
 
 mod appending;
 mod bulk;
@@ -59,7 +59,7 @@ fn an_etag_is_no_condition_for_a_directory() {
     space.put("d/a.md", "a\n");
     space.get("delete", json!({ "path": "d/a.md" }));
     let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"x")]));
-    let (status, message) = told(space.ask_as(&stale, "delete", json!({ "path": "d" })));
+    let (status, message) = status_and_error(space.ask_as(&stale, "delete", json!({ "path": "d" })));
     assert_eq!((status, message.as_str()), (400, "`If-Match`: `d` is a directory, which has no ETag"));
     assert!(space.ask_as(&expecting(Precondition::Present), "delete", json!({ "path": "d" })).is_ok());
 }
@@ -208,12 +208,12 @@ fn a_condition_that_does_not_hold_writes_nothing() {
     let write = |expect: Precondition, path: &str| {
         space.ask_as(&expecting(expect), "write", json!({ "path": path, "content": "three\n" }))
     };
-    let (status, message) = told(write(Precondition::OneOf(vec![first]), "a.md"));
+    let (status, message) = status_and_error(write(Precondition::OneOf(vec![first]), "a.md"));
     assert_eq!(status, 409);
     assert!(message.starts_with("conflict: file was modified since your last read"), "{message}");
-    assert_eq!(told(write(Precondition::OneOf(vec![first]), "new.md")).0, 409);
-    assert_eq!(told(write(Precondition::Present, "new.md")).0, 409);
-    assert_eq!(told(write(Precondition::Absent, "a.md")).0, 412);
+    assert_eq!(status_and_error(write(Precondition::OneOf(vec![first]), "new.md")).0, 409);
+    assert_eq!(status_and_error(write(Precondition::Present, "new.md")).0, 409);
+    assert_eq!(status_and_error(write(Precondition::Absent, "a.md")).0, 412);
     assert_eq!(space.text("a.md"), "two\n");
     assert_eq!(space.refusal("read", json!({ "path": "new.md" })).0, 404);
     write(Precondition::OneOf(vec![second]), "a.md").unwrap();
@@ -241,7 +241,7 @@ fn the_origin_is_noted_in_the_frontmatter() {
     assert!(list[1]["date"].as_str().unwrap().starts_with("2026-01-01T00:"));
     assert!(space.text("a.md").contains("# kept") && space.text("a.md").ends_with("---\nbody\n"));
     for broken in ["---\ntitle: A\nbody\n", "---\ntitle: [\n---\nbody\n"] {
-        let (status, message) = told(write("b.md", broken));
+        let (status, message) = status_and_error(write("b.md", broken));
         assert_eq!(status, 400);
         assert!(message.starts_with("provenance: "), "{message}");
     }
@@ -256,8 +256,8 @@ fn a_removed_file_is_absent_and_its_empty_directory_can_follow() {
     assert_eq!(space.refusal("delete", json!({ "path": "d/b.md" })), (404, "file not found: d/b.md".to_owned()));
     assert_eq!(space.refusal("delete", json!({ "path": "d" })).0, 409);
     let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"other")]));
-    assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/a.md" }))).0, 409);
-    assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/b.md" }))).0, 409);
+    assert_eq!(status_and_error(space.ask_as(&stale, "delete", json!({ "path": "d/a.md" }))).0, 409);
+    assert_eq!(status_and_error(space.ask_as(&stale, "delete", json!({ "path": "d/b.md" }))).0, 409);
     let right = expecting(Precondition::OneOf(vec![etag]));
     let deleted = space.ask_as(&right, "delete", json!({ "path": "/d/a.md" })).unwrap();
     assert_eq!(deleted, json!({ "deleted": "d/a.md" }));

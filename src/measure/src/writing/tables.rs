@@ -146,7 +146,7 @@ pub fn wait_row(name: &str, series: &RoundSeries) -> [TableCell; 6] {
 
 impl HistorySizes {
     fn tables(&self) -> [MarkdownTable; 2] {
-        let Self { commits, size: (as_left, collected), packs, loose_objects: loose, queries: asked } = self;
+        let Self { commits, size: (as_left, collected), packs, loose_objects: loose, queries } = self;
         let columns = vec![
             column(format!("history of {commits} commits"), "what"),
             column("on the disk", "bytes"),
@@ -167,7 +167,7 @@ impl HistorySizes {
             column("×", "times_collected"),
         ];
         let mut speed = MarkdownTable::new("history_speed", columns);
-        for GitQuestion { name, before_gc: as_left, after_gc: collected } in asked {
+        for GitQuestion { name, before_gc: as_left, after_gc: collected } in queries {
             let latencies = [as_left, collected].map(|series| TableCell::Time(series.percentile(0.5)));
             let ratio = factor(collected.typical_rate(), as_left.typical_rate());
             speed.add_row([text(*name)].into_iter().chain(latencies).chain([ratio]));

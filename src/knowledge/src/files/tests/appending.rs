@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use svcfs_base::{ETag, Precondition};
 
-use crate::spaces::test_space::{TestSpace, expecting, told};
+use crate::spaces::test_space::{TestSpace, expecting, status_and_error};
 
 #[test]
 fn an_append_adds_a_separator_only_between_texts() {
@@ -33,9 +33,9 @@ fn an_append_is_checked_like_any_write() {
     assert_eq!(status, 422, "{message}");
     space.put("a.md", "two\n");
     let stale = expecting(Precondition::OneOf(vec![etag]));
-    assert_eq!(told(space.ask_as(&stale, "append", json!({ "path": "a.md", "content": "x" }))).0, 409);
+    assert_eq!(status_and_error(space.ask_as(&stale, "append", json!({ "path": "a.md", "content": "x" }))).0, 409);
     let absent = expecting(Precondition::Absent);
-    assert_eq!(told(space.ask_as(&absent, "append", json!({ "path": "a.md", "content": "x" }))).0, 412);
+    assert_eq!(status_and_error(space.ask_as(&absent, "append", json!({ "path": "a.md", "content": "x" }))).0, 412);
     assert_eq!(space.text("a.md"), "two\n");
     assert_eq!(space.refusal("append", json!({ "path": "", "content": "x" })), (400, "path is required".to_owned()));
 }

@@ -1,7 +1,7 @@
 use serde_json::json;
 use svcfs_base::{ETag, Precondition};
 
-use crate::spaces::test_space::{TestSpace, expecting, from_run, told};
+use crate::spaces::test_space::{TestSpace, expecting, from_run, status_and_error};
 
 #[test]
 fn a_bulk_write_is_one_commit() {
@@ -76,7 +76,7 @@ fn a_refused_bulk_names_the_entry() {
         assert!(message.starts_with(start), "{message}");
     }
     let conditional = expecting(Precondition::Present);
-    let (status, message) = told(space.ask_as(&conditional, "bulk_write", json!({ "files": [good] })));
+    let (status, message) = status_and_error(space.ask_as(&conditional, "bulk_write", json!({ "files": [good] })));
     assert_eq!(status, 400);
     assert!(message.contains("use the `if_match` of each file"), "{message}");
     assert_eq!(space.get("tree", json!({})), json!([]));

@@ -1,7 +1,7 @@
 use serde_json::json;
 use svcfs_base::{ETag, Precondition};
 
-use crate::spaces::test_space::{TestSpace, expecting, told};
+use crate::spaces::test_space::{TestSpace, expecting, status_and_error};
 
 fn link(path: &str, target: &str) -> serde_json::Value {
     json!({ "path": path, "content": target, "symlink": true })
@@ -27,7 +27,7 @@ fn a_link_takes_the_place_of_a_file_under_its_condition() {
     let space = TestSpace::new();
     let etag = space.put("l.md", "text\n");
     let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"x")]));
-    assert_eq!(told(space.ask_as(&stale, "write", link("l.md", "a.md"))).0, 409);
+    assert_eq!(status_and_error(space.ask_as(&stale, "write", link("l.md", "a.md"))).0, 409);
     let fresh = expecting(Precondition::OneOf(vec![etag]));
     space.ask_as(&fresh, "write", link("l.md", "not/yet.md")).unwrap();
     assert_eq!(space.get("readlink", json!({ "path": "l.md" }))["target"], "not/yet.md");

@@ -1,7 +1,7 @@
 use serde_json::json;
 use svcfs_base::{ETag, Precondition};
 
-use crate::spaces::test_space::{TestSpace, caller, expecting, path, told};
+use crate::spaces::test_space::{TestSpace, caller, expecting, path, status_and_error};
 
 /// Shows: HTTP-5
 #[test]
@@ -209,7 +209,7 @@ fn a_rename_that_cannot_be_is_refused() {
         assert_eq!(space.refusal("rename", arguments), (status, message.to_owned()));
     }
     let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"old")]));
-    assert_eq!(told(space.ask_as(&stale, "rename", json!({ "from": "a.md", "to": "z.md" }))).0, 409);
+    assert_eq!(status_and_error(space.ask_as(&stale, "rename", json!({ "from": "a.md", "to": "z.md" }))).0, 409);
     let unchanged = space.get("rename", json!({ "from": "a.md", "to": "./a.md" }));
     assert_eq!(unchanged, json!({ "from": "a.md", "to": "a.md", "etag": etag, "updated_links": 0 }));
     assert_eq!(space.text("b.md"), "# B\n");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use svcfs_base::{ETag, Precondition, TreePath};
 
-use crate::spaces::test_space::{TestSpace, expecting, path, told};
+use crate::spaces::test_space::{TestSpace, expecting, path, status_and_error};
 
 #[test]
 fn every_form_of_link_follows_a_directory_in_one_commit() {
@@ -107,7 +107,7 @@ fn a_rename_of_a_directory_that_cannot_be_is_refused() {
         assert_eq!(space.refusal("rename_dir", arguments.clone()), (status, message.to_owned()), "{arguments}");
     }
     let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"old")]));
-    let (status, message) = told(space.ask_as(&stale, "rename_dir", json!({ "from": "d", "to": "x" })));
+    let (status, message) = status_and_error(space.ask_as(&stale, "rename_dir", json!({ "from": "d", "to": "x" })));
     assert_eq!((status, message.starts_with("`If-Match`: ")), (400, true), "{message}");
     assert_eq!(space.text("d/b.md"), "# B\n");
 }

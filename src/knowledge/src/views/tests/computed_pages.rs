@@ -4,7 +4,7 @@ use serde_json::json;
 use svcfs_base::{Caller, Permissions, Scope};
 
 use super::space;
-use crate::spaces::test_space::{TestSpace, caller, from_run, path, told};
+use crate::spaces::test_space::{TestSpace, caller, from_run, path, status_and_error};
 
 fn page(frontmatter: &str) -> String {
     format!("---\nsvc-view: true\n{frontmatter}\n---\n\n# Report\n")
@@ -228,7 +228,7 @@ fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     for query in
         ["LIST", "LIST FROM \"tasks/\"", "LIST FROM \"team\"", "LIST FROM #x", "TABLE inlinks() FROM \"team/\""]
     {
-        let (status, told) = told(write(query));
+        let (status, told) = status_and_error(write(query));
         assert!(
             status == 403 && told.starts_with("path outside key scope: the query of `team/r.md` looks beyond"),
             "{query}: {told}"
@@ -245,5 +245,5 @@ fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     space.put("tasks/r.md", &page("svc-query: COUNT"));
     let all = space.get("view_refresh", json!({}))["refreshed"].clone();
     assert_eq!((&all, &space.ask_as(&ann, "view_refresh", json!({})).unwrap()["refreshed"]), (&json!(2), &json!(1)));
-    assert_eq!(told(space.ask_as(&ann, "view_refresh", json!({ "path": "tasks/r.md" }))).0, 403);
+    assert_eq!(status_and_error(space.ask_as(&ann, "view_refresh", json!({ "path": "tasks/r.md" }))).0, 403);
 }
