@@ -127,26 +127,17 @@ impl Vfs {
         let root = prepare_root(&options.root)?;
         let RootStores { tree, log, is_new_log, lock } = RootStores::open(&options, &root)?;
         let (tree, log) = (Arc::new(tree), Arc::new(log));
-        let VfsOptions {
-            root: _,
-            clock,
-            gates,
-            strategy,
-            scratch_patterns: scratch,
-            commit_policy: commits,
-            watch,
-            progress,
-        } = options;
+        let VfsOptions { root: _, clock, gates, strategy, scratch_patterns, commit_policy, watch, progress } = options;
         // Without commits there is nothing to coalesce.
-        let commits = if strategy == VersionStrategy::Git { commits } else { CommitPolicy::PerSet };
+        let commit_policy = if strategy == VersionStrategy::Git { commit_policy } else { CommitPolicy::PerSet };
         let mut reporter = ProgressReporter::new(progress);
-        let path_classes = PathClassifier::new(&scratch)?;
+        let path_classes = PathClassifier::new(&scratch_patterns)?;
         if strategy == VersionStrategy::Git && log.has_commits()? {
             // A new repository would prevent the user from restoring the lost one.
             History::check_repository(&root)?;
         }
-        let (versions, are_new_versions) =
-            VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| with_root(&root, error))?;
+        let (versions, are_new_versions) = VersionStore::open(strategy, &root, (&tree, &log), &scratch_patterns)
+            .map_err(|error| with_root(&root, error))?;
         if is_new_log || are_new_versions {
             flush_new_stores(&tree, &versions, is_new_log).map_err(|error| with_root(&root, error))?;
         }
@@ -161,7 +152,7 @@ impl Vfs {
             log,
             versions,
             clock,
-            commit_policy: commits,
+            commit_policy,
             path_locks: crate::path_locks::PathLocks::default(),
             overlay: crate::overlay::Overlay::default(),
             uncommitted: crate::uncommitted::UncommittedPaths::default(),

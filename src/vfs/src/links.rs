@@ -126,7 +126,7 @@ impl Vfs {
         let mut pages = resolver.relink_pages(caller, (from, to))?;
         pages.retain(|page| match self.keeps_its_links(caller, page, (from, to)) {
             Some(why) => {
-                tracing::warn!(page.path = %page.path, why, "a page keeps its links to one that is renamed");
+                tracing::warn!(page.path = %page.path, why, "links to a renamed page are not updated in this page");
                 false
             }
             None => true,

@@ -141,8 +141,8 @@ impl Vfs {
         self.check_visible(protocol, path)?;
         // Read before the tree: a file installed in between is seen twice, not missed.
         let pending = self.core.overlay.below(path);
-        let found = match self.core.tree.list(path) {
-            Ok(found) => found,
+        let entries = match self.core.tree.list(path) {
+            Ok(entries) => entries,
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
                 return Err(Fault::not_directory(path));
             }
@@ -161,15 +161,15 @@ impl Vfs {
             }
             Err(error) => return Err(not_found_fault(path, error)),
         };
-        let found = found.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
+        let entries = entries.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
         let visible = |(name, attributes)| {
             let entry = DirectoryEntry { path: path.join(&name), attributes };
             self.core.path_classes.is_visible(protocol, &entry.path).then_some(entry)
         };
         if pending.is_empty() {
-            return Ok(found.filter_map(visible).collect());
+            return Ok(entries.filter_map(visible).collect());
         }
-        let mut entries: BTreeMap<PathComponent, PathAttributes> = found.collect();
+        let mut entries: BTreeMap<PathComponent, PathAttributes> = entries.collect();
         for (pending_path, pending) in pending {
             let Some(name) = child_name(path, &pending_path) else {
                 continue;
@@ -195,8 +195,8 @@ impl Vfs {
         self.read_found(path, self.find_file(protocol, path)?)
     }
 
-    pub(crate) fn read_found(&self, path: &TreePath, found: FoundFile) -> Result<FileView, Fault> {
-        let target = match found {
+    pub(crate) fn read_found(&self, path: &TreePath, file: FoundFile) -> Result<FileView, Fault> {
+        let target = match file {
             FoundFile::Pending(file) => return Ok(file),
             FoundFile::InTree(target, _) => target,
         };
@@ -278,7 +278,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
     pub fn walk(&self, protocol: Protocol, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
-        let mut found = Vec::new();
+        let mut files = Vec::new();
         let mut pending_dirs = vec![below.clone()];
         while let Some(directory) = pending_dirs.pop() {
             let entries = match self.list(protocol, &directory) {
@@ -293,13 +293,13 @@ impl Vfs {
                 }
                 match entry.attributes.kind {
                     EntryKind::Directory => pending_dirs.push(entry.path),
-                    EntryKind::File | EntryKind::Symlink => found.push(entry),
+                    EntryKind::File | EntryKind::Symlink => files.push(entry),
                     EntryKind::Special(_) => {}
                 }
             }
         }
-        found.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(found)
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(files)
     }
 
     fn check_visible(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
@@ -327,7 +327,7 @@ impl Vfs {
         let mut target = path.clone();
         for _ in 0..MAX_LINKS {
             target = self.resolve_directories(protocol, &target)?;
-            if target.is_root() || !self.stat(protocol, &target).is_ok_and(|found| found.kind == EntryKind::Symlink) {
+            if target.is_root() || !self.stat(protocol, &target).is_ok_and(|file| file.kind == EntryKind::Symlink) {
                 return Ok(target);
             }
             target = self.follow(&target, &self.read_link(protocol, &target)?)?;
@@ -339,7 +339,7 @@ impl Vfs {
     pub(crate) fn resolve_final_link(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut target = path.clone();
         for _ in 0..MAX_LINKS {
-            if path.is_root() || !self.stat(protocol, &target).is_ok_and(|found| found.kind == EntryKind::Symlink) {
+            if path.is_root() || !self.stat(protocol, &target).is_ok_and(|file| file.kind == EntryKind::Symlink) {
                 return Ok(target);
             }
             target = self.follow(&target, &self.read_link(protocol, &target)?)?;

@@ -123,7 +123,7 @@ impl Committer {
         Ok(record)
     }
 
-    /// Refuses what git would refuse when the commit is made, while the writer can still be told.
+    /// Refuses what git would refuse later, while the writer can still get the error.
     fn check_type_conflicts(&self, set: &QueuedSet, tip: &RecordTip) -> Result<(), StoreError> {
         let written: Vec<_> = set.changing_effects().filter(|effect| effect.after.is_some()).collect();
         let states = self.known_states(&written.iter().map(|effect| &effect.path).collect::<Vec<_>>(), tip)?;

@@ -101,7 +101,7 @@ impl Vfs {
                     (snapshot.etag, FileReader { vfs: Arc::clone(self), source: ReaderSource::Snapshot(snapshot) });
                 Ok(OpenedFile { content: FileContent::OnDisk(reader), etag, attributes: stat.into() })
             }
-            found => Ok(self.read_found(path, found)?.into()),
+            file => Ok(self.read_found(path, file)?.into()),
         }
     }
 

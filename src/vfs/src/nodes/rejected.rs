@@ -72,7 +72,7 @@ impl SharedNode {
     /// `Conflict` when another writer changes the file, or the buffer was superseded.
     pub(super) fn reattach_for(&mut self, handle: HandleId) -> Result<(), Fault> {
         let is_superseded = self.superseded_handles.contains(&handle);
-        let is_writer = self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
+        let is_writer = self.detached.as_ref().is_some_and(|buffer| buffer.writers.contains(&handle));
         if is_superseded || is_writer && self.dirty.is_some() {
             let message = if is_superseded {
                 "what was written here before is lost, because the file was changed by another writer; open it again"
@@ -90,7 +90,7 @@ impl SharedNode {
     /// Whether a handle has no detached or superseded buffer.
     fn has_nothing_detached(&self, handle: HandleId) -> bool {
         !self.superseded_handles.contains(&handle)
-            && !self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
+            && !self.detached.as_ref().is_some_and(|buffer| buffer.writers.contains(&handle))
     }
 
     /// The handle to which a mapped write belongs. The kernel passes any handle open for writing.
@@ -112,14 +112,14 @@ impl SharedNode {
         }
     }
 
-    /// Whether a closing handle has nothing to save but what was rejected from others.
+    /// Whether a closing handle has no bytes of its own in a rejected buffer.
     pub(super) fn is_rejected_from_others(&self, handle: HandleId) -> bool {
         self.dirty.as_ref().is_some_and(|dirty| dirty.is_rejected() && !dirty.writers.contains(&handle))
     }
 
     /// Detaches a rejected buffer, for its writers only.
     pub(super) fn detach(&mut self, dirty: DirtyBuffer) {
-        let replaced_writers = self.detached.take().map(|aside| aside.writers).unwrap_or_default();
+        let replaced_writers = self.detached.take().map(|buffer| buffer.writers).unwrap_or_default();
         self.superseded_handles.extend(replaced_writers.difference(&dirty.writers).chain(&dirty.truncated_writers));
         self.detached = Some(dirty);
     }
@@ -170,7 +170,7 @@ impl Vfs {
     pub(super) fn drop_rejected(&self, shared: &mut SharedNode, closing: HandleId) {
         shared.superseded_handles.remove(&closing);
         let has_open_writer = |dirty: &DirtyBuffer| self.nodes.is_any_open(&dirty.writers, closing);
-        if shared.detached.as_ref().is_some_and(|aside| !has_open_writer(aside)) {
+        if shared.detached.as_ref().is_some_and(|buffer| !has_open_writer(buffer)) {
             shared.detached = None;
         }
         if shared.dirty.as_ref().is_some_and(|dirty| dirty.is_rejected() && !has_open_writer(dirty)) {

@@ -51,7 +51,7 @@ impl KnownBlocks {
             return stamps == self.verified_stamps;
         }
         let blocks = block_numbers(offset, length).map(|block| self.blocks.get(block));
-        blocks.into_iter().all(|block| block.is_some_and(|(_, seen)| *seen == stamps))
+        blocks.into_iter().all(|block| block.is_some_and(|(_, verified_at)| *verified_at == stamps))
     }
 }
 
@@ -116,13 +116,13 @@ impl SnapshotReader {
     ) -> Result<Bytes, Fault> {
         let (mut data, end) = (BytesMut::with_capacity(length), offset + length as u64);
         for number in block_numbers(offset, length) {
-            let (etag, seen) = blocks.get_mut(number).ok_or_else(content_changed)?;
+            let (etag, verified_at) = blocks.get_mut(number).ok_or_else(content_changed)?;
             let (stamps, at) = (file_stamps(file)?, (number * BLOCK_BYTES) as u64);
             let block = full_block(file, at, self.size)?;
             if ETag::from_content(&block) != *etag {
                 return Err(content_changed());
             }
-            *seen = stamps;
+            *verified_at = stamps;
             let within = |offset_in_file: u64| {
                 usize::try_from(offset_in_file.saturating_sub(at)).unwrap_or(usize::MAX).min(block.len())
             };

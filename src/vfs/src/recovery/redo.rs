@@ -267,9 +267,9 @@ fn paths_with_recycled_blocks<'p>(
 fn holds_recycled_blocks(core: &VfsCore, replay: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
     let Ok((on_disk, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let entries = replay.by_path().get(path).into_iter().flatten();
-    let unsettled =
+    let pending =
         entries.filter(|entry| entry.attributes.modified == Some(stat.modified)).filter_map(|entry| entry.new);
-    let known_etags: Vec<ETag> = unsettled.chain(core.log.etags_at(path, stat.modified)?).collect();
+    let known_etags: Vec<ETag> = pending.chain(core.log.etags_at(path, stat.modified)?).collect();
     Ok(stat.kind == StatKind::File && !known_etags.is_empty() && !known_etags.contains(&ETag::from_content(&on_disk)))
 }
 

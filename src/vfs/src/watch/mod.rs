@@ -299,8 +299,8 @@ impl TreeFollower {
         let Some(history) = vfs.core.versions.git() else { return false };
         let detect = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
         self.external_git = self.external_git.take().or_else(detect);
-        self.external_git.as_ref().is_some_and(|(other, since)| {
-            history.is_git_running(other, GIT_GRACE) && since.elapsed() < GIT_WAIT_TIMEOUT
-        })
+        self.external_git
+            .as_ref()
+            .is_some_and(|(git, since)| history.is_git_running(git, GIT_GRACE) && since.elapsed() < GIT_WAIT_TIMEOUT)
     }
 }
