@@ -223,7 +223,7 @@ async fn text_answers_come_once_and_in_parts_on_request() {
     let whole = read(json!({ "path": "a.md" })).await;
     assert!(whole.starts_with("[ETag: ") && whole.ends_with(&format!("]\n\n{lines}")), "{whole}");
     let part = read(json!({ "path": "a.md", "offset": 3, "limit": 2 })).await;
-    assert!(part.ends_with("]\n[lines 4-5 of 9; read on with offset 5]\n\nline 4\nline 5\n"), "{part}");
+    assert!(part.ends_with("]\n[lines 4-5 of 9; continue with offset 5]\n\nline 4\nline 5\n"), "{part}");
     let end = read(json!({ "path": "a.md", "offset": 8, "limit": 2 })).await;
     assert!(end.ends_with("]\n[lines 9-9 of 9]\n\nline 9\n"), "{end}");
     let past = read(json!({ "path": "a.md", "offset": 100 })).await;

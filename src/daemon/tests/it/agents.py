@@ -52,7 +52,7 @@ async def converse(server, mode):
         assert stale.is_error and last["etag"] in stale.content[0].text, stale
         text, structure = await call(client, "svc_read", again, path=page)
         assert text.startswith(f"[ETag: {last['etag']}]") and structure is None, structure
-        await call(client, "svc_read", "[lines 6-6 of 12; read on with offset 6]\n\n# ", path=page, offset=5, limit=1)
+        await call(client, "svc_read", "[lines 6-6 of 12; continue with offset 6]\n\n# ", path=page, offset=5, limit=1)
         await call(client, "svc_append", "Appended", path=page, content="more\n")
         _, found = await call(client, "svc_search", "fox & <b>", query=f'fox path:{page}')
         assert [row["path"] for row in found["result"]] == [page], found

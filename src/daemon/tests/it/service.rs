@@ -144,7 +144,7 @@ fn configured_paths_with_type_conflicts_are_reported() {
     for part in [
         &format!("port {port} is in use"),
         "`tracing.file`",
-        "`search` is an endpoint's name",
+        "`search` is the name of an endpoint",
         "`server` in ",
         "the root of `default` overlap",
     ] {

@@ -267,5 +267,5 @@ fn a_provider_that_calls_itself_otherwise_is_not_believed() {
     let access =
         AccessControl::new(AuthSettings::Oidc(OidcSettings { issuer: other, client_id: "svcfs".to_owned() }), None);
     let fault = access.fetch_issuer_keys().unwrap_err();
-    assert!(fault.message().contains("calls itself"), "{}", fault.message());
+    assert!(fault.message().contains("its discovery document names issuer"), "{}", fault.message());
 }

@@ -68,7 +68,7 @@ pub struct SurveyCache {
 impl SurveyCache {
     /// The number of findings of the last survey; none before the first.
     pub fn finding_count(&self) -> Option<usize> {
-        self.last.lock().as_ref().map(|compute_survey| compute_survey.findings)
+        self.last.lock().as_ref().map(|survey| survey.findings)
     }
 
     /// The survey of the indexed tree for this day and review interval. Cached until something

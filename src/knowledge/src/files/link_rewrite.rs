@@ -164,11 +164,11 @@ fn for_each_file(
 
 /// The file at a path; none if there is no file or something else.
 fn read_if_file(vfs: &Vfs, protocol: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
-    let read_if_file = vfs.stat(protocol, page).and_then(|attributes| match attributes.kind {
+    let file = vfs.stat(protocol, page).and_then(|attributes| match attributes.kind {
         EntryKind::File => vfs.read(protocol, page).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
     });
-    match read_if_file {
+    match file {
         // Removed since it was indexed.
         Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
         outcome => outcome,

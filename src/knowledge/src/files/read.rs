@@ -95,14 +95,14 @@ pub fn permalink(site: Option<&PublicUrl>, path: &TreePath) -> Option<String> {
 }
 
 fn page_url(site: &str, path: &TreePath, heading: Option<&str>) -> String {
-    let mut page_url = format!("{site}/page");
+    let mut url = format!("{site}/page");
     for segment in path.components() {
-        page_url.push('/');
-        page_url.extend(utf8_percent_encode(segment, SEGMENT));
+        url.push('/');
+        url.extend(utf8_percent_encode(segment, SEGMENT));
     }
     if let Some(heading) = heading {
-        page_url.push('#');
-        page_url.push_str(&headings::slug(heading));
+        url.push('#');
+        url.push_str(&headings::slug(heading));
     }
-    page_url
+    url
 }

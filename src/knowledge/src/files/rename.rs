@@ -76,8 +76,8 @@ pub fn rename(
             }
         };
         Ok(applied.map(|(applied, updated_links)| {
-            let with_retries = applied.files.iter().rev().find(|file| file.path == to);
-            let etag = with_retries.and_then(|file| file.etag).unwrap_or(source.etag);
+            let result = applied.files.iter().rev().find(|file| file.path == to);
+            let etag = result.and_then(|file| file.etag).unwrap_or(source.etag);
             RenamedFile { from: from.clone(), to: to.clone(), etag, updated_links }
         }))
     })

@@ -301,10 +301,7 @@ fn a_link_is_renamed_and_not_appended_to() {
     let link = svcfs_base::Change::symlink(path("l.md"), "a.md");
     space.space().vfs.apply(&crate::spaces::test_space::caller(), link).unwrap();
     let (status, message) = space.refusal("append", json!({ "path": "l.md", "content": "x" }));
-    assert_eq!(
-        (status, message.as_str()),
-        (400, "`l.md` is a symbolic link to `a.md`; append to the file it leads to")
-    );
+    assert_eq!((status, message.as_str()), (400, "`l.md` is a symbolic link to `a.md`; append to its target"));
     space.get("rename", json!({ "from": "l.md", "to": "m.md" }));
     assert_eq!(space.get("readlink", json!({ "path": "m.md" }))["target"], "a.md");
     assert_eq!(space.text("a.md"), "a\n");

@@ -18,14 +18,14 @@ pub(super) fn find(graph: &LinkGraph) -> Vec<Vec<GraphNode>> {
     // The community of each page, as a node of the current level.
     let mut groups: Vec<GraphNode> = graph.nodes().collect();
     loop {
-        let (move_nodes, count) = level.move_nodes();
+        let (new_groups, count) = level.move_nodes();
         if count == level.len() {
             break;
         }
         for group in &mut groups {
-            *group = move_nodes[*group as usize];
+            *group = new_groups[*group as usize];
         }
-        level = level.merge(&move_nodes, count);
+        level = level.merge(&new_groups, count);
     }
     // A page that left a community may have split it into unconnected parts.
     let mut parts = components::components(graph, |a, b| groups[a as usize] == groups[b as usize]);
@@ -155,6 +155,6 @@ fn renumber(groups: &[usize]) -> (Vec<GraphNode>, usize) {
             count - 1
         })
     };
-    let renumber = groups.iter().map(number).collect();
-    (renumber, count as usize)
+    let renumbered = groups.iter().map(number).collect();
+    (renumbered, count as usize)
 }

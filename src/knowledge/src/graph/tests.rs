@@ -480,7 +480,7 @@ fn backlinks_come_with_the_line_they_stand_in() {
     assert_eq!(backlinks(json!({ "path": "b.md" })), json!(both));
     assert_eq!(backlinks(json!({ "path": "b.md", "limit": 1 })), json!([both[0]]));
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
-    for (limit, total, lines) in [(1, 2, vec!["there are 2 in all"]), (2, 2, vec![]), (3, 2, vec![])] {
+    for (limit, total, lines) in [(1, 2, vec!["2 entries in total"]), (2, 2, vec![]), (3, 2, vec![])] {
         let cx = space.cx(&caller);
         let mut entries = AREA.operations.iter();
         let entry = entries.find(|entry| entry.name == "backlinks").unwrap();

@@ -158,8 +158,8 @@ impl Space {
         if !self.settings.search.async_index {
             return self.wait_for_index(self.freshness.last_own_change(caller), INDEX_TIMEOUT);
         }
-        if let Some(delay_write) = self.freshness.delay_write(caller, (self.index_watermark.level(), Instant::now())) {
-            self.wait_for_index(delay_write.position, MAX_WRITE_DELAY);
+        if let Some(write) = self.freshness.delay_write(caller, (self.index_watermark.level(), Instant::now())) {
+            self.wait_for_index(write.position, MAX_WRITE_DELAY);
         }
         true
     }

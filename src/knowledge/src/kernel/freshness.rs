@@ -195,10 +195,9 @@ impl IndexFreshness {
         let mut state = self.state.lock();
         state.last_read = Some(now);
         state.prune(read);
-        let last_own_change = |key: ClientKey| state.clients.get(&key).map(|change| (key, *change));
-        let last_own_change: Vec<(ClientKey, LastChange)> =
-            keys(caller).into_iter().filter_map(last_own_change).collect();
-        let queued: Vec<QueuedChange> = last_own_change
+        let own = |key: ClientKey| state.clients.get(&key).map(|change| (key, *change));
+        let own: Vec<(ClientKey, LastChange)> = keys(caller).into_iter().filter_map(own).collect();
+        let queued: Vec<QueuedChange> = own
             .iter()
             .filter(|(_, change)| change.position.is_none())
             .map(|(key, change)| QueuedChange(key.clone(), change.number))
@@ -206,9 +205,9 @@ impl IndexFreshness {
         if !queued.is_empty() || state.is_quiet(read, now) {
             return (RequiredFreshness::Everything, queued);
         }
-        let last_own_change = last_own_change.iter().filter_map(|(_, change)| change.position).max().unwrap_or(Seq(0));
+        let own = own.iter().filter_map(|(_, change)| change.position).max().unwrap_or(Seq(0));
         let other_clients = Seq(state.announced_before(now.checked_sub(MAX_AGE)));
-        (RequiredFreshness::Position(last_own_change.max(other_clients).max(state.dropped)), queued)
+        (RequiredFreshness::Position(own.max(other_clients).max(state.dropped)), queued)
     }
 
     /// The position of the last announced change of this caller's client.
@@ -224,8 +223,8 @@ impl IndexFreshness {
         let due = state.announced_before(now.checked_sub(MAX_LAG));
         let is_delayed = due > read && state.last_own_change(caller).0 > read;
         drop(state);
-        let delay_write = is_delayed.then(|| DelayedWrite::start(&self.delayed_writes, Seq(due)))?;
-        (delay_write.number <= MAX_DELAYED_WRITES).then_some(delay_write)
+        let write = is_delayed.then(|| DelayedWrite::start(&self.delayed_writes, Seq(due)))?;
+        (write.number <= MAX_DELAYED_WRITES).then_some(write)
     }
 
     /// Records the position of changes that were queued and are announced now.
@@ -284,8 +283,8 @@ impl FreshnessState {
     }
 
     fn last_own_change(&self, caller: &Caller) -> Seq {
-        let last_own_change = keys(caller).into_iter().filter_map(|key| self.clients.get(&key)?.position);
-        last_own_change.max().unwrap_or(Seq(0))
+        let positions = keys(caller).into_iter().filter_map(|key| self.clients.get(&key)?.position);
+        positions.max().unwrap_or(Seq(0))
     }
 
     /// The newest position announced at or before a time.

@@ -124,11 +124,11 @@ impl OperationInputs {
     fn unknown_parameter(&self, name: &str, extra: &[&str]) -> Fault {
         let names = || self.fields.iter().map(|field| field.name.as_str()).chain(extra.iter().copied());
         let nearest = names()
-            .map(|name| (strsim::jaro_winkler(name, name), name))
+            .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
             .max_by(|a, other| a.0.total_cmp(&other.0))
             .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
         let hint = match nearest {
-            Some((_, name)) => format!("did you mean `{name}`?"),
+            Some((_, candidate)) => format!("did you mean `{candidate}`?"),
             None if names().next().is_none() => "this operation has no parameters".to_owned(),
             None => {
                 let names: Vec<String> = names().map(|name| format!("`{name}`")).collect();

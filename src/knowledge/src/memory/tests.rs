@@ -41,7 +41,7 @@ fn consolidated_episodes_are_distinguished_from_open_ones() {
     assert_eq!(found["unmerged"][1]["episode_id"], "3", "a number is an id as well");
     assert_eq!(
         found["warnings"],
-        json!(["episodes/two.md: no `episode_id` in its frontmatter; `merged-from` can name it by path only"])
+        json!(["episodes/two.md: no `episode_id` in the frontmatter; `merged-from` can reference it by path only"])
     );
 }
 

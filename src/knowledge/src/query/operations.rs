@@ -206,9 +206,9 @@ impl CalculationList {
     }
     fn into_list(self) -> Vec<String> {
         match self {
-            Self::List(into_list) => into_list,
+            Self::List(list) => list,
             Self::Text(text) => {
-                text.split(',').map(str::trim).filter(|into_list| !into_list.is_empty()).map(str::to_owned).collect()
+                text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
             }
         }
     }

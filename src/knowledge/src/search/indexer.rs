@@ -82,8 +82,8 @@ impl Indexer {
         let is_full = pending >= search.index_batch_max as u64;
         let window = if is_full { Duration::ZERO } else { Duration::from_millis(search.index_window_ms) };
         let is_late = self.space.freshness.is_older(cursor, LATE_AFTER);
-        let next_delay = if is_late { window } else { window.max(pause) };
-        let remaining = next_delay.saturating_sub(last_pass.ended.elapsed());
+        let delay = if is_late { window } else { window.max(pause) };
+        let remaining = delay.saturating_sub(last_pass.ended.elapsed());
         (!remaining.is_zero()).then_some(remaining)
     }
 

@@ -129,7 +129,7 @@ impl Operation for SearchPages {
         let note = combine_notes(cx, note, hits.is_empty());
         let is_answered = !hits.is_empty() && corrected_query.is_none() && !is_partial;
         record_search(cx, (&query_text, "search"), is_answered, is_unrestricted);
-        let results = |hit: SearchHit| SearchResult {
+        let to_result = |hit: SearchHit| SearchResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
@@ -137,7 +137,7 @@ impl Operation for SearchPages {
             did_you_mean: corrected_query.clone(),
             note: note.clone(),
         };
-        Ok(hits.into_iter().map(results).collect())
+        Ok(hits.into_iter().map(to_result).collect())
     }
     fn adapt_for_agents(results: &mut Vec<SearchResult>) {
         results.iter_mut().for_each(|page| page.snippet = result_text::to_plain_text(&page.snippet));
@@ -166,7 +166,7 @@ impl SearchPages {
         let grep::GrepResult { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
         let note = combine_notes(cx, note, pages.is_empty());
         record_search(cx, (&query_text, "search"), !pages.is_empty(), is_unrestricted);
-        let results = |hit: grep::GrepMatch| SearchResult {
+        let to_result = |hit: grep::GrepMatch| SearchResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
@@ -174,7 +174,7 @@ impl SearchPages {
             did_you_mean: None,
             note: note.clone(),
         };
-        Ok(pages.into_iter().map(results).collect())
+        Ok(pages.into_iter().map(to_result).collect())
     }
 }
 
@@ -256,7 +256,7 @@ impl Operation for SearchVerifiedPages {
         };
         let svcfs_index::SearchAnswer { hits, note, is_partial } = cx.index_at_seq(self.at_least)?.search(&query)?;
         let note = combine_notes(cx, note, hits.is_empty());
-        let results = |hit: SearchHit| VerifiedResult {
+        let to_result = |hit: SearchHit| VerifiedResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
@@ -266,7 +266,7 @@ impl Operation for SearchVerifiedPages {
         };
         let is_unrestricted = query.folder.is_none() && query.offset == 0;
         record_search(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_unrestricted);
-        Ok(hits.into_iter().map(results).collect())
+        Ok(hits.into_iter().map(to_result).collect())
     }
 }
 

@@ -49,9 +49,9 @@ pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> 
         }
         Some(_) | None => return Ok(SuggestedAnswer::new(answer, None)),
     };
-    let correct = correct(&query.q, &suggestions);
-    if correct != query.q {
-        let original = std::mem::replace(&mut query.q, correct);
+    let corrected = correct(&query.q, &suggestions);
+    if corrected != query.q {
+        let original = std::mem::replace(&mut query.q, corrected);
         let answer = index.search(&query)?;
         if !answer.hits.is_empty() {
             return Ok(SuggestedAnswer::new(answer, Some(query.q)));

@@ -87,7 +87,8 @@ fn search_results_are_returned_as_a_numbered_list() {
     assert!(lines[0].starts_with("1. d/a.md (score: ") && lines[1] == "   The fox", "{text}");
     assert!(lines[2].contains("fox") && !text.contains("<mark>"), "{text}");
     assert!(
-        told(json!({ "query": "quik", "suggest_threshold": 0.5 })).starts_with("Nothing fits; these pages fit `quick`")
+        told(json!({ "query": "quik", "suggest_threshold": 0.5 }))
+            .starts_with("No pages match; these pages match `quick`")
     );
     assert!(told(json!({ "query": "zebra" })).starts_with("No pages found"));
 }
@@ -261,7 +262,10 @@ fn a_question_may_ask_for_an_index_that_has_read_a_change() {
     for name in ["search", "search_verified"] {
         assert_eq!(paths(&space.get(name, json!({ "q": "fox", "at_least": last }))), ["a.md"]);
         let (status, message) = space.refusal(name, json!({ "q": "fox", "at_least": last + 1_000 }));
-        assert!(status == 400 && message.starts_with("`at_least`: ") && message.contains("lies ahead"), "{message}");
+        assert!(
+            status == 400 && message.starts_with("`at_least`: ") && message.contains("is not reached yet"),
+            "{message}"
+        );
         assert_eq!(space.refusal(name, json!({ "q": "fox", "at_least": -1 })).0, 400);
     }
     for (name, mut question) in [
@@ -273,7 +277,7 @@ fn a_question_may_ask_for_an_index_that_has_read_a_change() {
         space.get(name, question.clone());
         question["at_least"] = (last + 1_000).into();
         let (status, message) = space.refusal(name, question);
-        assert!(status == 400 && message.contains("lies ahead"), "{name}: {message}");
+        assert!(status == 400 && message.contains("is not reached yet"), "{name}: {message}");
     }
 }
 

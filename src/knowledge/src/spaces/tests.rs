@@ -147,7 +147,7 @@ fn a_space_with_a_missing_root_is_reported_and_not_recreated() {
     for name in ["made", "listed"] {
         let fault = again.spaces().find(name).map(|space| space.name.clone()).unwrap_err();
         assert_eq!(fault.kind(), Kind::Unavailable, "{name}");
-        assert!(fault.message().contains("is not there"), "{fault}");
+        assert!(fault.message().contains("does not exist"), "{fault}");
     }
     assert!(!listed.exists() && made.read_dir().unwrap().next().is_none(), "nothing was made");
     let again = again.again();

@@ -166,14 +166,14 @@ fn a_page_that_cannot_be_computed_is_refused_with_the_reason() {
     for (path, expected) in [
         (
             "bad/flag.md",
-            "`path`: `bad/flag.md` is no computed page; its frontmatter needs `svc-view: true` and `svc-query`",
+            "`path`: `bad/flag.md` is not a computed page; set `svc-view: true` and `svc-query` in its frontmatter",
         ),
-        ("bad/none.md", "`path`: `bad/none.md` has no `svc-query`; give it one such as "),
+        ("bad/none.md", "`path`: `bad/none.md` has no `svc-query`; add one such as "),
         ("bad/number.md", "`path`: `bad/number.md` has no `svc-query`; "),
         ("bad/query.md", "`path`: `svc-query` of `bad/query.md`: "),
-        ("bad/form.md", "`path`: `svc-format` of `bad/form.md` is \"chart\"; `table`, `list`, "),
+        ("bad/form.md", "`path`: `svc-format` of `bad/form.md` is \"chart\"; use `table`, `list`, "),
         ("bad/open.md", "`path`: `bad/open.md` has a line `<!-- svc:auto -->` without `<!-- /svc-view -->` after it"),
-        ("bad/head.md", "`path`: `bad/head.md` is no computed page; "),
+        ("bad/head.md", "`path`: `bad/head.md` is not a computed page; "),
         ("nowhere.md", "`path`: no page at `nowhere.md`"),
         ("bad", "`path`: no page at `bad`"),
         (".svc/config.toml", "`path`: no page at `.svc/config.toml`"),
@@ -230,7 +230,7 @@ fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     {
         let (status, told) = status_and_error(write(query));
         assert!(
-            status == 403 && told.starts_with("path outside key scope: the query of `team/r.md` looks beyond"),
+            status == 403 && told.starts_with("path outside key scope: the query of `team/r.md` reads pages outside"),
             "{query}: {told}"
         );
     }

@@ -138,7 +138,7 @@ fn a_view_that_makes_no_sense_is_refused_when_it_is_saved() {
         (json!({ "name": "v" }), "query is required"),
         (with(json!({ "query": " " })), "query is required"),
         (with(json!({ "query": "TABEL a" })), "`q`: line 1, column 1: "),
-        (with(json!({ "name": "../evil" })), "`name`: `../evil` is no view's name"),
+        (with(json!({ "name": "../evil" })), "`name`: `../evil` is not a valid view name"),
         (with(json!({ "name": ".hidden" })), "`name`: "),
         (with(json!({ "name": "" })), "`name`: "),
         (with(json!({ "name": "x".repeat(200) })), "`name`: "),
