@@ -171,5 +171,5 @@ fn a_view_that_makes_no_sense_is_refused_when_it_is_saved() {
     space.get("bulk_write", json!({ "files": [{ "path": ".svc/views/broken.json", "content": "{" }] }));
     assert_eq!(space.get("views_list", json!({})), json!({ "views": [] }), "a file that is no view is left out");
     let (status, told) = space.refusal("views_execute", json!({ "name": "broken" }));
-    assert!(status == 400 && told.contains("`.svc/views/broken.json` is no view"), "{told}");
+    assert!(status == 400 && told.contains("`.svc/views/broken.json` is not a valid view"), "{told}");
 }
