@@ -180,7 +180,11 @@ async fn refusals_have_the_shape_of_their_kind() {
             json!({ "path": "a.md", "content": "x", "if_mach": "*" }),
             "unknown parameter `if_mach`; did you mean",
         ),
-        ("svc_bulk_write", json!({ "files": [], "if_match": "*" }), "`If-Match`: `bulk_write` does not change one"),
+        (
+            "svc_bulk_write",
+            json!({ "files": [], "if_match": "*" }),
+            "`If-Match`: `bulk_write` does not change a single file",
+        ),
         ("svc_search", json!({ "query": "a", "limit": "five" }), "`limit`: "),
     ] {
         let answer = call(&protocol, name, arguments).await;
