@@ -133,7 +133,7 @@ async fn every_special_page_asks_for_what_the_table_says() {
         let folder = status(&keys, &line, Some("folder")).await;
         assert_eq!(
             folder == 403,
-            special.folder_effect().contains("must lie there"),
+            special.folder_effect().contains("must be in the folder"),
             "{line} with the key of a folder: {folder}"
         );
     }
