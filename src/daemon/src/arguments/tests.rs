@@ -20,7 +20,7 @@ fn pairs_are_added_to_what_is_given() {
 #[test]
 fn what_cannot_be_read_is_a_wrong_command_line() {
     for (pair, why) in [
-        ("limit", "`limit` is no argument; write it like `name=value`"),
+        ("limit", "unexpected argument `limit`; use name=value"),
         ("limit=1.5", "`limit`: `1.5` is not an integer"),
         ("=5", "unknown parameter ``"),
         ("limits=5", "unknown parameter `limits`; did you mean `limit`?"),
