@@ -93,7 +93,7 @@ impl Trial {
         let ended = self.server.end();
         let said = self.server.said();
         let said = said.lines().last().unwrap_or_default();
-        assert!(ended.success() || said.contains("everything acknowledged is in it"), "{ended}: {said}");
+        assert!(ended.success() || said.contains("it has every acknowledged write"), "{ended}: {said}");
         let begun = self.disk.position();
         self.disk.unmount();
         let checked = Command::new("e2fsck").arg("-fy").arg(self.disk.file()).output().unwrap();

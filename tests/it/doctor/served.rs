@@ -53,7 +53,7 @@ fn without(part: &str, taken: impl FnOnce(&Path), reason: &str) {
 /// Shows: FAIL-4
 #[test]
 fn a_server_with_removed_history_reports_it_and_recovers() {
-    without(".git", |_| {}, "put `.git` back");
+    without(".git", |_| {}, "restore `.git`");
 }
 
 /// Shows: FAIL-4
@@ -65,13 +65,13 @@ fn a_server_with_a_damaged_head_reports_it_and_recovers() {
 /// Shows: FAIL-4
 #[test]
 fn a_server_with_a_damaged_branch_reports_it_and_recovers() {
-    without(".git/refs/heads/main", |at| fs::write(at, "rubbish").unwrap(), "the branch it names");
+    without(".git/refs/heads/main", |at| fs::write(at, "rubbish").unwrap(), "its branch");
 }
 
 #[test]
 fn a_server_whose_branch_names_a_lost_commit_recovers() {
     let lost = format!("{}\n", "12".repeat(20));
-    without(".git/refs/heads/main", |at| fs::write(at, &lost).unwrap(), "git does not have what the branch leads to");
+    without(".git/refs/heads/main", |at| fs::write(at, &lost).unwrap(), "an object of the branch is missing in git");
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn a_server_with_removed_state_acknowledges_nothing_unsafe() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || put(&Client::new(address), "after.md", "# After\n"));
         wait::until("the server says what is gone", || {
-            trouble(&client).is_some_and(|told| told.contains("`.svc/state` was taken away while the server runs"))
+            trouble(&client).is_some_and(|told| told.contains("`.svc/state` was removed while the server runs"))
         });
         let reply = writer.join().unwrap();
-        assert!(reply.status == 503 && reply.text().contains("the write is not kept"), "{}", reply.text());
+        assert!(reply.status == 503 && reply.text().contains("the write is not stored"), "{}", reply.text());
     });
     server.stop();
     let (server, client) = patient.serve();
@@ -160,7 +160,7 @@ fn a_stale_index_lock_is_reported_once_and_blocks_no_write() {
     let (server, client) = patient.serve();
     let lock = patient.leave_lock(".git/index.lock");
     must_put(&client, "one.md", "# One\n");
-    let complaint = "`.git/index` cannot be refreshed";
+    let complaint = "cannot refresh `.git/index`";
     wait::until("the lock is noticed", || server.said().contains(complaint));
     must_put(&client, "two.md", "# Two\n");
     assert_eq!(trouble(&client), None, "only `git status` is behind");

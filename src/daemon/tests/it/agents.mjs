@@ -53,7 +53,7 @@ const path = `sdk/ts-${kind}.md`;
 const content = "---\ntitle: T\ntags: [ts]\n---\n\n# T\n\nfox & <b>\n";
 const { etag } = await call("svc_write", { path, content, actor: "typescript" }, "Written");
 await call("svc_read", { path }, content);
-await call("svc_read", { path, offset: 5, limit: 1 }, "[lines 6-6 of 8; read on with offset 6]\n\n# T\n");
+await call("svc_read", { path, offset: 5, limit: 1 }, "[lines 6-6 of 8; continue with offset 6]\n\n# T\n");
 await call("svc_append", { path, content: "more\n", if_match: etag }, "Appended");
 assert.equal((await call("svc_search", { query: `fox path:${path}` }, "fox & <b>")).result.length, 1);
 await call("svc_tree", { path: "sdk" }, `ts-${kind}.md`);

@@ -130,7 +130,7 @@ fn a_running_server_mounts_its_root_at_more_places() {
     assert_eq!(place.read("third/saved.md"), "# Saved\n");
     assert!(std::fs::write(place.path("third/saved.md"), "no").is_err());
     let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("third")], 1);
-    assert!(told.contains("mounted by svcfs already"), "{told}");
+    assert!(told.contains("already mounted by svcfs"), "{told}");
     let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("mnt/d")], 1);
     assert!(told.contains("does not exist"), "{told}");
     let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("third"), "--config", "other.toml"], 2);

@@ -109,7 +109,7 @@ fn nfs_needs_an_explicit_access_setting_where_keys_are_required() {
     let place = Place::new();
     let serve = ["serve", "--root", &place.at("kb"), "--port", "0", "--auth", "apikey", "--api-key", "k", "--nfs"];
     let told = refusal(&serve, 2);
-    assert!(told.contains("nfs.allow") && told.contains("carries no keys"), "{told}");
+    assert!(told.contains("nfs.allow") && told.contains("NFS has no keys"), "{told}");
 }
 
 /// Where `scripts/nfs/guest.sh` leaves what a small machine starts from; none, with the reason

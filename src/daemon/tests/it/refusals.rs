@@ -54,7 +54,7 @@ fn a_setting_that_has_no_effect_yet_is_refused_as_such() {
     let place = Place::new();
     place.write("kb/.svc/config.toml", "[drafts]\nenabled = true\n");
     let told = refusal(&["serve", "--root", &place.at("kb")], 2);
-    assert!(told.contains("`drafts.enabled`") && told.contains("no effect in this version"), "{told}");
+    assert!(told.contains("`drafts.enabled`") && told.contains("not supported in this version"), "{told}");
 }
 
 #[test]

@@ -445,7 +445,7 @@ fn a_background_remote_mount_can_be_unmounted_and_cleaned_up() {
     assert_eq!(errno(save(place.path("mnt/a.md"), "# A\n")), Some(30));
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(table.contains(&format!("- fuse.svcfs {url} ")), "{table}");
-    assert!(refusal(&start, 1).contains("mounted by svcfs already"));
+    assert!(refusal(&start, 1).contains("already mounted by svcfs"));
     svcfs(&["unmount", &at]).assert().success();
     assert!(!place.has("mnt/index.md"));
     // What a program holds open is saved at the end.

@@ -475,7 +475,7 @@ fn the_server_state_directory_cannot_be_moved_or_removed() {
         ];
         for change in changes {
             let fault = space.vfs.apply(&caller, change).unwrap_err();
-            assert!(fault.message().contains("stays where it is"), "{protocol:?}: {fault}");
+            assert!(fault.message().contains("cannot be moved or removed"), "{protocol:?}: {fault}");
         }
     }
     assert!(space.directory.path().join(".svc/state/log.db").is_file());

@@ -75,7 +75,7 @@ fn the_reason_that_blocks_writes_is_the_current_one() {
     let whole = fs::read(&head).unwrap();
     let told = |space: &TestSpace| space.vfs.health().map_or_else(|trouble| trouble.to_string(), |()| String::new());
     fs::remove_file(&head).unwrap();
-    space.wait_until("it is missing", |space| told(space).contains("put `.git` back"));
+    space.wait_until("it is missing", |space| told(space).contains("restore `.git`"));
     fs::write(&head, "rubbish").unwrap();
     space.wait_until("it is damaged", |space| told(space).contains("`HEAD` or its branch cannot be read"));
     fs::write(&head, whole).unwrap();
