@@ -11,8 +11,7 @@ use crate::space::{can_mount, git, leftovers, tree, wait};
 
 /// What is said while git is away: by whom nothing of was taken, and by whom something is in the
 /// log already. Programs are told to try again.
-const REFUSALS: Refusals =
-    Refusals { words: &["restore `.git`", "restore it", "will be completed"], errnos: &[11] };
+const REFUSALS: Refusals = Refusals { words: &["restore `.git`", "restore it", "will be completed"], errnos: &[11] };
 /// Pages of each writer: few, so that they are overwritten often.
 const PAGES: usize = 6;
 /// How often git is taken away; each time at another step of somebody's write.
