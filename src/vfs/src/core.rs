@@ -111,6 +111,7 @@ impl VfsCore {
         self.versions.git().ok_or_else(missing)
     }
 
+    /// Requests a rescan on another thread, without waiting for it.
     pub(crate) fn request_rescan(&self, paths: Vec<TreePath>) {
         if let Some(hook) = &*self.rescan_hook.lock() {
             hook(paths);

@@ -53,11 +53,13 @@ pub(crate) struct FileEffect {
     pub(crate) path: TreePath,
     pub(crate) before: Option<StateBefore>,
     pub(crate) after: Option<StateAfter>,
-    /// A precondition to check again at commit time, as it was met by a pending change.
+    /// A precondition to check again at commit time: it was met by a pending change, which may be
+    /// refused in between.
     pub(crate) recheck: Option<Precondition>,
     /// The unversioned large file that this write replaces; it stays in the tree until then.
     pub(crate) replaces_large: Option<LargeFile>,
-    /// Hash on disk at accept time, if history has another since.
+    /// Hash on disk at accept time, if history has another since: an external commit does not write
+    /// the file.
     pub(crate) observed_etag: Option<ETag>,
 }
 
@@ -319,7 +321,8 @@ impl CommitQueue {
         state.waiting.drain(..).map(|(_, set)| set).collect()
     }
 
-    /// The next batch; empty when nothing is queued. Only for the commit leader.
+    /// The next batch; empty when nothing is queued. Only for the commit leader: sets are applied
+    /// in order.
     pub(crate) fn drain(&self) -> Vec<QueuedSet> {
         let mut state = self.state.lock();
         let mut batch = Vec::new();
@@ -344,7 +347,8 @@ impl CommitQueue {
         self.state.lock().accepted += count as u64;
     }
 
-    /// Counts applied or refused sets and wakes waiters; `is_committed`: all have commits.
+    /// Counts applied or refused sets and wakes waiters; `is_committed`: every set counted so far
+    /// has its commit.
     pub(crate) fn done(&self, count: usize, is_committed: bool) {
         let mut state = self.state.lock();
         state.done += count as u64;

@@ -80,6 +80,7 @@ impl Committer {
         for PlannedSet { set, record, .. } in &planned {
             self.clear_overlay(set);
             if let Some(answer) = &set.answer {
+                // The writer may have stopped waiting.
                 let _ = answer.send(Ok(SetReceipt { seq: record.seq, commit: record.commit }));
             }
         }
@@ -252,6 +253,7 @@ impl Committer {
                 let moved = self.core.tree.make_parents(to).and_then(|_| self.core.tree.rename(from, to, true));
                 tolerate_type_conflict(to, moved)
             }
+            // A former attempt has moved it.
             Err(error) if error.is_missing() => Ok(()),
             Err(error) => Err(error),
         }

@@ -91,7 +91,8 @@ pub(crate) fn assign_seqs(records: &[LogRecord], last: Seq) -> Vec<LogRecord> {
     records.iter().zip(seqs).map(|(record, seq)| LogRecord { seq, ..record.clone() }).collect()
 }
 
-/// Unnumbered records for the commits between two heads. Flushes their objects.
+/// Unnumbered records for the commits between two heads. Flushes their objects first, as recovery
+/// trusts logged commits.
 pub(crate) fn external_records(
     core: &VfsCore,
     from: Option<CommitId>,
@@ -106,7 +107,7 @@ pub(crate) fn external_records(
 }
 
 /// As [`external_records`], for a head that is not a descendant of the former one. Drops the former
-/// commits from history; repeatable after a kill.
+/// commits from history. After a kill before the records are logged, recovery finds the same move.
 pub(crate) fn diverged_records(core: &VfsCore, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
     pin_dropped_commits(core, from, to)?;
     let DivergedMove { diff, dropped, added } = core.git()?.diverged_move(from, to)?;

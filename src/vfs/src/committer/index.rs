@@ -74,7 +74,7 @@ impl GitIndex {
     }
 
     /// The paths to refresh now; none when it is not due. A checkpoint ignores the interval.
-    /// Missing pages wait, as they can have no entry.
+    /// Missing pages stay marked: they can have no entry, and their return is not reported.
     pub(super) fn take_due(
         &mut self,
         is_flush: bool,

@@ -133,7 +133,7 @@ impl Committer {
         }
     }
 
-    /// Processes one batch; does nothing when the queue is empty.
+    /// Processes one batch; does nothing when another leader took it just before.
     fn run_batch(&mut self) {
         let batch = self.core.queue.drain();
         if batch.is_empty() {
@@ -203,7 +203,8 @@ impl Committer {
         }
     }
 
-    /// Clears the write error once the disk accepts writes, or updates its cause.
+    /// Clears the write error once the disk accepts writes, or updates its cause. Probes the
+    /// disk, so that no write has to be risked to find out.
     fn recheck_write_error(&mut self) {
         let error = self.follow_head().and_then(|()| self.core.log.probe_disk()).err();
         if error.is_none() {
@@ -351,7 +352,8 @@ impl Committer {
         (!effects.is_empty()).then(|| adoption_set(&self.core, effects, None))
     }
 
-    /// Nothing was logged: synchronous writers get the fault, asynchronous sets are retried.
+    /// Nothing was logged: synchronous writers get the fault. Asynchronous sets were
+    /// acknowledged, and are retried.
     fn fail_batch(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
         error!(error = ?fault, sets = sets.len(), "changes could not be logged");
         *self.core.write_error.lock() = Some(fault.duplicate());
@@ -368,6 +370,7 @@ impl Committer {
             match set.answer.take() {
                 Some(answer) => {
                     self.clear_overlay(&set);
+                    // The writer may have stopped waiting.
                     let _ = answer.send(Err(fault.duplicate()));
                 }
                 None => self.retry_queue.push(set),

@@ -1,5 +1,6 @@
 //! Writes the batch's pack, and stages the file of a lone set, while the log is flushed: a writer
-//! waits for the longest of them, not for the sum.
+//! waits for the longest of them, not for the sum. The flush waits for the disk and leaves the
+//! processor free.
 //!
 //! Invariant: overlap is best-effort. What is written before the log is unreferenced until the
 //! branch moves. A crash leaves a pack with a `.keep` file, which recovery checks, and a temporary

@@ -106,7 +106,8 @@ impl Committer {
         Ok(logged)
     }
 
-    /// Step 6, overlapped with preparation of the next steps; not while the disk fails.
+    /// Step 6, overlapped with preparation of the next steps. Not while the disk fails: files
+    /// prepared for sets that are not logged would fill it.
     fn append(&self, records: &[LogRecord], planned: &[PlannedSet]) -> Result<(), StoreError> {
         let append = || {
             let started = Instant::now();

@@ -38,7 +38,8 @@ pub enum CommitPolicy {
 }
 
 impl CommitPolicy {
-    /// Maximum number of paths in a commit. No limit for sets of an earlier process.
+    /// Maximum number of paths in a commit. Without coalescing, the window has only sets of an
+    /// earlier process, which have no limit.
     const fn max_paths(self) -> usize {
         match self {
             Self::PerSet => usize::MAX,
@@ -192,7 +193,8 @@ impl Committer {
             }
         }
         if planned.is_empty() {
-            // All are no-ops. Logged, or the next process would coalesce them again.
+            // All were no-ops or conflicts. Logged, or the next process would coalesce them again,
+            // together with later sets.
             next_tip.seq = next_tip.seq.next();
             let closed = closing_set((newest, &[]), self.core.next_ticket(), newest.message.clone(), Vec::new());
             let set = QueuedSet { moves: Vec::new(), ..closed };

@@ -119,7 +119,8 @@ pub(super) fn rebuild_commits(
                 return rebase_onto(core, (checkpoint, branch_move, head), records, end);
             }
             BranchState::Behind(_) | BranchState::UpToDate => {
-                // Before the branch moves, so that recovery is repeatable.
+                // Before the branch moves: after a crash in between, recovery rebuilds the same
+                // commits, and the log knows them.
                 core.log.set_commits(&commits)?;
                 if let BranchState::Behind(head) = branch {
                     core.git()?.advance(head, own_tip)?;
@@ -146,6 +147,7 @@ fn commits_to_record(
     if !dropped.is_empty() {
         let dropped_commits = dropped.values().copied().flatten().collect();
         let mut readded = core.git()?.ancestors_among((checkpoint, own_tip), &dropped_commits)?;
+        // A commit that an external record added again belongs to that record.
         for external in records.iter().filter(|record| record.kind == RecordKind::ExternalCommit) {
             external.commit.map(|commit| readded.remove(&commit));
         }
@@ -187,7 +189,8 @@ fn rebase_onto(
     Ok(end)
 }
 
-/// The unrecorded external move of the branch: from a logged commit to its new head.
+/// The unrecorded external move of the branch: from a logged commit to its new head. Own commits
+/// may follow that head already, when recovery was interrupted.
 fn external_branch_move(
     core: &VfsCore,
     (checkpoint, head): (Option<CommitId>, CommitId),
@@ -277,7 +280,7 @@ fn records_to_rebase(
     let first = records.iter().rposition(is_staying).map_or(0, |last| last + 1);
     let is_moved = |(index, record): &(usize, &LogRecord)| match record.commit {
         Some(commit) => !external.contains(&commit) && !is_staying(record) && record.kind != RecordKind::ExternalCommit,
-        // A coalesced commit has its content, but may be missing.
+        // It has the contents of a coalesced commit, which may be missing.
         None => *index >= first && record.kind == RecordKind::Uncommitted,
     };
     Ok(records.iter().enumerate().filter(is_moved).map(|(_, record)| record.clone()).collect())

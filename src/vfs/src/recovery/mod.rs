@@ -108,7 +108,8 @@ fn restore_history(
     let since = (!is_clean).then(|| own_records().map(|record| record.time).min().unwrap_or_default());
     // Packs first: objects of a torn pack must not be read through it.
     let packs = history.remove_torn_packs(since)?;
-    // Objects of external commits since the checkpoint may not be flushed.
+    // Objects that an external git command committed or staged since the checkpoint may not be
+    // flushed.
     let is_trusted = is_clean
         && (checkpoint.commit.is_none() || checkpoint.commit == history.head()?)
         && !history.is_index_older_than(core.tree.boot_time());
@@ -239,7 +240,8 @@ fn record_external_commits(
             if is_new_log && !commits.is_empty() {
                 info!(commits = commits.len(), "reading the existing history");
             }
-            // In batches, to bound memory; repeatable after a kill.
+            // In batches, to bound memory. After a kill, recovery finds the first batches in the
+            // log and continues after them.
             for chunk in commits.chunks(COMMITS_PER_BATCH) {
                 let commits = core.git()?.external_commits(chunk)?;
                 log_external(committer, &commits.into_iter().map(external_record).collect::<Vec<_>>())?;

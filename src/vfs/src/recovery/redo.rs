@@ -151,7 +151,8 @@ fn winning_entries<'r>(
 /// Rewrites the files whose content is in the log; external edits and removals stay.
 pub(super) fn rewrite_files(core: &VfsCore, replay: &ReplaySet<'_>) -> Result<(), Fault> {
     for (path, entries) in replay.by_path() {
-        // Not always the last one: external commits may be logged late.
+        // Not always the last one: an external commit may be logged after own sets that
+        // follow it.
         let on_disk = core.read_worktree(path)?.map(|leaf| leaf.etag);
         let expected_block = entries.iter().rev().filter_map(|entry| entry.new).find(|blob| on_disk == Some(*blob));
         let Some((blob, content)) = expected_block.and_then(|blob| Some((blob, replay.logged_content(blob)?))) else {
@@ -182,7 +183,8 @@ fn large_at(core: &VfsCore, path: &TreePath) -> Option<LargeFile> {
     core.tree.stat(path).ok().and_then(|stat| stat.large_file())
 }
 
-/// States that directory renames moved to each path, which the same set may overwrite.
+/// States that directory renames moved to each path. The same set may overwrite them, to update
+/// links to the new name.
 fn renamed_states(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
     let mut renamed: HashMap<TreePath, Vec<PathState>> = HashMap::new();
     for record in records {
@@ -263,7 +265,8 @@ fn paths_with_recycled_blocks<'p>(
     Ok(recycled)
 }
 
-/// Whether a file has the exact mtime of another content that svcfs wrote here.
+/// Whether a file has the exact mtime of another content that svcfs wrote here: an external edit
+/// would have changed the mtime.
 fn holds_recycled_blocks(core: &VfsCore, replay: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
     let Ok((on_disk, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let entries = replay.by_path().get(path).into_iter().flatten();

@@ -1,6 +1,7 @@
 //! Switching the version strategy.
 //!
-//! Invariant: writes accepted under a strategy are completed under it.
+//! Invariant: writes accepted under a strategy are completed under it; the next strategy starts
+//! with a log that has no pending records.
 
 use std::path::Path;
 use std::sync::Arc;
