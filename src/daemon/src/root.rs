@@ -154,7 +154,8 @@ fn parents(first: &Space, settings: &Settings) -> Vec<PathBuf> {
 /// Opens secondary spaces; the server's settings override their own.
 fn opener((announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed: Vec<SpaceSettings>) -> SpaceOpener {
     Box::new(move |name, path| {
-        let mut settings = of_space(path).map_err(|failure| Fault::new(Kind::Invalid, failure.message(false)))?;
+        let mut settings = of_space(path)
+            .map_err(|failure| Fault::new(Kind::Invalid, failure.message(false).trim_start_matches("svcfs: ")))?;
         let fixed = listed.iter().find(|space| space.name == name).and_then(|space| space.visibility);
         if let Some(visibility) = fixed {
             settings.visibility = visibility;

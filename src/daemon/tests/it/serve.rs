@@ -214,7 +214,7 @@ fn several_spaces_with_own_roots_are_served_by_one_process() {
     assert_eq!(ask("GET", "/api/svc/file?path=of-team.md", "").0, 404);
     let (status, told) = ask("GET", "/api/svc/broken/tree", "");
     assert_eq!(status, 503);
-    assert!(told.contains("cannot open a space"), "{told}");
+    assert!(told.contains("cannot be opened"), "{told}");
     assert_eq!(ask("GET", "/api/svc/nobody/tree", "").0, 404);
     let (status, made) = ask("POST", "/api/spaces", r#"{"name":"fresh","template":"tasks"}"#);
     assert_eq!(status, 201, "{made}");
