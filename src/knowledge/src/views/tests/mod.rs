@@ -155,7 +155,7 @@ fn a_view_that_makes_no_sense_is_refused_when_it_is_saved() {
         (with(json!({ "columns": [{ "property": "a", "formula": "x".repeat(100_000) }] })), "`columns`: "),
         (
             with(json!({ "query": "TABLE count() AS n", "columns": [{ "property": "n", "summary": "sum" }] })),
-            "`columns`: a column of sums",
+            "`columns`: a column with aggregates",
         ),
         (
             with(
