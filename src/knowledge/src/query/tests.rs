@@ -124,7 +124,11 @@ fn a_query_error_is_reported_with_its_position() {
         ("query", json!({ "q": "LIST WERE x" }), "`q`: line 1, column 6: unexpected keyword \"WERE\""),
         ("query", json!({ "q": "LIST", "limit": 0 }), "`limit`: 0 is too small"),
         ("query", json!({ "q": "LIST", "format": "xml" }), "`format`: "),
-        ("query", json!({ "q": "x".repeat(1 << 20) }), "`q`: the query is 1048576 bytes long; the limit is 65536 bytes"),
+        (
+            "query",
+            json!({ "q": "x".repeat(1 << 20) }),
+            "`q`: the query is 1048576 bytes long; the limit is 65536 bytes",
+        ),
         ("aggregate", json!({ "group": "a" }), "calc is required"),
         ("aggregate", json!({ "calc": ["count"] }), "group is required"),
         ("aggregate", json!({ "group": "a", "calc": [] }), "`calc`: give 1 to 32 calculations"),
