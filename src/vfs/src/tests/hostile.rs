@@ -278,7 +278,7 @@ fn two_work_trees_of_one_repository_cannot_be_served_together() {
         let refused = Vfs::open(options(second, false)).err().unwrap();
         assert_eq!(refused.kind(), Kind::Conflict);
         for part in
-            [first.to_str().unwrap(), second.to_str().unwrap(), &std::process::id().to_string(), "stop it first"]
+            [first.to_str().unwrap(), second.to_str().unwrap(), &std::process::id().to_string(), "stop that process"]
         {
             assert!(refused.message().contains(part), "{part}: {refused}");
         }

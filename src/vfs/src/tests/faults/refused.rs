@@ -275,7 +275,7 @@ fn a_log_that_cannot_be_closed_has_every_acked_write() {
     let fault = space.vfs.close().unwrap_err();
     points.clear(FailPoint::CloseLog);
     assert_eq!(fault.kind(), Kind::ReadOnly);
-    assert!(fault.message().contains("everything acknowledged is in it"), "{fault:?}");
+    assert!(fault.message().contains("it has every acknowledged write"), "{fault:?}");
 }
 
 /// The log has room of its own, which it keeps between writes: it may take a change that the tree
