@@ -7,7 +7,7 @@ use anyhow::Context;
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
 use crate::finding::Finding;
-use crate::sources::SourceFile;
+use crate::sources::{SourceFile, function_name};
 
 const FOLDER: &str = "docs/semantics";
 /// A name of so many words is a sentence, and sentences are tests.
@@ -39,7 +39,7 @@ struct Guarantee {
 }
 
 fn find(pages: &BTreeMap<String, String>, files: &[SourceFile]) -> Vec<Finding> {
-    let tests: HashSet<&str> = files.iter().flat_map(|file| function_names(&file.text)).collect();
+    let tests: HashSet<&str> = files.iter().flat_map(|file| file.text.lines().filter_map(function_name)).collect();
     let is_folder = |name: &str| files.iter().any(|file| file.path.starts_with(name));
     let mut findings = Vec::new();
     let mut ids = HashSet::new();
@@ -81,7 +81,7 @@ fn find(pages: &BTreeMap<String, String>, files: &[SourceFile]) -> Vec<Finding> 
 fn check_item(page: &str, item: &Guarantee, ids: &mut HashSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     match &item.id {
-        None => findings.push(Finding::at(page, item.line, "has no ID; begin the item with one, such as **DUR-1**")),
+        None => findings.push(Finding::at(page, item.line, "has no ID; start the item with one, such as **DUR-1**")),
         Some(id) if !ids.insert(id.clone()) => {
             findings.push(Finding::at(page, item.line, format!("{id} is used twice; give this guarantee a new ID")));
         }
@@ -106,12 +106,6 @@ fn unknown_citations(files: &[SourceFile], ids: &HashSet<String>) -> Vec<Finding
         }
     }
     findings
-}
-
-/// Names of the functions that a file defines.
-fn function_names(text: &str) -> impl Iterator<Item = &str> {
-    let definitions = text.lines().map(|line| line.trim_start().trim_start_matches("async "));
-    definitions.filter_map(|line| line.strip_prefix("fn ")?.split_once('(')).map(|(name, _)| name)
 }
 
 fn is_sentence(code: &str) -> bool {
@@ -157,7 +151,7 @@ mod tests {
             [
                 "docs/semantics/a.md:2: A-1 is used twice; give this guarantee a new ID",
                 "docs/semantics/a.md:2: names no test that shows it; write one, or delete the guarantee",
-                "docs/semantics/a.md:3: has no ID; begin the item with one, such as **DUR-1**",
+                "docs/semantics/a.md:3: has no ID; start the item with one, such as **DUR-1**",
             ]
         );
     }

@@ -35,6 +35,12 @@ impl SourceFile {
     }
 }
 
+/// The name of the function whose definition starts on a line.
+pub fn function_name(line: &str) -> Option<&str> {
+    let rest = line.trim_start().trim_start_matches("pub ").trim_start_matches("async ").strip_prefix("fn ")?;
+    rest.split(['(', '<']).next()
+}
+
 fn collect(folder: &Path, below: &str, files: &mut Vec<SourceFile>) -> anyhow::Result<()> {
     for entry in folder.read_dir().with_context(|| format!("reading `{}`", folder.display()))? {
         let entry = entry?;
