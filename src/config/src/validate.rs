@@ -90,12 +90,14 @@ impl ConfigReader<'_> {
             (KeyStatus::Parent, node) => self.report(path, line, format!("must be a table, not {}", value_type(node))),
             (KeyStatus::Unlisted, _) => {
                 let name = path.strip_prefix(table).unwrap_or(path).trim_start_matches('.');
-                let renamed = RENAMED.iter().find(|(old, _)| *old == path).map(|(_, new)| *new);
-                let message = match most_similar(name, table, schema) {
-                    _ if renamed.is_some() => format!("was renamed to `{}`", renamed.unwrap_or_default()),
-                    Some(known) if table.is_empty() => format!("is not a known setting; did you mean `{known}`?"),
-                    Some(known) => format!("is not a known setting; did you mean `{table}.{known}`?"),
-                    None => "is not a known setting; remove it".to_owned(),
+                let renamed = RENAMED.iter().find(|(old, _)| *old == path);
+                let message = match (renamed, most_similar(name, table, schema)) {
+                    (Some((_, new)), _) => format!("was renamed to `{new}`"),
+                    (None, Some(known)) if table.is_empty() => {
+                        format!("is not a known setting; did you mean `{known}`?")
+                    }
+                    (None, Some(known)) => format!("is not a known setting; did you mean `{table}.{known}`?"),
+                    (None, None) => "is not a known setting; remove it".to_owned(),
                 };
                 self.report(path, line, message);
             }
