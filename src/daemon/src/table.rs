@@ -88,10 +88,10 @@ fn cut(line: String) -> String {
     if line.width() <= MAX_CELL_COLUMNS {
         return line;
     }
-    let mut root_in_use = 0;
+    let mut columns = 0;
     let fits = |c: &char| {
-        root_in_use += c.width().unwrap_or_default();
-        root_in_use < MAX_CELL_COLUMNS
+        columns += c.width().unwrap_or_default();
+        columns < MAX_CELL_COLUMNS
     };
     let mut cut: String = line.chars().take_while(fits).collect();
     cut.push('…');

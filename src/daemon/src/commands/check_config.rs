@@ -8,7 +8,7 @@ use svcfs_config::LogOutput;
 use tracing::level_filters::LevelFilter;
 
 use super::doctor::text;
-use crate::doctor::{CheckLevel, could_start};
+use crate::doctor::{CheckLevel, could_start, counted};
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::{logging, output};
 
@@ -60,18 +60,13 @@ impl CheckConfig {
         match (of_settings, problems.len() - of_settings) {
             (0, 0) => Ok(()),
             (0, count) => {
-                let message = format!("a server would not start: {}", count_problems(count));
+                let message = format!("a server would not start: {}", counted(count, "problem"));
                 Err(CommandFailure::saying(ExitStatus::Failed, message))
             }
-            (1, _) => Err(CommandFailure::saying(ExitStatus::Usage, "the configuration is invalid: 1 error")),
             (errors, _) => {
-                Err(CommandFailure::saying(ExitStatus::Usage, format!("the configuration is invalid: {errors} errors")))
+                let message = format!("the configuration is invalid: {}", counted(errors, "error"));
+                Err(CommandFailure::saying(ExitStatus::Usage, message))
             }
         }
     }
-}
-
-/// `1 problem`, `2 problems`.
-fn count_problems(count: usize) -> String {
-    format!("{count} problem{}", if count == 1 { "" } else { "s" })
 }

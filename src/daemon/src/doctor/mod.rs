@@ -187,6 +187,6 @@ pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExaminatio
 }
 
 /// `1 file`, `2 files`.
-fn counted(count: usize, what: &str) -> String {
+pub fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

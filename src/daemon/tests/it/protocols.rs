@@ -40,8 +40,8 @@ fn an_interrupted_replace_is_rolled_back_without_webdav_enabled() {
 #[test]
 fn an_unavailable_protocol_is_reported_before_touching_the_root() {
     let place = Place::new();
-    let root_in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = root_in_use.local_addr().unwrap().port().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--webdav", "--webdav-port", &port], 1);
     assert!(told.contains(&port) && told.contains("--webdav-port"), "{told}");
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--webdav-port", "1"], 2);

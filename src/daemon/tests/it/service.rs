@@ -125,8 +125,8 @@ fn every_configuration_error_is_reported_with_its_line() {
 #[test]
 fn configured_paths_with_type_conflicts_are_reported() {
     let place = Place::new();
-    let root_in_use = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = root_in_use.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
     place.write("a-file", "no directory\n");
     place.write("other/.svc/config.toml", "[server]\nport = 1234\n");
     let config = format!(
