@@ -22,9 +22,9 @@ use crate::plan::Extent;
 /// All that is measured of the committer.
 #[derive(Default)]
 pub struct Committer {
-    /// [`MANY`] threads that call the write path in this process.
+    /// [`CROWD_CLIENTS`] threads that call the write path in this process.
     pub driven: RoundSeries,
-    /// As many clients over HTTP, under [`ACTORS`] names.
+    /// As many clients over HTTP, under [`ACTOR_COUNT`] names.
     pub taking_turns: RoundSeries,
     /// As many under one name.
     pub alone: RoundSeries,
@@ -91,7 +91,7 @@ fn open(root: &Path) -> Result<Arc<Vfs>> {
     Vfs::open(options).with_context(|| format!("`{}` cannot be opened", root.display()))
 }
 
-/// Durable writes by [`MANY`] threads.
+/// Durable writes by [`CROWD_CLIENTS`] threads.
 fn drive(run: &BenchRun, vfs: &Vfs, work: RoundWork) -> Result<MeasuredRound> {
     let RoundWork { pages, bound, first_write: first } = work;
     let (next, started, stop) = (AtomicUsize::new(0), Instant::now(), run.stop_token());

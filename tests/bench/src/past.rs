@@ -225,8 +225,8 @@ fn check(client: &mut BenchClient, root: &Path, page: &str, commits: usize) -> R
     Ok(versions.len())
 }
 
-/// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTORS`] in
-/// turn.
+/// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTOR_COUNT`]
+/// in turn.
 fn import(root: &Path, pages: PageTree, commits: usize) -> Result<()> {
     git::init(root)?;
     let mut importer = git::git_command(root);
