@@ -142,11 +142,11 @@ fn io_fault(error: io::Error) -> Fault {
 /// protocol serves it. A failure is logged, and retried at the next start.
 pub fn recover_replacements(server: &Arc<ServerState>, space: &Arc<Space>) {
     let protocol = Arc::new(WebdavServer::new(Arc::clone(server)));
-    let read_records = read_records(&space.vfs.state_directory().join(RECORDS_FOLDER)).unwrap_or_else(|error| {
+    let records = read_records(&space.vfs.state_directory().join(RECORDS_FOLDER)).unwrap_or_else(|error| {
         tracing::error!(space = space.name, %error, "could not list interrupted replacements");
         Vec::new()
     });
-    for record in read_records {
+    for record in records {
         match recover(&protocol, space, &record) {
             Ok(()) => record.finish(),
             Err(fault) => {
@@ -166,7 +166,7 @@ fn read_records(folder: &Path) -> io::Result<Vec<ReplaceRecord>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut read_records = Vec::new();
+    let mut records = Vec::new();
     for file in files {
         let file = file?.path();
         if file.extension().is_some_and(|extension| extension == TEMP_EXTENSION) {
@@ -175,13 +175,13 @@ fn read_records(folder: &Path) -> io::Result<Vec<ReplaceRecord>> {
         }
         let read = std::fs::read(&file).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
         match read {
-            Ok(operation) => read_records.push(ReplaceRecord { file, operation }),
+            Ok(operation) => records.push(ReplaceRecord { file, operation }),
             Err(error) => {
                 tracing::error!(record = %file.display(), %error, "could not read the record of an interrupted replacement; look for `.svc-replaced-…` in the tree");
             }
         }
     }
-    Ok(read_records)
+    Ok(records)
 }
 
 /// Restores the backup, or removes it if the new resource is in place.
