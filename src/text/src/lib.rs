@@ -10,6 +10,7 @@
 //! are scanned here, in the text that pulldown-cmark does not report as code.
 
 pub mod computed_block;
+pub mod fold;
 pub mod format;
 pub mod frontmatter;
 pub mod headings;
