@@ -17,7 +17,8 @@ A test is skipped when the machine lacks something it needs: /dev/fuse, root, or
 The run ends with a list of skipped tests and the reasons. No test needs files outside the clone.
 
 Tests run in parallel and use all processors. The tests that fail then run a second time, one after the other. A test
-that fails again fails the run. One that passes is listed as flaky; this is a bug to fix as well.
+that fails again fails the run. One that passes is listed as flaky; this is a bug to fix as well. When no test ends for
+10 minutes, the test programs are killed, and run again in the same way.
 
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
@@ -62,11 +63,48 @@ filter_successes() {
 
 # Runs `cargo test` with these arguments; prints the output and writes it to a file.
 run_tests() {
-    local file=$1 output=(--show-output)
+    local file=$1 output=(--show-output) watchdog outcome=0
     shift
     # Arguments of the test programs follow the first `--`.
     [[ " $* " == *" -- "* ]] || output=(-- --show-output)
-    cargo test --locked --no-fail-fast "$@" "${output[@]}" 2>&1 | filter_successes | tee "$file"
+    : >"$file.raw"
+    end_stalls "$file.raw" &
+    watchdog=$!
+    cargo test --locked --no-fail-fast "$@" "${output[@]}" 2>&1 | tee "$file.raw" | filter_successes | tee "$file" ||
+        outcome=$?
+    kill "$watchdog" || true
+    return "$outcome"
+}
+
+# Prints the processes that run programs below the target directory, one `PID PROGRAM` on each line.
+list_test_processes() {
+    local process program
+    for process in /proc/[0-9]*; do
+        program=$(readlink "$process/exe") || continue
+        [[ $program != "$CARGO_TARGET_DIR"/* ]] || printf '%s %s\n' "${process#/proc/}" "${program% (deleted)}"
+    done
+}
+
+# Kills the test programs when the output file does not grow for `STALL_SECONDS`, so that a test that waits forever
+# fails this run with a report. A CI that is stopped from outside reports nothing.
+end_stalls() {
+    local pid program thread waits connection
+    while sleep 15; do
+        (($(date +%s) - $(stat --format=%Y "$1") >= STALL_SECONDS)) || continue
+        say "" "== STALLED: no output for $STALL_SECONDS s; threads that wait in the kernel:"
+        while read -r pid program; do
+            for thread in "/proc/$pid/task/"*; do
+                waits=$(cat "$thread/wchan" 2>/dev/null) || true
+                [[ $waits == futex* ]] || say "$program $(cat "$thread/comm" 2>/dev/null): $waits"
+            done
+        done < <(list_test_processes) | head -200 || true
+        while read -r pid program; do kill -KILL "$pid" || true; done < <(list_test_processes)
+        # A process that waits for its own mount ends when the connection of the mount does.
+        for connection in /sys/fs/fuse/connections/*; do
+            [[ ! -w $connection/abort || $(cat "$connection/waiting") == 0 ]] || echo 1 >"$connection/abort"
+        done
+        touch "$1"
+    done
 }
 
 list_skipped() {
@@ -75,9 +113,10 @@ list_skipped() {
     ((${#skipped[@]} == 0)) || say "" "${#skipped[@]} tests were skipped:" "${skipped[@]/#/  }"
 }
 
-# Prints the names of failed tests from an output file.
+# Prints the names of failed tests. They are read from the lists at the end, because child processes write into the
+# middle of result lines.
 failed_tests() {
-    sed -n -E 's/^test (.*) \.\.\. FAILED$/\1/p' "$1" | sed -E 's/ - should panic$//' | sort -u
+    awk '/^failures:$/ { listing = 1; next } listing && /^    [^ ]/ { print $1; next } { listing = 0 }' "$1" | sort -u
 }
 
 # Prints the failed targets as cargo arguments, one target on each line.
@@ -86,25 +125,48 @@ failed_targets() {
     sed -n -E 's/^    `(-p .*)`$/\1/p' "$1"
 }
 
+# Prints the targets whose process was killed by a signal. They have not run all their tests.
+killed_targets() {
+    # shellcheck disable=SC2016 # cargo prints them between backquotes
+    awk -F '`' '/^error: test failed, to rerun pass/ { target = $2 } /\(signal: / { print target }' "$1" | sort -u
+}
+
+# Runs each failed test once more, and each killed target. Returns 0 when all pass.
+repeat_failed() {
+    local target tests
+    while read -r -a target; do
+        say "" "== second run of a killed target: ${target[*]}"
+        run_tests "$printed/second" "${target[@]}" </dev/null || return
+    done < <(killed_targets "$printed/all")
+    mapfile -t tests < <(failed_tests "$printed/all")
+    ((${#tests[@]} > 0)) || return 0
+    say "" "== second run, one after the other: ${tests[*]}"
+    local passed=0 ran
+    while read -r -a target; do
+        run_tests "$printed/second" "${target[@]}" -- --exact --test-threads=1 "${tests[@]}" </dev/null || return
+        ran=$(sed -n -E 's/^test result: ok\. ([0-9]+) passed.*/\1/p' "$printed/second" | tail -1)
+        # A failed target must have run at least one of the failed tests.
+        ((${ran:-0} > 0)) || return 1
+        passed=$((passed + ran))
+    done < <(comm -23 <(failed_targets "$printed/all" | sort -u) <(killed_targets "$printed/all"))
+    ((passed >= ${#tests[@]}))
+}
+
+# Without output for this time, a test is considered to wait forever.
+STALL_SECONDS=${SVCFS_STALL_SECONDS:-600}
 printed=$(mktemp -d)
 trap 'rm -rf "$printed"' EXIT
 outcome=0
 run_tests "$printed/all" --workspace "$@" || outcome=$?
 list_skipped
 ((outcome != 0)) || exit 0
-mapfile -t tests < <(failed_tests "$printed/all")
-mapfile -t targets < <(failed_targets "$printed/all")
-# No second run after a failed build, which lists no tests, or a killed process, which has not run all its tests.
-((${#tests[@]} > 0 && ${#targets[@]} > 0)) && ! grep -q '(signal: ' "$printed/all" || exit "$outcome"
-say "" "== second run, one after the other: ${tests[*]}"
-passed=0
-for target in "${targets[@]}"; do
-    read -r -a target <<<"$target"
-    run_tests "$printed/second" "${target[@]}" -- --exact --test-threads=1 "${tests[@]}" || exit
-    ran=$(sed -n -E 's/^test result: ok\. ([0-9]+) passed.*/\1/p' "$printed/second" | tail -1)
-    # A failed target must have run at least one of the failed tests.
-    ((${ran:-0} > 0)) || exit "$outcome"
-    passed=$((passed + ran))
-done
-((passed >= ${#tests[@]})) || exit "$outcome"
-say "" "FLAKY, failed in parallel and passed alone, fix them: ${tests[*]}"
+# No second run after a failed build, which lists no targets.
+[[ -n $(failed_targets "$printed/all") ]] || exit "$outcome"
+mapfile -t unreliable < <(killed_targets "$printed/all" && failed_tests "$printed/all")
+if repeat_failed; then
+    say "" "FLAKY, failed in parallel and passed alone, fix them:" "${unreliable[@]/#/  }"
+    exit 0
+fi
+sed -n '/^failures:$/,$p' "$printed/second" || true
+say "" "FAILED:" "${unreliable[@]/#/  }"
+exit "$outcome"
