@@ -15,6 +15,7 @@ use svcfs_base::{Caller, Client, Fault};
 use svcfs_knowledge::access::{CallerIdentity, RequestGuard};
 use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::Space;
+use svcfs_listener::ClientConnection;
 use tracing::Instrument;
 use warp::Filter;
 use warp::reply::Response;
@@ -52,10 +53,10 @@ pub(crate) struct SpecialRequest {
     pub peer: Option<IpAddr>,
 }
 
-/// The only filter; it accepts every request of a connection from `peer`.
+/// The only filter; it accepts every request of a connection.
 pub(crate) fn filter(
     app: Arc<AppState>,
-    (peer, connection): (IpAddr, u64),
+    connection: ClientConnection,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::method()
@@ -72,8 +73,8 @@ pub(crate) fn filter(
                 query,
                 headers,
                 body,
-                peer: Some(peer),
-                connection: Some(connection),
+                peer: Some(connection.peer),
+                connection: Some(connection.id),
             };
             async move { app.handle(request).await }
         })

@@ -21,7 +21,7 @@ type ConnectionCounts = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// Counts the open connections.
 #[derive(Debug)]
-pub struct ConnectionLimiter {
+pub(crate) struct ConnectionLimiter {
     slots: Arc<Semaphore>,
     counts: ConnectionCounts,
     max_per_address: usize,
@@ -29,7 +29,7 @@ pub struct ConnectionLimiter {
 
 /// Permission for one connection; released when dropped.
 #[derive(Debug)]
-pub struct ConnectionPermit {
+pub(crate) struct ConnectionPermit {
     _slot: OwnedSemaphorePermit,
     counts: Option<(ConnectionCounts, IpAddr)>,
 }
@@ -40,12 +40,12 @@ impl ConnectionLimiter {
     }
 
     /// Waits until a connection is free.
-    pub async fn wait_for_slot(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn wait_for_slot(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.slots).acquire_owned().await.ok()
     }
 
     /// Admits a connection from this address; `None` when the address has too many.
-    pub fn admit(&self, slot: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
+    pub(crate) fn admit(&self, slot: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
         if address.to_canonical().is_loopback() {
             return Some(ConnectionPermit { _slot: slot, counts: None });
         }

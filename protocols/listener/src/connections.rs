@@ -1,9 +1,10 @@
-//! The accept loop with a graceful stop.
+//! The accept loop of all protocols over HTTP, with a graceful stop.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -30,11 +31,24 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause after `accept` failed (out of file descriptors).
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Answers requests on a bound listener, each with its client address, until `stop` is cancelled;
-/// then gives the requests in progress 15 s to finish.
-pub async fn serve<A, F, B>(listener: TcpListener, stop: CancellationToken, answer: A)
+/// The next [`ClientConnection::id`].
+static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
+
+/// A connection of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientConnection {
+    /// Address of the client.
+    pub peer: IpAddr,
+    /// Unique in the process.
+    pub id: u64,
+}
+
+/// Answers requests on a bound listener until `stop` is cancelled; then waits up to 15 s for
+/// requests in progress. `connect` makes the function that answers the requests of one connection.
+pub async fn serve<C, A, F, B>(listener: TcpListener, stop: CancellationToken, connect: C)
 where
-    A: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + 'static,
+    C: Fn(ClientConnection) -> A,
+    A: Fn(Request<Incoming>) -> F + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body + Send + 'static,
     B::Data: Send,
@@ -57,8 +71,9 @@ where
                         tracing::debug!(%peer, "connection closed: too many from this address");
                         continue;
                     };
-                    let stream = (stream, peer.ip());
-                    connections.spawn(serve_connection(stream, answer.clone(), permit, graceful.watcher()));
+                    let id = NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed);
+                    let answer = connect(ClientConnection { peer: peer.ip(), id });
+                    connections.spawn(serve_connection(stream, answer, permit, graceful.watcher()));
                 }
                 (_, Err(error)) => {
                     tracing::warn!(%error, "accepting a connection failed");
@@ -76,13 +91,9 @@ where
 }
 
 /// Serves one connection to its end.
-async fn serve_connection<A, F, B>(
-    (stream, peer): (TcpStream, IpAddr),
-    answer: A,
-    permit: ConnectionPermit,
-    watcher: Watcher,
-) where
-    A: Fn(Request<Incoming>, IpAddr) -> F,
+async fn serve_connection<A, F, B>(stream: TcpStream, answer: A, permit: ConnectionPermit, watcher: Watcher)
+where
+    A: Fn(Request<Incoming>) -> F,
     F: Future<Output = Response<B>>,
     B: Body + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -95,7 +106,7 @@ async fn serve_connection<A, F, B>(
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let service = service_fn(move |request| {
-        let response = answer(request, peer);
+        let response = answer(request);
         async move { Ok::<_, Infallible>(response.await) }
     });
     let connection = http1::Builder::new()

@@ -1,8 +1,7 @@
 //! What the protocols over HTTP share: accept loop, connection limits, bodies, and the way into
 //! blocking code.
 //!
-//! Invariant: nothing here knows a protocol or the tree. The REST API has its own accept loop,
-//! because it runs on warp; it uses the connection limits and request checks of this crate.
+//! Invariant: nothing here knows a protocol or the tree.
 #![warn(missing_docs)]
 
 mod catch_panic;
@@ -17,8 +16,7 @@ mod timed_body;
 mod validate;
 
 pub use catch_panic::catch_panic;
-pub use connection_limiter::{ConnectionLimiter, ConnectionPermit};
-pub use connections::serve;
+pub use connections::{ClientConnection, serve};
 pub use file_stream::{ReadFunctions, stream_file};
 pub use http_credentials::HttpCredentials;
 pub use pipeline::{BlockBuffer, BlockSink, PipelineStage};

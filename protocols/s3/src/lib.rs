@@ -114,9 +114,12 @@ pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: Cancel
         }
     };
     let expiring = tokio::spawn(multipart_upload::expire(Arc::clone(&protocol), stop.clone()));
-    svcfs_listener::serve(listener, stop, move |request, peer| {
+    svcfs_listener::serve(listener, stop, move |connection| {
         let (protocol, service) = (Arc::clone(&protocol), Arc::clone(&service));
-        async move { request_handler::answer(&protocol, &service, (request, peer)).await }
+        move |request| {
+            let (protocol, service) = (Arc::clone(&protocol), Arc::clone(&service));
+            async move { request_handler::answer(&protocol, &service, (request, connection.peer)).await }
+        }
     })
     .await;
     if let Err(error) = expiring.await {

@@ -83,9 +83,12 @@ impl WebdavServer {
 /// progress 15 s to finish.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
     let protocol = Arc::new(WebdavServer::new(server));
-    svcfs_listener::serve(listener, stop, move |request, peer| {
+    svcfs_listener::serve(listener, stop, move |connection| {
         let protocol = Arc::clone(&protocol);
-        async move { protocol.answer(request, peer).await }
+        move |request| {
+            let protocol = Arc::clone(&protocol);
+            async move { protocol.answer(request, connection.peer).await }
+        }
     })
     .await;
 }
