@@ -1,18 +1,18 @@
 //! The context of a request: caller and space.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 use svcfs_base::{Actor, Caller, Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
-use svcfs_work::Lane;
+use svcfs_work::{KeyedLockGuard, Lane};
 
-use crate::S3Server;
 use crate::error::refuse;
 use crate::hosts;
 use crate::normalize::VerifiedRequest;
-use crate::object_locks::ObjectLockGuard;
+use crate::{ObjectPath, S3Server};
 
 /// Caller and space of a request.
 #[derive(Clone)]
@@ -92,8 +92,8 @@ impl S3RequestContext {
     }
 
     /// Locks an object and its metadata against other requests, until the guard is dropped. Blocks.
-    pub(crate) fn lock(&self, target: &TreePath) -> ObjectLockGuard<'_> {
-        self.protocol.object_locks.lock(&self.space.name, target)
+    pub(crate) fn lock(&self, target: &TreePath) -> KeyedLockGuard<'_, ObjectPath> {
+        self.protocol.object_locks.lock(BTreeSet::from([(self.space.name.clone(), target.clone())]))
     }
 
     /// Checks that the caller may see a path. Errors: `Forbidden` outside the caller's permissions.

@@ -27,7 +27,6 @@ mod multipart_checksum;
 mod multipart_upload;
 mod normalize;
 mod object;
-mod object_locks;
 mod object_metadata;
 mod operations;
 mod part_lengths;
@@ -49,9 +48,10 @@ mod versions;
 
 use std::sync::Arc;
 
+use svcfs_base::TreePath;
 use svcfs_knowledge::kernel::ServerState;
 use svcfs_listener::{MemoryBudget, ServerNames};
-use svcfs_work::Lanes;
+use svcfs_work::{KeyedLocks, Lanes};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -59,8 +59,10 @@ use tokio_util::sync::CancellationToken;
 use chunked_body::ChunkStorage;
 use etags::ETagStore;
 use inflight::InFlightCompletions;
-use object_locks::ObjectLocks;
 use removal_cache::RemovalCache;
+
+/// A path in the space of this name.
+type ObjectPath = (String, TreePath);
 
 /// The state that all requests share.
 struct S3Server {
@@ -75,8 +77,9 @@ struct S3Server {
     hash_slots: Arc<Semaphore>,
     /// Multipart uploads that are being completed.
     completions: Arc<InFlightCompletions>,
-    /// Locks of the objects that are being written, with their metadata.
-    object_locks: ObjectLocks,
+    /// Objects that are being written. Content and metadata are in two places on disk, and must
+    /// come from the same write.
+    object_locks: KeyedLocks<ObjectPath>,
 }
 
 impl S3Server {
@@ -90,7 +93,7 @@ impl S3Server {
             memory: Arc::default(),
             hash_slots: Arc::new(Semaphore::new(hashed_body::MAX_LARGE_BLOCK_BODIES)),
             completions: Arc::default(),
-            object_locks: ObjectLocks::default(),
+            object_locks: KeyedLocks::default(),
         }
     }
 

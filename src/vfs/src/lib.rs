@@ -51,8 +51,7 @@ pub use svcfs_store::{
 };
 pub use view::{DirectoryEntry, EntryKind, FileView, PathAttributes};
 
-use std::fs::{self, TryLockError};
-use std::io::{Read, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -61,6 +60,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, Kind, OriginId, Seq};
 use svcfs_store::{FailPoints, History, StatePaths, StoreError, VersionStore, WorkTree};
+use svcfs_work::{PidLock, PidLockError};
 
 use crate::core::VfsCore;
 use crate::nodes::SpaceNodes;
@@ -101,7 +101,7 @@ pub struct Vfs {
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::RootWatcher>>,
     /// Held while this process serves the root.
-    root_lock: Mutex<Option<RootLock>>,
+    root_lock: Mutex<Option<PidLock>>,
 }
 
 /// Flushes new stores before any write is acknowledged: flushing the log syncs its records, but not
@@ -217,9 +217,7 @@ impl Vfs {
         self.core.versions.close();
         self.core.tree.close();
         let closed = self.core.log.close();
-        if let Some(lock) = self.root_lock.lock().take() {
-            lock.0.unlock().map_err(Fault::internal)?;
-        }
+        drop(self.root_lock.lock().take());
         self.check_lost_writes()?;
         closed.map_err(|error| {
             let fault = Fault::from(error);
@@ -317,7 +315,7 @@ impl Drop for Vfs {
 /// Prevents a server from opening a root while an offline command works on it.
 #[must_use = "the root can be served again when this is dropped"]
 pub struct OfflineRootLock {
-    _lock: RootLock,
+    _lock: PidLock,
 }
 
 impl OfflineRootLock {
@@ -365,41 +363,15 @@ fn with_root(root: &Path, error: impl Into<Fault>) -> Fault {
     Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).with_source(fault)
 }
 
-/// The lock of a root, released also when opening fails.
-struct RootLock(fs::File);
-
-impl Drop for RootLock {
-    fn drop(&mut self) {
-        // Closing is not enough: a forked child shares the lock until it executes its program.
-        let _ = self.0.unlock();
-    }
-}
-
-fn lock_root(root: &Path) -> Result<RootLock, Fault> {
-    let path = StatePaths::new(root).lock();
-    let mut file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|error| root_fault(root, error))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            file.read_to_string(&mut pid).map_err(Fault::internal)?;
-            let text = root.display();
-            return Err(Fault::new(
-                Kind::Conflict,
-                format!("root `{text}` is served already by process {}; stop it first", pid.trim()),
-            )
-            .with_detail("pid", pid.trim()));
+fn lock_root(root: &Path) -> Result<PidLock, Fault> {
+    match PidLock::acquire(&StatePaths::new(root).lock(), "") {
+        Ok(lock) => Ok(lock),
+        Err(PidLockError::Locked { owner: pid }) => {
+            let message = format!("root `{}` is served already by process {pid}; stop it first", root.display());
+            Err(Fault::new(Kind::Conflict, message).with_detail("pid", &*pid))
         }
-        Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
+        Err(PidLockError::Io(error)) => Err(root_fault(root, error)),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| root_fault(root, error))?;
-    Ok(RootLock(file))
 }
 
 #[cfg(test)]

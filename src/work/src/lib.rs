@@ -10,7 +10,9 @@
 //! written and tested once. A task that waits needs no thread: the tasks of all spaces share a few.
 #![warn(missing_docs)]
 
+mod keyed_locks;
 mod lanes;
+mod pid_lock;
 mod pool;
 mod serial_executor;
 mod signal;
@@ -19,7 +21,9 @@ mod supervisor;
 mod tests;
 mod watermark;
 
+pub use keyed_locks::{KeyedLockGuard, KeyedLocks};
 pub use lanes::{Lane, LaneError, LaneOccupancy, Lanes, StartedWork};
+pub use pid_lock::{PidLock, PidLockError};
 pub use serial_executor::SerialExecutor;
 pub use signal::{Signal, StopToken};
 pub use supervisor::{Backoff, NextStep, Supervisor, Task, TaskFailure, TaskReports, TaskState, TaskStatus};

@@ -5,11 +5,12 @@
 //! and files of the first as leftovers. Readers need no lock: they do not touch those files while a
 //! server runs.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use git2::Repository;
+use svcfs_work::{PidLock, PidLockError};
 use tracing::warn;
 
 use super::{HistoryResult, owner, pack};
@@ -18,14 +19,8 @@ use crate::StoreError;
 const LOCK: &str = "server.lock";
 
 /// Exclusive ownership of a repository; released on drop.
-pub(super) struct RepoLock(File);
-
-impl Drop for RepoLock {
-    fn drop(&mut self) {
-        // Closing is not enough: a process forked at this moment keeps the descriptor until it
-        // calls exec.
-        let _ = self.0.unlock();
-    }
+pub(super) struct RepoLock {
+    _lock: PidLock,
 }
 
 impl RepoLock {
@@ -38,22 +33,18 @@ impl RepoLock {
         fs::create_dir_all(&directory)?;
         owner::give_as_its_directory(&directory)?;
         let path = directory.join(LOCK);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
-        owner::give_as_its_directory(&path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut owner_line = String::new();
-                file.read_to_string(&mut owner_line)?;
-                let (process, other) = owner_line.trim_end().split_once(' ').unwrap_or_default();
-                let (root, other, process) = (root.to_owned(), PathBuf::from(other), process.to_owned());
-                return Err(StoreError::AlreadyServed { root, other, process });
+        match PidLock::acquire(&path, &root.display().to_string()) {
+            Ok(lock) => {
+                owner::give_as_its_directory(&path)?;
+                Ok(Self { _lock: lock })
             }
-            Err(TryLockError::Error(error)) => return Err(error.into()),
+            Err(PidLockError::Locked { owner }) => {
+                let (process, other) = owner.split_once(' ').unwrap_or_default();
+                let (root, other, process) = (root.to_owned(), PathBuf::from(other), process.to_owned());
+                Err(StoreError::AlreadyServed { root, other, process })
+            }
+            Err(PidLockError::Io(error)) => Err(error.into()),
         }
-        file.set_len(0)?;
-        writeln!(file, "{} {}", std::process::id(), root.display())?;
-        Ok(Self(file))
     }
 
     /// Removes leftovers of a crash from the repository.

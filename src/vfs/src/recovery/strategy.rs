@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use svcfs_base::Fault;
 use svcfs_store::{Log, StatePaths, StoreError, VersionStore, VersionStrategy, WorkTree};
+use svcfs_work::PidLock;
 use tracing::info;
 
 use crate::core::VfsCore;
-use crate::{CommitPolicy, RootLock, Vfs, VfsOptions, lock_root, with_root};
+use crate::{CommitPolicy, Vfs, VfsOptions, lock_root, with_root};
 
 /// Tree and log of a root; the log has nothing that another strategy must complete.
 pub(crate) struct RootStores {
@@ -20,7 +21,7 @@ pub(crate) struct RootStores {
     /// The log was created just now.
     pub(crate) is_new_log: bool,
     /// The root lock, released for a moment when writes had to be completed.
-    pub(crate) lock: RootLock,
+    pub(crate) lock: PidLock,
 }
 
 impl RootStores {
