@@ -12,7 +12,6 @@ use svcfs_vfs::{EntryKind, PathAttributes};
 use crate::context::S3RequestContext;
 use crate::key::SERVER_FOLDER;
 use crate::object_metadata::is_missing;
-use crate::staged_upload::is_staged_name;
 
 /// Keys of one page (S3's own limit).
 pub(crate) const MAX_KEYS: usize = 1000;
@@ -125,7 +124,7 @@ impl KeyWalk<'_> {
         };
         let mut children: Vec<FolderChild> = entries
             .into_iter()
-            .filter(|entry| !is_staged_name(entry.path.name()) && self.may_contain_visible(&entry.path))
+            .filter(|entry| !svcfs_vfs::is_upload_name(entry.path.name()) && self.may_contain_visible(&entry.path))
             .map(|entry| {
                 let is_folder = entry.attributes.kind == EntryKind::Directory;
                 let key = format!("{}{}", entry.path, if is_folder { "/" } else { "" });

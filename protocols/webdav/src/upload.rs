@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
-use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, PathComponent, TreePath};
+use svcfs_base::{Fault, Kind, MAX_FILE_BYTES, PathComponent, TreePath};
 use svcfs_listener::{BlockBuffer, BlockSink, PipelineStage, SpillBuffer};
-use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD_AFFIXES, Vfs, WriteAt};
+use svcfs_vfs::{EntryKind, StagedFile};
 use tokio::sync::OwnedSemaphorePermit;
-use uuid::Uuid;
 
 use crate::context::WebdavRequestContext;
 use crate::file_system::seek_position;
@@ -321,43 +320,24 @@ impl DavFile for FileUpload {
     }
 }
 
-/// A file that is written to a temporary name next to its target; removed when dropped before it is
-/// installed.
-pub(crate) struct StagedResource {
-    vfs: Arc<Vfs>,
-    caller: Caller,
-    node: NodeId,
-    handle: HandleId,
-    /// Its temporary path; `None` once it is installed.
-    path: Option<TreePath>,
-    length: u64,
-}
+/// A file that is being uploaded; removed when dropped before it is installed.
+pub(crate) struct StagedResource(StagedFile);
 
 impl StagedResource {
     /// Creates one in the folder of `path`. Errors: `NotFound` when there is no such folder.
     pub(crate) fn new(context: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
-        let (vfs, caller) = (Arc::clone(&context.space().vfs), context.caller().clone());
         let folder = ResolvedResource::parent_of(context, path)?;
-        let name =
-            PathComponent::parse(&format!("{}{}{}", UPLOAD_AFFIXES.0, Uuid::new_v4().simple(), UPLOAD_AFFIXES.1))?;
-        let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
-        let path = Some(folder.path.join(&name));
-        drop(folder);
-        let staged = Self { vfs, caller, node, handle, path, length: 0 };
-        staged.vfs.spill_to_disk(handle)?;
-        Ok(staged)
+        StagedFile::create(&context.space().vfs, context.caller(), (folder.node, &folder.path)).map(Self)
     }
 
     /// Appends data.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
-        self.vfs.write_node(&self.caller, self.handle, WriteAt::Offset(self.length), data)?;
-        self.length += data.len() as u64;
-        Ok(())
+        self.0.append(data)
     }
 
     /// Flushes the file to disk, which may take long.
     pub(crate) fn flush(&self) -> Result<(), Fault> {
-        self.vfs.publish(&self.caller, self.node, Durability::Now)
+        self.0.flush()
     }
 
     /// Installs the file, if the target is in the expected state. Errors: `Conflict` when the
@@ -368,54 +348,17 @@ impl StagedResource {
         target: &TreePath,
         expected: Option<&ObservedState>,
     ) -> Result<(), Fault> {
-        let Some(path) = self.path.clone() else { return Ok(()) };
+        let Some(path) = self.0.path().cloned() else { return Ok(()) };
         self.flush()?;
         let (staging_folder, folder) =
             (ResolvedResource::parent_of(context, &path)?, ResolvedResource::parent_of(context, target)?);
-        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(target.name())?);
-        let options = (observed_state::to_precondition(expected), Durability::Now);
-        self.vfs.rename_node_expecting(&self.caller, (staging_folder.node, &old), (folder.node, &new), options)?;
-        self.path = None;
-        // The rename is done, but may not be flushed yet.
-        match self.vfs.flush_node(self.node) {
-            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale) => Ok(()),
-            flushed => flushed,
-        }
+        let name = PathComponent::parse(target.name())?;
+        self.0.install(staging_folder.node, (folder.node, &name), observed_state::to_precondition(expected))
     }
 }
 
 impl BlockSink for StagedResource {
     fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
         self.append(block)
-    }
-}
-
-impl Drop for StagedResource {
-    fn drop(&mut self) {
-        let mut outcome = Ok(());
-        if let Some(path) = self.path.take() {
-            outcome = self.remove(&path);
-        }
-        let released = self.vfs.release(&self.caller, self.handle);
-        self.vfs.forget(self.node, 1);
-        if let Err(fault) = outcome.and(released) {
-            tracing::warn!(error = ?fault, "could not remove the temporary file of an aborted upload");
-        }
-    }
-}
-
-impl StagedResource {
-    fn remove(&self, path: &TreePath) -> Result<(), Fault> {
-        let mut folder = NodeId::ROOT;
-        let mut pinned = Vec::new();
-        let parent = path.parent().unwrap_or_else(TreePath::root);
-        let outcome = parent.components().try_for_each(|name| {
-            folder = self.vfs.lookup(&self.caller, folder, &PathComponent::parse(name)?)?.0;
-            pinned.push(folder);
-            Ok(())
-        });
-        let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &PathComponent::parse(path.name())?));
-        pinned.into_iter().for_each(|node| self.vfs.forget(node, 1));
-        outcome
     }
 }

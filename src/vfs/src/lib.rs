@@ -37,7 +37,7 @@ pub use leases::LeaseBarrier;
 pub use links::{LinkResolver, RelinkedPage};
 pub use nodes::{
     Allocation, CachedRead, DirtyBytes, DiskSpace, FileContent, FileReader, HandleId, NodeId, OpenMode, OpenedFile,
-    RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, UPLOAD_AFFIXES, WriteAt, rejected_path,
+    RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, StagedFile, WriteAt, is_upload_name, rejected_path,
 };
 pub use past::{
     BlameLine, ChangeFeedPage, ChangeRecord, NewestVersion, PageVersion, PastName, PastState, PathAction, PathTimeline,

@@ -19,6 +19,7 @@ mod rejected;
 mod renaming;
 mod snapshot_reader;
 mod special;
+mod staged_file;
 mod table;
 
 use std::time::SystemTime;
@@ -27,11 +28,12 @@ use svcfs_base::Fault;
 
 pub use body::DirtyBytes;
 pub use detached::{RejectedBuffer, RejectedText};
-pub use names::UPLOAD_AFFIXES;
+pub use names::is_upload_name;
 pub use nonblocking::CachedRead;
 pub use reading::{FileContent, FileReader, OpenedFile};
 pub(crate) use refusals::{RecentRefusals, RefusalMark};
 pub use rejected::rejected_path;
+pub use staged_file::StagedFile;
 pub(crate) use table::SpaceNodes;
 
 use crate::Vfs;

@@ -14,9 +14,11 @@ use crate::view::PathAttributes;
 use crate::{Vfs, core::EffectiveState};
 
 /// Prefix and suffix of the temporary files of unfinished uploads.
-pub const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
+pub(crate) const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
 
-fn is_upload_name(name: &str) -> bool {
+/// Whether a name is that of a [`StagedFile`](super::StagedFile).
+#[must_use]
+pub fn is_upload_name(name: &str) -> bool {
     name.starts_with(UPLOAD_AFFIXES.0) && name.ends_with(UPLOAD_AFFIXES.1)
 }
 

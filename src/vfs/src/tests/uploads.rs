@@ -1,4 +1,4 @@
-//! Files that a door puts beside their place until all of them has come.
+//! Files that a protocol stages until they are complete.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn uploads_in_flight_are_hidden_and_their_orphans_are_listed() {
     let protocols = [Protocol::Fuse, Protocol::Nfs, Protocol::WebDav, Protocol::S3];
     let caller = Caller::new(Protocol::WebDav);
     let (root, _) = space.vfs.lookup_path(&caller, &TreePath::root()).unwrap();
-    let name = format!("{}1234{}", UPLOAD_AFFIXES.0, UPLOAD_AFFIXES.1);
+    let name = ".svc-upload-1234.part".to_owned();
     let begun = |name: &str| space.vfs.create(&caller, root, &PathComponent::parse(name).unwrap(), 0o644).unwrap().2;
     let (coming, other) = (begun(&name), begun("other.part"));
     space.vfs.write_node(&caller, coming, WriteAt::Offset(0), b"half").unwrap();
