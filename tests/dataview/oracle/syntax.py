@@ -26,7 +26,8 @@ class Query:
 
 class Parser:
     def __init__(self, text):
-        self.text, self.place = text, 0
+        # A line that begins with two slashes is a comment.
+        self.text, self.place = re.sub(r"(?m)^([ \t]*)//[^\n]*", r"\1", text), 0
         self.skip()
 
     def skip(self):
@@ -190,7 +191,7 @@ class Parser:
 
     # --- queries ---
 
-    def named(self, default_name=True):
+    def named(self):
         start = self.place
         value = self.expression()
         name = self.text[start:self.place].strip()
