@@ -15,10 +15,9 @@ FILE_FIELDS = {"name", "path", "folder", "ext", "link", "size", "ctime", "cday",
 
 def date_part(date, name):
     moment = date.moment
-    week = moment.isocalendar()
     parts = {"year": moment.year, "month": moment.month, "day": moment.day, "hour": moment.hour,
              "minute": moment.minute, "second": moment.second, "millisecond": moment.microsecond // 1000,
-             "weekyear": week[0], "week": week[1], "weekday": week[2]}
+             "week": moment.day // 7 + 1, "weekyear": moment.isocalendar()[1], "weekday": moment.isoweekday()}
     return parts.get(name)
 
 
