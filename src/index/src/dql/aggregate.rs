@@ -74,6 +74,7 @@ impl DqlQuery {
             return Err(IndexError::invalid("where", "an aggregate function cannot select pages"));
         }
         let parsed = ParsedQuery {
+            text: String::new(),
             mode: QueryMode::Table,
             without_id: false,
             columns,

@@ -9,6 +9,8 @@ use crate::value::Value;
 
 #[derive(Debug, Clone)]
 pub(crate) struct ParsedQuery {
+    /// The text, for positions in messages; empty for a query that was built.
+    pub(crate) text: String,
     pub(crate) mode: QueryMode,
     pub(crate) without_id: bool,
     pub(crate) columns: Vec<NamedColumn>,

@@ -48,6 +48,24 @@ fn prefix_of(source: &PageSource) -> Option<&str> {
     }
 }
 
+/// A message with the position of a field, where the query has one.
+pub(super) fn message_at_field(parsed: &ParsedQuery, name: &str, message: String) -> String {
+    let mut position = None;
+    for node in nodes(parsed) {
+        node.visit(&mut |node| {
+            if let Expression::Field(steps) = &node.kind
+                && matches!(steps.first(), Some(ValueStep::Key(key)) if key == name)
+            {
+                position = position.or(Some(node.span.start));
+            }
+        });
+    }
+    match position.filter(|_| !parsed.text.is_empty()) {
+        Some(at) => QueryProblem::at(at, message).to_message(&parsed.text),
+        None => message,
+    }
+}
+
 pub(super) fn nodes(parsed: &ParsedQuery) -> impl Iterator<Item = &ExpressionNode> {
     let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
     columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))

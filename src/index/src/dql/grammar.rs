@@ -26,6 +26,7 @@ const SUGGESTED_KEYWORDS: [&str; 10] =
 pub(crate) fn query(text: &str) -> Result<ParsedQuery, String> {
     parse_all(text, |input| {
         let mut parsed = mode(input)?;
+        text.clone_into(&mut parsed.text);
         clauses(input, &mut parsed)?;
         Ok(parsed)
     })
@@ -64,6 +65,7 @@ fn mode(input: &mut LexerInput<'_>) -> Outcome<ParsedQuery> {
     };
     takes_word(input, word)?;
     let mut parsed = ParsedQuery {
+        text: String::new(),
         mode: *mode,
         without_id: false,
         columns: Vec::new(),

@@ -31,6 +31,7 @@ mod shape;
 mod tasks;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -149,6 +150,8 @@ pub struct QueryAnswer {
     pub groups: Option<Vec<RowGroup>>,
     /// The column summaries of a view, with column names.
     pub summaries: Option<Vec<(String, Json)>>,
+    /// Names in the query that no page has, each with the nearest known name.
+    pub notes: Vec<String>,
 }
 
 /// A group of rows.

@@ -34,20 +34,29 @@ impl NarrowingSql {
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
-    pub(crate) fn prefix(&mut self, prefix: &str) -> String {
-        let prefix = prefix.trim_start_matches('/');
-        if prefix.is_empty() {
+    /// The pages of [`is_within`]. One range of paths, so that SQLite can walk it in order: `.`
+    /// comes before `/`, and `0` follows it.
+    pub(crate) fn folder_or_page(&mut self, source: &str) -> String {
+        let (name, is_folder) = split_source(source);
+        if name.is_empty() {
             return "1".to_owned();
         }
-        let (from, to) = (self.bind(prefix.to_owned()), self.bind(format!("{prefix}{}", char::MAX)));
-        format!("(pages.path >= {from} AND pages.path < {to})")
+        let (folder, end) = (self.bind(format!("{name}/")), self.bind(format!("{name}0")));
+        if is_folder {
+            return format!("(pages.path >= {folder} AND pages.path < {end})");
+        }
+        let (page, with_extension) = (self.bind(name.to_owned()), self.bind(format!("{name}.md")));
+        format!(
+            "(pages.path >= {page} AND pages.path < {end} \
+             AND (pages.path >= {folder} OR pages.path IN ({page}, {with_extension})))"
+        )
     }
 
     /// A condition that every page of a source matches; `None` where only the page's tags can
     /// decide.
     pub(crate) fn source(&mut self, source: &PageSource) -> Option<String> {
         match source {
-            PageSource::Prefix(prefix) => Some(self.prefix(prefix)),
+            PageSource::Prefix(prefix) => Some(self.folder_or_page(prefix)),
             PageSource::Tag(_) => None,
             PageSource::Not(inner) => {
                 // Negation turns "never less" into "never more"; only path conditions are exact.
@@ -58,8 +67,13 @@ impl NarrowingSql {
                 (!all.is_empty()).then(|| format!("({})", all.join(" AND ")))
             }
             PageSource::Any(sources) => {
-                let any: Vec<String> = sources.iter().filter_map(|source| self.source(source)).collect();
-                (any.len() == sources.len()).then(|| format!("({})", any.join(" OR ")))
+                let bound = self.values.len();
+                let any: Option<Vec<String>> = sources.iter().map(|source| self.source(source)).collect();
+                if any.is_none() {
+                    // SQLite refuses parameters that the statement does not use.
+                    self.values.truncate(bound);
+                }
+                any.map(|any| format!("({})", any.join(" OR ")))
             }
         }
     }
@@ -86,10 +100,55 @@ pub(crate) fn has_tags(source: &PageSource) -> bool {
 
 pub(crate) fn includes(source: &PageSource, path: &str, tags: &[String]) -> bool {
     match source {
-        PageSource::Prefix(prefix) => path.starts_with(prefix.trim_start_matches('/')),
+        PageSource::Prefix(prefix) => is_within(path, prefix),
         PageSource::Tag(tag) => tags.iter().any(|other| other == tag),
         PageSource::Not(inner) => !includes(inner, path, tags),
         PageSource::All(sources) => sources.iter().all(|source| includes(source, path, tags)),
         PageSource::Any(sources) => sources.iter().any(|source| includes(source, path, tags)),
+    }
+}
+
+/// Whether a path is the folder or the page that FROM names: `sub` means `sub/…`, `sub.md` and
+/// `sub`, but not `submarine.md`; `sub/` means the folder only.
+pub(crate) fn is_within(path: &str, source: &str) -> bool {
+    let (name, is_folder) = split_source(source);
+    match path.strip_prefix(name) {
+        Some(_) if name.is_empty() => true,
+        Some(rest) => rest.starts_with('/') || !is_folder && matches!(rest, "" | ".md"),
+        None => false,
+    }
+}
+
+/// The path without slashes at its ends, and whether it ends with one.
+fn split_source(source: &str) -> (&str, bool) {
+    let source = source.trim_start_matches('/');
+    (source.trim_end_matches('/'), source.ends_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_ends_at_the_boundary_of_a_folder() {
+        let paths =
+            ["su.md", "su", "sub.md", "sub/a.md", "sub/deep/b.md", "sub-x/c.md", "sub x.md", "sub0.md", "Sub/d.md"];
+        for (source, expected) in [
+            ("su", &["su.md", "su"][..]),
+            ("su/", &[]),
+            ("sub", &["sub.md", "sub/a.md", "sub/deep/b.md"]),
+            ("sub/", &["sub/a.md", "sub/deep/b.md"]),
+            ("/sub//", &["sub/a.md", "sub/deep/b.md"]),
+            ("sub.md", &["sub.md"]),
+            ("sub/a", &["sub/a.md"]),
+            ("sub/a.md", &["sub/a.md"]),
+            ("sub/de", &[]),
+            ("sub/deep", &["sub/deep/b.md"]),
+            ("", &paths),
+            ("/", &paths),
+        ] {
+            let matching: Vec<&str> = paths.into_iter().filter(|path| is_within(path, source)).collect();
+            assert_eq!(matching, expected, "{source}");
+        }
     }
 }

@@ -78,10 +78,14 @@ pub(crate) fn excerpt(source: &str) -> String {
 
 /// `; did you mean …?`, if one of the names is similar.
 pub(crate) fn hint<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    nearest(given, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The most similar name, if one is similar.
+pub(crate) fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let given: String = given.chars().take(EXCERPT_CHARS).collect::<String>().to_lowercase();
     let similarity = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());
     let near =
         names.into_iter().map(|name| (similarity(name), name)).filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
-    let nearest = near.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    nearest.map(|(_, name)| format!("; did you mean `{name}`?")).unwrap_or_default()
+    near.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, name)| name)
 }

@@ -10,7 +10,7 @@ use super::links::LinkedPages;
 use super::narrow::{NarrowingSql, includes};
 use super::row::{ImplicitField, QueryRow, members};
 use super::shape::{self, ResultFrame};
-use super::{DEFAULT_ROWS, MAX_ROWS, QueryAnswer, QueryLimits, lookup, tasks};
+use super::{DEFAULT_ROWS, MAX_ROWS, QueryAnswer, QueryLimits, checks, lookup, tasks, unknown};
 use crate::fields;
 use crate::value::Value;
 use crate::{Index, IndexError};
@@ -49,7 +49,7 @@ pub(crate) struct FieldIndexUse {
 /// Answers a query. If the scan reached its limit and an index would help, creates it and runs
 /// again; after a long scan, counts the use of the fields.
 pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
-    let QueryOutcome { answer, fields } = run_once(index, parsed, limits)?;
+    let QueryOutcome { mut answer, fields } = run_once(index, parsed, limits)?;
     index.field_usage.mark_used(fields.used);
     let mut is_index_added = false;
     for field in fields.missing {
@@ -58,10 +58,10 @@ pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'
         }
     }
     if is_index_added && answer.scanned_rows.is_some() {
-        Ok(run_once(index, parsed, limits)?.answer)
-    } else {
-        Ok(answer)
+        answer = run_once(index, parsed, limits)?.answer;
     }
+    answer.notes = unknown::notes(index, parsed, limits, answer.total > 0)?;
+    Ok(answer)
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ impl RequiredParts {
         if let Some(field) = disabled_field {
             let why =
                 format!("`{field}` is a computed field, and computed fields are disabled (`dataview.computed_fields`)");
-            return Err(IndexError::invalid("q", why));
+            return Err(IndexError::invalid("q", checks::message_at_field(parsed, &field, why)));
         }
         Ok(required)
     }

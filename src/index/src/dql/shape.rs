@@ -69,6 +69,7 @@ impl ResultFrame {
             count: None,
             groups: None,
             summaries: None,
+            notes: Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! `?` begins a query, which goes on in lines that begin with blanks. Below it stand `!` and the
 //! refusal, or `=` and mode, rows shown and total, then the headers, then the rows, one JSON list a
-//! line, and `@` lines for groups. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
+//! line, `@` lines for groups and `~` lines for notes. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
 //! read the difference before committing it.
 #![expect(clippy::disallowed_methods, reason = "tests write their own data files when asked to")]
 
@@ -80,7 +80,7 @@ fn cells(space: &Space, query: &str) -> Value {
 }
 
 fn told(outcome: Result<QueryAnswer, IndexError>) -> String {
-    let QueryAnswer { mode, headers, rows, total, has_more, count, groups, summaries: _, scanned_rows: _ } =
+    let QueryAnswer { mode, headers, rows, total, has_more, count, groups, notes, summaries: _, scanned_rows: _ } =
         match outcome {
             Ok(answer) => answer,
             Err(error) => return format!("! {error}\n"),
@@ -93,6 +93,9 @@ fn told(outcome: Result<QueryAnswer, IndexError>) -> String {
     }
     for group in groups.iter().flatten() {
         text.push_str(&format!("@ {} {} of {}\n", group.key, group.rows.len(), group.count));
+    }
+    for note in notes {
+        text.push_str(&format!("~ {note}\n"));
     }
     text
 }
@@ -372,7 +375,10 @@ fn computed_fields_can_be_switched_off() {
     let asking = QueryLimits { computed_fields: false, ..asking(&custom) };
     let asked = |query: &str| space.index.query(&DqlQuery::parse(query).unwrap(), &asking);
     let refused = asked("LIST WHERE _word_count > 3").unwrap_err().to_string();
-    assert!(refused.contains("`_word_count`") && refused.contains("dataview.computed_fields"), "{refused}");
+    assert!(
+        refused.starts_with("`q`: line 1, column 12: `_word_count`") && refused.contains("dataview.computed_fields"),
+        "{refused}"
+    );
     assert_eq!(asked("COUNT WHERE _name = \"auth.md\"").unwrap().total, 1);
 }
 

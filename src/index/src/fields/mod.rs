@@ -12,7 +12,7 @@ mod early;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -37,12 +37,13 @@ const MAX_COUNTED_FIELDS: usize = 1_000;
 /// A field index that was not used for so long may be replaced.
 const UNUSED_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How often queries used fields without an index, and when they last used those with one, since
-/// the index was opened.
+/// Since the index was opened: how often queries used fields without an index, when they last used
+/// those with one, and which fields of queries pages were known to have.
 #[derive(Debug, Default)]
 pub(crate) struct FieldUsage {
     counts: Mutex<HashMap<String, u32>>,
     last_used: Mutex<HashMap<String, Instant>>,
+    existing: Mutex<HashSet<String>>,
 }
 
 impl FieldUsage {
@@ -56,6 +57,17 @@ impl FieldUsage {
         let last_used = self.last_used.lock();
         let last = |(_, field): &&(i64, String)| last_used.get(field).copied();
         fields.iter().filter(|field| last(field).is_none_or(|last| last < since)).min_by_key(last)
+    }
+
+    pub(crate) fn is_existing(&self, field: &str) -> bool {
+        self.existing.lock().contains(field)
+    }
+
+    pub(crate) fn mark_existing(&self, field: &str) {
+        let mut existing = self.existing.lock();
+        if existing.len() < MAX_COUNTED_FIELDS {
+            existing.insert(field.to_owned());
+        }
     }
 
     /// Counts a query; true when the field is hot.

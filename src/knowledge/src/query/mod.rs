@@ -54,7 +54,7 @@ fn answer_from(
 ) -> Result<QueryAnswer, Fault> {
     let below = cx.caller.permissions.folder.as_ref();
     let answer = run_query_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
-    truncation_note(&answer).into_iter().for_each(|note| cx.add_note(note));
+    truncation_note(&answer).into_iter().chain(answer.notes.iter().cloned()).for_each(|note| cx.add_note(note));
     Ok(answer)
 }
 

@@ -128,7 +128,8 @@ impl QueryResult {
     /// The result of an answer of the index.
     pub fn new(answer: QueryAnswer, style: Option<MarkdownStyle>) -> Self {
         let text = style.map(|style| render_markdown(&answer, style, RenderTarget::Response));
-        let QueryAnswer { mode, headers, rows, total, scanned_rows, has_more, count, groups, summaries } = answer;
+        let QueryAnswer { mode, headers, rows, total, scanned_rows, has_more, count, groups, summaries, notes: _ } =
+            answer;
         let group = |svcfs_index::RowGroup { key, count, rows }| ResultGroup { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
         Self {

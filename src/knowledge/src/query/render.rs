@@ -47,6 +47,11 @@ pub fn render_markdown(answer: &QueryAnswer, style: MarkdownStyle, target: Rende
     if let Some(scanned) = answer.scanned_rows {
         text.push_str(&format!("\n*Only the first {scanned} pages, items or tasks were scanned*\n"));
     }
+    if target == RenderTarget::Response {
+        for note in &answer.notes {
+            text.push_str(&format!("\n*Note: {note}*\n"));
+        }
+    }
     text
 }
 

@@ -165,6 +165,31 @@ fn a_query_sees_every_write_that_was_acknowledged_before_it() {
 }
 
 #[test]
+fn a_name_that_no_page_has_is_noted_in_responses_but_not_in_pages() {
+    let view = "---\nsvc-view: true\nsvc-query: TABLE staus FROM \"sub\"\n---\n";
+    let space = TestSpace::with("", &[("sub/a.md", "---\nstatus: open\n---\n"), ("view.md", view)]);
+    let caller = Caller::new(Protocol::Http);
+    let ask = |q: &str| {
+        let cx = space.cx(&caller);
+        let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
+        let call = entries.find(|entry| entry.name == "query").unwrap().call;
+        let answer = call(json!({ "q": q, "format": "table" }), &cx).unwrap();
+        (answer["text"].as_str().unwrap().to_owned(), cx.response_meta().notes)
+    };
+    for (q, note) in [
+        ("TABLE staus FROM \"sub\"", "no page has the field `staus`; did you mean `status`?"),
+        ("TABLE status FROM \"su\" OR #none", "no page is in `su`; did you mean `sub/`?"),
+    ] {
+        let (text, notes) = ask(q);
+        assert_eq!(notes, [note], "{q}");
+        assert!(text.ends_with(&format!("\n*Note: {note}*\n")), "{text}");
+    }
+    assert_eq!(ask("TABLE status FROM \"sub\" OR #none").1, Vec::<String>::new());
+    space.get("view_refresh", json!({ "path": "view.md" }));
+    assert!(!space.text("view.md").contains("no page"), "{}", space.text("view.md"));
+}
+
+#[test]
 fn an_answer_that_reached_the_bound_says_so_everywhere() {
     let page = |status: &str| format!("---\nstatus: {status}\n---\n\n- [ ] task\n");
     let view = "---\nsvc-view: true\nsvc-query: LIST WHERE length(status) > 0\n---\n";
