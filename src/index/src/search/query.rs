@@ -8,7 +8,7 @@ mod tests;
 mod tokens;
 
 use crate::IndexError;
-use crate::words::{self, Dictionary, TermHash, TextWords, WordClass, folded, spans, term, term_hash};
+use crate::words::{self, Dictionary, TermHash, TextWords, WordClass, end_of_cluster, folded, spans, term, term_hash};
 use tokens::QueryToken;
 
 /// Limit of `q` in bytes: far above real queries, and below what would keep SQLite busy.
@@ -51,11 +51,12 @@ impl QueryWord {
         // the start of a pair.
         let is_single_character = |at: usize| {
             let span = &word_spans[at];
-            span.class == WordClass::Pair && text[span.range.clone()].chars().count() == 1
+            span.class == WordClass::Pair && end_of_cluster(text, span.range.start) == span.range.end
         };
         let last = word_spans.len().checked_sub(1)?;
-        let is_prefix = is_prefix || is_single_character(last) && last == 0;
-        if last > 0 && is_single_character(last) && word_spans[last - 1].class == WordClass::Pair {
+        let ends_pair = last > 0 && word_spans[last - 1].range.end == word_spans[last].range.end;
+        let is_prefix = is_prefix || is_single_character(last) && !ends_pair;
+        if ends_pair {
             stream.pop();
         }
         let mut spellings = vec![stream];
@@ -65,7 +66,7 @@ impl QueryWord {
         }
         let is_compound = word_spans.windows(2).all(|two| {
             two.iter().all(|span| span.class == WordClass::Word)
-                && matches!(&text[two[0].range.end..two[1].range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
+                && words::is_joint(&text[two[0].range.end..two[1].range.start])
         });
         if word_spans.len() > 1 && is_compound {
             let joined: String = word_spans.iter().map(|span| &text[span.range.clone()]).collect();
