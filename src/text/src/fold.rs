@@ -104,6 +104,37 @@ mod tests {
         assert_ne!(fold_name("resume"), fold_name("résumé"));
     }
 
+    /// Code points and their folded form, of every character whose case folding differs from it in
+    /// Unicode 14; written by `src/index/src/search/tests/folding/pairs.py`.
+    const FOLDED_CHARACTERS: &str = include_str!("fold/names.tsv");
+
+    /// Letters with case that are newer than Unicode 14.
+    const NEWER: [std::ops::RangeInclusive<char>; 4] = [
+        '\u{1C89}'..='\u{1C8A}',
+        '\u{A7CB}'..='\u{A7DC}',
+        '\u{10D50}'..='\u{10D65}',
+        '\u{16EA0}'..='\u{16EB8}',
+    ];
+
+    #[test]
+    fn every_character_is_folded_as_by_python() {
+        let character = |hex: &str| char::from_u32(u32::from_str_radix(hex, 16).unwrap()).unwrap();
+        let expected: std::collections::BTreeMap<char, String> = FOLDED_CHARACTERS
+            .lines()
+            .filter_map(|line| line.split_once('\t'))
+            .map(|(from, to)| (character(from), to.split(' ').map(character).collect()))
+            .collect();
+        assert!(expected.len() > 1_500);
+        for (from, to) in &expected {
+            assert_eq!(fold_name(&from.to_string()), *to, "U+{:04X}", u32::from(*from));
+        }
+        for other in (char::MIN..=char::MAX).filter(|other| !expected.contains_key(other)) {
+            let (text, is_newer) = (other.to_string(), NEWER.iter().any(|range| range.contains(&other)));
+            let is_same = fold_name(&text) == text.nfc().collect::<String>();
+            assert!(is_same || is_newer, "U+{:04X}", u32::from(other));
+        }
+    }
+
     #[test]
     fn folding_twice_changes_nothing() {
         for name in ["İstanbul", "ᾳ\u{345}", "ὈΔΥΣΣΕΎΣ", "ẞ", "ŉ", "plain", "Ａ", "が", "ㅎㅏㄴ", "ﷺ", "½", "ज़"] {

@@ -104,19 +104,22 @@ impl WordSpans<'_> {
     /// Where the number starts in a word of letters and digits that a number or a script without
     /// spaces follows: `v1.2.3` is found by `1.2.3`, and `v2版` by `2版`.
     fn digits_of_version(&self, start: usize, next: Option<char>) -> Option<usize> {
-        let bytes = self.text.as_bytes();
-        let word = &bytes[start..self.offset];
-        if !word[0].is_ascii_alphabetic() || !word[word.len() - 1].is_ascii_digit() {
-            return None;
-        }
+        let is_digit = |character: char| matches!(character, '0'..='9' | '\u{FF10}'..='\u{FF19}');
         let is_followed = match next {
+            Some('\u{FF0E}') => self.text[self.offset..].chars().nth(1).is_some_and(is_digit),
             Some(next) => char_class(next) == CharClass::Dense,
             None => {
-                bytes.get(self.offset) == Some(&b'.') && bytes.get(self.offset + 1).is_some_and(u8::is_ascii_digit)
+                let rest = &self.text.as_bytes()[self.offset..];
+                rest.first() == Some(&b'.') && rest.get(1).is_some_and(u8::is_ascii_digit)
             }
         };
-        let letters = word.iter().position(|byte| !byte.is_ascii_alphabetic()).filter(|_| is_followed)?;
-        word[letters..].iter().all(u8::is_ascii_digit).then_some(start + letters)
+        if !is_followed {
+            return None;
+        }
+        let word = &self.text[start..self.offset];
+        let letters = word.trim_end_matches(is_digit);
+        let is_version = !letters.is_empty() && letters.len() < word.len() && letters.chars().all(char::is_alphabetic);
+        is_version.then_some(start + letters.len())
     }
 
     /// The end of the pair whose first character was just read; its second character starts a pair
