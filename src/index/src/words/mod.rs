@@ -15,6 +15,7 @@
 
 mod fold;
 mod forward;
+mod function_words;
 mod spans;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use std::rc::Rc;
 
 pub(crate) use fold::{folded, parts, term};
 pub(crate) use forward::{ForwardIndex, PageSection, WordSpellings, encode};
+pub(crate) use function_words::is_function_word;
 pub(crate) use spans::{WordClass, WordSpan, end_of_cluster, spans};
 
 /// Limit of the parts of a compound that is also indexed as one word.
