@@ -8,8 +8,10 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
+use svcfs_text::fold::{fold_name, fold_word};
+use unicode_normalization::char::is_combining_mark;
 
-use crate::words::{Dictionary, TextWords, folded};
+use crate::words::{Dictionary, TextWords};
 
 /// Word limit per page: of a page with a data set in its frontmatter only the first values are
 /// indexed.
@@ -26,24 +28,26 @@ pub(crate) fn token(field: &str, word: &str) -> String {
     format!("{field}:{word}")
 }
 
-/// Normalizes a field name: lower case, `-` for a space. `None` for a name with characters that no
-/// field name has.
+/// Normalizes a field name: folded, `-` for a space. `None` for a name with characters that no field
+/// name has.
 pub(crate) fn normalize_name(field: &str) -> Option<String> {
-    let name: String = field.trim().to_lowercase().replace(' ', "-");
-    let is_name = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
+    let name: String = fold_name(field.trim()).replace(' ', "-");
+    let is_name = |character: char| {
+        character.is_alphanumeric() || matches!(character, '-' | '_' | '.') || is_combining_mark(character)
+    };
     (!name.is_empty() && name.len() <= 64 && name.chars().all(is_name)).then_some(name)
 }
 
 /// Normalizes a value that is indexed as a unit.
 pub(crate) fn normalize_value(value: &str) -> String {
     let mut normalized = String::with_capacity(value.len());
-    for character in value.trim().trim_matches('/').chars() {
+    for character in fold_word(value.trim().trim_matches('/')).chars() {
         match character {
             '-' | '_' | '.' | ':' | '/' => normalized.push(character),
             _ if character.is_whitespace() || character.is_ascii_punctuation() || character.is_control() => {
                 normalized.push('-')
             }
-            _ => normalized.push_str(&folded(character.encode_utf8(&mut [0; 4]))),
+            _ => normalized.push(character),
         }
     }
     normalized

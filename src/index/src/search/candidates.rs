@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params_from_iter};
+use svcfs_text::links::{KeyKind, page_keys};
 
 use super::anchors::{self, AnchorCounts};
 use super::query::{QueryWord, WordQuery};
@@ -51,8 +52,10 @@ pub(super) struct CandidateSet {
     pub(super) is_partial_only: bool,
     /// Whether few pages match fully, so partial matches were added.
     pub(super) has_partial: bool,
-    /// Pages that rank before all others.
+    /// Pages that rank before all others but those titled like the query.
     pub(super) top_ranked: HashSet<i64>,
+    /// Pages titled like the query, up to case.
+    pub(super) titled: HashSet<i64>,
     seen: HashSet<i64>,
 }
 
@@ -73,6 +76,9 @@ pub(super) fn select(
     parsed: &WordQuery,
 ) -> Result<Option<CandidateSet>, IndexError> {
     let mut candidates = CandidateSet::default();
+    let titled = filter_pages(connection, query, titled_pages(connection, &query.q)?)?;
+    candidates.titled.extend(&titled);
+    candidates.add(titled);
     let name_matches =
         if parsed.is_positive { matching(connection, query, "names", &parsed.expression, MAX_SCORED)? } else { vec![] };
     // A page with the words in its name matches. The more of these there are, the fewer others are
@@ -117,6 +123,19 @@ pub(super) fn select(
         }
     }
     Ok((!candidates.ids.is_empty()).then_some(candidates))
+}
+
+/// The pages with this title, in any case. Each is a candidate, also where hundreds of names have its
+/// words.
+fn titled_pages(connection: &Connection, title: &str) -> Result<Vec<i64>, IndexError> {
+    let Some(key) = page_keys("", Some(title), &[]).pop().filter(|key| key.kind == KeyKind::Title) else {
+        return Ok(Vec::new());
+    };
+    let mut statement =
+        connection.prepare_cached("SELECT page FROM page_keys WHERE folded = ?1 AND kind = ?2 ORDER BY page DESC LIMIT ?3")?;
+    let limit = i64::try_from(MAX_SCORED).unwrap_or(i64::MAX);
+    let pages = statement.query_map((key.folded, key.kind as u8, limit), |row| row.get(0))?;
+    Ok(pages.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Adds pages with some of the words, those with the rarest words first: rare words say most about

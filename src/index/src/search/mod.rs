@@ -11,6 +11,7 @@
 mod anchors;
 mod answer_cache;
 mod candidates;
+mod phrase;
 mod query;
 mod score;
 mod snippet;
@@ -24,7 +25,7 @@ use serde_json::Value;
 use svcfs_base::{Timestamp, TreePath};
 
 use crate::pages::{self, tree_path};
-use crate::words::ForwardIndex;
+use crate::words::{ForwardIndex, folded, spans};
 use crate::{AnswerLimit, Index, IndexError};
 use candidates::CandidateSet;
 use query::{Vocabulary, WordQuery};
@@ -162,7 +163,9 @@ fn run(connection: &Connection, query: &SearchQuery, mut parsed: WordQuery) -> R
         parsed.note = Some(parsed.note.map_or_else(|| note.to_owned(), |existing| format!("{existing}; {note}")));
     }
     let mut scored = score_pages(connection, (query.trust, &parsed), &candidates)?;
-    raise_top_ranked(&mut scored, &candidates);
+    raise(&mut scored, |page| candidates.top_ranked.contains(&page.id));
+    raise_titled(connection, &query.q, &mut scored)?;
+    raise(&mut scored, |page| candidates.titled.contains(&page.id));
     scored.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
     let mut page = Vec::with_capacity(query.limit.get());
     for ScoredPage { id, score, .. } in scored.into_iter().skip(offset).take(query.limit.get()) {
@@ -183,11 +186,25 @@ struct ScoredPage {
     id: i64,
     score: f64,
     path: String,
+    /// Whether its title has the words of the query, in some form.
+    is_titled: bool,
 }
 
-/// Raises the scores of the pages that rank first above all others.
-fn raise_top_ranked(scored: &mut [ScoredPage], candidates: &CandidateSet) {
-    let is_top = |page: &ScoredPage| candidates.top_ranked.contains(&page.id);
+/// Raises the pages whose title has exactly the words of the query, whatever is between them.
+fn raise_titled(connection: &Connection, q: &str, scored: &mut [ScoredPage]) -> Result<(), IndexError> {
+    let folded_words = |text: &str| spans(text).map(|span| folded(&text[span.range])).collect::<Vec<_>>();
+    let wanted = folded_words(q);
+    let mut statement = connection.prepare_cached("SELECT title FROM pages WHERE id = ?1")?;
+    for page in scored.iter_mut().filter(|page| page.is_titled) {
+        let title: String = statement.query_row([page.id], |row| row.get(0))?;
+        page.is_titled = folded_words(&title) == wanted;
+    }
+    raise(scored, |page| page.is_titled);
+    Ok(())
+}
+
+/// Raises the scores of some pages above all others.
+fn raise(scored: &mut [ScoredPage], is_top: impl Fn(&ScoredPage) -> bool) {
     let best = scored.iter().filter(|page| !is_top(page)).map(|page| page.score).fold(0.0, f64::max);
     scored.iter_mut().filter(|page| is_top(page)).for_each(|page| page.score += best);
 }
@@ -198,7 +215,7 @@ fn score_pages(
     (trust, parsed): (TrustBoost, &WordQuery),
     candidates: &CandidateSet,
 ) -> Result<Vec<ScoredPage>, IndexError> {
-    let scale = ScoreScale::of(connection, &parsed.words)?;
+    let scale = ScoreScale::of(connection, parsed)?;
     let has_words = !parsed.words.is_empty();
     let mut scratch = ScoreScratch::default();
     // One statement in row order, so that SQLite steps to the neighbour instead of descending from
@@ -218,15 +235,17 @@ fn score_pages(
     let mut scored = Vec::with_capacity(ids.len());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
+        let mut is_titled = false;
         let score = if has_words {
             let words = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
             let forward = ForwardIndex::decode(words).ok_or_else(|| damaged(id))?;
+            is_titled = scale.is_titled(forward);
             scale.score(forward, candidates.anchors.get(&id), &mut scratch)
         } else {
             1.0
         };
         let factor = row.get::<_, Option<f64>>(2)?.unwrap_or(1.0);
-        scored.push(ScoredPage { id, score: score * factor, path: row.get(1)? });
+        scored.push(ScoredPage { id, score: score * factor, path: row.get(1)?, is_titled });
     }
     if scored.len() < ids.len() {
         return Err(IndexError::Damaged(format!("the words of {} pages are missing", ids.len() - scored.len())));

@@ -8,7 +8,7 @@ mod tests;
 mod tokens;
 
 use crate::IndexError;
-use crate::words::{self, Dictionary, TermHash, TextWords, WordClass, folded, spans, term, term_hash};
+use crate::words::{self, Dictionary, TermHash, TextWords, WordClass, end_of_cluster, folded, spans, term, term_hash};
 use tokens::QueryToken;
 
 /// Limit of `q` in bytes: far above real queries, and below what would keep SQLite busy.
@@ -23,8 +23,12 @@ const MAX_WORDS: usize = 128;
 pub(super) struct WordQuery {
     /// FTS5 expression over the columns of `texts`.
     pub(super) expression: String,
-    /// The words to score and to mark. Words after `NOT` are not among them.
+    /// The words to score and to mark, each once. Words after `NOT` are not among them.
     pub(super) words: Vec<QueryWord>,
+    /// The words in the order of the query, as indexes into `words`.
+    pub(super) sequence: Vec<usize>,
+    /// All of the query as a page that is titled so has it.
+    pub(super) title: Vec<TermHash>,
     /// Whether it consists of words only, so that partial matches can be searched too.
     pub(super) is_plain: bool,
     /// Whether a page with more words still matches: there is no `NOT` and no section or field.
@@ -33,15 +37,32 @@ pub(super) struct WordQuery {
     pub(super) note: Option<String>,
 }
 
+impl WordQuery {
+    /// Adds a word at the end.
+    fn add(&mut self, word: QueryWord) {
+        let index = self.words.iter().position(|known| *known == word).unwrap_or(self.words.len());
+        if index == self.words.len() {
+            self.words.push(word);
+        }
+        self.sequence.push(index);
+    }
+}
+
 /// A word or phrase of the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryWord {
     /// Its spellings, each a sequence of words.
     pub(super) spellings: Vec<Vec<String>>,
     pub(super) is_prefix: bool,
+    /// Whether it is an English word with little meaning.
+    pub(super) is_function_word: bool,
 }
 
 impl QueryWord {
+    pub(super) const fn of_terms(spellings: Vec<Vec<String>>) -> Self {
+        Self { spellings, is_prefix: false, is_function_word: false }
+    }
+
     /// Reads a word or the content of quotes; `None` without any word.
     fn read(text: &str, is_prefix: bool) -> Option<Self> {
         let mut stream: Vec<String> =
@@ -51,11 +72,12 @@ impl QueryWord {
         // the start of a pair.
         let is_single_character = |at: usize| {
             let span = &word_spans[at];
-            span.class == WordClass::Pair && text[span.range.clone()].chars().count() == 1
+            span.class == WordClass::Pair && end_of_cluster(text, span.range.start) == span.range.end
         };
         let last = word_spans.len().checked_sub(1)?;
-        let is_prefix = is_prefix || is_single_character(last) && last == 0;
-        if last > 0 && is_single_character(last) && word_spans[last - 1].class == WordClass::Pair {
+        let ends_pair = last > 0 && word_spans[last - 1].range.end == word_spans[last].range.end;
+        let is_prefix = is_prefix || is_single_character(last) && !ends_pair;
+        if ends_pair {
             stream.pop();
         }
         let mut spellings = vec![stream];
@@ -65,7 +87,7 @@ impl QueryWord {
         }
         let is_compound = word_spans.windows(2).all(|two| {
             two.iter().all(|span| span.class == WordClass::Word)
-                && matches!(&text[two[0].range.end..two[1].range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
+                && words::is_joint(&text[two[0].range.end..two[1].range.start])
         });
         if word_spans.len() > 1 && is_compound {
             let joined: String = word_spans.iter().map(|span| &text[span.range.clone()]).collect();
@@ -78,7 +100,9 @@ impl QueryWord {
                 spellings.push(parts.into_iter().map(term).collect());
             }
         }
-        Some(Self { spellings, is_prefix })
+        let is_function_word =
+            last == 0 && !is_prefix && words::is_function_word(&folded(&text[word_spans[0].range.clone()]));
+        Some(Self { spellings, is_prefix, is_function_word })
     }
 
     /// Its spellings as stored in pages.
@@ -142,6 +166,7 @@ pub(super) fn parse(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<Word
     if let (Some((field, written)), None) = (unknown.first(), &parsed.note) {
         parsed.note = Some(format!("no page has a field `{field}`: `{written}` was read as words"));
     }
+    parsed.title = TextWords::of(q, &mut Dictionary::default()).stream.iter().map(|word| word.hash).collect();
     Ok((!parsed.expression.is_empty()).then_some(parsed))
 }
 
@@ -162,7 +187,7 @@ fn expand_prefix(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<Quer
     let mut terms: Vec<String> = words.iter().map(|word| term(word)).collect();
     terms.sort_unstable();
     terms.dedup();
-    Ok(Some(QueryWord { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
+    Ok(Some(QueryWord::of_terms(terms.into_iter().map(|term| vec![term]).collect())))
 }
 
 pub(super) fn check_size(q: &str) -> Result<(), IndexError> {
@@ -186,7 +211,14 @@ fn plain_words(q: &str) -> WordQuery {
         .filter_map(|word| QueryWord::read(word, word.ends_with('*')))
         .collect();
     let expressions: Vec<String> = words.iter().map(QueryWord::expression).collect();
-    WordQuery { expression: expressions.join(" AND "), words, is_plain: true, is_positive: true, note: None }
+    let mut query = WordQuery {
+        expression: expressions.join(" AND "),
+        is_plain: true,
+        is_positive: true,
+        ..WordQuery::default()
+    };
+    words.into_iter().for_each(|word| query.add(word));
+    query
 }
 
 /// The words of `q` to check for spelling: without operators and punctuation.

@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 use super::anchors::AnchorCounts;
-use super::query::QueryWord;
+use super::phrase::{BodyUse, PhraseOrder, Run};
+use super::query::{QueryWord, WordQuery};
 use crate::IndexError;
 use crate::words::{ForwardIndex, PageSection, TermHash, WordSpellings};
 
@@ -39,6 +40,15 @@ const ANCHOR_AS_TITLE: f64 = 0.4;
 /// Boost, as a fraction of the score, for adjacent words.
 const PROXIMITY_BOOST: f64 = 0.6;
 
+/// Gain, as a fraction of that of all words, for a body that has the query as a phrase.
+const PHRASE_GAIN: f64 = 2.0;
+
+/// Rarity of an English word with little meaning, as a fraction of what is measured.
+const FUNCTION_WORD_SHARE: f64 = 0.4;
+
+/// Weight of an alternative form: the `http` of `parseHttpRequest`, or of the name of a user.
+const EXTRA_WEIGHT: f64 = 0.4;
+
 /// Exponent of rarity: in a query of many words the common ones match by chance.
 const RARITY_EXPONENT: f64 = 1.6;
 
@@ -48,6 +58,9 @@ const COUNT_LIMIT: i64 = 250;
 /// A query, prepared for scoring.
 pub(super) struct ScoreScale {
     words: Vec<WordWeight>,
+    order: PhraseOrder,
+    /// The query as a title.
+    title: Vec<TermHash>,
     /// Total weight of all words.
     total: f64,
 }
@@ -77,13 +90,15 @@ pub(super) fn count_pages(connection: &Connection, word: &QueryWord) -> Result<f
 
 impl ScoreScale {
     /// Measures how rare the words are.
-    pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<Self, IndexError> {
+    pub(super) fn of(connection: &Connection, query: &WordQuery) -> Result<Self, IndexError> {
+        let words = &query.words;
         let pages: i64 =
             connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
         let mut weights = Vec::with_capacity(words.len());
         for word in words {
             let page_count = if words.len() > 1 { count_pages(connection, word)? } else { 0.0 };
-            let rarity = (1.0 + (pages as f64 - page_count + 0.5).max(0.5) / (page_count + 0.5)).ln();
+            let share = if word.is_function_word { FUNCTION_WORD_SHARE } else { 1.0 };
+            let rarity = share * (1.0 + (pages as f64 - page_count + 0.5).max(0.5) / (page_count + 0.5)).ln();
             weights.push(WordWeight {
                 spellings: word.hashes(),
                 is_prefix: word.is_prefix,
@@ -92,7 +107,14 @@ impl ScoreScale {
             });
         }
         let total = weights.iter().map(|word| word.rarity).sum::<f64>().max(f64::MIN_POSITIVE);
-        Ok(Self { words: weights, total })
+        let order = PhraseOrder::new(words, &query.sequence);
+        Ok(Self { words: weights, order, title: query.title.clone(), total })
+    }
+
+    /// Whether the title of the page has the words of the query and no others, in order; words are
+    /// compared without their suffixes.
+    pub(super) fn is_titled(&self, page: ForwardIndex<'_>) -> bool {
+        page.is_exactly(PageSection::Title, &self.title)
     }
 
     /// The score of a page; higher is better.
@@ -102,7 +124,7 @@ impl ScoreScale {
         anchors: Option<&AnchorCounts>,
         scratch: &mut ScoreScratch,
     ) -> f64 {
-        let ScoreScratch { spellings, matches, positions } = scratch;
+        let ScoreScratch { spellings, matches, positions, runs } = scratch;
         positions.clear();
         let mut sum = 0.0;
         let mut title_rarity = 0.0;
@@ -120,10 +142,10 @@ impl ScoreScale {
                     title_words += matches.iter().map(WordUse::share).fold(0.0, f64::max);
                 }
                 let relative_length = page.len(section) as f64 / length;
-                uses += weight * matches.len() as f64
+                uses += weight * matches.iter().map(WordUse::weight).sum::<f64>()
                     / (1.0 - LENGTH_NORMALIZATION + LENGTH_NORMALIZATION * relative_length);
                 if section == PageSection::Body && self.words.len() > 1 {
-                    positions.extend(matches.iter().map(|position| (position.at, at)));
+                    positions.extend(matches.iter().map(|used| used.in_body(at)));
                 }
             }
             if word.is_prefix && uses == 0.0 {
@@ -132,6 +154,7 @@ impl ScoreScale {
             }
             sum += word.gain * uses * (SATURATION + 1.0) / (uses + SATURATION);
         }
+        positions.sort_unstable();
         let title = page.len(PageSection::Title).max(1) as f64;
         let title_match = (title_rarity / self.total * (title_words / title).min(1.0)).powi(2);
         let is_anchor_match = anchors.is_some_and(AnchorCounts::has_all_words);
@@ -140,23 +163,34 @@ impl ScoreScale {
             0 | 1 => 0.0,
             _ => self.proximity(positions),
         };
+        sum += self.phrase(positions, runs);
         let title_match = if is_anchor_match { title_match.max(ANCHOR_AS_TITLE) } else { title_match };
         sum * (1.0 + TITLE_BOOST * title_match) * (1.0 + PROXIMITY_BOOST * proximity)
     }
 
+    /// What a page gains by having the query as a phrase in its body.
+    fn phrase(&self, uses: &[BodyUse], runs: &mut Vec<Run>) -> f64 {
+        let share = self.order.share(uses, runs, |word| self.words[word].gain);
+        if share > 0.0 {
+            PHRASE_GAIN * share.powi(2) * self.words.iter().map(|word| word.gain).sum::<f64>()
+        } else {
+            0.0
+        }
+    }
+
     /// Proximity of the words in the body: 1 when all are adjacent, near 0 when they are far apart
     /// or most are missing.
-    fn proximity(&self, positions: &mut [(usize, usize)]) -> f64 {
-        positions.sort_unstable();
+    fn proximity(&self, positions: &[BodyUse]) -> f64 {
         let all = self.words.len();
         let mut best = 0.0_f64;
-        for (start, (first, _)) in positions.iter().enumerate() {
+        for (start, BodyUse { at: first, .. }) in positions.iter().enumerate() {
             // One bit per word: a query has at most 128.
             let mut seen = 0_u128;
             let mut weight = 0.0;
             let mut count = 0;
             // Words further apart than this do not count as close.
-            for (position, word) in positions[start..].iter().take_while(|(position, _)| position - first < all * 4) {
+            let near = positions[start..].iter().take_while(|used| used.at - first < all * 4);
+            for BodyUse { at: position, word, .. } in near {
                 if seen & (1 << (word % 128)) == 0 {
                     seen |= 1 << (word % 128);
                     weight += self.words[*word].rarity;
@@ -177,8 +211,9 @@ impl ScoreScale {
 pub(super) struct ScoreScratch {
     spellings: WordSpellings,
     matches: Vec<WordUse>,
-    /// Positions in the body, each with the index of the query word.
-    positions: Vec<(usize, usize)>,
+    /// Uses in the body.
+    positions: Vec<BodyUse>,
+    runs: Vec<Run>,
 }
 
 /// One use of a word.
@@ -193,6 +228,14 @@ pub(super) struct WordUse {
 }
 
 impl WordUse {
+    const fn weight(&self) -> f64 {
+        if self.is_extra { EXTRA_WEIGHT } else { 1.0 }
+    }
+
+    const fn in_body(&self, word: usize) -> BodyUse {
+        BodyUse { at: self.at, word, length: if self.is_extra { 0 } else { self.words } }
+    }
+
     /// Number of title words that it covers.
     const fn share(&self) -> f64 {
         if self.is_extra { EXTRA_TITLE_SHARE } else { self.words as f64 }

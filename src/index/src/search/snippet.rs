@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::query::QueryWord;
 use super::score::find;
-use crate::words::{ForwardIndex, PageSection, WordClass, WordSpan, WordSpellings, spans};
+use crate::words::{ForwardIndex, PageSection, WordClass, WordSpan, WordSpellings, end_of_cluster, spans};
 
 /// Approximate length of a snippet in words.
 const WORDS: usize = 24;
@@ -71,7 +71,7 @@ fn prefix_matches(text: &str, word: &QueryWord) -> impl Iterator<Item = (usize, 
         let Some((last, before)) = spelling.split_last() else { continue };
         for at in before.len()..terms.len() {
             if terms[at].starts_with(last.as_str()) && terms[at - before.len()..at] == *before {
-                let is_half = spans[at].class == WordClass::Pair && last.chars().count() == 1;
+                let is_half = spans[at].class == WordClass::Pair && terms[at].len() > last.len();
                 matches.push((at - before.len(), spelling.len(), is_half));
             }
         }
@@ -121,8 +121,8 @@ fn render(text: &str, matches: &[SnippetMatch]) -> String {
         .filter_map(|hit| {
             let inside = spans.get(hit.at - window.start..)?;
             let last = inside.get(hit.words - 1).or(inside.last())?.range.clone();
-            let first = text[last.clone()].chars().next().filter(|_| hit.is_half);
-            Some(inside.first()?.range.start..first.map_or(last.end, |first| last.start + first.len_utf8()))
+            let end = if hit.is_half { end_of_cluster(text, last.start) } else { last.end };
+            Some(inside.first()?.range.start..end)
         })
         .collect();
     if end - start > MAX_BYTES {

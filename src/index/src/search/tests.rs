@@ -1,3 +1,4 @@
+mod folding;
 mod ranking;
 mod snippets;
 

@@ -1,22 +1,22 @@
 //! Normal form of a single word.
 
 use rust_stemmers::{Algorithm, Stemmer};
-use unicode_normalization::UnicodeNormalization;
+use svcfs_text::fold::fold_word;
 
 /// Limit in bytes: a longer word (a line of base64) is cut.
 const MAX_WORD_BYTES: usize = 64;
 
-/// Lower case without accents; compatibility forms (full width, ligatures) are unified.
+/// The characters of a word that are folded: marks, which folding removes, outnumber letters.
+const MAX_FOLDED_CHARS: usize = 4 * MAX_WORD_BYTES;
+
+/// The form of `fold_word`, without signs that the full-text index would split at.
 pub(crate) fn folded(word: &str) -> String {
     let mut folded = if word.is_ascii() {
         word.get(..MAX_WORD_BYTES).unwrap_or(word).to_ascii_lowercase()
     } else {
-        let mut folded = String::with_capacity(word.len());
-        for character in word.chars().take(MAX_WORD_BYTES).collect::<String>().nfkc() {
-            for lower in character.to_lowercase() {
-                push(&mut folded, lower);
-            }
-        }
+        let end = word.char_indices().nth(MAX_FOLDED_CHARS).map_or(word.len(), |(end, _)| end);
+        let mut folded = fold_word(&word[..end]).into_owned();
+        folded.retain(|part| !(part.is_ascii() && !part.is_ascii_alphanumeric() || part.is_whitespace()));
         folded
     };
     if folded.len() > MAX_WORD_BYTES {
@@ -27,25 +27,6 @@ pub(crate) fn folded(word: &str) -> String {
         folded.push(char::REPLACEMENT_CHARACTER);
     }
     folded
-}
-
-fn push(folded: &mut String, lower: char) {
-    match lower {
-        'ß' => folded.push_str("ss"),
-        'æ' => folded.push_str("ae"),
-        'œ' => folded.push_str("oe"),
-        'ø' => folded.push('o'),
-        'đ' | 'ð' => folded.push('d'),
-        'ł' => folded.push('l'),
-        'ı' => folded.push('i'),
-        'ς' => folded.push('σ'),
-        // Parts of a compatibility form that the full-text index would split at.
-        _ if lower.is_ascii() && !lower.is_ascii_alphanumeric() || lower.is_whitespace() => {}
-        // Decomposition would split a Korean syllable into letters.
-        '\u{AC00}'..='\u{D7A3}' => folded.push(lower),
-        // Accents, but not the marks that distinguish Japanese or Arabic letters.
-        _ => folded.extend(std::iter::once(lower).nfd().filter(|part| !matches!(part, '\u{0300}'..='\u{036F}'))),
-    }
 }
 
 /// The index form of a word: folded and with the English suffixes removed (`running` is `run`).

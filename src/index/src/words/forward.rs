@@ -153,6 +153,18 @@ impl<'r> ForwardIndex<'r> {
         self.sections[section as usize].for_each_match(spelling, on_match);
     }
 
+    /// Whether a section consists of this sequence of words.
+    pub(crate) fn is_exactly(&self, section: PageSection, words: &[TermHash]) -> bool {
+        if words.is_empty() || self.len(section) != words.len() {
+            return false;
+        }
+        let position = |word| u32::try_from(self.vocabulary.binary_search(word).ok()?).ok();
+        let Some(spelling) = words.iter().map(position).collect::<Option<Vec<u32>>>() else { return false };
+        let mut is_match = false;
+        self.for_each_match(section, &spelling, |_| is_match = true);
+        is_match
+    }
+
     /// Calls `on_match` with each position of a section that has this word as an alternative form.
     pub(crate) fn for_each_extra(&self, section: PageSection, word: u32, mut on_match: impl FnMut(usize)) {
         let (words, positions) = self.extras[section as usize];

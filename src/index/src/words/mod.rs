@@ -15,6 +15,7 @@
 
 mod fold;
 mod forward;
+mod function_words;
 mod spans;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ use std::rc::Rc;
 
 pub(crate) use fold::{folded, parts, term};
 pub(crate) use forward::{ForwardIndex, PageSection, WordSpellings, encode};
-pub(crate) use spans::{WordClass, WordSpan, spans};
+pub(crate) use function_words::is_function_word;
+pub(crate) use spans::{WordClass, WordSpan, end_of_cluster, spans};
 
 /// Limit of the parts of a compound that is also indexed as one word.
 const MAX_COMPOUND_PARTS: usize = 6;
@@ -115,12 +117,19 @@ impl TextWords {
             let written = &text[span.range.clone()];
             let word = dictionary.read(written, span.class);
             if span.class == WordClass::Word && compound.continues(text, &span) {
-                compound.add(&span);
+                if compound.end == span.range.start {
+                    // The number of a version: `v` and `1` are also `v1`.
+                    let version = dictionary.read(&text[compound.last..span.range.end], WordClass::Word);
+                    self.extras.push((version, position - 1));
+                    compound.end = span.range.end;
+                } else {
+                    compound.add(&span);
+                }
             } else {
                 compound.end(text, self, dictionary);
                 compound = CompoundWord::default();
                 if span.class == WordClass::Word {
-                    compound = CompoundWord { parts: 1, position, start: span.range.start, end: span.range.end };
+                    compound = CompoundWord::new(position, &span);
                 }
             }
             self.extras.extend(word.parts.iter().map(|part| (Rc::clone(part), position)));
@@ -137,26 +146,39 @@ impl TextWords {
     }
 }
 
+/// Whether the text between two words joins them: `snake_case`, `e-mail`, `می‌خواهم`. Without any text
+/// they are the parts of a version.
+pub(crate) fn is_joint(between: &str) -> bool {
+    matches!(between, "" | "_" | "-" | "\u{200C}" | "\u{2010}" | "\u{2011}")
+}
+
 /// Words joined by `_` or `-`.
 #[derive(Default)]
 struct CompoundWord {
     parts: usize,
     position: usize,
     start: usize,
+    /// The start of its last part.
+    last: usize,
     end: usize,
 }
 
 impl CompoundWord {
+    const fn new(position: usize, span: &WordSpan) -> Self {
+        let start = span.range.start;
+        Self { parts: 1, position, start, last: start, end: span.range.end }
+    }
     fn continues(&self, text: &str, span: &WordSpan) -> bool {
-        self.parts > 0 && matches!(&text[self.end..span.range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
+        self.parts > 0 && is_joint(&text[self.end..span.range.start])
     }
     fn add(&mut self, span: &WordSpan) {
         self.parts += 1;
+        self.last = span.range.start;
         self.end = span.range.end;
     }
     fn end(&self, text: &str, words: &mut TextWords, dictionary: &mut Dictionary) {
         if (2..=MAX_COMPOUND_PARTS).contains(&self.parts) {
-            let is_sign = |sign: char| matches!(sign, '_' | '-' | '\u{2010}' | '\u{2011}');
+            let is_sign = |sign: char| matches!(sign, '_' | '-' | '\u{200C}' | '\u{2010}' | '\u{2011}');
             let text = text[self.start..self.end].replace(is_sign, "");
             words.extras.push((dictionary.read(&text, WordClass::Word), self.position));
         }

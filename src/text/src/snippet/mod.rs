@@ -3,8 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use unicode_normalization::char::is_combining_mark;
+
+use crate::fold::fold_word;
 use crate::frontmatter::split;
 
 /// Maximum length of a snippet, without marks and `…`.
@@ -16,13 +20,13 @@ const MAX_LEAD_BYTES: usize = 40;
 /// The first line of a page that contains a term, with the first match of each term between
 /// `<mark>` and `</mark>`.
 ///
-/// Case is ignored. The body takes precedence over the frontmatter; without a match, the first line
+/// Words are compared as search compares them (`fold_word`). The body takes precedence over the frontmatter; without a match, the first line
 /// with words is returned. The text is HTML-escaped (`&lt;`), so that a snippet can be inserted
 /// into HTML.
 #[must_use]
 pub fn snippet(text: &str, terms: &[&str]) -> String {
-    let terms: Vec<Vec<char>> =
-        terms.iter().map(|term| lower_chars(term.trim())).filter(|term| !term.is_empty()).collect();
+    let terms: Vec<Cow<'_, str>> =
+        terms.iter().map(|term| fold_word(term.trim())).filter(|term| !term.is_empty()).collect();
     let split = split(text);
     let lines = split.body.lines().chain(split.yaml.unwrap_or_default().lines()).map(str::trim);
     let matching_line = lines.clone().find_map(|line| terms.iter().find_map(|term| find(line, term)).map(|_| line));
@@ -87,24 +91,26 @@ fn escape(text: &str, output: &mut String) {
     }
 }
 
-fn lower_chars(text: &str) -> Vec<char> {
-    text.chars().flat_map(char::to_lowercase).collect()
+/// Range of the first match of a folded term in a line.
+fn find(line: &str, term: &str) -> Option<Range<usize>> {
+    let (folded, sources) = fold_line(line);
+    let at = folded.find(term)?;
+    let source_at = |at: usize| sources.partition_point(|(start, _)| *start <= at) - 1;
+    let (first, last) = (source_at(at), source_at(at + term.len() - 1));
+    let end = sources.get(last + 1).map_or(line.len(), |(_, source)| *source);
+    Some(sources[first].1..end)
 }
 
-/// Range of the first match of a lower-case term in a line, ignoring case.
-fn find(line: &str, term: &[char]) -> Option<Range<usize>> {
-    line.char_indices().find_map(|(start, _)| {
-        let mut expected = term.iter();
-        for (at, character) in line[start..].char_indices() {
-            for lower in character.to_lowercase() {
-                if expected.next() != Some(&lower) {
-                    return None;
-                }
-            }
-            if expected.len() == 0 {
-                return Some(start..start + at + character.len_utf8());
-            }
-        }
-        None
-    })
+/// The folded line, and where each character of it with its marks starts: in the folded line and in
+/// the line.
+fn fold_line(line: &str) -> (String, Vec<(usize, usize)>) {
+    let mut folded = String::with_capacity(line.len());
+    let mut sources = Vec::with_capacity(line.len());
+    let mut starts = line.char_indices().filter(|(_, character)| !is_combining_mark(*character)).peekable();
+    while let Some((start, _)) = starts.next() {
+        let end = starts.peek().map_or(line.len(), |(end, _)| *end);
+        sources.push((folded.len(), start));
+        folded.push_str(&fold_word(&line[start..end]));
+    }
+    (folded, sources)
 }

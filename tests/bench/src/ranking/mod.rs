@@ -6,6 +6,8 @@
 //! engine finds the question itself: a title leaves the page, a description leaves the page, and
 //! every link with the label in question becomes its label.
 
+#[cfg(test)]
+mod intact;
 mod questions;
 pub mod rivals;
 #[cfg(test)]

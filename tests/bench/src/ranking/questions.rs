@@ -210,11 +210,16 @@ fn without_line(text: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
 /// What a person would type of a text: its words, without signs of any query language; none when it
 /// has fewer than two letters.
 pub(super) fn question(text: &str) -> Option<String> {
+    question_of(text, LONGEST)
+}
+
+/// The same of at most so many words.
+pub(super) fn question_of(text: &str, longest: usize) -> Option<String> {
     // Vowels of Hindi and Thai are marks, and so are accents in NFD.
     let words: Vec<&str> = text
         .split(|c: char| !c.is_alphanumeric() && !is_combining_mark(c) && c != '-' && c != '_')
         .filter(|word| word.chars().any(char::is_alphanumeric) && !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
-        .take(LONGEST)
+        .take(longest)
         .collect();
     let q = words.join(" ");
     (q.chars().filter(|c| c.is_alphabetic()).count() >= 2).then_some(q)

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use svcfs_text::links::links;
 
+use super::intact::{self, Source};
 use super::questions::{Question, question};
 use super::*;
 
@@ -71,6 +72,31 @@ fn pages_are_found_more_often_than_by_plain_full_text_search() {
         assert!(ours.hit_rate() >= other.hit_rate() - 0.03, "{told}");
         assert!(ours.mean_reciprocal() >= other.mean_reciprocal() + 0.03, "{told}");
     }
+}
+
+#[test]
+#[ignore = "some minutes; the corpora are not in the repository"]
+fn pages_are_the_first_result_for_their_own_words() {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
+    let corpora = std::env::var_os("SVCFS_CORPORA").map_or(beside, PathBuf::from);
+    let scratch = tempfile::tempdir().unwrap();
+    let mut failures = Vec::new();
+    for (name, below) in TREES {
+        let archive = corpora.join(format!("{name}.tar.xz"));
+        for ((source, half), hits) in intact::measure((&archive, below), &scratch.path().join(name)).unwrap() {
+            let (ours, plain) = (hits.share(), hits.share_of_plain());
+            println!("{name:18} {source:?} {half:?}: {} asked, {ours:.3}, plain FTS5 {plain:.3}", hits.asked);
+            let floor = match source {
+                Source::Title => 0.99,
+                Source::Sentence => plain,
+                Source::Label | Source::Heading => 0.0,
+            };
+            if ours < floor {
+                failures.push(format!("{name} {source:?} {half:?}: {ours:.3} is below {floor:.3}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
 }
 
 #[test]

@@ -22,23 +22,23 @@ type FtsExpression = Option<String>;
 
 pub(super) fn parse(tokens: &[QueryToken]) -> Result<WordQuery, SyntaxMistake> {
     let mut parser =
-        QueryParser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_included: true, depth: 0 };
+        QueryParser { tokens, query: WordQuery::default(), is_plain: true, is_positive: true, is_included: true, depth: 0 };
     let expression = parser.or_expression()?;
     if !parser.tokens.is_empty() {
         return Err("a `)` has no matching `(`");
     }
     Ok(WordQuery {
         expression: expression.unwrap_or_default(),
-        words: parser.words,
         is_plain: parser.is_plain,
         is_positive: parser.is_positive,
-        note: None,
+        ..parser.query
     })
 }
 
 struct QueryParser<'t> {
     tokens: &'t [QueryToken],
-    words: Vec<QueryWord>,
+    /// What is parsed so far.
+    query: WordQuery,
     is_plain: bool,
     is_positive: bool,
     /// False after `NOT`.
@@ -194,8 +194,8 @@ impl<'t> QueryParser<'t> {
     fn add(&mut self, word: Option<QueryWord>) -> FtsExpression {
         let word = word?;
         let expression = word.expression();
-        if self.is_included && !self.words.contains(&word) {
-            self.words.push(word);
+        if self.is_included {
+            self.query.add(word);
         }
         Some(expression)
     }
