@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
 use svcfs_text::frontmatter;
 use svcfs_text::links::{LinkKey, candidates, page_keys};
-use svcfs_text::tasks::PageTask;
-use svcfs_text::{Link, Page};
+use svcfs_text::metadata::ListItem;
+use svcfs_text::{Link, Page, PageMetadata};
 
 use crate::field_words;
 use crate::fields::is_short;
@@ -88,7 +89,7 @@ impl PageDocument {
             excerpt: page.excerpt,
             word_count: page.word_count,
             size,
-            tasks: json(&tasks(&text))?,
+            tasks: json(&tasks(&page.metadata))?,
             trust_factors: trust::factors(&page.frontmatter),
             metadata: json(&page.frontmatter)?,
             fields: page.frontmatter.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
@@ -112,15 +113,22 @@ impl PageDocument {
 }
 
 /// The tasks of a page as queries see them: objects of `text`, `completed`, `line`, `tags`, `due`
-/// and `meta`.
-fn tasks(text: &str) -> Vec<serde_json::Value> {
-    let to_json = |task: PageTask| {
+/// and `meta`. `meta` has the character of the box as `status`, the emoji fields and the inline
+/// fields; of equal names, a field that is written out counts.
+fn tasks(metadata: &PageMetadata) -> Vec<Value> {
+    let to_json = |item: &ListItem| {
+        let mut meta = Map::new();
+        meta.extend(item.status.map(|status| ("status".to_owned(), Value::from(status.to_string()))));
+        meta.extend(item.emoji_fields.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str()))));
+        let fields = item.fields.iter().map(|field| &metadata.fields[*field]);
+        meta.extend(fields.map(|field| (field.name.clone(), field.value().to_json())));
+        let tags: Vec<&str> = item.tags.iter().map(|tag| metadata.tags[*tag].name.as_str()).collect();
         serde_json::json!({
-            "text": task.text, "completed": task.is_completed, "line": task.line, "tags": task.tags,
-            "due": task.details.get("due"), "meta": task.details,
+            "text": item.text, "completed": item.is_completed(), "line": item.line, "tags": tags,
+            "due": meta.get("due"), "meta": meta,
         })
     };
-    svcfs_text::tasks::parse_tasks(text).into_iter().map(to_json).collect()
+    metadata.items.iter().filter(|item| item.is_task()).map(to_json).collect()
 }
 
 /// The words of a page for the full-text index, separated by spaces.

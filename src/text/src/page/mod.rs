@@ -9,6 +9,7 @@ use crate::frontmatter::{self, Frontmatter, YamlError};
 use crate::headings::Heading;
 use crate::lines::LineStarts;
 use crate::links::{self, Link};
+use crate::metadata::PageMetadata;
 use crate::structure;
 
 const TAG_KEYS: [&str; 3] = ["tags", "topics", "labels"];
@@ -36,6 +37,8 @@ pub struct Page<'a> {
     pub word_count: usize,
     /// The first paragraph as one line, without markup, at most 300 characters plus `…`.
     pub excerpt: String,
+    /// Fields, tags and list items in the body.
+    pub metadata: PageMetadata,
     /// The page without its frontmatter.
     pub body: &'a str,
 }
@@ -49,6 +52,7 @@ impl<'a> Page<'a> {
         let lines = LineStarts::new(text);
         let structure = structure::parse(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);
+        let metadata = PageMetadata::scan(text, &split, &lines, (&structure, &links));
         let title = frontmatter.text("title").or_else(|| Some(structure.headings.first()?.text.clone()));
         Self {
             title: title.unwrap_or_else(|| links::stem_of(path).to_owned()),
@@ -60,6 +64,7 @@ impl<'a> Page<'a> {
             links,
             word_count: split.body.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count(),
             excerpt: structure.excerpt,
+            metadata,
             body: split.body,
         }
     }
