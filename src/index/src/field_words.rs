@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
+use svcfs_text::metadata::with_parents;
 
 use crate::words::{Dictionary, TextWords, folded};
 
@@ -63,7 +64,8 @@ pub(crate) fn tokens(
     let limit = MAX_WORDS.max(tokens.all.len());
     for tag in tags {
         for field in ["tag", "tags"] {
-            tokens.all.push(token(field, &normalize_value(tag)));
+            // `tag:area` finds `area/work`
+            tokens.all.extend(with_parents(tag).map(|tag| token(field, &normalize_value(tag))));
             tokens.text(field, tag);
         }
     }

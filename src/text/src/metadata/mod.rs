@@ -31,6 +31,9 @@ use crate::links::{self, Link};
 use crate::literal_spans::RangeCursor;
 use crate::structure::{self, BodyStructure};
 
+/// A longer tag counts as a single name.
+const MAX_NESTED_BYTES: usize = 512;
+
 /// The metadata in the text of a page, each list in page order.
 #[derive(Debug, Clone, Default)]
 pub struct PageMetadata {
@@ -301,6 +304,21 @@ impl<'o> ItemFinder<'o> {
             self.open.pop();
         }
     }
+}
+
+/// Whether a tag is `wanted` or nested below it, in any case: `Sea/tide` is in `#sea`.
+#[must_use]
+pub fn is_in_tag(tag: &str, wanted: &str) -> bool {
+    let (tag, wanted) = (fold_name(tag), fold_name(wanted));
+    tag.strip_prefix(wanted.as_ref()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A tag and the tags it is nested in, the longest first: `a/b`, `a`.
+pub fn with_parents(tag: &str) -> impl Iterator<Item = &str> {
+    // All parents of a very long tag would have the square of its length.
+    let is_short = tag.len() <= MAX_NESTED_BYTES;
+    std::iter::successors(Some(tag), move |tag| Some(tag.rsplit_once('/').filter(|_| is_short)?.0))
+        .filter(|tag| !tag.is_empty())
 }
 
 /// Whether hidden ranges cover a position; positions ascend.
