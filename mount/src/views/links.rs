@@ -1,10 +1,13 @@
 //! `.svc/search/<words>/`, `.svc/tags/<tag>/`, `.svc/backlinks/<path>/`: links to the matching
 //! pages.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use svcfs_base::{Fault, PathComponent, Protocol, Timestamp, TreePath};
+use svcfs_text::fold::fold_name;
+use svcfs_text::metadata::is_in_tag;
 use svcfs_vfs::EntryKind;
 
 use super::knowledge::PageHit;
@@ -106,7 +109,8 @@ impl SearchFolder {
     }
 }
 
-/// A tag and its nested tags (`area/work` is below `area`); all tags are below the empty one.
+/// A tag, with the pages of its nested tags too, and folders for these (`area/work` is below
+/// `area`); all tags are below the empty one.
 pub(super) struct TagFolder(pub(super) String);
 
 impl ViewNode for TagFolder {
@@ -133,9 +137,7 @@ impl ViewNode for TagFolder {
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         let child = self.child(name.as_str());
-        let is_in_tag =
-            |tag: &String| tag == &child || tag.strip_prefix(&child).is_some_and(|rest| rest.starts_with('/'));
-        if tags(views, reader, AnswerFreshness::Recent)?.iter().any(is_in_tag) {
+        if tags(views, reader, AnswerFreshness::Recent)?.iter().any(|tag| is_in_tag(tag, &child)) {
             return Ok(Some(Arc::new(Self(child))));
         }
         match self.query() {
@@ -149,11 +151,14 @@ impl ViewNode for TagFolder {
             Some(query) => query.list(views, reader)?,
             None => Vec::new(),
         };
-        let prefix = self.child("");
+        let depth = if self.0.is_empty() { 0 } else { self.0.split('/').count() };
         let all = tags(views, reader, AnswerFreshness::Now)?;
-        let mut names: Vec<&str> = all.iter().filter_map(|tag| tag.strip_prefix(&prefix)?.split('/').next()).collect();
+        let below = all.iter().filter(|tag| depth == 0 || is_in_tag(tag, &self.0));
+        let mut names: Vec<&str> = below.filter_map(|tag| tag.split('/').nth(depth)).collect();
         names.sort_unstable();
-        names.dedup();
+        // Names that differ only in case are one tag.
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(fold_name(name).into_owned()));
         // A tag that is not a valid name, such as `..` or an empty one, has no folder.
         let names = names.into_iter().filter(|name| PathComponent::parse(name).is_ok());
         listed.extend(names.map(|name| ViewEntry { name: name.to_owned(), node: Arc::new(Self(self.child(name))) }));

@@ -48,7 +48,7 @@ const LAYERS: &[LayeredCrate] = &[
     // 5: listener has the common parts of the protocols that listen; protocols do not know each
     // other
     LayeredCrate { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
-    LayeredCrate { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-vfs"]) },
+    LayeredCrate { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-text", "svcfs-vfs"]) },
     LayeredCrate {
         name: "svcfs-http",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge", "svcfs-listener"]),

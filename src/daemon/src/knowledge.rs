@@ -117,19 +117,9 @@ impl KnowledgeSource for MountOperations {
     }
 
     fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
-        let mut hits = Vec::new();
-        // The operation returns pages of results.
-        while hits.len() < MAX_TAG_LINKS {
-            let arguments =
-                json!({ "where": format!("$.tags[*]={tag}"), "limit": MAX_SEARCH_LINKS, "offset": hits.len() });
-            let more = self.pages(caller, "query_meta", arguments)?;
-            let is_last = more.len() < MAX_SEARCH_LINKS;
-            hits.extend(more);
-            if is_last {
-                break;
-            }
-        }
-        Ok(hits)
+        let context = OperationContext::new(&self.server, &self.space, caller);
+        let pages = context.index().pages_with_tag(tag, MAX_TAG_LINKS)?;
+        Ok(pages.into_iter().map(|(path, title)| PageHit { path, title }).collect())
     }
 
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {

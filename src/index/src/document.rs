@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
 use svcfs_text::frontmatter;
 use svcfs_text::links::{LinkKey, candidates, page_keys};
-use svcfs_text::tasks::PageTask;
-use svcfs_text::{Link, Page};
+use svcfs_text::metadata::ListItem;
+use svcfs_text::{Link, Page, PageMetadata};
 
 use crate::field_words;
 use crate::fields::is_short;
@@ -29,12 +30,18 @@ pub(crate) struct PageDocument {
     pub(crate) word_count: usize,
     pub(crate) size: usize,
     pub(crate) tasks: String,
-    pub(crate) metadata: String,
-    /// The top-level frontmatter keys, and whether their values are short enough for a field index.
+    pub(crate) frontmatter: String,
+    /// The fields as queries see them; `None` when these are the frontmatter.
+    pub(crate) metadata: Option<String>,
+    /// The keys and texts of the inline fields.
+    pub(crate) inline: Option<String>,
+    /// The top-level keys that queries see, and whether their values are short enough for a field index.
     pub(crate) fields: Vec<(String, bool)>,
     pub(crate) headings: String,
     pub(crate) frontmatter_text: String,
     pub(crate) body: String,
+    /// The line of the page on which `body` starts.
+    pub(crate) first_line: usize,
     /// Score factors for soft and hard trust boost; `None` for most pages.
     pub(crate) trust_factors: Option<[f64; 2]>,
     pub(crate) columns: TextColumns,
@@ -74,7 +81,10 @@ impl PageDocument {
         let title = TextWords::of(&page.title, dictionary);
         let body = TextWords::of(page.body, dictionary);
         let frontmatter = TextWords::of(split.yaml.unwrap_or_default(), dictionary);
-        let mut fields = field_words::tokens(path.as_str(), &page.frontmatter, &page.tags, dictionary);
+        let mut tags = page.tags.clone();
+        tags.extend(page.metadata.tag_names().map(str::to_owned));
+        let queried = page.queried.as_ref().unwrap_or(&page.frontmatter);
+        let mut fields = field_words::tokens(path.as_str(), queried, &tags, dictionary);
         fields.extend(field_words::subjects(&body));
         let labels = page.links.iter().map(|link| link.label.as_deref().map(|label| label_words(label, dictionary)));
         let labels: Vec<String> = labels.map(Option::unwrap_or_default).collect();
@@ -88,19 +98,28 @@ impl PageDocument {
             excerpt: page.excerpt,
             word_count: page.word_count,
             size,
-            tasks: json(&tasks(&text))?,
+            tasks: json(&tasks(&page.metadata))?,
             trust_factors: trust::factors(&page.frontmatter),
-            metadata: json(&page.frontmatter)?,
-            fields: page.frontmatter.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
+            frontmatter: json(&page.frontmatter)?,
+            metadata: page.queried.as_ref().map(json).transpose()?,
+            inline: inline_fields(&page.metadata).as_ref().map(json).transpose()?,
+            fields: queried.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
             headings: json(&headings)?,
             frontmatter_text: split.yaml.unwrap_or_default().to_owned(),
             body: page.body.to_owned(),
+            first_line: split.first_body_line,
             links: page.links,
             labels,
             title: page.title,
             path,
         })
     }
+
+    /// The fields as queries see them.
+    pub(crate) fn queried_fields(&self) -> &str {
+        self.metadata.as_deref().unwrap_or(&self.frontmatter)
+    }
+
     /// The distinct keys under which a link may find its page.
     pub(crate) fn folded_targets(&self, link: &Link) -> Vec<String> {
         let mut folded: Vec<String> =
@@ -111,16 +130,29 @@ impl PageDocument {
     }
 }
 
+/// Keys and texts of the inline fields in page order, those of tasks included.
+fn inline_fields(metadata: &PageMetadata) -> Option<Vec<[&str; 2]>> {
+    let fields = metadata.fields.iter().map(|field| [field.key.as_str(), field.text.as_str()]);
+    (!metadata.fields.is_empty()).then(|| fields.collect())
+}
+
 /// The tasks of a page as queries see them: objects of `text`, `completed`, `line`, `tags`, `due`
-/// and `meta`.
-fn tasks(text: &str) -> Vec<serde_json::Value> {
-    let to_json = |task: PageTask| {
+/// and `meta`. `meta` has the character of the box as `status`, the emoji fields and the inline
+/// fields; of equal names, a field that is written out counts.
+fn tasks(metadata: &PageMetadata) -> Vec<Value> {
+    let to_json = |item: &ListItem| {
+        let mut meta = Map::new();
+        meta.extend(item.status.map(|status| ("status".to_owned(), Value::from(status.to_string()))));
+        meta.extend(item.emoji_fields.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str()))));
+        let fields = item.fields.iter().map(|field| &metadata.fields[*field]);
+        meta.extend(fields.map(|field| (field.name.clone(), field.value().to_json())));
+        let tags: Vec<&str> = item.tags.iter().map(|tag| metadata.tags[*tag].name.as_str()).collect();
         serde_json::json!({
-            "text": task.text, "completed": task.is_completed, "line": task.line, "tags": task.tags,
-            "due": task.details.get("due"), "meta": task.details,
+            "text": item.text, "completed": item.is_completed(), "line": item.line, "tags": tags,
+            "due": meta.get("due"), "meta": meta,
         })
     };
-    svcfs_text::tasks::parse_tasks(text).into_iter().map(to_json).collect()
+    metadata.items.iter().filter(|item| item.is_task()).map(to_json).collect()
 }
 
 /// The words of a page for the full-text index, separated by spaces.

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use svcfs_text::fold::{fold_name, fold_word};
+use svcfs_text::metadata::with_parents;
 use unicode_normalization::char::is_combining_mark;
 
 use crate::words::{Dictionary, TextWords};
@@ -67,7 +68,8 @@ pub(crate) fn tokens(
     let limit = MAX_WORDS.max(tokens.all.len());
     for tag in tags {
         for field in ["tag", "tags"] {
-            tokens.all.push(token(field, &normalize_value(tag)));
+            // `tag:area` finds `area/work`
+            tokens.all.extend(with_parents(tag).map(|tag| token(field, &normalize_value(tag))));
             tokens.text(field, tag);
         }
     }

@@ -144,7 +144,8 @@ fn damage(connection: &Connection) -> Result<Option<String>, IndexError> {
 fn page_digests(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT pages.id, pages.path, pages.etag, pages.title, pages.excerpt, pages.word_count, pages.frontmatter,
-                pages.headings, pages.size, pages.tasks, bodies.frontmatter, bodies.body, forwards.path,
+                pages.headings, pages.size, pages.tasks, pages.metadata, pages.inline, bodies.frontmatter, bodies.body,
+                bodies.first_line, forwards.path,
                 forwards.soft, forwards.hard, forwards.words
          FROM pages LEFT JOIN bodies ON bodies.page = pages.id LEFT JOIN forwards ON forwards.page = pages.id
          ORDER BY pages.path",

@@ -4,6 +4,7 @@ use rusqlite::{CachedStatement, Connection, ToSql};
 use svcfs_base::TreePath;
 
 use crate::pages::range_below;
+use crate::schema::FIELDS;
 use crate::{Index, IndexError};
 
 /// Values with their number of pages, most frequent first.
@@ -51,7 +52,7 @@ impl Index {
             };
             let values_of = |path: &str, kinds: &str| {
                 format!(
-                    "(SELECT entry.value FROM pages, json_each(pages.frontmatter, '{path}') AS entry
+                    "(SELECT entry.value FROM pages, json_each({FIELDS}, '{path}') AS entry
                       WHERE pages.path > ?1 AND pages.path < ?2 AND ?3 >= 0 AND entry.type IN ({kinds}))"
                 )
             };
@@ -77,7 +78,7 @@ fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<T
                        SELECT entry.key AS key, count(*) AS pages, CASE entry.type
                            WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' WHEN 'true' THEN 'boolean'
                            WHEN 'false' THEN 'boolean' WHEN 'array' THEN 'list' ELSE entry.type END AS kind
-                       FROM pages, json_each(pages.frontmatter) AS entry
+                       FROM pages, json_each(coalesce(pages.metadata, pages.frontmatter)) AS entry
                        WHERE pages.path > ?1 AND pages.path < ?2 AND ?3 >= 0 AND entry.type <> 'null' GROUP BY 1, 3
                    ) GROUP BY key
                ) ORDER BY 2 DESC, 1";

@@ -1,5 +1,6 @@
 //! Stored data of pages, and lists of pages.
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -7,11 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
+use svcfs_text::fold::fold_name;
+use svcfs_text::metadata::is_in_tag;
 
+use crate::dql::row::{members, tags_of};
+use crate::fields::TAGS as TAG_FIELD;
+use crate::schema::FIELDS;
 use crate::{Index, IndexError, MetaRow, field_words};
 
 /// The tags of all pages: selected column and source.
-const TAGS: &str = "CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
+const TAGS: &str = "CAST(tag.value AS TEXT)
+                    FROM pages, json_each(coalesce(pages.metadata, pages.frontmatter), '$.tags') AS tag
                     WHERE tag.type IN ('text', 'integer', 'real')";
 
 /// One heading of a page.
@@ -120,16 +127,46 @@ impl Index {
         })
     }
 
-    /// All distinct tags in the `tags` field of the pages, sorted. A single tag counts as a list of
-    /// one.
+    /// All distinct tags of the pages, in frontmatter and text, sorted. Of tags that differ only in
+    /// case, the first counts.
     ///
     /// # Errors
     /// [`IndexError::Database`].
     pub fn tags(&self) -> Result<Vec<String>, IndexError> {
-        self.readers.read(|connection| {
+        let mut tags: Vec<String> = self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(&format!("SELECT DISTINCT {TAGS} ORDER BY 1"))?;
             let tags = statement.query_map([], |row| row.get(0))?;
             Ok(tags.collect::<rusqlite::Result<_>>()?)
+        })?;
+        let mut seen = HashSet::new();
+        tags.retain(|tag| seen.insert(fold_name(tag).into_owned()));
+        Ok(tags)
+    }
+
+    /// The pages with a tag or one nested below it, in any case, with their titles, in path order.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn pages_with_tag(&self, tag: &str, limit: usize) -> Result<Vec<(TreePath, String)>, IndexError> {
+        // The full-text index selects candidates; its form of a tag has less detail.
+        let word = field_words::token(TAG_FIELD, &field_words::normalize_value(tag));
+        let sql = format!(
+            "SELECT pages.path, pages.title, {FIELDS} FROM pages
+             WHERE id IN (SELECT rowid FROM texts WHERE texts MATCH ?1) ORDER BY path"
+        );
+        let keys = [TAG_FIELD.to_owned()];
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query([format!("{{fields}} : \"{word}\"")])?;
+            let mut matches = Vec::new();
+            while let Some(row) = rows.next()?.filter(|_| matches.len() < limit) {
+                let path: String = row.get(0)?;
+                let fields = members(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?, &keys, &path)?;
+                if fields.iter().flat_map(|(_, value)| tags_of(value)).any(|other| is_in_tag(&other, tag)) {
+                    matches.push((tree_path(&path)?, row.get(1)?));
+                }
+            }
+            Ok(matches)
         })
     }
 

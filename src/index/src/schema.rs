@@ -27,6 +27,9 @@ pub(crate) const SCAN_CACHE: i32 = -1_024;
 /// their tables. This is most of the memory of the first start of a server.
 pub(crate) const BULK_LOAD_CACHE: i32 = -20_480;
 
+/// The fields of a page as queries see them: frontmatter and inline fields.
+pub(crate) const FIELDS: &str = "coalesce(pages.metadata, pages.frontmatter)";
+
 /// The table set a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableSet {
@@ -48,12 +51,15 @@ impl TableSet {
     }
 }
 
+/// - `pages`: `frontmatter` is what the page has there; `metadata` is NULL or the same with inline
+///   fields and all tags ([`FIELDS`]); `inline` is NULL or a list of `[key, text]` of all inline
+///   fields.
 /// - `facts`: the computed fields of pages in short rows, so that queries on them skip the wide
 ///   rows.
 /// - `texts`: all words of a page. `names`: those of title, names and headings again, so that pages
 ///   with that name are found among 100,000 that have the word in their text. Both store no text
 ///   and get prepared words (module `words`).
-/// - `bodies`: the text for snippets.
+/// - `bodies`: the text for snippets; `first_line` is the line of the page on which it starts.
 /// - `forwards`: all that scoring needs: the words in order, the trust factors (`search::trust`),
 ///   and the path, which orders equal scores.
 /// - `anchors`: the labels of links; rowid = page id * 2^20 + position.
@@ -64,7 +70,7 @@ const CREATE: &str = "
     CREATE TABLE pages@ (
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
         title TEXT NOT NULL, excerpt TEXT NOT NULL, word_count INTEGER NOT NULL, frontmatter TEXT NOT NULL,
-        headings TEXT NOT NULL, size INTEGER NOT NULL, tasks TEXT NOT NULL
+        headings TEXT NOT NULL, size INTEGER NOT NULL, tasks TEXT NOT NULL, metadata TEXT, inline TEXT
     ) STRICT;
     CREATE TABLE facts@ (
         page INTEGER PRIMARY KEY, word_count INTEGER NOT NULL, size INTEGER NOT NULL, heading_count INTEGER NOT NULL,
@@ -86,7 +92,9 @@ const CREATE: &str = "
         field INTEGER NOT NULL, kind INTEGER NOT NULL, value ANY NOT NULL, page INTEGER NOT NULL,
         PRIMARY KEY (field, kind, value, page), UNIQUE (page, field, kind, value)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE bodies@ (page INTEGER PRIMARY KEY, frontmatter TEXT NOT NULL, body TEXT NOT NULL) STRICT;
+    CREATE TABLE bodies@ (
+        page INTEGER PRIMARY KEY, frontmatter TEXT NOT NULL, body TEXT NOT NULL, first_line INTEGER NOT NULL
+    ) STRICT;
     CREATE TABLE forwards@ (
         page INTEGER PRIMARY KEY, path TEXT NOT NULL, soft REAL, hard REAL, words BLOB NOT NULL
     ) STRICT;

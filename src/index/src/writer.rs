@@ -130,7 +130,9 @@ fn put(
         None => None,
     };
     transaction
-        .prepare_cached(&tables.sql("INSERT INTO pages@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"))?
+        .prepare_cached(
+            &tables.sql("INSERT INTO pages@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"),
+        )?
         .execute(params![
             id,
             document.path.as_str(),
@@ -139,14 +141,16 @@ fn put(
             document.title,
             document.excerpt,
             i64::try_from(document.word_count).unwrap_or(i64::MAX),
-            document.metadata,
+            document.frontmatter,
             document.headings,
             i64::try_from(document.size).unwrap_or(i64::MAX),
             document.tasks,
+            document.metadata,
+            document.inline,
         ])?;
     let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
     put_facts(transaction, tables, id, document)?;
-    rows.put(transaction, tables, id, &document.metadata)?;
+    rows.put(transaction, tables, id, document.queried_fields())?;
     put_text(transaction, tables, id, document)?;
     put_links(transaction, tables, id, document)
 }
@@ -166,7 +170,7 @@ fn put_facts(
             number(document.size),
             document.headings,
             number(document.links.len()),
-            document.metadata != "{}",
+            document.frontmatter != "{}",
             document.modified,
             document.path.as_str(),
         ])?;
@@ -180,10 +184,11 @@ fn put_text(
     document: &PageDocument,
 ) -> Result<(), IndexError> {
     let words = &document.columns;
-    transaction.prepare_cached(&tables.sql("INSERT INTO bodies@ VALUES (?1, ?2, ?3)"))?.execute((
+    transaction.prepare_cached(&tables.sql("INSERT INTO bodies@ VALUES (?1, ?2, ?3, ?4)"))?.execute((
         id,
         &document.frontmatter_text,
         &document.body,
+        i64::try_from(document.first_line).unwrap_or(1),
     ))?;
     let [soft, hard] = document.trust_factors.map_or([None; 2], |trust_factors| trust_factors.map(Some));
     transaction.prepare_cached(&tables.sql("INSERT INTO forwards@ VALUES (?1, ?2, ?3, ?4, ?5)"))?.execute((

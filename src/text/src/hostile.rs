@@ -116,6 +116,12 @@ fn hostile(size: usize) -> Vec<(&'static str, String)> {
         ("emoji", of("🦀[[🦀]]")),
         ("autolinks", of("<a:")),
         ("task items", of("- [ ] [[x]]\n")),
+        ("open fields", of("[a:: ")),
+        ("fields", of("(a:: [b]) ")),
+        ("tags in the text", of("#a #")),
+        ("open formulas", of("$a ")),
+        ("formulas and comments", of("%%$$%% $")),
+        ("emoji fields", ["- [ ] ", &of("🔁 ")].concat()),
     ]
 }
 

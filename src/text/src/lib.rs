@@ -16,13 +16,14 @@ pub mod frontmatter;
 pub mod headings;
 pub mod links;
 pub mod lint;
+pub mod metadata;
 pub mod page;
 pub mod sections;
 pub mod snippet;
-pub mod tasks;
 
 mod blocks;
 mod lines;
+mod literal_spans;
 mod structure;
 mod tables;
 
@@ -32,4 +33,5 @@ mod hostile;
 pub use frontmatter::Frontmatter;
 pub use headings::Heading;
 pub use links::Link;
+pub use metadata::PageMetadata;
 pub use page::{Page, tags};

@@ -10,6 +10,8 @@ use crate::frontmatter::SplitPage;
 use crate::headings::{Heading, slug};
 use crate::lines::LineStarts;
 use crate::links::{LinkKind, without_wiki_markup};
+use crate::literal_spans::{LiteralKind, RangeCursor, literal_spans};
+use crate::metadata::{ItemCollector, ItemStructure};
 
 /// Maximum length of the excerpt of a page, in characters, without the `…` of a shortened one.
 const EXCERPT_CHARS: usize = 300;
@@ -48,8 +50,12 @@ pub(crate) struct BodyStructure<'a> {
     pub(crate) headings: Vec<Heading>,
     pub(crate) links: Vec<WrittenLink<'a>>,
     pub(crate) definitions: Vec<LinkDefinition>,
-    /// Code, comments and link targets, in order: `[[x]]` inside is not a link.
+    /// Code, HTML, comments, formulas and link targets, in order: `[[x]]` inside is not a link.
     pub(crate) opaque: Vec<Range<usize>>,
+    /// The comments `%% … %%`, in order.
+    pub(crate) comments: Vec<Range<usize>>,
+    /// The items of all lists, in order.
+    pub(crate) items: Vec<ItemStructure>,
     /// Text of the first paragraph on one line, at most [`EXCERPT_CHARS`] long.
     pub(crate) excerpt: String,
 }
@@ -71,6 +77,7 @@ pub(crate) fn parse<'a>(split: &SplitPage<'a>, lines: &LineStarts<'_>) -> BodySt
         reader.handle_event(event, range.start + split.body_offset..range.end + split.body_offset);
     }
     let mut structure = reader.structure;
+    structure.items = reader.items.items;
     for (_, definition) in events.reference_definitions().iter() {
         let span = &definition.span;
         let range = span.start + split.body_offset..span.end + split.body_offset;
@@ -78,7 +85,32 @@ pub(crate) fn parse<'a>(split: &SplitPage<'a>, lines: &LineStarts<'_>) -> BodySt
         structure.definitions.push(LinkDefinition { destination: definition.dest.to_string(), range });
     }
     structure.opaque.sort_unstable_by_key(|range| range.start);
+    structure.hide_literal_spans(split);
     structure
+}
+
+impl BodyStructure<'_> {
+    /// Links in comments and formulas are none.
+    fn hide_literal_spans(&mut self, split: &SplitPage<'_>) {
+        let spans = literal_spans(split, &self.opaque);
+        if spans.is_empty() {
+            return;
+        }
+        let ranges: Vec<Range<usize>> = spans.iter().map(|span| span.range.clone()).collect();
+        let comments = spans.into_iter().filter(|span| span.kind == LiteralKind::Comment);
+        self.comments = comments.map(|span| span.range).collect();
+        // links are in the order of their ends, so that nested ones come first
+        self.links.sort_by_key(|link| link.range.start);
+        let mut cursor = RangeCursor::new(&ranges);
+        self.links.retain(|link| cursor.covered_until(link.range.start).is_none());
+        let is_literal = |at: usize| {
+            let after = ranges.partition_point(|range| range.start <= at);
+            after > 0 && at < ranges[after - 1].end
+        };
+        self.definitions.retain(|definition| !is_literal(definition.range.start));
+        self.opaque.extend(ranges.iter().cloned());
+        self.opaque.sort_unstable_by_key(|range| range.start);
+    }
 }
 
 struct StructureReader<'r, 'a> {
@@ -90,6 +122,7 @@ struct StructureReader<'r, 'a> {
     paragraph: Option<ExcerptText>,
     open_links: Vec<WrittenLink<'a>>,
     open_images: usize,
+    items: ItemCollector,
 }
 
 impl<'r, 'a> StructureReader<'r, 'a> {
@@ -103,6 +136,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
             paragraph: None,
             open_links: Vec::new(),
             open_images: 0,
+            items: ItemCollector::default(),
         }
     }
 
@@ -132,7 +166,13 @@ impl<'r, 'a> StructureReader<'r, 'a> {
             Tag::Paragraph if self.structure.excerpt.is_empty() => self.paragraph = Some(ExcerptText::default()),
             Tag::CodeBlock(_) => self.structure.opaque.push(range),
             Tag::HtmlBlock => self.html_block(range),
-            Tag::BlockQuote(_) | Tag::Item | Tag::FootnoteDefinition(_) => self.depth += 1,
+            Tag::List(_) => self.items.open_list(range.start),
+            Tag::Item => {
+                let start = self.split.body_offset;
+                self.items.open_item((self.split.body, start), range);
+                self.depth += 1;
+            }
+            Tag::BlockQuote(_) | Tag::FootnoteDefinition(_) => self.depth += 1,
             Tag::Link { link_type, dest_url, .. } => self.open_link(LinkKind::Markdown, link_type, dest_url, range),
             Tag::Image { link_type, dest_url, .. } => self.open_link(LinkKind::Image, link_type, dest_url, range),
             _ => {}
@@ -154,13 +194,16 @@ impl<'r, 'a> StructureReader<'r, 'a> {
         match tag {
             TagEnd::Heading(_) => self.close_heading(range),
             TagEnd::Paragraph => {
+                self.items.text(" ");
                 if let Some(excerpt) = self.paragraph.take() {
                     self.structure.excerpt = excerpt.finish();
                 }
             }
-            TagEnd::BlockQuote(_) | TagEnd::Item | TagEnd::FootnoteDefinition => {
+            TagEnd::Item => {
+                self.items.close_item();
                 self.depth = self.depth.saturating_sub(1);
             }
+            TagEnd::BlockQuote(_) | TagEnd::FootnoteDefinition => self.depth = self.depth.saturating_sub(1),
             TagEnd::Link | TagEnd::Image => self.close_link(),
             _ => {}
         }
@@ -204,6 +247,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
         if let Some(link) = self.open_links.last_mut() {
             link.add_to_label(text);
         }
+        self.items.text(text);
         // the alternative text of an image is not part of the paragraph
         if let Some(excerpt) = &mut self.paragraph
             && self.open_images == 0

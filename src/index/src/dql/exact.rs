@@ -138,7 +138,7 @@ impl ConditionRenderer<'_, '_> {
         let is_exact = match kind {
             RowKind::Text | RowKind::Boolean => true,
             RowKind::Number => value.number().is_some_and(|number| number.abs() < MAX_EXACT),
-            RowKind::Day => false,
+            RowKind::Day | RowKind::Tag => false,
         };
         if !is_exact {
             return None;

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 use rusqlite::types::Value as Bound;
+use svcfs_text::fold::fold_name;
 
 use super::ast::{Comparison, Expression, ExpressionNode, NegationSense, PageSource, ParsedQuery, QueryMode};
 use super::evaluate::{EvaluationContext, EvaluationScope};
@@ -11,7 +12,7 @@ use super::narrow::NarrowingSql;
 use super::row::{ImplicitField, QueryRow};
 use super::tasks;
 use crate::IndexError;
-use crate::fields::{ITEM, RowKind, field_name, row_key};
+use crate::fields::{ITEM, RowKind, TAGS, field_name, row_key};
 use crate::value::Value;
 
 /// A condition that only pages with one of these rows can match.
@@ -89,10 +90,10 @@ pub(crate) fn lookups(parsed: &ParsedQuery, context: &EvaluationContext<'_>) -> 
 fn tags(source: &PageSource, lookups: &mut Vec<IndexLookup>) {
     match source {
         PageSource::Tag(tag) => {
-            let mut values = vec![Value::Text(tag.clone()), Value::Text(format!("#{tag}"))];
-            values.extend(tag.parse().ok().map(Value::Real));
-            let ranges = values.iter().filter_map(|value| KeyRange::equal(value, true)).collect();
-            lookups.extend(field_name(&[ValueStep::Key("tags".to_owned())]).map(|field| IndexLookup { field, ranges }));
+            let key = Some(Bound::Text(fold_name(tag).into_owned()));
+            let range = KeyRange { kind: RowKind::Tag, with_items: false, low: key.clone(), high: key };
+            let field = field_name(&[ValueStep::Key(TAGS.to_owned())]);
+            lookups.extend(field.map(|field| IndexLookup { field, ranges: vec![range] }));
         }
         PageSource::All(sources) => sources.iter().for_each(|source| tags(source, lookups)),
         PageSource::Prefix(_) | PageSource::Not(_) | PageSource::Any(_) => {}

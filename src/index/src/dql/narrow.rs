@@ -7,10 +7,12 @@
 
 use rusqlite::types::Value as Bound;
 use rusqlite::{Connection, params_from_iter};
+use svcfs_text::metadata::is_in_tag;
 
 use super::ast::PageSource;
 use super::row::ImplicitField;
 use crate::IndexError;
+use crate::schema::FIELDS;
 
 /// A statement under construction, with its parameters.
 #[derive(Debug, Default)]
@@ -85,7 +87,7 @@ impl NarrowingSql {
             facts.iter().filter_map(|fact| fact.column()).map(|column| format!(", {column}")).collect();
         let filter = if conditions.is_empty() { "1".to_owned() } else { conditions.join(" AND ") };
         let join = if columns.is_empty() { "" } else { " JOIN facts ON facts.page = pages.id" };
-        self.text = format!("SELECT pages.id, pages.path, pages.frontmatter{columns} FROM pages{join} WHERE {filter}");
+        self.text = format!("SELECT pages.id, pages.path, {FIELDS}{columns} FROM pages{join} WHERE {filter}");
     }
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn has_tags(source: &PageSource) -> bool {
 pub(crate) fn includes(source: &PageSource, path: &str, tags: &[String]) -> bool {
     match source {
         PageSource::Prefix(prefix) => is_within(path, prefix),
-        PageSource::Tag(tag) => tags.iter().any(|other| other == tag),
+        PageSource::Tag(tag) => tags.iter().any(|other| is_in_tag(other, tag)),
         PageSource::Not(inner) => !includes(inner, path, tags),
         PageSource::All(sources) => sources.iter().all(|source| includes(source, path, tags)),
         PageSource::Any(sources) => sources.iter().any(|source| includes(source, path, tags)),

@@ -1,4 +1,5 @@
-//! One page in a query: the requested members of its frontmatter, and its implicit fields.
+//! One page in a query: the requested members of its frontmatter and inline fields, and its
+//! implicit fields.
 
 use std::fmt;
 
@@ -178,6 +179,19 @@ impl Visitor<'_> for KeyPlace<'_> {
     }
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
         Ok(self.0.iter().position(|known| known == key))
+    }
+}
+
+/// The tags in the value of the field `tags`.
+pub(crate) fn tags_of(tags: &Json) -> Vec<String> {
+    let tag = |tag: &Json| match tag {
+        Json::String(text) => Some(text.strip_prefix('#').unwrap_or(text).to_owned()),
+        Json::Number(number) => Some(number.to_string()),
+        Json::Null | Json::Bool(_) | Json::Array(_) | Json::Object(_) => None,
+    };
+    match tags {
+        Json::Array(tags) => tags.iter().filter_map(tag).collect(),
+        single => tag(single).into_iter().collect(),
     }
 }
 

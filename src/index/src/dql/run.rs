@@ -1,14 +1,13 @@
 //! Runs a query: selects, scans and filters pages.
 
 use rusqlite::{Transaction, params_from_iter};
-use serde_json::Value as Json;
 
 use super::ast::{Expression, NamedColumn, ParsedQuery, QueryMode};
 use super::evaluate::{EvaluationContext, EvaluationScope, QueryDeadline};
 use super::lexemes::ValueStep;
 use super::links::LinkedPages;
 use super::narrow::{NarrowingSql, includes};
-use super::row::{ImplicitField, QueryRow, members};
+use super::row::{ImplicitField, QueryRow, members, tags_of};
 use super::shape::{self, ResultFrame};
 use super::{DEFAULT_ROWS, MAX_ROWS, QueryAnswer, QueryLimits, checks, lookup, tasks, unknown};
 use crate::fields;
@@ -137,7 +136,7 @@ impl RequiredParts {
         // A custom field may be part of any condition.
         let filters: Vec<_> = parsed.conditions.iter().chain(limits.custom_fields.0.values()).collect();
         if parsed.source.is_some() {
-            required.keys.push("tags".to_owned());
+            required.keys.push(fields::TAGS.to_owned());
         }
         let mut disabled_field = None;
         for (is_filter, node) in
@@ -285,7 +284,7 @@ impl QueryRun<'_> {
             }
             if read.len() < keys.len() {
                 if self.matches(&row)? {
-                    row.members = members(frontmatter(page_row)?, keys, &row.path)?;
+                    row.members = members(fields_json(page_row)?, keys, &row.path)?;
                     matched.push(row);
                 }
                 continue;
@@ -316,7 +315,7 @@ impl QueryRun<'_> {
         Ok(QueryRow {
             id: row.get(0)?,
             path: path.to_owned(),
-            members: members(frontmatter(row)?, keys, path)?,
+            members: members(fields_json(row)?, keys, path)?,
             facts: (3..).zip(columns).map(fact).collect::<rusqlite::Result<_>>()?,
             overrides: Vec::new(),
         })
@@ -326,7 +325,7 @@ impl QueryRun<'_> {
         let Some(source) = &self.parsed.source else {
             return true;
         };
-        let index = self.context.keys.iter().position(|key| key == "tags");
+        let index = self.context.keys.iter().position(|key| key == fields::TAGS);
         let tags = row.members.iter().find(|(member, _)| Some(*member) == index).map(|(_, tags)| tags);
         includes(source, &row.path, &tags.map(tags_of).unwrap_or_default())
     }
@@ -391,25 +390,13 @@ fn max_id(connection: &Transaction<'_>) -> Result<usize, IndexError> {
     Ok(usize::try_from(id).unwrap_or_default())
 }
 
-fn frontmatter<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r str, IndexError> {
+fn fields_json<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r str, IndexError> {
     Ok(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
 /// Whether a column has no alias.
 fn is_named_after(name: &str, steps: &[ValueStep]) -> bool {
     matches!(steps.first(), Some(ValueStep::Key(key)) if name.starts_with(key.as_str()))
-}
-
-fn tags_of(tags: &Json) -> Vec<String> {
-    let tag = |tag: &Json| match tag {
-        Json::String(text) => Some(text.strip_prefix('#').unwrap_or(text).to_owned()),
-        Json::Number(number) => Some(number.to_string()),
-        Json::Null | Json::Bool(_) | Json::Array(_) | Json::Object(_) => None,
-    };
-    match tags {
-        Json::Array(tags) => tags.iter().filter_map(tag).collect(),
-        single => tag(single).into_iter().collect(),
-    }
 }
 
 /// Limit and offset of the result, from request, query and maximum.

@@ -17,9 +17,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction};
+use svcfs_text::fold::fold_name;
+use svcfs_text::metadata::with_parents;
 
 use crate::dql::ValueStep;
-use crate::dql::row::{members, walk};
+use crate::dql::row::{members, tags_of, walk};
 use crate::field_words;
 use crate::schema::TableSet;
 use crate::value::Value;
@@ -82,6 +84,9 @@ impl FieldUsage {
     }
 }
 
+/// The field whose values are tags.
+pub(crate) const TAGS: &str = "tags";
+
 /// The type of a row's value, so that different types never compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -91,6 +96,8 @@ pub(crate) enum RowKind {
     Text = 3,
     /// The day of a date, counted from 1970; groups all times of a day.
     Day = 4,
+    /// A tag, or a tag it is nested in, folded; only of the field `tags`.
+    Tag = 5,
 }
 
 /// Added to the kind of a list item.
@@ -167,6 +174,7 @@ struct IndexedField {
     /// Index of its first key in [`FieldWriter::keys`].
     first: usize,
     rest: Vec<ValueStep>,
+    is_tags: bool,
 }
 
 impl FieldWriter {
@@ -193,7 +201,9 @@ impl FieldWriter {
             self.keys.push(key);
             self.keys.len() - 1
         });
-        self.fields.push(IndexedField { number, first, rest: steps.collect() });
+        let rest: Vec<ValueStep> = steps.collect();
+        let is_tags = self.keys[first] == TAGS && rest.is_empty();
+        self.fields.push(IndexedField { number, first, rest, is_tags });
     }
 
     /// Writes the rows of a page: one for a single value, one for each list item. `frontmatter` is
@@ -213,6 +223,13 @@ impl FieldWriter {
         )?;
         for (index, json) in members(frontmatter, &self.keys, "")? {
             for field in self.fields.iter().filter(|field| field.first == index) {
+                if field.is_tags {
+                    for tag in tags_of(&json) {
+                        for tag in with_parents(&fold_name(&tag)) {
+                            insert.execute((field.number, RowKind::Tag as u8, tag, page))?;
+                        }
+                    }
+                }
                 match walk(&json, &field.rest) {
                     Value::List(items) => {
                         for (kind, value) in items.iter().filter_map(row_key) {
@@ -288,7 +305,9 @@ fn remove_field(transaction: &Transaction<'_>, (field, is_rebuilding): (i64, boo
 }
 
 fn backfill(transaction: &Transaction<'_>, tables: TableSet, rows: &FieldWriter) -> Result<(), IndexError> {
-    let mut pages = transaction.prepare(&tables.sql("SELECT id, frontmatter FROM pages@ WHERE frontmatter <> '{}'"))?;
+    let mut pages = transaction.prepare(&tables.sql(
+        "SELECT id, coalesce(metadata, frontmatter) FROM pages@ WHERE frontmatter <> '{}' OR metadata IS NOT NULL",
+    ))?;
     let mut page_rows = pages.query([])?;
     while let Some(row) = page_rows.next()? {
         let page: i64 = row.get(0)?;

@@ -21,7 +21,7 @@ use crate::IndexError;
 use crate::links::{AllNames, AllPages, PageOrdinal, link_kind};
 use crate::pages::tree_path;
 
-const PAGES: &str = "SELECT id, title, frontmatter, word_count, path FROM pages ORDER BY id";
+const PAGES: &str = "SELECT id, title, frontmatter, word_count, metadata, path FROM pages ORDER BY id";
 /// The links of a range of pages, grouped by page.
 const LINKS: &str = "SELECT page, is_wiki, target FROM links WHERE page BETWEEN ?1 AND ?2 ORDER BY page, position";
 
@@ -72,7 +72,7 @@ fn read_pages(connection: &Connection) -> Result<OrderedPages, IndexError> {
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         pages.ids.push(row.get(0)?);
-        pages.pages.push(Arc::new(reader.page(row, tree_path(text_of(row, 4)?)?)?));
+        pages.pages.push(Arc::new(reader.page(row, tree_path(text_of(row, 5)?)?)?));
     }
     Ok(pages)
 }

@@ -16,7 +16,7 @@ use crate::IndexError;
 use crate::links::{NameLookup, SOURCES, for_each_link, link_kind};
 use crate::pages::tree_path;
 
-const PAGE: &str = "SELECT id, title, frontmatter, word_count FROM pages WHERE path = ?1";
+const PAGE: &str = "SELECT id, title, frontmatter, word_count, metadata FROM pages WHERE path = ?1";
 
 /// If more than one in this many pages (plus as many) must be read again, a full build is faster,
 /// because it reads in row order.
@@ -147,8 +147,12 @@ impl GraphReader {
         let (title, json): (String, &str) = (row.get(1)?, text_of(row, 2)?);
         let fields = GraphFields::read(json, &path)?;
         let facts = fields.facts(json, &title, row.get(3)?);
+        let queried = match row.get_ref(4)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+            Some(metadata) => GraphFields::read(metadata, &path)?,
+            None => fields,
+        };
         let mut tags: Vec<Arc<str>> = Vec::new();
-        for_each_text(fields.tags.as_ref(), |tag| {
+        for_each_text(queried.tags.as_ref(), |tag| {
             if !tags.iter().any(|known| **known == *tag) {
                 let shared = self.tags.get(&*tag).map_or_else(|| tag.into(), Arc::clone);
                 self.tags.insert(Arc::clone(&shared));

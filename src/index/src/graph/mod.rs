@@ -35,7 +35,7 @@ pub struct GraphPage {
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// The distinct tags of its frontmatter, as written; a single tag counts as a list of one.
+    /// Its distinct tags as written, of frontmatter and text.
     pub tags: Vec<Arc<str>>,
     /// Facts for quality checks.
     pub facts: PageFacts,

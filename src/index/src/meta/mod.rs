@@ -10,6 +10,7 @@ use serde_json::Value;
 use svcfs_base::TreePath;
 
 use crate::pages::{json, range_below, tree_path};
+use crate::schema::FIELDS;
 use crate::{AnswerLimit, Index, IndexError};
 use condition::JsonField;
 use sql::MetaSql;
@@ -77,7 +78,8 @@ pub struct MetaRow {
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// Its full frontmatter, keys in the author's order.
+    /// Its frontmatter, keys in the author's order; from [`Index::query_metadata`], followed by its
+    /// inline fields.
     pub metadata: Value,
 }
 
@@ -91,7 +93,7 @@ impl MetaRow {
 }
 
 impl Index {
-    /// The pages whose frontmatter matches the conditions.
+    /// The pages whose frontmatter and inline fields match the conditions.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s;
@@ -138,7 +140,7 @@ fn compile(query: &MetaQuery) -> MetaSql {
     let limit = statement.bind(i64::try_from(query.limit.get()).unwrap_or(i64::MAX));
     let offset = statement.bind(i64::from(query.offset));
     statement.text = format!(
-        "SELECT path, title, frontmatter FROM pages WHERE {filter} ORDER BY {sort}path LIMIT {limit} OFFSET {offset}"
+        "SELECT path, title, {FIELDS} FROM pages WHERE {filter} ORDER BY {sort}path LIMIT {limit} OFFSET {offset}"
     );
     statement
 }

@@ -5,6 +5,8 @@
 
 use rusqlite::types::Value;
 
+use crate::schema::FIELDS;
+
 use super::condition::{JsonField, MetaCondition, MetaLiteral, MetaOperator};
 
 /// A statement under construction, with its parameters.
@@ -39,7 +41,7 @@ impl MetaSql {
         let Some((own, inside)) = field.paths.split_last() else {
             return "(SELECT NULL AS t, NULL AS v)".to_owned();
         };
-        let mut document = "pages.frontmatter".to_owned();
+        let mut document = FIELDS.to_owned();
         let mut lists = Vec::new();
         for (depth, path) in inside.iter().enumerate() {
             let path = self.bind(path.clone());

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -5,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::TreePath;
 use svcfs_index::{GraphNode, LinkGraph};
+use svcfs_text::fold::fold_name;
 
 /// How a sibling is related to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -41,13 +43,18 @@ pub(super) fn in_directory<'g>(graph: &'g LinkGraph, node: GraphNode) -> impl It
     })
 }
 
+/// Pages by the folded form of their tags.
 pub(super) type PagesByTag = HashMap<Arc<str>, Vec<GraphNode>>;
 
 pub(super) fn tags(graph: &LinkGraph) -> PagesByTag {
     let mut tags = PagesByTag::new();
     for node in graph.nodes() {
         for tag in &graph.page(node).tags {
-            tags.entry(Arc::clone(tag)).or_default().push(node);
+            let key = match fold_name(tag) {
+                Cow::Borrowed(_) => Arc::clone(tag),
+                Cow::Owned(folded) => folded.into(),
+            };
+            tags.entry(key).or_default().push(node);
         }
     }
     tags
@@ -61,9 +68,11 @@ pub(super) fn with_tags<'g>(
 ) -> impl Iterator<Item = SiblingPage> + 'g {
     let page_tags = &graph.page(node).tags;
     page_tags.iter().enumerate().flat_map(move |(index, tag)| {
-        let has_earlier =
-            move |other: GraphNode| page_tags[..index].iter().any(|tag| graph.page(other).tags.contains(tag));
-        let pages = tags.get(tag).map_or(&[][..], Vec::as_slice).iter().copied();
+        let has = move |other: GraphNode, tag: &str| {
+            graph.page(other).tags.iter().any(|known| fold_name(known) == fold_name(tag))
+        };
+        let has_earlier = move |other: GraphNode| page_tags[..index].iter().any(|tag| has(other, tag));
+        let pages = tags.get(fold_name(tag).as_ref()).map_or(&[][..], Vec::as_slice).iter().copied();
         pages.filter(move |other| *other != node && !has_earlier(*other)).map(move |other| SiblingPage {
             path: graph.page(other).path.clone(),
             relation: SiblingRelation::SiblingTag,

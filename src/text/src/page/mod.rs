@@ -5,10 +5,12 @@ mod tests;
 
 use serde_json::{Map, Value};
 
+use crate::fold::fold_name;
 use crate::frontmatter::{self, Frontmatter, YamlError};
 use crate::headings::Heading;
 use crate::lines::LineStarts;
 use crate::links::{self, Link};
+use crate::metadata::PageMetadata;
 use crate::structure;
 
 const TAG_KEYS: [&str; 3] = ["tags", "topics", "labels"];
@@ -36,6 +38,11 @@ pub struct Page<'a> {
     pub word_count: usize,
     /// The first paragraph as one line, without markup, at most 300 characters plus `…`.
     pub excerpt: String,
+    /// Fields, tags and list items in the body.
+    pub metadata: PageMetadata,
+    /// The fields as queries see them, see [`PageMetadata::merge_into`]; `None` when these are the
+    /// frontmatter.
+    pub queried: Option<Map<String, Value>>,
     /// The page without its frontmatter.
     pub body: &'a str,
 }
@@ -49,10 +56,12 @@ impl<'a> Page<'a> {
         let lines = LineStarts::new(text);
         let structure = structure::parse(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);
+        let metadata = PageMetadata::scan(text, &split, &lines, (&structure, &links));
         let title = frontmatter.text("title").or_else(|| Some(structure.headings.first()?.text.clone()));
         Self {
             title: title.unwrap_or_else(|| links::stem_of(path).to_owned()),
             tags: tags(&frontmatter),
+            queried: queried_fields(&frontmatter, &metadata),
             aliases: aliases(&frontmatter),
             frontmatter: frontmatter.map,
             frontmatter_error: frontmatter.error,
@@ -60,6 +69,7 @@ impl<'a> Page<'a> {
             links,
             word_count: split.body.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count(),
             excerpt: structure.excerpt,
+            metadata,
             body: split.body,
         }
     }
@@ -68,8 +78,12 @@ impl<'a> Page<'a> {
 /// The tags in the frontmatter: `tags`, `topics` and `labels`, without `#` and duplicates.
 #[must_use]
 pub fn tags(frontmatter: &Frontmatter) -> Vec<String> {
+    tags_of(frontmatter, &TAG_KEYS)
+}
+
+fn tags_of(frontmatter: &Frontmatter, keys: &[&str]) -> Vec<String> {
     let mut tags = Vec::new();
-    for key in TAG_KEYS {
+    for key in keys.iter().copied() {
         let is_text = frontmatter.map.get(key).is_some_and(Value::is_string);
         for text in frontmatter.texts(key) {
             // one text may contain several tags: `a, b` or `a b`
@@ -79,6 +93,26 @@ pub fn tags(frontmatter: &Frontmatter) -> Vec<String> {
         }
     }
     without_duplicates(tags)
+}
+
+/// Frontmatter and inline fields together. `tags` has all tags as a list; a list without inline
+/// tags, `#` and duplicates, or a single tag, stays as written.
+fn queried_fields(frontmatter: &Frontmatter, metadata: &PageMetadata) -> Option<Map<String, Value>> {
+    let written = tags_of(frontmatter, &TAG_KEYS[..1]);
+    let is_plain = match frontmatter.map.get(TAG_KEYS[0]) {
+        Some(Value::Array(items)) => {
+            items.len() == written.len()
+                && items.iter().zip(&written).all(|(item, tag)| item == tag || item.is_number())
+        }
+        Some(single) => written.len() == 1 && (single == &written[0] || single.is_number()),
+        None => true,
+    };
+    let mut tags = written;
+    tags.extend(metadata.tag_names().map(str::to_owned));
+    let changes_tags = !is_plain && !tags.is_empty() || !metadata.tags.is_empty();
+    let mut seen = std::collections::HashSet::new();
+    tags.retain(|tag| changes_tags && seen.insert(fold_name(tag).into_owned()));
+    metadata.merge_into(&frontmatter.map, changes_tags.then_some(tags))
 }
 
 fn aliases(frontmatter: &Frontmatter) -> Vec<String> {
