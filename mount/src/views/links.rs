@@ -1,10 +1,12 @@
 //! `.svc/search/<words>/`, `.svc/tags/<tag>/`, `.svc/backlinks/<path>/`: links to the matching
 //! pages.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use svcfs_base::{Fault, PathComponent, Protocol, Timestamp, TreePath};
+use svcfs_text::fold::fold_name;
 use svcfs_vfs::EntryKind;
 
 use super::knowledge::PageHit;
@@ -14,6 +16,8 @@ use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewN
 
 /// File in the folder of an invalid query, with the error message.
 const ERROR_FILE: &str = "ERROR.txt";
+/// File in a folder that does not list everything: what is missing, and how to get it.
+const MORE_FILE: &str = "MORE";
 const MIN_RANK_DIGITS: usize = 3;
 const MAX_TITLE_BYTES: usize = 100;
 /// How long lookups use a cached answer: as long as the kernel caches a name.
@@ -32,6 +36,8 @@ pub(super) enum LinkQuery {
 pub(super) struct TimedAnswer<T> {
     time: Timestamp,
     result: Result<Vec<T>, String>,
+    /// Content of [`MORE_FILE`].
+    missing: Option<String>,
 }
 
 /// Recent answers, by query and permissions of the reader.
@@ -133,8 +139,7 @@ impl ViewNode for TagFolder {
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         let child = self.child(name.as_str());
-        let is_in_tag =
-            |tag: &String| tag == &child || tag.strip_prefix(&child).is_some_and(|rest| rest.starts_with('/'));
+        let is_in_tag = |tag: &String| nested_tag(tag, &child).is_some();
         if tags(views, reader, AnswerFreshness::Recent)?.iter().any(is_in_tag) {
             return Ok(Some(Arc::new(Self(child))));
         }
@@ -149,16 +154,32 @@ impl ViewNode for TagFolder {
             Some(query) => query.list(views, reader)?,
             None => Vec::new(),
         };
-        let prefix = self.child("");
         let all = tags(views, reader, AnswerFreshness::Now)?;
-        let mut names: Vec<&str> = all.iter().filter_map(|tag| tag.strip_prefix(&prefix)?.split('/').next()).collect();
+        let nested = all.iter().filter_map(|tag| nested_tag(tag, &self.0)).filter(|rest| !rest.is_empty());
+        let mut names: Vec<&str> = nested.filter_map(|rest| rest.split('/').next()).collect();
         names.sort_unstable();
-        names.dedup();
+        // One folder for all spellings of a tag.
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(fold_name(name)));
         // A tag that is not a valid name, such as `..` or an empty one, has no folder.
         let names = names.into_iter().filter(|name| PathComponent::parse(name).is_ok());
         listed.extend(names.map(|name| ViewEntry { name: name.to_owned(), node: Arc::new(Self(self.child(name))) }));
         Ok(listed)
     }
+}
+
+/// The part of a tag below another one, in any case; empty if they are equal, none if it is not
+/// below.
+fn nested_tag<'t>(tag: &'t str, parent: &str) -> Option<&'t str> {
+    let mut rest = tag;
+    for part in parent.split('/').filter(|part| !part.is_empty()) {
+        let (first, below) = rest.split_once('/').unwrap_or((rest, ""));
+        if fold_name(first) != fold_name(part) {
+            return None;
+        }
+        rest = below;
+    }
+    Some(rest)
 }
 
 impl TagFolder {
@@ -227,7 +248,7 @@ fn cached_answer<K: PartialEq, T>(
     views: &MountViews,
     recent: &RecentCache<K, TimedAnswer<T>>,
     (key, freshness): (K, AnswerFreshness),
-    compute: impl FnOnce() -> Result<Vec<T>, Fault>,
+    compute: impl FnOnce() -> Result<(Vec<T>, Option<String>), Fault>,
 ) -> Result<Arc<TimedAnswer<T>>, Fault> {
     if freshness == AnswerFreshness::Recent
         && let Some(answer) = recent.get(&key)
@@ -235,24 +256,26 @@ fn cached_answer<K: PartialEq, T>(
     {
         return Ok(answer);
     }
-    let result = match compute() {
-        Ok(result) => Ok(result),
+    let (result, missing) = match compute() {
+        Ok((result, missing)) => (Ok(result), missing),
         // Errors of the query become content of the folder; others fail the request.
-        Err(fault) if fault.kind().http() < 500 => Err(format!("{}\n", fault.message())),
+        Err(fault) if fault.kind().http() < 500 => (Err(format!("{}\n", fault.message())), None),
         Err(fault) => return Err(fault),
     };
     // Timestamped after the query: a slow answer would expire before the lookups.
-    Ok(recent.insert(key, TimedAnswer { time: views.clock.now(), result }))
+    Ok(recent.insert(key, TimedAnswer { time: views.clock.now(), result, missing }))
 }
 
 fn tags(views: &MountViews, reader: &ViewReader, freshness: AnswerFreshness) -> Result<Vec<String>, Fault> {
     let knowledge = views.knowledge()?;
     let compute = || {
         let mut access = reader.access(&views.vfs);
-        if access.is_unrestricted() {
-            return knowledge.tags(&reader.caller, None);
-        }
-        knowledge.tags(&reader.caller, Some(&mut |page| access.can_read(page)))
+        let tags = if access.is_unrestricted() {
+            knowledge.tags(&reader.caller, None)
+        } else {
+            knowledge.tags(&reader.caller, Some(&mut |page| access.can_read(page)))
+        };
+        Ok((tags?, None))
     };
     let answer = cached_answer(views, &views.recent_answers.tags, (reader.rights(), freshness), compute)?;
     Ok(answer.result.clone().unwrap_or_default())
@@ -269,23 +292,29 @@ impl LinkQuery {
         let (knowledge, caller) = (views.knowledge()?, &reader.caller);
         cached_answer(views, &views.recent_answers.hits, ((self.clone(), reader.rights()), freshness), || {
             let hits = match self {
-                Self::Search(words) => knowledge.search(caller, words),
-                Self::Query(text) => knowledge.query(caller, text),
-                Self::Tag(tag) => knowledge.pages_by_tag(caller, tag),
-                Self::Backlinks(page) => knowledge.backlinks(caller, page),
+                Self::Search(words) => knowledge.search(caller, words)?,
+                Self::Query(text) => knowledge.query(caller, text)?,
+                Self::Tag(tag) => knowledge.pages_by_tag(caller, tag)?.into(),
+                Self::Backlinks(page) => knowledge.backlinks(caller, page)?.into(),
             };
-            views.filter_readable(reader, hits?)
+            Ok((views.filter_readable(reader, hits.pages)?, hits.missing))
         })
     }
 
     pub(super) fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let answer = self.answer(views, reader, AnswerFreshness::Now)?;
+        let text_file =
+            |name: &str, text: &String| ViewEntry { name: name.to_owned(), node: Arc::new(TextFile(text.clone())) };
         Ok(match &answer.result {
-            Ok(hits) => (1..)
-                .zip(hits)
-                .map(|(rank, hit)| ViewEntry { name: link_name(rank, hits.len(), hit), node: self.link(hit) })
-                .collect(),
-            Err(text) => vec![ViewEntry { name: ERROR_FILE.to_owned(), node: Arc::new(ErrorFile(text.clone())) }],
+            Ok(hits) => {
+                let more = answer.missing.as_ref().map(|text| text_file(MORE_FILE, text));
+                let links = (1..).zip(hits);
+                links
+                    .map(|(rank, hit)| ViewEntry { name: link_name(rank, hits.len(), hit), node: self.link(hit) })
+                    .chain(more)
+                    .collect()
+            }
+            Err(text) => vec![text_file(ERROR_FILE, text)],
         })
     }
 
@@ -296,6 +325,9 @@ impl LinkQuery {
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         let answer = self.answer(views, reader, AnswerFreshness::Recent)?;
+        if let (MORE_FILE, Some(text)) = (name.as_str(), &answer.missing) {
+            return Ok(Some(Arc::new(TextFile(text.clone()))));
+        }
         Ok(match &answer.result {
             Ok(hits) => {
                 let digits = name.as_str().split('-').next().unwrap_or_default();
@@ -304,7 +336,7 @@ impl LinkQuery {
                 let hit = hit.filter(|(rank, hit)| link_name(*rank, hits.len(), hit) == name.as_str());
                 hit.map(|(_, hit)| self.link(hit))
             }
-            Err(text) if name.as_str() == ERROR_FILE => Some(Arc::new(ErrorFile(text.clone()))),
+            Err(text) if name.as_str() == ERROR_FILE => Some(Arc::new(TextFile(text.clone()))),
             Err(_) => None,
         })
     }
@@ -344,11 +376,11 @@ impl ViewNode for PageLink {
     }
 }
 
-struct ErrorFile(String);
+struct TextFile(String);
 
-impl ViewNode for ErrorFile {
+impl ViewNode for TextFile {
     fn key(&self) -> Vec<u8> {
-        format!("mistake {}", self.0).into_bytes()
+        format!("text {}", self.0).into_bytes()
     }
 
     fn node_kind(&self) -> ViewNodeKind {

@@ -171,6 +171,11 @@ impl Index {
         Self { link_resolution: resolution, ..self }
     }
 
+    /// Which of several files of one name a link means.
+    pub const fn link_resolution(&self) -> LinkResolution {
+        self.link_resolution
+    }
+
     /// Sets how many fields may be indexed when their first page is written
     /// (`dataview.max_auto_indexes`).
     #[must_use]

@@ -1,5 +1,6 @@
 //! Stored data of pages, and lists of pages.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -7,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
+use svcfs_text::fold::fold_name;
 
 use crate::{Index, IndexError, MetaRow, field_words};
 
@@ -152,6 +154,51 @@ impl Index {
             Ok(())
         })?;
         pages.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
+    }
+
+    /// The pages with this tag in any case and encoding, with their titles, in path order.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn pages_with_tag(&self, tag: &str) -> Result<Vec<(TreePath, String)>, IndexError> {
+        let tag = tag.trim().trim_start_matches('#');
+        // The full-text index selects candidates.
+        let word = field_words::token("tags", &field_words::normalize_value(tag)).replace('"', "\"\"");
+        let wanted = fold_name(tag);
+        let mut pages: Vec<(String, String)> = Vec::new();
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT pages.path, pages.title, {TAGS}
+                 AND pages.id IN (SELECT rowid FROM texts WHERE texts MATCH ?1) ORDER BY pages.path"
+            ))?;
+            let mut rows = statement.query([format!("{{fields}} : (\"{word}\")")])?;
+            while let Some(row) = rows.next()? {
+                let (path, found): (String, String) = (row.get(0)?, row.get(2)?);
+                let is_new = pages.last().is_none_or(|(last, _)| *last != path);
+                if is_new && fold_name(found.trim_start_matches('#')) == wanted {
+                    pages.push((path, row.get(1)?));
+                }
+            }
+            Ok(())
+        })?;
+        pages.into_iter().map(|(path, title)| Ok((tree_path(&path)?, title))).collect()
+    }
+
+    /// The titles of pages, read in one statement; unknown pages are left out.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn titles(&self, pages: &[TreePath]) -> Result<HashMap<TreePath, String>, IndexError> {
+        let paths: Vec<&str> = pages.iter().map(TreePath::as_str).collect();
+        let list = serde_json::to_string(&paths).map_err(|error| IndexError::Source(error.into()))?;
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT path, title FROM pages WHERE path IN (SELECT CAST(value AS TEXT) FROM json_each(?1))",
+            )?;
+            let rows = statement.query_map([list], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            rows.map(|row| row.map_err(IndexError::from).and_then(|(path, title)| Ok((tree_path(&path)?, title))))
+                .collect()
+        })
     }
 
     /// Number of pages.

@@ -165,6 +165,26 @@ impl Index {
         })
     }
 
+    /// As [`Index::linking_pages`], with the titles of the pages.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn linking_titles(&self, path: &TreePath) -> Result<Vec<(TreePath, String)>, IndexError> {
+        if let Some(graph) = self.graph.current().filter(|_| path.is_page()) {
+            let sources = graph.node(path).map_or(&[][..], |node| graph.links_in(node)).iter();
+            let pages = sources.map(|source| graph.page(*source));
+            return Ok(pages.map(|page| (page.path.clone(), page.title.clone())).collect());
+        }
+        self.readers.read(|connection| {
+            let mut sources = Vec::new();
+            for_each_backlink(&mut self.names(connection), path.as_str(), |from, row| {
+                sources.push((from, row.get(2)?));
+                Ok(true)
+            })?;
+            Ok(sources)
+        })
+    }
+
     /// The links of a page, in order; empty for an unknown page.
     ///
     /// # Errors

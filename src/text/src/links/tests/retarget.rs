@@ -103,7 +103,12 @@ fn links_to_attachments_html_and_folders_stay_what_they_are() {
     for (from, to, text, expected) in [
         ("f/boat.png", "g/ship.png", "![[boat.png|200]] ![b](boat.png)", Some("![[ship.png|200]] ![b](ship.png)")),
         ("f/boat.png", "g/boat.png", "![[boat.png]] ![b](boat.png)", None),
-        ("f/boat.png", "g/boat.png", "![[f/boat.png]] ![b](../f/boat.png)", Some("![[g/boat.png]] ![b](../g/boat.png)")),
+        (
+            "f/boat.png",
+            "g/boat.png",
+            "![[f/boat.png]] ![b](../f/boat.png)",
+            Some("![[g/boat.png]] ![b](../g/boat.png)"),
+        ),
         ("f/boat.png", "g/dup.png", "![[boat.png]]", Some("![[g/dup.png]]")),
         ("f/x.md", "g/y.md", "[x](../f/x.html#a)", Some("[x](../g/y.html#a)")),
         ("f/README.md", "g/README.md", "[x](../f/index.html) [f](../f/)", Some("[x](../g/index.html) [f](../g/)")),
