@@ -17,7 +17,7 @@ use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewN
 /// File in the folder of an invalid query, with the error message.
 const ERROR_FILE: &str = "ERROR.txt";
 /// File in a folder that does not list everything: what is missing, and how to get it.
-const MORE_FILE: &str = "MORE";
+pub(super) const MORE_FILE: &str = "MORE";
 const MIN_RANK_DIGITS: usize = 3;
 const MAX_TITLE_BYTES: usize = 100;
 /// How long lookups use a cached answer: as long as the kernel caches a name.
@@ -303,18 +303,16 @@ impl LinkQuery {
 
     pub(super) fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let answer = self.answer(views, reader, AnswerFreshness::Now)?;
-        let text_file =
-            |name: &str, text: &String| ViewEntry { name: name.to_owned(), node: Arc::new(TextFile(text.clone())) };
         Ok(match &answer.result {
             Ok(hits) => {
-                let more = answer.missing.as_ref().map(|text| text_file(MORE_FILE, text));
+                let more = answer.missing.clone().map(TextFile::entry);
                 let links = (1..).zip(hits);
                 links
                     .map(|(rank, hit)| ViewEntry { name: link_name(rank, hits.len(), hit), node: self.link(hit) })
                     .chain(more)
                     .collect()
             }
-            Err(text) => vec![text_file(ERROR_FILE, text)],
+            Err(text) => vec![ViewEntry { name: ERROR_FILE.to_owned(), node: Arc::new(TextFile(text.clone())) }],
         })
     }
 
@@ -376,7 +374,15 @@ impl ViewNode for PageLink {
     }
 }
 
-struct TextFile(String);
+/// A file with a message for the user.
+pub(super) struct TextFile(pub(super) String);
+
+impl TextFile {
+    /// The entry that says what a folder does not list.
+    pub(super) fn entry(missing: String) -> ViewEntry {
+        ViewEntry { name: MORE_FILE.to_owned(), node: Arc::new(Self(missing)) }
+    }
+}
 
 impl ViewNode for TextFile {
     fn key(&self) -> Vec<u8> {
