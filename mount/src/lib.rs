@@ -47,4 +47,4 @@ pub use namespace::MountNamespace;
 pub use remote::{RemoteError, RemoteMount, RemoteOptions};
 pub use reply::OnAnswer;
 pub use session::{LocalMount, MountOptions};
-pub use views::{KnowledgeSource, LintFinding, PageFilter, PageHit};
+pub use views::{KnowledgeSource, LintFinding, PageFilter, PageHit, PageHits};

@@ -26,6 +26,8 @@ visit them; open them by name. They are read-only.
   head -5 '.svc/search/tide AND moon'/*
   ls '.svc/query/LIST FROM #urgent SORT due'
   vim -q .svc/lint/notes/plan.md
+
+A folder that does not list everything has a file MORE, which says how to get the rest.
 ";
 
 pub(super) struct GuideFile;

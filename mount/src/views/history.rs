@@ -5,6 +5,7 @@ use std::sync::Arc;
 use svcfs_base::{Fault, FileKind, PathComponent, TreePath};
 use svcfs_vfs::StoredVersion;
 
+use super::links::{MORE_FILE, TextFile};
 use super::past_file::PastFile;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
@@ -37,6 +38,11 @@ impl ViewNode for HistoryFolder {
         if let Some(version) = self.version(views, name.as_str())? {
             return Ok(Some(version));
         }
+        if name.as_str() == MORE_FILE
+            && let Some(text) = missing_versions(&self.0, &self.load_versions(views)?)
+        {
+            return Ok(Some(Arc::new(TextFile(text))));
+        }
         let path = self.0.join(name);
         let is_known = views.is_shown(&path)? || (views.vfs.is_versioned(&path) && views.vfs.has_history(&path)?);
         Ok(if is_known { Some(Arc::new(Self(path))) } else { None })
@@ -47,9 +53,10 @@ impl ViewNode for HistoryFolder {
         let entries = entries.map(|(path, _)| ViewEntry { name: path.name().to_owned(), node: Arc::new(Self(path)) });
         let versions = self.load_versions(views)?;
         let digits = digits(&versions);
+        let more = missing_versions(&self.0, &versions).map(TextFile::entry);
         let versions =
             versions.iter().map(|version| ViewEntry { name: self.name_of(version, digits), node: self.file(version) });
-        Ok(versions.chain(entries).collect())
+        Ok(versions.chain(more).chain(entries).collect())
     }
 }
 
@@ -90,6 +97,17 @@ impl HistoryFolder {
         let time = time.strftime("%Y%m%dT%H%M%SZ");
         format!("{number:0digits$}-{time}-{}{}", sanitize_actor(author), extension(self.0.name()))
     }
+}
+
+/// What is missing in a list that starts with a later version than the first.
+fn missing_versions(path: &TreePath, versions: &[StoredVersion]) -> Option<String> {
+    let oldest = versions.first().filter(|oldest| oldest.number > 1)?;
+    let (listed, missing) = (versions.len(), oldest.number - 1);
+    Some(format!(
+        "Only the newest {listed} versions are listed; {missing} are older. Open them under\n\
+         .svc/at/TIME/{path}, where TIME is before {}\n",
+        oldest.time
+    ))
 }
 
 /// Digits that make the names of these versions sort by number.

@@ -12,13 +12,13 @@ pub trait KnowledgeSource: Send + Sync {
     ///
     /// # Errors
     /// `Invalid` for a malformed search; those of the index.
-    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault>;
+    fn search(&self, caller: &Caller, words: &str) -> Result<PageHits, Fault>;
 
     /// Pages listed by a query, or by the saved query of that name, in its order.
     ///
     /// # Errors
     /// `Invalid` for a malformed query; those of the index.
-    fn query(&self, caller: &Caller, query: &str) -> Result<Vec<PageHit>, Fault>;
+    fn query(&self, caller: &Caller, query: &str) -> Result<PageHits, Fault>;
 
     /// Names of the saved queries, in order.
     ///
@@ -32,13 +32,13 @@ pub trait KnowledgeSource: Send + Sync {
     /// Those of the index or the filter.
     fn tags(&self, caller: &Caller, filter: Option<PageFilter<'_>>) -> Result<Vec<String>, Fault>;
 
-    /// Pages with a tag, in path order.
+    /// All pages with a tag, in any case, in path order.
     ///
     /// # Errors
     /// `Invalid` for a malformed tag; those of the index.
     fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault>;
 
-    /// Pages that link to a page.
+    /// All pages that link to a page or another file.
     ///
     /// # Errors
     /// Those of the index.
@@ -49,6 +49,21 @@ pub trait KnowledgeSource: Send + Sync {
     /// # Errors
     /// When the rules cannot be loaded.
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault>;
+}
+
+/// The pages that match a search or query.
+#[derive(Debug, Clone, Default)]
+pub struct PageHits {
+    /// The pages, in order.
+    pub pages: Vec<PageHit>,
+    /// What is missing and how to get it, as text for the user; none if nothing is.
+    pub missing: Option<String>,
+}
+
+impl From<Vec<PageHit>> for PageHits {
+    fn from(pages: Vec<PageHit>) -> Self {
+        Self { pages, missing: None }
+    }
 }
 
 /// A page that matches a search or query.

@@ -17,6 +17,8 @@ use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewN
 
 /// File in the folder of an invalid query, with the error message.
 const ERROR_FILE: &str = "ERROR.txt";
+/// File in a folder that does not list everything: what is missing, and how to get it.
+pub(super) const MORE_FILE: &str = "MORE";
 const MIN_RANK_DIGITS: usize = 3;
 const MAX_TITLE_BYTES: usize = 100;
 /// How long lookups use a cached answer: as long as the kernel caches a name.
@@ -35,6 +37,8 @@ pub(super) enum LinkQuery {
 pub(super) struct TimedAnswer<T> {
     time: Timestamp,
     result: Result<Vec<T>, String>,
+    /// Content of [`MORE_FILE`].
+    missing: Option<String>,
 }
 
 /// Recent answers, by query and permissions of the reader.
@@ -232,7 +236,7 @@ fn cached_answer<K: PartialEq, T>(
     views: &MountViews,
     recent: &RecentCache<K, TimedAnswer<T>>,
     (key, freshness): (K, AnswerFreshness),
-    compute: impl FnOnce() -> Result<Vec<T>, Fault>,
+    compute: impl FnOnce() -> Result<(Vec<T>, Option<String>), Fault>,
 ) -> Result<Arc<TimedAnswer<T>>, Fault> {
     if freshness == AnswerFreshness::Recent
         && let Some(answer) = recent.get(&key)
@@ -240,24 +244,26 @@ fn cached_answer<K: PartialEq, T>(
     {
         return Ok(answer);
     }
-    let result = match compute() {
-        Ok(result) => Ok(result),
+    let (result, missing) = match compute() {
+        Ok((result, missing)) => (Ok(result), missing),
         // Errors of the query become content of the folder; others fail the request.
-        Err(fault) if fault.kind().http() < 500 => Err(format!("{}\n", fault.message())),
+        Err(fault) if fault.kind().http() < 500 => (Err(format!("{}\n", fault.message())), None),
         Err(fault) => return Err(fault),
     };
     // Timestamped after the query: a slow answer would expire before the lookups.
-    Ok(recent.insert(key, TimedAnswer { time: views.clock.now(), result }))
+    Ok(recent.insert(key, TimedAnswer { time: views.clock.now(), result, missing }))
 }
 
 fn tags(views: &MountViews, reader: &ViewReader, freshness: AnswerFreshness) -> Result<Vec<String>, Fault> {
     let knowledge = views.knowledge()?;
     let compute = || {
         let mut access = reader.access(&views.vfs);
-        if access.is_unrestricted() {
-            return knowledge.tags(&reader.caller, None);
-        }
-        knowledge.tags(&reader.caller, Some(&mut |page| access.can_read(page)))
+        let tags = if access.is_unrestricted() {
+            knowledge.tags(&reader.caller, None)
+        } else {
+            knowledge.tags(&reader.caller, Some(&mut |page| access.can_read(page)))
+        };
+        Ok((tags?, None))
     };
     let answer = cached_answer(views, &views.recent_answers.tags, (reader.rights(), freshness), compute)?;
     Ok(answer.result.clone().unwrap_or_default())
@@ -274,23 +280,27 @@ impl LinkQuery {
         let (knowledge, caller) = (views.knowledge()?, &reader.caller);
         cached_answer(views, &views.recent_answers.hits, ((self.clone(), reader.rights()), freshness), || {
             let hits = match self {
-                Self::Search(words) => knowledge.search(caller, words),
-                Self::Query(text) => knowledge.query(caller, text),
-                Self::Tag(tag) => knowledge.pages_by_tag(caller, tag),
-                Self::Backlinks(page) => knowledge.backlinks(caller, page),
+                Self::Search(words) => knowledge.search(caller, words)?,
+                Self::Query(text) => knowledge.query(caller, text)?,
+                Self::Tag(tag) => knowledge.pages_by_tag(caller, tag)?.into(),
+                Self::Backlinks(page) => knowledge.backlinks(caller, page)?.into(),
             };
-            views.filter_readable(reader, hits?)
+            Ok((views.filter_readable(reader, hits.pages)?, hits.missing))
         })
     }
 
     pub(super) fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let answer = self.answer(views, reader, AnswerFreshness::Now)?;
         Ok(match &answer.result {
-            Ok(hits) => (1..)
-                .zip(hits)
-                .map(|(rank, hit)| ViewEntry { name: link_name(rank, hits.len(), hit), node: self.link(hit) })
-                .collect(),
-            Err(text) => vec![ViewEntry { name: ERROR_FILE.to_owned(), node: Arc::new(ErrorFile(text.clone())) }],
+            Ok(hits) => {
+                let more = answer.missing.clone().map(TextFile::entry);
+                let links = (1..).zip(hits);
+                links
+                    .map(|(rank, hit)| ViewEntry { name: link_name(rank, hits.len(), hit), node: self.link(hit) })
+                    .chain(more)
+                    .collect()
+            }
+            Err(text) => vec![ViewEntry { name: ERROR_FILE.to_owned(), node: Arc::new(TextFile(text.clone())) }],
         })
     }
 
@@ -301,6 +311,9 @@ impl LinkQuery {
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         let answer = self.answer(views, reader, AnswerFreshness::Recent)?;
+        if let (MORE_FILE, Some(text)) = (name.as_str(), &answer.missing) {
+            return Ok(Some(Arc::new(TextFile(text.clone()))));
+        }
         Ok(match &answer.result {
             Ok(hits) => {
                 let digits = name.as_str().split('-').next().unwrap_or_default();
@@ -309,7 +322,7 @@ impl LinkQuery {
                 let hit = hit.filter(|(rank, hit)| link_name(*rank, hits.len(), hit) == name.as_str());
                 hit.map(|(_, hit)| self.link(hit))
             }
-            Err(text) if name.as_str() == ERROR_FILE => Some(Arc::new(ErrorFile(text.clone()))),
+            Err(text) if name.as_str() == ERROR_FILE => Some(Arc::new(TextFile(text.clone()))),
             Err(_) => None,
         })
     }
@@ -349,11 +362,19 @@ impl ViewNode for PageLink {
     }
 }
 
-struct ErrorFile(String);
+/// A file with a message for the user.
+pub(super) struct TextFile(pub(super) String);
 
-impl ViewNode for ErrorFile {
+impl TextFile {
+    /// The entry that says what a folder does not list.
+    pub(super) fn entry(missing: String) -> ViewEntry {
+        ViewEntry { name: MORE_FILE.to_owned(), node: Arc::new(Self(missing)) }
+    }
+}
+
+impl ViewNode for TextFile {
     fn key(&self) -> Vec<u8> {
-        format!("mistake {}", self.0).into_bytes()
+        format!("text {}", self.0).into_bytes()
     }
 
     fn node_kind(&self) -> ViewNodeKind {

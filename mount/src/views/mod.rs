@@ -36,7 +36,7 @@ use inode_table::{OpenContents, ViewInodeTable};
 
 use guide::GUIDE;
 
-pub use knowledge::{KnowledgeSource, LintFinding, PageFilter, PageHit};
+pub use knowledge::{KnowledgeSource, LintFinding, PageFilter, PageHit, PageHits};
 pub(crate) use reader::ViewReader;
 
 /// The directory whose entries the views are.

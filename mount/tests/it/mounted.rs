@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Caller, Change, Fault, Protocol, SystemClock, TreePath};
-use svcfs_mount::{KnowledgeSource, LintFinding, LocalMount, MountOptions, PageFilter, PageHit};
+use svcfs_mount::{KnowledgeSource, LintFinding, LocalMount, MountOptions, PageFilter, PageHit, PageHits};
 use svcfs_vfs::{ProposedFile, Vfs, WriteGate};
 use tempfile::TempDir;
 
@@ -49,18 +49,21 @@ fn hits(paths: &[(&str, &str)]) -> Vec<PageHit> {
 }
 
 impl KnowledgeSource for Told {
-    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
+    fn search(&self, caller: &Caller, words: &str) -> Result<PageHits, Fault> {
         assert_eq!(caller.protocol, Protocol::Fuse);
         match words {
-            "tide OR moon" => Ok(hits(&[("notes/tides.md", "Tides & Moon"), ("a.md", "")])),
+            "tide OR moon" => Ok(hits(&[("notes/tides.md", "Tides & Moon"), ("a.md", "")]).into()),
+            "many" => {
+                Ok(PageHits { pages: hits(&[("a.md", "A")]), missing: Some("the rest: ask for it\n".to_owned()) })
+            }
             "wrong" => Err(Fault::invalid("q", "cannot be read")),
             "broken" => Err(Fault::internal("the index is damaged")),
-            _ => Ok(Vec::new()),
+            _ => Ok(PageHits::default()),
         }
     }
-    fn query(&self, _: &Caller, query: &str) -> Result<Vec<PageHit>, Fault> {
+    fn query(&self, _: &Caller, query: &str) -> Result<PageHits, Fault> {
         match query {
-            "LIST FROM \"notes/deep\"" | "open tasks" => Ok(hits(&[("notes/tides.md", "Tides"), ("a.md", "")])),
+            "LIST FROM \"notes/deep\"" | "open tasks" => Ok(hits(&[("notes/tides.md", "Tides"), ("a.md", "")]).into()),
             _ => Err(Fault::invalid("q", "1:1: this is no query")),
         }
     }

@@ -315,6 +315,8 @@ fn the_answers_to_a_question_are_links_in_their_order() {
     assert_eq!(names(&space, ".svc/tags/area"), ["work"]);
     assert_eq!(names(&space, ".svc/tags/sea"), ["001-Tides.md", "deep"]);
     assert_eq!(space.shell("cat .svc/tags/area/work/001-Tides.md .svc/tags/sea/deep/*"), "the tidethe tide");
+    assert_eq!(names(&space, ".svc/search/many"), ["001-A.md", "MORE"]);
+    assert_eq!(space.shell("cat .svc/search/many/MORE"), "the rest: ask for it\n");
     assert_eq!(names(&space, ".svc/backlinks"), [".svc", "a.md", "notes"]);
     assert_eq!(names(&space, ".svc/backlinks/notes/tides.md"), ["001-A.md"]);
     assert_eq!(names(&space, ".svc/backlinks/a.md"), [""; 0]);

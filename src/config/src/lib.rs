@@ -45,7 +45,7 @@ pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSet
 pub use sections::cors::{AllowedOrigins, CorsMethod, CorsSettings};
 pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
-pub use sections::links::LinksConfig;
+pub use sections::links::{LinkResolution, LinksConfig};
 pub use sections::lint::LintSettings;
 pub use sections::memory::MemorySettings;
 pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use svcfs_base::{Caller, Fault, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
-use svcfs_mount::{KnowledgeSource, LintFinding, PageFilter, PageHit};
+use svcfs_knowledge::query::has_limit;
+use svcfs_mount::{KnowledgeSource, LintFinding, PageFilter, PageHit, PageHits};
 
 /// Maximum links in a search folder: the limit of the operation.
 const MAX_SEARCH_LINKS: usize = 200;
-/// Maximum links in the folder of a tag.
-const MAX_TAG_LINKS: usize = 10_000;
+/// Maximum links in the folder of a query without LIMIT.
+const MAX_QUERY_LINKS: usize = 2_000;
 
 /// Runs operations for the mount.
 pub struct MountOperations {
@@ -33,10 +34,57 @@ impl MountOperations {
         serde_json::from_value(answer).map_err(Fault::internal)
     }
 
-    fn pages(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Vec<PageHit>, Fault> {
-        let hits: Vec<PageResponse> = self.call(caller, name, arguments)?;
-        Ok(hits.into_iter().map(|PageResponse { path, title }| PageHit { path, title }).collect())
+    /// The pages of a query or saved query as rows whose first cell is the path.
+    fn rows(&self, caller: &Caller, query: &str) -> Result<(Vec<Vec<Value>>, Option<String>), Fault> {
+        let is_saved = self.saved_queries(caller)?.iter().any(|name| name == query);
+        let run = |limit: Option<usize>, offset: usize| -> Result<TableResponse, Fault> {
+            let (name, key) = if is_saved { ("views_execute", "name") } else { ("query", "q") };
+            let mut arguments = json!({ key: query, "offset": offset });
+            if let Some(limit) = limit {
+                arguments["limit"] = json!(limit);
+            }
+            let answer: TableResponse = self.call(caller, name, arguments)?;
+            if answer.headers.first().is_none_or(|header| header != "path") {
+                let reason = "returns values, not pages; start it with LIST or TABLE, without GROUP BY";
+                return Err(Fault::invalid("q", reason));
+            }
+            Ok(answer)
+        };
+        // A limit of the query is respected.
+        if is_saved || has_limit(query)? {
+            let answer: TableResponse = run(None, 0)?;
+            let missing = (is_saved && answer.has_more).then(|| more_rows(&answer, answer.rows.len()));
+            return Ok((answer.rows, missing));
+        }
+        let mut rows = Vec::new();
+        loop {
+            let answer = run(Some(MAX_SEARCH_LINKS), rows.len())?;
+            let is_last = !answer.has_more || answer.rows.is_empty();
+            let missing = answer.has_more.then(|| more_rows(&answer, rows.len() + answer.rows.len()));
+            rows.extend(answer.rows);
+            if is_last || rows.len() >= MAX_QUERY_LINKS {
+                return Ok((rows, missing));
+            }
+        }
     }
+}
+
+fn more_rows(answer: &TableResponse, listed: usize) -> String {
+    let limit = if answer.truncated {
+        "The query reached the limit `dataview.max_scan_rows`: narrow it with FROM, or raise the setting.\n"
+    } else {
+        ""
+    };
+    format!(
+        "Only the first {listed} pages are listed. The others: add LIMIT and OFFSET to the query, or run\n\
+         svcfs query 'QUERY' --offset {listed}\n{limit}"
+    )
+}
+
+/// The pages that a caller may see.
+fn visible_hits(caller: &Caller, pages: Vec<(TreePath, String)>) -> Vec<PageHit> {
+    let pages = pages.into_iter().filter(|(path, _)| caller.permissions.covers(path));
+    pages.map(|(path, title)| PageHit { path, title }).collect()
 }
 
 #[derive(Deserialize)]
@@ -49,6 +97,9 @@ struct PageResponse {
 struct TableResponse {
     headers: Vec<String>,
     rows: Vec<Vec<Value>>,
+    has_more: bool,
+    #[serde(default)]
+    truncated: bool,
 }
 
 #[derive(Deserialize)]
@@ -75,28 +126,29 @@ struct IssueResponse {
 }
 
 impl KnowledgeSource for MountOperations {
-    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
-        self.pages(caller, "search", json!({ "q": words, "limit": MAX_SEARCH_LINKS }))
+    fn search(&self, caller: &Caller, words: &str) -> Result<PageHits, Fault> {
+        let arguments = json!({ "q": words, "limit": MAX_SEARCH_LINKS });
+        let hits: Vec<PageResponse> = self.call(caller, "search", arguments)?;
+        let missing = (hits.len() == MAX_SEARCH_LINKS).then(|| {
+            format!(
+                "Only the {MAX_SEARCH_LINKS} best pages are listed. The others: use more words, or run\n\
+                 svcfs search 'WORDS' --limit {MAX_SEARCH_LINKS} --offset {MAX_SEARCH_LINKS}\n"
+            )
+        });
+        Ok(PageHits {
+            pages: hits.into_iter().map(|PageResponse { path, title }| PageHit { path, title }).collect(),
+            missing,
+        })
     }
 
-    fn query(&self, caller: &Caller, query: &str) -> Result<Vec<PageHit>, Fault> {
-        let answer: TableResponse = if self.saved_queries(caller)?.iter().any(|name| name == query) {
-            self.call(caller, "views_execute", json!({ "name": query }))?
-        } else {
-            self.call(caller, "query", json!({ "q": query }))?
-        };
-        if answer.headers.first().is_none_or(|header| header != "path") {
-            let reason = "returns values, not pages; start it with LIST or TABLE, without GROUP BY";
-            return Err(Fault::invalid("q", reason));
-        }
-        let context = OperationContext::new(&self.server, &self.space, caller);
-        let paths = answer.rows.iter().filter_map(|row| row.first()?.as_str());
-        let hit = |path: &str| {
-            let path = TreePath::parse(path)?;
-            let title = context.space.index.page(&path)?.map(|page| page.title).unwrap_or_default();
-            Ok(PageHit { path, title })
-        };
-        paths.map(hit).collect()
+    fn query(&self, caller: &Caller, query: &str) -> Result<PageHits, Fault> {
+        let (rows, missing) = self.rows(caller, query)?;
+        let paths = rows.iter().filter_map(|row| row.first()?.as_str()).map(TreePath::parse);
+        let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        let titles = self.space.index.titles(&paths)?;
+        // A page may have several rows.
+        let title = |path: &TreePath| titles.get(path).cloned().unwrap_or_default();
+        Ok(PageHits { pages: paths.into_iter().map(|path| PageHit { title: title(&path), path }).collect(), missing })
     }
 
     fn saved_queries(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
@@ -118,12 +170,12 @@ impl KnowledgeSource for MountOperations {
 
     fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
         let context = OperationContext::new(&self.server, &self.space, caller);
-        let pages = context.index().pages_with_tag(tag, MAX_TAG_LINKS)?;
-        Ok(pages.into_iter().map(|(path, title)| PageHit { path, title }).collect())
+        Ok(visible_hits(caller, context.index().pages_with_tag(tag)?))
     }
 
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
-        self.pages(caller, "backlinks", json!({ "path": page.as_str() }))
+        let context = OperationContext::new(&self.server, &self.space, caller);
+        Ok(visible_hits(caller, context.index().linking_titles(page)?))
     }
 
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use svcfs_base::{ETag, TreePath};
 
 use crate::pages::{count, tree_path};
-use crate::{Index, IndexError, fields, schema};
+use crate::{Index, IndexError, assets, fields, schema};
 
 /// A hash over all rows that affect answers, in canonical order.
 ///
@@ -38,12 +38,15 @@ pub struct IndexFingerprint {
     /// The hash of each page's rows.
     #[serde(skip)]
     pub page_digests: BTreeMap<TreePath, ETag>,
+    /// The files that are not pages.
+    #[serde(skip)]
+    pub assets: BTreeSet<TreePath>,
     /// The words for suggestions. Words that no page has any more stay and are not suggested.
     #[serde(skip)]
     pub spellings: BTreeSet<String>,
 }
 
-/// A page for which two fingerprints differ.
+/// A page or another file for which two fingerprints differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PageDifference {
     /// Path of the page.
@@ -79,7 +82,7 @@ impl IndexFingerprint {
     pub fn is_equivalent_to(&self, rebuilt: &Self) -> bool {
         self == rebuilt && self.spellings.is_superset(&rebuilt.spellings)
     }
-    /// The pages for which `other` differs, in path order. Empty with unequal fingerprints means
+    /// The files for which `other` differs, in path order. Empty with unequal fingerprints means
     /// that only the full-text index differs (`postings`).
     pub fn differences(&self, other: &Self) -> Vec<PageDifference> {
         let before = self.page_digests.iter().filter_map(|(path, digest)| match other.page_digests.get(path) {
@@ -88,7 +91,11 @@ impl IndexFingerprint {
             Some(_) => None,
         });
         let added = other.page_digests.keys().filter(|path| !self.page_digests.contains_key(*path));
+        let missing_assets = self.assets.difference(&other.assets).map(|path| (path, IndexDivergence::Missing));
+        let added_assets = other.assets.difference(&self.assets).map(|path| (path, IndexDivergence::Added));
         let mut bytes: Vec<PageDifference> = before
+            .chain(missing_assets)
+            .chain(added_assets)
             .chain(added.map(|path| (path, IndexDivergence::Added)))
             .map(|(path, divergence)| PageDifference { path: path.clone(), divergence })
             .collect();
@@ -115,6 +122,11 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         bytes.extend_from_slice(path.as_str().as_bytes());
         bytes.extend_from_slice(digest.as_bytes());
     }
+    let assets: BTreeSet<TreePath> = assets::asset_paths(connection)?.into_iter().collect();
+    for path in &assets {
+        bytes.extend_from_slice(path.as_str().as_bytes());
+        bytes.push(0);
+    }
     Ok(IndexFingerprint {
         digest: ETag::from_content(&bytes),
         pages: digests.len(),
@@ -125,6 +137,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         typed_links: schema::typed_links(connection)?,
         hot_fields: fields::hot_fields(connection)?.into_iter().map(|(_, name)| name).collect(),
         page_digests: digests,
+        assets,
         spellings: spellings(connection)?,
     })
 }

@@ -12,6 +12,7 @@
 //! `schema.rs`.
 #![warn(missing_docs)]
 
+mod assets;
 mod bulk;
 mod connections;
 mod dates;
@@ -45,6 +46,7 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
+use svcfs_text::links::LinkResolution;
 
 pub use dates::parse_day;
 pub use dql::{
@@ -73,7 +75,7 @@ pub type AnswerLimit = svcfs_base::Limit<50, 200>;
 /// One file of the tree, as input of the index.
 #[derive(Debug, Clone)]
 pub enum IndexEntry {
-    /// The file exists. Files that are not pages, and pages below a dot name, are ignored.
+    /// The page exists. Other files, and pages below a dot name, are ignored.
     Page {
         /// Path of the file.
         path: TreePath,
@@ -84,6 +86,8 @@ pub enum IndexEntry {
         /// Time of the last change.
         modified: Timestamp,
     },
+    /// A file that is not a page exists: links may mean it. Files below a dot name are ignored.
+    Asset(TreePath),
     /// No file exists at this path any more.
     Deleted(TreePath),
 }
@@ -92,7 +96,7 @@ impl IndexEntry {
     /// Path of the file.
     pub const fn path(&self) -> &TreePath {
         match self {
-            Self::Page { path, .. } | Self::Deleted(path) => path,
+            Self::Page { path, .. } | Self::Asset(path) | Self::Deleted(path) => path,
         }
     }
 
@@ -100,7 +104,7 @@ impl IndexEntry {
     fn text_bytes(&self) -> usize {
         match self {
             Self::Page { text, .. } => text.len(),
-            Self::Deleted(_) => 0,
+            Self::Asset(_) | Self::Deleted(_) => 0,
         }
     }
 }
@@ -115,6 +119,7 @@ pub struct Index {
     /// The link graph, loaded when it is first read.
     graph: graph::GraphCache,
     typed_links: Vec<String>,
+    link_resolution: LinkResolution,
     /// How often queries use each field.
     field_usage: fields::FieldUsage,
     /// Selects the fields that are indexed when their first page is written.
@@ -139,6 +144,7 @@ impl Index {
             rebuild: Mutex::new(()),
             graph: graph::GraphCache::default(),
             typed_links,
+            link_resolution: LinkResolution::default(),
             field_usage: fields::FieldUsage::default(),
             early_fields: fields::EarlyFields::default(),
             backlinks: links::BacklinkCache::default(),
@@ -156,6 +162,18 @@ impl Index {
             schema::reset_with_typed_links(&mut self.writer.lock().connection, &keys)?;
         }
         Ok(Self { typed_links: keys, ..self })
+    }
+
+    /// Sets which of several files of one name a link means (`links.resolution`). No row depends on
+    /// it.
+    #[must_use]
+    pub fn with_link_resolution(self, resolution: LinkResolution) -> Self {
+        Self { link_resolution: resolution, ..self }
+    }
+
+    /// Which of several files of one name a link means.
+    pub const fn link_resolution(&self) -> LinkResolution {
+        self.link_resolution
     }
 
     /// Sets how many fields may be indexed when their first page is written

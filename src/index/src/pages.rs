@@ -1,6 +1,6 @@
 //! Stored data of pages, and lists of pages.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -147,9 +147,9 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
-    pub fn pages_with_tag(&self, tag: &str, limit: usize) -> Result<Vec<(TreePath, String)>, IndexError> {
+    pub fn pages_with_tag(&self, tag: &str) -> Result<Vec<(TreePath, String)>, IndexError> {
         // The full-text index selects candidates; its form of a tag has less detail.
-        let word = field_words::token(TAG_FIELD, &field_words::normalize_value(tag));
+        let word = field_words::token(TAG_FIELD, &field_words::normalize_value(tag)).replace('"', "\"\"");
         let sql = format!(
             "SELECT pages.path, pages.title, {FIELDS} FROM pages
              WHERE id IN (SELECT rowid FROM texts WHERE texts MATCH ?1) ORDER BY path"
@@ -159,7 +159,7 @@ impl Index {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query([format!("{{fields}} : \"{word}\"")])?;
             let mut matches = Vec::new();
-            while let Some(row) = rows.next()?.filter(|_| matches.len() < limit) {
+            while let Some(row) = rows.next()? {
                 let path: String = row.get(0)?;
                 let fields = members(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?, &keys, &path)?;
                 if fields.iter().flat_map(|(_, value)| tags_of(value)).any(|other| is_in_tag(&other, tag)) {
@@ -189,6 +189,23 @@ impl Index {
             Ok(())
         })?;
         pages.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
+    }
+
+    /// The titles of pages, read in one statement; unknown pages are left out.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn titles(&self, pages: &[TreePath]) -> Result<HashMap<TreePath, String>, IndexError> {
+        let paths: Vec<&str> = pages.iter().map(TreePath::as_str).collect();
+        let list = serde_json::to_string(&paths).map_err(|error| IndexError::Source(error.into()))?;
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT path, title FROM pages WHERE path IN (SELECT CAST(value AS TEXT) FROM json_each(?1))",
+            )?;
+            let rows = statement.query_map([list], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            rows.map(|row| row.map_err(IndexError::from).and_then(|(path, title)| Ok((tree_path(&path)?, title))))
+                .collect()
+        })
     }
 
     /// Number of pages.

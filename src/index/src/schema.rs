@@ -56,6 +56,7 @@ impl TableSet {
 ///   fields.
 /// - `facts`: the computed fields of pages in short rows, so that queries on them skip the wide
 ///   rows.
+/// - `assets`: the files that are not pages, with negative ids; `page_keys` has their names too.
 /// - `texts`: all words of a page. `names`: those of title, names and headings again, so that pages
 ///   with that name are found among 100,000 that have the word in their text. Both store no text
 ///   and get prepared words (module `words`).
@@ -76,6 +77,7 @@ const CREATE: &str = "
         page INTEGER PRIMARY KEY, word_count INTEGER NOT NULL, size INTEGER NOT NULL, heading_count INTEGER NOT NULL,
         link_count INTEGER NOT NULL, has_frontmatter INTEGER NOT NULL, modified INTEGER NOT NULL, path TEXT NOT NULL
     ) STRICT;
+    CREATE TABLE assets@ (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE) STRICT;
     CREATE TABLE page_keys@ (
         folded TEXT NOT NULL, kind INTEGER NOT NULL, page INTEGER NOT NULL, text TEXT NOT NULL,
         PRIMARY KEY (folded, kind, page, text), UNIQUE (page, kind, text)
@@ -117,6 +119,7 @@ const CREATE: &str = "
 const DROP: &str = "
     DROP TABLE IF EXISTS pages@;
     DROP TABLE IF EXISTS facts@;
+    DROP TABLE IF EXISTS assets@;
     DROP TABLE IF EXISTS page_keys@;
     DROP TABLE IF EXISTS links@;
     DROP TABLE IF EXISTS link_keys@;
@@ -132,6 +135,7 @@ const DROP: &str = "
 const RENAME: &str = "
     ALTER TABLE pages_next RENAME TO pages;
     ALTER TABLE facts_next RENAME TO facts;
+    ALTER TABLE assets_next RENAME TO assets;
     ALTER TABLE page_keys_next RENAME TO page_keys;
     ALTER TABLE links_next RENAME TO links;
     ALTER TABLE link_keys_next RENAME TO link_keys;

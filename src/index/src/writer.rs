@@ -9,7 +9,7 @@ use crate::document::{PageDocument, ReadContext};
 use crate::fields::FieldWriter;
 use crate::schema::TableSet;
 use crate::words::Dictionary;
-use crate::{IndexEntry, IndexError};
+use crate::{IndexEntry, IndexError, assets};
 
 /// The write connection, and the state that a concurrent rebuild needs.
 pub(crate) struct IndexWriter {
@@ -43,7 +43,7 @@ impl WriteBatch {
     pub(crate) fn documents(&self) -> impl Iterator<Item = &PageDocument> {
         self.steps.iter().filter_map(|step| match step {
             WriteStep::Put(document) => Some(&**document),
-            WriteStep::Remove(_) => None,
+            WriteStep::PutAsset(_) | WriteStep::Remove(_) => None,
         })
     }
     /// Adds its new words to a table set.
@@ -56,24 +56,28 @@ impl WriteBatch {
 /// The change that one entry makes.
 pub(crate) enum WriteStep {
     Put(Box<PageDocument>),
+    PutAsset(TreePath),
     Remove(TreePath),
 }
 
 impl WriteStep {
-    /// Parses an entry. A file that is not `.md`, or is below a dot name, is never indexed.
+    /// Parses an entry. A file below a dot name is never indexed.
     fn read(entry: &IndexEntry, typed_links: &[String], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
         Ok(match entry {
             IndexEntry::Page { path, etag, text, modified } if path.is_page() && !path.is_hidden() => {
                 let reading = ReadContext { typed_links, dictionary };
                 Self::Put(Box::new(PageDocument::read((path.clone(), *etag), text, *modified, reading)?))
             }
-            IndexEntry::Page { path, .. } | IndexEntry::Deleted(path) => Self::Remove(path.clone()),
+            IndexEntry::Asset(path) if !path.is_page() && !path.is_hidden() => Self::PutAsset(path.clone()),
+            IndexEntry::Page { path, .. } | IndexEntry::Asset(path) | IndexEntry::Deleted(path) => {
+                Self::Remove(path.clone())
+            }
         })
     }
     pub(crate) fn path(&self) -> &TreePath {
         match self {
             Self::Put(document) => &document.path,
-            Self::Remove(path) => path,
+            Self::PutAsset(path) | Self::Remove(path) => path,
         }
     }
     pub(crate) fn apply(
@@ -84,7 +88,9 @@ impl WriteStep {
     ) -> Result<(), IndexError> {
         match self {
             Self::Put(document) => put((transaction, tables), rows, document),
-            Self::Remove(path) => remove(transaction, tables, path),
+            Self::PutAsset(path) => assets::put(transaction, tables, path),
+            Self::Remove(path) if path.is_page() => remove(transaction, tables, path),
+            Self::Remove(path) => assets::remove(transaction, tables, path),
         }
     }
 }

@@ -125,6 +125,14 @@ impl Vfs {
         self.core.path_classes.classify(path).is_versioned()
     }
 
+    /// Whether the version store ignores an unversioned path (`.gitignore`).
+    ///
+    /// # Errors
+    /// Those of the version store.
+    pub fn is_ignored(&self, path: &TreePath) -> Result<bool, Fault> {
+        Ok(self.core.versions.is_ignored(path)?)
+    }
+
     /// Waits until everything accepted so far is durable, in the tree and announced; returns the
     /// last position.
     ///

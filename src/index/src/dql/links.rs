@@ -21,7 +21,7 @@ pub(crate) struct LinkedPages<'c> {
 
 impl<'c> LinkedPages<'c> {
     pub(crate) fn new(index: &'c Index, connection: &'c Connection, below: Option<&'c TreePath>) -> Self {
-        Self { index, below, names: NameLookup::new(connection), graph: None }
+        Self { index, below, names: index.names(connection), graph: None }
     }
 
     /// The distinct pages that a page links to, in the order of its links.
@@ -29,10 +29,12 @@ impl<'c> LinkedPages<'c> {
         let mut targets: Vec<String> = Vec::new();
         let below = self.below;
         for_each_link(&mut self.names, path, |_, target| {
-            if let Some(target) = target.filter(|target| !targets.iter().any(|existing| existing == target))
-                && is_visible(&tree_path(target)?, below)
-            {
-                targets.push(target.to_owned());
+            let is_new = |target: &&str| !targets.iter().any(|existing| existing == target);
+            if let Some(target) = target.filter(is_new) {
+                let path = tree_path(target)?;
+                if path.is_page() && is_visible(&path, below) {
+                    targets.push(target.to_owned());
+                }
             }
             Ok(())
         })?;

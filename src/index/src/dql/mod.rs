@@ -185,6 +185,12 @@ impl DqlQuery {
         Ok(Self { parsed: parsed.map_err(|why| IndexError::invalid("q", why))? })
     }
 
+    /// Whether the query has a LIMIT of its own.
+    #[must_use]
+    pub fn has_limit(&self) -> bool {
+        self.parsed.limit.is_some()
+    }
+
     #[cfg(test)]
     pub(crate) fn plan(&self, index: &Index, limits: &QueryLimits<'_>) -> Vec<String> {
         run::plan(index, &self.parsed, limits).unwrap_or_default()

@@ -8,11 +8,12 @@ use std::thread;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension};
 use svcfs_base::TreePath;
+use svcfs_text::links::page_keys;
 
 use super::{LinkGraph, full_build, incremental};
 use crate::document::PageDocument;
 use crate::writer::{self, WriteStep};
-use crate::{Index, IndexError, connections};
+use crate::{Index, IndexError, assets, connections};
 
 /// Limit of recorded pages and names; beyond, the next graph is a full build.
 const MAX_RECORDED_CHANGES: usize = 20_000;
@@ -46,6 +47,12 @@ pub(super) struct GraphChanges {
     pub(super) names: HashSet<String>,
 }
 
+impl GraphChanges {
+    fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.names.is_empty()
+    }
+}
+
 /// The changes of an open transaction; nothing is recorded while there is no graph.
 pub(crate) struct UncommittedChanges(PendingChanges);
 
@@ -54,7 +61,7 @@ impl GraphCache {
     pub(crate) fn current(&self) -> Option<Arc<LinkGraph>> {
         // If a graph is being built, reading rows is faster than waiting for it.
         let cached = self.graph.try_lock()?;
-        let is_current = matches!(&*self.pending.lock(), PendingChanges::Recorded(changes) if changes.pages.is_empty());
+        let is_current = matches!(&*self.pending.lock(), PendingChanges::Recorded(changes) if changes.is_empty());
         cached.as_ref().filter(|_| is_current).map(Arc::clone)
     }
 
@@ -101,12 +108,19 @@ impl UncommittedChanges {
     /// Records a step before it changes the rows.
     pub(crate) fn record_step(&mut self, connection: &Connection, step: &WriteStep) -> Result<(), IndexError> {
         let PendingChanges::Recorded(changes) = &mut self.0 else { return Ok(()) };
+        if !step.path().is_page() {
+            if assets::has(connection, step.path())? != matches!(step, WriteStep::PutAsset(_)) {
+                let keys = page_keys(step.path().as_str(), None, &[]);
+                changes.names.extend(keys.into_iter().map(|key| key.folded));
+            }
+            return Ok(());
+        }
         let existing = connection
             .prepare_cached("SELECT id, etag FROM pages WHERE path = ?1")?
             .query_row([step.path().as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 20]>(1)?)))
             .optional()?;
         let (before, after) = match (existing, step) {
-            (None, WriteStep::Remove(_)) => return Ok(()),
+            (_, WriteStep::PutAsset(_)) | (None, WriteStep::Remove(_)) => return Ok(()),
             (Some((_, etag)), WriteStep::Put(document)) if etag == *document.etag.as_bytes() => return Ok(()),
             (None, WriteStep::Put(document)) => (BTreeSet::new(), names_of(document)),
             (Some((id, _)), WriteStep::Put(document)) => (names_of_row(connection, id)?, names_of(document)),
@@ -119,7 +133,7 @@ impl UncommittedChanges {
     }
 }
 
-/// A name: lower case, kind, as written. The spelling counts too: it can decide between two pages.
+/// A name: folded, kind, as written. The spelling counts too: it can decide between two pages.
 type PageKey = (String, u8, String);
 
 fn names_of(document: &PageDocument) -> BTreeSet<PageKey> {
@@ -163,7 +177,7 @@ impl Index {
                 let mut pending = self.graph.pending.lock();
                 match &*pending {
                     PendingChanges::Unknown => return Ok(None),
-                    PendingChanges::Recorded(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
+                    PendingChanges::Recorded(changes) if changes.is_empty() => return Ok(Some(Arc::clone(last))),
                     PendingChanges::Recorded(_) => {}
                 }
                 // The first statement fixes the snapshot.
@@ -171,7 +185,7 @@ impl Index {
                 std::mem::replace(&mut *pending, PendingChanges::Recorded(GraphChanges::default()))
             };
             let PendingChanges::Recorded(changes) = pending else { return Ok(None) };
-            Ok(incremental::update(connection, (last, &changes))?.map(Arc::new))
+            Ok(incremental::update(connection, self.link_resolution, (last, &changes))?.map(Arc::new))
         })
     }
 
@@ -182,7 +196,7 @@ impl Index {
             connections::begin_all(connections)?;
             *pending = PendingChanges::Recorded(GraphChanges::default());
             drop(pending);
-            full_build::build(connections).map(Arc::new)
+            full_build::build(connections, self.link_resolution).map(Arc::new)
         })
     }
 }

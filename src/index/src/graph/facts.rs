@@ -12,10 +12,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use svcfs_base::TreePath;
-use svcfs_text::links::LinkKey;
+use svcfs_text::fold::fold_name;
+use svcfs_text::links::target_path;
 
 use crate::IndexError;
 use crate::dates::parse_day;
+use crate::links::link_kind;
 
 /// Facts from the text of a page and its links.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub struct PageFacts {
     pub link_count: u32,
     /// The broken links, in order.
     pub unresolved_links: Vec<UnresolvedLink>,
-    /// A hash of its lower-case title: different hashes mean different titles.
+    /// A hash of its folded title: different hashes mean different titles.
     pub title_hash: u64,
     /// Whether its body has a word.
     pub has_words: bool,
@@ -127,16 +129,20 @@ impl PageFacts {
         self.link_count = self.link_count.saturating_add(1);
     }
 
-    /// Adds a broken link; `wanted` are the names it may mean.
-    pub(super) fn add_unresolved(&mut self, is_wiki: bool, target: &str, wanted: &[LinkKey]) {
+    /// Adds a broken link of the page `from`.
+    pub(super) fn add_unresolved(&mut self, from: &str, is_wiki: bool, target: &str) {
         self.add_link();
-        let expected_path = wanted.first().and_then(|key| TreePath::parse(&key.text).ok());
+        let path = target_path(from, link_kind(is_wiki), target);
+        let expected_path = path.and_then(|path| match path.as_str() {
+            "" => Some(TreePath::root()),
+            path => TreePath::parse(path).ok(),
+        });
         self.unresolved_links.push(UnresolvedLink { target: target.into(), expected_path, is_wiki });
     }
 }
 
 fn title_hash(title: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    title.to_lowercase().hash(&mut hasher);
+    fold_name(title).hash(&mut hasher);
     hasher.finish()
 }

@@ -12,14 +12,14 @@ use std::thread;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use svcfs_base::TreePath;
-use svcfs_text::links::candidates;
+use svcfs_text::links::{LinkResolution, candidates};
 
 use super::facts::PageFacts;
 use super::incremental::{GraphReader, text_of};
 use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
-use crate::IndexError;
-use crate::links::{AllNames, AllPages, PageOrdinal, link_kind};
+use crate::links::{AllNames, AllPages, LinkTarget, PageOrdinal, link_kind};
 use crate::pages::tree_path;
+use crate::{IndexError, assets};
 
 const PAGES: &str = "SELECT id, title, frontmatter, word_count, metadata, path FROM pages ORDER BY id";
 /// The links of a range of pages, grouped by page.
@@ -35,23 +35,23 @@ struct OrderedPages {
     pages: Vec<Arc<GraphPage>>,
 }
 
-pub(super) fn build(connections: &mut [Connection]) -> Result<LinkGraph, IndexError> {
+pub(super) fn build(connections: &mut [Connection], resolution: LinkResolution) -> Result<LinkGraph, IndexError> {
     let (pages, names) = (Mutex::default(), Mutex::new(None));
     run_parallel(connections, 2, |connection, task| {
         match task {
-            0 => *names.lock() = Some(AllNames::read(connection)?),
+            0 => *names.lock() = Some((AllNames::read(connection, resolution)?, assets::all(connection)?)),
             _ => *pages.lock() = read_pages(connection)?,
         }
         Ok(())
     })?;
-    let (OrderedPages { ids, mut pages }, Some(mut names)) = (pages.into_inner(), names.into_inner()) else {
+    let (OrderedPages { ids, mut pages }, Some((mut names, assets))) = (pages.into_inner(), names.into_inner()) else {
         return Err(IndexError::Damaged("a connection read nothing".to_owned()));
     };
 
     let paths: Vec<TreePath> = pages.iter().map(|page| page.path.clone()).collect();
     let mut by_path: Vec<PageOrdinal> = (0..node_of(pages.len())).collect();
     by_path.sort_unstable_by(|a, b| paths[*a as usize].cmp(&paths[*b as usize]));
-    let all = AllPages { ids: &ids, paths: &paths, by_path: &by_path };
+    let all = AllPages { assets: &assets, ids: &ids, paths: &paths, by_path: &by_path };
     names.prepare(all);
 
     let tasks: Vec<_> = pages.chunks_mut(PAGES_OF_TASK).map(|pages| Mutex::new((pages, Vec::new()))).collect();
@@ -101,16 +101,19 @@ fn read_links(
         }
         let (source, from) = (first + at, all.paths[first + at].as_str());
         let (is_wiki, target) = (row.get(1)?, text_of(row, 2)?);
-        let wanted = || candidates(from, link_kind(is_wiki), target);
-        let resolved = same_folder.get_or_resolve(from, (is_wiki, target), || names.resolve(all, from, &wanted()));
+        let resolved = same_folder.get_or_resolve(from, (is_wiki, target), || {
+            names.resolve(all, from, &candidates(from, link_kind(is_wiki), target))
+        });
         let mut ignored = PageFacts::default();
         let facts = Arc::get_mut(&mut pages[at]).map_or(&mut ignored, |page| &mut page.facts);
         match resolved {
             Some(target) => {
                 facts.add_link();
-                links.push((node_of(source), target));
+                if let LinkTarget::Page(target) = target {
+                    links.push((node_of(source), target));
+                }
             }
-            None => facts.add_unresolved(is_wiki, target, &wanted()),
+            None => facts.add_unresolved(from, is_wiki, target),
         }
     }
     Ok(links)
@@ -122,7 +125,7 @@ fn read_links(
 struct SameFolder {
     folder: String,
     /// Markdown links, then wiki links.
-    cache: [HashMap<Box<str>, Option<PageOrdinal>>; 2],
+    cache: [HashMap<Box<str>, Option<LinkTarget>>; 2],
 }
 
 impl SameFolder {
@@ -130,8 +133,8 @@ impl SameFolder {
         &mut self,
         from: &str,
         (is_wiki, target): (bool, &str),
-        resolve_target: impl FnOnce() -> Option<PageOrdinal>,
-    ) -> Option<PageOrdinal> {
+        resolve_target: impl FnOnce() -> Option<LinkTarget>,
+    ) -> Option<LinkTarget> {
         let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
         if folder != self.folder {
             folder.clone_into(&mut self.folder);

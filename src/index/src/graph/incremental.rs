@@ -7,13 +7,13 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row};
 use serde_json::Value;
 use svcfs_base::TreePath;
-use svcfs_text::links::candidates;
+use svcfs_text::links::LinkResolution;
 
 use super::cache::GraphChanges;
 use super::facts::GraphFields;
 use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
 use crate::IndexError;
-use crate::links::{NameLookup, SOURCES, for_each_link, link_kind};
+use crate::links::{NameLookup, SOURCES, for_each_link};
 use crate::pages::tree_path;
 
 const PAGE: &str = "SELECT id, title, frontmatter, word_count, metadata FROM pages WHERE path = ?1";
@@ -29,6 +29,7 @@ const REMOVED: GraphNode = GraphNode::MAX;
 /// changed name. `None` when a full build is cheaper.
 pub(super) fn update(
     connection: &Connection,
+    resolution: LinkResolution,
     (last, changes): (&LinkGraph, &GraphChanges),
 ) -> Result<Option<LinkGraph>, IndexError> {
     let limit = last.len() / MAX_REREAD_SHARE + MAX_REREAD_SHARE;
@@ -45,7 +46,7 @@ pub(super) fn update(
     if to_read.len() > limit {
         return Ok(None);
     }
-    let mut names = NameLookup::new(connection);
+    let mut names = NameLookup::new(connection, resolution);
     let mut reread = BTreeMap::new();
     for path in to_read {
         let page = PageRead::at(&mut names, &path)?;
@@ -70,7 +71,7 @@ impl PageRead {
         for_each_link(names, path.as_str(), |row, target| {
             let Some(target) = target else {
                 let (is_wiki, target) = (row.get(0)?, text_of(row, 1)?);
-                page.facts.add_unresolved(is_wiki, target, &candidates(path.as_str(), link_kind(is_wiki), target));
+                page.facts.add_unresolved(path.as_str(), is_wiki, target);
                 return Ok(());
             };
             page.facts.add_link();

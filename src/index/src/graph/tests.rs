@@ -21,7 +21,7 @@ fn pairs(graph: &LinkGraph) -> BTreeSet<(String, String)> {
 fn fresh(space: &Space) -> LinkGraph {
     let read = |connections: &mut [rusqlite::Connection]| {
         connections::begin_all(connections)?;
-        full_build::build(connections)
+        full_build::build(connections, Default::default())
     };
     space.index.readers.read_parallel(3, read).unwrap()
 }

@@ -9,10 +9,11 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 use rusqlite::{Connection, Row};
 use svcfs_base::TreePath;
-use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkResolution, choose_target};
 
 use super::names::{LINEAR_SEARCH_LIMIT, Namesakes, add_name, near};
 use crate::IndexError;
+use crate::assets::{self, AssetRow};
 
 /// Every name that a link may mean, in byte order.
 const LINK_NAMES: &str = "SELECT folded FROM link_keys ORDER BY folded";
@@ -22,9 +23,19 @@ const PAGE_NAMES: &str = "SELECT kind, text, page, folded FROM page_keys ORDER B
 /// Index of a page, in row order.
 pub(crate) type PageOrdinal = u32;
 
-/// The pages that the names belong to.
+/// The target of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkTarget {
+    Page(PageOrdinal),
+    /// A file that is not a page.
+    Asset,
+}
+
+/// The files that the names belong to.
 #[derive(Clone, Copy)]
 pub(crate) struct AllPages<'p> {
+    /// The files that are not pages, by id.
+    pub(crate) assets: &'p [AssetRow],
     /// Their row ids, sorted.
     pub(crate) ids: &'p [i64],
     pub(crate) paths: &'p [TreePath],
@@ -45,6 +56,15 @@ impl<'p> AllPages<'p> {
         self.paths[ordinal as usize].as_str()
     }
 
+    /// The path of a page or asset.
+    fn path_of_id(self, id: i64) -> Option<&'p str> {
+        if id < 0 { assets::find(self.assets, id) } else { Some(self.path(self.ordinal_of_id(id)?)) }
+    }
+
+    fn target_of_id(self, id: i64) -> Option<LinkTarget> {
+        if id < 0 { Some(LinkTarget::Asset) } else { self.ordinal_of_id(id).map(LinkTarget::Page) }
+    }
+
     fn ordinal_of_path(self, path: &str) -> Option<PageOrdinal> {
         let index = self.by_path.binary_search_by(|ordinal| self.path(*ordinal).cmp(path)).ok()?;
         Some(self.by_path[index])
@@ -52,6 +72,7 @@ impl<'p> AllPages<'p> {
 }
 
 pub(crate) struct AllNames {
+    resolution: LinkResolution,
     /// The texts of all names, concatenated.
     text: String,
     names: Vec<PageName>,
@@ -61,7 +82,7 @@ pub(crate) struct AllNames {
     large: HashMap<u32, Vec<Namesakes>>,
 }
 
-/// Names that are equal in lower case.
+/// Names that are equal when folded.
 #[derive(Clone, Copy)]
 struct NameGroup {
     folded: TextSpan,
@@ -131,7 +152,7 @@ impl NameLoader {
         Ok(())
     }
 
-    fn finish(self) -> AllNames {
+    fn finish(self, resolution: LinkResolution) -> AllNames {
         let Self { text, names, groups: read } = self;
         let hasher = RandomState::new();
         let mut groups = HashTable::with_capacity(read.len());
@@ -139,7 +160,7 @@ impl NameLoader {
         for group in read {
             groups.insert_unique(hash_of(&group), group, hash_of);
         }
-        AllNames { text, names, groups, hasher, large: HashMap::new() }
+        AllNames { resolution, text, names, groups, hasher, large: HashMap::new() }
     }
 }
 
@@ -147,7 +168,7 @@ impl AllNames {
     /// Reads the names that links use.
     ///
     /// This is a merge join of two sorted lists: looking up each name takes several times as long.
-    pub(crate) fn read(connection: &Connection) -> Result<Self, IndexError> {
+    pub(crate) fn read(connection: &Connection, resolution: LinkResolution) -> Result<Self, IndexError> {
         let mut loader = NameLoader::default();
         let (mut wanted, mut keys) = (connection.prepare_cached(LINK_NAMES)?, connection.prepare_cached(PAGE_NAMES)?);
         let (mut wanted, mut rows) = (wanted.query([])?, keys.query([])?);
@@ -155,7 +176,7 @@ impl AllNames {
         while let Some(row) = rows.next()? {
             let folded = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
             let is_used = loop {
-                let Some(next) = key else { return Ok(loader.finish()) };
+                let Some(next) = key else { return Ok(loader.finish(resolution)) };
                 match next.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?.cmp(folded) {
                     std::cmp::Ordering::Less => key = wanted.next()?,
                     order => break order.is_eq(),
@@ -165,16 +186,17 @@ impl AllNames {
                 loader.add(row, folded)?;
             }
         }
-        Ok(loader.finish())
+        Ok(loader.finish(resolution))
     }
 
-    /// Prepares the groups with many pages.
+    /// Prepares the groups with many files.
     pub(crate) fn prepare(&mut self, pages: AllPages<'_>) {
         let large = self.groups.iter().filter(|group| group.count as usize > LINEAR_SEARCH_LIMIT).map(|group| {
             let mut namesakes = Vec::new();
             for name in self.names_of(*group) {
-                if let Some(ordinal) = pages.ordinal_of_id(name.page) {
-                    add_name(&mut namesakes, (name.kind, name.written.of(&self.text)), pages.path(ordinal).to_owned());
+                if let Some(path) = pages.path_of_id(name.page) {
+                    let written = name.written.of(&self.text);
+                    add_name((&mut namesakes, self.resolution), (name.kind, written), path.to_owned());
                 }
             }
             (group.first, namesakes)
@@ -199,7 +221,7 @@ impl AllNames {
         })
     }
 
-    pub(crate) fn resolve(&self, pages: AllPages<'_>, from: &str, wanted: &[LinkKey]) -> Option<PageOrdinal> {
+    pub(crate) fn resolve(&self, pages: AllPages<'_>, from: &str, wanted: &[LinkKey]) -> Option<LinkTarget> {
         let mut groups = self.groups(wanted);
         let first = groups.next()?;
         let second = groups.next();
@@ -207,7 +229,7 @@ impl AllNames {
             // The common case of a unique name: the location of the page does not matter.
             let text = name.written.of(&self.text);
             if wanted.iter().any(|key| key.kind == name.kind && key.text == text) {
-                return pages.ordinal_of_id(name.page);
+                return pages.target_of_id(name.page);
             }
         }
         let mut candidates = Vec::new();
@@ -217,10 +239,11 @@ impl AllNames {
                 continue;
             }
             candidates.extend(self.names_of(group).iter().filter_map(|name| {
-                let path = pages.path(pages.ordinal_of_id(name.page)?);
+                let path = pages.path_of_id(name.page)?;
                 Some(KnownName { kind: name.kind, text: name.written.of(&self.text), path })
             }));
         }
-        choose_target(from, wanted, candidates).and_then(|path| pages.ordinal_of_path(path))
+        let path = choose_target(self.resolution, from, wanted, candidates)?;
+        Some(pages.ordinal_of_path(path).map_or(LinkTarget::Asset, LinkTarget::Page))
     }
 }

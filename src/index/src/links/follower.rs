@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use svcfs_base::TreePath;
 use svcfs_text::Link;
+use svcfs_text::fold::fold_name;
 use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkKind, candidates, page_keys};
 
 use super::names::name_kind;
@@ -14,7 +15,7 @@ use crate::{Index, IndexError};
 /// The aliases and titles of the pages at or below a path.
 const NAMES_OF_TEXT: &str = "
     SELECT pages.path, page_keys.kind, page_keys.text FROM pages JOIN page_keys ON page_keys.page = pages.id
-    WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3)) AND page_keys.kind >= ?4";
+    WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3)) AND page_keys.kind IN (?4, ?5)";
 
 /// The pages at or below a path that have links.
 const LINKING_BELOW: &str = "
@@ -28,8 +29,8 @@ pub struct LinkFollower<'c> {
 }
 
 impl Index {
-    /// Runs `read` with a resolver for links as they are now, and as if the page `excluded`, or
-    /// every page below that directory, did not exist.
+    /// Runs `read` with a resolver for links as they are now, and as if the file `excluded`, or
+    /// every file below that directory, did not exist.
     ///
     /// # Errors
     /// The errors of `read`; [`IndexError::Database`].
@@ -40,15 +41,15 @@ impl Index {
     ) -> Result<T, IndexError> {
         self.readers.read(|connection| {
             read(&mut LinkFollower {
-                current: NameLookup::new(connection),
-                without: NameLookup::without(connection, excluded),
+                current: self.names(connection),
+                without: NameLookup::without(connection, self.link_resolution, excluded),
             })
         })
     }
 }
 
 impl LinkFollower<'_> {
-    /// The target page of a link in the page `from`.
+    /// The target of a link in the page `from`: a page or another indexed file.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -78,14 +79,14 @@ impl LinkFollower<'_> {
     /// [`IndexError::Database`].
     pub fn titles_and_aliases(&self, below: &TreePath) -> Result<Vec<(TreePath, LinkKey)>, IndexError> {
         let (from, to) = range_below(below);
-        let first = KeyKind::Alias as u8;
+        let kinds = (KeyKind::Alias as u8, KeyKind::Title as u8);
         let mut statement = self.current.connection().prepare_cached(NAMES_OF_TEXT)?;
-        let mut rows = statement.query((below.as_str(), from, to, first))?;
+        let mut rows = statement.query((below.as_str(), from, to, kinds.0, kinds.1))?;
         let mut names = Vec::new();
         while let Some(row) = rows.next()? {
             let (path, text): (String, String) = (row.get(0)?, row.get(2)?);
             let kind = name_kind(row.get(1)?, &path)?;
-            let folded = text.to_lowercase();
+            let folded = fold_name(&text).into_owned();
             names.push((tree_path(&path)?, LinkKey { kind, text, folded }));
         }
         Ok(names)

@@ -1,7 +1,7 @@
-//! Links between pages (GET /backlinks).
+//! Links between pages and to other files (GET /backlinks).
 //!
 //! Invariant: the target of a link is never stored. One row has the names a link may mean, another
-//! the names of a page; they are joined when a query reads them. So a page that is created, removed
+//! the names of a file; they are joined when a query reads them. So a file that is created, removed
 //! or renamed changes the targets of other pages' links without a write to their rows.
 
 mod all_names;
@@ -13,13 +13,14 @@ mod tests;
 
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 use svcfs_base::TreePath;
+use svcfs_text::fold::fold_name;
 use svcfs_text::links::{KeyKind, LinkKind, candidates};
 
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
-pub(crate) use all_names::{AllNames, AllPages, PageOrdinal};
+pub(crate) use all_names::{AllNames, AllPages, LinkTarget, PageOrdinal};
 pub(crate) use backlink_cache::{BacklinkCache, PageBacklinks};
 pub use follower::LinkFollower;
 pub(crate) use names::NameLookup;
@@ -44,16 +45,16 @@ pub struct OutLink {
     pub target: String,
     /// The heading after `#`, if any.
     pub heading: Option<String>,
-    /// The target page; `None` for a broken link and for a file that is not a page.
+    /// The target, a page or another indexed file; `None` for a broken link.
     pub resolved_path: Option<TreePath>,
 }
 
 /// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedLink {
-    /// Path of the page.
+    /// Path of the page or of another file.
     pub path: TreePath,
-    /// Its title.
+    /// The title of the page, or the name of the file.
     pub title: String,
 }
 
@@ -65,15 +66,15 @@ pub(crate) const fn link_kind(is_wiki: bool) -> LinkKind {
 /// Limit of cached backlinks with title and context; only the paths of further ones are cached.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Links that may mean a page by one of its names, with their pages.
+/// Links that may mean a file by one of its names, with their pages.
 const BACKLINKS: &str = "
     SELECT source.path, links.position, source.title, links.is_wiki, links.target, links.context
     FROM (
         SELECT DISTINCT link_keys.page AS page, link_keys.position AS position
-        FROM pages AS target
+        FROM (SELECT id FROM pages WHERE path = ?1 UNION ALL SELECT id FROM assets WHERE path = ?1) AS target
         CROSS JOIN page_keys ON page_keys.page = target.id
         CROSS JOIN link_keys ON link_keys.folded = page_keys.folded
-        WHERE target.path = ?1 AND link_keys.page <> target.id
+        WHERE link_keys.page <> target.id
     ) AS meant
     CROSS JOIN links ON links.page = meant.page AND links.position = meant.position
     CROSS JOIN pages AS source ON source.id = meant.page
@@ -88,7 +89,7 @@ pub(crate) const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
 impl Index {
-    /// The pages at or below `below` that link to this page, in path order: the first `max`, and
+    /// The pages at or below `below` that link to this file, in path order: the first `max`, and
     /// the total number. Empty for an unknown page.
     ///
     /// # Errors
@@ -110,7 +111,7 @@ impl Index {
         // Contexts beyond the cache limit are read from the database.
         let mut listed = Vec::new();
         self.readers.read(|connection| {
-            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
+            for_each_backlink(&mut self.names(connection), path.as_str(), |from, row| {
                 if listed.len() < max && from.is_under(below) {
                     listed.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 }
@@ -128,7 +129,7 @@ impl Index {
         };
         let mut backlinks = PageBacklinks::default();
         self.readers.read(|connection| {
-            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
+            for_each_backlink(&mut self.names(connection), path.as_str(), |from, row| {
                 if backlinks.entries.len() < MAX_ENTRIES {
                     backlinks.entries.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 } else {
@@ -142,7 +143,7 @@ impl Index {
         Ok(backlinks)
     }
 
-    /// The other pages that link to this page, in path order. Empty for an unknown page.
+    /// The other pages that link to this file, in path order. Empty for an unknown file.
     ///
     /// Uses the graph if a current one exists, else the rows of this page, which is faster than
     /// building a graph.
@@ -150,13 +151,34 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn linking_pages(&self, path: &TreePath) -> Result<Vec<TreePath>, IndexError> {
-        if let Some(graph) = self.graph.current() {
+        // Only pages are nodes of the graph.
+        if let Some(graph) = self.graph.current().filter(|_| path.is_page()) {
             return Ok(graph.linking_pages(path).cloned().collect());
         }
         self.readers.read(|connection| {
             let mut sources = Vec::new();
-            for_each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, _| {
+            for_each_backlink(&mut self.names(connection), path.as_str(), |from, _| {
                 sources.push(from);
+                Ok(true)
+            })?;
+            Ok(sources)
+        })
+    }
+
+    /// As [`Index::linking_pages`], with the titles of the pages.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn linking_titles(&self, path: &TreePath) -> Result<Vec<(TreePath, String)>, IndexError> {
+        if let Some(graph) = self.graph.current().filter(|_| path.is_page()) {
+            let sources = graph.node(path).map_or(&[][..], |node| graph.links_in(node)).iter();
+            let pages = sources.map(|source| graph.page(*source));
+            return Ok(pages.map(|page| (page.path.clone(), page.title.clone())).collect());
+        }
+        self.readers.read(|connection| {
+            let mut sources = Vec::new();
+            for_each_backlink(&mut self.names(connection), path.as_str(), |from, row| {
+                sources.push((from, row.get(2)?));
                 Ok(true)
             })?;
             Ok(sources)
@@ -168,7 +190,7 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn links_out(&self, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
-        self.readers.read(|connection| links_of(&mut NameLookup::new(connection), path))
+        self.readers.read(|connection| links_of(&mut self.names(connection), path))
     }
 
     /// Resolves `[[target]]`, written in the page `from`. `target` has neither heading nor label.
@@ -176,7 +198,25 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn resolve(&self, from: &TreePath, target: &str) -> Result<Option<ResolvedLink>, IndexError> {
-        self.readers.read(|connection| resolve(&mut NameLookup::new(connection), from, target))
+        self.resolve_link(from, LinkKind::Wiki, target)
+    }
+
+    /// Resolves a link of this kind with this target, written in the page `from`.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn resolve_link(
+        &self,
+        from: &TreePath,
+        kind: LinkKind,
+        target: &str,
+    ) -> Result<Option<ResolvedLink>, IndexError> {
+        self.readers.read(|connection| resolve(&mut self.names(connection), from, (kind, target)))
+    }
+
+    /// A name lookup with the configured resolution.
+    pub(crate) fn names<'c>(&self, connection: &'c Connection) -> NameLookup<'c> {
+        NameLookup::new(connection, self.link_resolution)
     }
 
     /// True when more than one page has this file name (without `.md`, in any case): `[[stem]]`
@@ -190,7 +230,7 @@ impl Index {
                 .prepare_cached(
                     "SELECT count(*) FROM (SELECT DISTINCT page FROM page_keys WHERE folded = ?1 AND kind = ?2 LIMIT 2)",
                 )?
-                .query_row((stem.to_lowercase(), KeyKind::Stem as u8), |row| row.get(0))?;
+                .query_row((fold_name(stem), KeyKind::Stem as u8), |row| row.get(0))?;
             Ok(pages > 1)
         })
     }
@@ -212,8 +252,8 @@ pub(crate) fn links_of(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Ve
     Ok(links)
 }
 
-/// Calls `visit` for every link of a page, in order, with its row of [`LINKS_OUT`] and its target
-/// page.
+/// Calls `visit` for every link of a page, in order, with its row of [`LINKS_OUT`] and its
+/// target.
 pub(crate) fn for_each_link(
     names: &mut NameLookup<'_>,
     path: &str,
@@ -229,7 +269,7 @@ pub(crate) fn for_each_link(
     Ok(())
 }
 
-/// Calls `visit` for each other page that links to this one, in path order, with the row of
+/// Calls `visit` for each other page that links to this file, in path order, with the row of
 /// [`BACKLINKS`] of its first such link, until `visit` returns false.
 fn for_each_backlink(
     names: &mut NameLookup<'_>,
@@ -255,15 +295,23 @@ fn for_each_backlink(
     Ok(())
 }
 
-fn resolve(names: &mut NameLookup<'_>, from: &TreePath, target: &str) -> Result<Option<ResolvedLink>, IndexError> {
+fn resolve(
+    names: &mut NameLookup<'_>,
+    from: &TreePath,
+    (kind, target): (LinkKind, &str),
+) -> Result<Option<ResolvedLink>, IndexError> {
     let target = target.trim();
     if target.is_empty() {
         return Ok(None);
     }
-    let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
+    let wanted = candidates(from.as_str(), kind, target);
     let Some(path) = names.resolve(from.as_str(), &wanted)?.map(tree_path).transpose()? else {
         return Ok(None);
     };
+    if !path.is_page() {
+        let title = path.name().to_owned();
+        return Ok(Some(ResolvedLink { path, title }));
+    }
     let title = names
         .connection()
         .prepare_cached("SELECT title FROM pages WHERE path = ?1")?

@@ -1,15 +1,15 @@
-//! Resolves the names in links to pages.
+//! Resolves the names in links to pages and other files.
 //!
 //! `svcfs_text::links::choose_target` decides. This module avoids comparing ten thousand `index.md`
-//! for each of ten thousand links: among pages of one name, each folder has exactly one nearest
-//! page, which is found by walking up from the folder.
+//! for each of ten thousand links: among files of one name, each folder has exactly one nearest
+//! file, which is found by walking up from the folder.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use rusqlite::Connection;
 use svcfs_base::TreePath;
-use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose_target};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkResolution, choose_target};
 
 use crate::IndexError;
 
@@ -17,12 +17,14 @@ use crate::IndexError;
 pub(super) const LINEAR_SEARCH_LIMIT: usize = 8;
 
 pub(super) const PAGES_WITH_NAME: &str = "
-    SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
+    SELECT page_keys.kind, page_keys.text, coalesce(pages.path, assets.path) FROM page_keys
+    LEFT JOIN pages ON pages.id = page_keys.page LEFT JOIN assets ON assets.id = page_keys.page
     WHERE page_keys.folded = ?1";
 
 /// Page names, read on demand and cached for one query.
 pub(crate) struct NameLookup<'c> {
     connection: &'c Connection,
+    resolution: LinkResolution,
     cache: HashMap<String, Vec<Namesakes>>,
     /// A page, or a directory with all pages below it, to treat as absent.
     excluded: Option<&'c TreePath>,
@@ -37,19 +39,27 @@ pub(super) struct Namesakes {
 
 enum NamedPages {
     Few(Vec<String>),
-    /// For each ancestor folder of such pages: the one with the fewest folders, then the first in
-    /// path order.
-    NearestByFolder(HashMap<String, (usize, String)>),
+    NearestByFolder(NearestFiles),
 }
 
+/// For each ancestor folder of files of one name: the one with the fewest folders, then the first by
+/// [`LinkResolution`]; at [`SHORTEST`] the one with the shortest path.
+type NearestFiles = HashMap<String, (FileRank, String)>;
+
+/// Number of folders, and length of the path if that decides.
+type FileRank = (usize, usize);
+
+/// No folder has this name.
+const SHORTEST: &str = "/";
+
 impl<'c> NameLookup<'c> {
-    pub(crate) fn new(connection: &'c Connection) -> Self {
-        Self { connection, cache: HashMap::new(), excluded: None }
+    pub(crate) fn new(connection: &'c Connection, resolution: LinkResolution) -> Self {
+        Self { connection, resolution, cache: HashMap::new(), excluded: None }
     }
 
     /// The names as if a page, or every page below a directory, did not exist.
-    pub(super) fn without(connection: &'c Connection, excluded: &'c TreePath) -> Self {
-        Self { excluded: Some(excluded), ..Self::new(connection) }
+    pub(super) fn without(connection: &'c Connection, resolution: LinkResolution, excluded: &'c TreePath) -> Self {
+        Self { excluded: Some(excluded), ..Self::new(connection, resolution) }
     }
 
     pub(crate) fn connection(&self) -> &'c Connection {
@@ -77,7 +87,7 @@ impl<'c> NameLookup<'c> {
         folded.sort_unstable();
         folded.dedup();
         let nearest = folded.iter().filter_map(|folded| self.cache.get(*folded)).flat_map(|names| near(names, from));
-        Ok(choose_target(from, wanted, nearest.chain(additional)))
+        Ok(choose_target(self.resolution, from, wanted, nearest.chain(additional)))
     }
 
     fn read(&self, folded: &str) -> Result<Vec<Namesakes>, IndexError> {
@@ -87,24 +97,32 @@ impl<'c> NameLookup<'c> {
         while let Some(row) = rows.next()? {
             let path: String = row.get(2)?;
             if !self.excluded.is_some_and(|excluded| is_at_or_below(&path, excluded.as_str())) {
-                add(&mut all, row, path)?;
+                add((&mut all, self.resolution), row, path)?;
             }
         }
         Ok(all)
     }
 }
 
-fn add(namesakes: &mut Vec<Namesakes>, row: &rusqlite::Row<'_>, path: String) -> Result<(), IndexError> {
+fn add(
+    (namesakes, resolution): (&mut Vec<Namesakes>, LinkResolution),
+    row: &rusqlite::Row<'_>,
+    path: String,
+) -> Result<(), IndexError> {
     let kind = name_kind(row.get(0)?, &path)?;
     let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-    add_name(namesakes, (kind, text), path);
+    add_name((namesakes, resolution), (kind, text), path);
     Ok(())
 }
 
 /// Adds a page to the spellings of a name. A name has few spellings, so a linear search is fast.
-pub(super) fn add_name(namesakes: &mut Vec<Namesakes>, (kind, text): (KeyKind, &str), path: String) {
+pub(super) fn add_name(
+    (namesakes, resolution): (&mut Vec<Namesakes>, LinkResolution),
+    (kind, text): (KeyKind, &str),
+    path: String,
+) {
     match namesakes.iter_mut().find(|names| names.kind == kind && names.text == text) {
-        Some(names) => names.pages.add(path),
+        Some(names) => names.pages.add(path, resolution),
         None => namesakes.push(Namesakes { kind, text: text.to_owned(), pages: NamedPages::Few(vec![path]) }),
     }
 }
@@ -128,49 +146,57 @@ fn is_at_or_below(path: &str, place: &str) -> bool {
 }
 
 impl NamedPages {
-    fn add(&mut self, path: String) {
+    fn add(&mut self, path: String, resolution: LinkResolution) {
         match self {
             Self::Few(pages) if pages.len() < LINEAR_SEARCH_LIMIT => pages.push(path),
             Self::Few(pages) => {
                 let mut nearest_by_folder = HashMap::new();
                 for path in pages.drain(..).chain([path]) {
-                    add_to_folders(&mut nearest_by_folder, path);
+                    add_to_folders(&mut nearest_by_folder, path, resolution);
                 }
                 *self = Self::NearestByFolder(nearest_by_folder);
             }
-            Self::NearestByFolder(nearest_by_folder) => add_to_folders(nearest_by_folder, path),
+            Self::NearestByFolder(nearest_by_folder) => add_to_folders(nearest_by_folder, path, resolution),
         }
     }
 
-    /// The pages that a link in `from` may mean: all of few, the nearest of many.
+    /// The files that a link in `from` may mean: all of few, the nearest and the shortest of many.
     fn near(&self, from: &str) -> impl Iterator<Item = &str> {
-        let (few, nearest) = match self {
-            Self::Few(pages) => (pages.as_slice(), None),
-            Self::NearestByFolder(nearest_by_folder) => (&[][..], nearest(nearest_by_folder, from)),
+        let (few, many) = match self {
+            Self::Few(pages) => (pages.as_slice(), [None; 2]),
+            Self::NearestByFolder(files) => {
+                (&[][..], [nearest(files, from), files.get(SHORTEST).map(|(_, path)| path.as_str())])
+            }
         };
-        few.iter().map(String::as_str).chain(nearest)
+        few.iter().map(String::as_str).chain(many.into_iter().flatten())
     }
 }
 
-fn add_to_folders(nearest_by_folder: &mut HashMap<String, (usize, String)>, path: String) {
+fn add_to_folders(nearest_by_folder: &mut NearestFiles, path: String, resolution: LinkResolution) {
     let folders = path.matches('/').count();
-    for folder in ancestor_folders(&path) {
-        match nearest_by_folder.entry(folder.to_owned()) {
-            Entry::Vacant(vacant) => {
-                vacant.insert((folders, path.clone()));
-            }
-            Entry::Occupied(mut entry) => {
-                let (least, first) = entry.get();
-                if (folders, path.as_str()) < (*least, first.as_str()) {
-                    entry.insert((folders, path.clone()));
-                }
+    let length = match resolution {
+        LinkResolution::Nearest => 0,
+        LinkResolution::Shortest => path.chars().count(),
+    };
+    let mut add = |folder: &str, rank: FileRank| match nearest_by_folder.entry(folder.to_owned()) {
+        Entry::Vacant(vacant) => {
+            vacant.insert((rank, path.clone()));
+        }
+        Entry::Occupied(mut entry) => {
+            let (least, first) = entry.get();
+            if (rank, path.as_str()) < (*least, first.as_str()) {
+                entry.insert((rank, path.clone()));
             }
         }
+    };
+    ancestor_folders(&path).for_each(|folder| add(folder, (folders, length)));
+    if resolution == LinkResolution::Shortest {
+        add(SHORTEST, (0, length));
     }
 }
 
-/// The page nearest to the folder of `from`: below it, else below its parent, and so on.
-fn nearest<'n>(nearest_by_folder: &'n HashMap<String, (usize, String)>, from: &str) -> Option<&'n str> {
+/// The file nearest to the folder of `from`: below it, else below its parent, and so on.
+fn nearest<'n>(nearest_by_folder: &'n NearestFiles, from: &str) -> Option<&'n str> {
     ancestor_folders(from).find_map(|folder| nearest_by_folder.get(folder).map(|(_, path)| path.as_str()))
 }
 
@@ -188,7 +214,8 @@ mod tests {
     use svcfs_text::links::{LinkKind, candidates, page_keys};
 
     use super::*;
-    use crate::tests::Space;
+    use crate::IndexEntry;
+    use crate::tests::{Space, page};
 
     #[test]
     fn the_folders_of_a_path_end_at_the_root() {
@@ -200,22 +227,28 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn the_nearest_alone_decide_as_all_of_them_would(
-            paths in prop::collection::btree_set("([abA]/){0,4}[xXy]\\.md", 1..40),
+            paths in prop::collection::btree_set("([abA]/){0,4}[xXy]\\.(md|png)", 1..40),
             from in "([abA]/){0,4}z\\.md",
-            target in "([abA]/){0,2}[xXy]",
+            target in "([abA]/){0,2}[xXy](\\.png)?",
+            is_shortest: bool,
         ) {
-            let pages: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "# X\n")).collect();
-            let space = Space::of(&pages);
+            let resolution = if is_shortest { LinkResolution::Shortest } else { LinkResolution::Nearest };
+            let entries: Vec<_> = paths.iter().map(|path| entry(path)).collect();
+            let space = Space::new().with_link_resolution(resolution);
+            space.put_entries(&entries);
             let wanted = candidates(&from, LinkKind::Wiki, &target);
-            let keys: Vec<_> = paths.iter().map(|path| (path, page_keys(path, Some("X"), &[]))).collect();
+            let title = |path: &str| path.ends_with(".md").then_some("X");
+            let keys: Vec<_> = paths.iter().map(|path| (path, page_keys(path, title(path), &[]))).collect();
             let cache = keys.iter().flat_map(|(path, keys)| {
                 keys.iter().map(|key| KnownName { kind: key.kind, text: &key.text, path })
             });
-            let chosen = choose_target(&from, &wanted, cache);
+            let chosen = choose_target(resolution, &from, &wanted, cache);
             let found = space
                 .index
                 .readers
-                .read(|connection| Ok(NameLookup::new(connection).resolve(&from, &wanted)?.map(str::to_owned)))
+                .read(|connection| {
+                    Ok(NameLookup::new(connection, resolution).resolve(&from, &wanted)?.map(str::to_owned))
+                })
                 .unwrap();
             prop_assert_eq!(found.as_deref(), chosen);
 
@@ -224,7 +257,13 @@ mod tests {
             let graph = space.index.graph().unwrap();
             let node = graph.node(&TreePath::parse(&from).unwrap()).unwrap();
             let linked: Vec<_> = graph.links_out(node).iter().map(|to| graph.page(*to).path.as_str()).collect();
-            prop_assert_eq!(linked, chosen.into_iter().collect::<Vec<_>>());
+            let linked_page = chosen.filter(|path| path.ends_with(".md"));
+            prop_assert_eq!(linked, linked_page.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(graph.page(node).facts.unresolved_links.is_empty(), chosen.is_some());
         }
+    }
+
+    fn entry(path: &str) -> IndexEntry {
+        if path.ends_with(".md") { page(path, "# X\n") } else { IndexEntry::Asset(TreePath::parse(path).unwrap()) }
     }
 }

@@ -53,7 +53,7 @@ fn link_targets(connection: &Connection, expression: &str) -> Result<Vec<(i64, u
         "SELECT page_keys.page, count(DISTINCT link_keys.page)
          FROM (SELECT rowid AS anchor FROM anchors WHERE anchors MATCH ?1 LIMIT ?2)
          CROSS JOIN link_keys ON link_keys.page = anchor / ?3 AND link_keys.position = anchor % ?3
-         CROSS JOIN page_keys ON page_keys.folded = link_keys.folded
+         CROSS JOIN page_keys ON page_keys.folded = link_keys.folded AND page_keys.page > 0
          GROUP BY page_keys.page LIMIT ?2",
     )?;
     let rows = statement.query_map((expression, MAX_LINKS, ANCHORS_PER_PAGE), |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -7,6 +7,7 @@ mod rebuild;
 use std::path::PathBuf;
 
 use svcfs_base::{ETag, Fault, Kind, Seq, Timestamp, TreePath};
+use svcfs_text::links::LinkResolution;
 use tempfile::TempDir;
 
 use crate::{Index, IndexEntry, IndexError, SearchQuery};
@@ -34,9 +35,17 @@ impl Space {
         let index = self.index.with_typed_links(keys.iter().map(|key| (*key).to_owned()).collect()).unwrap();
         Self { index, ..self }
     }
+    pub(crate) fn with_link_resolution(self, resolution: LinkResolution) -> Self {
+        Self { index: self.index.with_link_resolution(resolution), ..self }
+    }
     pub(crate) fn put(&self, pages: &[(&str, &str)]) {
-        let entries: Vec<IndexEntry> = pages.iter().map(|(path, text)| page(path, text)).collect();
-        self.index.ingest(&entries, self.index.cursor().unwrap().next()).unwrap();
+        self.put_entries(&pages.iter().map(|(path, text)| page(path, text)).collect::<Vec<_>>());
+    }
+    pub(crate) fn put_assets(&self, paths: &[&str]) {
+        self.put_entries(&paths.iter().map(|path| IndexEntry::Asset(at(path))).collect::<Vec<_>>());
+    }
+    pub(crate) fn put_entries(&self, entries: &[IndexEntry]) {
+        self.index.ingest(entries, self.index.cursor().unwrap().next()).unwrap();
     }
     pub(crate) fn remove(&self, path: &str) {
         self.index.ingest(&[IndexEntry::Deleted(at(path))], self.index.cursor().unwrap().next()).unwrap();

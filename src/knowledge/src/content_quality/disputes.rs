@@ -65,6 +65,7 @@ fn declared_contradictions(index: &Index, pages: &[MetaRow]) -> Result<Vec<PageD
                 continue;
             };
             if let Some(other) = index.resolve(&page.path, &link.target)?
+                && other.path.is_page()
                 && other.path != page.path
             {
                 let details = format!("`{}` says that it contradicts `{}`", page.path, other.path);

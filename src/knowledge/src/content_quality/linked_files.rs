@@ -1,4 +1,4 @@
-//! Which link targets that are not pages exist as files.
+//! Which link targets that the index does not have exist: folders, hidden and ignored files.
 //!
 //! Invariant: a result is cached until the change feed names its path or a path below it. Empty
 //! directories are not in the feed: a new or removed one is noticed at the next full survey.

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Fault, TreePath};
 use svcfs_index::{OutLink, PageRow, ReviewDay};
-use svcfs_text::links::{LinkKind, candidates};
+use svcfs_text::links::{LinkKind, target_path};
 
 use super::findings::{FindingKind, PageFinding};
 use super::{ReviewPolicy, find_disputes, linked_files, messages, survey};
@@ -93,11 +93,11 @@ pub(super) fn findings(
     Ok(findings)
 }
 
-/// Whether a link without a target page is the path of another file, such as a picture.
+/// Whether a link without a target in the index is the path of a folder, or of another file.
 fn is_file_link(cx: &OperationContext<'_>, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
     let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
-    let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
-    let path = address.and_then(|address| TreePath::parse(&address.text).ok());
+    let path = target_path(from.as_str(), kind, &link.target);
+    let path = path.and_then(|path| if path.is_empty() { Some(TreePath::root()) } else { TreePath::parse(&path).ok() });
     path.filter(|path| cx.caller.permissions.covers(path))
         .map_or(Ok(false), |path| linked_files::is_link_to_file(&cx.space.vfs, &path, link.is_wiki))
 }

@@ -10,6 +10,7 @@ use jiff::civil::Date;
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Permissions, Seq, Timestamp, TreePath};
 use svcfs_index::{GraphNode, LinkGraph, UnresolvedLink};
+use svcfs_text::fold::fold_name;
 
 use super::disputes::{PageDispute, disputes_of};
 use super::findings::{FindingKind, FindingSeverity, MAX_RELATED, PageFinding};
@@ -295,7 +296,7 @@ fn group_by_title(graph: &LinkGraph, nodes: impl Iterator<Item = GraphNode>) -> 
         match by_title.get_mut(title.as_str()) {
             // Fast path: most titles of a group have the same case.
             Some(group) => group.push(node),
-            None => by_title.entry(title.to_lowercase()).or_default().push(node),
+            None => by_title.entry(fold_name(title).into_owned()).or_default().push(node),
         }
     }
     by_title.into_values().filter(|pages| pages.len() > 1)

@@ -10,8 +10,8 @@ use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_index::{Index, LinkFollower};
 use svcfs_text::Link;
 use svcfs_text::links::{
-    KeyKind, KnownName, LinkKey, LinkKind, PageMove, RetargetContext, candidates, choose_target, page_keys, retarget,
-    retarget_fields,
+    KeyKind, KnownName, LinkKey, LinkKind, LinkResolution, PageMove, RetargetContext, candidates, choose_target,
+    page_keys, retarget, retarget_fields, target_path,
 };
 use svcfs_vfs::EntryKind;
 
@@ -24,20 +24,16 @@ pub fn resolve_target(
     from: &TreePath,
     link: &Link,
 ) -> Result<Option<TreePath>, Fault> {
-    // The index resolves names; it recognizes a path by its start.
-    let is_marked = ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
-    let is_bare_address = !link.kind.is_wiki() && !is_marked;
-    let requester = if is_bare_address { format!("./{}", link.target) } else { link.target.clone() };
-    match index.resolve(from, &requester)? {
-        Some(page) => Ok(Some(page.path)),
+    match index.resolve_link(from, link.kind, &link.target)? {
+        Some(target) => Ok(Some(target.path)),
         None => resolve_file((cx.space, cx.caller), from, link),
     }
 }
 
-/// The target of a link that is a path. Pictures and other such files are not in the index.
+/// The target of a link that is a path. Hidden and ignored files are not in the index.
 fn resolve_file((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
-    let keys = candidates(from.as_str(), link.kind, &link.target);
-    let Some(path) = keys.first().and_then(|address| TreePath::parse(&address.text).ok()) else {
+    let path = target_path(from.as_str(), link.kind, &link.target);
+    let Some(path) = path.and_then(|path| TreePath::parse(&path).ok()).filter(|path| !path.is_root()) else {
         return Ok(None);
     };
     match space.vfs.stat(caller.protocol, &path) {
@@ -52,11 +48,11 @@ fn resolve_file((space, caller): (&Space, &Caller), from: &TreePath, link: &Link
 pub(super) struct MovedFiles<'a> {
     from: &'a TreePath,
     to: &'a TreePath,
-    /// The old names of moved files that are not pages. The index knows those of pages.
+    /// The old names of moved files that are not pages: of those the index knows only the visible.
     before: FileNames,
     /// The new names of all moved files.
     after: FileNames,
-    /// Every name that a link to a moved file may use, in lower case.
+    /// Every name that a link to a moved file may use, folded.
     link_names: HashSet<String>,
 }
 
@@ -125,7 +121,7 @@ impl<'a> MovedFiles<'a> {
 /// Whether a name is part of the path, which a rename changes, and not of the text.
 fn is_path_key(kind: KeyKind) -> bool {
     match kind {
-        KeyKind::Path | KeyKind::Suffix | KeyKind::Stem => true,
+        KeyKind::Path | KeyKind::Suffix | KeyKind::Stem | KeyKind::AssetPath | KeyKind::AssetName => true,
         KeyKind::Alias | KeyKind::Title => false,
     }
 }
@@ -167,6 +163,10 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         self.after
     }
 
+    fn resolution(&self) -> LinkResolution {
+        self.requester.0.index.link_resolution()
+    }
+
     /// The result; a fault is stored for [`PageLinkContext::rewrite`].
     fn answer<T>(&self, outcome: Result<Option<T>, Fault>) -> Option<T> {
         outcome.unwrap_or_else(|fault| {
@@ -184,7 +184,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         if let Some(page) = self.links.borrow_mut().resolve(self.before, link)? {
             return Ok(Some(page.as_str().to_owned()));
         }
-        if let Some(file) = choose_target(self.before.as_str(), &keys, self.moved.before.of(&keys)) {
+        if let Some(file) = choose_target(self.resolution(), self.before.as_str(), &keys, self.moved.before.of(&keys)) {
             return Ok(Some(file.to_owned()));
         }
         // Paths of other files change only if the page itself moves.
@@ -207,7 +207,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
             let resolved = links.resolve_excluding(&self.after, target, self.moved.new_names(&keys))?;
             return Ok(resolved.is_some_and(|resolved| resolved.as_str() == path));
         }
-        let moved = choose_target(self.after.as_str(), &keys, self.moved.new_names(&keys));
+        let moved = choose_target(self.resolution(), self.after.as_str(), &keys, self.moved.new_names(&keys));
         let other = links.resolve_excluding(&self.after, target, std::iter::empty())?;
         Ok(match (moved, other) {
             (Some(moved), None) => moved == path,

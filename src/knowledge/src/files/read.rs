@@ -76,7 +76,7 @@ pub fn resolve_wiki_links(cx: &OperationContext<'_>, path: &TreePath, content: B
         };
         output.push_str(&text[from..start]);
         let label = link.label.as_deref().unwrap_or(&text[link.target_range.clone()]);
-        output.push_str(&format!("[{label}]({})", page_url(site.as_str(), &target.path, link.heading.as_deref())));
+        output.push_str(&format!("[{label}]({})", file_url(site.as_str(), &target.path, link.heading.as_deref())));
         from = end;
     }
     output.push_str(&text[from..]);
@@ -91,11 +91,11 @@ fn link_range(text: &str, link: &Link) -> Option<(usize, usize)> {
 
 /// The public address of a page; none if the settings have no public address.
 pub fn permalink(site: Option<&PublicUrl>, path: &TreePath) -> Option<String> {
-    site.map(|site| page_url(site.as_str(), path, None))
+    site.map(|site| file_url(site.as_str(), path, None))
 }
 
-fn page_url(site: &str, path: &TreePath, heading: Option<&str>) -> String {
-    let mut url = format!("{site}/page");
+fn file_url(site: &str, path: &TreePath, heading: Option<&str>) -> String {
+    let mut url = format!("{site}/{}", if path.is_page() { "page" } else { "raw" });
     for segment in path.components() {
         url.push('/');
         url.extend(utf8_percent_encode(segment, SEGMENT));

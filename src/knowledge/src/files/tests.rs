@@ -6,6 +6,7 @@ use crate::kernel::OperationEntry;
 use crate::spaces::test_space::{TestSpace, expecting, from_run, path, status_and_error};
 
 mod appending;
+mod attachments;
 mod bulk;
 mod linking;
 mod renaming;

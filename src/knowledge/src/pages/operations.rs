@@ -144,9 +144,9 @@ pub struct ResolvedLinks {
 /// The target of a link.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkDestination {
-    /// Path of the page
+    /// Path of the page, or of another file such as a picture
     pub path: TreePath,
-    /// Title of the page
+    /// Title of the page, or name of the other file
     pub title: String,
 }
 

@@ -34,6 +34,14 @@ pub struct RowWindow {
     pub offset: usize,
 }
 
+/// Whether a query has a LIMIT of its own.
+///
+/// # Errors
+/// `Invalid` if it cannot be parsed.
+pub fn has_limit(query: &str) -> Result<bool, Fault> {
+    Ok(DqlQuery::parse(query)?.has_limit())
+}
+
 /// Runs a query over the pages that the caller may see.
 ///
 /// # Errors

@@ -49,10 +49,13 @@ pub fn compare_index(
         return Ok(IndexState::Damaged(damage));
     }
     let pages = add_ignored_pages(pages, &old, &read);
+    let assets: Vec<IndexEntry> =
+        old.assets.iter().filter(|path| read(path).is_some()).cloned().map(IndexEntry::Asset).collect();
     let batches = pages.chunks(BATCH_PAGES).enumerate().map(|(done, batch)| {
         progress(done * BATCH_PAGES, pages.len());
         Ok::<_, IndexError>(batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect())
     });
+    let batches = batches.chain([Ok(assets)]);
     let rebuilt = build_scratch_index(scratch, &old, batches, last)?;
     Ok(if old.is_equivalent_to(&rebuilt) {
         IndexState::Equal(rebuilt.pages)

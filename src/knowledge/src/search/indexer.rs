@@ -3,7 +3,7 @@
 //! Invariant: the feed says which paths to read, the tree says what they contain. Repeating a step,
 //! or a crash in the middle of it, gives the same index. If they differ, the path is read again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,13 +93,14 @@ impl Indexer {
         // Read before the walk: a concurrent change may be indexed twice, but is never missed.
         let start = vfs.feed().last_seq();
         let cursor = index.cursor()?;
-        let mut removed: BTreeSet<TreePath> = index.paths(&TreePath::root())?.into_iter().collect();
-        let pages = pages(vfs)?;
-        for path in &pages {
+        let indexed = index.paths(&TreePath::root())?.into_iter().chain(index.asset_paths()?);
+        let mut removed: BTreeSet<TreePath> = indexed.collect();
+        let files = indexed_files(vfs)?;
+        for path in &files {
             removed.remove(path);
         }
-        let pages: Vec<TreePath> = pages.into_iter().chain(removed).collect();
-        index.ingest_all(PathBatches::new(vfs, &pages).take_while(|_| !stop.is_requested()), cursor)?;
+        let files: Vec<TreePath> = files.into_iter().chain(removed).collect();
+        index.ingest_all(PathBatches::new(vfs, &files).take_while(|_| !stop.is_requested()), cursor)?;
         if stop.is_requested() {
             return Ok(());
         }
@@ -174,9 +175,11 @@ fn index_events(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, 
         return Ok(0);
     };
     let changes = events.iter().flat_map(|event| &event.changes);
-    let pages = changes.filter(|change| change.path.is_page() && !change.path.is_hidden());
+    let mut ignored = IgnoredPaths::new(vfs);
+    let files =
+        changes.filter(|change| !change.path.is_hidden() && (change.new.is_none() || ignored.allow(&change.path)));
     let text = |change: &EventChange| change.new.filter(|_| change.kind != FileKind::Symlink);
-    let expected: BTreeMap<TreePath, Option<ETag>> = pages.map(|change| (change.path.clone(), text(change))).collect();
+    let expected: BTreeMap<TreePath, Option<ETag>> = files.map(|change| (change.path.clone(), text(change))).collect();
     index_paths(space, &expected, cursor, last)?;
     if expected.is_empty() {
         index.ingest(&[], last)?;
@@ -214,11 +217,43 @@ fn recheck(space: &Space, cursor: Seq) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The pages of a tree that are indexed.
-fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
+/// The files of a tree that are indexed: pages, and other files except ignored ones and links.
+fn indexed_files(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
+    let mut ignored = IgnoredPaths::new(vfs);
     let files = vfs.walk(Protocol::Internal, &TreePath::root())?.into_iter();
-    let pages = files.filter(|file| file.path.is_page() && !file.path.is_hidden());
-    Ok(pages.map(|file| file.path).collect())
+    let is_file = |kind: EntryKind| kind == EntryKind::File;
+    let files = files.filter(|file| {
+        !file.path.is_hidden() && (file.path.is_page() || (is_file(file.attributes.kind) && ignored.allow(&file.path)))
+    });
+    Ok(files.map(|file| file.path).collect())
+}
+
+/// Decides which files that are not pages are indexed. The answers for folders are cached: an
+/// ignored folder may have 100,000 files.
+struct IgnoredPaths<'v> {
+    vfs: &'v Vfs,
+    folders: HashMap<TreePath, bool>,
+}
+
+impl<'v> IgnoredPaths<'v> {
+    fn new(vfs: &'v Vfs) -> Self {
+        Self { vfs, folders: HashMap::new() }
+    }
+
+    /// Whether a file is a page or is not ignored. If the version store cannot tell, it is not.
+    fn allow(&mut self, path: &TreePath) -> bool {
+        path.is_page() || !(self.is_folder_ignored(path.parent()) || self.vfs.is_ignored(path).unwrap_or_default())
+    }
+
+    fn is_folder_ignored(&mut self, folder: Option<TreePath>) -> bool {
+        let Some(folder) = folder.filter(|folder| !folder.is_root()) else { return false };
+        if let Some(is_ignored) = self.folders.get(&folder) {
+            return *is_ignored;
+        }
+        let is_ignored = self.is_folder_ignored(folder.parent()) || self.vfs.is_ignored(&folder).unwrap_or_default();
+        self.folders.insert(folder, is_ignored);
+        is_ignored
+    }
 }
 
 /// Reads the content of paths in batches. It waits until the content is durable: a page may be
@@ -244,7 +279,7 @@ impl<'v> PathBatches<'v> {
             let entry = entry(self.vfs, path)?;
             bytes += match &entry {
                 IndexEntry::Page { text, .. } => text.len(),
-                IndexEntry::Deleted(_) => 0,
+                IndexEntry::Asset(_) | IndexEntry::Deleted(_) => 0,
             };
             batch.push(entry);
         }
@@ -260,20 +295,26 @@ impl Iterator for PathBatches<'_> {
     }
 }
 
-/// The index entry of a path. Symbolic links are not indexed: their target is.
+/// The index entry of a path. Symbolic links are not indexed: their target is. Of files that are not
+/// pages only the name counts.
 fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
-    let read = || match vfs.stat(Protocol::Internal, path)?.kind {
-        EntryKind::File => vfs.read(Protocol::Internal, path).map(Some),
-        EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
+    let read = || -> Result<IndexEntry, Fault> {
+        match vfs.stat(Protocol::Internal, path)?.kind {
+            EntryKind::File if path.is_page() => {
+                let file = vfs.read(Protocol::Internal, path)?;
+                Ok(IndexEntry::Page {
+                    path: path.clone(),
+                    etag: file.etag,
+                    text: String::from_utf8_lossy(&file.content).into_owned(),
+                    modified: files::to_timestamp(file.attributes.modified),
+                })
+            }
+            EntryKind::File => Ok(IndexEntry::Asset(path.clone())),
+            EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(IndexEntry::Deleted(path.clone())),
+        }
     };
     match read() {
-        Ok(Some(file)) => Ok(IndexEntry::Page {
-            path: path.clone(),
-            etag: file.etag,
-            text: String::from_utf8_lossy(&file.content).into_owned(),
-            modified: files::to_timestamp(file.attributes.modified),
-        }),
-        Ok(None) => Ok(IndexEntry::Deleted(path.clone())),
+        Ok(entry) => Ok(entry),
         Err(fault) if is_file_error(fault.kind()) => {
             if fault.kind() != Kind::NotFound {
                 tracing::warn!(page.path = %path, error = ?fault, "cannot read a page; it is not indexed");
@@ -337,7 +378,7 @@ impl ReindexReport {
 /// Rebuilds the index of a space from its tree and compares it with the old one, which answers
 /// reads until then.
 ///
-/// `progress` gets the number of pages read and the total.
+/// `progress` gets the number of files read and the total.
 ///
 /// # Errors
 /// Those of the tree and of the index; the old index then stays.
@@ -346,16 +387,16 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
     catch_up(space)?;
     let before = index.fingerprint()?;
     let start = vfs.feed().last_seq();
-    let pages = pages(vfs)?;
-    let total = pages.len();
-    index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;
+    let files = indexed_files(vfs)?;
+    let total = files.len();
+    index.rebuild(files.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;
     Ok(ReindexReport::new(before, index.fingerprint()?))
 }
 
 /// Compares the index of a space with one built from its tree in the empty directory `scratch`. The
 /// index is brought up to date first, and not repaired.
 ///
-/// `progress` gets the number of pages read and the total.
+/// `progress` gets the number of files read and the total.
 pub fn check_index(
     space: &Space,
     scratch: &Path,
@@ -364,11 +405,11 @@ pub fn check_index(
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;
-    let pages = pages(vfs)?;
+    let files = indexed_files(vfs)?;
     let mut read = 0;
-    let batches = PathBatches::new(vfs, &pages).inspect(|batch| {
+    let batches = PathBatches::new(vfs, &files).inspect(|batch| {
         read += batch.as_ref().map_or(0, Vec::len);
-        progress(read, pages.len());
+        progress(read, files.len());
     });
     let rebuilt = build_scratch_index(scratch, &before, batches, index.cursor()?)?;
     Ok(ReindexReport::new(before, rebuilt))

@@ -38,6 +38,8 @@ impl RecheckQueue {
         let state = &mut *self.state.lock();
         let (path, actual) = match read {
             IndexEntry::Page { path, etag, .. } => (path, Some(*etag)),
+            // Only the existence of other files matters.
+            IndexEntry::Asset(path) => (path, expected.or(Some(ETag::from_content(&[])))),
             IndexEntry::Deleted(path) => (path, None),
         };
         if actual == expected {

@@ -17,6 +17,7 @@ use svcfs_config::edit::EditError;
 use svcfs_config::{Settings, VersioningConfig, space_name_error, templates};
 use svcfs_index::Index;
 use svcfs_store::{StatePaths, UsageCounts};
+use svcfs_text::links::LinkResolution;
 use svcfs_vfs::{CommitPolicy, VersionStrategy, Vfs, VfsOptions};
 pub use svcfs_vfs::{OnProgress, OpenProgress};
 use svcfs_work::{Signal, Supervisor};
@@ -77,6 +78,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     })?;
     let index = Index::open(&index_file)?
         .with_typed_links(settings.links.link_fields())?
+        .with_link_resolution(link_resolution(settings.links.resolution))
         .with_auto_indexes(settings.dataview.max_auto_indexes);
     // An index ahead of the feed belongs to another log: the indexer reads the full tree again.
     let cursor = index.cursor()?;
@@ -95,6 +97,13 @@ const fn commit_policy(versioning: &VersioningConfig) -> CommitPolicy {
         return CommitPolicy::PerSet;
     }
     CommitPolicy::Coalesced { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
+}
+
+const fn link_resolution(setting: svcfs_config::LinkResolution) -> LinkResolution {
+    match setting {
+        svcfs_config::LinkResolution::Nearest => LinkResolution::Nearest,
+        svcfs_config::LinkResolution::Shortest => LinkResolution::Shortest,
+    }
 }
 
 fn strategy(versioning: &VersioningConfig) -> VersionStrategy {

@@ -105,5 +105,5 @@ fn resolve_page(index: &Index, from: &TreePath, text: &str) -> Result<Option<Tre
         Some(link) => format!("./{}", link.target),
         None => text.trim().to_owned(),
     };
-    Ok(index.resolve(from, &target)?.map(|page| page.path))
+    Ok(index.resolve(from, &target)?.map(|target| target.path).filter(TreePath::is_page))
 }

@@ -19,8 +19,8 @@ use std::ops::Range;
 
 pub use expand::{expand_wiki_links, permalink};
 pub use fields::{field_links, retarget_fields};
-pub use keys::{KeyKind, LinkKey, candidates, page_keys};
-pub use resolve::{KnownName, LinkTargets, choose_target};
+pub use keys::{KeyKind, LinkKey, candidates, page_keys, target_path};
+pub use resolve::{KnownName, LinkResolution, LinkTargets, choose_target};
 pub use retarget::{PageMove, RetargetContext, retarget, rewrite_targets};
 
 use crate::frontmatter::{SplitPage, split};

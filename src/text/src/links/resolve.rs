@@ -1,31 +1,57 @@
-//! Resolution of links to pages.
+//! Resolution of links to pages and other files.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::keys::{KeyKind, LinkKey, candidates, page_keys};
 use super::uri::folder_of;
 use super::{Link, LinkKind};
+use crate::fold::fold_name;
 
-/// A name of an existing page: a row of a table of keys.
+/// Which of several files of one name a link means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LinkResolution {
+    /// The one in the nearest folder: most folders shared with the page, then fewest others.
+    #[default]
+    Nearest,
+    /// As in Obsidian: the one in the folder of the page, else the one with the shortest path.
+    Shortest,
+}
+
+impl LinkResolution {
+    /// The order among files that have a name in the same way; the first is meant.
+    #[must_use]
+    pub fn order(self, from_folder: &str, path: &str) -> (usize, usize) {
+        let folder = folder_of(path);
+        match self {
+            Self::Nearest => {
+                let (shared, beyond) = folder_distance(from_folder, folder);
+                (usize::MAX - shared, beyond)
+            }
+            Self::Shortest => (usize::from(folder != from_folder), path.chars().count()),
+        }
+    }
+}
+
+/// A name of an existing file: a row of a table of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownName<'a> {
     /// Kind of the name.
     pub kind: KeyKind,
     /// The name, as [`LinkKey::text`].
     pub text: &'a str,
-    /// The page.
+    /// The file.
     pub path: &'a str,
 }
 
-/// Chooses the page to which a link in `from` leads.
+/// Chooses the file to which a link in `from` leads.
 ///
-/// `wanted` is the result of [`candidates`]; `known` are the names whose lower case equals that of
-/// a wanted one. Precedence: the order of `wanted`, then exact case, then the nearest folder (most
-/// folders shared with `from`, then fewest others), then the alphabet.
+/// `wanted` is the result of [`candidates`]; `known` are the names that, folded, equal a wanted
+/// one. Precedence: the order of `wanted`, then the exact spelling, then [`LinkResolution`], then
+/// the alphabet.
 #[must_use]
 pub fn choose_target<'a>(
+    resolution: LinkResolution,
     from: &str,
     wanted: &[LinkKey],
     known: impl IntoIterator<Item = KnownName<'a>>,
@@ -36,13 +62,11 @@ pub fn choose_target<'a>(
         .filter_map(|known| {
             let rank = wanted.iter().position(|key| key.kind == known.kind && key.text == known.text);
             let folded = || {
-                let text = known.text.to_lowercase();
+                let text = fold_name(known.text);
                 wanted.iter().position(|key| key.kind == known.kind && key.folded == text)
             };
-            let (differs_in_case, rank) =
-                rank.map(|rank| (false, rank)).or_else(|| folded().map(|rank| (true, rank)))?;
-            let (shared, beyond) = folder_distance(from_folder, folder_of(known.path));
-            Some((rank, differs_in_case, Reverse(shared), beyond, known.path))
+            let (differs, rank) = rank.map(|rank| (false, rank)).or_else(|| folded().map(|rank| (true, rank)))?;
+            Some((rank, differs, resolution.order(from_folder, known.path), known.path))
         })
         .min()
         .map(|(.., path)| path)
@@ -55,12 +79,13 @@ fn folder_distance(from_folder: &str, folder: &str) -> (usize, usize) {
     (shared, parts(folder) - shared)
 }
 
-/// An in-memory index that resolves links to the pages of a tree.
+/// An in-memory index that resolves links to the files of a tree.
 ///
 /// Adding or removing a page takes time linear in its number of names; resolving, in the number of
 /// pages with the same name.
 #[derive(Debug, Default)]
 pub struct LinkTargets {
+    resolution: LinkResolution,
     names: HashMap<Box<str>, Vec<ResolvedName>>,
     pages: HashMap<Arc<str>, Vec<Box<str>>>,
 }
@@ -79,7 +104,13 @@ impl LinkTargets {
         Self::default()
     }
 
-    /// Adds or replaces a page.
+    /// The same index with another rule among files of one name.
+    #[must_use]
+    pub fn with_resolution(self, resolution: LinkResolution) -> Self {
+        Self { resolution, ..self }
+    }
+
+    /// Adds or replaces a page or another file.
     pub fn insert(&mut self, path: &str, title: Option<&str>, aliases: &[String]) {
         self.remove(path);
         let page: Arc<str> = path.into();
@@ -119,6 +150,7 @@ impl LinkTargets {
         folded.dedup();
         let known = folded.iter().filter_map(|folded| self.names.get(*folded)).flatten();
         choose_target(
+            self.resolution,
             from,
             &wanted,
             known.map(|name| KnownName { kind: name.kind, text: &name.text, path: &name.path }),

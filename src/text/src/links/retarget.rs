@@ -1,9 +1,14 @@
 //! Rewrites links when files move, in the form that their author chose.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use super::uri::{encode, encode_angled, folder_of, join, relative, without_extension};
+use super::keys::{is_index_page, without_html};
+use super::uri::{
+    encode, encode_angled, folder_of, is_folder, is_marked, join, join_folder, relative, without_extension,
+};
 use super::{Link, links};
+use crate::fold::fold_name;
 use crate::headings::slug;
 
 /// The path of the page whose links are rewritten; the paths differ when the page itself moves.
@@ -61,8 +66,11 @@ pub fn retarget(text: &str, page: PageMove<'_>, moves: &impl RetargetContext) ->
             return None;
         }
         let new = moved.unwrap_or_else(|| old.clone());
-        let is_address = !link.kind.is_wiki() || ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
-        let target = if is_address { new_address(link, page, &new) } else { new_name(link, &old, &new, moves) };
+        let target = if is_address(link, page, &old) {
+            new_address(link, page, (&old, &new))
+        } else {
+            new_name(link, &old, &new, moves)
+        };
         if target == link.target {
             return None;
         }
@@ -120,10 +128,47 @@ fn as_markdown(link: &Link, page: PageMove<'_>, new: &str) -> String {
     format!("[{label}]({}{fragment})", encode(&relative_address(page, new, false)))
 }
 
-/// The new target of a link with an address.
-fn new_address(link: &Link, page: PageMove<'_>, new: &str) -> String {
+/// Whether a link leads to `old` by its address. A markdown link with another address leads there by
+/// the name of the file.
+fn is_address(link: &Link, page: PageMove<'_>, old: &str) -> bool {
+    if link.kind.is_wiki() || is_marked(&link.target) || is_page(old) {
+        return !link.kind.is_wiki() || is_marked(&link.target);
+    }
+    join(folder_of(page.old_path), &link.target).is_some_and(|path| fold_name(&path) == fold_name(old))
+}
+
+fn is_page(path: &str) -> bool {
+    without_extension(path).len() < path.len()
+}
+
+/// The new address of a folder, which stands for its index page.
+fn new_folder_address(link: &Link, page: PageMove<'_>, (old_page, new_page): (&str, &str)) -> String {
     let old = link.target.as_str();
-    let new = with_same_extension(old, new);
+    let folder = folder_of(if is_index_page(new_page) { new_page } else { old_page });
+    if join_folder(folder_of(page.new_path), old).is_some_and(|path| path == folder) {
+        return old.to_owned();
+    }
+    let address = if old.starts_with('/') {
+        format!("/{folder}")
+    } else {
+        // the address of a file in the folder, without the file
+        let file = if folder.is_empty() { "x".to_owned() } else { format!("{folder}/x") };
+        folder_of(&relative_address(page, &file, old.starts_with("./"))).to_owned()
+    };
+    match address.as_str() {
+        "" => "./".to_owned(),
+        "/" => address,
+        _ => format!("{address}/"),
+    }
+}
+
+/// The new target of a link with an address.
+fn new_address(link: &Link, page: PageMove<'_>, (old_page, new): (&str, &str)) -> String {
+    let old = link.target.as_str();
+    if is_folder(old) && !link.kind.is_wiki() {
+        return new_folder_address(link, page, (old_page, new));
+    }
+    let new = &*with_same_extension(old, new);
     // the old address still leads there
     if join(folder_of(page.new_path), old).is_some_and(|path| path == new) {
         return old.to_owned();
@@ -146,8 +191,8 @@ fn relative_address(page: PageMove<'_>, new: &str, is_dotted: bool) -> String {
 fn new_name(link: &Link, old: &str, new: &str, moves: &impl RetargetContext) -> String {
     let target = link.target.as_str();
     let target_name = without_extension(target);
-    let is_full_path = target_name.contains('/') && target_name.to_lowercase() == without_extension(old).to_lowercase();
-    let full = with_same_extension(target, new);
+    let is_full_path = target_name.contains('/') && fold_name(target_name) == fold_name(without_extension(old));
+    let full = &*with_same_extension(target, new);
     if is_full_path {
         return full.to_owned();
     }
@@ -162,8 +207,18 @@ fn new_name(link: &Link, old: &str, new: &str, moves: &impl RetargetContext) -> 
     suffixes.skip(parts).find(|suffix| moves.resolves_to(suffix, new)).unwrap_or(full).to_owned()
 }
 
-/// `path` with `.md` if `model` has it, else without.
-fn with_same_extension<'a>(model: &str, path: &'a str) -> &'a str {
-    let has_no_extension = without_extension(model).len() == model.len();
-    if has_no_extension { without_extension(path) } else { path }
+/// `path` with `.md` if `model` has it, with `.html` if `model` has that and `path` is a page, else
+/// without.
+fn with_same_extension<'a>(model: &str, path: &'a str) -> Cow<'a, str> {
+    if is_page(model) {
+        return path.into();
+    }
+    let Some(rendered) = without_html(model).filter(|_| is_page(path)) else {
+        return without_extension(path).into();
+    };
+    let name = without_extension(path);
+    let (folder, file) = name.rsplit_once('/').map_or(("", name), |_| name.split_at(folder_of(name).len() + 1));
+    // mdBook renders `README.md` as `index.html`
+    let file = if is_index_page(rendered) && is_index_page(file) { "index" } else { file };
+    format!("{folder}{file}.html").into()
 }

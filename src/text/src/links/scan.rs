@@ -83,6 +83,20 @@ pub(super) fn label_of(inner: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Operators between the operands of a shell test; `\[[ a == b ]]` has white space around them.
+const TEST_OPERATORS: [&str; 15] = [
+    " == ", " != ", " =~ ", " = ", " && ", " || ", " < ", " > ", " -eq ", " -ne ", " -lt ", " -le ", " -gt ", " -ge ",
+    " -nt ",
+];
+
+/// Whether the content of double brackets is a test in a shell script (`[[ -f x ]]`), which has white
+/// space after the brackets.
+fn is_shell_test(inner: &str) -> bool {
+    inner.starts_with([' ', '\t'])
+        && (inner.trim_start().starts_with(['-', '!', '$', '"', '\'', '`'])
+            || TEST_OPERATORS.iter().any(|operator| inner.contains(operator)))
+}
+
 /// The wiki links of a body that do not overlap the opaque ranges, which are in order.
 pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]) -> Vec<ScannedLink> {
     let mut links = Vec::new();
@@ -94,7 +108,7 @@ pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]
             opaque_end = opaque_end.max(next.end);
             next_opaque += 1;
         }
-        if opaque_end > range.start {
+        if opaque_end > range.start || is_shell_test(&text[inner.clone()]) {
             continue;
         }
         let (source, label) = label_of(&text[inner.clone()]);

@@ -112,6 +112,18 @@ pub(super) fn folder_of(path: &str) -> &str {
 /// The path to which `address` in `folder` refers; a leading `/` is the root. None when it leads
 /// out of the tree or to a folder.
 pub(super) fn join(folder: &str, address: &str) -> Option<String> {
+    let parts = join_parts(folder, address)?;
+    (!is_folder(address) && !parts.is_empty()).then(|| parts.join("/"))
+}
+
+/// The folder to which an address that ends like one refers (`../guide/`); empty for the root. None
+/// when it leads out of the tree or to a file.
+pub(super) fn join_folder(folder: &str, address: &str) -> Option<String> {
+    let parts = join_parts(folder, address)?;
+    is_folder(address).then(|| parts.join("/"))
+}
+
+fn join_parts<'a>(folder: &'a str, address: &'a str) -> Option<Vec<&'a str>> {
     let (from, address) = address.strip_prefix('/').map_or((folder, address), |rest| ("", rest));
     let mut parts: Vec<&str> = from.split('/').filter(|part| !part.is_empty()).collect();
     for part in address.split('/') {
@@ -123,8 +135,17 @@ pub(super) fn join(folder: &str, address: &str) -> Option<String> {
             name => parts.push(name),
         }
     }
-    let is_folder = address.is_empty() || address.ends_with('/') || address.ends_with("/.") || address.ends_with("..");
-    (!is_folder && !parts.is_empty()).then(|| parts.join("/"))
+    Some(parts)
+}
+
+/// Whether an address can only name a folder.
+pub(super) fn is_folder(address: &str) -> bool {
+    matches!(address.rsplit('/').next(), None | Some("" | "." | ".."))
+}
+
+/// Whether an address shows by its start that it is one.
+pub(super) fn is_marked(target: &str) -> bool {
+    ["/", "./", "../"].iter().any(|start| target.starts_with(start)) || matches!(target, "." | "..")
 }
 
 /// The shortest relative address of `path` for a page in `folder`.

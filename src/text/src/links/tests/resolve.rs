@@ -115,10 +115,114 @@ fn stored_keys_give_the_same_answer_as_the_resolver() {
         let wanted = candidates(from, LinkKind::Wiki, target);
         let found = table.iter().filter(|(_, key)| wanted.iter().any(|want| want.folded == key.folded));
         let known = found.map(|(path, key)| KnownName { kind: key.kind, text: &key.text, path });
-        assert_eq!(choose_target(from, &wanted, known), resolve(&tree, from, target), "{target} in {from}");
+        assert_eq!(
+            choose_target(LinkResolution::Nearest, from, &wanted, known),
+            resolve(&tree, from, target),
+            "{target} in {from}"
+        );
     }
-    for kind in [KeyKind::Path, KeyKind::Suffix, KeyKind::Stem, KeyKind::Alias, KeyKind::Title] {
+    use KeyKind::*;
+    for kind in [Path, Suffix, Stem, Alias, Title, AssetPath, AssetName] {
         assert_eq!(KeyKind::from_number(kind as u8), Some(kind));
     }
-    assert_eq!(KeyKind::from_number(5), None);
+    assert_eq!(KeyKind::from_number(7), None);
+}
+
+#[test]
+fn attachments_resolve_by_bare_name_anywhere() {
+    let mut tree = LinkTargets::new();
+    for path in ["files/boat.png", "x/img/boat.png", "x/plan.pdf", "root.jpg", "x/a.md", "y/node.js.md", "LICENSE"] {
+        tree.insert(path, None, &[]);
+    }
+    tree.insert("y/LICENSE.md", Some("plan.pdf"), &[]);
+    for (from, kind, target, expected) in [
+        ("y/p.md", LinkKind::Embed, "boat.png", Some("files/boat.png")),
+        ("y/p.md", LinkKind::Embed, "BOAT.PNG", Some("files/boat.png")),
+        ("x/p.md", LinkKind::Embed, "boat.png", Some("x/img/boat.png")),
+        ("y/p.md", LinkKind::Embed, "img/boat.png", Some("x/img/boat.png")),
+        ("y/p.md", LinkKind::Wiki, "plan.pdf", Some("x/plan.pdf")),
+        ("x/p.md", LinkKind::Wiki, "root.jpg", Some("root.jpg")),
+        ("y/p.md", LinkKind::Wiki, "boat", None),
+        ("y/p.md", LinkKind::Wiki, "node.js", Some("y/node.js.md")),
+        ("y/p.md", LinkKind::Wiki, "license", Some("y/LICENSE.md")),
+        ("y/p.md", LinkKind::Image, "boat.png", Some("files/boat.png")),
+        ("y/p.md", LinkKind::Image, "img/boat.png", Some("x/img/boat.png")),
+        ("x/p.md", LinkKind::Image, "img/boat.png", Some("x/img/boat.png")),
+        ("y/p.md", LinkKind::Image, "files/boat.png", Some("files/boat.png")),
+        ("y/p.md", LinkKind::Image, "./boat.png", None),
+        ("y/p.md", LinkKind::Markdown, "../LICENSE", Some("LICENSE")),
+        ("y/p.md", LinkKind::Markdown, "plan.pdf", Some("x/plan.pdf")),
+        ("y/p.md", LinkKind::Markdown, "a", None),
+        ("y/p.md", LinkKind::Markdown, "a.md", None),
+    ] {
+        assert_eq!(tree.resolve_target(from, kind, target), expected, "{kind:?} {target} in {from}");
+    }
+}
+
+#[test]
+fn names_compare_by_full_folding_in_every_encoding() {
+    let mut tree = LinkTargets::new();
+    tree.insert("o/Re\u{301}union.md", Some("Straße"), &["Ὀδυσσεύς".into()]);
+    tree.insert("o/bo\u{302}t.png", None, &[]);
+    for target in ["Réunion", "RÉUNION", "Re\u{301}union", "o/réunion.md", "STRASSE", "ὈΔΥΣΣΕΎΣ"] {
+        assert_eq!(resolve(&tree, "p.md", target), Some("o/Re\u{301}union.md"), "{target}");
+    }
+    assert_eq!(resolve(&tree, "p.md", "Bôt.PNG"), Some("o/bo\u{302}t.png"));
+    let markdown = tree.resolve_target("o/p.md", LinkKind::Markdown, "réunion.md");
+    assert_eq!(markdown, Some("o/Re\u{301}union.md"));
+    assert_eq!(resolve(&tree, "p.md", "Reunion"), None, "accents count");
+}
+
+#[test]
+fn rendered_addresses_and_folders_lead_to_their_pages() {
+    let mut tree = LinkTargets::new();
+    for path in ["a.md", "guide/README.md", "guide/x.md", "b/index.md", "b/real.html", "b/real.md", "img/x.png"] {
+        tree.insert(path, None, &[]);
+    }
+    for (from, target, expected) in [
+        ("guide/x.md", "../a.html", Some("a.md")),
+        ("a.md", "guide/x.html", Some("guide/x.md")),
+        ("a.md", "guide/index.html", Some("guide/README.md")),
+        ("a.md", "b/index.html", Some("b/index.md")),
+        ("a.md", "b/real.html", Some("b/real.html")),
+        ("a.md", "guide/none.html", None),
+        ("a.md", "guide/", Some("guide/README.md")),
+        ("guide/x.md", "../b/", Some("b/index.md")),
+        ("guide/x.md", "./", Some("guide/README.md")),
+        ("b/index.md", "../guide/.", Some("guide/README.md")),
+        ("a.md", "img/", None),
+        ("a.md", "../", None),
+    ] {
+        assert_eq!(tree.resolve_target(from, LinkKind::Markdown, target), expected, "{target} in {from}");
+    }
+    assert_eq!(resolve(&tree, "a.md", "x.html"), None, "only an address is rendered");
+    for (from, target, expected) in [
+        ("a.md", "img/", Some("img")),
+        ("b/x.md", "..", Some("")),
+        ("a.md", "../", None),
+        ("b/x.md", "y.md", Some("b/y")),
+    ] {
+        assert_eq!(target_path(from, LinkKind::Markdown, target).as_deref(), expected, "{target} in {from}");
+    }
+}
+
+#[test]
+fn the_shortest_rule_is_that_of_obsidian() {
+    let mut tree = LinkTargets::new().with_resolution(LinkResolution::Shortest);
+    for path in
+        ["a/b/Note.md", "zzzz/Note.md", "zzzz/deep/er/x.md", "Root.md", "zzzz/Root.md", "c/pic.png", "d/e/pic.png"]
+    {
+        tree.insert(path, None, &[]);
+    }
+    for (from, target, expected) in [
+        // An exact path wins, then the page's own folder, then the shortest path as text.
+        ("zzzz/p.md", "Root", "Root.md"),
+        ("zzzz/p.md", "Note", "zzzz/Note.md"),
+        ("zzzz/deep/p.md", "Note", "a/b/Note.md"),
+        ("p.md", "Note", "a/b/Note.md"),
+        ("d/p.md", "pic.png", "c/pic.png"),
+        ("d/e/p.md", "pic.png", "d/e/pic.png"),
+    ] {
+        assert_eq!(resolve(&tree, from, target), Some(expected), "{target} in {from}");
+    }
 }

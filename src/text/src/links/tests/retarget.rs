@@ -98,6 +98,30 @@ fn only_links_that_led_to_the_moved_page_are_rewritten() {
     assert_eq!(change.retarget("[[x]] [[a/x]] [x](../a/x.md)"), Some(("[[x]] [[a/y]] [x](../a/y.md)".into(), 2)));
 }
 
+#[test]
+fn links_to_attachments_html_and_folders_stay_what_they_are() {
+    for (from, to, text, expected) in [
+        ("f/boat.png", "g/ship.png", "![[boat.png|200]] ![b](boat.png)", Some("![[ship.png|200]] ![b](ship.png)")),
+        ("f/boat.png", "g/boat.png", "![[boat.png]] ![b](boat.png)", None),
+        (
+            "f/boat.png",
+            "g/boat.png",
+            "![[f/boat.png]] ![b](../f/boat.png)",
+            Some("![[g/boat.png]] ![b](../g/boat.png)"),
+        ),
+        ("f/boat.png", "g/dup.png", "![[boat.png]]", Some("![[g/dup.png]]")),
+        ("f/x.md", "g/y.md", "[x](../f/x.html#a)", Some("[x](../g/y.html#a)")),
+        ("f/README.md", "g/README.md", "[x](../f/index.html) [f](../f/)", Some("[x](../g/index.html) [f](../g/)")),
+        ("f/README.md", "f/intro.md", "[x](../f/index.html) [f](../f/)", Some("[x](../f/intro.html) [f](../f/)")),
+        ("f/README.md", "README.md", "[f](../f/) [f](/f/)", Some("[f](../) [f](/)")),
+        ("f/README.md", "p/README.md", "[f](../f/)", Some("[f](./)")),
+    ] {
+        let change = OneMove::new("p/p.md", from, to, &["p/p.md", "f/dup.png", "h/dup.png"]);
+        let found = change.retarget(text).map(|(text, _)| text);
+        assert_eq!(found.as_deref(), expected, "{text} when {from} becomes {to}");
+    }
+}
+
 struct PageMoves(LinkTargets);
 
 impl RetargetContext for PageMoves {

@@ -186,3 +186,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn shell_tests_are_no_links() {
+    for text in [
+        "[[ -f x ]]",
+        "[[ ! -d x ]]",
+        "[[ $a = b ]]",
+        "if [[ \"$1\" == y ]]; then",
+        "[[ x == y ]]",
+        "[[ a && b ]]",
+        "[[ a -eq 1 ]]",
+        "[[\t-n x ]]",
+        "[[ a || b ]]",
+    ] {
+        assert_eq!(links(text), [], "{text}");
+    }
+    for (text, target) in
+        [("[[ a page ]]", "a page"), ("[[-1 degrees]]", "-1 degrees"), ("[[ a | b ]]", "a"), ("[[C && D]]", "C && D")]
+    {
+        assert_eq!(links(text)[0].target, target, "{text}");
+    }
+}
