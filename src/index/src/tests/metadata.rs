@@ -83,7 +83,7 @@ fn a_tag_is_found_in_any_case_with_the_tags_nested_in_it() {
         ("tide", vec![]),
         ("\"; DROP", vec![]),
     ] {
-        let pages = space.index.pages_with_tag(tag, 10).unwrap();
+        let pages = space.index.pages_with_tag(tag).unwrap();
         assert_eq!(pages.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), expected, "{tag}");
     }
     let mut found = space.found("tag:sea");
