@@ -73,7 +73,7 @@ impl PageDocument {
         }
         let title = TextWords::of(&page.title, dictionary);
         let body = TextWords::of(page.body, dictionary);
-        let frontmatter = TextWords::of(split.yaml.unwrap_or_default(), dictionary);
+        let frontmatter = TextWords::of(split.content().unwrap_or_default(), dictionary);
         let mut fields = field_words::tokens(path.as_str(), &page.frontmatter, &page.tags, dictionary);
         fields.extend(field_words::subjects(&body));
         let labels = page.links.iter().map(|link| link.label.as_deref().map(|label| label_words(label, dictionary)));
@@ -93,7 +93,7 @@ impl PageDocument {
             metadata: json(&page.frontmatter)?,
             fields: page.frontmatter.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
             headings: json(&headings)?,
-            frontmatter_text: split.yaml.unwrap_or_default().to_owned(),
+            frontmatter_text: split.content().unwrap_or_default().to_owned(),
             body: page.body.to_owned(),
             links: page.links,
             labels,

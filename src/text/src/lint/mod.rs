@@ -39,7 +39,7 @@ pub enum Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LintRule {
-    /// The frontmatter is not valid YAML.
+    /// The frontmatter is not valid YAML or TOML, or not closed.
     FrontmatterYamlInvalid,
     /// A row of a table and its header have different numbers of columns.
     TableColumnMismatch,

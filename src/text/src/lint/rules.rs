@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{LintIssue, LintRule};
 use crate::blocks::{BodyBlocks, CodeFence, TableBlock};
-use crate::frontmatter::{self, Frontmatter, SplitPage, YamlError};
-use crate::headings::Heading;
+use crate::frontmatter::{self, Frontmatter, ParseError, SplitPage};
+use crate::headings::{Heading, slug};
 use crate::lines::LineStarts;
 use crate::structure;
 use crate::tables::{BrokenTable, cells, find_broken_table};
@@ -48,12 +48,17 @@ impl<'a> CheckedPage<'a> {
     pub(super) fn frontmatter(&mut self) {
         let frontmatter = frontmatter::parse_split(&self.split);
         match &frontmatter.error {
-            Some(error @ (YamlError::Malformed { .. } | YamlError::NotAMapping { .. })) => {
-                self.report(LintRule::FrontmatterYamlInvalid, 0, error.to_string());
+            Some(
+                error @ (ParseError::Malformed { .. } | ParseError::NotAMapping { .. } | ParseError::Unterminated),
+            ) => {
+                let rule = LintRule::FrontmatterYamlInvalid;
+                let (line, column) = error.position();
+                let (message, severity) = (error.message(), rule.severity());
+                self.issues.push(LintIssue { rule, line, column, message, severity });
                 return;
             }
             // treated as empty
-            Some(YamlError::Oversized { .. }) | None => {}
+            Some(ParseError::Oversized { .. }) | None => {}
         }
         if frontmatter.text("title").is_none() {
             let message = "frontmatter has no `title`; add one".to_owned();
@@ -78,10 +83,10 @@ impl<'a> CheckedPage<'a> {
 
     /// Start of the line of a top-level key; the top of the page if the line is not found.
     fn offset_of_key(&self, key: &str) -> usize {
-        let mut offset = self.split.yaml_offset;
-        for line in self.split.yaml.unwrap_or_default().split_inclusive('\n') {
+        let mut offset = self.split.content_offset;
+        for line in self.split.content().unwrap_or_default().split_inclusive('\n') {
             let name = line.trim_start_matches(['"', '\'']).strip_prefix(key);
-            if name.is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':')) {
+            if name.is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with([':', '='])) {
                 return offset;
             }
             offset += line.len();
@@ -152,14 +157,17 @@ impl<'a> CheckedPage<'a> {
 
     pub(super) fn headings(&mut self) {
         let headings = std::mem::take(&mut self.headings);
-        let mut first_lines: HashMap<&str, usize> = HashMap::new();
+        let mut first_lines: HashMap<String, usize> = HashMap::new();
         let mut above: Option<&Heading> = None;
         for heading in &headings {
-            // headings in other scripts have empty anchors
-            if !heading.slug.is_empty() {
-                let first = *first_lines.entry(&heading.slug).or_insert(heading.line);
+            let wanted = slug(&heading.text);
+            if !wanted.is_empty() {
+                let first = *first_lines.entry(wanted.clone()).or_insert(heading.line);
                 if first != heading.line {
-                    let message = format!("anchor `{}` is taken by the heading in line {first}", heading.slug);
+                    let message = format!(
+                        "anchor `{wanted}` is taken by the heading in line {first}; the anchor of this one is `{}`",
+                        heading.slug
+                    );
                     self.report(LintRule::HeadingDuplicateSlug, heading.range.start, message);
                 }
             }

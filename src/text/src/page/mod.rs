@@ -5,7 +5,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use crate::frontmatter::{self, Frontmatter, YamlError};
+use crate::frontmatter::{self, Frontmatter, ParseError};
 use crate::headings::Heading;
 use crate::lines::LineStarts;
 use crate::links::{self, Link};
@@ -18,12 +18,13 @@ const ALIAS_KEYS: [&str; 2] = ["aliases", "alias"];
 /// A parsed page.
 #[derive(Debug, Clone)]
 pub struct Page<'a> {
-    /// `title` of the frontmatter, else the first heading, else the file name without `.md`.
+    /// `title` of the frontmatter, else the first heading of level 1 that is in no quote or list, else
+    /// the file name without `.md`.
     pub title: String,
     /// The frontmatter; empty when there is none or it is invalid.
     pub frontmatter: Map<String, Value>,
     /// Why the frontmatter is empty although a block is present.
-    pub frontmatter_error: Option<YamlError>,
+    pub frontmatter_error: Option<ParseError>,
     /// The headings, in order.
     pub headings: Vec<Heading>,
     /// The links to other files, in order.
@@ -49,7 +50,8 @@ impl<'a> Page<'a> {
         let lines = LineStarts::new(text);
         let structure = structure::parse(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);
-        let title = frontmatter.text("title").or_else(|| Some(structure.headings.first()?.text.clone()));
+        let heading = || structure.headings.iter().find(|heading| heading.level == 1 && !heading.is_nested);
+        let title = frontmatter.text("title").or_else(|| Some(heading()?.text.clone()));
         Self {
             title: title.unwrap_or_else(|| links::stem_of(path).to_owned()),
             tags: tags(&frontmatter),
@@ -68,17 +70,31 @@ impl<'a> Page<'a> {
 /// The tags in the frontmatter: `tags`, `topics` and `labels`, without `#` and duplicates.
 #[must_use]
 pub fn tags(frontmatter: &Frontmatter) -> Vec<String> {
-    let mut tags = Vec::new();
-    for key in TAG_KEYS {
-        let is_text = frontmatter.map.get(key).is_some_and(Value::is_string);
-        for text in frontmatter.texts(key) {
-            // one text may contain several tags: `a, b` or `a b`
-            let separator: fn(char) -> bool = if text.contains(',') { |c| c == ',' } else { char::is_whitespace };
-            let parts: Vec<&str> = if is_text { text.split(separator).collect() } else { vec![&text] };
-            tags.extend(parts.into_iter().map(|tag| tag.trim().trim_start_matches('#').to_owned()));
+    let values = TAG_KEYS.iter().filter_map(|key| frontmatter.map.get(*key));
+    without_duplicates(values.flat_map(tags_of_value).collect())
+}
+
+/// The tags in the value of one key. A text may have several: `a, b`, `a b` and `#a #b`. An item of
+/// a list is one tag, unless each of its words begins with `#`.
+#[must_use]
+pub fn tags_of_value(value: &Value) -> Vec<String> {
+    let split = |text: &str, by: fn(char) -> bool| -> Vec<String> {
+        text.split(by).map(|tag| tag.trim().trim_start_matches('#').to_owned()).filter(|tag| !tag.is_empty()).collect()
+    };
+    let are_all_marked = |text: &str| text.split_whitespace().all(|word| word.starts_with('#'));
+    match value {
+        Value::String(text) if text.contains(',') => split(text, |character| character == ','),
+        Value::String(text) => split(text, char::is_whitespace),
+        Value::Array(items) => {
+            let texts = items.iter().filter_map(frontmatter::scalar_text);
+            let tags = texts.flat_map(|text| match are_all_marked(&text) {
+                true => split(&text, char::is_whitespace),
+                false => split(&text, |_| false),
+            });
+            tags.collect()
         }
+        other => frontmatter::scalar_text(other).into_iter().collect(),
     }
-    without_duplicates(tags)
 }
 
 fn aliases(frontmatter: &Frontmatter) -> Vec<String> {
