@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
-use svcfs_text::frontmatter;
 use svcfs_text::links::{LinkKey, candidates, page_keys};
 use svcfs_text::tasks::PageTask;
-use svcfs_text::{Link, Page};
+use svcfs_text::{Link, Page, frontmatter, lint, tags_of_value};
 
 use crate::field_words;
 use crate::fields::is_short;
@@ -29,6 +29,8 @@ pub(crate) struct PageDocument {
     pub(crate) word_count: usize,
     pub(crate) size: usize,
     pub(crate) tasks: String,
+    /// The first lint error, with rule and line.
+    pub(crate) lint_error: Option<String>,
     pub(crate) metadata: String,
     /// The top-level frontmatter keys, and whether their values are short enough for a field index.
     pub(crate) fields: Vec<(String, bool)>,
@@ -56,6 +58,8 @@ impl PageDocument {
         let text = replace_nul(text);
         let split = frontmatter::split(&text);
         let mut page = Page::parse(path.as_str(), &text);
+        normalize_tags(&mut page.frontmatter);
+        let lint_error = lint::first_error_of_page(&text, page.frontmatter_error.as_ref());
         page.links.extend(svcfs_text::links::field_links(&page.frontmatter, typed_links));
         let headings: Vec<PageHeading> = page
             .headings
@@ -89,6 +93,7 @@ impl PageDocument {
             word_count: page.word_count,
             size,
             tasks: json(&tasks(&text))?,
+            lint_error: lint_error.as_ref().map(lint::reject_message),
             trust_factors: trust::factors(&page.frontmatter),
             metadata: json(&page.frontmatter)?,
             fields: page.frontmatter.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
@@ -121,6 +126,21 @@ fn tasks(text: &str) -> Vec<serde_json::Value> {
         })
     };
     svcfs_text::tasks::parse_tasks(text).into_iter().map(to_json).collect()
+}
+
+/// Replaces `tags: a, b` and `tags: "#a #b"` by the list that they mean, so that queries, folders and
+/// graph have the same tags. A single tag remains a text.
+fn normalize_tags(frontmatter: &mut Map<String, Value>) {
+    let Some(value) = frontmatter.get_mut("tags") else { return };
+    let tags = tags_of_value(value);
+    let is_normal = match &*value {
+        Value::String(text) => tags.len() == 1 && tags[0] == text.trim(),
+        Value::Array(items) => !items.iter().any(|item| item.as_str().is_some_and(|tag| tag.contains('#'))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => true,
+    };
+    if !is_normal {
+        *value = tags.into();
+    }
 }
 
 /// The words of a page for the full-text index, separated by spaces.

@@ -32,4 +32,4 @@ mod hostile;
 pub use frontmatter::Frontmatter;
 pub use headings::Heading;
 pub use links::Link;
-pub use page::{Page, tags};
+pub use page::{Page, tags, tags_of_value};

@@ -23,16 +23,12 @@ const MERMAID_KINDS: &str = "graph flowchart sequencediagram classdiagram stated
 pub(super) struct CheckedPage<'a> {
     split: SplitPage<'a>,
     lines: LineStarts<'a>,
-    headings: Vec<Heading>,
     pub(super) issues: Vec<LintIssue>,
 }
 
 impl<'a> CheckedPage<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        let split = frontmatter::split(text);
-        let lines = LineStarts::new(text);
-        let headings = structure::parse(&split, &lines).headings;
-        Self { split, lines, headings, issues: Vec::new() }
+        Self { split: frontmatter::split(text), lines: LineStarts::new(text), issues: Vec::new() }
     }
 
     fn report(&mut self, rule: LintRule, offset: usize, message: String) {
@@ -47,18 +43,9 @@ impl<'a> CheckedPage<'a> {
 
     pub(super) fn frontmatter(&mut self) {
         let frontmatter = frontmatter::parse_split(&self.split);
-        match &frontmatter.error {
-            Some(
-                error @ (ParseError::Malformed { .. } | ParseError::NotAMapping { .. } | ParseError::Unterminated),
-            ) => {
-                let rule = LintRule::FrontmatterYamlInvalid;
-                let (line, column) = error.position();
-                let (message, severity) = (error.message(), rule.severity());
-                self.issues.push(LintIssue { rule, line, column, message, severity });
-                return;
-            }
-            // treated as empty
-            Some(ParseError::Oversized { .. }) | None => {}
+        if let Some(issue) = frontmatter.error.as_ref().and_then(frontmatter_issue) {
+            self.issues.push(issue);
+            return;
         }
         if frontmatter.text("title").is_none() {
             let message = "frontmatter has no `title`; add one".to_owned();
@@ -79,6 +66,11 @@ impl<'a> CheckedPage<'a> {
         };
         let message = format!("`{key}` is `{shown}`; write a date as `2026-01-31` or `2026-01-31T09:30:00Z`");
         self.report(LintRule::FrontmatterDateInvalid, self.offset_of_key(key), message);
+    }
+
+    /// Whether [`Self::blocks`] may find an issue: most pages have neither code nor tables.
+    pub(super) fn has_blocks(&self) -> bool {
+        ["|", "```", "~~~"].iter().any(|mark| self.split.body.contains(mark))
     }
 
     /// Start of the line of a top-level key; the top of the page if the line is not found.
@@ -156,7 +148,7 @@ impl<'a> CheckedPage<'a> {
     }
 
     pub(super) fn headings(&mut self) {
-        let headings = std::mem::take(&mut self.headings);
+        let headings = structure::parse(&self.split, &self.lines).headings;
         let mut first_lines: HashMap<String, usize> = HashMap::new();
         let mut above: Option<&Heading> = None;
         for heading in &headings {
@@ -180,6 +172,16 @@ impl<'a> CheckedPage<'a> {
             above = Some(heading);
         }
     }
+}
+
+/// The issue of frontmatter that cannot be read; none if it is only too long, which counts as empty.
+pub(super) fn frontmatter_issue(error: &ParseError) -> Option<LintIssue> {
+    if matches!(error, ParseError::Oversized { .. }) {
+        return None;
+    }
+    let rule = LintRule::FrontmatterYamlInvalid;
+    let (line, column) = error.position();
+    Some(LintIssue { rule, line, column, message: error.message(), severity: rule.severity() })
 }
 
 fn columns(count: usize) -> String {
