@@ -94,8 +94,8 @@ fn begins_yaml_key(line: &str) -> bool {
     let has_separator = |text: &str| text.match_indices(':').any(|(at, _)| is_separator(&text[at + 1..]));
     let Some(first) = line.chars().next() else { return false };
     match first {
-        '"' | '\'' => match line[1..].find(first) {
-            Some(end) => line[1 + end + 1..].trim_start().starts_with(':'),
+        '"' | '\'' => match end_of_quoted(line, first) {
+            Some(end) => line[end..].trim_start().starts_with(':'),
             // a quotation mark that is never closed
             None => has_separator(line),
         },
@@ -110,6 +110,21 @@ fn begins_yaml_key(line: &str) -> bool {
         _ if is_ordered_item(line) => false,
         _ => has_separator(line) || is_word_with_colon(line),
     }
+}
+
+/// The end of the quoted text at the start of a line.
+fn end_of_quoted(line: &str, mark: char) -> Option<usize> {
+    let mut characters = line.char_indices().skip(1).peekable();
+    while let Some((at, character)) = characters.next() {
+        if mark == '"' && character == '\\' {
+            characters.next();
+        } else if character == mark && mark == '\'' && characters.peek().is_some_and(|(_, next)| *next == mark) {
+            characters.next();
+        } else if character == mark {
+            return Some(at + 1);
+        }
+    }
+    None
 }
 
 /// `1. text` and `1) text`.

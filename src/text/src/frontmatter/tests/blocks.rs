@@ -65,6 +65,8 @@ fn lines_of_keys_are_frontmatter() {
         "# comment\ntitle: A\n",
         "\"a key\": 1\n",
         "'a' : 1\n",
+        "\"a\\\"b\": 1\n",
+        "'it''s': 1\n",
         "due date: x\n",
         "日付: x\n",
         "- : x\n".trim_start_matches("- "),
