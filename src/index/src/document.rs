@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
-use svcfs_text::frontmatter;
 use svcfs_text::links::{LinkKey, candidates, page_keys};
 use svcfs_text::metadata::ListItem;
-use svcfs_text::{Link, Page, PageMetadata};
+use svcfs_text::{Link, Page, PageMetadata, frontmatter, lint};
 
 use crate::field_words;
 use crate::fields::is_short;
@@ -30,6 +29,8 @@ pub(crate) struct PageDocument {
     pub(crate) word_count: usize,
     pub(crate) size: usize,
     pub(crate) tasks: String,
+    /// The first lint error, with rule and line.
+    pub(crate) lint_error: Option<String>,
     pub(crate) frontmatter: String,
     /// The fields as queries see them; `None` when these are the frontmatter.
     pub(crate) metadata: Option<String>,
@@ -63,6 +64,7 @@ impl PageDocument {
         let text = replace_nul(text);
         let split = frontmatter::split(&text);
         let mut page = Page::parse(path.as_str(), &text);
+        let lint_error = lint::first_error_of_page(&text, page.frontmatter_error.as_ref());
         page.links.extend(svcfs_text::links::field_links(&page.frontmatter, typed_links));
         let headings: Vec<PageHeading> = page
             .headings
@@ -80,7 +82,7 @@ impl PageDocument {
         }
         let title = TextWords::of(&page.title, dictionary);
         let body = TextWords::of(page.body, dictionary);
-        let frontmatter = TextWords::of(split.yaml.unwrap_or_default(), dictionary);
+        let frontmatter = TextWords::of(split.content().unwrap_or_default(), dictionary);
         let mut tags = page.tags.clone();
         tags.extend(page.metadata.tag_names().map(str::to_owned));
         let queried = page.queried.as_ref().unwrap_or(&page.frontmatter);
@@ -99,13 +101,14 @@ impl PageDocument {
             word_count: page.word_count,
             size,
             tasks: json(&tasks(&page.metadata))?,
+            lint_error: lint_error.as_ref().map(lint::reject_message),
             trust_factors: trust::factors(&page.frontmatter),
             frontmatter: json(&page.frontmatter)?,
             metadata: page.queried.as_ref().map(json).transpose()?,
             inline: inline_fields(&page.metadata).as_ref().map(json).transpose()?,
             fields: queried.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
             headings: json(&headings)?,
-            frontmatter_text: split.yaml.unwrap_or_default().to_owned(),
+            frontmatter_text: split.content().unwrap_or_default().to_owned(),
             body: page.body.to_owned(),
             first_line: split.first_body_line,
             links: page.links,

@@ -189,6 +189,7 @@ fn page_digests(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, Ind
             "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded",
             id,
         )?;
+        hasher.rows(connection, "SELECT message FROM lint_errors WHERE page = ?1", id)?;
         digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&hasher.bytes));
     }
     Ok(digests)

@@ -1,6 +1,6 @@
 //! Stored data of pages, and lists of pages.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -35,7 +35,7 @@ pub struct PageHeading {
 /// What the index stores about a page, apart from its words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageRow {
-    /// `title` of the frontmatter, else the first heading, else the file name.
+    /// `title` of the frontmatter, else the first level-1 heading, else the file name.
     pub title: String,
     /// The first paragraph without markup, cut at 300 characters.
     pub excerpt: String,
@@ -49,6 +49,8 @@ pub struct PageRow {
     pub etag: ETag,
     /// Time of the last change, to the microsecond.
     pub modified: Timestamp,
+    /// The first lint error, as `rule (line N): message`.
+    pub lint_error: Option<String>,
 }
 
 impl Index {
@@ -57,16 +59,18 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn page(&self, path: &TreePath) -> Result<Option<PageRow>, IndexError> {
-        type StoredRow = (String, String, String, i64, String, [u8; 20], i64);
+        type StoredRow = (String, String, String, i64, String, [u8; 20], i64, Option<String>);
         let row: Option<StoredRow> = self.readers.read(|connection| {
             Ok(connection
                 .prepare_cached(
-                    "SELECT title, excerpt, frontmatter, word_count, headings, etag, modified FROM pages WHERE path = ?1",
+                    "SELECT title, excerpt, frontmatter, word_count, headings, etag, modified,
+                            (SELECT message FROM lint_errors WHERE page = pages.id)
+                     FROM pages WHERE path = ?1",
                 )?
                 .query_row([path.as_str()], |row| row.try_into())
                 .optional()?)
         })?;
-        let Some((title, excerpt, frontmatter, word_count, headings, etag, modified)) = row else {
+        let Some((title, excerpt, frontmatter, word_count, headings, etag, modified, lint_error)) = row else {
             return Ok(None);
         };
         let damaged = |error: &dyn std::fmt::Display| IndexError::Damaged(format!("page `{path}`: {error}"));
@@ -78,7 +82,23 @@ impl Index {
             headings: serde_json::from_str(&headings).map_err(|error| damaged(&error))?,
             etag: ETag::from_bytes(etag),
             modified: Timestamp::from_microsecond(modified).map_err(|error| damaged(&error))?,
+            lint_error,
         }))
+    }
+
+    /// The first lint error of each page that has one, as `rule (line N): message`.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn lint_errors(&self) -> Result<BTreeMap<TreePath, String>, IndexError> {
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT pages.path, lint_errors.message FROM lint_errors JOIN pages ON pages.id = lint_errors.page",
+            )?;
+            let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            rows.map(|row| row.map_err(IndexError::from).and_then(|(path, message)| Ok((tree_path(&path)?, message))))
+                .collect()
+        })
     }
 
     /// The pages at or below a path, in path order; the root gives all pages.

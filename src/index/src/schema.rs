@@ -64,6 +64,7 @@ impl TableSet {
 /// - `forwards`: all that scoring needs: the words in order, the trust factors (`search::trust`),
 ///   and the path, which orders equal scores.
 /// - `anchors`: the labels of links; rowid = page id * 2^20 + position.
+/// - `lint_errors`: the first lint error of each page that has one.
 /// - `spellings`: unstemmed words for suggestions and `pre*`. Words that no page has any more stay
 ///   until the next rebuild, so `texts` is checked before one is suggested.
 /// - `usermerge` 2: merges of two segments also continue (module `segments`).
@@ -114,6 +115,7 @@ const CREATE: &str = "
     INSERT INTO names@ (names@, rank) VALUES ('usermerge', 2);
     INSERT INTO anchors@ (anchors@, rank) VALUES ('usermerge', 2);
     CREATE TABLE spellings@ (word TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+    CREATE TABLE lint_errors@ (page INTEGER PRIMARY KEY, message TEXT NOT NULL) STRICT;
 ";
 
 const DROP: &str = "
@@ -130,6 +132,7 @@ const DROP: &str = "
     DROP TABLE IF EXISTS names@;
     DROP TABLE IF EXISTS anchors@;
     DROP TABLE IF EXISTS spellings@;
+    DROP TABLE IF EXISTS lint_errors@;
 ";
 
 const RENAME: &str = "
@@ -146,6 +149,7 @@ const RENAME: &str = "
     ALTER TABLE names_next RENAME TO names;
     ALTER TABLE anchors_next RENAME TO anchors;
     ALTER TABLE spellings_next RENAME TO spellings;
+    ALTER TABLE lint_errors_next RENAME TO lint_errors;
 ";
 
 /// A vocabulary reads the table of this name, also after a swap.

@@ -156,6 +156,9 @@ fn put(
         ])?;
     let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
     put_facts(transaction, tables, id, document)?;
+    if let Some(message) = &document.lint_error {
+        transaction.prepare_cached(&tables.sql("INSERT INTO lint_errors@ VALUES (?1, ?2)"))?.execute((id, message))?;
+    }
     rows.put(transaction, tables, id, document.queried_fields())?;
     put_text(transaction, tables, id, document)?;
     put_links(transaction, tables, id, document)
@@ -291,6 +294,7 @@ fn clear(transaction: &Transaction<'_>, tables: TableSet, id: i64) -> Result<(),
         "DELETE FROM field_values@ WHERE page = ?1",
         "DELETE FROM link_keys@ WHERE page = ?1",
         "DELETE FROM links@ WHERE page = ?1",
+        "DELETE FROM lint_errors@ WHERE page = ?1",
         "DELETE FROM pages@ WHERE id = ?1",
     ] {
         transaction.prepare_cached(&tables.sql(statement))?.execute([id])?;

@@ -34,4 +34,4 @@ pub use frontmatter::Frontmatter;
 pub use headings::Heading;
 pub use links::Link;
 pub use metadata::PageMetadata;
-pub use page::{Page, tags};
+pub use page::{Page, tags, tags_of_value};

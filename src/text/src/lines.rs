@@ -44,6 +44,8 @@ impl<'a> LineStarts<'a> {
     /// Column (from 1, in characters) of a byte offset in its line.
     pub(crate) fn column(&self, offset: usize) -> usize {
         let start = self.start(self.index_of(offset));
-        self.text.get(start..offset).map_or(1, |before| before.chars().count() + 1)
+        // a byte order mark at the start of the file has no column
+        let before = self.text.get(start..offset).map_or("", |before| before.trim_start_matches('\u{feff}'));
+        before.chars().count() + 1
     }
 }

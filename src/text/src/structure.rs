@@ -7,7 +7,7 @@ use std::ops::Range;
 use pulldown_cmark::{CowStr, Event, HeadingLevel, LinkType, OffsetIter, Options, Parser, Tag, TagEnd};
 
 use crate::frontmatter::SplitPage;
-use crate::headings::{Heading, slug};
+use crate::headings::{Heading, UniqueSlugs, slug};
 use crate::lines::LineStarts;
 use crate::links::{LinkKind, without_wiki_markup};
 use crate::literal_spans::{LiteralKind, RangeCursor, literal_spans};
@@ -118,6 +118,7 @@ struct StructureReader<'r, 'a> {
     lines: &'r LineStarts<'r>,
     structure: BodyStructure<'a>,
     depth: usize,
+    slugs: UniqueSlugs,
     heading: Option<(u8, usize, String)>,
     paragraph: Option<ExcerptText>,
     open_links: Vec<WrittenLink<'a>>,
@@ -132,6 +133,7 @@ impl<'r, 'a> StructureReader<'r, 'a> {
             lines,
             structure: BodyStructure::default(),
             depth: 0,
+            slugs: UniqueSlugs::default(),
             heading: None,
             paragraph: None,
             open_links: Vec::new(),
@@ -226,13 +228,14 @@ impl<'r, 'a> StructureReader<'r, 'a> {
         let Some((level, start, text)) = self.heading.take() else {
             return;
         };
-        let text = one_line(&without_wiki_markup(&text));
+        let written = without_wiki_markup(&text);
+        let text = one_line(&written);
         if text.is_empty() {
             return;
         }
         self.structure.headings.push(Heading {
             level,
-            slug: slug(&text),
+            slug: self.slugs.next(slug(written.trim())),
             text,
             line: self.lines.index_of(start) + 1,
             range,

@@ -37,7 +37,7 @@ pub struct JanitorArgs {
 }
 
 /// Counted kinds of findings, with their labels.
-const COUNTS: [(&str, &str); 7] = [
+const COUNTS: [(&str, &str); 8] = [
     ("broken_links", "broken links"),
     ("contradictions", "contradictions"),
     ("stale", "stale"),
@@ -45,6 +45,7 @@ const COUNTS: [(&str, &str); 7] = [
     ("duplicates", "duplicates"),
     ("orphans", "orphans"),
     ("missing_frontmatter", "no frontmatter"),
+    ("lint_errors", "lint errors"),
 ];
 
 impl JanitorArgs {

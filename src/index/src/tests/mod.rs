@@ -1,6 +1,7 @@
 //! The life of the file, and writes; questions have their tests beside them.
 #![expect(clippy::disallowed_methods, reason = "tests damage the file on purpose")]
 
+mod frontmatter;
 mod metadata;
 mod rebuild;
 

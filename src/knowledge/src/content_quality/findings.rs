@@ -41,6 +41,8 @@ pub enum FindingKind {
     Duplicate,
     /// It contradicts another page.
     Contradiction,
+    /// It has a lint error, such as frontmatter that cannot be read.
+    LintError,
 }
 
 /// The severity of a finding.
@@ -57,7 +59,7 @@ pub enum FindingSeverity {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Stale,
         Self::Orphan,
         Self::BrokenLink,
@@ -65,6 +67,7 @@ impl FindingKind {
         Self::MissingFrontmatter,
         Self::Duplicate,
         Self::Contradiction,
+        Self::LintError,
     ];
     /// Its name in JSON.
     pub const fn name(self) -> &'static str {
@@ -76,12 +79,13 @@ impl FindingKind {
             Self::MissingFrontmatter => "missing_frontmatter",
             Self::Duplicate => "duplicate",
             Self::Contradiction => "contradiction",
+            Self::LintError => "lint_error",
         }
     }
     /// The severity of this kind.
     pub const fn severity(self) -> FindingSeverity {
         match self {
-            Self::BrokenLink | Self::Contradiction => FindingSeverity::Error,
+            Self::BrokenLink | Self::Contradiction | Self::LintError => FindingSeverity::Error,
             Self::Stale | Self::Empty | Self::Duplicate => FindingSeverity::Warning,
             Self::Orphan | Self::MissingFrontmatter => FindingSeverity::Info,
         }
@@ -99,6 +103,7 @@ impl FindingKind {
             Self::Contradiction => {
                 ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
             }
+            Self::LintError => ("page has", "pages have", "a lint error: correct the line that it names"),
         };
         format!("{count} {} {advice}", if count == 1 { singular } else { plural })
     }

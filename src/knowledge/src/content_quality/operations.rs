@@ -146,6 +146,8 @@ pub struct TreeHealth {
     pub duplicates: usize,
     /// Pages that contradict another page
     pub contradictions: usize,
+    /// Pages with a lint error, such as frontmatter that cannot be read
+    pub lint_errors: usize,
     /// Recommendations, most severe first; empty if there are no findings
     pub recommendations: Vec<String>,
     /// Number of pages checked
@@ -179,6 +181,7 @@ impl Operation for RunJanitor {
             missing_frontmatter: survey.count(FindingKind::MissingFrontmatter),
             duplicates: survey.count(FindingKind::Duplicate),
             contradictions: survey.count(FindingKind::Contradiction),
+            lint_errors: survey.count(FindingKind::LintError),
             recommendations,
             scanned: survey.scanned,
             healthy: survey.healthy,

@@ -87,8 +87,11 @@ pub(super) fn findings(
     if page.word_count == 0 {
         add(FindingKind::Empty, messages::EMPTY.to_owned());
     }
-    if page.frontmatter.is_empty() {
+    if page.frontmatter.is_empty() && !page.lint_error.as_deref().is_some_and(messages::is_about_frontmatter) {
         add(FindingKind::MissingFrontmatter, messages::MISSING_FRONTMATTER.to_owned());
+    }
+    if let Some(message) = &page.lint_error {
+        add(FindingKind::LintError, message.clone());
     }
     Ok(findings)
 }

@@ -110,6 +110,7 @@ enum SurveyIssue<'g> {
     MissingFrontmatter,
     Duplicate(usize),
     Contradiction(usize),
+    LintError(&'g str),
 }
 
 impl SurveyIssue<'_> {
@@ -122,6 +123,7 @@ impl SurveyIssue<'_> {
             Self::MissingFrontmatter => FindingKind::MissingFrontmatter,
             Self::Duplicate(_) => FindingKind::Duplicate,
             Self::Contradiction(_) => FindingKind::Contradiction,
+            Self::LintError(_) => FindingKind::LintError,
         }
     }
 }
@@ -135,6 +137,7 @@ fn compute_survey(
     let review = ReviewPolicy::new(now, stale_days);
     let groups = IssueGroups::new(space, graph)?;
     let mut group_issues = groups.by_page(graph).into_iter().peekable();
+    let lint_errors = space.index.lint_errors()?;
     let mut counts = SurveyCounts::default();
     let mut issues: Vec<SurveyIssue<'_>> = Vec::new();
     for node in graph.nodes() {
@@ -154,10 +157,12 @@ fn compute_survey(
         if !facts.has_words {
             issues.push(SurveyIssue::Empty);
         }
-        if !facts.has_frontmatter {
+        let lint_error = lint_errors.get(&graph.page(node).path).map(String::as_str);
+        if !facts.has_frontmatter && !lint_error.is_some_and(messages::is_about_frontmatter) {
             issues.push(SurveyIssue::MissingFrontmatter);
         }
         issues.extend(std::iter::from_fn(|| group_issues.next_if(|(at, _)| *at == node).map(|(_, issue)| issue)));
+        issues.extend(lint_error.map(SurveyIssue::LintError));
         counts.links += facts.link_count as usize;
         counts.add(node, &mut issues);
     }
@@ -275,6 +280,7 @@ impl IssueGroups {
                 let PageDispute { pages, details, .. } = &self.disputes[number];
                 finding(details.clone()).with_related(pages)
             }
+            SurveyIssue::LintError(message) => finding(message.to_owned()),
         }
     }
 }

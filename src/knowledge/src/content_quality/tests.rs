@@ -232,3 +232,28 @@ fn a_file_that_is_no_page_mends_the_links_to_it() {
     space.get("delete", json!({ "path": "d/p.png" }));
     assert_eq!(broken(), 2);
 }
+
+#[test]
+fn a_page_with_broken_frontmatter_is_listed_with_its_line() {
+    // such pages come from edits in the root and from file protocols
+    let space = TestSpace::with(
+        "[lint]\nreject_errors = false\n",
+        &[
+            ("index.md", "---\ntitle: Home\n---\n[[broken]], [[rule]]\n"),
+            ("broken.md", "---\nowner: x\ntitle: Part 1: start\n---\nText, see [[index]].\n"),
+            ("rule.md", "---\n\nA sentence.\n\n---\n\n[[index]]\n"),
+        ],
+    );
+    let found = space.get("janitor", json!({}));
+    assert_eq!((&found["lint_errors"], &found["broken_links"]), (&json!(1), &json!(0)), "{found}");
+    let listed = messages(&found, "broken.md");
+    assert_eq!(listed.len(), 1, "not missing frontmatter as well: {listed:?}");
+    assert!(listed[0].starts_with("lint_error: frontmatter-yaml-invalid (line 3): "), "{listed:?}");
+    assert_eq!(messages(&found, "rule.md"), ["missing_frontmatter: has no valid frontmatter"]);
+    let page = space.get("health_check", json!({ "path": "broken.md" }));
+    assert_eq!(page["issues"][0]["type"], "lint_error", "{page}");
+    let moved = space.get("rename", json!({ "from": "index.md", "to": "start.md" }));
+    assert_eq!(moved["updated_links"], 2, "{moved}");
+    let text = space.text("broken.md");
+    assert!(text.contains("[[start]]"), "{text}");
+}

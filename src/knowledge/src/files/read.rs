@@ -102,7 +102,7 @@ fn file_url(site: &str, path: &TreePath, heading: Option<&str>) -> String {
     }
     if let Some(heading) = heading {
         url.push('#');
-        url.push_str(&headings::slug(heading));
+        url.push_str(&headings::anchor_of_link(heading));
     }
     url
 }

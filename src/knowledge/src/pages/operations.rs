@@ -32,7 +32,8 @@ const MAX_LINKS: usize = 1000;
 /// List the headings of a page
 ///
 /// Use it to find a section to read with `section`. Returns level, text, slug and line of each
-/// heading. Headings in code and empty headings are left out; slugs may repeat.
+/// heading. Headings in code and empty headings are left out. Slugs are the anchors of GitHub, unique
+/// in the page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListHeadings {
     /// Path of the page
@@ -215,8 +216,8 @@ pub struct ReadSection {
     /// Path of the page
     #[schemars(example = "index.md")]
     pub path: TreePath,
-    /// Text of the heading or a part of it, ignoring case; `Parent > Child` for a heading below
-    /// another one
+    /// Text of the heading, its slug, or a part of its text, ignoring case; `Parent > Child` for a
+    /// heading below another one
     #[serde(default)]
     pub heading: Option<String>,
     /// Position among the headings of the page, from 0

@@ -14,7 +14,7 @@ use crate::kernel::OperationContext;
 pub struct PageSummary {
     /// Normalised path
     pub path: TreePath,
-    /// `title` in the frontmatter, else the first heading, else the file name
+    /// `title` in the frontmatter, else the first level-1 heading, else the file name
     pub title: String,
     /// The first paragraph without markup, at most 300 characters
     pub snippet: String,

@@ -34,7 +34,7 @@ fn the_headings_are_a_bare_list() {
         json!([
             { "level": 1, "text": "Tokens", "slug": "tokens" },
             { "level": 2, "text": "Refresh", "slug": "refresh" },
-            { "level": 1, "text": "Keys & co", "slug": "keys-co" },
+            { "level": 1, "text": "Keys & co", "slug": "keys--co" },
         ])
     );
     assert_eq!(space().refusal("toc", json!({ "path": "x.md" })), (404, "file not found: x.md".to_owned()));

@@ -6,7 +6,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use yaml_edit::Document;
 
-use super::{FrontmatterBlock, MAX_YAML_BYTES, SplitPage, YamlError, is_blank, parse_yaml, split};
+use super::block::BYTE_ORDER_MARK;
+use super::scalars::{NumberForm, resolve};
+use super::{MAX_FRONTMATTER_BYTES, ParseError, SplitPage, is_blank, parse_content, split, toml};
 
 /// Maximum number of occurrences tried before the complete value is rewritten.
 const MAX_OCCURRENCES: usize = 16;
@@ -14,27 +16,27 @@ const MAX_OCCURRENCES: usize = 16;
 /// Why a key of the frontmatter was not changed; the page is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrontmatterError {
-    /// The page begins with `---`, but no later line closes the block.
-    #[error("frontmatter is not closed by a second `---` line; close it before changing `{key}`")]
-    Unterminated {
-        /// The key to change.
-        key: String,
-    },
-    /// The present frontmatter is invalid.
+    /// The present frontmatter is invalid, or not closed.
     #[error("frontmatter is invalid, correct it before changing `{key}`: {source}")]
     Invalid {
         /// The key to change.
         key: String,
-        /// The YAML error.
-        source: YamlError,
+        /// What is wrong with it.
+        source: ParseError,
     },
     /// The block would be longer than the limit.
-    #[error("frontmatter with `{key}` would have {bytes} bytes; the maximum is {MAX_YAML_BYTES}")]
+    #[error("frontmatter with `{key}` would have {bytes} bytes; the maximum is {MAX_FRONTMATTER_BYTES}")]
     TooLong {
         /// The key to change.
         key: String,
         /// The length of the new block.
         bytes: usize,
+    },
+    /// TOML has no null.
+    #[error("`{key}` cannot be null in TOML frontmatter (`+++`); remove the key instead")]
+    NullInToml {
+        /// The key to change.
+        key: String,
     },
     /// The change would alter other parts of the frontmatter.
     #[error("`{key}` cannot be changed without altering the rest of the frontmatter; edit the page by hand")]
@@ -64,17 +66,45 @@ pub struct DerivedFrom<'a> {
 /// [`FrontmatterError`]: the block is not closed, invalid, too long, or cannot be changed safely.
 pub fn set(text: &str, key: &str, value: &Value) -> Result<String, FrontmatterError> {
     let page = EditablePage::open(text, key)?;
+    let value = &as_read_back(value);
     if page.before.get(key) == Some(value) {
         return Ok(text.to_owned());
     }
     let mut expected = page.before.clone();
     expected.insert(key.to_owned(), value.clone());
-    if is_blank(page.yaml()) {
-        return page.finish(key, &expected, candidates_after_comments(page.yaml(), key, value, page.newline()));
+    if page.split.toml.is_some() {
+        if contains_null(value) {
+            return Err(FrontmatterError::NullInToml { key: key.to_owned() });
+        }
+        return page.finish(key, &expected, toml::assign(page.content(), key, value));
+    }
+    if is_blank(page.content()) {
+        return page.finish(key, &expected, candidates_after_comments(page.content(), key, value, page.newline()));
     }
     let candidates =
-        [to_yaml_pair, to_json_pair].into_iter().filter_map(|write| assign(page.yaml(), key, &write(key, value)?));
+        [to_yaml_pair, to_json_pair].into_iter().filter_map(|write| assign(page.content(), key, &write(key, value)?));
     page.finish(key, &expected, candidates)
+}
+
+/// The value with each number that would be read as text (module `scalars`) as that text.
+fn as_read_back(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => resolve(&number.to_string(), NumberForm::Any),
+        Value::Array(items) => items.iter().map(as_read_back).collect(),
+        Value::Object(entries) => {
+            entries.iter().map(|(key, value)| (key.clone(), as_read_back(value))).collect::<Map<_, _>>().into()
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
+fn contains_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(contains_null),
+        Value::Object(entries) => entries.values().any(contains_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// Replaces one text by another in the value of a key, which is that text or a list that contains
@@ -88,9 +118,9 @@ pub fn replace_value(text: &str, key: &str, (old, new): (&str, &str)) -> Result<
     let value = replace_in(value, (old, new));
     let mut expected = page.before.clone();
     expected.insert(key.to_owned(), value.clone());
-    let yaml = page.yaml();
-    let occurrences = yaml.match_indices(old).take(MAX_OCCURRENCES);
-    let candidates = occurrences.map(|(at, _)| [&yaml[..at], new, &yaml[at + old.len()..]].concat());
+    let content = page.content();
+    let occurrences = content.match_indices(old).take(MAX_OCCURRENCES);
+    let candidates = occurrences.map(|(at, _)| [&content[..at], new, &content[at + old.len()..]].concat());
     match page.finish(key, &expected, candidates) {
         // Written with escapes, or over several lines.
         Err(FrontmatterError::Unsafe { .. }) => set(text, key, &value),
@@ -119,13 +149,20 @@ pub fn remove(text: &str, key: &str) -> Result<String, FrontmatterError> {
     if expected.shift_remove(key).is_none() {
         return Ok(text.to_owned());
     }
-    let candidate = Document::from_str(page.yaml()).ok().and_then(|document| {
+    if page.split.toml.is_some() {
+        return page.finish(key, &expected, toml::remove(page.content(), key));
+    }
+    let candidate = Document::from_str(page.content()).ok().and_then(|document| {
         document.remove(key)?;
         Some(document.to_string())
     });
-    // removing the last key produces `{}` or nothing; the empty block remains in both cases
-    let comments_only = expected.is_empty().then(|| comments_of(page.yaml()));
-    page.finish(key, &expected, candidate.into_iter().chain(comments_only))
+    // removing the last key produces `{}` or nothing; the empty block remains in both cases, and
+    // comments alone would be headings
+    let empty = expected.is_empty().then(|| {
+        let comments = comments_of(page.content());
+        if comments.is_empty() { comments } else { comments + "{}" }
+    });
+    page.finish(key, &expected, candidate.into_iter().chain(empty))
 }
 
 /// Appends one entry to the list `derived-from`; creates the list when absent. A value that is not
@@ -149,8 +186,11 @@ pub fn append_provenance(text: &str, entry: &DerivedFrom<'_>) -> Result<String, 
     list.push(entry.clone());
     let mut expected = page.before.clone();
     expected.insert(KEY.to_owned(), Value::Array(list.clone()));
+    if page.split.toml.is_some() {
+        return set(text, KEY, &Value::Array(list));
+    }
     let candidates =
-        [to_yaml_pair, to_json_pair].into_iter().filter_map(|write| push(page.yaml(), KEY, &write(KEY, &entry)?));
+        [to_yaml_pair, to_json_pair].into_iter().filter_map(|write| push(page.content(), KEY, &write(KEY, &entry)?));
     match page.finish(KEY, &expected, candidates) {
         // a list that cannot be extended in place is rewritten
         Err(FrontmatterError::Unsafe { .. }) => set(text, KEY, &Value::Array(list)),
@@ -169,19 +209,12 @@ impl<'a> EditablePage<'a> {
     fn open(text: &'a str, key: &str) -> Result<Self, FrontmatterError> {
         let split = split(text);
         let invalid = |source| FrontmatterError::Invalid { key: key.to_owned(), source };
-        let before = match split.block {
-            FrontmatterBlock::Absent => Map::new(),
-            FrontmatterBlock::Present => parse_yaml(split.yaml.unwrap_or_default()).map_err(invalid)?,
-            FrontmatterBlock::Oversized => {
-                return Err(invalid(YamlError::Oversized { bytes: split.yaml.unwrap_or_default().len() }));
-            }
-            FrontmatterBlock::Unterminated => return Err(FrontmatterError::Unterminated { key: key.to_owned() }),
-        };
+        let before = parse_content(&split).map_err(invalid)?;
         Ok(Self { text, split, before })
     }
 
-    fn yaml(&self) -> &'a str {
-        self.split.yaml.unwrap_or_default()
+    fn content(&self) -> &'a str {
+        self.split.content().unwrap_or_default()
     }
 
     fn newline(&self) -> &'static str {
@@ -191,7 +224,7 @@ impl<'a> EditablePage<'a> {
         }
     }
 
-    /// Returns the page with the first candidate for the new YAML that parses as `expected` and
+    /// Returns the page with the first candidate for the new block that parses as `expected` and
     /// does not change the body.
     fn finish(
         &self,
@@ -200,18 +233,16 @@ impl<'a> EditablePage<'a> {
         candidates: impl IntoIterator<Item = String>,
     ) -> Result<String, FrontmatterError> {
         let mut too_long = None;
-        for yaml in candidates {
-            let yaml = self.with_line_endings(yaml);
-            if yaml.len() > MAX_YAML_BYTES {
-                too_long = Some(FrontmatterError::TooLong { key: key.to_owned(), bytes: yaml.len() });
+        for content in candidates {
+            let content = self.with_line_endings(content);
+            if content.len() > MAX_FRONTMATTER_BYTES {
+                too_long = Some(FrontmatterError::TooLong { key: key.to_owned(), bytes: content.len() });
                 continue;
             }
-            let page = self.with_yaml(&yaml);
-            let reparsed = split(&page);
-            if reparsed.yaml == Some(&yaml)
-                && reparsed.body == self.split.body
-                && parse_yaml(&yaml).as_ref() == Ok(expected)
-            {
+            let page = self.with_content(&content);
+            let new = split(&page);
+            let is_unchanged = new.content() == Some(&content) && new.body == self.split.body;
+            if is_unchanged && parse_content(&new).as_ref() == Ok(expected) {
                 return Ok(page);
             }
         }
@@ -219,27 +250,28 @@ impl<'a> EditablePage<'a> {
     }
 
     /// Ends the last line, and uses `\r\n` if all lines of the page do.
-    fn with_line_endings(&self, mut yaml: String) -> String {
+    fn with_line_endings(&self, mut content: String) -> String {
         let newline = self.newline();
-        if !yaml.is_empty() && !yaml.ends_with('\n') {
-            yaml.push_str(newline);
+        if !content.is_empty() && !content.ends_with('\n') {
+            content.push_str(newline);
         }
-        let has_bare_newlines = self.yaml().split_inclusive('\n').any(|line| !line.ends_with("\r\n"));
+        let has_bare_newlines = self.content().split_inclusive('\n').any(|line| !line.ends_with("\r\n"));
         if newline == "\r\n" && !has_bare_newlines {
-            return yaml.replace("\r\n", "\n").replace('\n', "\r\n");
+            return content.replace("\r\n", "\n").replace('\n', "\r\n");
         }
-        yaml
+        content
     }
 
-    fn with_yaml(&self, yaml: &str) -> String {
-        match self.split.yaml {
+    fn with_content(&self, content: &str) -> String {
+        match self.split.content() {
             Some(old) => {
-                let end = self.split.yaml_offset + old.len();
-                [&self.text[..self.split.yaml_offset], yaml, &self.text[end..]].concat()
+                let (start, end) = (self.split.content_offset, self.split.content_offset + old.len());
+                [&self.text[..start], content, &self.text[end..]].concat()
             }
             None => {
-                let newline = self.newline();
-                ["---", newline, yaml, "---", newline, self.text].concat()
+                let (newline, body) = (self.newline(), self.split.body);
+                let mark = if self.text.starts_with(BYTE_ORDER_MARK) { "\u{feff}" } else { "" };
+                [mark, "---", newline, content, "---", newline, body].concat()
             }
         }
     }

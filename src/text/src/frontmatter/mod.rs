@@ -1,31 +1,37 @@
-//! The YAML block at the top of a page: split, parse and edit.
+//! The frontmatter of a page, YAML or TOML: split, parse and edit.
 //!
 //! Invariant: everything else stays as written. An edit uses a lossless syntax tree; the result is
 //! parsed and compared with the expected data, and rejected on a difference. The body never
 //! changes.
 
+mod block;
 mod edit;
+mod messages;
+mod scalars;
 #[cfg(test)]
 mod tests;
+mod toml;
+mod yaml;
 
 use serde_json::{Map, Value};
 
+pub use block::split;
 pub use edit::{DerivedFrom, FrontmatterError, append_provenance, remove, replace_value, set};
 
 /// A longer frontmatter block is treated as empty.
-pub const MAX_YAML_BYTES: usize = 64 * 1024;
+pub const MAX_FRONTMATTER_BYTES: usize = 64 * 1024;
 
 /// State of the frontmatter block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrontmatterBlock {
-    /// No frontmatter: the first line is not `---`.
+    /// No frontmatter.
     Absent,
-    /// A block between two `---` lines.
+    /// A block between two `---` or `+++` lines.
     Present,
-    /// A block longer than [`MAX_YAML_BYTES`]; treated as empty.
+    /// A block longer than [`MAX_FRONTMATTER_BYTES`]; treated as empty.
     Oversized,
-    /// The first line is `---` but no later line is. The complete page is the body, and edits are
-    /// rejected.
+    /// The first line begins a block that no later line ends. The complete page is the body, and
+    /// edits are rejected.
     Unterminated,
 }
 
@@ -37,14 +43,25 @@ pub struct SplitPage<'a> {
     /// The text between the two `---` lines, with its last line ending; none without a closed
     /// block.
     pub yaml: Option<&'a str>,
-    /// Byte offset of `yaml` in the page.
-    pub yaml_offset: usize,
-    /// The page after the closing `---` line; the complete page without a closed block.
+    /// The same between two `+++` lines.
+    pub toml: Option<&'a str>,
+    /// Byte offset in the page of the text between the two lines.
+    pub content_offset: usize,
+    /// The page after the line that ends the block; the complete page without a closed block, but
+    /// not its byte order mark.
     pub body: &'a str,
     /// Byte offset of `body` in the page.
     pub body_offset: usize,
     /// Line number (from 1) of the first line of `body` in the page.
     pub first_body_line: usize,
+}
+
+impl<'a> SplitPage<'a> {
+    /// The text of a closed block, YAML or TOML.
+    #[must_use]
+    pub fn content(&self) -> Option<&'a str> {
+        self.yaml.or(self.toml)
+    }
 }
 
 /// The parsed data of a frontmatter block, keys in file order.
@@ -53,73 +70,58 @@ pub struct Frontmatter {
     /// Keys and values. Dates are texts, as written.
     pub map: Map<String, Value>,
     /// Why `map` is empty although a block is present.
-    pub error: Option<YamlError>,
+    pub error: Option<ParseError>,
 }
 
 /// Why a frontmatter block could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum YamlError {
-    /// Invalid YAML, or beyond the limits for depth, size and aliases.
+pub enum ParseError {
+    /// Invalid YAML or TOML, or beyond the limits for depth and aliases.
     #[error("{message} at line {line}, column {column}")]
     Malformed {
-        /// The message of the parser, without position.
+        /// What is wrong, without position.
         message: String,
         /// Line in the page, from 1.
         line: usize,
-        /// Column, from 1.
+        /// Column, from 1, in characters.
         column: usize,
     },
     /// Valid YAML, but not a mapping.
-    #[error("frontmatter must be a mapping of keys to values, found {actual}")]
+    #[error("frontmatter must consist of lines `key: value`, found {actual}")]
     NotAMapping {
         /// The actual type: `a list`, `text`, …
         actual: &'static str,
     },
-    /// The block is longer than [`MAX_YAML_BYTES`].
-    #[error("frontmatter has {bytes} bytes; the maximum is {MAX_YAML_BYTES}")]
+    /// The first line begins a block that no later line ends.
+    #[error("frontmatter is not closed; add a line `---` after it")]
+    Unterminated,
+    /// The block is longer than [`MAX_FRONTMATTER_BYTES`].
+    #[error("frontmatter has {bytes} bytes; the maximum is {MAX_FRONTMATTER_BYTES}")]
     Oversized {
         /// Its length.
         bytes: usize,
     },
 }
 
-/// Splits a page into frontmatter and body.
-///
-/// Frontmatter begins only if the first line is exactly `---` (`\r` may follow) and ends at the
-/// next such line.
-#[must_use]
-pub fn split(text: &str) -> SplitPage<'_> {
-    let without_block =
-        |block| SplitPage { block, yaml: None, yaml_offset: 0, body: text, body_offset: 0, first_body_line: 1 };
-    let mut lines = text.split_inclusive('\n');
-    let yaml_offset = match lines.next() {
-        Some(line) if is_fence(line) => line.len(),
-        Some(_) | None => return without_block(FrontmatterBlock::Absent),
-    };
-    let mut offset = yaml_offset;
-    for (index, line) in lines.enumerate() {
-        if is_fence(line) {
-            let body_offset = offset + line.len();
-            let yaml = &text[yaml_offset..offset];
-            let block =
-                if yaml.len() > MAX_YAML_BYTES { FrontmatterBlock::Oversized } else { FrontmatterBlock::Present };
-            return SplitPage {
-                block,
-                yaml: Some(yaml),
-                yaml_offset,
-                body: &text[body_offset..],
-                body_offset,
-                first_body_line: index + 3,
-            };
+impl ParseError {
+    /// The message without position.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Malformed { message, .. } => message.clone(),
+            Self::NotAMapping { .. } | Self::Unterminated | Self::Oversized { .. } => self.to_string(),
         }
-        offset += line.len();
     }
-    without_block(FrontmatterBlock::Unterminated)
-}
 
-fn is_fence(line: &str) -> bool {
-    let line = line.strip_suffix('\n').unwrap_or(line);
-    line.strip_suffix('\r').unwrap_or(line) == "---"
+    /// Line and column in the page, from 1.
+    #[must_use]
+    pub fn position(&self) -> (usize, usize) {
+        match self {
+            Self::Malformed { line, column, .. } => (*line, *column),
+            Self::NotAMapping { .. } => (2, 1),
+            Self::Unterminated | Self::Oversized { .. } => (1, 1),
+        }
+    }
 }
 
 /// Parses the frontmatter of a page; empty when there is none, when it is invalid, or when it is
@@ -132,60 +134,31 @@ pub fn parse(text: &str) -> Frontmatter {
 /// Parses the frontmatter of a split page.
 #[must_use]
 pub fn parse_split(split: &SplitPage<'_>) -> Frontmatter {
-    let yaml = match (split.block, split.yaml) {
-        (FrontmatterBlock::Present, Some(yaml)) => yaml,
-        (FrontmatterBlock::Oversized, Some(yaml)) => {
-            return Frontmatter { map: Map::new(), error: Some(YamlError::Oversized { bytes: yaml.len() }) };
-        }
-        (FrontmatterBlock::Absent | FrontmatterBlock::Unterminated, _)
-        | (FrontmatterBlock::Present | FrontmatterBlock::Oversized, None) => {
-            return Frontmatter::default();
-        }
-    };
-    match parse_yaml(yaml) {
+    match parse_content(split) {
         Ok(map) => Frontmatter { map, error: None },
         Err(error) => Frontmatter { map: Map::new(), error: Some(error) },
     }
 }
 
-/// Parses the YAML between the two `---` lines.
-fn parse_yaml(yaml: &str) -> Result<Map<String, Value>, YamlError> {
-    if is_blank(yaml) {
-        return Ok(Map::new());
-    }
-    let options = serde_saphyr::options! {
-        // `no`, `on` and `y` are texts, as in YAML 1.2
-        strict_booleans: true,
-        with_snippet: false,
-        non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::AsString,
-    };
-    match serde_saphyr::from_str_with_options::<Value>(yaml, options) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(Value::Null) => Ok(Map::new()),
-        Ok(Value::Array(_)) => Err(YamlError::NotAMapping { actual: "a list" }),
-        Ok(Value::String(_)) => Err(YamlError::NotAMapping { actual: "text" }),
-        Ok(Value::Number(_)) => Err(YamlError::NotAMapping { actual: "a number" }),
-        Ok(Value::Bool(_)) => Err(YamlError::NotAMapping { actual: "a boolean" }),
-        Err(error) => Err(malformed_error(&error)),
+fn parse_content(split: &SplitPage<'_>) -> Result<Map<String, Value>, ParseError> {
+    match split.block {
+        FrontmatterBlock::Absent => Ok(Map::new()),
+        FrontmatterBlock::Unterminated => Err(ParseError::Unterminated),
+        FrontmatterBlock::Oversized => Err(ParseError::Oversized { bytes: split.content().map_or(0, str::len) }),
+        FrontmatterBlock::Present => match (split.yaml, split.toml) {
+            (Some(yaml), _) if !is_blank(yaml) => yaml::parse(yaml),
+            (None, Some(toml)) => toml::parse(toml),
+            (Some(_) | None, _) => Ok(Map::new()),
+        },
     }
 }
 
 /// Whether there are only blank lines and comments.
-fn is_blank(yaml: &str) -> bool {
-    yaml.lines().all(|line| {
+fn is_blank(content: &str) -> bool {
+    content.lines().all(|line| {
         let line = line.trim_matches([' ', '\t', '\r']);
         line.is_empty() || line.starts_with('#')
     })
-}
-
-fn malformed_error(error: &serde_saphyr::Error) -> YamlError {
-    let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-    let text = error.to_string();
-    let message = text.lines().next().unwrap_or_default();
-    // the parser appends its own position, which counts from the line after the opening `---`
-    let message = message.rsplit_once(" at line ").map_or(message, |(before, _)| before).to_owned();
-    let line = usize::try_from(line).unwrap_or(1).saturating_add(1);
-    YamlError::Malformed { message, line, column: usize::try_from(column).unwrap_or(1) }
 }
 
 impl Frontmatter {
@@ -206,7 +179,8 @@ impl Frontmatter {
     }
 }
 
-fn scalar_text(value: &Value) -> Option<String> {
+/// A scalar as one line of text; none for an empty one and for collections.
+pub(crate) fn scalar_text(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.trim().to_owned(),
         Value::Number(number) => number.to_string(),

@@ -45,20 +45,66 @@ fn headings_inside_quotes_and_lists_are_known_to_be_nested() {
 }
 
 #[test]
-fn slugs_follow_the_contract() {
+fn slugs_follow_the_rule_of_github() {
     for (text, expected) in [
         ("Hello World", "hello-world"),
-        ("  A -- b__c\t d  ", "a-b-c-d"),
-        ("C++ & Rust: 2nd ed.", "c-rust-2nd-ed"),
-        ("--lead and trail--", "lead-and-trail"),
-        ("Über Größe", "ber-gre"),
-        ("漢字", ""),
+        ("A -- b__c d", "a----b__c-d"),
+        ("C++ & Rust: 2nd ed.", "c--rust-2nd-ed"),
+        ("--lead and trail--", "--lead-and-trail--"),
         ("v1.2.3", "v123"),
         ("a/b", "ab"),
-        ("x – y", "x-y"),
+        ("x – y", "x--y"),
+        ("What's new? (2026)", "whats-new-2026"),
+        ("`code_span` and *stars*", "code_span-and-stars"),
         ("", ""),
+        // scripts
+        ("Über Größe", "über-größe"),
+        ("Ça coûte 5 €", "ça-coûte-5-"),
+        ("Ελληνικά ΚΕΙΜΕΝΟ", "ελληνικά-κειμενο"),
+        ("Привет, Мир!", "привет-мир"),
+        ("Ջերմ Բարև", "ջերմ-բարև"),
+        ("שָׁלוֹם עולם", "שָׁלוֹם-עולם"),
+        ("مرحبا بالعالم ١٢٣؟", "مرحبا-بالعالم-١٢٣"),
+        ("नमस्ते दुनिया ४५।", "नमस्ते-दुनिया-४५"),
+        ("বাংলা ভাষা", "বাংলা-ভাষা"),
+        ("தமிழ் மொழி", "தமிழ்-மொழி"),
+        ("ภาษาไทย ที่นี่", "ภาษาไทย-ที่นี่"),
+        ("မြန်မာ ဘာသာ", "မြန်မာ-ဘာသာ"),
+        ("ქართული ენა", "ქართული-ენა"),
+        ("አማርኛ ቋንቋ።", "አማርኛ-ቋንቋ"),
+        ("漢字、かな「カナ」", "漢字かなカナ"),
+        ("한국어 제목", "한국어-제목"),
+        ("Tiếng Việt", "tiếng-việt"),
+        ("ᏣᎳᎩ", "ꮳꮃꭹ"),
+        // symbols and emoji
+        ("🚀 Start", "-start"),
+        ("Done ✅", "done-"),
+        ("Family 👨‍👩‍👧 here", "family--here"),
+        ("½ cup x² №5", "-cup-x-5"),
+        ("Ⅳ Rome", "ⅳ-rome"),
+        ("a‿b", "a‿b"),
     ] {
-        assert_eq!(slug(text), expected, "{text}");
+        let heading = headings(&format!("# {text}\n")).first().map_or_else(String::new, |heading| heading.slug.clone());
+        assert_eq!(heading, expected, "{text}");
+    }
+}
+
+#[test]
+fn slugs_of_a_page_are_unique() {
+    let slugs = |text: &str| headings(text).into_iter().map(|heading| heading.slug).collect::<Vec<_>>();
+    assert_eq!(slugs("# A\n## A\n> # a\n"), ["a", "a-1", "a-2"]);
+    assert_eq!(slugs("# A\n# A-1\n# A\n# A\n# A 1\n"), ["a", "a-1", "a-2", "a-3", "a-1-1"]);
+    assert_eq!(slugs("# !\n# ?\n# 🎉\n"), ["", "-1", "-2"]);
+    let many = slugs(&"# x\n".repeat(20_000));
+    assert_eq!(many.last().map(String::as_str), Some("x-19999"));
+}
+
+#[test]
+fn a_link_means_the_last_heading_that_it_names() {
+    for (written, anchor) in
+        [("Set up", "set-up"), ("Install#Set up", "set-up"), ("#Set up", "set-up"), ("Ü", "ü"), ("", ""), ("#", "")]
+    {
+        assert_eq!(anchor_of_link(written), anchor, "{written}");
     }
 }
 

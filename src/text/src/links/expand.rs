@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{links, uri};
-use crate::headings::slug;
+use crate::headings::anchor_of_link;
 use crate::links::Link;
 
 /// Replaces each wiki link by a markdown link to the address that `address` returns; links without
@@ -17,7 +17,7 @@ pub fn expand_wiki_links(text: &str, mut address: impl FnMut(&Link) -> Option<St
     for link in links(text).iter().filter(|link| link.kind.is_wiki()) {
         let Some(address) = address(link) else { continue };
         let label = link.label.as_deref().unwrap_or(&text[link.target_range.clone()]);
-        let anchor = link.heading.as_deref().map(slug).filter(|anchor| !anchor.is_empty());
+        let anchor = link.heading.as_deref().map(anchor_of_link).filter(|anchor| !anchor.is_empty());
         let fragment = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));
         expanded.push_str(&text[from..link.full_range.start]);
         expanded.push_str(&format!("[{}]({address}{fragment})", label.replace('[', "\\[")));

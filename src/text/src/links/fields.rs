@@ -33,8 +33,8 @@ pub fn retarget_fields(
     page: PageMove<'_>,
     moves: &impl RetargetContext,
 ) -> Option<(String, usize)> {
-    // Parsing YAML is the slowest part, and few pages have these fields.
-    let block = frontmatter::split(text).yaml?;
+    // Parsing it is the slowest part, and few pages have these fields.
+    let block = frontmatter::split(text).content()?;
     if !keys.iter().any(|key| block.contains(key.as_str())) {
         return None;
     }

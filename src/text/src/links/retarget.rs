@@ -9,7 +9,7 @@ use super::uri::{
 };
 use super::{Link, links};
 use crate::fold::fold_name;
-use crate::headings::slug;
+use crate::headings::anchor_of_link;
 
 /// The path of the page whose links are rewritten; the paths differ when the page itself moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,7 @@ fn as_markdown(link: &Link, page: PageMove<'_>, new: &str) -> String {
         }
         label.push(character);
     }
-    let anchor = link.heading.as_deref().map(slug).filter(|anchor| !anchor.is_empty());
+    let anchor = link.heading.as_deref().map(anchor_of_link).filter(|anchor| !anchor.is_empty());
     let fragment = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));
     format!("[{label}]({}{fragment})", encode(&relative_address(page, new, false)))
 }

@@ -10,6 +10,8 @@ mod tests;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::frontmatter::ParseError;
+
 /// One issue in a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LintIssue {
@@ -39,7 +41,7 @@ pub enum Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LintRule {
-    /// The frontmatter is not valid YAML.
+    /// The frontmatter is not valid YAML or TOML, or not closed.
     FrontmatterYamlInvalid,
     /// A row of a table and its header have different numbers of columns.
     TableColumnMismatch,
@@ -113,6 +115,20 @@ pub fn lint(text: &str) -> Vec<LintIssue> {
     let mut issues = page.issues;
     issues.sort_by_key(|issue| (issue.line, issue.column));
     issues
+}
+
+/// The first error of a page whose frontmatter is parsed already, without the rules that only warn.
+#[must_use]
+pub fn first_error_of_page(text: &str, frontmatter_error: Option<&ParseError>) -> Option<LintIssue> {
+    if let Some(issue) = frontmatter_error.and_then(rules::frontmatter_issue) {
+        return Some(issue);
+    }
+    let mut page = rules::CheckedPage::new(text);
+    if page.has_blocks() {
+        page.blocks();
+    }
+    let errors = page.issues.into_iter().filter(|issue| issue.severity == Severity::Error);
+    errors.min_by_key(|issue| (issue.line, issue.column))
 }
 
 /// The first issue that rejects a write.

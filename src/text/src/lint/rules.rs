@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{LintIssue, LintRule};
 use crate::blocks::{BodyBlocks, CodeFence, TableBlock};
-use crate::frontmatter::{self, Frontmatter, SplitPage, YamlError};
-use crate::headings::Heading;
+use crate::frontmatter::{self, Frontmatter, ParseError, SplitPage};
+use crate::headings::{Heading, slug};
 use crate::lines::LineStarts;
 use crate::structure;
 use crate::tables::{BrokenTable, cells, find_broken_table};
@@ -23,16 +23,12 @@ const MERMAID_KINDS: &str = "graph flowchart sequencediagram classdiagram stated
 pub(super) struct CheckedPage<'a> {
     split: SplitPage<'a>,
     lines: LineStarts<'a>,
-    headings: Vec<Heading>,
     pub(super) issues: Vec<LintIssue>,
 }
 
 impl<'a> CheckedPage<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        let split = frontmatter::split(text);
-        let lines = LineStarts::new(text);
-        let headings = structure::parse(&split, &lines).headings;
-        Self { split, lines, headings, issues: Vec::new() }
+        Self { split: frontmatter::split(text), lines: LineStarts::new(text), issues: Vec::new() }
     }
 
     fn report(&mut self, rule: LintRule, offset: usize, message: String) {
@@ -47,13 +43,9 @@ impl<'a> CheckedPage<'a> {
 
     pub(super) fn frontmatter(&mut self) {
         let frontmatter = frontmatter::parse_split(&self.split);
-        match &frontmatter.error {
-            Some(error @ (YamlError::Malformed { .. } | YamlError::NotAMapping { .. })) => {
-                self.report(LintRule::FrontmatterYamlInvalid, 0, error.to_string());
-                return;
-            }
-            // treated as empty
-            Some(YamlError::Oversized { .. }) | None => {}
+        if let Some(issue) = frontmatter.error.as_ref().and_then(frontmatter_issue) {
+            self.issues.push(issue);
+            return;
         }
         if frontmatter.text("title").is_none() {
             let message = "frontmatter has no `title`; add one".to_owned();
@@ -76,12 +68,17 @@ impl<'a> CheckedPage<'a> {
         self.report(LintRule::FrontmatterDateInvalid, self.offset_of_key(key), message);
     }
 
+    /// Whether [`Self::blocks`] may find an issue: most pages have neither code nor tables.
+    pub(super) fn has_blocks(&self) -> bool {
+        ["|", "```", "~~~"].iter().any(|mark| self.split.body.contains(mark))
+    }
+
     /// Start of the line of a top-level key; the top of the page if the line is not found.
     fn offset_of_key(&self, key: &str) -> usize {
-        let mut offset = self.split.yaml_offset;
-        for line in self.split.yaml.unwrap_or_default().split_inclusive('\n') {
+        let mut offset = self.split.content_offset;
+        for line in self.split.content().unwrap_or_default().split_inclusive('\n') {
             let name = line.trim_start_matches(['"', '\'']).strip_prefix(key);
-            if name.is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':')) {
+            if name.is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with([':', '='])) {
                 return offset;
             }
             offset += line.len();
@@ -151,15 +148,18 @@ impl<'a> CheckedPage<'a> {
     }
 
     pub(super) fn headings(&mut self) {
-        let headings = std::mem::take(&mut self.headings);
-        let mut first_lines: HashMap<&str, usize> = HashMap::new();
+        let headings = structure::parse(&self.split, &self.lines).headings;
+        let mut first_lines: HashMap<String, usize> = HashMap::new();
         let mut above: Option<&Heading> = None;
         for heading in &headings {
-            // headings in other scripts have empty anchors
-            if !heading.slug.is_empty() {
-                let first = *first_lines.entry(&heading.slug).or_insert(heading.line);
+            let wanted = slug(&heading.text);
+            if !wanted.is_empty() {
+                let first = *first_lines.entry(wanted.clone()).or_insert(heading.line);
                 if first != heading.line {
-                    let message = format!("anchor `{}` is taken by the heading in line {first}", heading.slug);
+                    let message = format!(
+                        "anchor `{wanted}` is taken by the heading in line {first}; the anchor of this one is `{}`",
+                        heading.slug
+                    );
                     self.report(LintRule::HeadingDuplicateSlug, heading.range.start, message);
                 }
             }
@@ -172,6 +172,16 @@ impl<'a> CheckedPage<'a> {
             above = Some(heading);
         }
     }
+}
+
+/// The issue of frontmatter that cannot be read; none if it is only too long, which counts as empty.
+pub(super) fn frontmatter_issue(error: &ParseError) -> Option<LintIssue> {
+    if matches!(error, ParseError::Oversized { .. }) {
+        return None;
+    }
+    let rule = LintRule::FrontmatterYamlInvalid;
+    let (line, column) = error.position();
+    Some(LintIssue { rule, line, column, message: error.message(), severity: rule.severity() })
 }
 
 fn columns(count: usize) -> String {

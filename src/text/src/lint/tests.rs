@@ -16,15 +16,17 @@ fn a_good_page_has_no_issues() {
 }
 
 #[test]
-fn unreadable_frontmatter_is_an_error_in_line_1() {
-    assert_eq!(found("---\ntitle: [\n---\n"), [("frontmatter-yaml-invalid", 1, 1)]);
-    assert_eq!(found("---\n- title\n---\n"), [("frontmatter-yaml-invalid", 1, 1)]);
-    assert_eq!(found("---\na: 1\na: 2\n---\n"), [("frontmatter-yaml-invalid", 1, 1)]);
+fn unreadable_frontmatter_is_an_error_at_its_real_position() {
+    assert_eq!(found("---\ntitle: [\n---\n"), [("frontmatter-yaml-invalid", 2, 8)]);
+    assert_eq!(found("---\ntitle:x\n---\n"), [("frontmatter-yaml-invalid", 2, 1)]);
+    assert_eq!(found("---\na: 1\na: 2\n---\n"), [("frontmatter-yaml-invalid", 3, 1)]);
+    assert_eq!(found("---\ntitle: x\n\ntext\n"), [("frontmatter-yaml-invalid", 1, 1)]);
+    assert_eq!(found("\u{feff}+++\ntitle = x\n+++\n"), [("frontmatter-yaml-invalid", 2, 9)]);
 }
 
 #[test]
 fn a_page_without_title_is_a_warning() {
-    for page in ["", "# Heading\n", "---\n---\n", "---\ntitle:\n---\n", "---\ntitle: ' '\n---\n", "---\ntitle: x\n"] {
+    for page in ["", "# Heading\n", "---\n---\n", "---\ntitle:\n---\n", "---\ntitle: ' '\n---\n", "---\nx\n"] {
         assert_eq!(found(page), [("frontmatter-missing-required", 1, 1)], "{page:?}");
     }
     assert_eq!(found("---\ntitle: 2026\n---\n"), []);

@@ -6,7 +6,7 @@ mod tests;
 use serde_json::{Map, Value};
 
 use crate::fold::fold_name;
-use crate::frontmatter::{self, Frontmatter, YamlError};
+use crate::frontmatter::{self, Frontmatter, ParseError};
 use crate::headings::Heading;
 use crate::lines::LineStarts;
 use crate::links::{self, Link};
@@ -20,12 +20,13 @@ const ALIAS_KEYS: [&str; 2] = ["aliases", "alias"];
 /// A parsed page.
 #[derive(Debug, Clone)]
 pub struct Page<'a> {
-    /// `title` of the frontmatter, else the first heading, else the file name without `.md`.
+    /// `title` of the frontmatter, else the first heading of level 1 that is in no quote or list, else
+    /// the file name without `.md`.
     pub title: String,
     /// The frontmatter; empty when there is none or it is invalid.
     pub frontmatter: Map<String, Value>,
     /// Why the frontmatter is empty although a block is present.
-    pub frontmatter_error: Option<YamlError>,
+    pub frontmatter_error: Option<ParseError>,
     /// The headings, in order.
     pub headings: Vec<Heading>,
     /// The links to other files, in order.
@@ -57,7 +58,8 @@ impl<'a> Page<'a> {
         let structure = structure::parse(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);
         let metadata = PageMetadata::scan(text, &split, &lines, (&structure, &links));
-        let title = frontmatter.text("title").or_else(|| Some(structure.headings.first()?.text.clone()));
+        let heading = || structure.headings.iter().find(|heading| heading.level == 1 && !heading.is_nested);
+        let title = frontmatter.text("title").or_else(|| Some(heading()?.text.clone()));
         Self {
             title: title.unwrap_or_else(|| links::stem_of(path).to_owned()),
             tags: tags(&frontmatter),
@@ -78,27 +80,37 @@ impl<'a> Page<'a> {
 /// The tags in the frontmatter: `tags`, `topics` and `labels`, without `#` and duplicates.
 #[must_use]
 pub fn tags(frontmatter: &Frontmatter) -> Vec<String> {
-    tags_of(frontmatter, &TAG_KEYS)
+    let values = TAG_KEYS.iter().filter_map(|key| frontmatter.map.get(*key));
+    without_duplicates(values.flat_map(tags_of_value).collect())
 }
 
-fn tags_of(frontmatter: &Frontmatter, keys: &[&str]) -> Vec<String> {
-    let mut tags = Vec::new();
-    for key in keys.iter().copied() {
-        let is_text = frontmatter.map.get(key).is_some_and(Value::is_string);
-        for text in frontmatter.texts(key) {
-            // one text may contain several tags: `a, b` or `a b`
-            let separator: fn(char) -> bool = if text.contains(',') { |c| c == ',' } else { char::is_whitespace };
-            let parts: Vec<&str> = if is_text { text.split(separator).collect() } else { vec![&text] };
-            tags.extend(parts.into_iter().map(|tag| tag.trim().trim_start_matches('#').to_owned()));
+/// The tags in the value of one key. A text may have several: `a, b`, `a b` and `#a #b`. An item of
+/// a list is one tag, unless each of its words begins with `#`.
+#[must_use]
+pub fn tags_of_value(value: &Value) -> Vec<String> {
+    let split = |text: &str, by: fn(char) -> bool| -> Vec<String> {
+        text.split(by).map(|tag| tag.trim().trim_start_matches('#').to_owned()).filter(|tag| !tag.is_empty()).collect()
+    };
+    let are_all_marked = |text: &str| text.split_whitespace().all(|word| word.starts_with('#'));
+    match value {
+        Value::String(text) if text.contains(',') => split(text, |character| character == ','),
+        Value::String(text) => split(text, char::is_whitespace),
+        Value::Array(items) => {
+            let texts = items.iter().filter_map(frontmatter::scalar_text);
+            let tags = texts.flat_map(|text| match are_all_marked(&text) {
+                true => split(&text, char::is_whitespace),
+                false => split(&text, |_| false),
+            });
+            tags.collect()
         }
+        other => frontmatter::scalar_text(other).into_iter().collect(),
     }
-    without_duplicates(tags)
 }
 
 /// Frontmatter and inline fields together. `tags` has all tags as a list; a list without inline
 /// tags, `#` and duplicates, or a single tag, stays as written.
 fn queried_fields(frontmatter: &Frontmatter, metadata: &PageMetadata) -> Option<Map<String, Value>> {
-    let written = tags_of(frontmatter, &TAG_KEYS[..1]);
+    let written = without_duplicates(frontmatter.map.get(TAG_KEYS[0]).map(tags_of_value).unwrap_or_default());
     let is_plain = match frontmatter.map.get(TAG_KEYS[0]) {
         Some(Value::Array(items)) => {
             items.len() == written.len()

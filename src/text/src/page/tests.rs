@@ -6,7 +6,7 @@ use super::*;
 fn a_title_comes_from_frontmatter_then_heading_then_file_name() {
     assert_eq!(Page::parse("a/b.md", "---\ntitle: ' T '\n---\n# H\n").title, "T");
     assert_eq!(Page::parse("a/b.md", "---\ntitle: 2026\n---\n# H\n").title, "2026");
-    assert_eq!(Page::parse("a/b.md", "---\ntitle:\n---\ntext\n\n## *H* 2\n").title, "H 2");
+    assert_eq!(Page::parse("a/b.md", "---\ntitle:\n---\ntext\n\n# *H* 2\n").title, "H 2");
     assert_eq!(Page::parse("a/b c.MD", "text\n").title, "b c");
     assert_eq!(Page::parse("notes.txt", "").title, "notes.txt");
 }
@@ -53,4 +53,53 @@ fn a_long_excerpt_is_cut_at_300_characters() {
 fn an_empty_page_is_a_page() {
     let page = Page::parse("x.md", "");
     assert_eq!((page.title.as_str(), page.word_count, page.excerpt.as_str(), page.body), ("x", 0, "", ""));
+}
+
+#[test]
+fn only_a_level_1_heading_outside_quotes_is_a_title() {
+    for (text, title) in [
+        ("## Two\n", "p"),
+        ("## Two\n\n# One\n", "One"),
+        ("One\n===\n", "One"),
+        ("Two\n---\n", "p"),
+        ("> # Quoted\n", "p"),
+        ("- # Item\n\n# One\n", "One"),
+        ("[^1]: # Note\n", "p"),
+        ("```\n# code\n```\n", "p"),
+        ("#\n\n# One\n", "One"),
+        ("\u{feff}# One\n", "One"),
+        ("\u{feff}---\ntitle: T\n---\n# One\n", "T"),
+        ("\u{feff}\n# One\n", "One"),
+        ("+++\ntitle = \"T\"\n+++\n# One\n", "T"),
+        ("---\ntitle: 1.10\n---\n", "1.10"),
+        ("---\ntitle: 007\n---\n", "007"),
+        ("---\ntitle: \"\"\n---\n# One\n", "One"),
+        ("---\ntitle: [a]\n---\n# One\n", "One"),
+        ("---\ntitle: [\n---\n# One\n", "One"),
+        ("---\n\n# One\n\n---\n", "One"),
+    ] {
+        assert_eq!(Page::parse("p.md", text).title, title, "{text:?}");
+    }
+}
+
+#[test]
+fn tags_in_one_text_are_several() {
+    for (value, tags) in [
+        ("a, b", &["a", "b"][..]),
+        ("a b", &["a", "b"]),
+        ("'#a #b'", &["a", "b"]),
+        ("'#a, #b'", &["a", "b"]),
+        ("'#a,#b'", &["a", "b"]),
+        ("a", &["a"]),
+        ("[a, '#b', 7, 1.10]", &["a", "b", "7", "1.10"]),
+        ("['#a #b', c d]", &["a", "b", "c d"]),
+        ("['#a', '#a', '']", &["a"]),
+        ("2026", &["2026"]),
+        ("007", &["007"]),
+        ("", &[]),
+        ("{a: b}", &[]),
+        ("', ,'", &[]),
+    ] {
+        assert_eq!(Page::parse("p.md", &format!("---\ntags: {value}\n---\n")).tags, tags, "{value}");
+    }
 }

@@ -6,14 +6,15 @@ mod tests;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::fold::fold_name;
 use crate::headings::{Heading, headings};
 use crate::lines::LineStarts;
 
 /// Selects a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SectionSelector<'a> {
-    /// By heading: an exact match takes precedence over a partial one; case is ignored. `Parent >
-    /// Child` selects a heading below another one.
+    /// By heading: its text takes precedence over its anchor, and that over a part of its text; case
+    /// is ignored. `Parent > Child` selects a heading below another one.
     Heading(&'a str),
     /// By its index among the headings of the page, from 0.
     Index(usize),
@@ -80,6 +81,11 @@ fn find_heading(headings: &[Heading], query: &str) -> Option<usize> {
     if let Some(index) = position(headings, all.clone(), query, SectionMatch::Same) {
         return Some(index);
     }
+    let anchor = fold_name(query.trim_start_matches('#'));
+    let has_anchor = |heading: &Heading| !heading.slug.is_empty() && fold_name(&heading.slug) == anchor;
+    if let Some(index) = headings.iter().position(has_anchor) {
+        return Some(index);
+    }
     if let Some((parents, child)) = query.rsplit_once('>') {
         return position_below(headings, parents, child);
     }
@@ -111,15 +117,15 @@ fn position(
     query: &str,
     match_kind: SectionMatch,
 ) -> Option<usize> {
-    let query = query.trim_start_matches('#').trim().to_lowercase();
+    let query = fold_name(query.trim_start_matches('#').trim());
     if query.is_empty() {
         return None;
     }
     let result = headings.get(range.clone())?.iter().position(|heading| {
-        let text = heading.text.to_lowercase();
+        let text = fold_name(&heading.text);
         match match_kind {
             SectionMatch::Same => text == query,
-            SectionMatch::Containing => text.contains(&query),
+            SectionMatch::Containing => text.contains(&*query),
         }
     })?;
     Some(range.start + result)

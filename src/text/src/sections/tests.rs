@@ -78,3 +78,22 @@ fn headings_separated_only_by_carriage_returns_have_their_text() {
     let one = section("# a\rtext\r# b\rmore", SectionSelector::Index(0)).unwrap();
     assert_eq!((one.content.as_str(), one.line_start, one.line_end), ("text", 1, 1));
 }
+
+#[test]
+fn an_anchor_selects_a_section_after_the_same_words() {
+    let text = "# Über uns!\n1\n# Set up\n2\n# Set up\n3\n# set-up\n4\n";
+    let content = |query| section(text, SectionSelector::Heading(query)).map(|section| section.content);
+    for (query, expected) in [
+        ("über-uns", "1"),
+        ("#über-uns", "1"),
+        ("U\u{308}BER UNS!", "1"),
+        ("set up", "2"),
+        ("set-up-1", "3"),
+        ("#set-up-1", "3"),
+        ("set-up", "4"),
+        ("set-up-2", "4"),
+        ("über", "1"),
+    ] {
+        assert_eq!(content(query).as_deref(), Some(expected), "{query}");
+    }
+}

@@ -28,7 +28,7 @@ pub fn snippet(text: &str, terms: &[&str]) -> String {
     let terms: Vec<Cow<'_, str>> =
         terms.iter().map(|term| fold_word(term.trim())).filter(|term| !term.is_empty()).collect();
     let split = split(text);
-    let lines = split.body.lines().chain(split.yaml.unwrap_or_default().lines()).map(str::trim);
+    let lines = split.body.lines().chain(split.content().unwrap_or_default().lines()).map(str::trim);
     let matching_line = lines.clone().find_map(|line| terms.iter().find_map(|term| find(line, term)).map(|_| line));
     let Some(line) = matching_line.or_else(|| lines.clone().find(|line| line.contains(char::is_alphanumeric))) else {
         return String::new();
