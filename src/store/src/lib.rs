@@ -11,6 +11,7 @@ pub mod boot_marker;
 mod deferred_unlink;
 mod error;
 mod fail_points;
+mod git_names;
 mod history;
 mod inode_table;
 mod leases;
@@ -29,6 +30,7 @@ pub use audit_log::{AuditLog, RetentionLimits};
 pub use deferred_unlink::DeferGuard;
 pub use error::StoreError;
 pub use fail_points::{FailPoint, FailPointKind, FailPoints};
+pub use git_names::path_refusal;
 pub use history::{
     BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
     GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,

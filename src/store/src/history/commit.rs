@@ -69,7 +69,7 @@ pub(super) fn build_commit(
     parent: Option<Oid>,
     (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
 ) -> HistoryResult<StagedCommit> {
-    let mut changes = tree::TreeChange::default();
+    let mut changes = tree::TreeChanges::default();
     for edit in edits {
         let blob = match edit {
             FileEdit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),

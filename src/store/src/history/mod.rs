@@ -262,17 +262,6 @@ impl History {
         tree::type_conflicts(objects, repository, tree, path)
     }
 
-    /// Whether git can record a path; it refuses `git~1`, for example.
-    pub fn can_record(&self, path: &TreePath) -> HistoryResult<bool> {
-        let writer = self.writer.lock();
-        for name in path.components() {
-            if tree::refusal_reason(&writer.repository, name)?.is_some() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// Publishes what was staged, then moves the current branch from one commit to another, if it
     /// is still at the first. [`History::unpin_packs`] follows later.
     ///

@@ -120,6 +120,7 @@ impl<'r> TreeFinder<'r> {
     }
 }
 
+/// Collects the files of a tree in git's order, without recursion: a path may have 2,000 levels.
 /// libgit2's own walk stops at the first directory whose name is not UTF-8.
 pub(super) fn leaves_in(
     repository: &Repository,
@@ -127,10 +128,19 @@ pub(super) fn leaves_in(
     prefix: &str,
     files: &mut Vec<(TreePath, ETag, FileKind)>,
 ) -> HistoryResult<()> {
-    for entry in tree {
+    // The trees from the start down to the present directory, and the next entry of each.
+    let mut open = vec![(tree.clone(), 0, prefix.to_owned())];
+    while let Some((tree, next, prefix)) = open.last_mut() {
+        let Some(entry) = tree.get(*next) else {
+            open.pop();
+            continue;
+        };
+        *next += 1;
         let Ok(name) = entry.name() else { continue };
         if entry.kind() == Some(ObjectType::Tree) {
-            leaves_in(repository, &repository.find_tree(entry.id())?, &format!("{prefix}{name}/"), files)?;
+            let below = (repository.find_tree(entry.id())?, 0, format!("{prefix}{name}/"));
+            drop(entry);
+            open.push(below);
         } else if let (Some(kind), Ok(path)) =
             (FileKind::from_git_mode(entry.filemode()), TreePath::parse(&format!("{prefix}{name}")))
         {

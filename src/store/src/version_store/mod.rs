@@ -18,7 +18,7 @@ use svcfs_base::{CommitId, ETag, FileKind, Seq, Timestamp, TreePath};
 pub use log_only::LogOnlyState;
 pub use snapshots::{SNAPSHOT_DIRECTORY, SnapshotStore};
 
-use crate::{CommitAuthor, FileEdit, History, Log, StoreError, WorkTree};
+use crate::{CommitAuthor, FileEdit, History, Log, StoreError, WorkTree, path_refusal};
 
 /// Content and kind of the file at a path; none without a file.
 pub type PathState = Option<(ETag, FileKind)>;
@@ -212,11 +212,11 @@ impl VersionStore {
     }
 
     /// Whether a path can be recorded; git refuses `git~1`, for example.
-    pub fn can_record(&self, path: &TreePath) -> VersionResult<bool> {
+    pub fn can_record(&self, path: &TreePath) -> bool {
         match self {
-            Self::Git { history, .. } => history.can_record(path),
-            Self::Snapshots { .. } => Ok(snapshots::check_path(path).is_ok()),
-            Self::LogOnly { .. } => Ok(true),
+            Self::Git { .. } => path_refusal(path, None).is_none(),
+            Self::Snapshots { .. } => snapshots::check_path(path).is_ok(),
+            Self::LogOnly { .. } => true,
         }
     }
 

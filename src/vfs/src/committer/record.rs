@@ -284,7 +284,7 @@ impl Committer {
                     let mut recordable = Vec::with_capacity(set.effects.len());
                     // Drops all such names together: a tree made elsewhere may have many.
                     for effect in set.effects.drain(..) {
-                        if effect.path != path && self.core.versions.can_record(&effect.path)? {
+                        if effect.path != path && self.core.versions.can_record(&effect.path) {
                             recordable.push(effect);
                         } else {
                             error!(page.path = %effect.path, reason, "this path cannot be recorded; the file is on the disk only");

@@ -131,7 +131,7 @@ impl Committer {
         for (effect, _) in written.iter().zip(states).filter(|(_, recorded)| recorded.is_none()) {
             let path = &effect.path;
             let refused = |reason: &str| StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() };
-            if !self.core.versions.can_record(path)? {
+            if !self.core.versions.can_record(path) {
                 return Err(refused("git refuses the name"));
             }
             let is_being_removed = |occupant: &TreePath| {
