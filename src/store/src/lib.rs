@@ -16,6 +16,7 @@ mod history;
 mod inode_table;
 mod leases;
 mod log;
+mod path_rules;
 mod paths;
 pub mod preflight;
 mod probe;
@@ -42,6 +43,7 @@ pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, Log, LogCheck, LogEntry, LogRecord, PageActivity, PathChange,
     PathOccurrence, PathVersion, RecordKind, SetMetadata, TotalActivity,
 };
+pub use path_rules::PathRules;
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
 pub use tree::{

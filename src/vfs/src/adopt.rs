@@ -94,7 +94,7 @@ impl Vfs {
             leaves.extend(self.core.uncommitted.below(path, Seq(0)).into_iter().map(|(path, _)| path));
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
-                    self.disk_leaves(path, &mut leaves)?;
+                    self.disk_leaves(path, &mut leaves);
                     leaves.extend(self.core.versions.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
                 Ok(_) => {
@@ -113,30 +113,33 @@ impl Vfs {
         &self,
         directory: &TreePath,
         leaves: &mut std::collections::BTreeSet<TreePath>,
-    ) -> Result<(), Fault> {
-        let entries = match self.core.tree.list(directory) {
-            Ok(entries) => entries,
-            Err(error) => {
-                if !error.is_missing() {
-                    warn!(page.path = %directory, %error, "cannot read a directory; edits below it are not recorded");
+    ) {
+        // Without recursion: a path may have 2,000 levels.
+        let mut pending = vec![directory.clone()];
+        while let Some(directory) = pending.pop() {
+            let entries = match self.core.tree.list(&directory) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    if !error.is_missing() {
+                        warn!(page.path = %directory, %error, "cannot read a directory; edits below it are not recorded");
+                    }
+                    continue;
                 }
-                return Ok(());
-            }
-        };
-        for (name, stat) in entries {
-            let path = directory.join(&name);
-            if !self.core.path_classes.classify(&path).is_versioned() {
-                continue;
-            }
-            match stat.kind {
-                StatKind::Directory => self.disk_leaves(&path, leaves)?,
-                StatKind::File | StatKind::Symlink => {
-                    leaves.insert(path);
+            };
+            for (name, stat) in entries {
+                let path = directory.join(&name);
+                if !self.core.path_classes.classify(&path).is_versioned() {
+                    continue;
                 }
-                StatKind::Special(_) => {}
+                match stat.kind {
+                    StatKind::Directory => pending.push(path),
+                    StatKind::File | StatKind::Symlink => {
+                        leaves.insert(path);
+                    }
+                    StatKind::Special(_) => {}
+                }
             }
         }
-        Ok(())
     }
 
     /// The difference between tree and history at a locked path. Large unversioned files count as

@@ -98,6 +98,15 @@ impl Vfs {
                 Change::Move { to, .. } => Some(to),
                 Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => None,
             };
+            let (written, kind) = match change {
+                Change::Put { path, kind, .. } => (Some(path), Some(kind.unwrap_or(FileKind::Regular))),
+                Change::Move { to, .. } => (Some(to), None),
+                Change::MakeDir { path } => (Some(path), None),
+                Change::Remove { .. } | Change::RemoveDir { .. } => (None, None),
+            };
+            if let Some(path) = written {
+                self.core.check_name(caller.protocol, path, kind)?;
+            }
             let is_removal = match change {
                 Change::Move { .. } | Change::Remove { .. } | Change::RemoveDir { .. } => true,
                 Change::Put { .. } | Change::MakeDir { .. } => false,

@@ -1,5 +1,7 @@
 //! Changes of a commit, and building a commit from them.
 
+use std::borrow::Cow;
+
 use git2::{Oid, Repository};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
@@ -62,17 +64,20 @@ pub struct StagedCommit {
     pub is_new: bool,
 }
 
-/// Builds a commit of edits on a parent.
+/// Builds a commit of edits on a parent, with the contents that git records for them.
 pub(super) fn build_commit(
     objects: &mut object::ObjectBuilder,
     repository: &Repository,
     parent: Option<Oid>,
-    (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
+    (edits, contents): (&[FileEdit<'_>], &[Option<Cow<'_, [u8]>>]),
+    author: &CommitAuthor<'_>,
 ) -> HistoryResult<StagedCommit> {
     let mut changes = tree::TreeChanges::default();
-    for edit in edits {
+    for (edit, clean) in edits.iter().zip(contents) {
         let blob = match edit {
-            FileEdit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
+            FileEdit::Write { kind, content, .. } => {
+                Some((*kind, objects.blob(repository, clean.as_deref().unwrap_or(content))?))
+            }
             FileEdit::Reuse { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
             FileEdit::Remove { .. } => None,
         };

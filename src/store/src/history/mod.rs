@@ -12,6 +12,7 @@ mod exclude;
 mod external_commits;
 mod external_git;
 mod flush;
+mod forms;
 mod index;
 mod index_update;
 mod init_repo;
@@ -36,6 +37,7 @@ use tracing::warn;
 pub use blame::{BlameHunk, FileVersion};
 pub use commit::{CommitAuthor, FileEdit, StagedCommit};
 pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, compare_entries, normalize_message};
+pub(crate) use exclude::without_own_lines;
 pub use external_git::ExternalGit;
 pub(crate) use inspection::set_aside;
 pub use inspection::{
@@ -47,6 +49,7 @@ pub use read::unified_diff;
 
 use crate::deferred_unlink::Reclaimer;
 use crate::recycled_files::RecyclePool;
+use crate::path_rules::PathRules;
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// The e-mail address of every author: svcfs knows names only.
@@ -82,6 +85,8 @@ pub struct History {
     blame_cache: Mutex<blame::BlameCache>,
     /// Directories of the repository on other disks than the root.
     other_disks: Vec<File>,
+    rules: PathRules,
+    forms: Mutex<forms::KnownForms>,
     fail: FailPoints,
 }
 
@@ -150,6 +155,8 @@ impl History {
             repo_lock: Mutex::default(),
             blame_cache: Mutex::default(),
             other_disks,
+            rules: PathRules::new(root),
+            forms: Mutex::default(),
             fail,
         })
     }
@@ -216,11 +223,13 @@ impl History {
         reuse_existing: bool,
     ) -> HistoryResult<StagedCommit> {
         self.fail.check(FailPoint::StageCommit)?;
+        // Programs may convert the contents: no lock is acquired before they have run.
+        let contents = self.clean_edits(edits)?;
         let mut writer = self.writer.lock();
         let PackWriter { repository, objects, .. } = &mut *writer;
         objects.reuse_existing = reuse_existing;
         let count = objects.count();
-        let staged = commit::build_commit(objects, repository, oid_of(parent)?, (edits, author));
+        let staged = commit::build_commit(objects, repository, oid_of(parent)?, (edits, &contents), author);
         if !matches!(staged, Ok(StagedCommit { is_new: true, .. })) {
             objects.truncate(count);
         }

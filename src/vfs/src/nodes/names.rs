@@ -358,6 +358,7 @@ impl Vfs {
         if !self.core.path_classes.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
+        self.core.check_name(caller.protocol, &path, None)?;
         self.core.check_not_leased(caller, &path, true)?;
         Ok(path)
     }
