@@ -188,12 +188,16 @@ impl History {
         if !self.is_converted(path) {
             return blob;
         }
-        if let Some(content) = read_regular(&self.root.join(path.as_str()))
-            && self.recorded_form(path, (kind, &content)).is_ok_and(|clean| clean == blob)
+        let on_disk = read_regular(&self.root.join(path.as_str()));
+        let etag_on_disk = on_disk.as_ref().map(|content| ETag::from_content(content));
+        if let (Some(content), Some(etag)) = (&on_disk, etag_on_disk)
+            && self.recorded_form(path, (kind, content)).is_ok_and(|clean| clean == blob)
         {
-            return ETag::from_content(&content);
+            return etag;
         }
-        if let Some(known) = self.forms.lock().recorded.get(&(path.clone(), blob)) {
+        // Unless the attributes have changed since, and the file is recorded otherwise now.
+        if let Some(known) = self.forms.lock().recorded.get(&(path.clone(), blob)).filter(|known| Some(**known) != etag_on_disk)
+        {
             return *known;
         }
         let smudged = self.read_blob(blob).and_then(|content| {

@@ -106,13 +106,12 @@ impl PathRules {
         if path.is_root() {
             return false;
         }
-        let git = self.root.join(path.as_str()).join(".git").symlink_metadata();
-        git.is_ok_and(|stat| stat.is_file()) || self.directory(&TreePath::root()).submodules.contains(path)
+        self.directory(path).has_git_file || self.directory(&TreePath::root()).submodules.contains(path)
     }
 
-    /// The submodule that a path is, or is in.
-    pub fn submodule_of(&self, path: &TreePath) -> Option<TreePath> {
-        std::iter::once(path.clone()).chain(path.ancestors()).find(|above| self.is_submodule(above))
+    /// The submodule that a path is in.
+    pub fn submodule_above(&self, path: &TreePath) -> Option<TreePath> {
+        path.ancestors().find(|above| self.is_submodule(above))
     }
 
     /// The submodules that `.gitmodules` lists.

@@ -54,7 +54,9 @@ pub(super) fn ignore_patterns(text: &[u8]) -> Vec<Pattern> {
 /// The rules that one directory has.
 #[derive(Default)]
 pub(super) struct DirectoryRules {
-    stamps: [Option<RuleFileStamp>; 3],
+    stamps: [Option<RuleFileStamp>; 4],
+    /// Whether `.git` is a file, as in a submodule or a linked work tree.
+    pub(super) has_git_file: bool,
     pub(super) ignored: Vec<Pattern>,
     pub(super) attributes: Vec<AttributeLine>,
     /// Of the root only: the directories that `.gitmodules` lists.
@@ -66,13 +68,15 @@ impl DirectoryRules {
     pub(super) fn read(root: &Path, directory: &TreePath, known: Option<Arc<Self>>) -> Arc<Self> {
         let files = [".gitignore", ".gitattributes", ".gitmodules"].map(|name| root.join(directory.as_str()).join(name));
         let modules = directory.is_root().then(|| stamp_in_tree(&files[2])).flatten();
-        let stamps = [stamp_in_tree(&files[0]), stamp_in_tree(&files[1]), modules];
+        let git_file = stamp_in_tree(&root.join(directory.as_str()).join(".git"));
+        let stamps = [stamp_in_tree(&files[0]), stamp_in_tree(&files[1]), modules, git_file];
         if let Some(known) = known.filter(|known| known.stamps == stamps) {
             return known;
         }
         let text = |at: usize| read_rules(&files[at], stamps[at]);
         Arc::new(Self {
             stamps,
+            has_git_file: git_file.is_some(),
             ignored: ignore_patterns(&text(0)),
             attributes: AttributeLine::parse(&text(1), directory.is_root()),
             submodules: stamps[2].map(|_| submodule_paths(&files[2])).unwrap_or_default(),

@@ -120,7 +120,7 @@ fn hostile_rule_files_are_harmless() {
     let rules = PathRules::new(root.path());
     assert!(rules.is_ignored(&at("d/ok.md")) && !rules.is_ignored(&at("a.md")));
     assert!(rules.conversion(&at("a.md")).is_identity());
-    assert_eq!(rules.submodule_of(&at("a/b")), None);
+    assert_eq!(rules.submodule_above(&at("a/b")), None);
 }
 
 /// Contents whose line ends git treats differently.
@@ -218,12 +218,12 @@ fn a_submodule_has_a_git_file_or_is_listed() {
     let rules = PathRules::new(root.path());
     for (path, submodule) in [
         ("libs/listed/a.md", Some("libs/listed")),
-        ("libs/listed", Some("libs/listed")),
+        ("libs/listed", None),
         ("libs/other/a.md", None),
         ("with-file/a.md", Some("with-file")),
         ("clone/a.md", None),
         ("a.md", None),
     ] {
-        assert_eq!(rules.submodule_of(&at(path)), submodule.map(at), "{path}");
+        assert_eq!(rules.submodule_above(&at(path)), submodule.map(at), "{path}");
     }
 }
