@@ -108,13 +108,22 @@ impl<'r> TreeFinder<'r> {
         Ok(entry.map(|entry| (entry.id(), entry.filemode())))
     }
 
+    /// Without recursion: a path may have 2,000 levels.
     fn directory(&mut self, path: &TreePath) -> HistoryResult<Option<&Tree<'r>>> {
-        if !self.directories.contains_key(path) {
-            let tree = match self.entry(path)? {
+        let mut missing = Vec::new();
+        let mut at = Some(path.clone());
+        while let Some(directory) = at.filter(|directory| !self.directories.contains_key(directory)) {
+            at = directory.parent();
+            missing.push(directory);
+        }
+        for directory in missing.into_iter().rev() {
+            let above = directory.parent().and_then(|parent| self.directories.get(&parent)?.as_ref());
+            let entry = above.and_then(|tree| tree.get_name(directory.name()));
+            let tree = match entry.map(|entry| (entry.id(), entry.filemode())) {
                 Some((id, TREE_MODE)) => Some(self.repository.find_tree(id)?),
                 Some(_) | None => None,
             };
-            self.directories.insert(path.clone(), tree);
+            self.directories.insert(directory, tree);
         }
         Ok(self.directories.get(path).and_then(Option::as_ref))
     }
