@@ -135,7 +135,8 @@ fn collect(start: &Path, visit: &mut dyn FnMut(&Path, &fs::Metadata)) {
         let Ok(stat) = fs::symlink_metadata(&path) else { continue };
         visit(&path, &stat);
         if stat.is_dir() {
-            let mut below: Vec<_> = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+            let mut below: Vec<_> =
+                fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
             below.sort_by(|a, b| b.cmp(a));
             pending.append(&mut below);
         }

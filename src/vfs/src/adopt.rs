@@ -115,11 +115,7 @@ impl Vfs {
         Ok(leaves.into_iter().filter(|path| self.core.is_versioned(path)).collect())
     }
 
-    fn disk_leaves(
-        &self,
-        directory: &TreePath,
-        leaves: &mut std::collections::BTreeSet<TreePath>,
-    ) {
+    fn disk_leaves(&self, directory: &TreePath, leaves: &mut std::collections::BTreeSet<TreePath>) {
         // Without recursion: a path may have 2,000 levels.
         let mut pending = vec![directory.clone()];
         while let Some(directory) = pending.pop() {

@@ -313,7 +313,11 @@ impl<'a> ChangePlan<'a> {
 
     /// The state of a file after the rename of its directory. Where git converts it, the new name
     /// may be converted otherwise: then it is recorded like a written file.
-    fn renamed_state(&self, (path, target): (&TreePath, &TreePath), state: (ETag, FileKind)) -> Result<StateAfter, Fault> {
+    fn renamed_state(
+        &self,
+        (path, target): (&TreePath, &TreePath),
+        state: (ETag, FileKind),
+    ) -> Result<StateAfter, Fault> {
         let (blob, kind) = state;
         let versions = &self.core.versions;
         if kind == FileKind::Symlink || !(versions.is_converted(path) || versions.is_converted(target)) {
@@ -347,7 +351,8 @@ impl<'a> ChangePlan<'a> {
 
     fn remove(&mut self, path: TreePath, (leaf, is_on_disk): (OverlayFile, bool), recheck: Option<Precondition>) {
         self.files.push(WriteResult { path: path.clone(), etag: None });
-        if self.core.is_versioned(&path) {
+        // A file whose name git refuses was made outside, and has no versions.
+        if self.core.is_versioned(&path) && self.core.versions.can_record(&path) {
             self.add_effect(path, Some(state_before(leaf, is_on_disk)), None, recheck);
         } else {
             self.directs.push(DirectChange::Remove(path.clone()));
@@ -369,10 +374,7 @@ impl<'a> ChangePlan<'a> {
         let is_pending = self.is_pending(&to);
         let target = self.replaced_file(&to, &precondition)?;
         let target_recheck = is_pending.then_some(precondition);
-        let (is_from_versioned, is_to_versioned) = (
-            self.core.is_versioned(&from),
-            self.core.is_versioned(&to),
-        );
+        let (is_from_versioned, is_to_versioned) = (self.core.is_versioned(&from), self.core.is_versioned(&to));
         let mut moved = leaf.clone();
         if !is_on_disk {
             // Attributes inherited at the old name; the replaced file has its own.

@@ -106,7 +106,10 @@ impl VfsCore {
         }
         let denied = |reason: Cow<'_, str>| {
             let name = svcfs_base::escape_unprintable(path.as_str());
-            Fault::invalid("path", format_args!("path denied: git cannot record `{name}`: {reason}; choose another name"))
+            Fault::invalid(
+                "path",
+                format_args!("path denied: git cannot record `{name}`: {reason}; choose another name"),
+            )
         };
         path_refusal(path, kind).map_or(Ok(()), |reason| Err(denied(reason)))
     }

@@ -307,9 +307,7 @@ impl Vfs {
 
     /// Whether a protocol cannot create or remove this path: root and server files.
     pub fn is_protected(&self, protocol: Protocol, path: &TreePath) -> bool {
-        path.is_root()
-            || !self.core.is_visible(protocol, path)
-            || self.core.path_classes.is_fixed(protocol, path)
+        path.is_root() || !self.core.is_visible(protocol, path) || self.core.path_classes.is_fixed(protocol, path)
     }
 
     /// Resolves all links of a path; the path itself without links, whether or not it exists.

@@ -62,9 +62,7 @@ fn with_own_lines(current: &[u8], names: &[String]) -> Vec<u8> {
 /// A file without the lines that svcfs owns: these are not the rules of a person.
 pub(crate) fn without_own_lines(text: &[u8]) -> Vec<u8> {
     match split_at(text, BEGIN_MARKER) {
-        Some((before, rest)) => {
-            [before, split_at(rest, END_MARKER).map_or(&[][..], |(_, after)| after)].concat()
-        }
+        Some((before, rest)) => [before, split_at(rest, END_MARKER).map_or(&[][..], |(_, after)| after)].concat(),
         None => text.to_vec(),
     }
 }

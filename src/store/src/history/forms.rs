@@ -89,10 +89,7 @@ impl History {
     }
 
     /// The contents that git records for edits; none for edits that are recorded as they are.
-    pub(super) fn clean_edits<'e>(
-        &self,
-        edits: &[super::FileEdit<'e>],
-    ) -> HistoryResult<Vec<Option<Cow<'e, [u8]>>>> {
+    pub(super) fn clean_edits<'e>(&self, edits: &[super::FileEdit<'e>]) -> HistoryResult<Vec<Option<Cow<'e, [u8]>>>> {
         let clean = |edit: &super::FileEdit<'e>| match edit {
             super::FileEdit::Write { path, kind, content } => match self.clean(path, (*kind, content))? {
                 Cow::Borrowed(_) => Ok(None),
@@ -196,13 +193,14 @@ impl History {
             return etag;
         }
         // Unless the attributes have changed since, and the file is recorded otherwise now.
-        if let Some(known) = self.forms.lock().recorded.get(&(path.clone(), blob)).filter(|known| Some(**known) != etag_on_disk)
+        if let Some(known) =
+            self.forms.lock().recorded.get(&(path.clone(), blob)).filter(|known| Some(**known) != etag_on_disk)
         {
             return *known;
         }
-        let smudged = self.read_blob(blob).and_then(|content| {
-            content.map(|content| self.smudge(path, (kind, blob), content)).transpose()
-        });
+        let smudged = self
+            .read_blob(blob)
+            .and_then(|content| content.map(|content| self.smudge(path, (kind, blob), content)).transpose());
         smudged.ok().flatten().map_or(blob, |content| ETag::from_content(&content))
     }
 }

@@ -107,7 +107,8 @@ impl History {
             let is_staged = match &present {
                 Some(entry) if Some(entry.id) == head_object.map(|(id, _)| id) || is_intent_to_add_only(entry) => false,
                 Some(entry) => {
-                    let content = self.tree_form(path, etag(entry.id), FileKind::from_git_mode(entry.mode.cast_signed()));
+                    let content =
+                        self.tree_form(path, etag(entry.id), FileKind::from_git_mode(entry.mode.cast_signed()));
                     (!is_version(path, content)? || self.matches_file(path, entry)?) && !is_missing_object(entry)
                 }
                 None => false,

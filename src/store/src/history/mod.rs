@@ -36,8 +36,8 @@ use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
 pub use commit::{CommitAuthor, FileEdit, StagedCommit};
-pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, compare_entries, normalize_message};
 pub(crate) use exclude::without_own_lines;
+pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, compare_entries, normalize_message};
 pub use external_git::ExternalGit;
 pub(crate) use inspection::set_aside;
 pub use inspection::{
@@ -48,8 +48,8 @@ pub use past_tree::PastEntry;
 pub use read::unified_diff;
 
 use crate::deferred_unlink::Reclaimer;
-use crate::recycled_files::RecyclePool;
 use crate::path_rules::PathRules;
+use crate::recycled_files::RecyclePool;
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// The e-mail address of every author: svcfs knows names only.

@@ -21,9 +21,13 @@ pub(crate) struct Conversion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineEnds {
     Unchanged,
-    Text { is_crlf: bool },
+    Text {
+        is_crlf: bool,
+    },
     /// For files that look like text.
-    Auto { is_crlf: bool },
+    Auto {
+        is_crlf: bool,
+    },
 }
 
 impl Conversion {

@@ -28,8 +28,10 @@ use settings::GitSettings;
 pub(crate) use conversion::{Conversion, is_crlf_text};
 pub(crate) use filters::{FilterError, smudge, store_clean};
 
-/// How long the state of a rule file is trusted.
+/// How long the state of a rule file is trusted. In deep directories longer: a check takes as long
+/// as the path, and concerns all directories above.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
+const LEVELS_PER_INTERVAL: u32 = 8;
 /// More directories than this are not cached.
 const MAX_CACHED_DIRECTORIES: usize = 20_000;
 
@@ -50,6 +52,7 @@ struct RuleCache {
 struct Checked<T> {
     value: Arc<T>,
     at: Instant,
+    interval: Duration,
     generation: u64,
 }
 
@@ -147,7 +150,9 @@ impl PathRules {
         if cache.directories.len() >= MAX_CACHED_DIRECTORIES {
             cache.directories.clear();
         }
-        cache.directories.insert(path.clone(), Checked::new(&value, generation));
+        let levels = u32::try_from(path.components().count()).unwrap_or(u32::MAX);
+        let interval = RECHECK_INTERVAL.saturating_mul(1 + levels / LEVELS_PER_INTERVAL);
+        cache.directories.insert(path.clone(), Checked { interval, ..Checked::new(&value, generation) });
         value
     }
 
@@ -168,11 +173,11 @@ impl PathRules {
 
 impl<T> Checked<T> {
     fn new(value: &Arc<T>, generation: u64) -> Self {
-        Self { value: Arc::clone(value), at: Instant::now(), generation }
+        Self { value: Arc::clone(value), at: Instant::now(), interval: RECHECK_INTERVAL, generation }
     }
 
     fn is_current(&self, generation: u64) -> bool {
-        self.generation == generation && self.at.elapsed() < RECHECK_INTERVAL
+        self.generation == generation && self.at.elapsed() < self.interval
     }
 }
 

@@ -66,7 +66,8 @@ pub(super) struct DirectoryRules {
 impl DirectoryRules {
     /// Reads the rules of a directory, unless they are as known.
     pub(super) fn read(root: &Path, directory: &TreePath, known: Option<Arc<Self>>) -> Arc<Self> {
-        let files = [".gitignore", ".gitattributes", ".gitmodules"].map(|name| root.join(directory.as_str()).join(name));
+        let files =
+            [".gitignore", ".gitattributes", ".gitmodules"].map(|name| root.join(directory.as_str()).join(name));
         let modules = directory.is_root().then(|| stamp_in_tree(&files[2])).flatten();
         let git_file = stamp_in_tree(&root.join(directory.as_str()).join(".git"));
         let stamps = [stamp_in_tree(&files[0]), stamp_in_tree(&files[1]), modules, git_file];

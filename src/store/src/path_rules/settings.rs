@@ -103,9 +103,9 @@ fn user_directory() -> Option<PathBuf> {
 }
 
 fn config_files(repository: Option<&Repository>) -> Vec<PathBuf> {
-    let own = repository.into_iter().flat_map(|repository| {
-        [repository.commondir().join("config"), repository.path().join("config.worktree")]
-    });
+    let own = repository
+        .into_iter()
+        .flat_map(|repository| [repository.commondir().join("config"), repository.path().join("config.worktree")]);
     let found = [Config::find_system(), Config::find_xdg(), Config::find_global()].into_iter().flatten();
     own.chain(found).collect()
 }
@@ -114,14 +114,14 @@ fn drivers(config: &Config) -> HashMap<String, FilterDriver> {
     let mut drivers: HashMap<String, FilterDriver> = HashMap::new();
     let Ok(entries) = config.entries(Some(r"^filter\..*\.(clean|smudge|process|required)$")) else { return drivers };
     let _ = entries.for_each(|entry| {
-        let Some((name, key)) = entry.name().ok().and_then(|name| name.strip_prefix("filter.")?.rsplit_once('.')) else {
+        let Some((name, key)) = entry.name().ok().and_then(|name| name.strip_prefix("filter.")?.rsplit_once('.'))
+        else {
             return;
         };
         let driver = drivers.entry(name.to_owned()).or_default();
         match key {
             "required" => {
-                driver.is_required =
-                    entry.value().ok().is_none_or(|value| Config::parse_bool(value).unwrap_or(false));
+                driver.is_required = entry.value().ok().is_none_or(|value| Config::parse_bool(value).unwrap_or(false));
             }
             _ => drop(driver.commands.insert(key.to_owned(), entry.value().unwrap_or_default().to_owned())),
         }

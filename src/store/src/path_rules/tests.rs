@@ -44,24 +44,85 @@ fn repository(files: &[(&str, &str)]) -> TempDir {
 #[test]
 fn ignored_paths_are_those_of_git_check_ignore() {
     let rules = [
-        (".gitignore", "# comment\n\n*.log\n!keep.log\n/build\nnode_modules/\ndoc/*.txt\n**/cache\nlogs/**/debug\n\
+        (
+            ".gitignore",
+            "# comment\n\n*.log\n!keep.log\n/build\nnode_modules/\ndoc/*.txt\n**/cache\nlogs/**/debug\n\
           a/**\n!a/b/\nfoo\\ bar\ntrailing   \n\\#hash\n\\!bang\n[ab]x.md\n*.[ch]\n/top/*\n!/top/in.md\nÄ*.md\nx?y\n\
-          .obsidian/workspace.json\n.trash/\r\nwindows.md\r\n$dollar\nend\\\\\n*/mid.md\nUPPER.md\n"),
+          .obsidian/workspace.json\n.trash/\r\nwindows.md\r\n$dollar\nend\\\\\n*/mid.md\nUPPER.md\n",
+        ),
         ("sub/.gitignore", "!*.log\n/only-here\nnested/\n*\n!*.md\n"),
         ("deep/.gitignore", "/b/c\n!/b/c/d\n"),
         (".git/info/exclude", "excluded.md\n/ex/\n"),
     ];
     let root = repository(&rules);
     let paths = [
-        "a.log", "keep.log", "d/keep.log", "d/a.log", "build", "build/x", "d/build", "node_modules/x.md",
-        "d/node_modules/y/z.md", "node_modules", "doc/a.txt", "doc/d/a.txt", "d/doc/a.txt", "cache", "x/cache/y",
-        "logs/debug", "logs/a/b/debug", "logs/a/debug/c", "a/x", "a/b/c", "a", "foo bar", "trailing", "trailing   ",
-        "#hash", "!bang", "ax.md", "cx.md", "a.c", "a.h", "a.cc", "top/in.md", "top/out.md", "top/d/in.md", "Äpfel.md",
-        "äpfel.md", "x/y", "xzy", ".obsidian/workspace.json", ".obsidian/app.json", "v/.obsidian/workspace.json",
-        ".trash/a.md", "windows.md", "$dollar", "dollar", "end\\", "one/mid.md", "one/two/mid.md", "mid.md", "upper.md",
-        "UPPER.md", "sub/a.log", "sub/only-here", "sub/d/only-here", "sub/nested/x.md", "sub/a.md", "sub/a.txt",
-        "sub/d/a.md", "sub/keep.log", "deep/b/c/d", "deep/b/c/e", "deep/b/x", "excluded.md", "d/excluded.md", "ex/a.md",
-        "ex", "plain.md",
+        "a.log",
+        "keep.log",
+        "d/keep.log",
+        "d/a.log",
+        "build",
+        "build/x",
+        "d/build",
+        "node_modules/x.md",
+        "d/node_modules/y/z.md",
+        "node_modules",
+        "doc/a.txt",
+        "doc/d/a.txt",
+        "d/doc/a.txt",
+        "cache",
+        "x/cache/y",
+        "logs/debug",
+        "logs/a/b/debug",
+        "logs/a/debug/c",
+        "a/x",
+        "a/b/c",
+        "a",
+        "foo bar",
+        "trailing",
+        "trailing   ",
+        "#hash",
+        "!bang",
+        "ax.md",
+        "cx.md",
+        "a.c",
+        "a.h",
+        "a.cc",
+        "top/in.md",
+        "top/out.md",
+        "top/d/in.md",
+        "Äpfel.md",
+        "äpfel.md",
+        "x/y",
+        "xzy",
+        ".obsidian/workspace.json",
+        ".obsidian/app.json",
+        "v/.obsidian/workspace.json",
+        ".trash/a.md",
+        "windows.md",
+        "$dollar",
+        "dollar",
+        "end\\",
+        "one/mid.md",
+        "one/two/mid.md",
+        "mid.md",
+        "upper.md",
+        "UPPER.md",
+        "sub/a.log",
+        "sub/only-here",
+        "sub/d/only-here",
+        "sub/nested/x.md",
+        "sub/a.md",
+        "sub/a.txt",
+        "sub/d/a.md",
+        "sub/keep.log",
+        "deep/b/c/d",
+        "deep/b/c/e",
+        "deep/b/x",
+        "excluded.md",
+        "d/excluded.md",
+        "ex/a.md",
+        "ex",
+        "plain.md",
     ];
     for directories in [false, true] {
         let rules = PathRules::new(root.path());
@@ -115,7 +176,11 @@ fn a_changed_rule_file_is_effective_at_once() {
 fn hostile_rule_files_are_harmless() {
     let root = repository(&[(".gitignore/x", "a directory"), ("d/.gitignore", "ok.md\n")]);
     std::os::unix::fs::symlink("/etc/passwd", root.path().join("d/.gitattributes")).unwrap();
-    fs::write(root.path().join(".gitattributes"), [b"[attr]loop loop\n* loop \xff\xfe\n".as_slice(), &[0; 64]].concat()).unwrap();
+    fs::write(
+        root.path().join(".gitattributes"),
+        [b"[attr]loop loop\n* loop \xff\xfe\n".as_slice(), &[0; 64]].concat(),
+    )
+    .unwrap();
     fs::write(root.path().join(".gitmodules"), "[submodule \"x\"\npath = ../..\n").unwrap();
     let rules = PathRules::new(root.path());
     assert!(rules.is_ignored(&at("d/ok.md")) && !rules.is_ignored(&at("a.md")));
@@ -141,11 +206,35 @@ const CONTENTS: [&[u8]; 11] = [
 #[test]
 fn contents_are_recorded_as_git_hash_object_does() {
     let attributes = [
-        "", "* text", "* text=auto", "* -text", "* text eol=crlf", "* text eol=lf", "* text=auto eol=crlf",
-        "* text=auto eol=lf", "* eol=crlf", "* eol=lf", "* binary", "* crlf", "* crlf=input", "* -crlf", "* ident",
-        "* text ident", "* !text", "* text\n*.md -text", "[attr]plain -text\n* text=auto\n*.md plain", "* text=auto\n*.md !text",
-        "* filter=upper", "* filter=upper text", "* filter=unknown", "* working-tree-encoding=UTF-16LE", "/d/*.md text\n",
-        "\"*.md\" text=auto", "*.md text -text", "# c\n*.md   text=auto\r\n", "* filter=flaky",
+        "",
+        "* text",
+        "* text=auto",
+        "* -text",
+        "* text eol=crlf",
+        "* text eol=lf",
+        "* text=auto eol=crlf",
+        "* text=auto eol=lf",
+        "* eol=crlf",
+        "* eol=lf",
+        "* binary",
+        "* crlf",
+        "* crlf=input",
+        "* -crlf",
+        "* ident",
+        "* text ident",
+        "* !text",
+        "* text\n*.md -text",
+        "[attr]plain -text\n* text=auto\n*.md plain",
+        "* text=auto\n*.md !text",
+        "* filter=upper",
+        "* filter=upper text",
+        "* filter=unknown",
+        "* working-tree-encoding=UTF-16LE",
+        "/d/*.md text\n",
+        "\"*.md\" text=auto",
+        "*.md text -text",
+        "# c\n*.md   text=auto\r\n",
+        "* filter=flaky",
     ];
     let settings = [("core.autocrlf", "false"), ("core.autocrlf", "true"), ("core.autocrlf", "input")];
     for (name, value) in settings {

@@ -182,7 +182,9 @@ impl Committer {
                     // A conflicting set does not affect the others of its group.
                     for set in group.sets {
                         match self.plan_group(&CommitGroup::standalone(set), &mut next_tip) {
-                            Err(StoreError::Unrecordable { path, reason } | StoreError::FilterFailed { path, reason }) => {
+                            Err(
+                                StoreError::Unrecordable { path, reason } | StoreError::FilterFailed { path, reason },
+                            ) => {
                                 error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");
                             }
                             outcome => planned.extend(outcome?),

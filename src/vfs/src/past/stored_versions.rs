@@ -158,7 +158,9 @@ impl Vfs {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
                 history.blob_size(*blob)?.ok_or_else(not_stored)
             }
-            (StoredContent::Blob(_) | StoredContent::Converted(..) | StoredContent::Snapshot(..), _) => Ok(self.stored_content(content)?.len() as u64),
+            (StoredContent::Blob(_) | StoredContent::Converted(..) | StoredContent::Snapshot(..), _) => {
+                Ok(self.stored_content(content)?.len() as u64)
+            }
         }
     }
 
