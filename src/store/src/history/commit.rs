@@ -55,6 +55,9 @@ impl FileEdit<'_> {
     }
 }
 
+/// The content that git records for an edit; none when it is that of the tree.
+pub(super) type CleanContent<'e> = Option<Cow<'e, [u8]>>;
+
 /// A commit whose objects exist, but no reference contains it yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedCommit {
@@ -69,7 +72,7 @@ pub(super) fn build_commit(
     objects: &mut object::ObjectBuilder,
     repository: &Repository,
     parent: Option<Oid>,
-    (edits, contents): (&[FileEdit<'_>], &[Option<Cow<'_, [u8]>>]),
+    (edits, contents): (&[FileEdit<'_>], &[CleanContent<'_>]),
     author: &CommitAuthor<'_>,
 ) -> HistoryResult<StagedCommit> {
     let mut changes = tree::TreeChanges::default();

@@ -21,6 +21,9 @@ use crate::{PathState, StoreError};
 const MAX_CACHED_BYTES: usize = 16 << 20;
 const MAX_CACHED_FORMS: usize = 50_000;
 
+/// How far back the blob of an outdated index entry is searched for.
+const MAX_SEARCHED_COMMITS: usize = 100;
+
 /// A path and the hash of a content.
 type FormKey = (TreePath, ETag);
 
@@ -89,7 +92,10 @@ impl History {
     }
 
     /// The contents that git records for edits; none for edits that are recorded as they are.
-    pub(super) fn clean_edits<'e>(&self, edits: &[super::FileEdit<'e>]) -> HistoryResult<Vec<Option<Cow<'e, [u8]>>>> {
+    pub(super) fn clean_edits<'e>(
+        &self,
+        edits: &[super::FileEdit<'e>],
+    ) -> HistoryResult<Vec<super::commit::CleanContent<'e>>> {
         let clean = |edit: &super::FileEdit<'e>| match edit {
             super::FileEdit::Write { path, kind, content } => match self.clean(path, (*kind, content))? {
                 Cow::Borrowed(_) => Ok(None),
@@ -202,6 +208,30 @@ impl History {
             .read_blob(blob)
             .and_then(|content| content.map(|content| self.smudge(path, (kind, blob), content)).transpose());
         smudged.ok().flatten().map_or(blob, |content| ETag::from_content(&content))
+    }
+}
+
+impl History {
+    /// Whether one of the newest commits has this blob at a path that git converts: then the log,
+    /// which has the hashes of the tree, may not know it.
+    pub(super) fn was_recorded(&self, path: &TreePath, blob: ETag) -> HistoryResult<bool> {
+        if !self.is_converted(path) {
+            return Ok(false);
+        }
+        let Some(head) = self.head()? else { return Ok(false) };
+        let wanted = Oid::from_bytes(blob.as_bytes())?;
+        self.reader(|repository| {
+            let mut next = Some(repository.find_commit(oid(head)?)?);
+            for _ in 0..MAX_SEARCHED_COMMITS {
+                let Some(commit) = next else { break };
+                let entry = TreeFinder::new(repository, commit.tree()?).entry(path)?;
+                if entry.is_some_and(|(id, _)| id == wanted) {
+                    return Ok(true);
+                }
+                next = commit.parents().next();
+            }
+            Ok(false)
+        })
     }
 }
 

@@ -109,7 +109,9 @@ impl History {
                 Some(entry) => {
                     let content =
                         self.tree_form(path, etag(entry.id), FileKind::from_git_mode(entry.mode.cast_signed()));
-                    (!is_version(path, content)? || self.matches_file(path, entry)?) && !is_missing_object(entry)
+                    (!(is_version(path, content)? || self.was_recorded(path, etag(entry.id))?)
+                        || self.matches_file(path, entry)?)
+                        && !is_missing_object(entry)
                 }
                 None => false,
             };
