@@ -30,6 +30,7 @@ impl ViewNode for PastFile {
         let Self { content, kind, time, path } = self;
         let mut key = match content {
             StoredContent::Blob(blob) => [b"blob ", &blob.as_bytes()[..]].concat(),
+            StoredContent::Converted(path, commit) => format!("converted {commit} {path} ").into_bytes(),
             StoredContent::Snapshot(path, moment) => format!("snapshot {moment} {path} ").into_bytes(),
         };
         key.extend(kind.git_mode().to_ne_bytes());

@@ -188,7 +188,9 @@ fn load_base(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, V
     for version in vfs.stored_versions(path)?.into_iter().rev() {
         let etag = match &version.content {
             StoredContent::Blob(etag) => *etag,
-            StoredContent::Snapshot(..) => ETag::from_content(&vfs.stored_content(&version.content)?),
+            StoredContent::Converted(..) | StoredContent::Snapshot(..) => {
+                ETag::from_content(&vfs.stored_content(&version.content)?)
+            }
         };
         if base == Some(etag) {
             return Ok((vfs.stored_content(&version.content)?, later_versions));

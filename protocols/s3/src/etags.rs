@@ -139,6 +139,7 @@ fn key(path: &TreePath) -> PathDigest {
 fn version_key(content: &StoredContent) -> PathDigest {
     let text = match content {
         StoredContent::Blob(blob) => format!("\0{blob}"),
+        StoredContent::Converted(path, commit) => format!("\0{commit}\0{path}"),
         StoredContent::Snapshot(path, timestamp) => format!("\0{timestamp}\0{path}"),
     };
     *ETag::from_content(text.as_bytes()).as_bytes()

@@ -326,7 +326,9 @@ fn multipart_etag(
     let Some(etag) = record.etag else { return Ok(None) };
     let blob = match content {
         StoredContent::Blob(blob) => *blob,
-        StoredContent::Snapshot(..) => svcfs_base::ETag::from_content(&context.space.vfs.stored_content(content)?),
+        StoredContent::Converted(..) | StoredContent::Snapshot(..) => {
+            svcfs_base::ETag::from_content(&context.space.vfs.stored_content(content)?)
+        }
     };
     Ok((record.of == blob.to_string()).then_some(etag))
 }

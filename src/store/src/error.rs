@@ -32,6 +32,14 @@ pub enum StoreError {
         /// The reason.
         reason: String,
     },
+    /// A filter that `.gitattributes` names for a path could not convert its content.
+    #[error("`{path}`: a git filter failed: {reason}")]
+    FilterFailed {
+        /// The path.
+        path: TreePath,
+        /// What git reported.
+        reason: String,
+    },
     /// SQLite failed.
     #[error("log.db: {0}")]
     Database(#[from] rusqlite::Error),
@@ -91,6 +99,7 @@ impl StoreError {
             Self::SymlinkInPath(_)
             | Self::Git(_)
             | Self::Unrecordable { .. }
+            | Self::FilterFailed { .. }
             | Self::Database(_)
             | Self::State(_)
             | Self::Repository(_)
@@ -121,6 +130,13 @@ impl From<StoreError> for Fault {
             StoreError::Unrecordable { path, reason } => {
                 Self::invalid("path", format_args!("`{path}` cannot be recorded: {reason}; choose another name"))
             }
+            StoreError::FilterFailed { path, reason } => Self::invalid(
+                "path",
+                format_args!(
+                    "`{path}` needs a git filter (`.gitattributes`), which failed: {reason}; nothing was written. Repair the filter \
+                     in git's configuration, or change the attribute"
+                ),
+            ),
             StoreError::State(source) => state_fault(source),
             StoreError::Repository(text) => Self::unavailable(text),
             StoreError::AlreadyServed { .. } => Self::new(Kind::Conflict, error.to_string()),

@@ -11,10 +11,12 @@ pub mod boot_marker;
 mod deferred_unlink;
 mod error;
 mod fail_points;
+mod git_names;
 mod history;
 mod inode_table;
 mod leases;
 mod log;
+mod path_rules;
 mod paths;
 pub mod preflight;
 mod probe;
@@ -29,6 +31,7 @@ pub use audit_log::{AuditLog, RetentionLimits};
 pub use deferred_unlink::DeferGuard;
 pub use error::StoreError;
 pub use fail_points::{FailPoint, FailPointKind, FailPoints};
+pub use git_names::path_refusal;
 pub use history::{
     BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
     GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
@@ -40,6 +43,7 @@ pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, Log, LogCheck, LogEntry, LogRecord, PageActivity, PathChange,
     PathOccurrence, PathVersion, RecordKind, SetMetadata, TotalActivity,
 };
+pub use path_rules::PathRules;
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
 pub use tree::{

@@ -130,11 +130,15 @@ pub fn remove_files(files: &[PathBuf]) -> io::Result<()> {
 }
 
 fn collect(start: &Path, visit: &mut dyn FnMut(&Path, &fs::Metadata)) {
-    let Ok(stat) = fs::symlink_metadata(start) else { return };
-    visit(start, &stat);
-    if stat.is_dir() {
-        let mut below: Vec<_> = fs::read_dir(start).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-        below.sort();
-        below.iter().for_each(|path| collect(path, visit));
+    let mut pending = vec![start.to_owned()];
+    while let Some(path) = pending.pop() {
+        let Ok(stat) = fs::symlink_metadata(&path) else { continue };
+        visit(&path, &stat);
+        if stat.is_dir() {
+            let mut below: Vec<_> =
+                fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+            below.sort_by(|a, b| b.cmp(a));
+            pending.append(&mut below);
+        }
     }
 }

@@ -73,6 +73,7 @@ pub(crate) fn with_cause(error: StoreError, directory: &Path, size: usize) -> St
         StoreError::Disk { .. }
         | StoreError::SymlinkInPath(_)
         | StoreError::Unrecordable { .. }
+        | StoreError::FilterFailed { .. }
         | StoreError::State(_)
         | StoreError::Repository(_)
         | StoreError::AlreadyServed { .. }

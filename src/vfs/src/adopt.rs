@@ -8,7 +8,7 @@ mod sets;
 use std::sync::mpsc::SyncSender;
 
 use svcfs_base::{Actor, Durability, ETag, EventAnnouncement, Fault, FileKind, Protocol, Seq, TreePath};
-use svcfs_store::{FailPoint, StatKind};
+use svcfs_store::{FailPoint, PathRules, StatKind};
 use tracing::{debug, warn};
 
 use crate::Vfs;
@@ -74,27 +74,33 @@ impl Vfs {
         let committed = self.core.versions.current_states(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
         self.core.fail_points.hit(FailPoint::AdoptCompared);
+        let mut changed_rules = Vec::new();
         let mut sets = AdoptionSets::new(&self.core, reporter, (leaves.len(), scanned_at));
         for (path, recorded) in leaves.iter().zip(recorded) {
             let lock = self.core.path_locks.lock([path.clone()].into());
             let difference = self.difference(path, recorded)?;
             drop(lock);
+            if difference.is_some() && PathRules::is_rule_file(path) {
+                changed_rules.push(path.clone());
+            }
             sets.add(difference)?;
         }
-        sets.finish()
+        let count = sets.finish()?;
+        self.core.follow_rules(changed_rules.iter());
+        Ok(count)
     }
 
     /// The files that these paths cover: themselves, and those below them on disk and in history.
     fn leaves_at(&self, paths: &[TreePath]) -> Result<Vec<TreePath>, Fault> {
         let mut leaves = std::collections::BTreeSet::new();
         for path in paths {
-            if !self.core.path_classes.classify(path).is_versioned() && !path.is_root() {
+            if !self.core.is_versioned(path) && !path.is_root() {
                 continue;
             }
             leaves.extend(self.core.uncommitted.below(path, Seq(0)).into_iter().map(|(path, _)| path));
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
-                    self.disk_leaves(path, &mut leaves)?;
+                    self.disk_leaves(path, &mut leaves);
                     leaves.extend(self.core.versions.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
                 Ok(_) => {
@@ -106,37 +112,36 @@ impl Vfs {
                 }
             }
         }
-        Ok(leaves.into_iter().filter(|path| self.core.path_classes.classify(path).is_versioned()).collect())
+        Ok(leaves.into_iter().filter(|path| self.core.is_versioned(path)).collect())
     }
 
-    fn disk_leaves(
-        &self,
-        directory: &TreePath,
-        leaves: &mut std::collections::BTreeSet<TreePath>,
-    ) -> Result<(), Fault> {
-        let entries = match self.core.tree.list(directory) {
-            Ok(entries) => entries,
-            Err(error) => {
-                if !error.is_missing() {
-                    warn!(page.path = %directory, %error, "cannot read a directory; edits below it are not recorded");
+    fn disk_leaves(&self, directory: &TreePath, leaves: &mut std::collections::BTreeSet<TreePath>) {
+        // Without recursion: a path may have 2,000 levels.
+        let mut pending = vec![directory.clone()];
+        while let Some(directory) = pending.pop() {
+            let entries = match self.core.tree.list(&directory) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    if !error.is_missing() {
+                        warn!(page.path = %directory, %error, "cannot read a directory; edits below it are not recorded");
+                    }
+                    continue;
                 }
-                return Ok(());
-            }
-        };
-        for (name, stat) in entries {
-            let path = directory.join(&name);
-            if !self.core.path_classes.classify(&path).is_versioned() {
-                continue;
-            }
-            match stat.kind {
-                StatKind::Directory => self.disk_leaves(&path, leaves)?,
-                StatKind::File | StatKind::Symlink => {
-                    leaves.insert(path);
+            };
+            for (name, stat) in entries {
+                let path = directory.join(&name);
+                if !self.core.is_versioned(&path) {
+                    continue;
                 }
-                StatKind::Special(_) => {}
+                match stat.kind {
+                    StatKind::Directory => pending.push(path),
+                    StatKind::File | StatKind::Symlink => {
+                        leaves.insert(path);
+                    }
+                    StatKind::Special(_) => {}
+                }
             }
         }
-        Ok(())
     }
 
     /// The difference between tree and history at a locked path. Large unversioned files count as
@@ -155,7 +160,13 @@ impl Vfs {
             }
         };
         let now = present.as_ref().map(|leaf| (leaf.etag, leaf.kind));
-        if now == recorded || (recorded.is_none() && self.core.versions.is_ignored(path)?) {
+        if now == recorded {
+            return Ok(None);
+        }
+        if let Some(leaf) = &present
+            && let Err(error) = self.core.versions.recorded_form(path, (leaf.kind, &leaf.content))
+        {
+            warn!(page.path = %path, %error, "an external edit cannot be recorded; the file is on the disk only");
             return Ok(None);
         }
         // On filesystems without executable bits, those are ignored.

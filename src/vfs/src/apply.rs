@@ -62,6 +62,13 @@ impl Vfs {
     fn apply_inner(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
         let set = self.resolve_put_links(caller, set)?;
         self.admit(caller, &set)?; // 1
+        let touched = VfsCore::touched_paths(&set.changes);
+        let applied = self.accept_and_wait(caller, set)?;
+        self.core.follow_rules(touched.iter());
+        Ok(applied)
+    }
+
+    fn accept_and_wait(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
         let pending = if self.is_structural(&set) {
             let _tree = self.core.path_locks.lock_tree(); // 2
             // The renamed files are read from history.
@@ -98,6 +105,15 @@ impl Vfs {
                 Change::Move { to, .. } => Some(to),
                 Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => None,
             };
+            let (written, kind) = match change {
+                Change::Put { path, kind, .. } => (Some(path), Some(kind.unwrap_or(FileKind::Regular))),
+                Change::Move { to, .. } => (Some(to), None),
+                Change::MakeDir { path } => (Some(path), None),
+                Change::Remove { .. } | Change::RemoveDir { .. } => (None, None),
+            };
+            if let Some(path) = written {
+                self.core.check_name(caller.protocol, path, kind)?;
+            }
             let is_removal = match change {
                 Change::Move { .. } | Change::Remove { .. } | Change::RemoveDir { .. } => true,
                 Change::Put { .. } | Change::MakeDir { .. } => false,
@@ -115,8 +131,8 @@ impl Vfs {
                     ));
                 }
                 caller.permissions.check_path(path)?;
-                if !self.core.path_classes.is_visible(caller.protocol, path) {
-                    return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
+                if !self.core.is_visible(caller.protocol, path) {
+                    return Err(self.core.denied_path(caller.protocol, path));
                 }
             }
         }
@@ -401,7 +417,7 @@ fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> Strin
             format!("{actor}: rename dir {from} → {to}")
         }
         // A scratch file renamed to a page is a write of that page.
-        [Change::Move { from, to, .. }] if !core.path_classes.classify(from).is_versioned() => format!("{actor}: {to}"),
+        [Change::Move { from, to, .. }] if !core.is_versioned(from) => format!("{actor}: {to}"),
         [Change::Move { from, to, .. }] => format!("{actor}: rename {from} → {to}"),
         _ => many_message(&format!("{actor}: {} files", changes.len()), changes.iter().map(Change::path)),
     }

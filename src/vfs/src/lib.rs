@@ -26,6 +26,7 @@ mod queue;
 mod queue_load;
 mod recovery;
 mod uncommitted;
+mod versioned;
 mod view;
 mod watch;
 

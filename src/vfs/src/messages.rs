@@ -63,7 +63,7 @@ impl Vfs {
         if message.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
             return Err(Fault::invalid("message", "has control characters"));
         }
-        if !self.core.path_classes.classify(path).is_versioned() {
+        if !self.core.is_versioned(path) {
             return Err(Fault::invalid("path", format_args!("`{path}` is not versioned; its saves make no commits")));
         }
         let mut pending = self.core.messages.0.lock();

@@ -117,12 +117,12 @@ impl Vfs {
 
     /// Whether a path is visible to callers of a protocol, whether or not it exists.
     pub fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
-        self.core.path_classes.is_visible(protocol, path)
+        self.core.is_visible(protocol, path)
     }
 
     /// Whether a path is versioned: neither server state nor a scratch name.
     pub fn is_versioned(&self, path: &TreePath) -> bool {
-        self.core.path_classes.classify(path).is_versioned()
+        self.core.is_versioned(path)
     }
 
     /// Whether the version store ignores an unversioned path (`.gitignore`).

@@ -16,7 +16,6 @@ use svcfs_store::strip_setid;
 use crate::core::{DEFAULT_FILE_MODE, EffectiveState, PendingRemoval, VfsCore};
 use crate::gate::{ProposedFile, WriteGate};
 use crate::overlay::OverlayFile;
-use crate::path_class::PathClass;
 use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, StateAfter, StateBefore};
 
@@ -240,7 +239,7 @@ impl<'a> ChangePlan<'a> {
         kind: FileKind,
         before: Option<&(OverlayFile, bool)>,
     ) -> Result<Bytes, Fault> {
-        if kind == FileKind::Symlink || self.core.path_classes.classify(path) != PathClass::Content {
+        if kind == FileKind::Symlink || !self.core.is_gated(path) {
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
@@ -259,12 +258,17 @@ impl<'a> ChangePlan<'a> {
         recheck: Option<Precondition>,
     ) -> Result<(), Fault> {
         self.files.push(WriteResult { path: path.clone(), etag: Some(leaf.etag) });
-        if !self.core.path_classes.classify(&path).is_versioned() {
+        if !self.core.is_versioned(&path) {
             self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
             self.planned.insert(path, Some(leaf));
             return Ok(());
         }
         let is_same = |etag: ETag, kind: FileKind| etag == leaf.etag && kind == leaf.kind;
+        if self.core.versions.is_converted(&path) && self.is_recorded_alike(&path, before.as_ref(), &leaf)? {
+            self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
+            self.planned.insert(path, Some(leaf));
+            return Ok(());
+        }
         match before {
             // A pending change may be refused yet: the set waits for its outcome.
             Some((old, _)) if is_same(old.etag, old.kind) && recheck.is_none() => Ok(()),
@@ -286,6 +290,50 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
+    /// Whether git records a new content like the one that history has (line ends, filters).
+    ///
+    /// # Errors
+    /// Why git cannot convert the new content.
+    fn is_recorded_alike(
+        &self,
+        path: &TreePath,
+        before: Option<&(OverlayFile, bool)>,
+        leaf: &OverlayFile,
+    ) -> Result<bool, Fault> {
+        let form = self.core.versions.recorded_form(path, (leaf.kind, &leaf.content))?;
+        let Some((old, is_on_disk)) = before else { return Ok(false) };
+        if old.kind != leaf.kind || old.etag == leaf.etag || self.effect_index.contains_key(path) {
+            return Ok(false);
+        }
+        if *is_on_disk && self.core.versions.current_states(&[path])? != [Some((old.etag, old.kind))] {
+            return Ok(false);
+        }
+        Ok(self.core.versions.recorded_form(path, (old.kind, &old.content)).is_ok_and(|old| old == form))
+    }
+
+    /// The state of a file after the rename of its directory. Where git converts it, the new name
+    /// may be converted otherwise: then it is recorded like a written file.
+    fn renamed_state(
+        &self,
+        (path, target): (&TreePath, &TreePath),
+        state: (ETag, FileKind),
+    ) -> Result<StateAfter, Fault> {
+        let (blob, kind) = state;
+        let versions = &self.core.versions;
+        if kind == FileKind::Symlink || !(versions.is_converted(path) || versions.is_converted(target)) {
+            return Ok(StateAfter::Blob(blob, kind));
+        }
+        match self.core.effective_state(path)? {
+            EffectiveState::Leaf(leaf, _) => {
+                versions.recorded_form(target, (leaf.kind, &leaf.content))?;
+                Ok(StateAfter::Leaf(leaf))
+            }
+            EffectiveState::Absent | EffectiveState::Directory | EffectiveState::Large(_) => {
+                Ok(StateAfter::Blob(blob, kind))
+            }
+        }
+    }
+
     /// Cancels the pending removal of a path; returns the state before it.
     fn cancel_removal(&mut self, path: &TreePath) -> Option<StateBefore> {
         if let Some(index) = self.pending_removals.iter().position(|(pending, _)| pending == path) {
@@ -303,7 +351,8 @@ impl<'a> ChangePlan<'a> {
 
     fn remove(&mut self, path: TreePath, (leaf, is_on_disk): (OverlayFile, bool), recheck: Option<Precondition>) {
         self.files.push(WriteResult { path: path.clone(), etag: None });
-        if self.core.path_classes.classify(&path).is_versioned() {
+        // A file whose name git refuses was made outside, and has no versions.
+        if self.core.is_versioned(&path) && self.core.versions.can_record(&path) {
             self.add_effect(path, Some(state_before(leaf, is_on_disk)), None, recheck);
         } else {
             self.directs.push(DirectChange::Remove(path.clone()));
@@ -325,10 +374,7 @@ impl<'a> ChangePlan<'a> {
         let is_pending = self.is_pending(&to);
         let target = self.replaced_file(&to, &precondition)?;
         let target_recheck = is_pending.then_some(precondition);
-        let (is_from_versioned, is_to_versioned) = (
-            self.core.path_classes.classify(&from).is_versioned(),
-            self.core.path_classes.classify(&to).is_versioned(),
-        );
+        let (is_from_versioned, is_to_versioned) = (self.core.is_versioned(&from), self.core.is_versioned(&to));
         let mut moved = leaf.clone();
         if !is_on_disk {
             // Attributes inherited at the old name; the replaced file has its own.
@@ -390,6 +436,7 @@ impl<'a> ChangePlan<'a> {
         if from.is_root() || to.is_under(&from) {
             return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
         }
+        self.core.check_no_submodule(&from)?;
         match self.effective_state(&to)? {
             EffectiveState::Absent => {}
             EffectiveState::Leaf(..) | EffectiveState::Large(_) => return Err(Fault::not_directory(&to)),
@@ -400,8 +447,8 @@ impl<'a> ChangePlan<'a> {
             // The disk decides whether it is empty: a listing omits invalid names.
             EffectiveState::Directory => self.directs.push(DirectChange::RemoveDirectory(to.clone())),
         }
-        let is_scratch = |path: &TreePath| !self.core.path_classes.classify(path).is_versioned();
-        if is_scratch(&from) && !is_scratch(&to) {
+        let is_scratch = |path: &TreePath| !self.core.is_versioned(path);
+        if !self.core.path_classes.classify(&from).is_versioned() && !is_scratch(&to) {
             return Err(Fault::invalid(
                 "from",
                 format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead"),
@@ -411,12 +458,12 @@ impl<'a> ChangePlan<'a> {
             let Some(target) = path.rebase(&from, &to) else { continue };
             let before = Some(StateBefore { etag: blob, kind, disk_content: None });
             let is_pending_removal = self.cancel_removal(&path).is_some();
+            let after = self.renamed_state((&path, &target), (blob, kind))?;
             self.effects.push(FileEffect::new(path, before, None));
             if !is_scratch(&target) && !is_pending_removal {
                 self.files.push(WriteResult { path: target.clone(), etag: Some(blob) });
-                let after = Some(StateAfter::Blob(blob, kind));
                 self.effect_index.insert(target.clone(), self.effects.len());
-                self.effects.push(FileEffect::new(target, None, after));
+                self.effects.push(FileEffect::new(target, None, Some(after)));
             }
         }
         if self.effects.is_empty() {

@@ -19,6 +19,7 @@ mod early;
 mod edited;
 mod faults;
 mod gathered;
+mod git_rules;
 mod hostile;
 mod leases;
 mod model;

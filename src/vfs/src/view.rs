@@ -164,7 +164,7 @@ impl Vfs {
         let entries = entries.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
         let visible = |(name, attributes)| {
             let entry = DirectoryEntry { path: path.join(&name), attributes };
-            self.core.path_classes.is_visible(protocol, &entry.path).then_some(entry)
+            self.core.is_visible(protocol, &entry.path).then_some(entry)
         };
         if pending.is_empty() {
             return Ok(entries.filter_map(visible).collect());
@@ -238,8 +238,7 @@ impl Vfs {
         path: &TreePath,
         xattr_name: Option<&[u8]>,
     ) -> Option<(FileView, Option<Vec<u8>>)> {
-        self.check_visible(protocol, path).ok()?;
-        if self.core.overlay.get(path).is_some() {
+        if !self.core.is_surely_visible(protocol, path) || self.core.overlay.get(path).is_some() {
             return None;
         }
         let CachedFile { content, stat, xattr } = self.core.tree.try_read_cached(path, xattr_name)?;
@@ -288,7 +287,7 @@ impl Vfs {
                 Err(fault) => return Err(fault),
             };
             for entry in entries {
-                if !self.core.path_classes.classify(&entry.path).is_versioned() {
+                if !self.core.is_versioned(&entry.path) {
                     continue;
                 }
                 match entry.attributes.kind {
@@ -303,13 +302,12 @@ impl Vfs {
     }
 
     fn check_visible(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
-        if self.core.path_classes.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
+        if self.core.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
     /// Whether a protocol cannot create or remove this path: root and server files.
     pub fn is_protected(&self, protocol: Protocol, path: &TreePath) -> bool {
-        let path_classes = &self.core.path_classes;
-        path.is_root() || !path_classes.is_visible(protocol, path) || path_classes.is_fixed(protocol, path)
+        path.is_root() || !self.core.is_visible(protocol, path) || self.core.path_classes.is_fixed(protocol, path)
     }
 
     /// Resolves all links of a path; the path itself without links, whether or not it exists.

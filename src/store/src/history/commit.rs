@@ -1,5 +1,7 @@
 //! Changes of a commit, and building a commit from them.
 
+use std::borrow::Cow;
+
 use git2::{Oid, Repository};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
@@ -53,6 +55,9 @@ impl FileEdit<'_> {
     }
 }
 
+/// The content that git records for an edit; none when it is that of the tree.
+pub(super) type CleanContent<'e> = Option<Cow<'e, [u8]>>;
+
 /// A commit whose objects exist, but no reference contains it yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedCommit {
@@ -62,17 +67,20 @@ pub struct StagedCommit {
     pub is_new: bool,
 }
 
-/// Builds a commit of edits on a parent.
+/// Builds a commit of edits on a parent, with the contents that git records for them.
 pub(super) fn build_commit(
     objects: &mut object::ObjectBuilder,
     repository: &Repository,
     parent: Option<Oid>,
-    (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
+    (edits, contents): (&[FileEdit<'_>], &[CleanContent<'_>]),
+    author: &CommitAuthor<'_>,
 ) -> HistoryResult<StagedCommit> {
-    let mut changes = tree::TreeChange::default();
-    for edit in edits {
+    let mut changes = tree::TreeChanges::default();
+    for (edit, clean) in edits.iter().zip(contents) {
         let blob = match edit {
-            FileEdit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
+            FileEdit::Write { kind, content, .. } => {
+                Some((*kind, objects.blob(repository, clean.as_deref().unwrap_or(content))?))
+            }
             FileEdit::Reuse { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
             FileEdit::Remove { .. } => None,
         };

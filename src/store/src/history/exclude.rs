@@ -59,6 +59,14 @@ fn with_own_lines(current: &[u8], names: &[String]) -> Vec<u8> {
     updated
 }
 
+/// A file without the lines that svcfs owns: these are not the rules of a person.
+pub(crate) fn without_own_lines(text: &[u8]) -> Vec<u8> {
+    match split_at(text, BEGIN_MARKER) {
+        Some((before, rest)) => [before, split_at(rest, END_MARKER).map_or(&[][..], |(_, after)| after)].concat(),
+        None => text.to_vec(),
+    }
+}
+
 /// The bytes before and after a marker; the lines may be in any encoding.
 fn split_at<'t>(text: &'t [u8], marker: &[u8]) -> Option<(&'t [u8], &'t [u8])> {
     let at = text.windows(marker.len()).position(|window| window == marker)?;

@@ -90,7 +90,7 @@ impl History {
     /// # Errors
     /// `Git` when one of them is missing.
     pub fn external_commits(&self, commits: &[CommitId]) -> HistoryResult<Vec<ForeignCommit>> {
-        self.reader(|repository| {
+        let changes = self.reader(|repository| {
             let change = |commit: &CommitId| {
                 let commit_object = repository.find_commit(oid(*commit)?)?;
                 let mut change =
@@ -98,8 +98,18 @@ impl History {
                 add_dropped(repository, &commit_object, &mut change.entries)?;
                 Ok(change)
             };
-            commits.iter().map(change).collect()
-        })
+            commits.iter().map(change).collect::<HistoryResult<Vec<_>>>()
+        })?;
+        Ok(changes.into_iter().map(|change| self.with_tree_forms(change)).collect())
+    }
+
+    /// A change with the hashes of the contents in the tree.
+    fn with_tree_forms(&self, mut change: ForeignCommit) -> ForeignCommit {
+        for entry in &mut change.entries {
+            let of_tree = |blob: Option<ETag>| blob.map(|blob| self.tree_form(&entry.path, blob, Some(entry.kind)));
+            (entry.old, entry.new) = (of_tree(entry.old), of_tree(entry.new));
+        }
+        change
     }
 
     /// The move of HEAD to a commit that does not contain the old one.
@@ -107,7 +117,7 @@ impl History {
     /// # Errors
     /// `Git` when the second is missing.
     pub fn diverged_move(&self, from: CommitId, to: CommitId) -> HistoryResult<DivergedMove> {
-        self.reader(|repository| {
+        let moved = self.reader(|repository| {
             let target = repository.find_commit(oid(to)?)?;
             let diff =
                 ForeignCommit { diff_base: DiffBase::PreviousHead, ..difference(repository, Some(from), &target)? };
@@ -116,7 +126,8 @@ impl History {
             }
             let [dropped, added] = [(to, from), (from, to)].map(|(a, b)| commits_between(repository, Some(a), b));
             Ok(DivergedMove { diff, dropped: dropped?, added: added? })
-        })
+        })?;
+        Ok(DivergedMove { diff: self.with_tree_forms(moved.diff), ..moved })
     }
 
     /// Whether git has all objects of the commits on the way to a head: commits, directories above
@@ -277,15 +288,51 @@ fn touched_paths(repository: &Repository, commits: &[CommitId]) -> HistoryResult
 /// for 100,000 commits instead of half a minute.
 fn compare(
     repository: &Repository,
-    (old, new): (Option<&Tree<'_>>, Option<&Tree<'_>>),
+    trees: (Option<&Tree<'_>>, Option<&Tree<'_>>),
     prefix: &str,
     entries: &mut Vec<ForeignEntry>,
 ) -> HistoryResult<()> {
-    let mut old = old.into_iter().flatten().peekable();
-    let mut new = new.into_iter().flatten().peekable();
+    let mut pending = vec![(trees.0.cloned(), trees.1.cloned(), prefix.to_owned())];
+    // Without recursion: a path may have 2,000 levels.
+    while let Some((old, new, prefix)) = pending.pop() {
+        for (before, after) in differing_entries(old.as_ref(), new.as_ref()) {
+            // Names that are not UTF-8 are not part of the knowledge tree.
+            let Some(name) = before.as_ref().or(after.as_ref()).and_then(|entry| entry.name().ok()) else { continue };
+            let path = format!("{prefix}{name}");
+            let directory = |entry: &Option<TreeEntry<'_>>| {
+                let id = entry.as_ref().filter(|entry| entry.kind() == Some(ObjectType::Tree)).map(TreeEntry::id);
+                id.map(|id| repository.find_tree(id)).transpose()
+            };
+            let (above, below) = (directory(&before)?, directory(&after)?);
+            if above.is_some() || below.is_some() {
+                pending.push((above, below, format!("{path}/")));
+                continue;
+            }
+            // Submodules have no file kind and are skipped.
+            let leaf = |entry: &Option<TreeEntry<'_>>| {
+                entry.as_ref().and_then(|entry| Some((etag(entry.id()), FileKind::from_git_mode(entry.filemode())?)))
+            };
+            let (before, after) = (leaf(&before), leaf(&after));
+            if let (Some((_, kind)), Ok(path)) = (after.or(before), TreePath::parse(&path)) {
+                let hash = |leaf: Option<(ETag, FileKind)>| leaf.map(|(hash, _)| hash);
+                entries.push(ForeignEntry { path, old: hash(before), new: hash(after), kind });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names in which two directories differ: before and after.
+fn differing_entries<'t>(
+    old: Option<&'t Tree<'_>>,
+    new: Option<&'t Tree<'_>>,
+) -> Vec<(Option<TreeEntry<'t>>, Option<TreeEntry<'t>>)> {
+    let mut old = old.into_iter().flat_map(Tree::iter).peekable();
+    let mut new = new.into_iter().flat_map(Tree::iter).peekable();
+    let mut differing = Vec::new();
     loop {
         let (before, after) = match (old.peek(), new.peek()) {
-            (None, None) => return Ok(()),
+            (None, None) => return differing,
             (Some(a), Some(b)) => match sort_key(a).cmp(sort_key(b)) {
                 Ordering::Less => (old.next(), None),
                 Ordering::Equal => (old.next(), new.next()),
@@ -295,29 +342,8 @@ fn compare(
             (None, Some(_)) => (None, new.next()),
         };
         let state = |entry: &Option<TreeEntry<'_>>| entry.as_ref().map(|entry| (entry.id(), entry.filemode()));
-        if state(&before) == state(&after) {
-            continue;
-        }
-        // Names that are not UTF-8 are not part of the knowledge tree.
-        let Some(name) = before.as_ref().or(after.as_ref()).and_then(|entry| entry.name().ok()) else { continue };
-        let path = format!("{prefix}{name}");
-        let directory = |entry: &Option<TreeEntry<'_>>| {
-            let id = entry.as_ref().filter(|entry| entry.kind() == Some(ObjectType::Tree)).map(TreeEntry::id);
-            id.map(|id| repository.find_tree(id)).transpose()
-        };
-        let (above, below) = (directory(&before)?, directory(&after)?);
-        if above.is_some() || below.is_some() {
-            compare(repository, (above.as_ref(), below.as_ref()), &format!("{path}/"), entries)?;
-            continue;
-        }
-        // Submodules have no file kind and are skipped.
-        let leaf = |entry: &Option<TreeEntry<'_>>| {
-            entry.as_ref().and_then(|entry| Some((etag(entry.id()), FileKind::from_git_mode(entry.filemode())?)))
-        };
-        let (before, after) = (leaf(&before), leaf(&after));
-        if let (Some((_, kind)), Ok(path)) = (after.or(before), TreePath::parse(&path)) {
-            let hash = |leaf: Option<(ETag, FileKind)>| leaf.map(|(hash, _)| hash);
-            entries.push(ForeignEntry { path, old: hash(before), new: hash(after), kind });
+        if state(&before) != state(&after) {
+            differing.push((before, after));
         }
     }
 }

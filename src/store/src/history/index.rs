@@ -46,7 +46,12 @@ impl History {
             .exclude_submodules(true)
             .no_refresh(has_no_index)
             .update_index(update.is_some());
-        let statuses = repository.statuses(Some(&mut options))?;
+        let statuses = match repository.statuses(Some(&mut options)) {
+            // Then all files are compared by content. What a sparse checkout leaves out is known to
+            // the index only.
+            Err(error) if is_nested_too_deep(&error) && !is_sparse(&repository) => return Ok(vec![TreePath::root()]),
+            statuses => statuses?,
+        };
         if let Some(update) = update {
             self.install_index(&repository, &update)
                 .or_else(|error| if error.is_locked() { Ok(()) } else { Err(error) })?;
@@ -64,11 +69,6 @@ impl History {
             .filter(|(status, path)| !(status.contains(Status::WT_DELETED) && is_left_out(path)))
             .map(|(_, path)| path)
             .collect())
-    }
-
-    /// Whether git ignores an untracked path (`.gitignore`).
-    pub fn is_ignored(&self, path: &TreePath) -> HistoryResult<bool> {
-        self.reader(|repository| Ok(repository.is_path_ignored(Path::new(path.as_str()))?))
     }
 
     /// Updates `.git/index` for paths whose file on disk matches HEAD. Entries that a person staged
@@ -107,7 +107,11 @@ impl History {
             let is_staged = match &present {
                 Some(entry) if Some(entry.id) == head_object.map(|(id, _)| id) || is_intent_to_add_only(entry) => false,
                 Some(entry) => {
-                    (!is_version(path, etag(entry.id))? || self.matches_file(path, entry)?) && !is_missing_object(entry)
+                    let content =
+                        self.tree_form(path, etag(entry.id), FileKind::from_git_mode(entry.mode.cast_signed()));
+                    (!(is_version(path, content)? || self.was_recorded(path, etag(entry.id))?)
+                        || self.matches_file(path, entry)?)
+                        && !is_missing_object(entry)
                 }
                 None => false,
             };
@@ -201,12 +205,16 @@ impl History {
             Some(FileKind::Regular | FileKind::Executable) | None => return Ok(None),
         };
         // Edited or removed at this moment: adoption and `git status` will notice it.
-        if content.is_ok_and(|content| ETag::from_content(&content) == etag(blob)) {
-            Ok(Some(to_entry(path, blob, mode, &stat)))
-        } else {
-            Ok(None)
-        }
+        let Ok(content) = content else { return Ok(None) };
+        let is_same = ETag::from_content(&content) == etag(blob)
+            || FileKind::from_git_mode(mode).is_some_and(|kind| self.is_clean_form(path, (kind, &content), etag(blob)));
+        Ok(is_same.then(|| to_entry(path, blob, mode, &stat)))
     }
+}
+
+/// Whether libgit2 could not walk the work tree: it refuses more than 100 levels of directories.
+pub(super) fn is_nested_too_deep(error: &git2::Error) -> bool {
+    error.message().contains("nesting too deep")
 }
 
 /// Makes a repository compare files with HEAD, as if nothing was staged.

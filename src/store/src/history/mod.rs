@@ -12,6 +12,7 @@ mod exclude;
 mod external_commits;
 mod external_git;
 mod flush;
+mod forms;
 mod index;
 mod index_update;
 mod init_repo;
@@ -35,6 +36,7 @@ use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
 pub use commit::{CommitAuthor, FileEdit, StagedCommit};
+pub(crate) use exclude::without_own_lines;
 pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, compare_entries, normalize_message};
 pub use external_git::ExternalGit;
 pub(crate) use inspection::set_aside;
@@ -46,6 +48,7 @@ pub use past_tree::PastEntry;
 pub use read::unified_diff;
 
 use crate::deferred_unlink::Reclaimer;
+use crate::path_rules::PathRules;
 use crate::recycled_files::RecyclePool;
 use crate::{FailPoint, FailPoints, StoreError};
 
@@ -82,6 +85,8 @@ pub struct History {
     blame_cache: Mutex<blame::BlameCache>,
     /// Directories of the repository on other disks than the root.
     other_disks: Vec<File>,
+    rules: PathRules,
+    forms: Mutex<forms::KnownForms>,
     fail: FailPoints,
 }
 
@@ -150,6 +155,8 @@ impl History {
             repo_lock: Mutex::default(),
             blame_cache: Mutex::default(),
             other_disks,
+            rules: PathRules::new(root),
+            forms: Mutex::default(),
             fail,
         })
     }
@@ -216,11 +223,13 @@ impl History {
         reuse_existing: bool,
     ) -> HistoryResult<StagedCommit> {
         self.fail.check(FailPoint::StageCommit)?;
+        // Programs may convert the contents: no lock is acquired before they have run.
+        let contents = self.clean_edits(edits)?;
         let mut writer = self.writer.lock();
         let PackWriter { repository, objects, .. } = &mut *writer;
         objects.reuse_existing = reuse_existing;
         let count = objects.count();
-        let staged = commit::build_commit(objects, repository, oid_of(parent)?, (edits, author));
+        let staged = commit::build_commit(objects, repository, oid_of(parent)?, (edits, &contents), author);
         if !matches!(staged, Ok(StagedCommit { is_new: true, .. })) {
             objects.truncate(count);
         }
@@ -260,17 +269,6 @@ impl History {
         let PackWriter { repository, objects, .. } = &mut *writer;
         let tree = objects.tree_of(repository, oid(commit)?)?;
         tree::type_conflicts(objects, repository, tree, path)
-    }
-
-    /// Whether git can record a path; it refuses `git~1`, for example.
-    pub fn can_record(&self, path: &TreePath) -> HistoryResult<bool> {
-        let writer = self.writer.lock();
-        for name in path.components() {
-            if tree::refusal_reason(&writer.repository, name)?.is_some() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Publishes what was staged, then moves the current branch from one commit to another, if it

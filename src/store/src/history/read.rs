@@ -108,18 +108,28 @@ impl<'r> TreeFinder<'r> {
         Ok(entry.map(|entry| (entry.id(), entry.filemode())))
     }
 
+    /// Without recursion: a path may have 2,000 levels.
     fn directory(&mut self, path: &TreePath) -> HistoryResult<Option<&Tree<'r>>> {
-        if !self.directories.contains_key(path) {
-            let tree = match self.entry(path)? {
+        let mut missing = Vec::new();
+        let mut at = Some(path.clone());
+        while let Some(directory) = at.filter(|directory| !self.directories.contains_key(directory)) {
+            at = directory.parent();
+            missing.push(directory);
+        }
+        for directory in missing.into_iter().rev() {
+            let above = directory.parent().and_then(|parent| self.directories.get(&parent)?.as_ref());
+            let entry = above.and_then(|tree| tree.get_name(directory.name()));
+            let tree = match entry.map(|entry| (entry.id(), entry.filemode())) {
                 Some((id, TREE_MODE)) => Some(self.repository.find_tree(id)?),
                 Some(_) | None => None,
             };
-            self.directories.insert(path.clone(), tree);
+            self.directories.insert(directory, tree);
         }
         Ok(self.directories.get(path).and_then(Option::as_ref))
     }
 }
 
+/// Collects the files of a tree in git's order, without recursion: a path may have 2,000 levels.
 /// libgit2's own walk stops at the first directory whose name is not UTF-8.
 pub(super) fn leaves_in(
     repository: &Repository,
@@ -127,10 +137,19 @@ pub(super) fn leaves_in(
     prefix: &str,
     files: &mut Vec<(TreePath, ETag, FileKind)>,
 ) -> HistoryResult<()> {
-    for entry in tree {
+    // The trees from the start down to the present directory, and the next entry of each.
+    let mut open = vec![(tree.clone(), 0, prefix.to_owned())];
+    while let Some((tree, next, prefix)) = open.last_mut() {
+        let Some(entry) = tree.get(*next) else {
+            open.pop();
+            continue;
+        };
+        *next += 1;
         let Ok(name) = entry.name() else { continue };
         if entry.kind() == Some(ObjectType::Tree) {
-            leaves_in(repository, &repository.find_tree(entry.id())?, &format!("{prefix}{name}/"), files)?;
+            let below = (repository.find_tree(entry.id())?, 0, format!("{prefix}{name}/"));
+            drop(entry);
+            open.push(below);
         } else if let (Some(kind), Ok(path)) =
             (FileKind::from_git_mode(entry.filemode()), TreePath::parse(&format!("{prefix}{name}")))
         {

@@ -10,15 +10,22 @@ use svcfs_base::{FileKind, PathComponent, TreePath};
 
 use super::object::ObjectBuilder;
 use super::{HistoryResult, file_mode};
-use crate::StoreError;
+use crate::{StoreError, git_names};
 
 const TREE_MODE: u32 = 0o040_000;
+const LINK_MODE: u32 = 0o120_000;
+
+/// The changes of a commit, as a tree of names. Iterative everywhere: a path may have 2,000 levels.
+pub(super) struct TreeChanges<'a> {
+    /// The root first; each node comes after the one of its directory.
+    nodes: Vec<ChangeNode<'a>>,
+}
 
 /// The change of one name, and of the names below it.
 #[derive(Default)]
-pub(super) struct TreeChange<'a> {
+struct ChangeNode<'a> {
     leaf: Option<TreeLeaf<'a>>,
-    below: BTreeMap<&'a str, TreeChange<'a>>,
+    below: BTreeMap<&'a str, usize>,
 }
 
 struct TreeLeaf<'a> {
@@ -27,19 +34,42 @@ struct TreeLeaf<'a> {
     blob: Option<(FileKind, Oid)>,
 }
 
-impl<'a> TreeChange<'a> {
-    /// Records the change of a path; the last one wins.
-    pub(super) fn set(&mut self, path: &'a TreePath, blob: Option<(FileKind, Oid)>) {
-        let change = path.components().fold(self, |change, name| change.below.entry(name).or_default());
-        change.leaf = Some(TreeLeaf { path, blob });
-    }
-
-    /// A path at or below this node that gets a file.
-    fn any_path(&self) -> Option<&'a TreePath> {
-        let own = self.leaf.as_ref().filter(|leaf| leaf.blob.is_some()).map(|leaf| leaf.path);
-        own.or_else(|| self.below.values().find_map(TreeChange::any_path))
+impl Default for TreeChanges<'_> {
+    fn default() -> Self {
+        Self { nodes: vec![ChangeNode::default()] }
     }
 }
+
+impl<'a> TreeChanges<'a> {
+    /// Records the change of a path; the last one wins.
+    pub(super) fn set(&mut self, path: &'a TreePath, blob: Option<(FileKind, Oid)>) {
+        let mut at = 0;
+        for name in path.components() {
+            let next = self.nodes.len();
+            at = *self.nodes[at].below.entry(name).or_insert(next);
+            if at == next {
+                self.nodes.push(ChangeNode::default());
+            }
+        }
+        self.nodes[at].leaf = Some(TreeLeaf { path, blob });
+    }
+
+    /// A path at or below a node that gets a file.
+    fn any_path(&self, node: usize) -> Option<&'a TreePath> {
+        let mut pending = vec![node];
+        while let Some(at) = pending.pop() {
+            let ChangeNode { leaf, below } = &self.nodes[at];
+            if let Some(leaf) = leaf.as_ref().filter(|leaf| leaf.blob.is_some()) {
+                return Some(leaf.path);
+            }
+            pending.extend(below.values().rev());
+        }
+        None
+    }
+}
+
+/// Mode and object of a tree entry.
+type EntryState = Option<(u32, Oid)>;
 
 /// One entry of a tree.
 struct TreeEntry<'a> {
@@ -59,26 +89,53 @@ pub(super) fn apply_changes(
     objects: &mut ObjectBuilder,
     repository: &Repository,
     base: Option<Oid>,
-    change: &TreeChange<'_>,
+    changes: &TreeChanges<'_>,
 ) -> HistoryResult<Option<Oid>> {
+    let mut before: Vec<EntryState> = vec![None; changes.nodes.len()];
+    before[0] = base.map(|id| (TREE_MODE, id));
+    // Downwards: what each changed name was.
+    for (node, change) in changes.nodes.iter().enumerate() {
+        let Some((TREE_MODE, id)) = before[node].filter(|_| !change.below.is_empty()) else { continue };
+        let raw = objects.raw_tree(repository, id)?;
+        let entries = parse_tree(&raw)?;
+        for (name, below) in &change.below {
+            before[*below] = position(&entries, name.as_bytes()).ok().map(|at| (entries[at].mode, entries[at].id));
+        }
+    }
+    // Upwards: what it becomes.
+    let mut after: Vec<EntryState> = vec![None; changes.nodes.len()];
+    for node in (1..changes.nodes.len()).rev() {
+        after[node] = entry_after(objects, repository, (&before, &after), (changes, node))?;
+    }
+    directory_after(objects, repository, base, (&before, &after), (changes, 0))
+}
+
+/// The tree of a directory after the changes of its names; none when it is empty.
+fn directory_after(
+    objects: &mut ObjectBuilder,
+    repository: &Repository,
+    base: Option<Oid>,
+    (before, after): (&[EntryState], &[EntryState]),
+    (changes, node): (&TreeChanges<'_>, usize),
+) -> HistoryResult<Option<Oid>> {
+    let below = &changes.nodes[node].below;
+    if below.values().all(|below| before[*below] == after[*below]) {
+        return Ok(base);
+    }
     let raw = match base {
         Some(id) => objects.raw_tree(repository, id)?,
         None => Vec::new().into(),
     };
     let mut entries = parse_tree(&raw)?;
-    let mut is_changed = false;
-    for (name, change) in &change.below {
-        let at = position(&entries, name.as_bytes());
-        let before = at.ok().map(|at| (entries[at].mode, entries[at].id));
-        let after = entry_after(objects, repository, before, change)?;
+    for (name, below) in below {
+        let (before, after) = (before[*below], after[*below]);
         if after == before {
             continue;
         }
-        is_changed = true;
         if before.is_none() {
-            check_name(repository, name, change)?;
+            check_name(name, (changes, *below), after)?;
         }
-        if let Ok(at) = at {
+        if let Ok(at) = position(&entries, name.as_bytes()) {
             entries.remove(at);
         }
         if let Some((mode, id)) = after {
@@ -86,9 +143,6 @@ pub(super) fn apply_changes(
             let at = entries.partition_point(|b| compare_entries(b, &entry) == Ordering::Less);
             entries.insert(at, entry);
         }
-    }
-    if !is_changed {
-        return Ok(base);
     }
     if entries.is_empty() {
         return Ok(None);
@@ -113,27 +167,11 @@ pub(super) fn leaves(
     let mut requested: Vec<_> =
         paths.iter().enumerate().map(|(at, path)| WantedPath { names: path.components().collect(), at }).collect();
     requested.sort_unstable_by(|a, b| a.names.cmp(&b.names));
-    let mut lookup = TreeLookup { objects, repository, results: vec![None; paths.len()] };
-    lookup.below(root, 0, &requested)?;
-    Ok(lookup.results)
-}
-
-/// A requested path, and its position in the result.
-struct WantedPath<'a> {
-    names: Vec<&'a str>,
-    at: usize,
-}
-
-struct TreeLookup<'a> {
-    objects: &'a mut ObjectBuilder,
-    repository: &'a Repository,
-    results: Vec<Option<(Oid, FileKind)>>,
-}
-
-impl TreeLookup<'_> {
-    /// Looks up paths, sorted, in the tree of the directory that their first `depth` names form.
-    fn below(&mut self, tree: Oid, depth: usize, requested: &[WantedPath<'_>]) -> HistoryResult<()> {
-        let raw = self.objects.raw_tree(self.repository, tree)?;
+    let mut results = vec![None; paths.len()];
+    // Paths, sorted, and the tree of the directory that their first `depth` names form.
+    let mut pending = vec![(root, 0, &*requested)];
+    while let Some((tree, depth, requested)) = pending.pop() {
+        let raw = objects.raw_tree(repository, tree)?;
         let entries = parse_tree(&raw)?;
         // The root itself is no file.
         let requested = &requested[requested.partition_point(|requested| requested.names.len() <= depth)..];
@@ -143,14 +181,20 @@ impl TreeLookup<'_> {
             let (here, deeper) = same.split_at(same.partition_point(|requested| requested.names.len() == depth + 1));
             for requested in here {
                 let kind = i32::try_from(mode).ok().and_then(FileKind::from_git_mode);
-                self.results[requested.at] = kind.map(|kind| (id, kind));
+                results[requested.at] = kind.map(|kind| (id, kind));
             }
             if mode == TREE_MODE && !deeper.is_empty() {
-                self.below(id, depth + 1, deeper)?;
+                pending.push((id, depth + 1, deeper));
             }
         }
-        Ok(())
     }
+    Ok(results)
+}
+
+/// A requested path, and its position in the result.
+struct WantedPath<'a> {
+    names: Vec<&'a str>,
+    at: usize,
 }
 
 /// The files of a tree that conflict with a file at a path: one where a directory above it must be,
@@ -187,23 +231,25 @@ pub(super) fn type_conflicts(
     Ok(below)
 }
 
-/// The entry of one name afterwards.
+/// The entry of one name afterwards. The names below it are done.
 fn entry_after(
     objects: &mut ObjectBuilder,
     repository: &Repository,
-    before: Option<(u32, Oid)>,
-    change: &TreeChange<'_>,
-) -> HistoryResult<Option<(u32, Oid)>> {
+    states: (&[EntryState], &[EntryState]),
+    (changes, node): (&TreeChanges<'_>, usize),
+) -> HistoryResult<EntryState> {
+    let (before, change) = (states.0[node], &changes.nodes[node]);
     let directory = before.filter(|(mode, _)| *mode == TREE_MODE).map(|(_, id)| id);
     let file = before.filter(|(mode, _)| *mode != TREE_MODE);
     let removes_file = change.leaf.as_ref().is_some_and(|leaf| leaf.blob.is_none());
     let mut below = directory;
     if !change.below.is_empty() {
         let is_blocked = file.is_some() && !removes_file;
-        if let Some(path) = change.below.values().find_map(TreeChange::any_path).filter(|_| is_blocked) {
+        let written = || change.below.values().find_map(|below| changes.any_path(*below));
+        if let Some(path) = is_blocked.then(written).flatten() {
             return Err(unrecordable(path, "a directory above it is a file"));
         }
-        below = apply_changes(objects, repository, directory, change)?;
+        below = directory_after(objects, repository, directory, states, (changes, node))?;
     }
     match change.leaf.as_ref() {
         Some(TreeLeaf { path, blob: Some((kind, id)) }) => match below {
@@ -215,14 +261,9 @@ fn entry_after(
     }
 }
 
-/// Why git refuses a name, if it does. libgit2 knows all variants of git's own names.
-pub(super) fn refusal_reason(repository: &Repository, name: &str) -> HistoryResult<Option<String>> {
-    let anything = Oid::from_bytes(&[1; 20])?;
-    Ok(repository.treebuilder(None)?.insert(name, anything, 0o100_644).err().map(|error| error.message().to_owned()))
-}
-
-fn check_name(repository: &Repository, name: &str, change: &TreeChange<'_>) -> HistoryResult<()> {
-    match (refusal_reason(repository, name)?, change.any_path()) {
+fn check_name(name: &str, (changes, node): (&TreeChanges<'_>, usize), after: EntryState) -> HistoryResult<()> {
+    let is_symlink = after.is_some_and(|(mode, _)| mode == LINK_MODE);
+    match (git_names::refusal_of_name(name, is_symlink), changes.any_path(node)) {
         (Some(reason), Some(path)) => Err(unrecordable(path, &reason)),
         (Some(_) | None, _) => Ok(()),
     }

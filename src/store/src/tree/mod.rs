@@ -301,25 +301,27 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with `NotADirectory` when a component is a file.
     pub fn make_parents(&self, path: &TreePath) -> TreeResult<Vec<TreePath>> {
-        let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else {
-            return Ok(Vec::new());
-        };
-        match self.stat(&parent) {
-            Ok(stat) if stat.kind == StatKind::Directory => Ok(Vec::new()),
-            Ok(_) => Err(disk(&parent, Errno::NOTDIR)),
-            Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                let mut created = self.make_parents(&parent)?;
-                match self.make_directory(&parent, 0o755) {
-                    Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
-                    outcome => {
-                        outcome?;
-                        created.push(parent);
-                    }
-                }
-                Ok(created)
+        // Without recursion: a path may have 2,000 levels.
+        let mut missing = Vec::new();
+        for above in path.ancestors().filter(|above| !above.is_root()) {
+            match self.stat(&above) {
+                Ok(stat) if stat.kind == StatKind::Directory => break,
+                Ok(_) => return Err(disk(&above, Errno::NOTDIR)),
+                Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::NotFound => missing.push(above),
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
+        let mut created = Vec::with_capacity(missing.len());
+        for directory in missing.into_iter().rev() {
+            match self.make_directory(&directory, 0o755) {
+                Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+                outcome => {
+                    outcome?;
+                    created.push(directory);
+                }
+            }
+        }
+        Ok(created)
     }
 
     /// Checks that names in the directory of a path can be changed: its permissions and its mount.

@@ -7,18 +7,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use git2::{Odb, Repository};
 use parking_lot::Mutex;
 use svcfs_base::{ETag, FileKind, Seq, Timestamp, TreePath};
 
 use super::{PathState, VersionResult};
-use crate::{FailPoint, FailPoints, FileEdit, Log, StoreError};
+use crate::{FailPoint, FailPoints, FileEdit, Log, PathRules, StoreError};
 
 /// Path states read from the rows of a log.
 pub struct LogOnlyState {
     log: Arc<Log>,
-    /// A repository without objects or directory, for the rules of `.gitignore` only.
-    ignore_rules: Mutex<Repository>,
+    rules: PathRules,
     staged: Mutex<StagedState>,
     /// The newest timestamp that identifies a set.
     newest: Mutex<Option<Timestamp>>,
@@ -52,12 +50,10 @@ impl StagedState {
 
 impl LogOnlyState {
     pub(super) fn open(root: &Path, log: Arc<Log>) -> VersionResult<Self> {
-        let ignore_rules = Repository::from_odb(Odb::new()?)?;
-        ignore_rules.set_workdir(root, false)?;
         let newest = log.last_timestamp()?;
         Ok(Self {
             log,
-            ignore_rules: Mutex::new(ignore_rules),
+            rules: PathRules::new(root),
             staged: Mutex::default(),
             newest: Mutex::new(newest),
             fail: FailPoints::new(root),
@@ -150,7 +146,7 @@ impl LogOnlyState {
         *self.staged.lock() = StagedState::default();
     }
 
-    pub(super) fn is_ignored(&self, path: &TreePath) -> VersionResult<bool> {
-        Ok(self.ignore_rules.lock().is_path_ignored(Path::new(path.as_str()))?)
+    pub(super) const fn rules(&self) -> &PathRules {
+        &self.rules
     }
 }

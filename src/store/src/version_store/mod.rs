@@ -18,7 +18,7 @@ use svcfs_base::{CommitId, ETag, FileKind, Seq, Timestamp, TreePath};
 pub use log_only::LogOnlyState;
 pub use snapshots::{SNAPSHOT_DIRECTORY, SnapshotStore};
 
-use crate::{CommitAuthor, FileEdit, History, Log, StoreError, WorkTree};
+use crate::{CommitAuthor, FileEdit, History, Log, PathRules, StoreError, WorkTree, path_refusal};
 
 /// Content and kind of the file at a path; none without a file.
 pub type PathState = Option<(ETag, FileKind)>;
@@ -147,7 +147,7 @@ impl VersionStore {
     /// The currently recorded states of these paths, in order.
     pub fn current_states(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
-            Self::Git { history, .. } => history.leaves_at(history.head()?, paths),
+            Self::Git { history, .. } => Ok(history.tree_states(paths, history.leaves_at(history.head()?, paths)?)),
             Self::Snapshots { state, .. } | Self::LogOnly { state } => state.current_states(paths),
         }
     }
@@ -159,7 +159,13 @@ impl VersionStore {
     pub fn list_states(&self, path: &TreePath) -> VersionResult<Vec<(TreePath, ETag, FileKind)>> {
         match self {
             Self::Git { history, .. } => match history.head()? {
-                Some(head) => history.leaves(head, path),
+                Some(head) => {
+                    let tree_form = |(path, blob, kind)| {
+                        let etag = history.tree_form(&path, blob, Some(kind));
+                        (path, etag, kind)
+                    };
+                    Ok(history.leaves(head, path)?.into_iter().map(tree_form).collect())
+                }
                 None => Ok(Vec::new()),
             },
             Self::Snapshots { state, .. } | Self::LogOnly { state } => state.list_states(path),
@@ -172,7 +178,7 @@ impl VersionStore {
     /// As [`VersionStore::current_states`].
     pub fn checkpoint_states(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
-            Self::Git { history, .. } => history.leaves_at(tip.commit, paths),
+            Self::Git { history, .. } => Ok(history.tree_states(paths, history.leaves_at(tip.commit, paths)?)),
             Self::Snapshots { state, .. } | Self::LogOnly { state } => state.states_at(tip.seq, paths),
         }
     }
@@ -206,17 +212,17 @@ impl VersionStore {
     /// As [`VersionStore::current_states`].
     pub fn staged_states(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
-            Self::Git { history, .. } => history.staged_leaves(tip.commit, paths),
+            Self::Git { history, .. } => Ok(history.tree_states(paths, history.staged_leaves(tip.commit, paths)?)),
             Self::Snapshots { state, .. } | Self::LogOnly { state } => state.staged_states(tip.seq, paths),
         }
     }
 
     /// Whether a path can be recorded; git refuses `git~1`, for example.
-    pub fn can_record(&self, path: &TreePath) -> VersionResult<bool> {
+    pub fn can_record(&self, path: &TreePath) -> bool {
         match self {
-            Self::Git { history, .. } => history.can_record(path),
-            Self::Snapshots { .. } => Ok(snapshots::check_path(path).is_ok()),
-            Self::LogOnly { .. } => Ok(true),
+            Self::Git { .. } => path_refusal(path, None).is_none(),
+            Self::Snapshots { .. } => snapshots::check_path(path).is_ok(),
+            Self::LogOnly { .. } => true,
         }
     }
 
@@ -236,12 +242,37 @@ impl VersionStore {
         }
     }
 
-    /// Whether git ignores a path (`.gitignore`), with any backend.
-    pub fn is_ignored(&self, path: &TreePath) -> VersionResult<bool> {
+    /// The rules of git's own files (`.gitignore`, `.gitattributes`), with any backend.
+    pub const fn rules(&self) -> &PathRules {
         match self {
-            Self::Git { history, .. } => history.is_ignored(path),
-            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.is_ignored(path),
+            Self::Git { history, .. } => history.rules(),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.rules(),
         }
+    }
+
+    /// Whether the recorded state has a path, as a file or a directory of files.
+    pub fn is_tracked(&self, path: &TreePath) -> VersionResult<bool> {
+        match self {
+            Self::Git { history, .. } => history.is_tracked(path),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => Ok(!state.list_states(path)?.is_empty()),
+        }
+    }
+
+    /// The hash that identifies a content in history; different contents may have the same (line
+    /// ends, filters).
+    ///
+    /// # Errors
+    /// `FilterFailed` when a filter of git cannot convert it.
+    pub fn recorded_form(&self, path: &TreePath, (kind, content): (FileKind, &[u8])) -> VersionResult<ETag> {
+        match self {
+            Self::Git { history, .. } => history.recorded_form(path, (kind, content)),
+            Self::Snapshots { .. } | Self::LogOnly { .. } => Ok(ETag::from_content(content)),
+        }
+    }
+
+    /// Whether git converts the file at a path between tree and history.
+    pub fn is_converted(&self, path: &TreePath) -> bool {
+        self.git().is_some_and(|history| history.is_converted(path))
     }
 
     /// Paths, or directories above them, whose file on disk differs from the recorded state, or may

@@ -98,14 +98,13 @@ fn an_index_blocked_by_a_lock_is_updated_by_the_next_opening() {
     assert_eq!(space.git(&["status", "--porcelain"]), "");
 }
 
-/// Shows: EDIT-9
 #[test]
-fn gitignored_files_are_versioned_only_when_written() {
+fn gitignored_files_are_versioned_only_when_tracked() {
     let space = TestSpace::new();
+    space.put("written.log", "one\n");
     space.put(".gitignore", "*.log\n");
     fs::write(space.directory.path().join("behind.log"), "edited\n").unwrap();
     assert_eq!(space.vfs.rescan().unwrap(), 0);
-    space.put("written.log", "one\n");
     fs::write(space.directory.path().join("written.log"), "two\n").unwrap();
     assert_eq!(space.vfs.rescan().unwrap(), 1, "what history has is followed");
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), ".gitignore\nwritten.log\n");

@@ -283,7 +283,7 @@ impl Committer {
             let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {
                 Ok(staged) => parent = staged.commit,
-                Err(StoreError::Unrecordable { path, reason }) => {
+                Err(StoreError::Unrecordable { path, reason } | StoreError::FilterFailed { path, reason }) => {
                     error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");
                 }
                 Err(error) => return Err(error),

@@ -74,9 +74,12 @@ impl Committer {
             };
             match *failed {
                 (set, PlanError::Store(StoreError::Unrecordable { path, reason })) => {
-                    self.reject_unrecordable(&set, path, reason);
+                    self.reject_unrecordable(&set, StoreError::Unrecordable { path, reason });
                 }
                 (set, PlanError::PreconditionFailed(fault)) => self.reject(&set, fault),
+                (set, PlanError::Store(StoreError::FilterFailed { path, reason })) => {
+                    self.reject_unrecordable(&set, StoreError::FilterFailed { path, reason });
+                }
                 (set, PlanError::Store(error)) => {
                     return Err((logged.into_requested().into_iter().chain([set]).chain(sets).collect(), error));
                 }
@@ -123,9 +126,9 @@ impl Committer {
     }
 
     /// Refuses a set with a path that cannot be recorded; the rest of the batch is logged.
-    fn reject_unrecordable(&self, set: &QueuedSet, path: TreePath, reason: String) {
+    fn reject_unrecordable(&self, set: &QueuedSet, reason: StoreError) {
         if set.answer.is_none() {
-            error!(page.path = %path, reason, "this path cannot be recorded; the file is on the disk only");
+            error!(error = %reason, "a save cannot be recorded; the file is on the disk only");
             for effect in set.changing_effects() {
                 if let Some(StateAfter::Leaf(leaf)) = &effect.after
                     && let Err(error) = self.core.install(&effect.path, leaf)
@@ -134,7 +137,7 @@ impl Committer {
                 }
             }
         }
-        self.reject(set, StoreError::Unrecordable { path, reason }.into());
+        self.reject(set, reason.into());
     }
 
     fn reject(&self, set: &QueuedSet, fault: Fault) {
@@ -284,13 +287,20 @@ impl Committer {
                     let mut recordable = Vec::with_capacity(set.effects.len());
                     // Drops all such names together: a tree made elsewhere may have many.
                     for effect in set.effects.drain(..) {
-                        if effect.path != path && self.core.versions.can_record(&effect.path)? {
+                        if effect.path != path && self.core.versions.can_record(&effect.path) {
                             recordable.push(effect);
                         } else {
                             error!(page.path = %effect.path, reason, "this path cannot be recorded; the file is on the disk only");
                         }
                     }
                     set.effects = recordable;
+                }
+                // The filter worked when the edit was found.
+                Err(StoreError::FilterFailed { path, reason })
+                    if set.effects.iter().any(|effect| effect.path == path) =>
+                {
+                    error!(page.path = %path, reason, "a git filter failed; the file is on the disk only");
+                    set.effects.retain(|effect| effect.path != path);
                 }
                 outcome => return outcome.map(Some),
             }

@@ -131,7 +131,7 @@ impl Committer {
         for (effect, _) in written.iter().zip(states).filter(|(_, recorded)| recorded.is_none()) {
             let path = &effect.path;
             let refused = |reason: &str| StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() };
-            if !self.core.versions.can_record(path)? {
+            if !self.core.versions.can_record(path) {
                 return Err(refused("git refuses the name"));
             }
             let is_being_removed = |occupant: &TreePath| {
@@ -178,11 +178,13 @@ impl Committer {
         let (mut next_tip, mut planned) = (*tip, Vec::new());
         for group in coalesce(pending, self.core.commit_policy.max_paths()) {
             match self.plan_group(&group, &mut next_tip) {
-                Err(StoreError::Unrecordable { .. }) => {
+                Err(StoreError::Unrecordable { .. } | StoreError::FilterFailed { .. }) => {
                     // A conflicting set does not affect the others of its group.
                     for set in group.sets {
                         match self.plan_group(&CommitGroup::standalone(set), &mut next_tip) {
-                            Err(StoreError::Unrecordable { path, reason }) => {
+                            Err(
+                                StoreError::Unrecordable { path, reason } | StoreError::FilterFailed { path, reason },
+                            ) => {
                                 error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");
                             }
                             outcome => planned.extend(outcome?),

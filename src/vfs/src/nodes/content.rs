@@ -125,7 +125,7 @@ impl Vfs {
         if mode.write
             && let Ok(path) = self.nodes.path_of(node)
         {
-            if !self.core.path_classes.is_visible(caller.protocol, &path) {
+            if !self.core.is_visible(caller.protocol, &path) {
                 return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
             }
             self.core.check_not_leased(caller, &path, false)?;

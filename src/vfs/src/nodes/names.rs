@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use svcfs_base::{
-    Caller, Change, ChangeSet, Durability, Fault, Kind, MAX_FILE_BYTES, PathComponent, Precondition, TreePath,
+    Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, PathComponent, Precondition, TreePath,
 };
 
 use super::renaming::holds_unsaved;
@@ -320,7 +320,7 @@ impl Vfs {
 
     /// Attributes of a path, including unpublished new files.
     pub(super) fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<PathAttributes, Fault> {
-        if !self.core.path_classes.is_visible(caller.protocol, path) {
+        if !self.core.is_visible(caller.protocol, path) {
             return Err(Fault::file_not_found(path));
         }
         match self.nodes.at(path).map(|node| self.attributes(node)) {
@@ -334,6 +334,7 @@ impl Vfs {
     }
 
     pub(super) fn check_name_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+        self.core.check_name(caller.protocol, path, Some(FileKind::Regular))?;
         match self.attributes_at(caller, path) {
             Ok(_) => Err(Fault::exists(path)),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(()),
@@ -357,7 +358,7 @@ impl Vfs {
         name: &PathComponent,
     ) -> Result<TreePath, Fault> {
         let path = self.directory_path(parent)?.join(name);
-        if !self.core.path_classes.is_visible(caller.protocol, &path) {
+        if !self.core.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
         self.core.check_not_leased(caller, &path, true)?;

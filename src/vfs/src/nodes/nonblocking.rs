@@ -29,7 +29,7 @@ impl Vfs {
         path: &TreePath,
         range: Option<(u64, usize)>,
     ) -> Option<CachedRead> {
-        if !self.core.path_classes.is_visible(caller.protocol, path) {
+        if !self.core.is_surely_visible(caller.protocol, path) {
             return None;
         }
         let node = self.nodes.at(path);

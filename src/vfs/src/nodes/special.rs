@@ -73,7 +73,7 @@ impl Vfs {
     /// Attributes of a path on disk or pending, special files included.
     pub(crate) fn stat_any(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
         match self.stat(protocol, path) {
-            Err(fault) if fault.kind() == Kind::NotFound && self.core.path_classes.is_visible(protocol, path) => {
+            Err(fault) if fault.kind() == Kind::NotFound && self.core.is_visible(protocol, path) => {
                 self.special(path)?.ok_or(fault)
             }
             outcome => outcome,
@@ -103,7 +103,7 @@ impl Vfs {
             return Ok(Some(name));
         }
         let entry = self.core.tree.list(&directory)?.into_iter().map(|(name, _)| directory.join(&name));
-        let mut hidden = entry.filter(|path| !self.core.path_classes.is_visible(caller.protocol, path));
+        let mut hidden = entry.filter(|path| !self.core.is_visible(caller.protocol, path));
         Ok(hidden.next().map(|path| path.name().to_owned()))
     }
 

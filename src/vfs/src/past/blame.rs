@@ -40,8 +40,10 @@ impl Vfs {
         let missing = || self.not_in_history(Fault::file_not_found(path));
         let head = history.head()?.ok_or_else(missing)?;
         let (blob, _) = history.leaf(head, path)?.ok_or_else(missing)?;
-        let content = history.read_blob(blob)?.ok_or_else(missing)?;
-        let hunks = match self.lineage(history, path, blob)? {
+        let content = history.read_file(head, path)?.ok_or_else(missing)?;
+        // The log has the hashes of the contents in the tree, which git may convert.
+        let lineage = if history.is_converted(path) { None } else { self.lineage(history, path, blob)? };
+        let hunks = match lineage {
             Some(versions) => history.blame_versions(&versions)?,
             // With merges and other branches, only git knows the order of commits.
             None => history.blame(path, head)?,

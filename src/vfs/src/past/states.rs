@@ -59,7 +59,12 @@ impl Vfs {
     pub fn past_directory(&self, state: &PastState, path: &TreePath) -> Result<Option<Vec<PastName>>, Fault> {
         let entries = self.core.git()?.read_directory(state.commit, path)?;
         let named = |PastEntry { name, leaf }: PastEntry| {
-            let leaf = leaf.map(|(blob, kind)| (StoredContent::Blob(blob), kind));
+            let at = path.join(&name);
+            let content = |blob, kind| match kind != FileKind::Symlink && self.core.versions.is_converted(&at) {
+                true => StoredContent::Converted(at.clone(), state.commit),
+                false => StoredContent::Blob(blob),
+            };
+            let leaf = leaf.map(|(blob, kind)| (content(blob, kind), kind));
             PastName { name, leaf }
         };
         Ok(entries.map(|entries| entries.into_iter().map(named).collect()))

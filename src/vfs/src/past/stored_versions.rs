@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use svcfs_base::{ETag, Fault, Seq, Timestamp, TreePath, VersionId};
+use svcfs_base::{CommitId, ETag, Fault, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{PathVersion, VersionStore};
 
 use super::{MAX_VERSIONS, PageVersion};
@@ -14,6 +14,8 @@ use crate::Vfs;
 pub enum StoredContent {
     /// In git.
     Blob(ETag),
+    /// In a commit, in a form that git converts: the path, and the commit.
+    Converted(TreePath, CommitId),
     /// In the snapshot of a path at a time.
     Snapshot(TreePath, Timestamp),
 }
@@ -54,7 +56,11 @@ impl Vfs {
         match &self.core.versions {
             VersionStore::Git { legacy_snapshots, .. } => {
                 let stored: HashSet<_> = legacy_snapshots.list(path)?.into_iter().collect();
+                let is_converted = self.core.versions.is_converted(path);
                 self.list_numbered(path, |version| match version.id {
+                    VersionId::Commit(commit) if is_converted => {
+                        version.new.map(|_| StoredContent::Converted(path.clone(), commit))
+                    }
                     VersionId::Commit(_) => version.new.map(StoredContent::Blob),
                     VersionId::Timestamp(timestamp) if stored.contains(&timestamp) => {
                         Some(StoredContent::Snapshot(path.clone(), timestamp))
@@ -152,7 +158,9 @@ impl Vfs {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
                 history.blob_size(*blob)?.ok_or_else(not_stored)
             }
-            (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.stored_content(content)?.len() as u64),
+            (StoredContent::Blob(_) | StoredContent::Converted(..) | StoredContent::Snapshot(..), _) => {
+                Ok(self.stored_content(content)?.len() as u64)
+            }
         }
     }
 
@@ -163,11 +171,17 @@ impl Vfs {
     pub fn stored_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
         let content_bytes = match (content, &self.core.versions) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.read_blob(*blob)?,
+            (StoredContent::Converted(path, commit), VersionStore::Git { history, .. }) => {
+                history.read_file(*commit, path)?
+            }
             (StoredContent::Snapshot(path, timestamp), VersionStore::Git { legacy_snapshots: snapshots, .. })
             | (StoredContent::Snapshot(path, timestamp), VersionStore::Snapshots { snapshots, .. }) => {
                 snapshots.read(path, *timestamp)?
             }
-            (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::LogOnly { .. })
+            (
+                StoredContent::Blob(_) | StoredContent::Converted(..),
+                VersionStore::Snapshots { .. } | VersionStore::LogOnly { .. },
+            )
             | (StoredContent::Snapshot(..), VersionStore::LogOnly { .. }) => None,
         };
         content_bytes.ok_or_else(not_stored)

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{CommitId, Fault, Seq, Timestamp, TreePath, VersionId};
+use svcfs_base::{Fault, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{History, PathVersion, SnapshotStore, StoreError, VersionStore, unified_diff};
 
 use super::MAX_VERSIONS;
@@ -122,9 +122,5 @@ fn read_snapshot(snapshots: &SnapshotStore, path: &TreePath, version: &str) -> R
 }
 
 fn read_commit(history: &History, path: &TreePath, hash: &str) -> Result<Option<Option<Bytes>>, StoreError> {
-    let at = |commit: CommitId| match history.leaf(commit, path)? {
-        Some((blob, _)) => history.read_blob(blob),
-        None => Ok(None),
-    };
-    history.find_commit(hash)?.map(at).transpose()
+    history.find_commit(hash)?.map(|commit| history.read_file(commit, path)).transpose()
 }

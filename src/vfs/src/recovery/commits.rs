@@ -391,7 +391,7 @@ fn stage_record(
     let stage = if is_on_branch { History::restage } else { History::stage };
     match stage(core.git()?, parent, &edits, &author) {
         Ok(staged) => Ok(Some(staged.commit)),
-        Err(StoreError::Unrecordable { path, reason }) => {
+        Err(StoreError::Unrecordable { path, reason } | StoreError::FilterFailed { path, reason }) => {
             error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");
             Ok(None)
         }

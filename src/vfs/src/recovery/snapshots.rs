@@ -35,7 +35,7 @@ pub(super) fn redo_snapshots(core: &VfsCore, snapshots: &SnapshotStore, replay: 
 pub(super) fn take_first_snapshots(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
     let mut count = 0;
     for (path, hash, _) in core.versions.list_states(&svcfs_base::TreePath::root())? {
-        if !core.path_classes.classify(&path).is_versioned() || !snapshots.list(&path)?.is_empty() {
+        if !core.is_versioned(&path) || !snapshots.list(&path)?.is_empty() {
             continue;
         }
         let Some(newest) = core.log.versions(&path, Seq(u64::MAX), 1)?.pop() else { continue };

@@ -58,16 +58,20 @@ impl WatchBackend {
     /// Watches a directory tree, except the state of git and svcfs, whose own writes would come
     /// back as events.
     fn watch_below(&mut self, vfs: &Vfs, directory: &TreePath) -> notify::Result<()> {
-        let absolute = vfs.root().join(directory.as_str());
-        match self {
-            Self::Kernel(watched) => watched.add(absolute)?,
-            Self::Polling(notifier) => notifier.watch(&absolute, RecursiveMode::NonRecursive)?,
-        }
-        // A removed or unreadable directory has nothing to watch.
-        for name in vfs.core.tree.list_directories(directory).unwrap_or_default() {
-            let path = directory.join(&name);
-            if vfs.core.path_classes.classify(&path).is_versioned() {
-                self.watch_below(vfs, &path)?;
+        // Without recursion: a path may have 2,000 levels.
+        let mut pending = vec![directory.clone()];
+        while let Some(directory) = pending.pop() {
+            let absolute = vfs.root().join(directory.as_str());
+            match self {
+                Self::Kernel(watched) => watched.add(absolute)?,
+                Self::Polling(notifier) => notifier.watch(&absolute, RecursiveMode::NonRecursive)?,
+            }
+            // A removed or unreadable directory has nothing to watch.
+            for name in vfs.core.tree.list_directories(&directory).unwrap_or_default() {
+                let path = directory.join(&name);
+                if vfs.core.path_classes.classify(&path).is_versioned() {
+                    pending.push(path);
+                }
             }
         }
         Ok(())
