@@ -1,0 +1,217 @@
+//! Types of field values: what a text in frontmatter or in an inline field means.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value as Json};
+
+use crate::page::{ListItem, Page};
+use crate::time::{Duration, parse_date};
+use crate::value::{Link, Value};
+
+/// The fields of a page or an item: first under the key as written, then under the simplified key.
+#[derive(Debug, Default)]
+pub(crate) struct PageFields {
+    pub(crate) values: Vec<(String, Value)>,
+    index: HashMap<String, usize>,
+}
+
+impl PageFields {
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.index.get(key).map(|index| &self.values[*index].1)
+    }
+
+    fn add(&mut self, key: &str, value: Value) {
+        let simple = simplified(key);
+        if let Some(index) = self.index.get(&simple).copied() {
+            let existing = &mut self.values[index].1;
+            let mut items = match existing {
+                Value::List(items) => items.to_vec(),
+                Value::Null => Vec::new(),
+                other => vec![other.clone()],
+            };
+            match value {
+                Value::List(more) => items.extend(more.iter().cloned()),
+                value => items.push(value),
+            }
+            *existing = if items.len() == 1 { items.remove(0) } else { Value::list(items) };
+            self.index.entry(key.to_owned()).or_insert(index);
+        } else {
+            let index = self.values.len();
+            self.values.push((key.to_owned(), value));
+            self.index.insert(simple, index);
+            self.index.insert(key.to_owned(), index);
+        }
+    }
+}
+
+/// A key in lower case, with `-` for blanks and without punctuation.
+pub(crate) fn simplified(key: &str) -> String {
+    let mut text = String::with_capacity(key.len());
+    for part in key.split_whitespace() {
+        let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/') || !c.is_ascii();
+        let part: String = part.chars().filter(is_part).flat_map(char::to_lowercase).collect();
+        if !part.is_empty() {
+            text.push_str(if text.is_empty() { "" } else { "-" });
+            text.push_str(&part);
+        }
+    }
+    text
+}
+
+pub(crate) fn page_fields(page: &Page, zone: &TimeZone) -> PageFields {
+    let mut fields = PageFields::default();
+    for (key, value) in &page.frontmatter {
+        fields.add(key, frontmatter_value(value, zone));
+    }
+    for (key, text) in &page.inline_fields {
+        fields.add(key, inline_value(text, zone));
+    }
+    fields
+}
+
+pub(crate) fn item_fields(item: &ListItem, zone: &TimeZone) -> PageFields {
+    let mut fields = PageFields::default();
+    for (key, text) in &item.fields {
+        fields.add(key, inline_value(text, zone));
+    }
+    fields
+}
+
+/// A frontmatter value; texts can be dates, durations and links.
+fn frontmatter_value(value: &Json, zone: &TimeZone) -> Value {
+    match value {
+        Json::String(text) => {
+            let text = text.as_str();
+            let parsed = parse_date(text, zone).map(Value::date);
+            let parsed = parsed.or_else(|| Duration::parse(text).map(Value::duration));
+            parsed.or_else(|| Link::parse(text).map(Value::link)).unwrap_or_else(|| Value::text(text))
+        }
+        Json::Array(items) => Value::list(items.iter().map(|item| frontmatter_value(item, zone)).collect()),
+        Json::Object(members) => {
+            let member = |(key, value): (&String, &Json)| (key.clone(), frontmatter_value(value, zone));
+            Value::Object(Arc::new(members.iter().map(member).collect()))
+        }
+        other => raw_value(other),
+    }
+}
+
+/// A JSON value without interpretation (`file.frontmatter`).
+pub(crate) fn raw_value(value: &Json) -> Value {
+    match value {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Boolean(*value),
+        Json::Number(number) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
+        Json::String(text) => Value::text(text.as_str()),
+        Json::Array(items) => Value::list(items.iter().map(raw_value).collect()),
+        Json::Object(members) => raw_object(members),
+    }
+}
+
+pub(crate) fn raw_object(members: &Map<String, Json>) -> Value {
+    Value::Object(Arc::new(members.iter().map(|(key, value)| (key.clone(), raw_value(value))).collect()))
+}
+
+/// The value of an inline field: one value, a list with commas, or text.
+pub(crate) fn inline_value(text: &str, zone: &TimeZone) -> Value {
+    let text = text.trim();
+    if text.is_empty() {
+        return Value::Null;
+    }
+    if let Some(value) = single_value(text, zone) {
+        return value;
+    }
+    let parts = split_list(text);
+    if parts.len() > 1 {
+        let values: Option<Vec<Value>> = parts.iter().map(|part| single_value(part.trim(), zone)).collect();
+        if let Some(values) = values {
+            return Value::list(values);
+        }
+    }
+    Value::text(text)
+}
+
+fn single_value(text: &str, zone: &TimeZone) -> Option<Value> {
+    let unquoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).filter(|inner| !inner.contains('"'));
+    if let Some(inner) = unquoted {
+        return Some(Value::text(inner));
+    }
+    match text {
+        "true" | "True" => return Some(Value::Boolean(true)),
+        "false" | "False" => return Some(Value::Boolean(false)),
+        "null" => return Some(Value::Null),
+        _ => {}
+    }
+    let number = text.strip_prefix('-').unwrap_or(text);
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.ends_with(|c: char| c.is_ascii_digit())
+        && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if let Some(number) = text.parse().ok().filter(|_| is_number) {
+        return Some(Value::Number(number));
+    }
+    let parsed = parse_date(text, zone).map(Value::date);
+    let parsed = parsed.or_else(|| Duration::parse(text).map(Value::duration));
+    parsed.or_else(|| Link::parse(text).map(Value::link))
+}
+
+/// Splits at commas outside of quotes and links.
+fn split_list(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth, mut is_quoted) = (Vec::new(), 0, 0_usize, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            '[' if !is_quoted => depth += 1,
+            ']' if !is_quoted => depth = depth.saturating_sub(1),
+            ',' if !is_quoted && depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if !text[start..].trim().is_empty() {
+        parts.push(&text[start..]);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_inline_fields_get_their_types() {
+        for (text, kind) in [
+            ("6", "number"),
+            ("-80", "number"),
+            ("2.4", "number"),
+            ("1914.", "string"),
+            ("true", "boolean"),
+            ("2021-04", "date"),
+            ("2021-04-18", "date"),
+            ("2021-04-18T04:19:35.000+06:30", "date"),
+            ("2021-04-17 18:00", "string"),
+            ("2021-13-45", "string"),
+            ("7 hours", "duration"),
+            ("6hr7min", "duration"),
+            ("9 years, 8 months, 4 days", "duration"),
+            ("[[A Page|x]]", "link"),
+            ("[[A]], [[B]]", "array"),
+            ("1, 2, 3", "array"),
+            ("\"yes\", \"or\"", "array"),
+            ("yes, or, no", "string"),
+            ("\"quoted\"", "string"),
+            ("", "null"),
+        ] {
+            assert_eq!(inline_value(text, &TimeZone::UTC).type_name(), kind, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_simplified() {
+        for (key, simple) in [("Basic Field", "basic-field"), ("Hello!", "hello"), ("**Größe**", "größe"), ("a_b", "a_b")] {
+            assert_eq!(simplified(key), simple);
+        }
+    }
+}
