@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value as Json};
+use svcfs_text::metadata::normalize_key;
 
 use crate::page::{ListItem, Page};
 use crate::time::{Duration, parse_date};
@@ -23,12 +24,11 @@ impl PageFields {
     }
 
     fn add(&mut self, key: &str, value: Value) {
-        let simple = simplified(key);
+        let simple = normalize_key(key);
         if let Some(index) = self.index.get(&simple).copied() {
             let existing = &mut self.values[index].1;
-            let mut items = match existing {
+            let mut items = match &*existing {
                 Value::List(items) => items.to_vec(),
-                Value::Null => Vec::new(),
                 other => vec![other.clone()],
             };
             match value {
@@ -44,20 +44,6 @@ impl PageFields {
             self.index.insert(key.to_owned(), index);
         }
     }
-}
-
-/// A key in lower case, with `-` for blanks and without punctuation.
-pub(crate) fn simplified(key: &str) -> String {
-    let mut text = String::with_capacity(key.len());
-    for part in key.split_whitespace() {
-        let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/') || !c.is_ascii();
-        let part: String = part.chars().filter(is_part).flat_map(char::to_lowercase).collect();
-        if !part.is_empty() {
-            text.push_str(if text.is_empty() { "" } else { "-" });
-            text.push_str(&part);
-        }
-    }
-    text
 }
 
 pub(crate) fn page_fields(page: &Page, zone: &TimeZone) -> PageFields {
@@ -205,13 +191,6 @@ mod tests {
             ("", "null"),
         ] {
             assert_eq!(inline_value(text, &TimeZone::UTC).type_name(), kind, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn keys_are_simplified() {
-        for (key, simple) in [("Basic Field", "basic-field"), ("Hello!", "hello"), ("**Größe**", "größe"), ("a_b", "a_b")] {
-            assert_eq!(simplified(key), simple);
         }
     }
 }

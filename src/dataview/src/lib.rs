@@ -16,6 +16,7 @@ mod error;
 mod field_value;
 mod functions;
 mod page;
+mod page_text;
 mod run;
 mod syntax;
 #[cfg(test)]
@@ -25,10 +26,9 @@ mod value;
 
 pub use error::DataviewError;
 pub use page::{ListItem, Page, Vault, VaultError};
+pub use page_text::PageText;
 pub use run::result::{QueryResult, ResultGroup, ResultRow, TaskRow};
 pub use run::{DataviewQuery, RunLimits};
 pub use syntax::QueryType;
 pub use time::Duration;
 pub use value::{Link, LinkTarget, Value};
-
-pub(crate) use value::number_text as value_number_text;

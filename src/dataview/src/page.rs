@@ -31,6 +31,8 @@ pub struct Page {
     pub aliases: Vec<String>,
     /// List items, tasks included, in page order.
     pub items: Vec<ListItem>,
+    /// Its links in page order: paths of files, or as written when they mean none.
+    pub links: Vec<Link>,
     /// Whether it is bookmarked.
     pub is_starred: bool,
     /// Typed fields, computed when the first is read.
@@ -58,7 +60,7 @@ pub struct ListItem {
     pub fields: Vec<(String, String)>,
     /// Tags, without `#`.
     pub tags: Vec<String>,
-    /// Links in the item.
+    /// Its links, as [`Page::links`].
     pub links: Vec<Link>,
 }
 
@@ -136,9 +138,4 @@ pub trait Vault {
     /// # Errors
     /// When links cannot be read.
     fn inlinks(&self, path: &str) -> Result<Vec<String>, VaultError>;
-    /// The links of a page in page order: resolved paths, or as written when they mean no file.
-    ///
-    /// # Errors
-    /// When links cannot be read.
-    fn outlinks(&self, path: &str) -> Result<Vec<Link>, VaultError>;
 }

@@ -48,7 +48,8 @@ pub(super) fn embed(_: &Evaluator<'_>, arguments: &[Value]) -> Evaluation<Value>
 pub(super) fn elink(_: &Evaluator<'_>, arguments: &[Value]) -> Evaluation<Value> {
     let Some(url) = arguments[0].as_text() else { return wrong("elink", "a URL", &arguments[0]) };
     let display = arguments.get(1).filter(|display| !display.is_null()).map(Value::to_display);
-    Ok(Value::ExternalLink(Arc::new((url.to_owned(), display))))
+    let display = Some(display.unwrap_or_else(|| url.to_owned()));
+    Ok(Value::link(Link { display, ..Link::to_page(url) }))
 }
 
 pub(super) fn type_of(_: &Evaluator<'_>, arguments: &[Value]) -> Evaluation<Value> {
@@ -72,9 +73,7 @@ pub(super) fn extract(evaluator: &Evaluator<'_>, arguments: &[Value]) -> Evaluat
     let mut extracted = Vec::new();
     for key in keys {
         let Some(name) = key.as_text() else { return wrong("extract", "names of fields", key) };
-        if let Some(value) = member(&members, name) {
-            extracted.push((name.to_owned(), value.clone()));
-        }
+        extracted.push((name.to_owned(), member(&members, name).cloned().unwrap_or(Value::Null)));
     }
     Ok(Value::Object(Arc::new(extracted)))
 }

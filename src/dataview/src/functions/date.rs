@@ -1,7 +1,7 @@
 //! Functions of dates and durations.
 
 use super::{text_argument, wrong};
-use crate::error::{Evaluation, Failure};
+use crate::error::Evaluation;
 use crate::run::evaluate::Evaluator;
 use crate::time::{Duration, format_date, format_duration, parse_date, parse_with_format, strip_time};
 use crate::value::Value;

@@ -162,7 +162,7 @@ pub(super) fn join(_: &Evaluator<'_>, arguments: &[Value]) -> Evaluation<Value> 
     match &arguments[0] {
         Value::Null => Ok(Value::Null),
         Value::List(items) => {
-            Ok(Value::text(limited(items.iter().map(Value::to_text).collect::<Vec<_>>().join(separator))?))
+            Ok(Value::text(limited(items.iter().map(Value::to_item_text).collect::<Vec<_>>().join(separator))?))
         }
         other => Ok(Value::text(other.to_text())),
     }

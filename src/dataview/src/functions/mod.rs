@@ -52,7 +52,7 @@ const fn vector(
     Function { name, min_arguments: min, max_arguments: max, vectors, passes_null: true, run }
 }
 
-static TABLE: [Function; 68] = [
+static TABLE: [Function; 66] = [
     plain("object", (0, ANY), construct::object),
     plain("list", (0, ANY), construct::list),
     plain("array", (0, ANY), construct::list),

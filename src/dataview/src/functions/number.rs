@@ -35,6 +35,11 @@ pub(super) fn round(_: &Evaluator<'_>, arguments: &[Value]) -> Evaluation<Value>
     // The decimal digits of the number decide: 1.005 is less than 1.005 in binary.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited")]
     let digits = digits.min(15.0) as usize;
+    let scaled = number * 10_f64.powi(i32::try_from(digits).unwrap_or(0));
+    if scaled.fract().abs() == 0.5 {
+        // An exact half, which the formatter rounds to even.
+        return Ok(Value::Number((scaled + 0.5).floor() / 10_f64.powi(i32::try_from(digits).unwrap_or(0))));
+    }
     Ok(Value::Number(format!("{number:.digits$}").parse().unwrap_or(number)))
 }
 
@@ -60,11 +65,14 @@ pub(super) fn product(evaluator: &Evaluator<'_>, arguments: &[Value]) -> Evaluat
 
 pub(super) fn average(evaluator: &Evaluator<'_>, arguments: &[Value]) -> Evaluation<Value> {
     let total = fold(evaluator, "average", &arguments[0], Operator::Add)?;
-    let count = arguments[0].as_list().map_or(1, |items| items.iter().filter(|item| !item.is_null()).count());
+    let count = arguments[0].as_list().map_or(1, <[Value]>::len);
+    if count == 0 || total.is_null() {
+        return Ok(Value::Null);
+    }
     apply(evaluator, Operator::Divide, &total, &Value::Number(count as f64))
 }
 
-/// Combines the items; nulls are skipped. Without items, null.
+/// Combines the items. Without items, null.
 fn fold(evaluator: &Evaluator<'_>, name: &str, list: &Value, operator: Operator) -> Evaluation<Value> {
     let items = match list {
         Value::List(items) => items,
@@ -72,9 +80,8 @@ fn fold(evaluator: &Evaluator<'_>, name: &str, list: &Value, operator: Operator)
         number @ (Value::Number(_) | Value::Duration(_)) => return Ok(number.clone()),
         other => return wrong(name, "a list", other),
     };
-    let mut values = items.iter().filter(|item| !item.is_null());
-    let Some(first) = values.next() else { return Ok(Value::Null) };
-    values.try_fold(first.clone(), |total, item| apply(evaluator, operator, &total, item))
+    let Some((first, rest)) = items.split_first() else { return Ok(Value::Null) };
+    rest.iter().try_fold(first.clone(), |total, item| apply(evaluator, operator, &total, item))
 }
 
 /// An amount in the English notation of a currency.

@@ -36,6 +36,31 @@ fn without_markup(text: &str) -> String {
         }
     }
     plain.push_str(rest);
+    without_emphasis(&plain)
+}
+
+/// A text without the pairs of `**`, `__`, `~~`, `==`, `` ` ``, `*` and `_` around words.
+fn without_emphasis(text: &str) -> String {
+    let mut plain = text.to_owned();
+    for mark in ["**", "__", "~~", "==", "`", "*", "_"] {
+        let mut parts = plain.split(mark);
+        let mut joined = parts.next().unwrap_or_default().to_owned();
+        let mut rest = parts.peekable();
+        while let Some(inner) = rest.next() {
+            // A mark closes the one before it, if neither has a blank inside.
+            let is_pair = rest.peek().is_some()
+                && !inner.is_empty()
+                && !inner.starts_with(char::is_whitespace)
+                && !inner.ends_with(char::is_whitespace)
+                && !(mark == "_" && joined.ends_with(char::is_alphanumeric));
+            joined.push_str(if is_pair { "" } else { mark });
+            joined.push_str(inner);
+            if is_pair {
+                joined.push_str(rest.next().unwrap_or_default());
+            }
+        }
+        plain = joined;
+    }
     plain
 }
 

@@ -275,12 +275,10 @@ impl<'v> Evaluator<'v> {
             Value::Item(page, index) => self.item_field(page, *index, name)?,
             Value::Date(date) => date_field(date, name),
             Value::Duration(duration) => duration.total_in(name).map_or(Value::Null, Value::Number),
-            Value::Text(text) if name == "length" => Value::Number(text.encode_utf16().count() as f64),
             Value::Null
             | Value::Boolean(_)
             | Value::Number(_)
             | Value::Text(_)
-            | Value::ExternalLink(_)
             | Value::Function(_) => Value::Null,
         })
     }

@@ -34,7 +34,7 @@ impl Evaluator<'_> {
             "inlinks" => {
                 Value::list(self.vault.inlinks(&page.path)?.into_iter().map(Link::to_page).map(Value::link).collect())
             }
-            "outlinks" => Value::list(self.vault.outlinks(&page.path)?.into_iter().map(Value::link).collect()),
+            "outlinks" => Value::list(page.links.iter().cloned().map(Value::link).collect()),
             "lists" => Value::list((0..page.items.len()).map(|index| Value::Item(Arc::clone(page), index)).collect()),
             "tasks" => {
                 let tasks = (0..page.items.len()).filter(|index| page.items[*index].status.is_some());
@@ -58,9 +58,14 @@ impl Evaluator<'_> {
         }
     }
 
-    /// The date that a link stands for: `file.day` of its page, else the date in its name.
+    /// The date that a link stands for: in its name, in its display text, else `file.day` of its
+    /// page.
     pub(crate) fn day_of_link(&self, link: &Link) -> Evaluation<Value> {
-        let day = self.linked_page(link)?.map_or(Value::Null, |page| self.day(&page));
-        Ok(if day.is_null() { day_of_name(link.name(), self.zone()).map_or(Value::Null, Value::date) } else { day })
+        let display = link.display.as_deref().unwrap_or_default();
+        let written = [link.name(), display].into_iter().find_map(|text| day_of_name(text, self.zone()));
+        match written {
+            Some(day) => Ok(Value::date(day)),
+            None => Ok(self.linked_page(link)?.map_or(Value::Null, |page| self.day(&page))),
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::page::{ListItem, Page};
 use crate::value::{Link, LinkTarget, Value};
 
-pub(super) const FIELDS: [&str; 21] = [
-    "status", "checked", "completed", "fullyCompleted", "text", "visual", "line", "lineCount", "path", "section", "tags",
+pub(super) const FIELDS: [&str; 20] = [
+    "status", "checked", "completed", "fullyCompleted", "text", "line", "lineCount", "path", "section", "tags",
     "outlinks", "link", "children", "subtasks", "task", "annotated", "parent", "blockId", "position", "real",
 ];
 
@@ -25,7 +25,7 @@ pub(super) fn implicit_field(page: &Arc<Page>, index: usize, name: &str) -> Opti
         "checked" => Value::Boolean(item.status.is_some_and(|status| status != ' ')),
         "completed" => Value::Boolean(is_completed(item)),
         "fullyCompleted" | "fullycompleted" => Value::Boolean(is_fully_completed(page, index)),
-        "text" | "visual" => Value::text(item.text.as_str()),
+        "text" => Value::text(item.text.as_str()),
         "line" => number(item.line),
         "lineCount" => number(item.line_count),
         "path" => Value::text(page.path.as_str()),

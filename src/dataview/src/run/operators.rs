@@ -26,7 +26,7 @@ pub(crate) fn apply(evaluator: &Evaluator<'_>, operator: Operator, left: &Value,
     })
 }
 
-/// Null gives null, except in text. A list with a number is calculated item by item.
+/// Null gives null with dates and durations only. A list with a number is calculated item by item.
 fn calculate(evaluator: &Evaluator<'_>, operator: Operator, left: &Value, right: &Value) -> Evaluation<Value> {
     use Operator::{Add, Divide, Multiply, Remainder, Subtract};
     use Value::{Date, Duration, List, Null, Number, Object, Text};
@@ -37,12 +37,13 @@ fn calculate(evaluator: &Evaluator<'_>, operator: Operator, left: &Value, right:
         (Add, Number(a), Number(b)) => Number(a + b),
         (Subtract, Number(a), Number(b)) => Number(a - b),
         (Multiply, Number(a), Number(b)) => Number(a * b),
+        (Divide | Remainder, Number(_), Number(0.0)) => return Err(Failure::row("a number is divided by zero")),
         (Divide, Number(a), Number(b)) => Number(a / b),
         (Remainder, Number(a), Number(b)) => Number(a % b),
         (Add, Text(a), b) => Value::text(limited(format!("{a}{}", b.to_text()))?),
         (Add, a, Text(b)) => Value::text(limited(format!("{}{b}", a.to_text()))?),
         (Multiply, Text(text), Number(count)) | (Multiply, Number(count), Text(text)) => repeat(text, *count)?,
-        (_, Null, _) | (_, _, Null) => Null,
+        (Add | Subtract, Null, Date(_) | Duration(_)) | (Add | Subtract, Date(_) | Duration(_), Null) => Null,
         (Add, Date(date), Duration(duration)) | (Add, Duration(duration), Date(date)) => dated(duration.add_to(date))?,
         (Subtract, Date(date), Duration(duration)) => dated(duration.times(-1.0).add_to(date))?,
         (Subtract, Date(a), Date(b)) => difference(a, b).map_or(Null, Value::duration),

@@ -36,12 +36,12 @@ impl SourceFilter {
                 }
             }
             Source::LinksTo(link) => {
-                let path = linked_path(evaluator, link)?;
-                Self::Paths(evaluator.vault.inlinks(&path)?.into_iter().collect())
+                let page = linked_page(evaluator, link)?;
+                Self::Paths(evaluator.vault.inlinks(&page.path)?.into_iter().collect())
             }
             Source::LinksFrom(link) => {
-                let path = linked_path(evaluator, link)?;
-                Self::Paths(evaluator.vault.outlinks(&path)?.into_iter().map(|link| link.path).collect())
+                let page = linked_page(evaluator, link)?;
+                Self::Paths(page.links.iter().map(|link| link.path.clone()).collect())
             }
             Source::Not(inner) => Self::Not(Box::new(Self::new(evaluator, inner, pages)?)),
             Source::Chain(first, rest) => {
@@ -69,9 +69,9 @@ impl SourceFilter {
     }
 }
 
-/// The path of a page that must exist.
-fn linked_path(evaluator: &Evaluator<'_>, link: &Link) -> Evaluation<String> {
+/// The page of a link that must exist.
+fn linked_page(evaluator: &Evaluator<'_>, link: &Link) -> Evaluation<Arc<Page>> {
     let page = evaluator.linked_page(link)?;
     let missing = || Failure::query(format!("FROM names the page `{}`, which does not exist", link.path));
-    page.map(|page| page.path.clone()).ok_or_else(missing)
+    page.ok_or_else(missing)
 }

@@ -10,6 +10,7 @@ mod tokens;
 
 pub(crate) use ast::{Command, Expression, ExpressionKind, Lambda, NamedExpression, Operator, ParsedQuery, Source};
 pub use ast::QueryType;
+pub(crate) use atoms::FILE_FIELDS;
 pub(crate) use query::parse;
 
 /// Limit of a query in bytes.

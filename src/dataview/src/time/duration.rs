@@ -48,29 +48,42 @@ impl Duration {
         Self { years, months, weeks, days, hours, minutes, seconds, milliseconds }
     }
 
-    /// The names and amounts of the units that are not zero.
+    /// The names and amounts of the units that are not zero. Months are carried over to years, and
+    /// smaller units to days or weeks: without a calendar, days are no months.
     #[must_use]
-    pub fn units(&self) -> Vec<(&'static str, f64)> {
-        UNIT_NAMES.into_iter().zip(self.to_array()).filter(|(_, amount)| *amount != 0.0).collect()
+    pub fn units(&self, with_weeks: bool) -> Vec<(&'static str, f64)> {
+        let months = self.total_months();
+        let years = (months / 12.0).trunc();
+        let mut amounts = Self::split(self.milliseconds_below_months(), if with_weeks { 2 } else { 3 });
+        (amounts[0], amounts[1]) = (years, months - years * 12.0);
+        UNIT_NAMES.into_iter().zip(amounts).filter(|(_, amount)| *amount != 0.0).collect()
+    }
+
+    fn total_months(&self) -> f64 {
+        self.years * 12.0 + self.months
+    }
+
+    fn milliseconds_below_months(&self) -> f64 {
+        self.to_array().iter().zip(UNIT_MILLISECONDS).skip(2).map(|(amount, unit)| amount * unit).sum()
     }
 
     pub(crate) fn total_milliseconds(&self) -> f64 {
         // Twelve months are a year, not 360 days.
-        let [years, months, rest @ ..] = self.to_array();
-        let whole_years = (months / 12.0).trunc();
-        let calendar = (years + whole_years) * UNIT_MILLISECONDS[0] + (months - whole_years * 12.0) * UNIT_MILLISECONDS[1];
-        calendar + rest.iter().zip(&UNIT_MILLISECONDS[2..]).map(|(amount, unit)| amount * unit).sum::<f64>()
+        let months = self.total_months();
+        let years = (months / 12.0).trunc();
+        let calendar = years * UNIT_MILLISECONDS[0] + (months - years * 12.0) * UNIT_MILLISECONDS[1];
+        calendar + self.milliseconds_below_months()
     }
 
     /// The complete duration in one unit; `None` for an unknown unit.
     pub(crate) fn total_in(&self, unit: &str) -> Option<f64> {
         let is_unit = |name: &&str| *name == unit || name.strip_suffix('s') == Some(unit);
         let index = UNIT_NAMES.iter().position(|name| is_unit(&name))?;
-        if index <= 1 && self.to_array()[2..].iter().all(|amount| *amount == 0.0) {
-            let months = self.years * 12.0 + self.months;
-            return Some(if index == 1 { months } else { months / 12.0 });
-        }
-        Some(self.total_milliseconds() / UNIT_MILLISECONDS[index])
+        Some(match index {
+            0 => self.total_months() / 12.0 + self.milliseconds_below_months() / UNIT_MILLISECONDS[0],
+            1 => self.total_months() + self.milliseconds_below_months() / UNIT_MILLISECONDS[1],
+            index => self.total_milliseconds() / UNIT_MILLISECONDS[index],
+        })
     }
 
     pub(crate) fn plus(self, other: Self) -> Self {
@@ -83,20 +96,15 @@ impl Duration {
         Self::from_array(self.to_array().map(|amount| amount * factor))
     }
 
-    /// Carries amounts over to larger units.
-    pub(crate) fn normalized(self) -> Self {
-        Self::from_milliseconds(self.total_milliseconds(), 0)
-    }
-
     /// Splits milliseconds into units, the largest being that of `first`.
-    fn from_milliseconds(total: f64, first: usize) -> Self {
+    fn split(total: f64, first: usize) -> [f64; 8] {
         let mut amounts = [0.0; 8];
         let mut rest = total.abs().round();
         for (index, unit) in UNIT_MILLISECONDS.iter().enumerate().skip(first) {
             amounts[index] = (rest / unit).floor() * total.signum();
             rest %= unit;
         }
-        Self::from_array(amounts)
+        amounts
     }
 
     /// Parses `1 d 2 hours`, `6hr4min`, `9 years, 8 months`.
@@ -135,9 +143,9 @@ impl Duration {
     pub(crate) fn to_text(self) -> String {
         let word = |(name, amount): (&'static str, f64)| {
             let name = if amount.abs() == 1.0 { name.trim_end_matches('s') } else { name };
-            format!("{} {name}", super::super::value_number_text(amount))
+            format!("{} {name}", crate::value::number_text(amount))
         };
-        let words: Vec<String> = self.normalized().units().into_iter().map(word).collect();
+        let words: Vec<String> = self.units(true).into_iter().map(word).collect();
         if words.is_empty() { "0 seconds".to_owned() } else { words.join(", ") }
     }
 
@@ -166,10 +174,7 @@ pub(crate) fn format_duration(duration: &Duration, format: &str) -> String {
     used.sort_unstable();
     used.dedup();
     let (mut rest, mut amounts) = (duration.total_milliseconds(), [0.0; 8]);
-    let mut months = duration.years * 12.0 + duration.months;
-    if duration.to_array()[2..].iter().any(|amount| *amount != 0.0) {
-        months = 0.0;
-    }
+    let mut months = if duration.milliseconds_below_months() == 0.0 { duration.total_months() } else { 0.0 };
     for unit in &used {
         let exact = if *unit <= 1 && months != 0.0 {
             // Years and months convert exactly into each other.

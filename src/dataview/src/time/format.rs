@@ -140,7 +140,7 @@ fn field(date: &Zoned, token: &str) -> Option<String> {
 }
 
 /// 1 for Monday.
-pub(crate) const fn weekday_number(weekday: Weekday) -> i8 {
+pub(crate) fn weekday_number(weekday: Weekday) -> i8 {
     weekday.to_monday_one_offset()
 }
 

@@ -10,8 +10,8 @@ use jiff::{ToSpan, Unit, Zoned};
 
 pub use duration::Duration;
 pub(crate) use duration::format_duration;
-pub(crate) use format::format_date;
-pub(crate) use parse::{parse_date, parse_date_prefix, parse_with_format};
+pub(crate) use format::{format_date, weekday_number};
+pub(crate) use parse::{parse_date, parse_with_format};
 
 /// Names of dates relative to the current time: `date(today)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,9 +105,13 @@ pub(crate) fn day_of_name(name: &str, zone: &TimeZone) -> Option<Zoned> {
     at_midnight(found?, zone)
 }
 
-/// The time between two dates in calendar units.
-pub(crate) fn difference(later: &Zoned, earlier: &Zoned) -> Option<Duration> {
-    let earlier = earlier.with_time_zone(later.time_zone().clone());
+/// The time from `start` to `end` in calendar units, counted from the earlier of the two.
+pub(crate) fn difference(end: &Zoned, start: &Zoned) -> Option<Duration> {
+    let start = start.with_time_zone(end.time_zone().clone());
+    if *end < start {
+        return difference(&start, end).map(|duration| duration.times(-1.0));
+    }
+    let (earlier, later) = (start, end);
     let span = earlier.until((Unit::Year, later)).ok()?;
     let milliseconds = f64::from(span.get_milliseconds() as i32) + (span.get_microseconds() / 1000) as f64;
     Some(Duration {

@@ -13,7 +13,7 @@ pub(crate) fn parse_date(text: &str, zone: &TimeZone) -> Option<Zoned> {
 }
 
 /// Parses a date at the start of a text; returns the rest too.
-pub(crate) fn parse_date_prefix<'t>(text: &'t str, zone: &TimeZone) -> Option<(Zoned, &'t str)> {
+fn parse_date_prefix<'t>(text: &'t str, zone: &TimeZone) -> Option<(Zoned, &'t str)> {
     let (year, rest) = digits(text, 4)?;
     let (month, rest) = digits(rest.strip_prefix('-')?, 2)?;
     let narrow = |number: i32| i8::try_from(number).ok();

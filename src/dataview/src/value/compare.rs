@@ -22,7 +22,6 @@ pub(crate) fn compare(left: &Value, right: &Value, normalize: LinkNormalizer<'_>
         (Value::Link(a), Value::Link(b)) => collate(&normalize(a), &normalize(b))
             .then_with(|| a.target_name().cmp(b.target_name()))
             .then_with(|| a.subpath().cmp(&b.subpath())),
-        (Value::ExternalLink(a), Value::ExternalLink(b)) => collate(&a.0, &b.0),
         (Value::List(a), Value::List(b)) => {
             let pairs = a.iter().zip(b.iter());
             first_difference(pairs.map(|(a, b)| compare(a, b, normalize))).then(a.len().cmp(&b.len()))
@@ -34,10 +33,6 @@ pub(crate) fn compare(left: &Value, right: &Value, normalize: LinkNormalizer<'_>
         (Value::Function(_), Value::Function(_)) => Ordering::Equal,
         _ => left.type_name().cmp(right.type_name()).then_with(|| rank(left).cmp(&rank(right))),
     }
-}
-
-pub(crate) fn is_equal(left: &Value, right: &Value, normalize: LinkNormalizer<'_>) -> bool {
-    compare(left, right, normalize) == Ordering::Equal
 }
 
 /// Orders the kinds of objects.

@@ -18,7 +18,7 @@ impl Value {
             Self::Number(number) => number_json(*number),
             Self::Null => Json::Null,
             Self::Boolean(value) => Json::Bool(*value),
-            Self::Text(_) | Self::ExternalLink(_) => Json::String(self.to_text()),
+            Self::Text(_) => Json::String(self.to_text()),
             Self::Function(_) => Json::Null,
             Self::Row(row) => row.id().to_json(),
             Self::File(page) => Json::String(page.link().to_markdown()),
@@ -27,29 +27,35 @@ impl Value {
     }
 
     /// The value with its type: `{"date": …}`, `{"duration": {…}}`, `{"link": …}`, `{"object": …}`.
+    ///
+    /// `resolve` gives the path that the path of a link means.
     #[must_use]
-    pub fn to_tagged_json(&self) -> Json {
+    pub fn to_tagged_json(&self, resolve: &dyn Fn(&str) -> Option<String>) -> Json {
         match self {
             Self::Date(date) => json!({ "date": local_iso(date) }),
             Self::Duration(duration) => {
                 let units: Map<String, Json> =
-                    duration.units().into_iter().map(|(name, amount)| (name.to_owned(), number_json(amount))).collect();
+                    duration.units(false).into_iter().map(|(name, amount)| (name.to_owned(), number_json(amount))).collect();
                 json!({ "duration": units })
             }
-            Self::Link(link) => json!({ "link": link.path, "display": link.display, "embed": link.is_embed }),
-            Self::List(items) => items.iter().map(Self::to_tagged_json).collect(),
+            Self::Link(link) => {
+                let path = resolve(&link.path).unwrap_or_else(|| link.path.clone());
+                let path = format!("{path}{}", link.target_text());
+                json!({ "link": path, "display": link.display, "embed": link.is_embed })
+            }
+            Self::List(items) => items.iter().map(|item| item.to_tagged_json(resolve)).collect(),
             Self::Object(members) => {
                 let members: Map<String, Json> =
-                    members.iter().map(|(key, value)| (key.clone(), value.to_tagged_json())).collect();
+                    members.iter().map(|(key, value)| (key.clone(), value.to_tagged_json(resolve))).collect();
                 json!({ "object": members })
             }
-            Self::Row(row) => row.id().to_tagged_json(),
+            Self::Row(row) => row.id().to_tagged_json(resolve),
             Self::File(page) => json!({ "link": page.path, "display": null, "embed": false }),
             Self::Null
             | Self::Boolean(_)
             | Self::Number(_)
             | Self::Text(_)
-            | Self::ExternalLink(_)
+           
             | Self::Function(_)
             | Self::Item(..) => self.to_json(),
         }

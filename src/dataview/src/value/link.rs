@@ -72,6 +72,15 @@ impl Link {
         }
     }
 
+    /// `#heading`, `#^block`, or nothing.
+    pub(crate) fn target_text(&self) -> String {
+        match &self.target {
+            LinkTarget::File => String::new(),
+            LinkTarget::Header(heading) => format!("#{heading}"),
+            LinkTarget::Block(id) => format!("#^{id}"),
+        }
+    }
+
     /// The name of the page without folders and `.md`.
     pub(crate) fn name(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or_default();
@@ -89,11 +98,7 @@ impl Link {
 
     /// The link as `[[path|display]]`.
     pub(crate) fn to_markdown(&self) -> String {
-        let part = match &self.target {
-            LinkTarget::File => String::new(),
-            LinkTarget::Header(heading) => format!("#{heading}"),
-            LinkTarget::Block(id) => format!("#^{id}"),
-        };
+        let part = self.target_text();
         let mark = if self.is_embed { "!" } else { "" };
         format!("{mark}[[{}{part}|{}]]", self.path, self.display_text())
     }

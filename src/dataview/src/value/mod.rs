@@ -15,8 +15,9 @@ use crate::run::Row;
 use crate::run::evaluate::Closure;
 use crate::time::Duration;
 
-pub(crate) use compare::{LinkNormalizer, compare, is_equal};
+pub(crate) use compare::compare;
 pub use link::{Link, LinkTarget};
+pub(crate) use text::number_text;
 
 /// A value. Lists and objects are shared, because lambdas and groups copy them often.
 #[derive(Debug, Clone)]
@@ -35,8 +36,6 @@ pub enum Value {
     Duration(Box<Duration>),
     /// A link to a page, or to a part of one.
     Link(Arc<Link>),
-    /// A link to a URL, with an optional display text (`elink`).
-    ExternalLink(Arc<(String, Option<String>)>),
     /// A list.
     List(Arc<[Value]>),
     /// An object, in the order of its keys.
@@ -91,7 +90,7 @@ impl Value {
             Self::Link(link) => !link.path.is_empty(),
             Self::List(items) => !items.is_empty(),
             Self::Object(members) => !members.is_empty(),
-            Self::ExternalLink(_) | Self::Function(_) | Self::Row(_) | Self::File(_) | Self::Item(..) => true,
+            Self::Function(_) | Self::Row(_) | Self::File(_) | Self::Item(..) => true,
         }
     }
 
@@ -105,7 +104,6 @@ impl Value {
             Self::Date(_) => "date",
             Self::Duration(_) => "duration",
             Self::Link(_) => "link",
-            Self::ExternalLink(_) => "widget",
             Self::List(_) => "array",
             Self::Function(_) => "function",
             Self::Object(_) | Self::Row(_) | Self::File(_) | Self::Item(..) => "object",

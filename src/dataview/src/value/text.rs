@@ -4,13 +4,20 @@ use super::Value;
 use crate::time::render_date;
 
 /// How Dataview shows null.
-const NULL_TEXT: &str = "\\-";
+const NULL_TEXT: &str = "-";
 
 impl Value {
     /// The value as text, as `string()`, `join` and `+` give it.
     pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         self.write_text(&mut text, false, &|link| link.to_markdown());
+        text
+    }
+
+    /// As [`Value::to_text`], with brackets around a list.
+    pub(crate) fn to_item_text(&self) -> String {
+        let mut text = String::new();
+        self.write_text(&mut text, true, &|link| link.to_markdown());
         text
     }
 
@@ -30,9 +37,6 @@ impl Value {
             Self::Date(date) => text.push_str(&render_date(date)),
             Self::Duration(duration) => text.push_str(&duration.to_text()),
             Self::Link(link) => text.push_str(&link_text(link)),
-            Self::ExternalLink(link) => {
-                text.push_str(&format!("[{}]({})", link.1.as_deref().unwrap_or(&link.0), link.0));
-            }
             Self::List(items) => {
                 text.push_str(if is_nested { "[" } else { "" });
                 for (index, item) in items.iter().enumerate() {
