@@ -57,8 +57,57 @@ impl DataviewQuery {
     /// Whether list items are read, by TASK, `file.tasks` or `file.lists`.
     #[must_use]
     pub fn reads_items(&self) -> bool {
-        // A lambda or an index may select them by a computed name.
-        self.parsed.kind == QueryType::Task || self.names_field(&["tasks", "lists"]) || self.has_computed_index()
+        self.parsed.kind == QueryType::Task || self.may_read(&["tasks", "lists"])
+    }
+
+    /// Whether the links of pages are read, by `file.outlinks` or `outgoing`.
+    #[must_use]
+    pub fn reads_links(&self) -> bool {
+        self.may_read(&["outlinks"]) || self.parsed.source.as_ref().is_some_and(|source| source.reads(false))
+    }
+
+    /// Whether the tags of pages are read.
+    #[must_use]
+    pub fn reads_tags(&self) -> bool {
+        self.may_read(&["tags", "etags"]) || self.parsed.source.as_ref().is_some_and(|source| source.reads(true))
+    }
+
+    /// Whether `file.ctime` or `file.cday` is read.
+    #[must_use]
+    pub fn reads_creation(&self) -> bool {
+        self.may_read(&["ctime", "cday"])
+    }
+
+    /// Whether fields are read that may be inline fields, and not only `file` and literals.
+    #[must_use]
+    pub fn reads_fields(&self) -> bool {
+        let mut reads = false;
+        self.parsed.visit_expressions(&mut |expression| {
+            reads |= match &expression.kind {
+                ExpressionKind::Variable(name) => !["file", "key"].contains(&&**name),
+                ExpressionKind::Link(_) => true,
+                // A page without a date in its name may have a field `date`.
+                ExpressionKind::Literal(Value::Text(name)) => &**name == "day",
+                _ => false,
+            };
+        });
+        reads || self.parsed.kind == QueryType::Task
+    }
+
+    fn may_read(&self, names: &[&str]) -> bool {
+        self.names_field(names) || self.has_computed_index() || self.calls_extract()
+    }
+
+    /// Whether whole objects are read, with all implicit fields.
+    fn calls_extract(&self) -> bool {
+        let mut calls = false;
+        self.parsed.visit_expressions(&mut |expression| {
+            calls |= match &expression.kind {
+                ExpressionKind::Call(function, _) => function.name == "extract",
+                _ => false,
+            };
+        });
+        calls
     }
 
     /// Whether the query names one of these fields.

@@ -40,6 +40,8 @@ pub struct ResultRow {
     pub cells: Vec<Value>,
     /// The task, in a result of TASK.
     pub task: Option<TaskRow>,
+    /// Whether the cells are those of CALENDAR: date, link.
+    pub is_calendar: bool,
 }
 
 /// A task or list item of a result.
@@ -85,7 +87,7 @@ pub(super) fn build(run: &mut QueryRun<'_>, parsed: &ParsedQuery, rows: Rows) ->
                 let columns = parsed.columns.iter().map(|column| evaluator.evaluate(&column.expression, scope));
                 id.into_iter().chain(columns).collect::<Evaluation<Vec<Value>>>()
             })?;
-            let row = |(row, cells): (Arc<Row>, Vec<Value>)| ResultRow { path: path(&row), cells, task: None };
+            let row = |(row, cells): (Arc<Row>, Vec<Value>)| ResultRow { path: path(&row), cells, task: None, is_calendar: false };
             result.rows = cells.into_iter().map(row).collect();
         }
         QueryType::Calendar => calendar(run, parsed, rows, &mut result)?,
@@ -121,7 +123,8 @@ fn calendar(run: &mut QueryRun<'_>, parsed: &ParsedQuery, rows: Rows, result: &m
         match date {
             Value::Null => {}
             Value::Date(_) => {
-                result.rows.push(ResultRow { path: path(&row), cells: vec![date, row.id()], task: None });
+                let cells = vec![date, row.id()];
+                result.rows.push(ResultRow { path: path(&row), cells, task: None, is_calendar: true });
             }
             other => {
                 let (name, page) = (&column.name, path(&row).unwrap_or_default());
@@ -187,6 +190,7 @@ fn add_task(shown: &mut Vec<ResultRow>, page: &Arc<Page>, index: usize, depth: u
         path: Some(page.path.clone()),
         cells,
         task: Some(TaskRow { page: Arc::clone(page), index, depth }),
+        is_calendar: false,
     });
 }
 

@@ -127,6 +127,19 @@ impl Operator {
     }
 }
 
+impl Source {
+    /// Whether tags, or else links of pages, are read to select pages.
+    pub(crate) fn reads(&self, tags: bool) -> bool {
+        match self {
+            Self::Tag(_) => tags,
+            Self::LinksFrom(_) => !tags,
+            Self::Path(_) | Self::LinksTo(_) => false,
+            Self::Not(inner) => inner.reads(tags),
+            Self::Chain(first, rest) => first.reads(tags) || rest.iter().any(|(_, source)| source.reads(tags)),
+        }
+    }
+}
+
 impl Expression {
     /// Calls the visitor for this expression and all parts.
     pub(crate) fn visit<'e>(&'e self, visitor: &mut impl FnMut(&'e Self)) {

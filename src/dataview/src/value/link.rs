@@ -88,7 +88,8 @@ impl Link {
     }
 
     /// The text that is shown.
-    pub(crate) fn display_text(&self) -> String {
+    #[must_use]
+    pub fn display_text(&self) -> String {
         match (&self.display, self.subpath()) {
             (Some(display), _) => display.clone(),
             (None, Some(part)) => format!("{} > {part}", self.name()),

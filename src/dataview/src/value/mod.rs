@@ -54,6 +54,16 @@ pub enum Value {
 pub type Object = Vec<(String, Value)>;
 
 impl Value {
+    /// A link to the page of a row or of `file`.
+    #[must_use]
+    pub fn page_link(&self) -> Option<Link> {
+        match self {
+            Self::Row(row) => row.page().map(|page| page.link()),
+            Self::File(page) => Some(page.link()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn text(text: impl Into<Arc<str>>) -> Self {
         Self::Text(text.into())
     }

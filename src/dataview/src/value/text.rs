@@ -8,7 +8,8 @@ const NULL_TEXT: &str = "-";
 
 impl Value {
     /// The value as text, as `string()`, `join` and `+` give it.
-    pub(crate) fn to_text(&self) -> String {
+    #[must_use]
+    pub fn to_text(&self) -> String {
         let mut text = String::new();
         self.write_text(&mut text, false, &|link| link.to_markdown());
         text
