@@ -82,8 +82,8 @@ pub(crate) fn to_index_error(error: DataviewError) -> IndexError {
 /// Columns of a page; the body only if the query can see something of it. ?1 to ?3: whether it
 /// reads bodies with inline fields, with tags, and all bodies.
 const COLUMNS: &str = "
-    pages.path, pages.frontmatter, pages.size, pages.modified, bodies.frontmatter,
-    CASE WHEN ?3 OR ?1 AND instr(bodies.body, '::') OR ?2 AND instr(bodies.body, '#') THEN bodies.body END
+    pages.path, pages.frontmatter, pages.size, pages.modified, bodies.first_line,
+    CASE WHEN ?3 OR ?1 AND pages.inline IS NOT NULL OR ?2 AND pages.metadata IS NOT NULL THEN bodies.body END
     FROM pages JOIN bodies ON bodies.page = pages.id";
 
 struct IndexVault<'c> {
@@ -140,7 +140,6 @@ impl<'c> IndexVault<'c> {
         let map = serde_json::from_str(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
         let frontmatter = Frontmatter { map: map.map_err(|error| damaged(&error))?, error: None };
         let modified = Timestamp::from_microsecond(row.get(3)?).map_err(|error| damaged(&error))?;
-        let yaml = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
         let body = row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or_default();
         let mut failure = None;
         let mut resolve = |target: &str, kind: LinkKind| {
@@ -159,7 +158,7 @@ impl<'c> IndexVault<'c> {
                 aliases: svcfs_text::page::aliases(&frontmatter),
                 frontmatter: frontmatter.map,
                 body,
-                first_body_line: if yaml.is_empty() { 1 } else { yaml.lines().count() + 3 },
+                first_body_line: usize::try_from(row.get::<_, i64>(4)?).unwrap_or(1),
             },
             &mut resolve,
         );
