@@ -11,6 +11,22 @@ use crate::page::{ListItem, Page};
 use crate::time::{Duration, parse_date};
 use crate::value::{Link, Value};
 
+/// What values of fields depend on.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldContext<'a> {
+    /// The zone of dates without one.
+    pub(crate) zone: &'a TimeZone,
+    /// The paths that links of the page mean, by their text.
+    pub(crate) link_paths: &'a HashMap<String, String>,
+}
+
+impl FieldContext<'_> {
+    fn link(self, link: Link) -> Value {
+        let path = self.link_paths.get(&link.path).cloned();
+        Value::link(Link { path: path.unwrap_or(link.path), ..link })
+    }
+}
+
 /// The fields of a page or an item: first under the key as written, then under the simplified key.
 #[derive(Debug, Default)]
 pub(crate) struct PageFields {
@@ -46,37 +62,37 @@ impl PageFields {
     }
 }
 
-pub(crate) fn page_fields(page: &Page, zone: &TimeZone) -> PageFields {
+pub(crate) fn page_fields(page: &Page, context: FieldContext<'_>) -> PageFields {
     let mut fields = PageFields::default();
     for (key, value) in &page.frontmatter {
-        fields.add(key, frontmatter_value(value, zone));
+        fields.add(key, frontmatter_value(value, context));
     }
     for (key, text) in &page.inline_fields {
-        fields.add(key, inline_value(text, zone));
+        fields.add(key, inline_value(text, context));
     }
     fields
 }
 
-pub(crate) fn item_fields(item: &ListItem, zone: &TimeZone) -> PageFields {
+pub(crate) fn item_fields(item: &ListItem, context: FieldContext<'_>) -> PageFields {
     let mut fields = PageFields::default();
     for (key, text) in &item.fields {
-        fields.add(key, inline_value(text, zone));
+        fields.add(key, inline_value(text, context));
     }
     fields
 }
 
 /// A frontmatter value; texts can be dates, durations and links.
-fn frontmatter_value(value: &Json, zone: &TimeZone) -> Value {
+fn frontmatter_value(value: &Json, context: FieldContext<'_>) -> Value {
     match value {
         Json::String(text) => {
             let text = text.as_str();
-            let parsed = parse_date(text, zone).map(Value::date);
+            let parsed = parse_date(text, context.zone).map(Value::date);
             let parsed = parsed.or_else(|| Duration::parse(text).map(Value::duration));
-            parsed.or_else(|| Link::parse(text).map(Value::link)).unwrap_or_else(|| Value::text(text))
+            parsed.or_else(|| Link::parse(text).map(|link| context.link(link))).unwrap_or_else(|| Value::text(text))
         }
-        Json::Array(items) => Value::list(items.iter().map(|item| frontmatter_value(item, zone)).collect()),
+        Json::Array(items) => Value::list(items.iter().map(|item| frontmatter_value(item, context)).collect()),
         Json::Object(members) => {
-            let member = |(key, value): (&String, &Json)| (key.clone(), frontmatter_value(value, zone));
+            let member = |(key, value): (&String, &Json)| (key.clone(), frontmatter_value(value, context));
             Value::Object(Arc::new(members.iter().map(member).collect()))
         }
         other => raw_value(other),
@@ -100,17 +116,17 @@ pub(crate) fn raw_object(members: &Map<String, Json>) -> Value {
 }
 
 /// The value of an inline field: one value, a list with commas, or text.
-pub(crate) fn inline_value(text: &str, zone: &TimeZone) -> Value {
+pub(crate) fn inline_value(text: &str, context: FieldContext<'_>) -> Value {
     let text = text.trim();
     if text.is_empty() {
         return Value::Null;
     }
-    if let Some(value) = single_value(text, zone) {
+    if let Some(value) = single_value(text, context) {
         return value;
     }
     let parts = split_list(text);
     if parts.len() > 1 {
-        let values: Option<Vec<Value>> = parts.iter().map(|part| single_value(part.trim(), zone)).collect();
+        let values: Option<Vec<Value>> = parts.iter().map(|part| single_value(part.trim(), context)).collect();
         if let Some(values) = values {
             return Value::list(values);
         }
@@ -118,7 +134,7 @@ pub(crate) fn inline_value(text: &str, zone: &TimeZone) -> Value {
     Value::text(text)
 }
 
-fn single_value(text: &str, zone: &TimeZone) -> Option<Value> {
+fn single_value(text: &str, context: FieldContext<'_>) -> Option<Value> {
     let unquoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).filter(|inner| !inner.contains('"'));
     if let Some(inner) = unquoted {
         return Some(Value::text(inner));
@@ -136,9 +152,9 @@ fn single_value(text: &str, zone: &TimeZone) -> Option<Value> {
     if let Some(number) = text.parse().ok().filter(|_| is_number) {
         return Some(Value::Number(number));
     }
-    let parsed = parse_date(text, zone).map(Value::date);
+    let parsed = parse_date(text, context.zone).map(Value::date);
     let parsed = parsed.or_else(|| Duration::parse(text).map(Value::duration));
-    parsed.or_else(|| Link::parse(text).map(Value::link))
+    parsed.or_else(|| Link::parse(text).map(|link| context.link(link)))
 }
 
 /// Splits at commas outside of quotes and links.
@@ -190,7 +206,8 @@ mod tests {
             ("\"quoted\"", "string"),
             ("", "null"),
         ] {
-            assert_eq!(inline_value(text, &TimeZone::UTC).type_name(), kind, "{text:?}");
+            let context = FieldContext { zone: &TimeZone::UTC, link_paths: &HashMap::new() };
+            assert_eq!(inline_value(text, context).type_name(), kind, "{text:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Pages as a query sees them, and the vault that gives them.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value as Json};
 
-use crate::field_value::{self, PageFields};
+use crate::field_value::{self, FieldContext, PageFields};
 use crate::value::Link;
 
 /// A page with everything that a query can read without following links.
@@ -33,6 +34,8 @@ pub struct Page {
     pub items: Vec<ListItem>,
     /// Its links in page order: paths of files, or as written when they mean none.
     pub links: Vec<Link>,
+    /// The paths that the links in its fields mean, by their text.
+    pub link_paths: HashMap<String, String>,
     /// Whether it is bookmarked.
     pub is_starred: bool,
     /// Typed fields, computed when the first is read.
@@ -88,7 +91,11 @@ impl Page {
     }
 
     pub(crate) fn typed_fields(&self, zone: &TimeZone) -> &PageFields {
-        self.fields.get_or_init(|| field_value::page_fields(self, zone))
+        self.fields.get_or_init(|| field_value::page_fields(self, self.field_context(zone)))
+    }
+
+    pub(crate) const fn field_context<'a>(&'a self, zone: &'a TimeZone) -> FieldContext<'a> {
+        FieldContext { zone, link_paths: &self.link_paths }
     }
 
     /// The tags with `#`, without duplicates; with `is_split` also those above them

@@ -1,6 +1,6 @@
 //! Reads a page from its text.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
@@ -40,9 +40,10 @@ impl Page {
         let scanned = metadata::scan_body(body, first_body_line);
         let mut links: Vec<Link> = Vec::new();
         frontmatter.values().for_each(|value| frontmatter_links(value, &mut links));
+        let mut link_paths = HashMap::new();
         for link in &mut links {
             if let Some(path) = resolve(&link.path, LinkKind::Wiki) {
-                link.path = path;
+                link_paths.insert(std::mem::replace(&mut link.path, path.clone()), path);
             }
         }
         let body_links: Vec<Link> = scanned
@@ -50,6 +51,9 @@ impl Page {
             .iter()
             .map(|link| link_of(link, resolve(&link.target, link.kind).unwrap_or_else(|| link.target.clone())))
             .collect();
+        // Of the links in the text, fields have only wiki links.
+        let written = scanned.links.iter().zip(&body_links).filter(|(link, _)| link.kind.is_wiki());
+        link_paths.extend(written.map(|(link, resolved)| (link.target.clone(), resolved.path.clone())));
         let items = items(body, &scanned, &body_links);
         links.extend(body_links);
         let mut seen: HashSet<String> = tags.iter().cloned().collect();
@@ -58,7 +62,20 @@ impl Page {
         // Fields of tasks belong to the task only.
         let fields = scanned.metadata.fields.iter().filter(|field| !field.item.is_some_and(is_task));
         let inline_fields = fields.map(|field| (field.key.clone(), field.text.clone())).collect();
-        Self { path, size, created, modified, frontmatter, inline_fields, tags, aliases, items, links, ..Self::default() }
+        Self {
+            path,
+            size,
+            created,
+            modified,
+            frontmatter,
+            inline_fields,
+            tags,
+            aliases,
+            items,
+            links,
+            link_paths,
+            ..Self::default()
+        }
     }
 }
 

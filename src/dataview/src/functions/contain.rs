@@ -34,9 +34,9 @@ fn search(evaluator: &Evaluator<'_>, container: &Value, wanted: &Value, ignores_
             false
         }
         other => match (evaluator.members(other)?, wanted) {
-            (Some(members), Value::Text(key)) => {
-                members.iter().any(|(name, _)| if ignores_case { fold_name(name) == fold_name(key) } else { **name == **key })
-            }
+            (Some(members), Value::Text(key)) => members
+                .iter()
+                .any(|(name, _)| if ignores_case { fold_name(name) == fold_name(key) } else { **name == **key }),
             _ => evaluator.is_equal(other, wanted),
         },
     })

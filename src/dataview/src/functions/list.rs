@@ -91,8 +91,7 @@ pub(super) fn sort(evaluator: &Evaluator<'_>, arguments: &[Value]) -> Evaluation
         Some(function) => evaluator.call(function, std::slice::from_ref(item)),
         None => Ok(item.clone()),
     };
-    let mut keyed: Vec<(Value, &Value)> =
-        list.iter().map(|item| Ok((key(item)?, item))).collect::<Evaluation<_>>()?;
+    let mut keyed: Vec<(Value, &Value)> = list.iter().map(|item| Ok((key(item)?, item))).collect::<Evaluation<_>>()?;
     keyed.sort_by(|(a, _), (b, _)| evaluator.compare(a, b));
     Ok(Value::list(keyed.into_iter().map(|(_, item)| item.clone()).collect()))
 }

@@ -232,7 +232,10 @@ impl<'v> Evaluator<'v> {
     /// Calls a lambda; parameters without an argument are null.
     pub(crate) fn call(&self, function: &Value, arguments: &[Value]) -> Evaluation<Value> {
         let Value::Function(closure) = function else {
-            return Err(Failure::row(format!("a function such as `(x) => x` is required, not {}", function.type_name())));
+            return Err(Failure::row(format!(
+                "a function such as `(x) => x` is required, not {}",
+                function.type_name()
+            )));
         };
         let names = closure.lambda.parameters.iter();
         let values = names.zip(arguments.iter().cloned().chain(std::iter::repeat(Value::Null)));
@@ -258,7 +261,9 @@ impl<'v> Evaluator<'v> {
         let Some(name) = key.as_text() else {
             return match object {
                 Value::Null => Ok(Value::Null),
-                _ => Err(Failure::row(format!("a field is selected by a name or a number, not by {}", key.type_name()))),
+                _ => {
+                    Err(Failure::row(format!("a field is selected by a name or a number, not by {}", key.type_name())))
+                }
             };
         };
         Ok(match object {
@@ -275,11 +280,7 @@ impl<'v> Evaluator<'v> {
             Value::Item(page, index) => self.item_field(page, *index, name)?,
             Value::Date(date) => date_field(date, name),
             Value::Duration(duration) => duration.total_in(name).map_or(Value::Null, Value::Number),
-            Value::Null
-            | Value::Boolean(_)
-            | Value::Number(_)
-            | Value::Text(_)
-            | Value::Function(_) => Value::Null,
+            Value::Null | Value::Boolean(_) | Value::Number(_) | Value::Text(_) | Value::Function(_) => Value::Null,
         })
     }
 
@@ -309,7 +310,7 @@ impl<'v> Evaluator<'v> {
         if let Some(value) = super::item::implicit_field(page, index, name) {
             return Ok(value);
         }
-        Ok(item_fields(item, self.zone()).get(name).cloned().unwrap_or(Value::Null))
+        Ok(item_fields(item, page.field_context(self.zone())).get(name).cloned().unwrap_or(Value::Null))
     }
 
     /// The object of a value that has members.

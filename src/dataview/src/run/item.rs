@@ -6,8 +6,26 @@ use crate::page::{ListItem, Page};
 use crate::value::{Link, LinkTarget, Value};
 
 pub(super) const FIELDS: [&str; 20] = [
-    "status", "checked", "completed", "fullyCompleted", "text", "line", "lineCount", "path", "section", "tags",
-    "outlinks", "link", "children", "subtasks", "task", "annotated", "parent", "blockId", "position", "real",
+    "status",
+    "checked",
+    "completed",
+    "fullyCompleted",
+    "text",
+    "line",
+    "lineCount",
+    "path",
+    "section",
+    "tags",
+    "outlinks",
+    "link",
+    "children",
+    "subtasks",
+    "task",
+    "annotated",
+    "parent",
+    "blockId",
+    "position",
+    "real",
 ];
 
 /// `None` for names that are no implicit field.
@@ -30,7 +48,9 @@ pub(super) fn implicit_field(page: &Arc<Page>, index: usize, name: &str) -> Opti
         "lineCount" => number(item.line_count),
         "path" => Value::text(page.path.as_str()),
         "section" => Value::link(section(page, item)),
-        "tags" => Value::list(item.tags.iter().map(|tag| Value::text(format!("#{}", tag.trim_start_matches('#')))).collect()),
+        "tags" => {
+            Value::list(item.tags.iter().map(|tag| Value::text(format!("#{}", tag.trim_start_matches('#')))).collect())
+        }
         "outlinks" => Value::list(item.links.iter().cloned().map(Value::link).collect()),
         "link" => Value::link(link(page, item)),
         "header" => Value::link(section(page, item)),

@@ -7,6 +7,7 @@ pub(crate) mod operators;
 pub(crate) mod result;
 mod row;
 mod source;
+mod unknown;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -176,7 +177,8 @@ impl DataviewQuery {
             }
             None => None,
         };
-        let mut run = QueryRun { evaluator: Evaluator::new(vault, page, limits.timeout), notes: Vec::new() };
+        let mut run =
+            QueryRun { evaluator: Evaluator::new(vault, page, limits.timeout), pages: Vec::new(), notes: Vec::new() };
         let mut rows = run.first_rows(&self.parsed)?;
         for command in &self.parsed.commands {
             rows = run.execute(command, rows)?;
@@ -202,6 +204,8 @@ fn source_needs_page(source: &Source) -> bool {
 /// A run of one query.
 pub(crate) struct QueryRun<'v> {
     evaluator: Evaluator<'v>,
+    /// All pages that could be rows.
+    pages: Vec<Arc<Page>>,
     /// What the caller should know, such as rows without a value.
     notes: Vec<String>,
 }
@@ -209,8 +213,9 @@ pub(crate) struct QueryRun<'v> {
 type Rows = Vec<Arc<Row>>;
 
 impl QueryRun<'_> {
-    fn first_rows(&self, parsed: &ParsedQuery) -> Evaluation<Rows> {
+    fn first_rows(&mut self, parsed: &ParsedQuery) -> Evaluation<Rows> {
         let pages = self.evaluator.vault.pages()?;
+        self.pages.clone_from(&pages);
         let filter = parsed.source.as_ref().map(|source| source::SourceFilter::new(&self.evaluator, source, &pages));
         let filter = filter.transpose()?;
         let pages = pages.into_iter().filter(|page| filter.as_ref().is_none_or(|filter| filter.matches(page)));

@@ -74,7 +74,11 @@ fn calculate(evaluator: &Evaluator<'_>, operator: Operator, left: &Value, right:
         }
         _ => {
             let sign = operator.sign();
-            return Err(Failure::row(format!("`{sign}` does not apply to {} and {}", left.type_name(), right.type_name())));
+            return Err(Failure::row(format!(
+                "`{sign}` does not apply to {} and {}",
+                left.type_name(),
+                right.type_name()
+            )));
         }
     })
 }

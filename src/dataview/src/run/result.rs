@@ -87,7 +87,12 @@ pub(super) fn build(run: &mut QueryRun<'_>, parsed: &ParsedQuery, rows: Rows) ->
                 let columns = parsed.columns.iter().map(|column| evaluator.evaluate(&column.expression, scope));
                 id.into_iter().chain(columns).collect::<Evaluation<Vec<Value>>>()
             })?;
-            let row = |(row, cells): (Arc<Row>, Vec<Value>)| ResultRow { path: path(&row), cells, task: None, is_calendar: false };
+            let row = |(row, cells): (Arc<Row>, Vec<Value>)| ResultRow {
+                path: path(&row),
+                cells,
+                task: None,
+                is_calendar: false,
+            };
             result.rows = cells.into_iter().map(row).collect();
         }
         QueryType::Calendar => calendar(run, parsed, rows, &mut result)?,
@@ -106,6 +111,7 @@ pub(super) fn build(run: &mut QueryRun<'_>, parsed: &ParsedQuery, rows: Rows) ->
             }
         }
     }
+    super::unknown::add_notes(run, parsed, &result);
     result.notes = std::mem::take(&mut run.notes);
     Ok(result)
 }

@@ -18,8 +18,26 @@ pub(super) const KEYWORDS: [&str; 6] = ["FROM", "WHERE", "LIMIT", "GROUP", "FLAT
 
 /// The implicit fields of pages.
 pub(crate) const FILE_FIELDS: [&str; 20] = [
-    "name", "path", "folder", "ext", "link", "size", "ctime", "cday", "mtime", "mday", "day", "tags", "etags",
-    "inlinks", "outlinks", "tasks", "lists", "aliases", "frontmatter", "starred",
+    "name",
+    "path",
+    "folder",
+    "ext",
+    "link",
+    "size",
+    "ctime",
+    "cday",
+    "mtime",
+    "mday",
+    "day",
+    "tags",
+    "etags",
+    "inlinks",
+    "outlinks",
+    "tasks",
+    "lists",
+    "aliases",
+    "frontmatter",
+    "starred",
 ];
 
 pub(super) fn atom(input: &mut Input<'_>, depth: usize) -> Parsed<Expression> {
@@ -237,6 +255,7 @@ pub(super) fn refuse_rest<T>(input: &Input<'_>) -> Parsed<T> {
     let clauses = ["FROM", "WHERE", "SORT", "GROUP BY", "FLATTEN", "LIMIT"];
     let meaning = match word.to_ascii_uppercase().as_str() {
         "ORDER" => "; write SORT".to_owned(),
+        "BY" => "; write SORT or GROUP BY".to_owned(),
         "SELECT" => "; write TABLE".to_owned(),
         "HAVING" => "; write WHERE after GROUP BY".to_owned(),
         "OFFSET" => "; Dataview has no OFFSET".to_owned(),

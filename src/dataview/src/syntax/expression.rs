@@ -2,15 +2,22 @@
 
 use winnow::stream::Stream;
 
+use super::MAX_DEPTH;
 use super::ast::{Expression, ExpressionKind, NamedExpression, Operator};
 use super::atoms;
 use super::problem::{Input, Parsed, expected, refuse};
 use super::tokens::{blanks, peek_word, position, quoted, takes_keyword, word};
-use super::MAX_DEPTH;
 
 /// Operators by precedence, the weakest first. `and` and `or` are equally strong, as in Dataview.
 const LEVELS: [&[(&str, Operator)]; 4] = [
-    &[("and", Operator::And), ("or", Operator::Or), ("&&", Operator::And), ("||", Operator::Or), ("&", Operator::And), ("|", Operator::Or)],
+    &[
+        ("and", Operator::And),
+        ("or", Operator::Or),
+        ("&&", Operator::And),
+        ("||", Operator::Or),
+        ("&", Operator::And),
+        ("|", Operator::Or),
+    ],
     &[
         ("<=", Operator::LessOrEqual),
         (">=", Operator::GreaterOrEqual),

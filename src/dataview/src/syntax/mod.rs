@@ -8,8 +8,8 @@ mod query;
 mod source;
 mod tokens;
 
-pub(crate) use ast::{Command, Expression, ExpressionKind, Lambda, NamedExpression, Operator, ParsedQuery, Source};
 pub use ast::QueryType;
+pub(crate) use ast::{Command, Expression, ExpressionKind, Lambda, NamedExpression, Operator, ParsedQuery, Source};
 pub(crate) use atoms::FILE_FIELDS;
 pub(crate) use query::parse;
 

@@ -110,7 +110,9 @@ fn command(input: &mut Input<'_>, has_source: bool) -> Parsed<Command> {
     } else if takes_keyword(input, "LIMIT")? {
         Ok(Command::Limit(expression(input, 0)?))
     } else if takes_keyword(input, "FROM")? {
-        let reason = if has_source { "a query has one FROM; combine sources with `or` or `and`" } else {
+        let reason = if has_source {
+            "a query has one FROM; combine sources with `or` or `and`"
+        } else {
             "FROM comes before the other clauses, directly after the columns"
         };
         refuse(&origin, reason)

@@ -38,9 +38,8 @@ impl MemoryVault {
                 body: split.body,
                 first_body_line: split.first_body_line,
             };
-            let mut resolve = |target: &str, kind: LinkKind| {
-                targets.resolve_target(&path, kind, target).map(str::to_owned)
-            };
+            let mut resolve =
+                |target: &str, kind: LinkKind| targets.resolve_target(&path, kind, target).map(str::to_owned);
             (path.clone(), Arc::new(Page::read(page, &mut resolve)))
         };
         let pages = files.into_iter().map(read).collect();

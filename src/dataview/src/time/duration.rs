@@ -31,16 +31,7 @@ pub struct Duration {
 
 impl Duration {
     const fn to_array(self) -> [f64; 8] {
-        [
-            self.years,
-            self.months,
-            self.weeks,
-            self.days,
-            self.hours,
-            self.minutes,
-            self.seconds,
-            self.milliseconds,
-        ]
+        [self.years, self.months, self.weeks, self.days, self.hours, self.minutes, self.seconds, self.milliseconds]
     }
 
     const fn from_array(amounts: [f64; 8]) -> Self {
@@ -113,7 +104,8 @@ impl Duration {
         let mut duration = Self::default();
         let mut rest = text.trim();
         while !rest.is_empty() {
-            let number_end = rest.char_indices().find(|(at, c)| !(c.is_ascii_digit() || *c == '.' || *at == 0 && *c == '-'));
+            let number_end =
+                rest.char_indices().find(|(at, c)| !(c.is_ascii_digit() || *c == '.' || *at == 0 && *c == '-'));
             let (number, unit) = rest.split_at(number_end?.0);
             let amount: f64 = number.parse().ok()?;
             let unit = unit.trim_start();
@@ -170,7 +162,8 @@ impl Duration {
 pub(crate) fn format_duration(duration: &Duration, format: &str) -> String {
     let tokens = super::format::tokens(format);
     let unit_of = |token: &str| "yMwdhmsS".find(token.chars().next().unwrap_or(' '));
-    let mut used: Vec<usize> = tokens.iter().filter(|token| !token.is_literal).filter_map(|t| unit_of(t.text)).collect();
+    let mut used: Vec<usize> =
+        tokens.iter().filter(|token| !token.is_literal).filter_map(|t| unit_of(t.text)).collect();
     used.sort_unstable();
     used.dedup();
     let (mut rest, mut amounts) = (duration.total_milliseconds(), [0.0; 8]);

@@ -145,9 +145,7 @@ impl DateParts {
                 self.zone = Some(zone);
                 rest
             }
-            "E" | "EEE" | "EEEE" | "c" | "ccc" | "cccc" => {
-                text.trim_start_matches(|c: char| c.is_ascii_alphanumeric())
-            }
+            "E" | "EEE" | "EEEE" | "c" | "ccc" | "cccc" => text.trim_start_matches(|c: char| c.is_ascii_alphanumeric()),
             _ => return None,
         };
         Some(rest)

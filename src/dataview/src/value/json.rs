@@ -34,8 +34,11 @@ impl Value {
         match self {
             Self::Date(date) => json!({ "date": local_iso(date) }),
             Self::Duration(duration) => {
-                let units: Map<String, Json> =
-                    duration.units(false).into_iter().map(|(name, amount)| (name.to_owned(), number_json(amount))).collect();
+                let units: Map<String, Json> = duration
+                    .units(false)
+                    .into_iter()
+                    .map(|(name, amount)| (name.to_owned(), number_json(amount)))
+                    .collect();
                 json!({ "duration": units })
             }
             Self::Link(link) => {
@@ -51,13 +54,9 @@ impl Value {
             }
             Self::Row(row) => row.id().to_tagged_json(resolve),
             Self::File(page) => json!({ "link": page.path, "display": null, "embed": false }),
-            Self::Null
-            | Self::Boolean(_)
-            | Self::Number(_)
-            | Self::Text(_)
-           
-            | Self::Function(_)
-            | Self::Item(..) => self.to_json(),
+            Self::Null | Self::Boolean(_) | Self::Number(_) | Self::Text(_) | Self::Function(_) | Self::Item(..) => {
+                self.to_json()
+            }
         }
     }
 }

@@ -142,7 +142,9 @@ fn cells(row: &ResultRow, is_page: bool) -> Vec<Value> {
     }
     let values = row.cells.iter().map(svcfs_dataview::Value::to_json);
     match &row.path {
-        Some(path) if row.is_calendar => vec![json!(path), row.cells.first().map_or(Value::Null, |date| date.to_json())],
+        Some(path) if row.is_calendar => {
+            vec![json!(path), row.cells.first().map_or(Value::Null, |date| date.to_json())]
+        }
         Some(path) if is_page => std::iter::once(json!(path)).chain(values.skip(1)).collect(),
         _ => values.collect(),
     }

@@ -13,7 +13,9 @@ pub fn render_dataview(answer: &DataviewAnswer, window: RowWindow, target: Rende
     let range = window_of(answer, window);
     let rows = &result.rows[range.clone()];
     let mut text = match result.query_type {
-        _ if rows.is_empty() => if result.query_type == QueryType::Task { "*No tasks*\n" } else { "*No results*\n" }.to_owned(),
+        _ if rows.is_empty() => {
+            if result.query_type == QueryType::Task { "*No tasks*\n" } else { "*No results*\n" }.to_owned()
+        }
         QueryType::Table => table(&result.headers, rows, target),
         QueryType::Calendar => table(&["Date".to_owned(), "File".to_owned()], rows, target),
         QueryType::List => rows.iter().map(|row| list_row(row, target)).collect(),

@@ -75,7 +75,9 @@ impl ComputedQuery {
             return Err(Fault::invalid("path", reason));
         }
         let text = frontmatter.get(QUERY_KEY).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-        let Some(text) = text else { return Self::of_blocks(path, frontmatter, &computed_block::dataview_blocks(body)) };
+        let Some(text) = text else {
+            return Self::of_blocks(path, frontmatter, &computed_block::dataview_blocks(body));
+        };
         let query = DqlQuery::parse(text).map_err(|error| with_page(path, error.into()))?;
         let format = match frontmatter.get(FORMAT_KEY) {
             None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::from_mode(query.mode())),
@@ -101,7 +103,9 @@ impl ComputedQuery {
             return Err(Fault::invalid("path", reason));
         }
         if frontmatter.get(FORMAT_KEY).is_some_and(|format| !format.is_null()) {
-            let reason = format!("`{FORMAT_KEY}` of `{path}` applies to `{QUERY_KEY}` only; blocks have the form of their query");
+            let reason = format!(
+                "`{FORMAT_KEY}` of `{path}` applies to `{QUERY_KEY}` only; blocks have the form of their query"
+            );
             return Err(Fault::invalid("path", reason));
         }
         let read = |block: &DataviewBlock<'_>| {

@@ -3,6 +3,9 @@
 //! A query reads each page once. Bodies are read and scanned only if the query can see something
 //! of them: list items, links, tags, inline fields.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -211,7 +214,8 @@ impl<'c> IndexVault<'c> {
             // FROM outgoing([[page]]) reads the links of this page only.
             let sql = format!("SELECT {COLUMNS} WHERE pages.path = ?4");
             let mut statement = self.connection.prepare_cached(&sql)?;
-            let read = statement.query_row(params![fields, tags, all, path], |row| Ok(self.read_page(row))).optional()?;
+            let read =
+                statement.query_row(params![fields, tags, all, path], |row| Ok(self.read_page(row))).optional()?;
             page = read.transpose()?;
         }
         self.pages.borrow_mut().insert(path.to_owned(), page.clone());
