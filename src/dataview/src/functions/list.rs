@@ -65,7 +65,9 @@ pub(super) fn reduce(evaluator: &Evaluator<'_>, arguments: &[Value]) -> Evaluati
     let list = items("reduce", &arguments[0])?;
     if let function @ Value::Function(_) = &arguments[1] {
         let Some((first, rest)) = list.split_first() else { return Ok(Value::Null) };
-        return rest.iter().try_fold(first.clone(), |left, right| evaluator.call(function, &[left, right.clone()]));
+        return rest.iter().try_fold(first.clone(), |left, right| {
+            Evaluator::limited(evaluator.call(function, &[left, right.clone()])?)
+        });
     }
     let operator = match text_argument("reduce", &arguments[1])? {
         "+" => Operator::Add,

@@ -28,6 +28,12 @@ pub(crate) const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Limit of a list that an expression makes.
 pub(crate) const MAX_LIST_ITEMS: usize = 100_000;
 
+/// Limit of expressions within expressions, through lambdas too.
+const MAX_EVALUATION_DEPTH: u32 = 256;
+
+/// Limit of lists within lists.
+const MAX_VALUE_DEPTH: usize = 64;
+
 const MAX_REGEXES: usize = 256;
 
 /// A lambda with the values that it can read.
@@ -76,6 +82,7 @@ pub(crate) struct Evaluator<'v> {
     deadline: Instant,
     timeout: Timeout,
     until_check: Cell<u32>,
+    depth: Cell<u32>,
     resolved: RefCell<HashMap<String, Option<String>>>,
     regexes: RefCell<HashMap<String, Regex>>,
 }
@@ -90,6 +97,7 @@ impl<'v> Evaluator<'v> {
             deadline: started.checked_add(timeout).unwrap_or(started),
             timeout,
             until_check: Cell::new(CHECK_INTERVAL),
+            depth: Cell::new(0),
             resolved: RefCell::default(),
             regexes: RefCell::default(),
         }
@@ -169,6 +177,24 @@ impl<'v> Evaluator<'v> {
 
     pub(crate) fn evaluate(&self, expression: &Expression, scope: &Scope) -> Evaluation<Value> {
         self.check_deadline()?;
+        if self.depth.get() == MAX_EVALUATION_DEPTH {
+            return Err(Failure::query("lambdas that call each other are nested too deep; simplify the query"));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let value = self.evaluate_kind(expression, scope);
+        self.depth.set(self.depth.get() - 1);
+        value
+    }
+
+    /// Refuses a value that is nested too deep.
+    pub(crate) fn limited(value: Value) -> Evaluation<Value> {
+        if value.is_deeper(MAX_VALUE_DEPTH) {
+            return Err(Failure::query(format!("a list is nested more than {MAX_VALUE_DEPTH} levels deep")));
+        }
+        Ok(value)
+    }
+
+    fn evaluate_kind(&self, expression: &Expression, scope: &Scope) -> Evaluation<Value> {
         Ok(match &expression.kind {
             ExpressionKind::Literal(value) => value.clone(),
             ExpressionKind::Link(link) if link.path.is_empty() => {
@@ -180,11 +206,12 @@ impl<'v> Evaluator<'v> {
             ExpressionKind::DateText(text) => parse_date(text, self.zone()).map_or(Value::Null, Value::date),
             ExpressionKind::Variable(name) => self.variable(name, scope)?,
             ExpressionKind::List(items) => {
-                Value::list(items.iter().map(|item| self.evaluate(item, scope)).collect::<Evaluation<_>>()?)
+                let items = items.iter().map(|item| self.evaluate(item, scope));
+                Self::limited(Value::list(items.collect::<Evaluation<_>>()?))?
             }
             ExpressionKind::Object(members) => {
                 let member = |(key, item): &(String, Expression)| Ok((key.clone(), self.evaluate(item, scope)?));
-                Value::Object(Arc::new(members.iter().map(member).collect::<Evaluation<_>>()?))
+                Self::limited(Value::Object(Arc::new(members.iter().map(member).collect::<Evaluation<_>>()?)))?
             }
             ExpressionKind::Index(object, key) => {
                 let object = self.evaluate(object, scope)?;
@@ -194,7 +221,7 @@ impl<'v> Evaluator<'v> {
             ExpressionKind::Call(function, arguments) => {
                 let arguments: Vec<Value> =
                     arguments.iter().map(|argument| self.evaluate(argument, scope)).collect::<Evaluation<_>>()?;
-                function.call(self, &arguments)?
+                Self::limited(function.call(self, &arguments)?)?
             }
             ExpressionKind::Lambda(lambda) => {
                 Value::Function(Arc::new(Closure { lambda: Arc::clone(lambda), scope: scope.clone() }))

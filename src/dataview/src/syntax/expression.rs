@@ -84,7 +84,10 @@ fn postfix(input: &mut Input<'_>, depth: usize) -> Parsed<Expression> {
         return Ok(Expression { kind: ExpressionKind::Negative(Box::new(inner)), start });
     }
     let mut object = atoms::atom(input, depth)?;
-    loop {
+    for level in depth.. {
+        if level > 2 * MAX_DEPTH {
+            return refuse(input, "too many fields of fields; simplify the expression");
+        }
         let key_start = position(input);
         let key = if input.starts_with('.') {
             input.next_slice(1);

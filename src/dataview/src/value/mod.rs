@@ -120,6 +120,17 @@ impl Value {
         }
     }
 
+    /// Whether lists and objects are nested deeper than so many levels. Such values would exhaust
+    /// the stack when they are compared, printed or dropped.
+    pub(crate) fn is_deeper(&self, levels: usize) -> bool {
+        let is_deeper = |value: &Self| levels == 0 || value.is_deeper(levels - 1);
+        match self {
+            Self::List(items) => items.iter().any(is_deeper),
+            Self::Object(members) => members.iter().any(|(_, value)| is_deeper(value)),
+            _ => false,
+        }
+    }
+
     pub(crate) fn as_number(&self) -> Option<f64> {
         if let Self::Number(number) = self { Some(*number) } else { None }
     }

@@ -116,7 +116,7 @@ impl<'c> IndexVault<'c> {
             limits,
             reads: [query.reads_fields(), query.reads_tags(), query.reads_items() || query.reads_links()],
             source_folder: query.folder(),
-            names: RefCell::new(NameLookup::new(connection)),
+            names: RefCell::new(NameLookup::new(connection, index.link_resolution)),
             graph: RefCell::default(),
             pages: RefCell::default(),
             scanned_rows: Cell::default(),
