@@ -26,9 +26,13 @@ const LAYERS: &[LayeredCrate] = &[
     // 1
     LayeredCrate { name: "svcfs-config", may_use: Only(&["svcfs-base", "svcfs-work"]) },
     LayeredCrate { name: "svcfs-text", may_use: Only(&["svcfs-base", "svcfs-work"]) },
+    LayeredCrate { name: "svcfs-dataview", may_use: Only(&["svcfs-base", "svcfs-text"]) },
     // 2: index receives documents and does not use store
     LayeredCrate { name: "svcfs-store", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
-    LayeredCrate { name: "svcfs-index", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
+    LayeredCrate {
+        name: "svcfs-index",
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text", "svcfs-dataview"]),
+    },
     // 3
     LayeredCrate { name: "svcfs-vfs", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]) },
     // 4
@@ -40,6 +44,7 @@ const LAYERS: &[LayeredCrate] = &[
             "svcfs-net",
             "svcfs-config",
             "svcfs-text",
+            "svcfs-dataview",
             "svcfs-store",
             "svcfs-index",
             "svcfs-vfs",

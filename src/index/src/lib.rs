@@ -15,6 +15,7 @@
 mod assets;
 mod bulk;
 mod connections;
+mod dataview;
 mod dates;
 mod document;
 mod dql;
@@ -48,6 +49,7 @@ use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_text::links::LinkResolution;
 
+pub use dataview::{DataviewAnswer, DataviewLimits};
 pub use dates::parse_day;
 pub use dql::{
     ColumnSummary, CustomFields, DqlQuery, QueryAnswer, QueryLimits, QueryMode, QueryRefinement, RowFilter, RowGroup,

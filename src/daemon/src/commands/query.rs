@@ -17,6 +17,7 @@ Examples:
   svcfs query 'TASK WHERE NOT completed AND due < now() + 7d'
   svcfs query 'COUNT WHERE length(inlinks()) = 0' --json | jq .count
   svcfs query 'TABLE title' --format table > pages.md
+  svcfs query --dialect dataview 'LIST FROM [[]] SORT file.mtime DESC' --page index.md
 
 `svcfs call query --help` describes the query language.";
 
@@ -32,6 +33,12 @@ pub struct QueryArgs {
     /// The query, such as `TABLE status WHERE due < now()`
     #[arg(value_name = "QUERY")]
     q: String,
+    /// Language of the query: that of svcfs, or that of Obsidian's Dataview plugin
+    #[arg(long, value_name = "DIALECT", value_parser = PossibleValuesParser::new(["dql", "dataview"]))]
+    dialect: Option<String>,
+    /// With `--dialect dataview`: the page that contains the query, for `this` and `[[]]`
+    #[arg(long, value_name = "PATH")]
+    page: Option<String>,
     /// Print the exact output as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -52,9 +59,11 @@ impl QueryArgs {
     /// # Errors
     /// `Refused` for an invalid query, with the position and what was expected there.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { target, q, json, format, limit, offset } = self;
+        let Self { target, q, dialect, page, json, format, limit, offset } = self;
         let mut arguments = Map::from_iter([("q".to_owned(), json!(q))]);
         let given = [
+            ("dialect", dialect.map(Value::from)),
+            ("page", page.map(Value::from)),
             ("limit", limit.map(Value::from)),
             ("offset", offset.map(Value::from)),
             ("format", format.map(Value::from)),

@@ -1,7 +1,10 @@
 //! Queries over pages (`GET /query` and `/query/aggregate`).
 //!
-//! Invariant: the index defines the query language; this module adds limits and output formats.
+//! Invariant: the index defines the query language (`svcfs_dataview` that of Dataview); this module
+//! adds limits and output formats.
 
+mod dataview;
+mod dataview_text;
 mod operations;
 mod render;
 #[cfg(test)]
@@ -13,6 +16,8 @@ use svcfs_index::{CustomFields, DqlQuery, Index, QueryAnswer, QueryLimits};
 
 use crate::kernel::OperationContext;
 
+pub use dataview::{DataviewScope, run_dataview};
+pub use dataview_text::render_dataview;
 pub use operations::{AREA, QueryResult};
 pub use render::{MarkdownStyle, RenderTarget, render_markdown};
 

@@ -4,10 +4,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind, Protocol, TreePath};
+use svcfs_dataview::DataviewQuery;
 use svcfs_index::{AnswerLimit, QueryAnswer};
 
 use super::render::{MarkdownStyle, RenderTarget, render_markdown};
-use super::{RowWindow, answer_from, run_query};
+use super::{DataviewScope, RowWindow, answer_from, dataview, run_query};
 use crate::kernel::{FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
@@ -37,6 +38,14 @@ pub struct RunQuery {
     #[schemars(example = "TABLE status FROM \"concepts/\" WHERE status = \"draft\" SORT _updated DESC")]
     #[schemars(regex(pattern = r"\S"))]
     pub q: String,
+    /// The language of the query: `dql` as above, or `dataview` for queries of Obsidian's Dataview
+    /// plugin, unchanged (`file.name`, `FROM [[Page]]`, `date(today)`; rows have no default limit of
+    /// 50)
+    #[serde(default)]
+    pub dialect: QueryDialect,
+    /// With `dialect=dataview`: the page that contains the query, for `this` and `[[]]`
+    #[serde(default)]
+    pub page: Option<TreePath>,
     /// Maximum number of rows; overrides the query's LIMIT; default 50
     #[serde(default)]
     pub limit: Option<AnswerLimit>,
@@ -48,6 +57,17 @@ pub struct RunQuery {
     pub format: QueryFormat,
     #[serde(default)]
     pub at_least: MinSeq,
+}
+
+/// Language of a query.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QueryDialect {
+    /// The query language of svcfs.
+    #[default]
+    Dql,
+    /// The query language of the Dataview plugin.
+    Dataview,
 }
 
 /// Output format of a query.
@@ -70,7 +90,7 @@ pub enum QueryFormat {
 }
 
 impl QueryFormat {
-    const fn style(self) -> Option<MarkdownStyle> {
+    pub(super) const fn style(self) -> Option<MarkdownStyle> {
         match self {
             Self::Json => None,
             Self::Table => Some(MarkdownStyle::Table),
@@ -158,13 +178,46 @@ impl Operation for RunQuery {
         if self.q.trim().is_empty() {
             return Err(Fault::new(Kind::Invalid, "q is required"));
         }
-        let query = svcfs_index::DqlQuery::parse(&self.q)?;
         let window = RowWindow { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
-        let answer = answer_from(cx, cx.index_at_seq(self.at_least)?, &query, window)?;
+        let index = cx.index_at_seq(self.at_least)?;
+        if self.dialect == QueryDialect::Dataview {
+            return self.run_dataview(cx, index, window);
+        }
+        if self.page.is_some() {
+            return Err(Fault::invalid("page", "only queries with `dialect=dataview` refer to a page"));
+        }
+        let query = svcfs_index::DqlQuery::parse(&self.q)?;
+        let answer = answer_from(cx, index, &query, window)?;
         Ok(QueryResult::new(answer, self.format.style()))
     }
     fn render_text(output: &QueryResult) -> Option<String> {
         output.text.clone()
+    }
+}
+
+impl RunQuery {
+    fn run_dataview(
+        &self,
+        cx: &OperationContext<'_>,
+        index: &svcfs_index::Index,
+        window: RowWindow,
+    ) -> Result<QueryResult, Fault> {
+        let query = DataviewQuery::parse(&self.q).map_err(|error| Fault::invalid("q", error))?;
+        let scope = DataviewScope {
+            vfs: &cx.space.vfs,
+            index,
+            settings: &cx.settings().dataview,
+            now: cx.now(),
+            below: cx.caller.permissions.folder.as_ref(),
+            page: self.page.as_ref(),
+        };
+        let answer = super::run_dataview(&query, &scope)?;
+        dataview::notes(&answer).into_iter().for_each(|note| cx.add_note(note));
+        let style = self.format.style();
+        let text = style.filter(|style| *style == dataview::style(&answer));
+        let text = text.map(|_| super::render_dataview(&answer, window, RenderTarget::Response));
+        let result = QueryResult::new(dataview::to_query_answer(&answer, window), style);
+        Ok(QueryResult { text: text.or(result.text), ..result })
     }
 }
 

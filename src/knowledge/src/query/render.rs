@@ -174,12 +174,12 @@ fn format_day(text: &str) -> Option<String> {
 }
 
 /// Escapes characters that would end a cell or a line.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
 /// A path as the destination of a markdown link.
-fn link_destination(path: &str, target: RenderTarget) -> String {
+pub(super) fn link_destination(path: &str, target: RenderTarget) -> String {
     let root = match target {
         RenderTarget::Response => "",
         RenderTarget::Page => "/",

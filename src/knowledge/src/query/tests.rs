@@ -224,3 +224,41 @@ fn an_answer_that_reached_the_bound_says_so_everywhere() {
         assert_eq!((&answer["total"], answer.get("truncated"), notes.len()), (&json!(total), None, 0), "{q}");
     }
 }
+
+/// Shows: item 10 of issue 36.
+#[test]
+fn dataview_queries_answer_in_the_shape_of_dql() {
+    let space = space();
+    let query = |q: &str| space.get("query", json!({ "q": q, "dialect": "dataview", "page": "index.md" }));
+    assert_eq!(
+        query("TABLE status FROM \"tasks\" WHERE priority > 1.5 SORT file.name"),
+        json!({
+            "mode": "table", "headers": ["path", "status"],
+            "rows": [["tasks/(c).md", "open"], ["tasks/a.md", "open"]], "total": 2, "has_more": false,
+        })
+    );
+    assert_eq!(
+        query("TASK WHERE due GROUP BY file.link"),
+        json!({
+            "mode": "task", "headers": ["path", "text", "completed", "line", "tags", "due"],
+            "rows": [["tasks/a.md", "first [due:: 2026-01-03]", false, 11, [], "2026-01-03"]], "total": 1, "has_more": false,
+            "groups": [{ "key": "[[tasks/a.md|a]]", "count": 1,
+                "rows": [["tasks/a.md", "first [due:: 2026-01-03]", false, 11, [], "2026-01-03"]] }],
+        })
+    );
+    assert_eq!(query("LIST WHERE contains(this.file.outlinks, file.link)")["rows"], json!([["tasks/a.md"]]));
+    assert_eq!(query("CALENDAR due")["rows"], json!([["tasks/a.md", "2026-01-02"]]));
+    let rendered = |q: &str, format: &str| {
+        let answer = space.get("query", json!({ "q": q, "dialect": "dataview", "format": format }));
+        answer["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        rendered("LIST rows.file.link FROM \"tasks\" WHERE due GROUP BY status", "list"),
+        "- open:\n    - [a](tasks/a.md)\n"
+    );
+    assert_eq!(
+        rendered("TABLE due AS \"Due\" FROM \"tasks\" WHERE due", "table"),
+        "| File | Due |\n|---|---|\n| [a](tasks/a.md) | January 02, 2026 |\n"
+    );
+    assert_eq!(rendered("TASK", "task"), "**[a](tasks/a.md)**\n\n- [ ] first [due:: 2026-01-03]\n- [x] second\n");
+}

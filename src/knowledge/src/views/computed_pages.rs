@@ -8,13 +8,17 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Fault, Kind, Precondition, Protocol, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
-use svcfs_index::{DqlQuery, Index};
-use svcfs_text::computed_block::{self, ComputedAnswer, END_MARKER, START_MARKER};
+use svcfs_dataview::DataviewQuery;
+use svcfs_index::DqlQuery;
+use svcfs_text::computed_block::{self, ComputedAnswer, DataviewBlock, END_MARKER, START_MARKER};
 use svcfs_text::frontmatter::{FrontmatterBlock, split};
 
 use crate::kernel::Space;
 use crate::lint;
-use crate::query::{MarkdownStyle, QueryResult, RenderTarget, RowWindow, render_markdown, run_query_below};
+use crate::query::{
+    DataviewScope, MarkdownStyle, QueryResult, RenderTarget, RowWindow, render_dataview, render_markdown, run_dataview,
+    run_query_below,
+};
 
 /// Frontmatter key: `true` makes a page a computed one.
 pub(super) const FLAG_KEY: &str = "svc-view";
@@ -26,8 +30,16 @@ const ATTEMPTS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct ComputedQuery {
-    pub(super) query: DqlQuery,
-    format: ComputedFormat,
+    source: QuerySource,
+}
+
+/// Where the query of a computed page is, and its language.
+#[derive(Debug)]
+enum QuerySource {
+    /// [`QUERY_KEY`] of the frontmatter.
+    Frontmatter(DqlQuery, ComputedFormat),
+    /// The ```` ```dataview ```` blocks of the page, whose results are shown one after the other.
+    Blocks(Vec<DataviewQuery>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,17 +68,16 @@ impl ComputedQuery {
     ///
     /// # Errors
     /// `Invalid` if it is not a computed page or its query is invalid.
-    pub(super) fn read(path: &TreePath, frontmatter: &Map<String, Value>) -> Result<Self, Fault> {
+    pub(super) fn read(path: &TreePath, frontmatter: &Map<String, Value>, body: &str) -> Result<Self, Fault> {
         if !is_computed(frontmatter) {
             let reason =
                 format!("`{path}` is not a computed page; set `{FLAG_KEY}: true` and `{QUERY_KEY}` in its frontmatter");
             return Err(Fault::invalid("path", reason));
         }
         let text = frontmatter.get(QUERY_KEY).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-        let text = text.ok_or_else(|| {
-            let reason = format!("`{path}` has no `{QUERY_KEY}`; add one such as `TABLE status FROM \"tasks/\"`");
-            Fault::invalid("path", reason)
-        })?;
+        let Some(text) = text else {
+            return Self::of_blocks(path, frontmatter, &computed_block::dataview_blocks(body));
+        };
         let query = DqlQuery::parse(text).map_err(|error| with_page(path, error.into()))?;
         let format = match frontmatter.get(FORMAT_KEY) {
             None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::from_mode(query.mode())),
@@ -77,19 +88,66 @@ impl ComputedQuery {
                 Fault::invalid("path", reason)
             })?,
         };
-        Ok(Self { query, format })
+        Ok(Self { source: QuerySource::Frontmatter(query, format) })
+    }
+
+    fn of_blocks(
+        path: &TreePath,
+        frontmatter: &Map<String, Value>,
+        blocks: &[DataviewBlock<'_>],
+    ) -> Result<Self, Fault> {
+        if blocks.is_empty() {
+            let reason = format!(
+                "`{path}` has no `{QUERY_KEY}` and no block ```dataview; add a query such as `TABLE status FROM \"tasks/\"`"
+            );
+            return Err(Fault::invalid("path", reason));
+        }
+        if frontmatter.get(FORMAT_KEY).is_some_and(|format| !format.is_null()) {
+            let reason = format!(
+                "`{FORMAT_KEY}` of `{path}` applies to `{QUERY_KEY}` only; blocks have the form of their query"
+            );
+            return Err(Fault::invalid("path", reason));
+        }
+        let read = |block: &DataviewBlock<'_>| {
+            let at = format!("the block on line {} of `{path}`", block.line);
+            if block.is_script {
+                return Err(Fault::invalid("path", format!("{at}: `dataviewjs` is JavaScript and is not run")));
+            }
+            DataviewQuery::parse(block.query).map_err(|error| Fault::invalid("path", format!("{at}: {error}")))
+        };
+        Ok(Self { source: QuerySource::Blocks(blocks.iter().map(read).collect::<Result<_, _>>()?) })
+    }
+
+    /// The path prefix of all pages that can change the result; `None` when any page can.
+    pub(super) fn path_prefix(&self) -> Option<&str> {
+        match &self.source {
+            QuerySource::Frontmatter(query, _) => query.path_prefix(),
+            QuerySource::Blocks(_) => None,
+        }
     }
 
     /// The result as text between [`START_MARKER`] and [`END_MARKER`].
-    fn run(&self, index: &Index, context: (&DataviewSettings, Timestamp)) -> Result<String, Fault> {
+    fn run(&self, space: &Space, path: &TreePath, context: (&DataviewSettings, Timestamp)) -> Result<String, Fault> {
         let (settings, now) = context;
+        let window = RowWindow::default();
         // Permissions were checked when the query was written (`gate`).
-        let answer = run_query_below(index, &self.query, (settings, now, None), RowWindow::default())?;
-        let text = match self.format {
-            ComputedFormat::Markdown(style) => render_markdown(&answer, style, RenderTarget::Page),
-            ComputedFormat::Json => {
-                let text = serde_json::to_string_pretty(&QueryResult::new(answer, None)).map_err(Fault::internal)?;
-                format!("```json\n{text}\n```\n")
+        let text = match &self.source {
+            QuerySource::Frontmatter(query, format) => {
+                let answer = run_query_below(&space.index, query, (settings, now, None), window)?;
+                match format {
+                    ComputedFormat::Markdown(style) => render_markdown(&answer, *style, RenderTarget::Page),
+                    ComputedFormat::Json => {
+                        let result = QueryResult::new(answer, None);
+                        let text = serde_json::to_string_pretty(&result).map_err(Fault::internal)?;
+                        format!("```json\n{text}\n```\n")
+                    }
+                }
+            }
+            QuerySource::Blocks(queries) => {
+                let (vfs, index) = (&space.vfs, &space.index);
+                let scope = DataviewScope { vfs, index, settings, now, below: None, page: Some(path) };
+                let run = |query| Ok(render_dataview(&run_dataview(query, &scope)?, window, RenderTarget::Page));
+                queries.iter().map(run).collect::<Result<Vec<_>, Fault>>()?.join("\n")
             }
         };
         // A client that writes the page gets it formatted: that is not a different result.
@@ -149,7 +207,7 @@ pub(super) fn write_query_error(space: &Space, path: &TreePath) -> Result<(), Fa
     let file = space.vfs.read(caller.protocol, path)?;
     let Ok(text) = std::str::from_utf8(&file.content) else { return Ok(()) };
     let frontmatter = svcfs_text::frontmatter::parse(text).map;
-    let Err(fault) = ComputedQuery::read(path, &frontmatter) else { return Ok(()) };
+    let Err(fault) = ComputedQuery::read(path, &frontmatter, split(text).body) else { return Ok(()) };
     if !is_computed(&frontmatter) || fault.kind() != Kind::Invalid {
         return Ok(());
     }
@@ -177,8 +235,8 @@ fn attempt(
     })?;
     let not_text = |_| Fault::invalid("path", format_args!("`{path}` is not text"));
     let text = std::str::from_utf8(&file.content).map_err(not_text)?;
-    let computed = ComputedQuery::read(path, &svcfs_text::frontmatter::parse(text).map)?;
-    let answer = computed.run(&space.index, context).map_err(|fault| with_page(path, fault))?;
+    let computed = ComputedQuery::read(path, &svcfs_text::frontmatter::parse(text).map, split(text).body)?;
+    let answer = computed.run(space, path, context).map_err(|fault| with_page(path, fault))?;
     let new_text =
         insert_answer(text, &answer).map_err(|reason| Fault::invalid("path", format_args!("`{path}` {reason}")))?;
     if new_text == text {
@@ -190,27 +248,34 @@ fn attempt(
     Ok(RefreshOutcome::Regenerated)
 }
 
-/// The page with this result between its marker lines; without such lines, after the frontmatter.
+/// The page with this result between its marker lines; without such lines, after the last
+/// ```` ```dataview ```` block, else after the frontmatter.
 fn insert_answer(text: &str, answer: &str) -> Result<String, String> {
     let page = split(text);
     if page.block != FrontmatterBlock::Present {
         return Err("has no valid frontmatter".to_owned());
     }
-    let block = format!("{START_MARKER}\n\n{answer}\n{END_MARKER}\n");
+    let block_text = format!("{START_MARKER}\n\n{answer}\n{END_MARKER}\n");
     match computed_block::find_answer(page.body) {
         ComputedAnswer::Present(range) => {
             let [start, end] = [range.start, range.end].map(|offset| page.body_offset + offset);
-            Ok([&text[..start], &block, &text[end..]].concat())
+            Ok([&text[..start], &block_text, &text[end..]].concat())
         }
         ComputedAnswer::Unterminated(_) => Err(format!(
             "has a line `{START_MARKER}` without `{END_MARKER}` after it; add the line where the result ends"
         )),
         ComputedAnswer::Absent => {
+            if let Some(block) = computed_block::dataview_blocks(page.body).last() {
+                let (head, rest) = text.split_at(page.body_offset + block.end);
+                let line_end = if head.ends_with('\n') { "" } else { "\n" };
+                let gap = if rest.is_empty() { "" } else { "\n" };
+                return Ok([head, line_end, "\n", &block_text, gap, rest.strip_prefix('\n').unwrap_or(rest)].concat());
+            }
             let head = &text[..page.body_offset];
             let (line_end, gap) =
                 (if head.ends_with('\n') { "" } else { "\n" }, if page.body.is_empty() { "" } else { "\n" });
             let rest = page.body.strip_prefix('\n').unwrap_or(page.body);
-            Ok([head, line_end, "\n", &block, gap, rest].concat())
+            Ok([head, line_end, "\n", &block_text, gap, rest].concat())
         }
     }
 }

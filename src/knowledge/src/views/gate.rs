@@ -4,7 +4,7 @@
 //! later by itself, so the author's permissions are checked when the query is written.
 
 use svcfs_base::{Caller, Fault, Kind};
-use svcfs_text::frontmatter;
+use svcfs_text::{computed_block, frontmatter};
 use svcfs_vfs::{ProposedFile, WriteGate};
 
 use super::computed_pages;
@@ -19,8 +19,11 @@ impl WriteGate for ViewGate {
             return Ok(());
         };
         let query_of = |content: &[u8]| {
-            let map = frontmatter::parse(&String::from_utf8_lossy(content)).map;
-            computed_pages::is_computed(&map).then(|| map.get(computed_pages::QUERY_KEY).cloned())
+            let text = String::from_utf8_lossy(content);
+            let map = frontmatter::parse(&text).map;
+            let blocks = || computed_block::dataview_blocks(&text).iter().map(|block| block.query).collect::<String>();
+            let query = || map.get(computed_pages::QUERY_KEY).cloned().unwrap_or_else(|| blocks().into());
+            computed_pages::is_computed(&map).then(query)
         };
         let Some(query_text) = query_of(&proposal.content) else { return Ok(()) };
         // An unchanged query by another author may stay.
@@ -28,7 +31,7 @@ impl WriteGate for ViewGate {
             return Ok(());
         }
         // An invalid query never runs.
-        let query = query_text.as_ref().and_then(|query| svcfs_index::DqlQuery::parse(query.as_str()?).ok());
+        let query = query_text.as_str().and_then(|query| svcfs_index::DqlQuery::parse(query).ok());
         let folder_prefix = format!("{folder}/");
         if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(&folder_prefix))) {
             return Ok(());

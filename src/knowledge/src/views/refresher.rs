@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
 use svcfs_base::{Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
@@ -84,10 +85,10 @@ impl ViewRefresher {
     fn mark_changed(&mut self, path: &TreePath) -> Result<(), Fault> {
         let was_up_to_date = self.stale.is_empty();
         let page = self.space.index.page(path)?.filter(|page| computed_pages::is_computed(&page.frontmatter));
-        match page.map(|page| ComputedQuery::read(path, &page.frontmatter)) {
+        match page.map(|page| self.computed_query(path, &page.frontmatter)) {
             Some(Ok(computed)) => {
                 // Custom fields may depend on any page.
-                let prefix = computed.query.path_prefix().filter(|_| self.settings.custom_fields.is_empty());
+                let prefix = computed.path_prefix().filter(|_| self.settings.custom_fields.is_empty());
                 self.pages.insert(path.clone(), prefix.map(str::to_owned));
                 self.stale.insert(path.clone());
             }
@@ -108,6 +109,16 @@ impl ViewRefresher {
             self.due = self.due.max(Instant::now() + REFRESH_DELAY);
         }
         Ok(())
+    }
+
+    /// The query of a page; its body is read only for a page without a query in the frontmatter.
+    fn computed_query(&self, path: &TreePath, frontmatter: &Map<String, Value>) -> Result<ComputedQuery, Fault> {
+        if frontmatter.contains_key(computed_pages::QUERY_KEY) {
+            return ComputedQuery::read(path, frontmatter, "");
+        }
+        let file = self.space.vfs.read(Protocol::Internal, path)?;
+        let text = String::from_utf8_lossy(&file.content);
+        ComputedQuery::read(path, frontmatter, svcfs_text::frontmatter::split(&text).body)
     }
 
     fn refresh(&mut self) {

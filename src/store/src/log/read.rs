@@ -315,6 +315,20 @@ impl Log {
         })
     }
 
+    /// For each path with a version: when the first one was recorded.
+    pub fn first_times(&self) -> LogResult<Vec<(TreePath, Timestamp)>> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(concat!(
+                "SELECT c.path, min(s.time) FROM changes c CROSS JOIN sets s ON s.seq = c.seq
+                 WHERE c.new IS NOT NULL AND ",
+                in_history!(),
+                " GROUP BY c.path"
+            ))?;
+            let rows_iter = statement.query_map([], |row| Ok((rows::path(row, 0)?, rows::commit_time(row, 1)?)))?;
+            rows_iter.collect::<Result<_, _>>().map_err(Into::into)
+        })
+    }
+
     /// The files that a set removed, with their last contents, at most `max`.
     pub fn removals(&self, seq: Seq, max: usize) -> LogResult<Vec<(TreePath, ETag)>> {
         self.read(|connection| {

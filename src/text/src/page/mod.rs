@@ -127,7 +127,9 @@ fn queried_fields(frontmatter: &Frontmatter, metadata: &PageMetadata) -> Option<
     metadata.merge_into(&frontmatter.map, changes_tags.then_some(tags))
 }
 
-fn aliases(frontmatter: &Frontmatter) -> Vec<String> {
+/// The aliases in the frontmatter, without duplicates.
+#[must_use]
+pub fn aliases(frontmatter: &Frontmatter) -> Vec<String> {
     without_duplicates(ALIAS_KEYS.iter().flat_map(|key| frontmatter.texts(key)).collect())
 }
 

@@ -55,6 +55,15 @@ impl Vfs {
         Ok(PathTimeline { events: occurrences.into_iter().filter_map(event).collect(), total })
     }
 
+    /// For each path with a version: when the first one was recorded.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn first_times(&self) -> Result<Vec<(TreePath, Timestamp)>, Fault> {
+        self.wait_committed()?;
+        Ok(self.core.log.first_times()?)
+    }
+
     /// Activity of the pages at or below a path, or of all pages, since a time.
     ///
     /// # Errors

@@ -247,3 +247,17 @@ fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     assert_eq!((&all, &space.ask_as(&ann, "view_refresh", json!({})).unwrap()["refreshed"]), (&json!(2), &json!(1)));
     assert_eq!(status_and_error(space.ask_as(&ann, "view_refresh", json!({ "path": "tasks/r.md" }))).0, 403);
 }
+
+/// Shows: item 10 of issue 36.
+#[test]
+fn dataview_blocks_of_a_computed_page_show_their_results() {
+    let space = space();
+    let blocks = "```dataview\nLIST FROM \"tasks\" WHERE status = \"open\" SORT file.name\n```\n\nand\n\n```dataview\nTABLE WITHOUT ID this.file.name AS Here\nLIMIT 1\n```\n";
+    let text = format!("---\nsvc-view: true\n---\n\n{blocks}\nafter\n");
+    space.put("reports/blocks.md", &text);
+    let shown = shows(&space, "reports/blocks.md", "tasks/b.md");
+    let result = "<!-- svc:auto -->\n\n- [a](/tasks/a.md)\n- [b](/tasks/b.md)\n\n| Here   |\n| ------ |\n| blocks |\n\n<!-- /svc-view -->\n";
+    assert_eq!(shown, text.replace("\nafter", &format!("\n{result}\nafter")));
+    space.put("reports/blocks.md", &text.replace("LIST FROM", "LIST FORM"));
+    shows(&space, "reports/blocks.md", "the block on line 2 of");
+}
