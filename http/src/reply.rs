@@ -109,7 +109,8 @@ pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 
 /// Adds the headers for the metadata of an output.
 pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
-    for value in meta.notes.iter().filter_map(|note| HeaderValue::from_str(note).ok()) {
+    // `from_str` would refuse the names of pages and fields that are not ASCII.
+    for value in meta.notes.iter().filter_map(|note| HeaderValue::from_bytes(note.as_bytes()).ok()) {
         headers.append(NOTE, value);
     }
     if let Some(total) = meta.total {
@@ -222,4 +223,18 @@ pub(crate) fn method_not_allowed(allow: &str) -> Response {
         response.headers_mut().insert(http::header::ALLOW, value);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_sent_in_any_script() {
+        let mut headers = HeaderMap::new();
+        let notes = ["plain", "no page has the field `番号`"].map(str::to_owned).to_vec();
+        add_meta(&ResponseMeta { notes: notes.clone(), ..ResponseMeta::default() }, &mut headers);
+        let sent: Vec<&[u8]> = headers.get_all(NOTE).iter().map(HeaderValue::as_bytes).collect();
+        assert_eq!(sent, notes.iter().map(String::as_bytes).collect::<Vec<_>>());
+    }
 }

@@ -77,7 +77,7 @@ fn more_rows(answer: &TableResponse, listed: usize) -> String {
     };
     format!(
         "Only the first {listed} pages are listed. The others: add LIMIT and OFFSET to the query, or run\n\
-         svcfs query 'QUERY' --offset {listed}\n{limit}"
+         svcfs call query q='QUERY' limit={MAX_SEARCH_LINKS} offset={listed}\n{limit}"
     )
 }
 
@@ -132,7 +132,7 @@ impl KnowledgeSource for MountOperations {
         let missing = (hits.len() == MAX_SEARCH_LINKS).then(|| {
             format!(
                 "Only the {MAX_SEARCH_LINKS} best pages are listed. The others: use more words, or run\n\
-                 svcfs search 'WORDS' --limit {MAX_SEARCH_LINKS} --offset {MAX_SEARCH_LINKS}\n"
+                 svcfs call search q='WORDS' limit={MAX_SEARCH_LINKS} offset={MAX_SEARCH_LINKS}\n"
             )
         });
         Ok(PageHits {
