@@ -68,6 +68,7 @@ struct IssueList {
 
 #[derive(Deserialize)]
 struct IssueResponse {
+    rule: String,
     line: usize,
     column: usize,
     severity: String,
@@ -139,7 +140,7 @@ impl KnowledgeSource for MountOperations {
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
         let hits: IssueList = self.call(caller, "lint", json!({ "content": text }))?;
         let finding =
-            |IssueResponse { line, column, severity, message }| LintFinding { line, column, severity, message };
+            |IssueResponse { rule, line, column, severity, message }| LintFinding { rule, line, column, severity, message };
         Ok(hits.issues.into_iter().map(finding).collect())
     }
 }

@@ -22,6 +22,7 @@ pub mod snippet;
 pub mod tasks;
 
 mod blocks;
+mod changes;
 mod lines;
 mod structure;
 mod tables;

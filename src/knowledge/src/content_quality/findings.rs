@@ -41,10 +41,12 @@ pub enum FindingKind {
     Duplicate,
     /// It contradicts another page.
     Contradiction,
+    /// It has a lint error.
+    Lint,
 }
 
 /// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingSeverity {
     /// For information.
@@ -57,7 +59,7 @@ pub enum FindingSeverity {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Stale,
         Self::Orphan,
         Self::BrokenLink,
@@ -65,6 +67,7 @@ impl FindingKind {
         Self::MissingFrontmatter,
         Self::Duplicate,
         Self::Contradiction,
+        Self::Lint,
     ];
     /// Its name in JSON.
     pub const fn name(self) -> &'static str {
@@ -76,12 +79,13 @@ impl FindingKind {
             Self::MissingFrontmatter => "missing_frontmatter",
             Self::Duplicate => "duplicate",
             Self::Contradiction => "contradiction",
+            Self::Lint => "lint",
         }
     }
     /// The severity of this kind.
     pub const fn severity(self) -> FindingSeverity {
         match self {
-            Self::BrokenLink | Self::Contradiction => FindingSeverity::Error,
+            Self::BrokenLink | Self::Contradiction | Self::Lint => FindingSeverity::Error,
             Self::Stale | Self::Empty | Self::Duplicate => FindingSeverity::Warning,
             Self::Orphan | Self::MissingFrontmatter => FindingSeverity::Info,
         }
@@ -96,6 +100,7 @@ impl FindingKind {
             Self::Duplicate => {
                 ("page shares", "pages share", "its title with another page: merge the pages, or rename one")
             }
+            Self::Lint => ("page has", "pages have", "lint errors: see POST /lint or `.svc/lint/`"),
             Self::Contradiction => {
                 ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
             }
@@ -107,6 +112,10 @@ impl FindingKind {
 impl PageFinding {
     pub(super) fn new(path: TreePath, kind: FindingKind, message: impl Into<String>) -> Self {
         Self { path, kind, severity: kind.severity(), message: message.into(), related: Vec::new() }
+    }
+    pub(super) const fn with_severity(mut self, severity: FindingSeverity) -> Self {
+        self.severity = severity;
+        self
     }
     pub(super) fn with_related(mut self, group: &[TreePath]) -> Self {
         self.related = group.iter().filter(|other| **other != self.path).take(MAX_RELATED).cloned().collect();

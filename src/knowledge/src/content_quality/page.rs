@@ -5,8 +5,9 @@ use svcfs_index::{OutLink, PageRow, ReviewDay};
 use svcfs_text::links::{LinkKind, candidates};
 
 use super::findings::{FindingKind, PageFinding};
-use super::{ReviewPolicy, find_disputes, linked_files, messages, survey};
+use super::{ReviewPolicy, find_disputes, linked_files, linted_pages, messages, survey};
 use crate::kernel::OperationContext;
+use crate::lint::severities;
 
 /// The content quality of one page.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -81,14 +82,19 @@ pub(super) fn findings(
     for link in links {
         let has_page = link.resolved_path.as_ref().is_some_and(|target| permissions.covers(target));
         if !has_page && !is_file_link(cx, path, link)? {
-            add(FindingKind::BrokenLink, messages::broken_link(&link.target));
+            let finding = PageFinding::new(path.clone(), FindingKind::BrokenLink, messages::broken_link(&link.target));
+            findings.push(finding.with_severity(linked_files::severity(&link.target)));
         }
     }
+    let mut add = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
     if page.word_count == 0 {
         add(FindingKind::Empty, messages::EMPTY.to_owned());
     }
     if page.frontmatter.is_empty() {
         add(FindingKind::MissingFrontmatter, messages::MISSING_FRONTMATTER.to_owned());
+    }
+    for issue in linted_pages::lint_errors(&cx.space.vfs, path, &severities(&cx.space.settings.lint.rules))? {
+        add(FindingKind::Lint, messages::lint(&issue));
     }
     Ok(findings)
 }

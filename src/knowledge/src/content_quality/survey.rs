@@ -10,12 +10,16 @@ use jiff::civil::Date;
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Permissions, Seq, Timestamp, TreePath};
 use svcfs_index::{GraphNode, LinkGraph, UnresolvedLink};
+use svcfs_text::lint::LintIssue;
 
 use super::disputes::{PageDispute, disputes_of};
 use super::findings::{FindingKind, FindingSeverity, MAX_RELATED, PageFinding};
-use super::linked_files::LinkedFiles;
+use super::groups::{FindingGroup, GroupCounts, GroupKey};
+use super::linked_files::{self, LinkedFiles};
+use super::linted_pages::LintedPages;
 use super::{MAX_ISSUES, ReviewPolicy, messages};
 use crate::kernel::Space;
+use crate::lint::severities;
 
 /// Entry pages, which need no incoming links.
 const ENTRY_PAGES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
@@ -44,6 +48,8 @@ pub struct TreeSurvey {
     pages: [usize; FindingKind::ALL.len()],
     /// The first 1000 findings: errors first, then in path order.
     pub issues: Vec<PageFinding>,
+    /// All findings, by reason.
+    pub groups: Vec<FindingGroup>,
 }
 
 impl TreeSurvey {
@@ -62,7 +68,7 @@ impl TreeSurvey {
 pub struct SurveyCache {
     last: Mutex<Option<Arc<TreeSurvey>>>,
     /// Locked during a survey.
-    files: Mutex<Option<LinkedFiles>>,
+    files: Mutex<Option<(LinkedFiles, LintedPages)>>,
 }
 
 impl SurveyCache {
@@ -75,7 +81,10 @@ impl SurveyCache {
     /// changes.
     pub fn current_survey(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         let mut files = self.files.lock();
-        let files = files.get_or_insert_with(|| LinkedFiles::new(&space.vfs));
+        let (files, linted) = files.get_or_insert_with(|| {
+            let severities = severities(&space.settings.lint.rules);
+            (LinkedFiles::new(&space.vfs), LintedPages::new(&space.vfs, severities))
+        });
         let day = |timestamp: Timestamp| timestamp.as_second().div_euclid(86_400);
         let (at, graph) = (space.vfs.feed().last_seq(), space.index.graph()?);
         let is_current = |cached: &Arc<TreeSurvey>| {
@@ -88,7 +97,8 @@ impl SurveyCache {
             return Ok(Arc::clone(cached));
         }
         files.catch_up(&space.vfs)?;
-        let survey = Arc::new(compute_survey(space, (&graph, at), files, (now, stale_days))?);
+        linted.update(&space.vfs, graph.nodes().map(|node| &graph.page(node).path))?;
+        let survey = Arc::new(compute_survey(space, (&graph, at), (files, linted), (now, stale_days))?);
         *self.last.lock() = Some(Arc::clone(&survey));
         Ok(survey)
     }
@@ -109,9 +119,10 @@ enum SurveyIssue<'g> {
     MissingFrontmatter,
     Duplicate(usize),
     Contradiction(usize),
+    Lint(&'g LintIssue),
 }
 
-impl SurveyIssue<'_> {
+impl<'g> SurveyIssue<'g> {
     const fn kind(&self) -> FindingKind {
         match self {
             Self::Stale(..) => FindingKind::Stale,
@@ -121,6 +132,25 @@ impl SurveyIssue<'_> {
             Self::MissingFrontmatter => FindingKind::MissingFrontmatter,
             Self::Duplicate(_) => FindingKind::Duplicate,
             Self::Contradiction(_) => FindingKind::Contradiction,
+            Self::Lint(_) => FindingKind::Lint,
+        }
+    }
+
+    fn severity(&self) -> FindingSeverity {
+        match self {
+            Self::BrokenLink(link) => linked_files::severity(&link.target),
+            _ => self.kind().severity(),
+        }
+    }
+
+    fn group(&self) -> GroupKey<'g> {
+        match self {
+            Self::BrokenLink(link) if linked_files::is_generated_page(&link.target) => GroupKey::GeneratedPage,
+            Self::BrokenLink(link) => GroupKey::Target(&link.target),
+            Self::Duplicate(number) => GroupKey::Title(*number),
+            Self::Contradiction(number) => GroupKey::Dispute(*number),
+            Self::Lint(issue) => GroupKey::Rule(issue.rule),
+            Self::Stale(..) | Self::Orphan | Self::Empty | Self::MissingFrontmatter => GroupKey::Kind(self.kind()),
         }
     }
 }
@@ -128,7 +158,7 @@ impl SurveyIssue<'_> {
 fn compute_survey(
     space: &Space,
     (graph, at): (&Arc<LinkGraph>, Seq),
-    files: &mut LinkedFiles,
+    (files, linted): (&mut LinkedFiles, &LintedPages),
     (now, stale_days): (Timestamp, u32),
 ) -> Result<TreeSurvey, Fault> {
     let review = ReviewPolicy::new(now, stale_days);
@@ -157,12 +187,15 @@ fn compute_survey(
             issues.push(SurveyIssue::MissingFrontmatter);
         }
         issues.extend(std::iter::from_fn(|| group_issues.next_if(|(at, _)| *at == node).map(|(_, issue)| issue)));
+        let path = &graph.page(node).path;
+        issues.extend(linted.errors(path).iter().map(SurveyIssue::Lint));
         counts.links += facts.link_count as usize;
-        counts.add(node, &mut issues);
+        counts.add((node, path), &mut issues);
     }
-    let SurveyCounts { links, broken_links, findings, pages, healthy, worst } = counts;
+    let SurveyCounts { links, broken_links, findings, pages, healthy, worst, by_reason } = counts;
     let finding = |(node, issue)| groups.finding(graph, node, issue);
     let issues = worst.into_iter().rev().flatten().take(MAX_ISSUES).map(finding).collect();
+    let by_reason = by_reason.finish(|key| groups.describe(graph, key));
     let (graph, scanned) = (Arc::downgrade(graph), graph.len());
     Ok(TreeSurvey {
         graph,
@@ -176,6 +209,7 @@ fn compute_survey(
         findings,
         pages,
         issues,
+        groups: by_reason,
     })
 }
 
@@ -196,11 +230,12 @@ struct SurveyCounts<'g> {
     healthy: usize,
     pages: [usize; FindingKind::ALL.len()],
     worst: [Vec<(GraphNode, SurveyIssue<'g>)>; 3],
+    by_reason: GroupCounts<'g>,
 }
 
 impl<'g> SurveyCounts<'g> {
     /// Counts the issues of a page, which are ordered by kind.
-    fn add(&mut self, node: GraphNode, issues: &mut Vec<SurveyIssue<'g>>) {
+    fn add(&mut self, (node, path): (GraphNode, &TreePath), issues: &mut Vec<SurveyIssue<'g>>) {
         self.healthy += usize::from(issues.is_empty());
         self.findings += issues.len();
         let mut last = None;
@@ -209,7 +244,8 @@ impl<'g> SurveyCounts<'g> {
             self.broken_links += usize::from(kind == FindingKind::BrokenLink);
             self.pages[kind as usize] += usize::from(last != Some(kind));
             last = Some(kind);
-            let severity = match kind.severity() {
+            self.by_reason.add(issue.group(), path);
+            let severity = match issue.severity() {
                 FindingSeverity::Info => 0,
                 FindingSeverity::Warning => 1,
                 FindingSeverity::Error => 2,
@@ -254,14 +290,30 @@ impl IssueGroups {
         issues
     }
 
+    /// The common reason of a group of pages.
+    fn describe(&self, graph: &LinkGraph, key: GroupKey<'_>) -> String {
+        match key {
+            GroupKey::Title(number) => {
+                let title = self.titles[number].first().map_or("", |node| graph.page(*node).title.as_str());
+                messages::shared_title(title)
+            }
+            GroupKey::Dispute(number) => self.disputes[number].details.clone(),
+            _ => String::new(),
+        }
+    }
+
     /// The issue as a finding with a message.
     fn finding(&self, graph: &LinkGraph, node: GraphNode, issue: SurveyIssue<'_>) -> PageFinding {
         let kind = issue.kind();
-        let finding = |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message);
+        let severity = issue.severity();
+        let finding = |message: String| {
+            PageFinding::new(graph.page(node).path.clone(), kind, message).with_severity(severity)
+        };
         match issue {
             SurveyIssue::Stale(due, days) => finding(messages::stale(due, days)),
             SurveyIssue::Orphan => finding(messages::ORPHAN.to_owned()),
             SurveyIssue::BrokenLink(link) => finding(messages::broken_link(&link.target)),
+            SurveyIssue::Lint(lint) => finding(messages::lint(lint)),
             SurveyIssue::Empty => finding(messages::EMPTY.to_owned()),
             SurveyIssue::MissingFrontmatter => finding(messages::MISSING_FRONTMATTER.to_owned()),
             SurveyIssue::Duplicate(number) => {

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::{changes, opaque};
+use super::opaque;
 use crate::blocks::BodyBlocks;
+use crate::changes::LineChanges;
 use crate::lines::LineStarts;
 
 pub(super) struct TextEdit {
@@ -36,16 +37,16 @@ pub(super) struct FormatInput<'a> {
     /// Formulas and comments, in order.
     opaque: Vec<Range<usize>>,
     lines: LineStarts<'a>,
-    /// For each line whether the stored body lacks it; none when all lines are new.
-    new_lines: Option<Vec<bool>>,
+    /// What differs from the stored body; none when all lines are new.
+    changes: Option<LineChanges>,
 }
 
 impl<'a> FormatInput<'a> {
     pub(super) fn new(stored: Option<&str>, body: &'a str) -> Self {
         let blocks = BodyBlocks::of(body);
         let opaque = opaque::find(body, &blocks);
-        let new_lines = stored.map(|stored| changes::find_new_lines(stored, body));
-        Self { body, blocks, opaque, lines: LineStarts::new(body), new_lines }
+        let changes = stored.map(|stored| LineChanges::new(stored, body));
+        Self { body, blocks, opaque, lines: LineStarts::new(body), changes }
     }
 
     /// Whether the range overlaps code, raw HTML, a formula or a comment.
@@ -83,8 +84,7 @@ impl<'a> FormatInput<'a> {
     fn new_in(&self, range: &Range<usize>) -> impl Iterator<Item = bool> {
         let first = self.lines.index_of(range.start);
         let last = self.lines.index_of(range.end.saturating_sub(1).max(range.start));
-        (first..=last)
-            .map(|line| self.new_lines.as_ref().is_none_or(|new_lines| new_lines.get(line).copied().unwrap_or(true)))
+        (first..=last).map(|line| self.changes.as_ref().is_none_or(|changes| changes.is_new(line)))
     }
 }
 

@@ -5,7 +5,6 @@
 //! Frontmatter, code, raw HTML, formulas, comments and the numbers of lists are unchanged; what
 //! other renderers may read differently stays as it is.
 
-mod changes;
 mod edits;
 mod fences;
 mod lists;

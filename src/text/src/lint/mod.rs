@@ -3,12 +3,16 @@
 //! An *error* is visibly broken for a reader, so that a write can be rejected for it; it is
 //! reported only if GitHub Flavored Markdown is unambiguous. A *warning* never rejects a write.
 
+mod introduced;
 mod rules;
+mod severities;
 #[cfg(test)]
 mod tests;
 
+pub use introduced::introduced_error;
 use schemars::JsonSchema;
 use serde::Serialize;
+pub use severities::RuleSeverities;
 
 /// One issue in a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -33,6 +37,8 @@ pub enum Severity {
     Error,
     /// Reported only.
     Warning,
+    /// Reported only, for information.
+    Info,
 }
 
 /// The lint rules.
@@ -62,6 +68,20 @@ pub enum LintRule {
 }
 
 impl LintRule {
+    /// Every rule.
+    pub const ALL: [Self; 10] = [
+        Self::FrontmatterYamlInvalid,
+        Self::TableColumnMismatch,
+        Self::TableNoSeparator,
+        Self::FenceUnclosed,
+        Self::FenceMermaidInvalid,
+        Self::FrontmatterMissingRequired,
+        Self::FrontmatterDateInvalid,
+        Self::HeadingDuplicateSlug,
+        Self::HeadingSkipLevel,
+        Self::LinkImageBroken,
+    ];
+
     /// Name in responses and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -78,23 +98,6 @@ impl LintRule {
             Self::LinkImageBroken => "link-image-broken",
         }
     }
-
-    /// Severity of a violation.
-    #[must_use]
-    pub fn severity(self) -> Severity {
-        match self {
-            Self::FrontmatterYamlInvalid
-            | Self::TableColumnMismatch
-            | Self::TableNoSeparator
-            | Self::FenceUnclosed
-            | Self::FenceMermaidInvalid => Severity::Error,
-            Self::FrontmatterMissingRequired
-            | Self::FrontmatterDateInvalid
-            | Self::HeadingDuplicateSlug
-            | Self::HeadingSkipLevel
-            | Self::LinkImageBroken => Severity::Warning,
-        }
-    }
 }
 
 impl std::fmt::Display for LintRule {
@@ -103,10 +106,16 @@ impl std::fmt::Display for LintRule {
     }
 }
 
-/// Checks a page; returns the issues in page order.
+/// Checks a page with the default severities; returns the issues in page order.
 #[must_use]
 pub fn lint(text: &str) -> Vec<LintIssue> {
-    let mut page = rules::CheckedPage::new(text);
+    lint_with(text, &RuleSeverities::default())
+}
+
+/// Checks a page; returns the issues in page order, without those of rules that are off.
+#[must_use]
+pub fn lint_with(text: &str, severities: &RuleSeverities) -> Vec<LintIssue> {
+    let mut page = rules::CheckedPage::new(text, severities);
     page.frontmatter();
     page.blocks();
     page.headings();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{LintIssue, LintRule};
+use super::{LintIssue, LintRule, RuleSeverities};
 use crate::blocks::{BodyBlocks, CodeFence, TableBlock};
 use crate::frontmatter::{self, Frontmatter, SplitPage, YamlError};
 use crate::headings::Heading;
@@ -24,21 +24,23 @@ pub(super) struct CheckedPage<'a> {
     split: SplitPage<'a>,
     lines: LineStarts<'a>,
     headings: Vec<Heading>,
+    severities: &'a RuleSeverities,
     pub(super) issues: Vec<LintIssue>,
 }
 
 impl<'a> CheckedPage<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str, severities: &'a RuleSeverities) -> Self {
         let split = frontmatter::split(text);
         let lines = LineStarts::new(text);
         let headings = structure::parse(&split, &lines).headings;
-        Self { split, lines, headings, issues: Vec::new() }
+        Self { split, lines, headings, severities, issues: Vec::new() }
     }
 
     fn report(&mut self, rule: LintRule, offset: usize, message: String) {
+        let Some(severity) = self.severities.of(rule) else { return };
         let line = self.lines.index_of(offset) + 1;
         let column = self.lines.column(offset);
-        self.issues.push(LintIssue { rule, line, column, message, severity: rule.severity() });
+        self.issues.push(LintIssue { rule, line, column, message, severity });
     }
 
     fn report_in_body(&mut self, rule: LintRule, offset: usize, message: String) {

@@ -110,7 +110,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
     let janitor = json!({
         "stale": pages(FindingKind::Stale), "orphans": pages(FindingKind::Orphan), "broken_links": broken,
         "empty": pages(FindingKind::Empty), "missing_frontmatter": pages(FindingKind::MissingFrontmatter),
-        "duplicates": pages(FindingKind::Duplicate), "contradictions": pages(FindingKind::Contradiction),
+        "lint_errors": pages(FindingKind::Lint), "duplicates": pages(FindingKind::Duplicate), "contradictions": pages(FindingKind::Contradiction),
         "scanned": paths.len(), "healthy": paths.len() - ill.len(), "issues": findings,
     });
     let coverage = if links == 0 { 100.0 } else { ((links - broken) as f64 * 1000.0 / links as f64).round() / 10.0 };
@@ -132,7 +132,7 @@ fn answered(space: &TestSpace) -> (Value, Value) {
     space.settle();
     let janitor = space.get("janitor", json!({ "limit": 1000 }));
     let analytics = space.get("analytics", json!({}));
-    (without(janitor, &["timestamp", "recommendations"]), without(analytics, &["recently_updated"]))
+    (without(janitor, &["timestamp", "recommendations", "groups"]), without(analytics, &["recently_updated"]))
 }
 
 proptest! {

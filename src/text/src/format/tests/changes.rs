@@ -41,7 +41,7 @@ fn formulas_comments_and_html_stay() {
 fn text_beside_formulas_and_code_is_formatted() {
     for (text, formatted) in [
         ("$$\n+ b\n$$\n\ntext\n\n* c\n", "$$\n+ b\n$$\n\ntext\n\n- c\n"),
-        ("* $$x + y$$ and $5\n* 6$\n", "- $$x + y$$ and $5\n- 6$\n"),
+        ("* $$x + y$$ and $5\n* $6\n", "- $$x + y$$ and $5\n- $6\n"),
         ("`$$`\n\n* a\n", "`$$`\n\n- a\n"),
         ("```\n%%\n```\n\n* a\n", "```\n%%\n```\n\n- a\n"),
         ("%% note %%\n\n* a\n", "%% note %%\n\n- a\n"),
