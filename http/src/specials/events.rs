@@ -359,9 +359,8 @@ impl EventSubscriber {
     }
 
     fn push(&mut self, id: EventPosition, event: Option<(&'static str, Value)>) {
-        let sent = |(name, data): (_, Value)| {
-            sse::Event::default().id(id.to_string()).event(name).data(data.to_string())
-        };
+        let sent =
+            |(name, data): (_, Value)| sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
         self.pending.extend(event.map(sent));
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::RuleLevel;
 use crate::sections::files::FilesConfig;
 use crate::unsupported::{self, KeyStatus};
 use svcfs_base::Protocol;
@@ -320,7 +321,10 @@ fn lint_rules_have_a_level_each_and_unknown_ones_are_refused() {
     let set = rules("[lint.rules]\nheading-skip-level = 'off'\nfrontmatter-missing-required = 'info'\n");
     assert_eq!((set.heading_skip_level, set.frontmatter_missing_required), (RuleLevel::Off, RuleLevel::Info));
     for (text, message) in [
-        ("heading-skip = 'off'", "`lint.rules.heading-skip` is not a known setting; did you mean `lint.rules.heading-skip-level`?"),
+        (
+            "heading-skip = 'off'",
+            "`lint.rules.heading-skip` is not a known setting; did you mean `lint.rules.heading-skip-level`?",
+        ),
         ("fence_unclosed = 'off'", "did you mean `lint.rules.fence-unclosed`?"),
         ("fence-unclosed = 'ignore'", "must be one of \"off\", \"info\", \"warning\", \"error\", not \"ignore\""),
     ] {

@@ -139,8 +139,13 @@ impl KnowledgeSource for MountOperations {
 
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
         let hits: IssueList = self.call(caller, "lint", json!({ "content": text }))?;
-        let finding =
-            |IssueResponse { rule, line, column, severity, message }| LintFinding { rule, line, column, severity, message };
+        let finding = |IssueResponse { rule, line, column, severity, message }| LintFinding {
+            rule,
+            line,
+            column,
+            severity,
+            message,
+        };
         Ok(hits.issues.into_iter().map(finding).collect())
     }
 }

@@ -44,11 +44,7 @@ pub(crate) struct ListBlock {
 
 impl BodyBlocks {
     pub(crate) fn of(body: &str) -> Self {
-        let mut collector = BlockCollector {
-            blocks: Self::default(),
-            open_lists: Vec::new(),
-            containers: vec![None],
-        };
+        let mut collector = BlockCollector { blocks: Self::default(), open_lists: Vec::new(), containers: vec![None] };
         for (event, range) in parser(body) {
             collector.handle_event(event, range);
         }

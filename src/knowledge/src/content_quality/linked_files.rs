@@ -100,7 +100,8 @@ const HTML: &str = ".html";
 /// `README.md` for `index.html`.
 fn sources(path: &TreePath) -> impl Iterator<Item = TreePath> {
     let stem = path.as_str().strip_suffix(HTML);
-    let readme = stem.and_then(|stem| stem.strip_suffix("index")).filter(|above| above.is_empty() || above.ends_with('/'));
+    let readme =
+        stem.and_then(|stem| stem.strip_suffix("index")).filter(|above| above.is_empty() || above.ends_with('/'));
     let sources = [stem.map(|stem| format!("{stem}.md")), readme.map(|above| format!("{above}README.md"))];
     sources.into_iter().flatten().filter_map(|source| TreePath::parse(&source).ok())
 }

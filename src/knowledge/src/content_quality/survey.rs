@@ -306,9 +306,8 @@ impl IssueGroups {
     fn finding(&self, graph: &LinkGraph, node: GraphNode, issue: SurveyIssue<'_>) -> PageFinding {
         let kind = issue.kind();
         let severity = issue.severity();
-        let finding = |message: String| {
-            PageFinding::new(graph.page(node).path.clone(), kind, message).with_severity(severity)
-        };
+        let finding =
+            |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message).with_severity(severity);
         match issue {
             SurveyIssue::Stale(due, days) => finding(messages::stale(due, days)),
             SurveyIssue::Orphan => finding(messages::ORPHAN.to_owned()),

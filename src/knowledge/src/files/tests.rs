@@ -207,9 +207,9 @@ fn a_write_formats_only_what_it_adds_to_the_stored_page() {
     let put = Change::put(path("a.md"), stored);
     space.space().vfs.apply(&Caller::new(Protocol::WebDav), put).unwrap();
     let before = space.space().vfs.last_seq();
-    for name in ["write", "bulk"] {
+    for name in ["write", "bulk_write"] {
         let content = json!({ "path": "a.md", "content": stored });
-        let arguments = if name == "bulk" { json!({ "files": [content] }) } else { content };
+        let arguments = if name == "bulk_write" { json!({ "files": [content] }) } else { content };
         space.get(name, arguments);
         assert_eq!((space.text("a.md").as_str(), space.space().vfs.last_seq()), (stored, before), "{name}");
     }

@@ -10,8 +10,8 @@ use svcfs_text::{Heading, headings};
 
 use super::page_summary::{self, PageSummary};
 use super::templates;
-use crate::lint;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
+use crate::lint;
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {

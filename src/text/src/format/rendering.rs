@@ -42,9 +42,9 @@ pub(super) fn apply_verified(
     for _ in 0..MAX_ATTEMPTS {
         let edits = ordered(&groups);
         let after = apply(input.body, &edits);
-        let differing = before.iter().flat_map(|(options, before)| {
-            find_differing(before, &render(&after, *options, tolerance), &edits)
-        });
+        let differing = before
+            .iter()
+            .flat_map(|(options, before)| find_differing(before, &render(&after, *options, tolerance), &edits));
         let differing = if tolerance == Tolerance::EditedBlocks {
             let edited = RangeSet::new(edits.iter().map(|edit| edit.range.clone()));
             RangeSet::new(differing.filter(|block| !edited.touches(block)))

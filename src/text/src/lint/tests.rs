@@ -199,10 +199,7 @@ fn rules_that_are_off_report_nothing_and_others_have_their_severity() {
     let found: Vec<_> = issues.iter().map(|issue| (issue.rule, issue.severity)).collect();
     assert_eq!(
         found,
-        [
-            (LintRule::FrontmatterMissingRequired, Severity::Info),
-            (LintRule::HeadingSkipLevel, Severity::Error)
-        ]
+        [(LintRule::FrontmatterMissingRequired, Severity::Info), (LintRule::HeadingSkipLevel, Severity::Error)]
     );
     for (index, rule) in LintRule::ALL.into_iter().enumerate() {
         assert_eq!(rule as usize, index, "the severities are indexed by it");

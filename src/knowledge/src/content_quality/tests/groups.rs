@@ -45,7 +45,8 @@ fn many_reasons_of_one_kind_are_listed_up_to_a_limit() {
 /// mdBook makes `x.html` of `x.md`, and `index.html` of `README.md`.
 #[test]
 fn links_to_generated_html_are_not_broken_when_the_page_exists() {
-    let text = "[a](book.html) [b](book.html#part) [c](d/index.html) [d](real.html) [e](api/std.html) [f](gone.html) [[gone]]";
+    let text =
+        "[a](book.html) [b](book.html#part) [c](d/index.html) [d](real.html) [e](api/std.html) [f](gone.html) [[gone]]";
     let space = TestSpace::with(
         "",
         &[
@@ -89,7 +90,7 @@ fn lint_errors_of_stored_pages_are_findings() {
         "kind": "lint", "severity": "error", "message": "table-column-mismatch", "count": 2, "examples": ["bad.md"],
     });
     assert_eq!(found["groups"], json!([lint]));
-    assert_eq!(messages(&found, "bad.md")[0], "lint: line 8: row has 2 columns, header has 1 column");
+    assert_eq!(messages(&found, "bad.md")[0], "lint: line 8: row has 2 columns, header has 1");
     let checked = space.get("health_check", json!({ "path": "bad.md" }));
     assert_eq!(checked["issues"][0]["type"], "lint");
     write(&page("Bad", "repaired"));

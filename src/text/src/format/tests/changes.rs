@@ -91,11 +91,7 @@ fn a_block_that_is_only_partly_new_retains_its_form() {
         "| a   | b   |\n| --- | --- |\n| 1   | 2   |\n|3|4|\n",
         "| a   | b   |\n| --- | --- |\n| 1   | 2   |\n| 3   | 4   |\n",
     );
-    becomes(
-        "|a|b|\n|-|-|\n|1|2|\n",
-        "|a|b|\n|-|-|\n|1|2|\n|[[x|y]]|4|\n",
-        "|a|b|\n|-|-|\n|1|2|\n| [[x\\|y]] | 4 |\n",
-    );
+    becomes("|a|b|\n|-|-|\n|1|2|\n", "|a|b|\n|-|-|\n|1|2|\n|[[x|y]]|4|\n", "|a|b|\n|-|-|\n|1|2|\n| [[x\\|y]] | 4 |\n");
 }
 
 #[test]
