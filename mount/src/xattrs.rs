@@ -34,7 +34,8 @@ pub(crate) enum VirtualXattr {
     Version,
     /// Author of the newest version.
     Actor,
-    /// Why the last save was rejected.
+    /// Why the last save was rejected, else the lint errors of the stored page. Listed only after a
+    /// rejection: otherwise the page must be read to know.
     Lint,
     /// How many pages link to this one.
     Backlinks,
@@ -90,7 +91,10 @@ impl FuseServer {
             VirtualXattr::ETag => newest()?.map(|newest| newest.etag.to_string()),
             VirtualXattr::Version => newest()?.map(|newest| newest.version.hash.to_string()),
             VirtualXattr::Actor => newest()?.map(|newest| newest.version.author),
-            VirtualXattr::Lint => self.vfs.rejection_reason(node),
+            VirtualXattr::Lint => match self.vfs.rejection_reason(node) {
+                Some(reason) => Some(reason),
+                None => self.views.lint_errors(&self.view_reader(request), &path)?,
+            },
             VirtualXattr::Backlinks => self.views.count_backlinks(&self.view_reader(request), &path)?,
             VirtualXattr::Message => self.vfs.save_message(&self.author(request), &path),
             VirtualXattr::Unknown => None,

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use svcfs_base::{EventAnnouncement, Fault, Permissions, Seq, TreePath};
 use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY, RateLimitKey};
 use svcfs_knowledge::kernel::{EventChange, FeedEvent, Space};
+use svcfs_knowledge::lint;
 use svcfs_work::Lane;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -321,23 +322,32 @@ impl EventSubscriber {
     /// Reads the next change sets.
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
-        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH_SETS)).await;
+        let permissions = self.identity.permissions.clone();
+        let read = move || {
+            let events = space.vfs.feed().events_after(from, BATCH_SETS)?;
+            let announced = events.into_iter().map(|event| {
+                let announced = announcements(&event, &permissions);
+                (event.seq, announced.into_iter().map(|sent| (lint_event(&space, &event, &sent), sent)).collect())
+            });
+            Ok(announced.collect::<Vec<(Seq, Vec<_>)>>())
+        };
+        let batch = self.app.blocking(Lane::Quick, read).await;
         match batch {
             Ok(events) if events.is_empty() => {
                 // Announced, but not in the log: no more events will come.
                 self.has_ended = true;
             }
             Ok(events) => {
-                for event in events {
-                    let announced = announcements(&event, &self.identity.permissions);
+                for (seq, announced) in events {
                     let count = announced.len();
-                    let already_sent = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
-                    for (n, (name, data)) in announced.into_iter().enumerate().skip(already_sent) {
-                        let id = EventPosition::after(event.seq, n + 1, count);
-                        let sent = sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
-                        self.pending.push_back(sent);
+                    let already_sent = if seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
+                    for (n, (lint, (name, data))) in announced.into_iter().enumerate().skip(already_sent) {
+                        // It has the id before the write, so that resuming never skips it.
+                        let before = EventPosition { seq: seq.0 - 1, part: n };
+                        self.push(before, lint.map(|data| ("lint", data)));
+                        self.push(EventPosition::after(seq, n + 1, count), Some((name, data)));
                     }
-                    self.position = EventPosition { seq: event.seq.0, part: 0 };
+                    self.position = EventPosition { seq: seq.0, part: 0 };
                 }
             }
             Err(fault) => {
@@ -346,6 +356,12 @@ impl EventSubscriber {
                 self.has_ended = true;
             }
         }
+    }
+
+    fn push(&mut self, id: EventPosition, event: Option<(&'static str, Value)>) {
+        let sent =
+            |(name, data): (_, Value)| sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
+        self.pending.extend(event.map(sent));
     }
 
     /// Adds a `lagged` event: there is a gap, and where to resume.
@@ -375,6 +391,20 @@ fn announcements(event: &FeedEvent, permissions: &Permissions) -> Vec<(&'static 
         EventAnnouncement::Bulk => combined("bulk"),
         EventAnnouncement::Import => combined("import"),
     }
+}
+
+/// The event `lint` of a page that a file protocol or an external edit stored with lint errors. It
+/// comes before the event `write`, whose data it has. None when the page has changed again.
+fn lint_event(space: &Space, event: &FeedEvent, (name, data): &(&'static str, Value)) -> Option<Value> {
+    if *name != "write" || !event.protocol.is_filesystem() {
+        return None;
+    }
+    let change = event.changes.iter().find(|change| data["path"] == change.path.as_str())?;
+    let issues = lint::stored_issues(space, &change.path, change.new?)?;
+    let mut data = data.clone();
+    data["op"] = json!("lint");
+    data["issues"] = json!(issues);
+    Some(data)
 }
 
 fn is_visible(path: &TreePath, permissions: &Permissions) -> bool {

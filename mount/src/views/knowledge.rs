@@ -78,6 +78,8 @@ pub struct PageHit {
 /// A lint finding.
 #[derive(Debug, Clone)]
 pub struct LintFinding {
+    /// The name of the violated rule.
+    pub rule: String,
     /// Line, from 1.
     pub line: usize,
     /// Column in that line, from 1, in characters.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use svcfs_base::{Caller, Fault, Kind, PathComponent, Protocol, TreePath};
 use svcfs_vfs::EntryKind;
 
-use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
+use super::{LintFinding, MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
 pub(super) struct LintFolder(pub(super) TreePath);
 
@@ -86,8 +86,36 @@ impl ViewNode for LintFile {
     }
 }
 
-/// Lints the rejected text if the last save was rejected: an editor still shows that.
+impl MountViews {
+    /// The lint errors of a stored page, one per line; none if it has none.
+    ///
+    /// # Errors
+    /// Those of reading and of the rules.
+    pub(crate) fn lint_errors(&self, reader: &ViewReader, path: &TreePath) -> Result<Option<String>, Fault> {
+        if self.knowledge().is_err() || !path.is_page() || !self.is_shown(path)? {
+            return Ok(None);
+        }
+        let findings = findings(self, &reader.caller, path)?;
+        let errors = findings.into_iter().filter(|finding| finding.severity == "error");
+        let lines: Vec<String> =
+            errors.map(|error| format!("{} (line {}): {}", error.rule, error.line, error.message)).collect();
+        Ok(if lines.is_empty() { None } else { Some(lines.join("\n")) })
+    }
+}
+
+/// The findings as lines of a report.
 fn report(views: &MountViews, caller: &Caller, path: &TreePath) -> Result<String, Fault> {
+    let mut report = String::new();
+    for finding in findings(views, caller, path)? {
+        let message = finding.message.replace('\n', " ");
+        // Writing to a string cannot fail.
+        let _ = writeln!(report, "{path}:{}:{}: {}: {message}", finding.line, finding.column, finding.severity);
+    }
+    Ok(report)
+}
+
+/// Lints the rejected text if the last save was rejected: an editor still shows that.
+fn findings(views: &MountViews, caller: &Caller, path: &TreePath) -> Result<Vec<LintFinding>, Fault> {
     let content = match views.vfs.rejected_text(path)? {
         Some(rejected) => rejected,
         None => match views.vfs.read(Protocol::Fuse, path) {
@@ -98,12 +126,6 @@ fn report(views: &MountViews, caller: &Caller, path: &TreePath) -> Result<String
         },
     };
     // Binary content has no lint rules.
-    let Ok(text) = std::str::from_utf8(&content) else { return Ok(String::new()) };
-    let mut report = String::new();
-    for finding in views.knowledge()?.lint(caller, text)? {
-        let message = finding.message.replace('\n', " ");
-        // Writing to a string cannot fail.
-        let _ = writeln!(report, "{path}:{}:{}: {}: {message}", finding.line, finding.column, finding.severity);
-    }
-    Ok(report)
+    let Ok(text) = std::str::from_utf8(&content) else { return Ok(Vec::new()) };
+    views.knowledge()?.lint(caller, text)
 }

@@ -84,6 +84,7 @@ impl KnowledgeSource for Told {
     fn lint(&self, _: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.contains("FORBIDDEN") || line.contains("odd"));
         let finding = |(line, text): (usize, &str)| LintFinding {
+            rule: "words".to_owned(),
             line,
             column: 3,
             severity: if text.contains("odd") { "warning" } else { "error" }.to_owned(),

@@ -86,7 +86,7 @@ fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
 
 impl Served {
     pub(crate) fn new() -> Self {
-        Self::with("")
+        Self::with("lint.reject_protocols = [\"s3\"]")
     }
 
     fn with(config: &str) -> Self {

@@ -73,7 +73,7 @@ fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
 
 impl Served {
     fn new() -> Self {
-        Self::with("")
+        Self::with("lint.reject_protocols = [\"webdav\"]")
     }
 
     fn with(config: &str) -> Self {

@@ -46,7 +46,7 @@ pub use sections::cors::{AllowedOrigins, CorsMethod, CorsSettings};
 pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::links::{LinkResolution, LinksConfig};
-pub use sections::lint::LintSettings;
+pub use sections::lint::{LintSettings, RuleLevel, RuleLevels};
 pub use sections::memory::MemorySettings;
 pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};
 pub use sections::protocols::{ProtocolFlags, ProtocolSettings, is_plain_prefix};

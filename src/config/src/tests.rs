@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::RuleLevel;
 use crate::sections::files::FilesConfig;
 use crate::unsupported::{self, KeyStatus};
 use svcfs_base::Protocol;
@@ -299,6 +300,37 @@ fn pages_are_formatted_only_at_listed_protocols_when_enabled() {
     assert_eq!(tidied("lint.format_protocols = ['mcp', 'fuse']"), "mcp fuse");
     assert_eq!(tidied("lint.format_protocols = []"), "");
     assert_eq!(tidied("lint.auto_format = false"), "");
+}
+
+#[test]
+fn lint_errors_reject_only_at_listed_protocols_when_enabled() {
+    let rejecting = |text: &str| {
+        let lint = resolve(text).unwrap().lint;
+        let protocols = Protocol::ALL.iter().copied().filter(|protocol| lint.should_reject(*protocol));
+        protocols.map(Protocol::name).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(rejecting(""), "http mcp cli");
+    assert_eq!(rejecting("lint.reject_protocols = ['fuse', 'webdav']"), "fuse webdav");
+    assert_eq!(rejecting("lint.reject_errors = false"), "");
+}
+
+#[test]
+fn lint_rules_have_a_level_each_and_unknown_ones_are_refused() {
+    let rules = |text: &str| resolve(text).unwrap().lint.rules;
+    assert_eq!(rules("").frontmatter_missing_required, RuleLevel::Off);
+    let set = rules("[lint.rules]\nheading-skip-level = 'off'\nfrontmatter-missing-required = 'info'\n");
+    assert_eq!((set.heading_skip_level, set.frontmatter_missing_required), (RuleLevel::Off, RuleLevel::Info));
+    for (text, message) in [
+        (
+            "heading-skip = 'off'",
+            "`lint.rules.heading-skip` is not a known setting; did you mean `lint.rules.heading-skip-level`?",
+        ),
+        ("fence_unclosed = 'off'", "did you mean `lint.rules.fence-unclosed`?"),
+        ("fence-unclosed = 'ignore'", "must be one of \"off\", \"info\", \"warning\", \"error\", not \"ignore\""),
+    ] {
+        let error = resolve(&format!("[lint.rules]\n{text}\n")).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
 }
 
 /// What programs and operating systems leave beside pages.

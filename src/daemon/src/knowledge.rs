@@ -119,6 +119,7 @@ struct IssueList {
 
 #[derive(Deserialize)]
 struct IssueResponse {
+    rule: String,
     line: usize,
     column: usize,
     severity: String,
@@ -180,8 +181,13 @@ impl KnowledgeSource for MountOperations {
 
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
         let hits: IssueList = self.call(caller, "lint", json!({ "content": text }))?;
-        let finding =
-            |IssueResponse { line, column, severity, message }| LintFinding { line, column, severity, message };
+        let finding = |IssueResponse { rule, line, column, severity, message }| LintFinding {
+            rule,
+            line,
+            column,
+            severity,
+            message,
+        };
         Ok(hits.issues.into_iter().map(finding).collect())
     }
 }

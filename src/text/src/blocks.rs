@@ -40,24 +40,11 @@ pub(crate) struct ListBlock {
     pub(crate) items: Vec<Range<usize>>,
     /// The directly preceding list in the same container.
     pub(crate) follows: Option<usize>,
-    /// The last numbered list before it in the same container.
-    pub(crate) after_numbers: Option<usize>,
-}
-
-/// The previous lists of a container.
-#[derive(Default, Clone, Copy)]
-struct SiblingLists {
-    adjacent: Option<usize>,
-    numbers: Option<usize>,
 }
 
 impl BodyBlocks {
     pub(crate) fn of(body: &str) -> Self {
-        let mut collector = BlockCollector {
-            blocks: Self::default(),
-            open_lists: Vec::new(),
-            containers: vec![SiblingLists::default()],
-        };
+        let mut collector = BlockCollector { blocks: Self::default(), open_lists: Vec::new(), containers: vec![None] };
         for (event, range) in parser(body) {
             collector.handle_event(event, range);
         }
@@ -105,7 +92,8 @@ impl CodeFence {
 struct BlockCollector {
     blocks: BodyBlocks,
     open_lists: Vec<usize>,
-    containers: Vec<SiblingLists>,
+    /// For each open container its list that another one would follow directly.
+    containers: Vec<Option<usize>>,
 }
 
 impl BlockCollector {
@@ -157,14 +145,14 @@ impl BlockCollector {
             }
             Tag::BlockQuote(_) | Tag::FootnoteDefinition(_) => {
                 self.separate_lists();
-                self.containers.push(SiblingLists::default());
+                self.containers.push(None);
             }
             Tag::List(start) => self.open_list(start),
             Tag::Item => {
                 if let Some(list) = self.open_lists.last().and_then(|open| self.blocks.lists.get_mut(*open)) {
                     list.items.push(range);
                 }
-                self.containers.push(SiblingLists::default());
+                self.containers.push(None);
             }
             Tag::Image { dest_url, .. } if dest_url.is_empty() => self.blocks.empty_images.push(range.start),
             _ => {}
@@ -172,13 +160,11 @@ impl BlockCollector {
     }
 
     fn open_list(&mut self, start: Option<u64>) {
-        let siblings = self.containers.last().copied().unwrap_or_default();
         self.open_lists.push(self.blocks.lists.len());
         self.blocks.lists.push(ListBlock {
             start,
             items: Vec::new(),
-            follows: siblings.adjacent,
-            after_numbers: siblings.numbers,
+            follows: self.containers.last().copied().flatten(),
         });
     }
 
@@ -187,10 +173,9 @@ impl BlockCollector {
             TagEnd::BlockQuote(_) | TagEnd::FootnoteDefinition | TagEnd::Item => {
                 self.containers.pop();
             }
-            TagEnd::List(ordered) => {
-                if let (Some(closed), Some(siblings)) = (self.open_lists.pop(), self.containers.last_mut()) {
-                    siblings.adjacent = Some(closed);
-                    siblings.numbers = if ordered { Some(closed) } else { siblings.numbers };
+            TagEnd::List(_) => {
+                if let (Some(closed), Some(adjacent)) = (self.open_lists.pop(), self.containers.last_mut()) {
+                    *adjacent = Some(closed);
                 }
             }
             _ => {}
@@ -199,8 +184,8 @@ impl BlockCollector {
 
     /// Another block separates the lists of this container.
     fn separate_lists(&mut self) {
-        if let Some(siblings) = self.containers.last_mut() {
-            siblings.adjacent = None;
+        if let Some(adjacent) = self.containers.last_mut() {
+            *adjacent = None;
         }
     }
 }

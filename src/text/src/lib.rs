@@ -22,6 +22,7 @@ pub mod sections;
 pub mod snippet;
 
 mod blocks;
+mod changes;
 mod lines;
 mod literal_spans;
 mod structure;

@@ -60,14 +60,16 @@ pub(crate) struct BodyStructure<'a> {
     pub(crate) excerpt: String,
 }
 
+/// The markdown extensions of svcfs pages.
+pub(crate) const OPTIONS: Options = Options::ENABLE_TABLES
+    .union(Options::ENABLE_FOOTNOTES)
+    .union(Options::ENABLE_STRIKETHROUGH)
+    .union(Options::ENABLE_TASKLISTS)
+    .union(Options::ENABLE_GFM);
+
 /// pulldown-cmark with the markdown extensions of svcfs pages.
 pub(crate) fn parser(body: &str) -> OffsetIter<'_> {
-    let options = Options::ENABLE_TABLES
-        | Options::ENABLE_FOOTNOTES
-        | Options::ENABLE_STRIKETHROUGH
-        | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_GFM;
-    Parser::new_ext(body, options).into_offset_iter()
+    Parser::new_ext(body, OPTIONS).into_offset_iter()
 }
 
 pub(crate) fn parse<'a>(split: &SplitPage<'a>, lines: &LineStarts<'_>) -> BodyStructure<'a> {

@@ -80,6 +80,10 @@ pub fn me() -> String {
     user.map_or_else(|| format!("uid-{}", nix::unistd::geteuid()), |user| user.name)
 }
 
+/// What lint refuses is refused alike through every protocol.
+const REJECTING_EVERYWHERE: &str =
+    "lint.reject_protocols = [\"http\", \"mcp\", \"fuse\", \"nfs\", \"s3\", \"webdav\"]\n";
+
 impl TestSpace {
     /// An empty space, served over HTTP.
     pub fn new() -> Self {
@@ -121,7 +125,8 @@ impl TestSpace {
 
     fn on(folder: TempDir, is_mounted: bool, watch: bool, config: &str) -> Self {
         let turn = is_mounted.then(|| ONE_MOUNT_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
-        let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
+        let config = [REJECTING_EVERYWHERE, config].concat();
+        let settings = Settings::resolve(Config::parse(&config, &|_| None), CliOverrides::default()).unwrap();
         let clock = Arc::new(SystemClock);
         let root = folder.path().join("root");
         let opening = SpaceOptions {

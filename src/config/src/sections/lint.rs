@@ -10,11 +10,17 @@ use svcfs_base::Protocol;
 pub(crate) struct LintConfig {
     /// Format pages when they are written: bullets, tables, trailing spaces, one final newline.
     pub auto_format: bool,
-    /// Reject a write if the page has a lint error, through every protocol. Warnings never reject.
+    /// Reject a write that adds a lint error to a page, through the protocols in
+    /// `reject_protocols`. Errors that the stored page has already and warnings never reject.
     pub reject_errors: bool,
+    /// Protocols through which lint errors reject a write. The others store the page and report its
+    /// issues: in `.svc/lint/`, `user.svc.lint`, the event `lint` and the janitor.
+    pub reject_protocols: Vec<LintProtocol>,
     /// Protocols whose writes are formatted while `auto_format` is on. All others store the exact
     /// bytes, because their clients compare what they stored.
-    pub format_protocols: Vec<FormatProtocol>,
+    pub format_protocols: Vec<LintProtocol>,
+    /// Severity of each rule.
+    pub rules: RuleLevels,
 }
 
 impl Default for LintConfig {
@@ -22,17 +28,19 @@ impl Default for LintConfig {
         Self {
             auto_format: true,
             reject_errors: true,
-            format_protocols: vec![FormatProtocol::Http, FormatProtocol::Mcp],
+            reject_protocols: vec![LintProtocol::Http, LintProtocol::Mcp],
+            format_protocols: vec![LintProtocol::Http, LintProtocol::Mcp],
+            rules: RuleLevels::default(),
         }
     }
 }
 
-/// A protocol whose writes can be formatted.
+/// A protocol whose writes can be formatted or rejected.
 ///
 /// Separate from [`Protocol`]: the file may contain only values that have an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum FormatProtocol {
+pub(crate) enum LintProtocol {
     /// The REST interface and the command line, which uses the same operations.
     Http,
     /// The agent tools.
@@ -47,36 +55,111 @@ pub(crate) enum FormatProtocol {
     WebDav,
 }
 
+impl LintProtocol {
+    /// None for files that are already on disk, or created by svcfs in their final form.
+    const fn of(protocol: Protocol) -> Option<Self> {
+        Some(match protocol {
+            Protocol::Http | Protocol::Cli => Self::Http,
+            Protocol::Mcp => Self::Mcp,
+            Protocol::Fuse => Self::Fuse,
+            Protocol::Nfs => Self::Nfs,
+            Protocol::WebDav => Self::WebDav,
+            Protocol::S3 => Self::S3,
+            Protocol::Direct | Protocol::Internal => return None,
+        })
+    }
+}
+
+/// How a lint rule is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleLevel {
+    /// Not checked.
+    Off,
+    /// Reported, for information.
+    Info,
+    /// Reported, should be fixed.
+    Warning,
+    /// Reported; rejects a write that adds it.
+    Error,
+}
+
+/// Severity of each lint rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RuleLevels {
+    /// The frontmatter is not valid YAML.
+    pub frontmatter_yaml_invalid: RuleLevel,
+    /// A table row and its header have different numbers of columns.
+    pub table_column_mismatch: RuleLevel,
+    /// The first row of a table is not followed by a separator.
+    pub table_no_separator: RuleLevel,
+    /// A code fence is never closed.
+    pub fence_unclosed: RuleLevel,
+    /// A mermaid block is empty or of unknown type.
+    pub fence_mermaid_invalid: RuleLevel,
+    /// The frontmatter has no `title`.
+    pub frontmatter_missing_required: RuleLevel,
+    /// `created`, `updated` or `last-reviewed` is not a date.
+    pub frontmatter_date_invalid: RuleLevel,
+    /// Two headings have the same anchor.
+    pub heading_duplicate_slug: RuleLevel,
+    /// A heading is more than one level below the previous one.
+    pub heading_skip_level: RuleLevel,
+    /// An image has no target.
+    pub link_image_broken: RuleLevel,
+}
+
+impl Default for RuleLevels {
+    fn default() -> Self {
+        Self {
+            frontmatter_yaml_invalid: RuleLevel::Error,
+            table_column_mismatch: RuleLevel::Error,
+            table_no_separator: RuleLevel::Error,
+            fence_unclosed: RuleLevel::Error,
+            fence_mermaid_invalid: RuleLevel::Error,
+            frontmatter_missing_required: RuleLevel::Off,
+            frontmatter_date_invalid: RuleLevel::Warning,
+            heading_duplicate_slug: RuleLevel::Warning,
+            heading_skip_level: RuleLevel::Warning,
+            link_image_broken: RuleLevel::Warning,
+        }
+    }
+}
+
 /// Validated settings for checks and formatting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintSettings {
-    /// Whether a lint error rejects a write.
-    pub reject_errors: bool,
+    /// Empty while `reject_errors` is off.
+    reject_protocols: Vec<LintProtocol>,
     /// Empty while `auto_format` is off.
-    format_protocols: Vec<FormatProtocol>,
+    format_protocols: Vec<LintProtocol>,
+    /// Severity of each rule.
+    pub rules: RuleLevels,
 }
 
 impl LintSettings {
     /// Whether a page written through `protocol` is formatted.
     #[must_use]
     pub fn should_format(&self, protocol: Protocol) -> bool {
-        let format_protocol = match protocol {
-            Protocol::Http | Protocol::Cli => FormatProtocol::Http,
-            Protocol::Mcp => FormatProtocol::Mcp,
-            Protocol::Fuse => FormatProtocol::Fuse,
-            Protocol::Nfs => FormatProtocol::Nfs,
-            Protocol::WebDav => FormatProtocol::WebDav,
-            Protocol::S3 => FormatProtocol::S3,
-            // Already on disk, or created by svcfs in its final form.
-            Protocol::Direct | Protocol::Internal => return false,
-        };
-        self.format_protocols.contains(&format_protocol)
+        LintProtocol::of(protocol).is_some_and(|protocol| self.format_protocols.contains(&protocol))
+    }
+
+    /// Whether a lint error rejects a write through `protocol`.
+    #[must_use]
+    pub fn should_reject(&self, protocol: Protocol) -> bool {
+        LintProtocol::of(protocol).is_some_and(|protocol| self.reject_protocols.contains(&protocol))
     }
 }
 
 impl From<LintConfig> for LintSettings {
     fn from(config: LintConfig) -> Self {
-        let LintConfig { auto_format, reject_errors, format_protocols } = config;
-        Self { reject_errors, format_protocols: if auto_format { format_protocols } else { Vec::new() } }
+        let LintConfig { auto_format, reject_errors, reject_protocols, format_protocols, rules } = config;
+        let listed = |is_on: bool, protocols| if is_on { protocols } else { Vec::new() };
+        Self {
+            reject_protocols: listed(reject_errors, reject_protocols),
+            format_protocols: listed(auto_format, format_protocols),
+            rules,
+        }
     }
 }

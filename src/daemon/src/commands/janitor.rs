@@ -19,7 +19,7 @@ Examples:
 /// Report broken links, stale and empty pages
 ///
 /// Also reports contradictions, duplicate titles and orphan pages without incoming links. The exit
-/// code is 1 when there are broken links or contradictions.
+/// code is 1 when there are broken links, contradictions or lint errors.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct JanitorArgs {
@@ -40,6 +40,7 @@ pub struct JanitorArgs {
 const COUNTS: [(&str, &str); 8] = [
     ("broken_links", "broken links"),
     ("contradictions", "contradictions"),
+    ("lint_errors", "lint errors"),
     ("stale", "stale"),
     ("empty", "empty"),
     ("duplicates", "duplicates"),
@@ -64,22 +65,32 @@ impl JanitorArgs {
             output::say(&text(&report))?;
         }
         let count = |name: &str| report[name].as_u64().unwrap_or_default();
-        let (broken, disputed) = (count("broken_links"), count("contradictions"));
-        if broken + disputed == 0 {
+        let (broken, disputed, lint) = (count("broken_links"), count("contradictions"), count("lint_errors"));
+        if broken + disputed + lint == 0 {
             return Ok(());
         }
         Err(CommandFailure::saying(
             ExitStatus::Failed,
-            format!("broken links: {broken}, pages in contradiction: {disputed}"),
+            format!("broken links: {broken}, pages in contradiction: {disputed}, pages with lint errors: {lint}"),
         ))
     }
 }
 
-/// The counts in one line, the findings as a table, recommendations.
+/// The counts in one line, the groups of findings and the findings as tables, recommendations.
 fn text(report: &Value) -> String {
     let count = |name: &str| report[name].as_u64().unwrap_or_default();
     let counts = COUNTS.iter().map(|(name, label)| format!("{label} {}", count(name))).collect::<Vec<_>>().join(", ");
     let mut text = format!("{} pages, {} without a finding: {counts}\n", count("scanned"), count("healthy"));
+    let groups = report["groups"].as_array().into_iter().flatten().map(|group| {
+        let example = group["examples"].get(0).unwrap_or(&Value::Null);
+        json!({ "count": group["count"], "severity": group["severity"], "kind": group["kind"],
+                "message": group["message"], "example": example })
+    });
+    let groups: Vec<Value> = groups.collect();
+    if let Some(groups) = table(&groups.into()).filter(|groups| !groups.is_empty()) {
+        text.push('\n');
+        text.push_str(&groups);
+    }
     let rows = report["issues"].as_array().into_iter().flatten().map(|issue| {
         json!({ "severity": issue["severity"], "kind": issue["kind"], "path": issue["path"], "message": issue["message"] })
     });

@@ -46,7 +46,7 @@ pub enum FindingKind {
 }
 
 /// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingSeverity {
     /// For information.
@@ -100,6 +100,7 @@ impl FindingKind {
             Self::Duplicate => {
                 ("page shares", "pages share", "its title with another page: merge the pages, or rename one")
             }
+            Self::Lint => ("page has", "pages have", "lint errors: see POST /lint or `.svc/lint/`"),
             Self::Contradiction => {
                 ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
             }
@@ -112,6 +113,10 @@ impl FindingKind {
 impl PageFinding {
     pub(super) fn new(path: TreePath, kind: FindingKind, message: impl Into<String>) -> Self {
         Self { path, kind, severity: kind.severity(), message: message.into(), related: Vec::new() }
+    }
+    pub(super) const fn with_severity(mut self, severity: FindingSeverity) -> Self {
+        self.severity = severity;
+        self
     }
     pub(super) fn with_related(mut self, group: &[TreePath]) -> Self {
         self.related = group.iter().filter(|other| **other != self.path).take(MAX_RELATED).cloned().collect();

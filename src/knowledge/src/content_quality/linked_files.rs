@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use svcfs_base::{Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_vfs::{EntryKind, Vfs};
 
+use super::findings::{FindingKind, FindingSeverity};
+
 /// Limit of changes that are applied one by one; with more, the cache is dropped.
 const MAX_EVENTS: usize = 10_000;
 
@@ -55,6 +57,18 @@ impl LinkedFiles {
 
     /// Whether a link has a target. A markdown link may point to a directory, a wiki link may not.
     pub fn has(&mut self, vfs: &Vfs, path: &TreePath, is_wiki: bool) -> Result<bool, Fault> {
+        if is_target(self.presence(vfs, path)?, is_wiki) {
+            return Ok(true);
+        }
+        for source in sources(path) {
+            if self.presence(vfs, &source)? == PathPresence::File {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn presence(&mut self, vfs: &Vfs, path: &TreePath) -> Result<PathPresence, Fault> {
         let presence = match self.cached.get(path) {
             Some(presence) => *presence,
             None => {
@@ -63,13 +77,43 @@ impl LinkedFiles {
                 presence
             }
         };
-        Ok(is_target(presence, is_wiki))
+        Ok(presence)
     }
 }
 
 /// As [`LinkedFiles::has`], without a cache.
 pub fn is_link_to_file(vfs: &Vfs, path: &TreePath, is_wiki: bool) -> Result<bool, Fault> {
-    Ok(is_target(presence(vfs, path)?, is_wiki))
+    if is_target(presence(vfs, path)?, is_wiki) {
+        return Ok(true);
+    }
+    for source in sources(path) {
+        if presence(vfs, &source)? == PathPresence::File {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+const HTML: &str = ".html";
+
+/// The pages of which generators such as mdBook make an HTML page: `x.md` for `x.html`, and
+/// `README.md` for `index.html`.
+fn sources(path: &TreePath) -> impl Iterator<Item = TreePath> {
+    let stem = path.as_str().strip_suffix(HTML);
+    let readme =
+        stem.and_then(|stem| stem.strip_suffix("index")).filter(|above| above.is_empty() || above.ends_with('/'));
+    let sources = [stem.map(|stem| format!("{stem}.md")), readme.map(|above| format!("{above}README.md"))];
+    sources.into_iter().flatten().filter_map(|source| TreePath::parse(&source).ok())
+}
+
+/// Whether a broken link is to an HTML page, which a generator may put beside the pages.
+pub(super) fn is_generated_page(target: &str) -> bool {
+    target.split(['#', '?']).next().is_some_and(|path| path.ends_with(HTML))
+}
+
+/// The severity of a broken link.
+pub(super) fn severity(target: &str) -> FindingSeverity {
+    if is_generated_page(target) { FindingSeverity::Warning } else { FindingKind::BrokenLink.severity() }
 }
 
 const fn is_target(presence: PathPresence, is_wiki: bool) -> bool {

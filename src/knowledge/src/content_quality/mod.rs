@@ -5,8 +5,10 @@
 
 mod disputes;
 mod findings;
+mod groups;
 mod janitor;
 mod linked_files;
+mod lint_errors;
 mod messages;
 mod operations;
 mod page;
@@ -17,6 +19,7 @@ mod tests;
 
 pub use disputes::{PageDispute, find_disputes};
 pub use findings::{FindingKind, FindingSeverity, PageFinding};
+pub use groups::FindingGroup;
 pub use janitor::JanitorTask;
 pub use operations::AREA;
 pub use page::{PageHealth, check_page};

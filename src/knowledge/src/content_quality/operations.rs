@@ -6,6 +6,7 @@ use svcfs_work::Lane;
 use super::MAX_ISSUES;
 use super::disputes::PageDispute;
 use super::findings::{FindingKind, PageFinding};
+use super::groups::FindingGroup;
 use super::page::PageHealth;
 use super::review::{OverduePage, ReviewPolicy};
 use super::survey::TreeSurvey;
@@ -40,8 +41,8 @@ fn stale_days(cx: &OperationContext<'_>, field: &str, requested: Option<u32>) ->
 /// Check the content quality of one page
 ///
 /// Returns counts of words, links and backlinks, days since the last change, and issues: `stale`,
-/// `orphan`, `broken_link`, `empty`, `missing_frontmatter` or `contradiction`. Use it after editing
-/// a page.
+/// `orphan`, `broken_link`, `empty`, `missing_frontmatter`, `contradiction` or `lint`. Use it after
+/// editing a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CheckPage {
     /// Path of the page
@@ -114,9 +115,9 @@ impl Operation for ListContradictions {
 
 /// Check the content quality of the whole tree
 ///
-/// Returns the number of findings of each kind, the findings themselves (errors first), and
-/// recommendations. Use it to find stale, orphaned, empty or duplicate pages and broken links. The
-/// result is cached until the tree changes.
+/// Returns the number of findings of each kind, groups of findings with the same reason, the
+/// findings themselves (errors first), and recommendations. Use it to find stale, orphaned, empty or
+/// duplicate pages, broken links and lint errors. The result is cached until the tree changes.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RunJanitor {
     /// Days after which a page with `reviewed` is due again, 1 to 36500; default: the setting
@@ -156,6 +157,8 @@ pub struct TreeHealth {
     pub healthy: usize,
     /// Time of the check
     pub timestamp: Timestamp,
+    /// All findings, by reason: most severe and largest groups first
+    pub groups: Vec<FindingGroup>,
     /// The first `limit` findings: errors, then warnings, then notes
     pub issues: Vec<PageFinding>,
 }
@@ -186,6 +189,7 @@ impl Operation for RunJanitor {
             scanned: survey.scanned,
             healthy: survey.healthy,
             timestamp: survey.created_at,
+            groups: survey.groups.clone(),
             issues: survey.issues.iter().take(self.limit.get()).cloned().collect(),
         })
     }

@@ -3,9 +3,10 @@ use serde::Serialize;
 use svcfs_base::{Fault, TreePath};
 use svcfs_index::{OutLink, PageRow, ReviewDay};
 use svcfs_text::links::{LinkKind, target_path};
+use svcfs_text::lint::LintRule;
 
 use super::findings::{FindingKind, PageFinding};
-use super::{ReviewPolicy, find_disputes, linked_files, messages, survey};
+use super::{ReviewPolicy, find_disputes, linked_files, lint_errors, messages, survey};
 use crate::kernel::OperationContext;
 
 /// The content quality of one page.
@@ -81,16 +82,20 @@ pub(super) fn findings(
     for link in links {
         let has_page = link.resolved_path.as_ref().is_some_and(|target| permissions.covers(target));
         if !has_page && !is_file_link(cx, path, link)? {
-            add(FindingKind::BrokenLink, messages::broken_link(&link.target));
+            let finding = PageFinding::new(path.clone(), FindingKind::BrokenLink, messages::broken_link(&link.target));
+            findings.push(finding.with_severity(linked_files::severity(&link.target)));
         }
     }
+    let mut add = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
     if page.word_count == 0 {
         add(FindingKind::Empty, messages::EMPTY.to_owned());
     }
-    if page.frontmatter.is_empty() && !page.lint_error.as_deref().is_some_and(messages::is_about_frontmatter) {
+    let rules = &cx.space.settings.lint.rules;
+    let lint_error = page.lint_error.as_ref().and_then(|text| Some((lint_errors::current_rule(text, rules)?, text)));
+    if page.frontmatter.is_empty() && lint_error.is_none_or(|(rule, _)| rule != LintRule::FrontmatterYamlInvalid) {
         add(FindingKind::MissingFrontmatter, messages::MISSING_FRONTMATTER.to_owned());
     }
-    if let Some(message) = &page.lint_error {
+    if let Some((_, message)) = lint_error {
         add(FindingKind::LintError, message.clone());
     }
     Ok(findings)

@@ -11,10 +11,13 @@ use parking_lot::Mutex;
 use svcfs_base::{Fault, Permissions, Seq, Timestamp, TreePath};
 use svcfs_index::{GraphNode, LinkGraph, UnresolvedLink};
 use svcfs_text::fold::fold_name;
+use svcfs_text::lint::LintRule;
 
 use super::disputes::{PageDispute, disputes_of};
 use super::findings::{FindingKind, FindingSeverity, MAX_RELATED, PageFinding};
-use super::linked_files::LinkedFiles;
+use super::groups::{FindingGroup, GroupCounts, GroupKey};
+use super::linked_files::{self, LinkedFiles};
+use super::lint_errors::LintErrors;
 use super::{MAX_ISSUES, ReviewPolicy, messages};
 use crate::kernel::Space;
 
@@ -45,6 +48,8 @@ pub struct TreeSurvey {
     pages: [usize; FindingKind::ALL.len()],
     /// The first 1000 findings: errors first, then in path order.
     pub issues: Vec<PageFinding>,
+    /// All findings, by reason.
+    pub groups: Vec<FindingGroup>,
 }
 
 impl TreeSurvey {
@@ -110,10 +115,10 @@ enum SurveyIssue<'g> {
     MissingFrontmatter,
     Duplicate(usize),
     Contradiction(usize),
-    LintError(&'g str),
+    LintError(LintRule, &'g str),
 }
 
-impl SurveyIssue<'_> {
+impl<'g> SurveyIssue<'g> {
     const fn kind(&self) -> FindingKind {
         match self {
             Self::Stale(..) => FindingKind::Stale,
@@ -123,7 +128,25 @@ impl SurveyIssue<'_> {
             Self::MissingFrontmatter => FindingKind::MissingFrontmatter,
             Self::Duplicate(_) => FindingKind::Duplicate,
             Self::Contradiction(_) => FindingKind::Contradiction,
-            Self::LintError(_) => FindingKind::LintError,
+            Self::LintError(..) => FindingKind::LintError,
+        }
+    }
+
+    fn severity(&self) -> FindingSeverity {
+        match self {
+            Self::BrokenLink(link) => linked_files::severity(&link.target),
+            _ => self.kind().severity(),
+        }
+    }
+
+    fn group(&self) -> GroupKey<'g> {
+        match self {
+            Self::BrokenLink(link) if linked_files::is_generated_page(&link.target) => GroupKey::GeneratedPage,
+            Self::BrokenLink(link) => GroupKey::Target(&link.target),
+            Self::Duplicate(number) => GroupKey::Title(*number),
+            Self::Contradiction(number) => GroupKey::Dispute(*number),
+            Self::LintError(rule, _) => GroupKey::Rule(*rule),
+            Self::Stale(..) | Self::Orphan | Self::Empty | Self::MissingFrontmatter => GroupKey::Kind(self.kind()),
         }
     }
 }
@@ -137,7 +160,7 @@ fn compute_survey(
     let review = ReviewPolicy::new(now, stale_days);
     let groups = IssueGroups::new(space, graph)?;
     let mut group_issues = groups.by_page(graph).into_iter().peekable();
-    let lint_errors = space.index.lint_errors()?;
+    let lint_errors = LintErrors::read(space)?;
     let mut counts = SurveyCounts::default();
     let mut issues: Vec<SurveyIssue<'_>> = Vec::new();
     for node in graph.nodes() {
@@ -157,18 +180,21 @@ fn compute_survey(
         if !facts.has_words {
             issues.push(SurveyIssue::Empty);
         }
-        let lint_error = lint_errors.get(&graph.page(node).path).map(String::as_str);
-        if !facts.has_frontmatter && !lint_error.is_some_and(messages::is_about_frontmatter) {
+        let path = &graph.page(node).path;
+        let lint_error = lint_errors.of_page(path);
+        let is_broken = lint_error.is_some_and(|(rule, _)| rule == LintRule::FrontmatterYamlInvalid);
+        if !facts.has_frontmatter && !is_broken {
             issues.push(SurveyIssue::MissingFrontmatter);
         }
         issues.extend(std::iter::from_fn(|| group_issues.next_if(|(at, _)| *at == node).map(|(_, issue)| issue)));
-        issues.extend(lint_error.map(SurveyIssue::LintError));
+        issues.extend(lint_error.map(|(rule, message)| SurveyIssue::LintError(rule, message)));
         counts.links += facts.link_count as usize;
-        counts.add(node, &mut issues);
+        counts.add((node, path), &mut issues);
     }
-    let SurveyCounts { links, broken_links, findings, pages, healthy, worst } = counts;
+    let SurveyCounts { links, broken_links, findings, pages, healthy, worst, by_reason } = counts;
     let finding = |(node, issue)| groups.finding(graph, node, issue);
     let issues = worst.into_iter().rev().flatten().take(MAX_ISSUES).map(finding).collect();
+    let by_reason = by_reason.finish(|key| groups.describe(graph, key));
     let (graph, scanned) = (Arc::downgrade(graph), graph.len());
     Ok(TreeSurvey {
         graph,
@@ -182,6 +208,7 @@ fn compute_survey(
         findings,
         pages,
         issues,
+        groups: by_reason,
     })
 }
 
@@ -202,11 +229,12 @@ struct SurveyCounts<'g> {
     healthy: usize,
     pages: [usize; FindingKind::ALL.len()],
     worst: [Vec<(GraphNode, SurveyIssue<'g>)>; 3],
+    by_reason: GroupCounts<'g>,
 }
 
 impl<'g> SurveyCounts<'g> {
     /// Counts the issues of a page, which are ordered by kind.
-    fn add(&mut self, node: GraphNode, issues: &mut Vec<SurveyIssue<'g>>) {
+    fn add(&mut self, (node, path): (GraphNode, &TreePath), issues: &mut Vec<SurveyIssue<'g>>) {
         self.healthy += usize::from(issues.is_empty());
         self.findings += issues.len();
         let mut last = None;
@@ -215,7 +243,8 @@ impl<'g> SurveyCounts<'g> {
             self.broken_links += usize::from(kind == FindingKind::BrokenLink);
             self.pages[kind as usize] += usize::from(last != Some(kind));
             last = Some(kind);
-            let severity = match kind.severity() {
+            self.by_reason.add(issue.group(), path);
+            let severity = match issue.severity() {
                 FindingSeverity::Info => 0,
                 FindingSeverity::Warning => 1,
                 FindingSeverity::Error => 2,
@@ -260,14 +289,29 @@ impl IssueGroups {
         issues
     }
 
+    /// The common reason of a group of pages.
+    fn describe(&self, graph: &LinkGraph, key: GroupKey<'_>) -> String {
+        match key {
+            GroupKey::Title(number) => {
+                let title = self.titles[number].first().map_or("", |node| graph.page(*node).title.as_str());
+                messages::shared_title(title)
+            }
+            GroupKey::Dispute(number) => self.disputes[number].details.clone(),
+            _ => String::new(),
+        }
+    }
+
     /// The issue as a finding with a message.
     fn finding(&self, graph: &LinkGraph, node: GraphNode, issue: SurveyIssue<'_>) -> PageFinding {
         let kind = issue.kind();
-        let finding = |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message);
+        let severity = issue.severity();
+        let finding =
+            |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message).with_severity(severity);
         match issue {
             SurveyIssue::Stale(due, days) => finding(messages::stale(due, days)),
             SurveyIssue::Orphan => finding(messages::ORPHAN.to_owned()),
             SurveyIssue::BrokenLink(link) => finding(messages::broken_link(&link.target)),
+            SurveyIssue::LintError(_, message) => finding(message.to_owned()),
             SurveyIssue::Empty => finding(messages::EMPTY.to_owned()),
             SurveyIssue::MissingFrontmatter => finding(messages::MISSING_FRONTMATTER.to_owned()),
             SurveyIssue::Duplicate(number) => {

@@ -1,3 +1,4 @@
+mod groups;
 mod incremental;
 
 use std::sync::Arc;

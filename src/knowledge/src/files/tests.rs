@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::{Caller, ETag, Precondition, Protocol};
+use svcfs_base::{Caller, Change, ETag, Precondition, Protocol};
 
 use super::TextOrBytes;
 use crate::kernel::OperationEntry;
@@ -199,6 +199,35 @@ fn a_page_with_a_lint_error_is_refused_and_nothing_written() {
     assert_eq!(space.refusal("read", json!({ "path": "a.md" })).0, 404);
     let lenient = TestSpace::with("[lint]\nreject_errors = false\n", &[]);
     lenient.get("write", broken);
+}
+
+#[test]
+fn a_write_formats_only_what_it_adds_to_the_stored_page() {
+    let space = TestSpace::new();
+    let stored = "# A\n\n* one \n\n1914. The war\n\n$$\n+ b\n$$";
+    let put = Change::put(path("a.md"), stored);
+    space.space().vfs.apply(&Caller::new(Protocol::WebDav), put).unwrap();
+    let before = space.space().vfs.last_seq();
+    for name in ["write", "bulk_write"] {
+        let content = json!({ "path": "a.md", "content": stored });
+        let arguments = if name == "bulk_write" { json!({ "files": [content] }) } else { content };
+        space.get(name, arguments);
+        assert_eq!((space.text("a.md").as_str(), space.space().vfs.last_seq()), (stored, before), "{name}");
+    }
+    space.get("write", json!({ "path": "a.md", "content": format!("{stored}\n\nnew \n\n+ c \n") }));
+    assert_eq!(space.text("a.md"), format!("{stored}\n\nnew\n\n- c\n"));
+}
+
+#[test]
+fn an_error_of_the_stored_page_does_not_refuse_a_write() {
+    let space = TestSpace::new();
+    let broken = "# A\n\n| a |\n|---|\n| 1 | 2 |\n";
+    space.space().vfs.apply(&Caller::new(Protocol::Fuse), Change::put(path("a.md"), broken)).unwrap();
+    space.get("write", json!({ "path": "a.md", "content": format!("{broken}\nmore\n") }));
+    space.get("append", json!({ "path": "a.md", "content": "end\n" }));
+    space.get("rename", json!({ "from": "a.md", "to": "b.md" }));
+    let refused = space.ask("append", json!({ "path": "b.md", "content": "| b |\n|---|\n| 1 | 2 |\n" })).unwrap_err();
+    assert!(refused.message().starts_with("table-column-mismatch (line 13): "), "{refused}");
 }
 
 #[test]

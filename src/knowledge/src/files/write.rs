@@ -175,7 +175,7 @@ fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<Fi
 }
 
 /// Prepares content from a caller: checks the size; for a page adds the provenance and, if set for
-/// the protocol, formats the text. Formatting happens here and not in the gate, because only here
+/// the protocol, formats the lines that the stored page lacks. Formatting happens here and not in the gate, because only here
 /// the full text is the caller's: an append or a rewritten link must not change the rest.
 fn prepare(
     cx: &OperationContext<'_>,
@@ -197,11 +197,27 @@ fn prepare(
     let source = with_provenance.as_deref().unwrap_or(text);
     if !is_exact
         && cx.settings().lint.should_format(caller.protocol)
-        && let Cow::Owned(formatted) = lint::format_text(source)
+        && let Some(formatted) = format(cx, caller, path, source)?
     {
         return Ok(formatted.into());
     }
     Ok(with_provenance.map_or(content, Bytes::from))
+}
+
+/// The text with its new lines formatted; none if nothing changes. The stored page is read only if
+/// formatting would change something.
+fn format(cx: &OperationContext<'_>, caller: &Caller, path: &TreePath, text: &str) -> Result<Option<String>, Fault> {
+    let Cow::Owned(as_new_page) = lint::format_text(None, text) else { return Ok(None) };
+    let stored = match cx.space.vfs.read(caller.protocol, path) {
+        Ok(file) => file.content,
+        // Whether the path can be written is checked when it is.
+        Err(_) => return Ok(Some(as_new_page)),
+    };
+    let Ok(stored) = std::str::from_utf8(&stored) else { return Ok(Some(as_new_page)) };
+    Ok(match lint::format_text(Some(stored), text) {
+        Cow::Owned(formatted) => Some(formatted),
+        Cow::Borrowed(_) => None,
+    })
 }
 
 fn as_text(content: &Bytes) -> Result<&str, Fault> {

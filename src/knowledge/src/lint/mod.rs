@@ -1,8 +1,8 @@
-//! The lint gate: checks that every written page must pass.
+//! The lint gate: checks that written pages must pass.
 //!
-//! Invariant: the text decides, not the protocol. While `lint.reject_errors` is on, a page with a
-//! lint error is refused through every protocol; warnings never refuse. Out-of-band edits do not
-//! pass the gate: they can only be recorded.
+//! Invariant: a write is refused only for a lint error that it adds to a page, and only through the
+//! protocols in `lint.reject_protocols`. The others store the page, as out-of-band edits do; its
+//! issues are reported in `.svc/lint/`, `user.svc.lint`, the event `lint` and the janitor.
 //!
 //! Only full texts by one writer are formatted. Operations know which ones are, and format them
 //! before they write (an append or a rewritten link leaves the rest of a page unchanged). File
@@ -15,21 +15,25 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde_json::Value;
-use svcfs_base::{Caller, Fault};
-use svcfs_config::LintSettings;
-use svcfs_text::lint::{LintIssue, first_error, reject_message};
+use svcfs_base::{Caller, ETag, Fault, Protocol, TreePath};
+use svcfs_config::{LintSettings, RuleLevel, RuleLevels};
+use svcfs_text::lint::{LintIssue, LintRule, RuleSeverities, Severity, introduced_error, lint_with, reject_message};
 use svcfs_vfs::{ProposedFile, WriteGate};
+
+use crate::kernel::Space;
 
 /// Formats and checks pages before they are written.
 #[derive(Debug, Clone)]
 pub struct LintGate {
     settings: LintSettings,
+    severities: RuleSeverities,
 }
 
 impl LintGate {
     /// A gate with the settings `[lint]`.
-    pub const fn new(settings: LintSettings) -> Self {
-        Self { settings }
+    pub fn new(settings: LintSettings) -> Self {
+        let severities = severities(&settings.rules);
+        Self { settings, severities }
     }
 }
 
@@ -42,28 +46,67 @@ impl WriteGate for LintGate {
         let Ok(text) = std::str::from_utf8(&proposal.content) else {
             return Ok(());
         };
+        let old_text = proposal.old_content.as_deref().and_then(|old| std::str::from_utf8(old).ok());
         if caller.protocol.is_filesystem()
             && self.settings.should_format(caller.protocol)
-            && let Cow::Owned(formatted) = format_text(text)
+            && let Cow::Owned(formatted) = format_text(old_text, text)
         {
             proposal.content = Bytes::from(formatted);
         }
-        if !self.settings.reject_errors {
+        if !self.settings.should_reject(caller.protocol) {
             return Ok(());
         }
         let text = std::str::from_utf8(&proposal.content).unwrap_or_default();
-        refusal(&svcfs_text::lint::lint(text))
-            .map_or(Ok(()), |fault| Err(fault.with_detail("path", proposal.path.as_str())))
+        let issues = lint_with(text, &self.severities);
+        let Some(error) = introduced_error(old_text.unwrap_or_default(), text, &issues, &self.severities) else {
+            return Ok(());
+        };
+        Err(refusal(error, &issues).with_detail("path", proposal.path.as_str()))
     }
 }
 
-/// The formatted text of a page; borrowed if nothing changes.
-pub fn format_text(text: &str) -> Cow<'_, str> {
-    svcfs_text::format::format(text)
+/// The formatted text of a page that replaces a stored text, if there is one; borrowed if nothing
+/// changes.
+pub fn format_text<'t>(stored: Option<&str>, text: &'t str) -> Cow<'t, str> {
+    match stored {
+        Some(stored) => svcfs_text::format::format_changes(stored, text),
+        None => svcfs_text::format::format(text),
+    }
 }
 
-/// The refusal of a page with these issues: its first error, with all issues as details.
-fn refusal(issues: &[LintIssue]) -> Option<Fault> {
-    let fault = Fault::rejected(reject_message(first_error(issues)?));
-    Some(fault.with_detail("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))
+/// The severities that the settings `[lint.rules]` give the lint rules.
+pub fn severities(levels: &RuleLevels) -> RuleSeverities {
+    RuleSeverities::new(|rule| {
+        let level = match rule {
+            LintRule::FrontmatterYamlInvalid => levels.frontmatter_yaml_invalid,
+            LintRule::TableColumnMismatch => levels.table_column_mismatch,
+            LintRule::TableNoSeparator => levels.table_no_separator,
+            LintRule::FenceUnclosed => levels.fence_unclosed,
+            LintRule::FenceMermaidInvalid => levels.fence_mermaid_invalid,
+            LintRule::FrontmatterMissingRequired => levels.frontmatter_missing_required,
+            LintRule::FrontmatterDateInvalid => levels.frontmatter_date_invalid,
+            LintRule::HeadingDuplicateSlug => levels.heading_duplicate_slug,
+            LintRule::HeadingSkipLevel => levels.heading_skip_level,
+            LintRule::LinkImageBroken => levels.link_image_broken,
+        };
+        match level {
+            RuleLevel::Off => None,
+            RuleLevel::Info => Some(Severity::Info),
+            RuleLevel::Warning => Some(Severity::Warning),
+            RuleLevel::Error => Some(Severity::Error),
+        }
+    })
+}
+
+/// The issues of a page, if one of them is an error and the page is still stored with this content.
+pub fn stored_issues(space: &Space, path: &TreePath, etag: ETag) -> Option<Vec<LintIssue>> {
+    let file = space.vfs.read(Protocol::Internal, path).ok().filter(|file| path.is_page() && file.etag == etag)?;
+    let issues = lint_with(std::str::from_utf8(&file.content).ok()?, &severities(&space.settings.lint.rules));
+    issues.iter().any(|issue| issue.severity == Severity::Error).then_some(issues)
+}
+
+/// The refusal of a page for an error, with all issues of the page as details.
+fn refusal(error: &LintIssue, issues: &[LintIssue]) -> Fault {
+    let fault = Fault::rejected(reject_message(error));
+    fault.with_detail("issues", serde_json::to_value(issues).unwrap_or(Value::Null))
 }

@@ -4,13 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_text::lint::{self, LintIssue};
+use svcfs_text::lint::{LintIssue, lint_with};
 use svcfs_text::sections::{SectionSelector, section};
 use svcfs_text::{Heading, headings};
 
 use super::page_summary::{self, PageSummary};
 use super::templates;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
+use crate::lint;
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -313,9 +314,10 @@ impl Operation for LintPage {
     type Output = LintReport;
     fn run(self, cx: &OperationContext<'_>) -> Result<LintReport, Fault> {
         self.path.iter().try_for_each(|path| require_path("path", path))?;
+        let severities = lint::severities(&cx.settings().lint.rules);
         let issues = match (self.content, self.path) {
-            (Some(content), _) => lint::lint(&content),
-            (None, Some(path)) => lint::lint(&super::text(&super::file(cx, &path)?)),
+            (Some(content), _) => lint_with(&content, &severities),
+            (None, Some(path)) => lint_with(&super::text(&super::file(cx, &path)?), &severities),
             (None, None) => return Err(Fault::new(Kind::Invalid, "path or content is required")),
         };
         Ok(LintReport { issues })

@@ -151,7 +151,7 @@ impl ComputedQuery {
             }
         };
         // A client that writes the page gets it formatted: that is not a different result.
-        Ok(lint::format_text(&text).into_owned())
+        Ok(lint::format_text(None, &text).into_owned())
     }
 }
 
@@ -214,7 +214,7 @@ pub(super) fn write_query_error(space: &Space, path: &TreePath) -> Result<(), Fa
     // A code block, so that nothing in it is parsed as a link.
     let reason = fault.message().replace("```", "~~~");
     let notice = format!("> This page is not computed:\n\n```text\n{reason}\n```\n");
-    let Ok(new_text) = insert_answer(text, &lint::format_text(&notice)) else { return Ok(()) };
+    let Ok(new_text) = insert_answer(text, &lint::format_text(None, &notice)) else { return Ok(()) };
     if new_text != text {
         let change = Change::put(path.clone(), new_text).with_precondition(Precondition::OneOf(vec![file.etag]));
         let message = format!("{}: the query of {path} is invalid", caller.actor());

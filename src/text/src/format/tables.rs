@@ -1,11 +1,12 @@
 //! Step 3: add missing table separators, give each row as many cells as the header, and align
 //! columns.
 
-use std::borrow::Cow;
+use std::ops::Range;
 
 use pulldown_cmark::Alignment;
 
-use super::{TextEdit, apply_edits, line_end, line_start, meaning};
+use super::edits::{EditGroup, FormatInput, TextEdit, line_end, line_start};
+use super::rendering::{Tolerance, apply_verified};
 use crate::blocks::{BodyBlocks, TableBlock};
 use crate::tables::{BrokenTable, cells, cells_around_spans, find_broken_table, with_escaped_pipes};
 
@@ -15,37 +16,50 @@ const MAX_GROWTH: usize = 8;
 /// Tables up to this size, in characters, are always aligned.
 const MIN_LIMITED_CHARS: usize = 8 * 1024;
 
-pub(super) fn repair(body: &str) -> Option<String> {
+/// Inserts a separator below the first row of a paragraph that is otherwise a table.
+pub(super) fn insert_separators(input: &FormatInput<'_>) -> Option<String> {
+    let body = input.body;
     if !body.contains('|') {
         return None;
     }
-    let separated = insert_separators(body);
-    let body = separated.as_deref().unwrap_or(body);
-    let edits = BodyBlocks::of(body).tables.iter().flat_map(|table| align(body, table).unwrap_or_default()).collect();
-    let aligned = apply_edits(body, edits).filter(|after| meaning::is_same_outside_cells(body, after));
-    aligned.or(separated)
-}
-
-/// Inserts a separator below the first row of a paragraph that is otherwise a table.
-fn insert_separators(body: &str) -> Option<String> {
-    let mut edits = Vec::new();
-    for paragraph in BodyBlocks::of(body).paragraphs {
+    let mut groups = Vec::new();
+    for paragraph in &input.blocks.paragraphs {
         let Some(text) = body.get(paragraph.clone()) else {
             continue;
         };
-        if find_broken_table(text) != Some(BrokenTable::NoSeparator) {
+        if input.is_verbatim(paragraph) || find_broken_table(text) != Some(BrokenTable::NoSeparator) {
             continue;
         }
         let end = line_end(body, paragraph.start);
         let columns = cells(&body[paragraph.start..end]).len();
         let prefix = container_prefix(&body[line_start(body, paragraph.start)..paragraph.start]);
         let text = ["\n", &prefix, "|", &" --- |".repeat(columns)].concat();
-        edits.push(TextEdit { range: end..end, text });
+        groups.push(EditGroup::repair(paragraph.clone(), TextEdit { range: end..end, text }));
     }
-    let tables = edits.len();
-    let after = apply_edits(body, edits)?;
+    let groups = input.permitted(groups);
+    let tables = input.blocks.tables.len() + groups.len();
+    let after = apply_verified(input, groups, Tolerance::EditedBlocks)?;
     // each paragraph must have become exactly one table
-    (BodyBlocks::of(&after).tables.len() == BodyBlocks::of(body).tables.len() + tables).then_some(after)
+    (BodyBlocks::of(&after).tables.len() == tables).then_some(after)
+}
+
+/// Escapes the pipes inside code and wiki links that would cut off the last cells of a row.
+pub(super) fn escape_pipes(input: &FormatInput<'_>) -> Option<String> {
+    let rows = input.blocks.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
+    let groups = rows.filter_map(|(table, row)| {
+        let range = row_range(input.body, row);
+        let cells = cells_with_escaped_pipes(&input.body[range.clone()], table.alignments.len())?;
+        let text = ["| ", &cells.join(" | "), " |"].concat();
+        Some(EditGroup::of_lines(vec![TextEdit { range, text }]))
+    });
+    apply_verified(input, groups, Tolerance::Cells)
+}
+
+/// Gives each row as many cells as the header, and aligns the columns.
+pub(super) fn align(input: &FormatInput<'_>) -> Option<String> {
+    let tables = input.blocks.tables.iter();
+    let groups = tables.filter_map(|table| Some(EditGroup::of_lines(aligned(input.body, table)?)));
+    apply_verified(input, groups, Tolerance::Nothing)
 }
 
 /// Prefix of the next line in the same container: `>` remains, a list marker becomes spaces.
@@ -53,16 +67,21 @@ fn container_prefix(before: &str) -> String {
     before.chars().map(|character| if matches!(character, '>' | '\t') { character } else { ' ' }).collect()
 }
 
+/// The row on its line, without its indentation.
+fn row_range(body: &str, row: &Range<usize>) -> Range<usize> {
+    let start = row.start + (body[row.clone()].len() - body[row.clone()].trim_start().len());
+    let end = line_end(body, start).min(row.end.max(start));
+    start..start + body[start..end].trim_end_matches('\n').len()
+}
+
 /// The edits that align a table; none when it is invalid or would grow too much.
-fn align(body: &str, table: &TableBlock) -> Option<Vec<TextEdit>> {
+fn aligned(body: &str, table: &TableBlock) -> Option<Vec<TextEdit>> {
     let columns = table.alignments.len();
-    let rows: Vec<(std::ops::Range<usize>, Vec<Cow<'_, str>>)> = table
+    let rows: Vec<(Range<usize>, Vec<&str>)> = table
         .rows
         .iter()
         .map(|row| {
-            let start = row.start + (body[row.clone()].len() - body[row.clone()].trim_start().len());
-            let range = start..line_end(body, start).min(row.end.max(start));
-            let range = range.start..range.start + body[range.clone()].trim_end_matches('\n').len();
+            let range = row_range(body, row);
             let cells = row_cells(&body[range.clone()], columns)?;
             Some((range, cells))
         })
@@ -86,26 +105,28 @@ fn align(body: &str, table: &TableBlock) -> Option<Vec<TextEdit>> {
     Some(edits)
 }
 
-/// The cells of a row, at most one per column.
-///
-/// If there are more, pipes inside code and wiki links are treated as text and escaped, if that
-/// gives the right number; empty extra cells are removed. None when an extra cell has text:
-/// removing it would lose content, so the linter reports the table instead.
-fn row_cells(row: &str, columns: usize) -> Option<Vec<Cow<'_, str>>> {
-    let all_cells = cells(row);
-    if all_cells.len() > columns {
-        let unescaped = cells_around_spans(row);
-        if unescaped.len() == columns {
-            return Some(unescaped.into_iter().map(|cell| Cow::Owned(with_escaped_pipes(cell))).collect());
-        }
-        if all_cells[columns..].iter().any(|cell| !cell.trim().is_empty()) {
-            return None;
-        }
+/// The cells of a row, at most one per column. Empty extra cells are removed. None when an extra
+/// cell has text: removing it would lose content, so the linter reports the table instead.
+fn row_cells(row: &str, columns: usize) -> Option<Vec<&str>> {
+    let mut all_cells = cells(row);
+    if all_cells.iter().skip(columns).any(|cell| !cell.trim().is_empty()) {
+        return None;
     }
-    Some(all_cells.into_iter().take(columns).map(Cow::Borrowed).collect())
+    all_cells.truncate(columns);
+    Some(all_cells)
 }
 
-fn widths(rows: &[&[Cow<'_, str>]], columns: usize) -> Vec<usize> {
+/// The cells of a row that has too many of them, if it has the right number once pipes inside code
+/// and wiki links are text.
+fn cells_with_escaped_pipes(row: &str, columns: usize) -> Option<Vec<String>> {
+    if cells(row).len() <= columns {
+        return None;
+    }
+    let unescaped = cells_around_spans(row);
+    (unescaped.len() == columns).then(|| unescaped.into_iter().map(with_escaped_pipes).collect())
+}
+
+fn widths(rows: &[&[&str]], columns: usize) -> Vec<usize> {
     let mut widths = vec![3; columns];
     for cells in rows {
         for (width, cell) in widths.iter_mut().zip(*cells) {
@@ -115,10 +136,10 @@ fn widths(rows: &[&[Cow<'_, str>]], columns: usize) -> Vec<usize> {
     widths
 }
 
-fn row(cells: &[Cow<'_, str>], widths: &[usize], alignments: &[Alignment]) -> String {
+fn row(cells: &[&str], widths: &[usize], alignments: &[Alignment]) -> String {
     let mut line = String::from("|");
     for (index, width) in widths.iter().enumerate() {
-        let cell = cells.get(index).map_or("", |cell| cell.as_ref());
+        let cell = cells.get(index).copied().unwrap_or_default();
         let padding = width.saturating_sub(cell.chars().count());
         let before = match alignments.get(index) {
             Some(Alignment::Right) => padding,

@@ -3,12 +3,16 @@
 //! An *error* is visibly broken for a reader, so that a write can be rejected for it; it is
 //! reported only if GitHub Flavored Markdown is unambiguous. A *warning* never rejects a write.
 
+mod introduced;
 mod rules;
+mod severities;
 #[cfg(test)]
 mod tests;
 
+pub use introduced::introduced_error;
 use schemars::JsonSchema;
 use serde::Serialize;
+pub use severities::RuleSeverities;
 
 use crate::frontmatter::ParseError;
 
@@ -35,6 +39,8 @@ pub enum Severity {
     Error,
     /// Reported only.
     Warning,
+    /// Reported only, for information.
+    Info,
 }
 
 /// The lint rules.
@@ -64,6 +70,20 @@ pub enum LintRule {
 }
 
 impl LintRule {
+    /// Every rule.
+    pub const ALL: [Self; 10] = [
+        Self::FrontmatterYamlInvalid,
+        Self::TableColumnMismatch,
+        Self::TableNoSeparator,
+        Self::FenceUnclosed,
+        Self::FenceMermaidInvalid,
+        Self::FrontmatterMissingRequired,
+        Self::FrontmatterDateInvalid,
+        Self::HeadingDuplicateSlug,
+        Self::HeadingSkipLevel,
+        Self::LinkImageBroken,
+    ];
+
     /// Name in responses and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -80,23 +100,6 @@ impl LintRule {
             Self::LinkImageBroken => "link-image-broken",
         }
     }
-
-    /// Severity of a violation.
-    #[must_use]
-    pub fn severity(self) -> Severity {
-        match self {
-            Self::FrontmatterYamlInvalid
-            | Self::TableColumnMismatch
-            | Self::TableNoSeparator
-            | Self::FenceUnclosed
-            | Self::FenceMermaidInvalid => Severity::Error,
-            Self::FrontmatterMissingRequired
-            | Self::FrontmatterDateInvalid
-            | Self::HeadingDuplicateSlug
-            | Self::HeadingSkipLevel
-            | Self::LinkImageBroken => Severity::Warning,
-        }
-    }
 }
 
 impl std::fmt::Display for LintRule {
@@ -105,10 +108,16 @@ impl std::fmt::Display for LintRule {
     }
 }
 
-/// Checks a page; returns the issues in page order.
+/// Checks a page with the default severities; returns the issues in page order.
 #[must_use]
 pub fn lint(text: &str) -> Vec<LintIssue> {
-    let mut page = rules::CheckedPage::new(text);
+    lint_with(text, &RuleSeverities::default())
+}
+
+/// Checks a page; returns the issues in page order, without those of rules that are off.
+#[must_use]
+pub fn lint_with(text: &str, severities: &RuleSeverities) -> Vec<LintIssue> {
+    let mut page = rules::CheckedPage::new(text, severities);
     page.frontmatter();
     page.blocks();
     page.headings();
@@ -120,10 +129,11 @@ pub fn lint(text: &str) -> Vec<LintIssue> {
 /// The first error of a page whose frontmatter is parsed already, without the rules that only warn.
 #[must_use]
 pub fn first_error_of_page(text: &str, frontmatter_error: Option<&ParseError>) -> Option<LintIssue> {
-    if let Some(issue) = frontmatter_error.and_then(rules::frontmatter_issue) {
+    let severities = RuleSeverities::default();
+    if let Some(issue) = frontmatter_error.and_then(|error| rules::frontmatter_issue(error, &severities)) {
         return Some(issue);
     }
-    let mut page = rules::CheckedPage::new(text);
+    let mut page = rules::CheckedPage::new(text, &severities);
     if page.has_blocks() {
         page.blocks();
     }
@@ -141,4 +151,11 @@ pub fn first_error(issues: &[LintIssue]) -> Option<&LintIssue> {
 #[must_use]
 pub fn reject_message(issue: &LintIssue) -> String {
     format!("{} (line {}): {}", issue.rule, issue.line, issue.message)
+}
+
+/// The rule that a message of [`reject_message`] names.
+#[must_use]
+pub fn rule_of_message(message: &str) -> Option<LintRule> {
+    let name = message.split_once(' ')?.0;
+    LintRule::ALL.into_iter().find(|rule| rule.name() == name)
 }

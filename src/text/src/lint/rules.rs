@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{LintIssue, LintRule};
+use super::{LintIssue, LintRule, RuleSeverities};
 use crate::blocks::{BodyBlocks, CodeFence, TableBlock};
 use crate::frontmatter::{self, Frontmatter, ParseError, SplitPage};
 use crate::headings::{Heading, slug};
@@ -23,18 +23,20 @@ const MERMAID_KINDS: &str = "graph flowchart sequencediagram classdiagram stated
 pub(super) struct CheckedPage<'a> {
     split: SplitPage<'a>,
     lines: LineStarts<'a>,
+    severities: &'a RuleSeverities,
     pub(super) issues: Vec<LintIssue>,
 }
 
 impl<'a> CheckedPage<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { split: frontmatter::split(text), lines: LineStarts::new(text), issues: Vec::new() }
+    pub(super) fn new(text: &'a str, severities: &'a RuleSeverities) -> Self {
+        Self { split: frontmatter::split(text), lines: LineStarts::new(text), severities, issues: Vec::new() }
     }
 
     fn report(&mut self, rule: LintRule, offset: usize, message: String) {
+        let Some(severity) = self.severities.of(rule) else { return };
         let line = self.lines.index_of(offset) + 1;
         let column = self.lines.column(offset);
-        self.issues.push(LintIssue { rule, line, column, message, severity: rule.severity() });
+        self.issues.push(LintIssue { rule, line, column, message, severity });
     }
 
     fn report_in_body(&mut self, rule: LintRule, offset: usize, message: String) {
@@ -43,8 +45,8 @@ impl<'a> CheckedPage<'a> {
 
     pub(super) fn frontmatter(&mut self) {
         let frontmatter = frontmatter::parse_split(&self.split);
-        if let Some(issue) = frontmatter.error.as_ref().and_then(frontmatter_issue) {
-            self.issues.push(issue);
+        if let Some(error) = &frontmatter.error {
+            self.issues.extend(frontmatter_issue(error, self.severities));
             return;
         }
         if frontmatter.text("title").is_none() {
@@ -175,13 +177,13 @@ impl<'a> CheckedPage<'a> {
 }
 
 /// The issue of frontmatter that cannot be read; none if it is only too long, which counts as empty.
-pub(super) fn frontmatter_issue(error: &ParseError) -> Option<LintIssue> {
+pub(super) fn frontmatter_issue(error: &ParseError, severities: &RuleSeverities) -> Option<LintIssue> {
     if matches!(error, ParseError::Oversized { .. }) {
         return None;
     }
     let rule = LintRule::FrontmatterYamlInvalid;
     let (line, column) = error.position();
-    Some(LintIssue { rule, line, column, message: error.message(), severity: rule.severity() })
+    Some(LintIssue { rule, line, column, message: error.message(), severity: severities.of(rule)? })
 }
 
 fn columns(count: usize) -> String {

@@ -1,7 +1,13 @@
 use super::*;
 
+/// Every rule is on.
+fn checked(text: &str) -> Vec<LintIssue> {
+    let severities = RuleSeverities::default();
+    lint_with(text, &RuleSeverities::new(|rule| severities.of(rule).or(Some(Severity::Warning))))
+}
+
 fn found(text: &str) -> Vec<(&'static str, usize, usize)> {
-    lint(text).into_iter().map(|issue| (issue.rule.name(), issue.line, issue.column)).collect()
+    checked(text).into_iter().map(|issue| (issue.rule.name(), issue.line, issue.column)).collect()
 }
 
 /// The issues of a body under a complete frontmatter of three lines.
@@ -151,7 +157,7 @@ fn an_image_needs_a_target() {
 
 #[test]
 fn issues_are_ordered_and_explain_the_repair() {
-    let issues = lint("| a | b |\n| 1 | 2 |\n\n```\n");
+    let issues = checked("| a | b |\n| 1 | 2 |\n\n```\n");
     let rules: Vec<_> = issues.iter().map(|issue| issue.rule).collect();
     assert_eq!(rules, [LintRule::FrontmatterMissingRequired, LintRule::TableNoSeparator, LintRule::FenceUnclosed]);
     let error = first_error(&issues).unwrap();
@@ -173,12 +179,59 @@ fn lines_are_right_with_crlf_too() {
 
 #[test]
 fn the_wire_shape_uses_the_names_of_the_contract() {
-    let issue = &lint("```\n")[1];
+    let issue = &lint("```\n")[0];
     assert_eq!(
         serde_json::to_string(issue).unwrap(),
         r#"{"rule":"fence-unclosed","line":1,"column":1,"message":"code fence is never closed; add a line ` ``` ` after the code","severity":"error"}"#
     );
     for rule in [LintRule::FrontmatterYamlInvalid, LintRule::LinkImageBroken, LintRule::HeadingSkipLevel] {
         assert_eq!(serde_json::to_value(rule).unwrap(), rule.name());
+    }
+}
+
+#[test]
+fn rules_that_are_off_report_nothing_and_others_have_their_severity() {
+    assert_eq!(lint("# no title\n"), [], "a title is not required by default");
+    let severities = RuleSeverities::new(|rule| match rule {
+        LintRule::FenceUnclosed => None,
+        LintRule::HeadingSkipLevel => Some(Severity::Error),
+        _ => Some(Severity::Info),
+    });
+    let issues = lint_with("# A\n\n### B\n\n```\n", &severities);
+    let found: Vec<_> = issues.iter().map(|issue| (issue.rule, issue.severity)).collect();
+    assert_eq!(
+        found,
+        [(LintRule::FrontmatterMissingRequired, Severity::Info), (LintRule::HeadingSkipLevel, Severity::Error)]
+    );
+    for (index, rule) in LintRule::ALL.into_iter().enumerate() {
+        assert_eq!(rule as usize, index, "the severities are indexed by it");
+    }
+}
+
+#[test]
+fn only_errors_that_the_stored_text_lacks_are_introduced() {
+    let table = |row: &str| format!("| a | b |\n|---|---|\n{row}\n");
+    let bad = table("| 1 | 2 | 3 |");
+    let two = format!("{bad}\ntext\n\n{bad}");
+    for (stored, text, line) in [
+        ("", &*bad, Some(3)),
+        ("text\n", &*bad, Some(3)),
+        (&*bad, &*bad, None),
+        (&*bad, &*format!("more\n\n{bad}\nand more\n"), None),
+        (&*bad, &*table("| 1 | two | 3 |"), None),
+        (&*bad, &*two, Some(9)),
+        (&*two, &*bad, None),
+        (&*two, &*format!("{two}\n```mermaid\n```\n"), Some(11)),
+        (&*format!("{bad}\nA\n\nB\n"), &*format!("{}\nA\n\n{bad}", table("| 1 | 2 |")), Some(9)),
+        (&*table("| 1 | 2 |"), "| a | b | c |\n|---|---|---|\n| 1 | 2 |\n", Some(3)),
+        ("---\na: [\n---\n", "---\na: [\nb: {\n---\nmore\n", None),
+        ("---\na: 1\n---\n", "---\na: [\n---\n", Some(1)),
+        ("```\nx\n", "text\n\n```\nx\ny\n", None),
+        ("```mermaid\n```\n", "text\n\n```mermaid\nwhat\n```\n", None),
+    ] {
+        let severities = RuleSeverities::default();
+        let issues = lint(text);
+        let introduced = introduced_error(stored, text, &issues, &severities).map(|issue| issue.line);
+        assert_eq!(introduced, line, "{text:?} over {stored:?}");
     }
 }

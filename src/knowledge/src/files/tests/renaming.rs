@@ -216,13 +216,11 @@ fn a_rename_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_linking_page_with_a_lint_error_is_named() {
+fn a_linking_page_with_a_lint_error_of_its_own_blocks_no_rename() {
     let space = TestSpace::with("", &[("a.md", "# A\n"), ("broken.md", "[[a]]\n\n```mermaid\n```\n")]);
-    let (status, message) = space.refusal("rename", json!({ "from": "a.md", "to": "b.md" }));
-    assert_eq!(status, 422);
-    assert!(message.starts_with("cannot rewrite links in `broken.md`: fence-mermaid-invalid (line "), "{message}");
-    assert_eq!(space.text("a.md"), "# A\n");
-    space.get("rename", json!({ "from": "a.md", "to": "b.md", "update_links": false }));
+    let renamed = space.get("rename", json!({ "from": "a.md", "to": "b.md" }));
+    assert_eq!(renamed["updated_links"], 1);
+    assert_eq!(space.text("broken.md"), "[[b]]\n\n```mermaid\n```\n");
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! Differences between two texts, by lines.
+
+use std::ops::Range;
+
+use imara_diff::{Algorithm, Diff, InternedInput};
+
+/// What became of the lines of a stored text. Lines are counted from 0.
+pub(crate) struct LineChanges {
+    /// Stored lines and the lines that replace them, in order; the lines between are the same.
+    hunks: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl LineChanges {
+    pub(crate) fn new(stored: &str, text: &str) -> Self {
+        let input = InternedInput::new(stored, text);
+        let diff = Diff::compute(Algorithm::Histogram, &input);
+        let lines = |range: Range<u32>| range.start as usize..range.end as usize;
+        Self { hunks: diff.hunks().map(|hunk| (lines(hunk.before), lines(hunk.after))).collect() }
+    }
+
+    /// The stored lines that a line replaces, or the one that it is.
+    pub(crate) fn stored_lines(&self, line: usize) -> Range<usize> {
+        let after = self.hunks.partition_point(|(_, new)| new.start <= line);
+        match after.checked_sub(1).map(|hunk| &self.hunks[hunk]) {
+            Some((stored, new)) if new.contains(&line) => stored.clone(),
+            Some((stored, new)) => stored.end + (line - new.end)..stored.end + (line - new.end) + 1,
+            None => line..line + 1,
+        }
+    }
+
+    /// Whether the stored text lacks a line.
+    pub(crate) fn is_new(&self, line: usize) -> bool {
+        let after = self.hunks.partition_point(|(_, new)| new.start <= line);
+        after > 0 && self.hunks[after - 1].1.contains(&line)
+    }
+}
