@@ -159,7 +159,7 @@ fn links_are_resolved_to_public_addresses() {
     let page = "https://notes.example.org/page/guides/Sign%20in.md";
     assert_eq!(
         resolved["content"].as_str().unwrap(),
-        format!("[Sign in]({page}), ![tokens]({page}#tokens-co), [[nowhere]], `[[Sign in]]`\n")
+        format!("[Sign in]({page}), ![tokens]({page}#tokens--co), [[nowhere]], `[[Sign in]]`\n")
     );
     assert_eq!(space.text("a.md"), text);
 }
