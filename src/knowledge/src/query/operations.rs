@@ -17,7 +17,7 @@ pub const AREA: OperationArea = OperationArea {
     operations: &[OperationEntry::new::<RunQuery>(), OperationEntry::new::<AggregatePages>()],
 };
 
-/// Query pages by their frontmatter
+/// Query pages by their fields
 ///
 /// Use it to list, filter, sort or count pages by fields; to find pages by words use `search`.
 /// Returns rows of cells with their headers. A query starts with `TABLE field, …`, `LIST`, `COUNT`,
@@ -25,8 +25,9 @@ pub const AREA: OperationArea = OperationArea {
 /// `FROM "folder/"` or `FROM #tag AND -#other`, `WHERE`, `SORT field DESC`, `GROUP BY field`,
 /// `FLATTEN list`, `LIMIT`, `OFFSET`.
 ///
-/// Fields are frontmatter keys; nested ones have dots or brackets (`author.name`, `tags[0]`,
-/// `sources[*].id`); quote special names with backticks. Every page also has `_path`, `_name`,
+/// Fields are frontmatter keys and inline fields (`key:: value`, `[key:: value]`); nested ones have
+/// dots or brackets (`author.name`, `tags[0]`, `sources[*].id`); quote special names with
+/// backticks. `#tag` includes nested tags, in any case. Every page also has `_path`, `_name`,
 /// `_folder`, `_ext`, `_updated`, `_size`, `_word_count`, `_link_count`, `_heading_count`,
 /// `_backlink_count` and `_has_frontmatter`. Numbers, dates, booleans and lists are compared by
 /// type; examples: `due < now() + 7d`, `contains(tags, "x")`, `length(outlinks())`, `sum(hours)`.

@@ -347,13 +347,13 @@ impl Operation for EvaluateSearch {
     }
 }
 
-/// Find pages by frontmatter conditions
+/// Find pages by conditions on their fields
 ///
 /// Use it for simple filters; for columns, grouping and calculations use `query`. A condition is
 /// `$.` and a field, one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `not like` (with `%` for any
 /// text), and a value without quotes; `[*]` means any item of a list. Numbers, booleans and dates
 /// are compared by type. With `or`, all conditions in `where` and one in `or` must be true. Returns
-/// path, title and frontmatter.
+/// path, title and fields: the frontmatter, inline fields, and all tags in `tags`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct QueryMetadata {
     /// Conditions that must all be true: one, or a list, such as `$.status=published`,

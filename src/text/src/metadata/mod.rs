@@ -28,7 +28,6 @@ use crate::frontmatter::{FrontmatterBlock, SplitPage};
 use crate::headings::Heading;
 use crate::lines::LineStarts;
 use crate::links::{self, Link};
-use crate::literal_spans::RangeCursor;
 use crate::structure::{self, BodyStructure};
 
 /// A longer tag counts as a single name.
@@ -153,10 +152,7 @@ impl PageMetadata {
         if !has_fields && !has_tags && structure.items.is_empty() {
             return Self::default();
         }
-        let computed = match computed_block::find_answer(split.body) {
-            ComputedAnswer::Present(range) => range.start + split.body_offset..range.end + split.body_offset,
-            ComputedAnswer::Absent | ComputedAnswer::Unterminated(_) => 0..0,
-        };
+        let computed = computed_result(split);
         let mut opaque = structure.opaque.clone();
         opaque.push(computed.clone());
         opaque.sort_unstable_by_key(|range| range.start);
@@ -196,7 +192,7 @@ impl PageMetadata {
             let mut index = 0;
             let mut owners = Vec::with_capacity(self.items.len());
             for item in structure {
-                if self.items.get(index).is_some_and(|kept| kept.content == item.content) {
+                if self.items.get(index).is_some_and(|visible| visible.content == item.content) {
                     owners.push((item.range.clone(), index));
                     index += 1;
                 }
@@ -260,6 +256,17 @@ impl PageMetadata {
     }
 }
 
+/// The result in a computed page: metadata of other pages.
+fn computed_result(split: &SplitPage<'_>) -> Range<usize> {
+    if !split.body.contains(computed_block::START_MARKER) {
+        return 0..0;
+    }
+    match computed_block::find_answer(split.body) {
+        ComputedAnswer::Present(range) => range.start + split.body_offset..range.end + split.body_offset,
+        ComputedAnswer::Absent | ComputedAnswer::Unterminated(_) => 0..0,
+    }
+}
+
 /// Adds a value; a second one makes a list.
 fn add_value(map: &mut Map<String, Value>, name: &str, value: Value) {
     let Some(existing) = map.get_mut(name) else {
@@ -319,9 +326,4 @@ pub fn with_parents(tag: &str) -> impl Iterator<Item = &str> {
     let is_short = tag.len() <= MAX_NESTED_BYTES;
     std::iter::successors(Some(tag), move |tag| Some(tag.rsplit_once('/').filter(|_| is_short)?.0))
         .filter(|tag| !tag.is_empty())
-}
-
-/// Whether hidden ranges cover a position; positions ascend.
-fn is_hidden(cursor: &mut RangeCursor<'_>, at: usize) -> bool {
-    cursor.covered_until(at).is_some()
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{ItemStructure, ListItem, fields, is_hidden};
+use super::{ItemStructure, ListItem, fields};
 use crate::lines::LineStarts;
 use crate::literal_spans::RangeCursor;
 use crate::structure::BodyStructure;
@@ -50,7 +50,7 @@ pub(super) fn list_items(
     let mut indexes: Vec<Option<usize>> = Vec::with_capacity(structure.items.len());
     let mut section = 0;
     for item in &structure.items {
-        if is_hidden(&mut cursor, item.content.start.saturating_sub(1).max(item.range.start)) {
+        if cursor.covered_until(item.content.start.saturating_sub(1).max(item.range.start)).is_some() {
             indexes.push(None);
             continue;
         }
