@@ -123,6 +123,7 @@ pub(super) fn to_query_answer(answer: &DataviewAnswer, window: RowWindow) -> Que
         count: None,
         groups,
         summaries: None,
+        notes: result.notes.clone(),
     }
 }
 

@@ -35,6 +35,11 @@ pub fn render_dataview(answer: &DataviewAnswer, window: RowWindow, target: Rende
             }
         },
     };
+    if target == RenderTarget::Response {
+        for note in &result.notes {
+            text.push_str(&format!("\n*Note: {note}*\n"));
+        }
+    }
     if range.end < result.rows.len() {
         text.push_str(&format!("\n*Showing {} of {} results*\n", rows.len(), result.rows.len()));
     }
