@@ -324,7 +324,6 @@ impl IssueGroups {
                 let PageDispute { pages, details, .. } = &self.disputes[number];
                 finding(details.clone()).with_related(pages)
             }
-            SurveyIssue::LintError(message) => finding(message.to_owned()),
         }
     }
 }

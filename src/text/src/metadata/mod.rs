@@ -119,7 +119,8 @@ pub fn scan_body(body: &str, first_line: usize) -> BodyMetadata {
     let split = SplitPage {
         block: FrontmatterBlock::Absent,
         yaml: None,
-        yaml_offset: 0,
+        toml: None,
+        content_offset: 0,
         body,
         body_offset: 0,
         first_body_line: 1,
