@@ -125,14 +125,6 @@ impl Vfs {
         self.core.is_versioned(path)
     }
 
-    /// Whether the version store ignores an unversioned path (`.gitignore`).
-    ///
-    /// # Errors
-    /// Those of the version store.
-    pub fn is_ignored(&self, path: &TreePath) -> Result<bool, Fault> {
-        Ok(self.core.versions.is_ignored(path)?)
-    }
-
     /// Waits until everything accepted so far is durable, in the tree and announced; returns the
     /// last position.
     ///

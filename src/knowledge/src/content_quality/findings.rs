@@ -100,7 +100,6 @@ impl FindingKind {
             Self::Duplicate => {
                 ("page shares", "pages share", "its title with another page: merge the pages, or rename one")
             }
-            Self::Lint => ("page has", "pages have", "lint errors: see POST /lint or `.svc/lint/`"),
             Self::Contradiction => {
                 ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
             }

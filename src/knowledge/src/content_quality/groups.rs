@@ -52,7 +52,7 @@ impl GroupKey<'_> {
             Self::Target(_) | Self::GeneratedPage => FindingKind::BrokenLink,
             Self::Title(_) => FindingKind::Duplicate,
             Self::Dispute(_) => FindingKind::Contradiction,
-            Self::Rule(_) => FindingKind::Lint,
+            Self::Rule(_) => FindingKind::LintError,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: the feed says which paths to read, the tree says what they contain. Repeating a step,
 //! or a crash in the middle of it, gives the same index. If they differ, the path is read again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -175,9 +175,7 @@ fn index_events(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, 
         return Ok(0);
     };
     let changes = events.iter().flat_map(|event| &event.changes);
-    let mut ignored = IgnoredPaths::new(vfs);
-    let files =
-        changes.filter(|change| !change.path.is_hidden() && (change.new.is_none() || ignored.allow(&change.path)));
+    let files = changes.filter(|change| !change.path.is_hidden());
     let text = |change: &EventChange| change.new.filter(|_| change.kind != FileKind::Symlink);
     let expected: BTreeMap<TreePath, Option<ETag>> = files.map(|change| (change.path.clone(), text(change))).collect();
     index_paths(space, &expected, cursor, last)?;
@@ -217,43 +215,12 @@ fn recheck(space: &Space, cursor: Seq) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The files of a tree that are indexed: pages, and other files except ignored ones and links.
+/// The files of a tree that are indexed: pages, and other files except links.
 fn indexed_files(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
-    let mut ignored = IgnoredPaths::new(vfs);
     let files = vfs.walk(Protocol::Internal, &TreePath::root())?.into_iter();
     let is_file = |kind: EntryKind| kind == EntryKind::File;
-    let files = files.filter(|file| {
-        !file.path.is_hidden() && (file.path.is_page() || (is_file(file.attributes.kind) && ignored.allow(&file.path)))
-    });
+    let files = files.filter(|file| !file.path.is_hidden() && (file.path.is_page() || is_file(file.attributes.kind)));
     Ok(files.map(|file| file.path).collect())
-}
-
-/// Decides which files that are not pages are indexed. The answers for folders are cached: an
-/// ignored folder may have 100,000 files.
-struct IgnoredPaths<'v> {
-    vfs: &'v Vfs,
-    folders: HashMap<TreePath, bool>,
-}
-
-impl<'v> IgnoredPaths<'v> {
-    fn new(vfs: &'v Vfs) -> Self {
-        Self { vfs, folders: HashMap::new() }
-    }
-
-    /// Whether a file is a page or is not ignored. If the version store cannot tell, it is not.
-    fn allow(&mut self, path: &TreePath) -> bool {
-        path.is_page() || !(self.is_folder_ignored(path.parent()) || self.vfs.is_ignored(path).unwrap_or_default())
-    }
-
-    fn is_folder_ignored(&mut self, folder: Option<TreePath>) -> bool {
-        let Some(folder) = folder.filter(|folder| !folder.is_root()) else { return false };
-        if let Some(is_ignored) = self.folders.get(&folder) {
-            return *is_ignored;
-        }
-        let is_ignored = self.is_folder_ignored(folder.parent()) || self.vfs.is_ignored(&folder).unwrap_or_default();
-        self.folders.insert(folder, is_ignored);
-        is_ignored
-    }
 }
 
 /// Reads the content of paths in batches. It waits until the content is durable: a page may be
