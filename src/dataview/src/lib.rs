@@ -26,7 +26,7 @@ mod value;
 
 pub use error::DataviewError;
 pub use page::{ListItem, Page, Vault, VaultError};
-pub use page_text::PageText;
+pub use page_text::{PageText, frontmatter_links};
 pub use run::result::{QueryResult, ResultGroup, ResultRow, TaskRow};
 pub use run::{DataviewQuery, RunLimits};
 pub use syntax::QueryType;

@@ -79,8 +79,8 @@ impl Page {
     }
 }
 
-/// The texts in frontmatter that are links.
-fn frontmatter_links(value: &Json, links: &mut Vec<Link>) {
+/// The texts in frontmatter that are links, as written.
+pub fn frontmatter_links(value: &Json, links: &mut Vec<Link>) {
     match value {
         Json::String(text) => links.extend(Link::parse(text)),
         Json::Array(items) => items.iter().for_each(|item| frontmatter_links(item, links)),

@@ -83,7 +83,7 @@ impl Vfs {
     }
 
     /// Renames as filesystem protocols do: `apply` applies the rename with the updated links.
-    /// Returns the number of links; 0 where links do not follow.
+    /// Returns the number of links; 0 where links do not follow, and for files that are not pages.
     ///
     /// # Errors
     /// `Unavailable` while linking pages are unknown; those of reading, and of `apply`.
@@ -105,19 +105,12 @@ impl Vfs {
         apply(rename.clone().into()).map(|applied| (applied, 0))
     }
 
-    /// The resolver for a rename: only between visible files of one type, and if configured. A name
-    /// of another type is that of a backup or of a temporary file.
+    /// The resolver for a rename: only between visible pages, and if configured.
     pub(crate) fn resolver_for(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
-        let is_target =
-            |path: &TreePath| !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content;
-        let has_same_type = match (from.extension(), to.extension()) {
-            (Some(old), Some(new)) => {
-                old == new || (!from.is_page() && !to.is_page() && old.eq_ignore_ascii_case(&new))
-            }
-            (Some(_) | None, _) => false,
+        let is_page = |path: &TreePath| {
+            path.is_page() && !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content
         };
-        let resolver = self.core.link_resolver.get().map(|resolver| &**resolver);
-        resolver.filter(|_| has_same_type && is_target(from) && is_target(to))
+        self.core.link_resolver.get().map(|resolver| &**resolver).filter(|_| is_page(from) && is_page(to))
     }
 
     fn with_relinked_pages(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {

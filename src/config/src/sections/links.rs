@@ -10,9 +10,9 @@ pub struct LinksConfig {
     /// Frontmatter keys whose values name pages, one or a list, such as `[[a page]]` or `a page`.
     /// They are links like those in the text. `depends_on` and `blocked_by` always are.
     pub typed_fields: Vec<String>,
-    /// Update links in the same commit when a page or attachment is renamed through a mount, NFS or
-    /// WebDAV; `POST /rename` always does. Only for a rename to a name of the same type: not for
-    /// backups (`a.md~`), names that begin with a dot, and folders.
+    /// Update links in the same commit when a page is renamed through a mount, NFS or WebDAV; `POST
+    /// /rename` always does. Only for a rename from a page name to a page name: not for backups
+    /// (`a.md~`), names that begin with a dot, and folders.
     pub update_on_rename: bool,
     /// Which of several files of one name a link means: "nearest" the one in the nearest folder,
     /// "shortest" the one in the folder of the page, else the one with the shortest path, as

@@ -7,14 +7,16 @@
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use svcfs_base::{Timestamp, TreePath};
-use svcfs_dataview::{DataviewError, DataviewQuery, Page, PageText, QueryResult, RunLimits, Vault, VaultError};
+use svcfs_dataview::{
+    DataviewError, DataviewQuery, Page, PageText, QueryResult, RunLimits, Vault, VaultError, frontmatter_links,
+};
 use svcfs_text::Frontmatter;
 use svcfs_text::links::{LinkKind, candidates};
 
@@ -99,6 +101,8 @@ struct IndexVault<'c> {
     source_folder: Option<&'c str>,
     names: RefCell<NameLookup<'c>>,
     graph: RefCell<Option<Arc<LinkGraph>>>,
+    /// For each page, those that link to it in their frontmatter, which the graph does not contain.
+    frontmatter_sources: RefCell<Option<HashMap<String, Vec<String>>>>,
     pages: RefCell<HashMap<String, Option<Arc<Page>>>>,
     scanned_rows: Cell<Option<usize>>,
 }
@@ -118,6 +122,7 @@ impl<'c> IndexVault<'c> {
             source_folder: query.folder(),
             names: RefCell::new(NameLookup::new(connection, index.link_resolution)),
             graph: RefCell::default(),
+            frontmatter_sources: RefCell::default(),
             pages: RefCell::default(),
             scanned_rows: Cell::default(),
         }
@@ -228,9 +233,36 @@ impl<'c> IndexVault<'c> {
             Some(known) => graph.insert(known),
             None => graph.insert(self.index.graph()?),
         };
-        let path = tree_path(path)?;
-        let sources = graph.linking_pages(&path).map(TreePath::as_str);
-        Ok(sources.filter(|source| self.is_visible(source)).map(str::to_owned).collect())
+        let page = tree_path(path)?;
+        let mut sources: BTreeSet<String> = graph.linking_pages(&page).map(ToString::to_string).collect();
+        if self.frontmatter_sources.borrow().is_none() {
+            let read = self.read_frontmatter_sources()?;
+            self.frontmatter_sources.replace(Some(read));
+        }
+        let known = self.frontmatter_sources.borrow();
+        sources.extend(known.iter().filter_map(|known| known.get(path)).flatten().cloned());
+        sources.retain(|source| self.is_visible(source));
+        Ok(sources.into_iter().collect())
+    }
+
+    fn read_frontmatter_sources(&self) -> Result<HashMap<String, Vec<String>>, IndexError> {
+        let mut sources: HashMap<String, Vec<String>> = HashMap::new();
+        let mut statement =
+            self.connection.prepare_cached("SELECT path, frontmatter FROM pages WHERE instr(frontmatter, '[[') > 0")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let path: String = row.get(0)?;
+            let frontmatter = crate::pages::json(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?, &path)?;
+            let mut links = Vec::new();
+            frontmatter_links(&frontmatter, &mut links);
+            for link in links {
+                let target = self.resolve_link(&link.path, LinkKind::Wiki, &path)?.filter(|target| *target != path);
+                if let Some(target) = target {
+                    sources.entry(target).or_default().push(path.clone());
+                }
+            }
+        }
+        Ok(sources)
     }
 }
 

@@ -46,9 +46,8 @@ impl LinkResolver for SpaceLinkResolver {
         let space = self.space()?;
         let from = names.0;
         let requester = (&*space, caller);
-        let page = Some(from).filter(|from| from.is_page());
         let rewrite =
-            LinkRewrite::with_timeout(FILE_PROTOCOL_TIMEOUT, requester, names, std::slice::from_ref(from), page)?;
+            LinkRewrite::with_timeout(FILE_PROTOCOL_TIMEOUT, requester, names, std::slice::from_ref(from), Some(from))?;
         for page in &rewrite.non_utf8 {
             let reason = "it is not UTF-8";
             tracing::warn!(space = space.name, page.path = %page, reason, "links of this page to a renamed page were not updated");
