@@ -46,7 +46,6 @@ const COUNTS: [(&str, &str); 8] = [
     ("duplicates", "duplicates"),
     ("orphans", "orphans"),
     ("missing_frontmatter", "no frontmatter"),
-    ("lint_errors", "lint errors"),
 ];
 
 impl JanitorArgs {
