@@ -109,12 +109,8 @@ mod tests {
     const FOLDED_CHARACTERS: &str = include_str!("fold/names.tsv");
 
     /// Letters with case that are newer than Unicode 14.
-    const NEWER: [std::ops::RangeInclusive<char>; 4] = [
-        '\u{1C89}'..='\u{1C8A}',
-        '\u{A7CB}'..='\u{A7DC}',
-        '\u{10D50}'..='\u{10D65}',
-        '\u{16EA0}'..='\u{16EB8}',
-    ];
+    const NEWER: [std::ops::RangeInclusive<char>; 4] =
+        ['\u{1C89}'..='\u{1C8A}', '\u{A7CB}'..='\u{A7DC}', '\u{10D50}'..='\u{10D65}', '\u{16EA0}'..='\u{16EB8}'];
 
     #[test]
     fn every_character_is_folded_as_by_python() {
@@ -137,7 +133,8 @@ mod tests {
 
     #[test]
     fn folding_twice_changes_nothing() {
-        for name in ["İstanbul", "ᾳ\u{345}", "ὈΔΥΣΣΕΎΣ", "ẞ", "ŉ", "plain", "Ａ", "が", "ㅎㅏㄴ", "ﷺ", "½", "ज़"] {
+        for name in ["İstanbul", "ᾳ\u{345}", "ὈΔΥΣΣΕΎΣ", "ẞ", "ŉ", "plain", "Ａ", "が", "ㅎㅏㄴ", "ﷺ", "½", "ज़"]
+        {
             for fold in [fold_name, fold_word] {
                 let once = fold(name).into_owned();
                 assert_eq!(fold(&once), once, "{name}");

@@ -131,8 +131,8 @@ fn titled_pages(connection: &Connection, title: &str) -> Result<Vec<i64>, IndexE
     let Some(key) = page_keys("", Some(title), &[]).pop().filter(|key| key.kind == KeyKind::Title) else {
         return Ok(Vec::new());
     };
-    let mut statement =
-        connection.prepare_cached("SELECT page FROM page_keys WHERE folded = ?1 AND kind = ?2 ORDER BY page DESC LIMIT ?3")?;
+    let mut statement = connection
+        .prepare_cached("SELECT page FROM page_keys WHERE folded = ?1 AND kind = ?2 ORDER BY page DESC LIMIT ?3")?;
     let limit = i64::try_from(MAX_SCORED).unwrap_or(i64::MAX);
     let pages = statement.query_map((key.folded, key.kind as u8, limit), |row| row.get(0))?;
     Ok(pages.collect::<rusqlite::Result<_>>()?)

@@ -211,12 +211,8 @@ fn plain_words(q: &str) -> WordQuery {
         .filter_map(|word| QueryWord::read(word, word.ends_with('*')))
         .collect();
     let expressions: Vec<String> = words.iter().map(QueryWord::expression).collect();
-    let mut query = WordQuery {
-        expression: expressions.join(" AND "),
-        is_plain: true,
-        is_positive: true,
-        ..WordQuery::default()
-    };
+    let mut query =
+        WordQuery { expression: expressions.join(" AND "), is_plain: true, is_positive: true, ..WordQuery::default() };
     words.into_iter().for_each(|word| query.add(word));
     query
 }

@@ -3,10 +3,10 @@
 /// In lower case, sorted.
 const FUNCTION_WORDS: [&str; 117] = [
     "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "because", "been",
-    "before", "being", "both", "but", "by", "can", "could", "did", "do", "does", "doing", "done", "each", "for", "from",
-    "get", "had", "has", "have", "having", "he", "her", "here", "him", "his", "how", "i", "if", "in", "into", "is",
-    "it", "its", "just", "let", "like", "may", "me", "might", "more", "most", "must", "my", "no", "not", "of", "on",
-    "one", "only", "or", "other", "our", "out", "over", "own", "please", "same", "shall", "she", "should", "so",
+    "before", "being", "both", "but", "by", "can", "could", "did", "do", "does", "doing", "done", "each", "for",
+    "from", "get", "had", "has", "have", "having", "he", "her", "here", "him", "his", "how", "i", "if", "in", "into",
+    "is", "it", "its", "just", "let", "like", "may", "me", "might", "more", "most", "must", "my", "no", "not", "of",
+    "on", "one", "only", "or", "other", "our", "out", "over", "own", "please", "same", "shall", "she", "should", "so",
     "some", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
     "through", "to", "too", "under", "up", "upon", "us", "use", "very", "was", "we", "were", "what", "when", "where",
     "which", "while", "who", "whom", "whose", "why", "will", "with", "would", "yet", "you", "your", "yours",

@@ -35,9 +35,9 @@ impl Half {
     /// The half of a path.
     fn of(path: &str) -> Self {
         // FNV-1a: stays the same on all machines.
-        let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = path
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         if (hash >> 32).is_multiple_of(2) { Self::Tuning } else { Self::Report }
     }
 }

@@ -21,8 +21,14 @@ type SyntaxMistake = &'static str;
 type FtsExpression = Option<String>;
 
 pub(super) fn parse(tokens: &[QueryToken]) -> Result<WordQuery, SyntaxMistake> {
-    let mut parser =
-        QueryParser { tokens, query: WordQuery::default(), is_plain: true, is_positive: true, is_included: true, depth: 0 };
+    let mut parser = QueryParser {
+        tokens,
+        query: WordQuery::default(),
+        is_plain: true,
+        is_positive: true,
+        is_included: true,
+        depth: 0,
+    };
     let expression = parser.or_expression()?;
     if !parser.tokens.is_empty() {
         return Err("a `)` has no matching `(`");

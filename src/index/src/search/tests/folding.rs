@@ -20,7 +20,8 @@ fn words_are_found_in_the_forms_that_unicode_data_calls_equal() {
     let space = Space::of(&pages);
     let mut differences = Vec::new();
     for [script, text, q, expected] in &rows {
-        let query = SearchQuery { folder: Some(at(&paths[text])), limit: AnswerLimit::default(), ..SearchQuery::new(*q) };
+        let query =
+            SearchQuery { folder: Some(at(&paths[text])), limit: AnswerLimit::default(), ..SearchQuery::new(*q) };
         let hits = space.index.search(&query).unwrap().hits;
         if hits.is_empty() == (*expected == "1") {
             differences.push(format!("{script}: `{q}` in `{text}` should be {expected}"));
@@ -28,7 +29,13 @@ fn words_are_found_in_the_forms_that_unicode_data_calls_equal() {
             differences.push(format!("{script}: `{q}` is not marked in {}", hits[0].snippet));
         }
     }
-    assert!(rows.len() >= 500 && differences.is_empty(), "{} of {}:\n{}", differences.len(), rows.len(), differences.join("\n"));
+    assert!(
+        rows.len() >= 500 && differences.is_empty(),
+        "{} of {}:\n{}",
+        differences.len(),
+        rows.len(),
+        differences.join("\n")
+    );
 }
 
 #[test]
