@@ -29,10 +29,16 @@ const ALL: &[HostileCheck] = &[
         drop(black_box(retarget(text, PageMove { old_path: "a/b.md", new_path: "c.md" }, &Everywhere)))
     }),
     ("lint", |text| drop(black_box(lint::lint(text)))),
+    ("format changes", |text| drop(black_box(format::format_changes(half(text), text)))),
     ("format", |text| drop(black_box(format::format(text)))),
     ("snippet", |text| drop(black_box(crate::snippet::snippet(text, &["aaaab", "]x"])))),
     ("page", |text| drop(black_box(Page::parse("p.md", text)))),
 ];
+
+/// The text without its first half: the stored text of a write.
+fn half(text: &str) -> &str {
+    &text[text.floor_char_boundary(text.len() / 2)..]
+}
 
 struct Everywhere;
 

@@ -1,22 +1,25 @@
-//! How much of a query a page has as a phrase: words of the body in the order of the query.
+//! How much of a query a page has as a phrase: words in the order of the query.
 
 use super::query::QueryWord;
 
 /// Words that follow each other by chance are fewer.
 const MIN_RUN: usize = 4;
 
+/// From so many words on, a query that a page has as a phrase is a sentence of it.
+const FULL_WEIGHT_WORDS: usize = 8;
+
 /// Places of one word in a query that are considered; more would make a query of one repeated word
 /// slow.
 const MAX_PLACES: usize = 4;
 
-/// A use of a query word in the body.
+/// A use of a query word in the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct BodyUse {
+pub(super) struct PhraseUse {
     /// Position of its first word.
     pub(super) at: usize,
     /// Index of the query word.
     pub(super) word: usize,
-    /// Number of body words; 0 for an alternative form, which is part of no phrase.
+    /// Number of words of the page; 0 for an alternative form, which is part of no phrase.
     pub(super) length: usize,
 }
 
@@ -45,10 +48,21 @@ impl PhraseOrder {
         Self { places, words: sequence.to_vec() }
     }
 
-    /// The share of the query, by the weight of its words, that the body has as runs of four words
+    /// How much a phrase says, 0 to 1: four words are often also a name that other pages mention.
+    pub(super) fn weight(&self) -> f64 {
+        let beyond = self.words.len().saturating_sub(MIN_RUN - 1) as f64;
+        (beyond / (FULL_WEIGHT_WORDS - MIN_RUN + 1) as f64).min(1.0)
+    }
+
+    /// Whether the query is too short for a phrase.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The share of the query, by the weight of its words, that the page has as runs of four words
     /// or more. The uses are in order.
-    pub(super) fn share(&self, uses: &[BodyUse], scratch: &mut Vec<Run>, weight: impl Fn(usize) -> f64) -> f64 {
-        if self.words.is_empty() || uses.len() < 2 {
+    pub(super) fn share(&self, uses: &[PhraseUse], scratch: &mut Vec<Run>, weight: impl Fn(usize) -> f64) -> f64 {
+        if self.is_empty() || uses.len() < 2 {
             return 0.0;
         }
         scratch.clear();
@@ -80,7 +94,7 @@ impl PhraseOrder {
     }
 }
 
-/// Query words that follow each other in the body up to a position.
+/// Query words that follow each other in the page up to a position.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Run {
     /// The position after the last one. No run ends at 0.
@@ -97,8 +111,8 @@ mod tests {
         let words = sequence.iter().max().map_or(0, |last| last + 1);
         let word = |name: usize| QueryWord::of_terms(vec![vec![format!("w{name}")]]);
         let words: Vec<QueryWord> = (0..words).map(word).collect();
-        let used = |(at, word): (usize, &usize)| BodyUse { at, word: *word, length: 1 };
-        let uses: Vec<BodyUse> = body.iter().enumerate().map(used).filter(|used| used.word < words.len()).collect();
+        let used = |(at, word): (usize, &usize)| PhraseUse { at, word: *word, length: 1 };
+        let uses: Vec<PhraseUse> = body.iter().enumerate().map(used).filter(|used| used.word < words.len()).collect();
         PhraseOrder::new(&words, sequence).share(&uses, &mut Vec::new(), |_| 1.0)
     }
 

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::anchors::AnchorCounts;
-use super::phrase::{BodyUse, PhraseOrder, Run};
+use super::phrase::{PhraseOrder, PhraseUse, Run};
 use super::query::{QueryWord, WordQuery};
 use crate::IndexError;
 use crate::words::{ForwardIndex, PageSection, TermHash, WordSpellings};
@@ -40,8 +40,8 @@ const ANCHOR_AS_TITLE: f64 = 0.4;
 /// Boost, as a fraction of the score, for adjacent words.
 const PROXIMITY_BOOST: f64 = 0.6;
 
-/// Gain, as a fraction of that of all words, for a body that has the query as a phrase.
-const PHRASE_GAIN: f64 = 2.0;
+/// Gain, as a fraction of that of all words, for a page that has the query as a phrase.
+const PHRASE_GAIN: f64 = 1.0;
 
 /// Rarity of an English word with little meaning, as a fraction of what is measured.
 const FUNCTION_WORD_SHARE: f64 = 0.4;
@@ -124,8 +124,9 @@ impl ScoreScale {
         anchors: Option<&AnchorCounts>,
         scratch: &mut ScoreScratch,
     ) -> f64 {
-        let ScoreScratch { spellings, matches, positions, runs } = scratch;
+        let ScoreScratch { spellings, matches, positions, name_uses, runs } = scratch;
         positions.clear();
+        name_uses.clear();
         let mut sum = 0.0;
         let mut title_rarity = 0.0;
         let mut title_words = 0.0;
@@ -145,7 +146,11 @@ impl ScoreScale {
                 uses += weight * matches.iter().map(WordUse::weight).sum::<f64>()
                     / (1.0 - LENGTH_NORMALIZATION + LENGTH_NORMALIZATION * relative_length);
                 if section == PageSection::Body && self.words.len() > 1 {
-                    positions.extend(matches.iter().map(|used| used.in_body(at)));
+                    positions.extend(matches.iter().map(|used| used.of_word(at, 0)));
+                } else if section != PageSection::Frontmatter && !self.order.is_empty() {
+                    // Far apart, so that no phrase goes on in the next section.
+                    let start = section as usize * (2 << 16);
+                    name_uses.extend(matches.iter().map(|used| used.of_word(at, start)));
                 }
             }
             if word.is_prefix && uses == 0.0 {
@@ -163,34 +168,37 @@ impl ScoreScale {
             0 | 1 => 0.0,
             _ => self.proximity(positions),
         };
-        sum += self.phrase(positions, runs);
+        sum += self.phrase([positions, name_uses], is_anchor_match, runs);
         let title_match = if is_anchor_match { title_match.max(ANCHOR_AS_TITLE) } else { title_match };
         sum * (1.0 + TITLE_BOOST * title_match) * (1.0 + PROXIMITY_BOOST * proximity)
     }
 
-    /// What a page gains by having the query as a phrase in its body.
-    fn phrase(&self, uses: &[BodyUse], runs: &mut Vec<Run>) -> f64 {
-        let share = self.order.share(uses, runs, |word| self.words[word].gain);
-        if share > 0.0 {
-            PHRASE_GAIN * share.powi(2) * self.words.iter().map(|word| word.gain).sum::<f64>()
-        } else {
-            0.0
+    /// What a page gains by having the query as a phrase in its body, in its names, or as the label
+    /// of a link to it.
+    fn phrase(&self, uses: [&mut Vec<PhraseUse>; 2], is_anchor_match: bool, runs: &mut Vec<Run>) -> f64 {
+        if self.order.is_empty() {
+            return 0.0;
         }
+        let [body, names] = uses;
+        names.sort_unstable();
+        let mut share = |uses: &[PhraseUse]| self.order.share(uses, runs, |word| self.words[word].gain);
+        let share = if is_anchor_match { 1.0 } else { share(body).max(share(names)) };
+        PHRASE_GAIN * self.order.weight() * share.powi(3) * self.words.iter().map(|word| word.gain).sum::<f64>()
     }
 
     /// Proximity of the words in the body: 1 when all are adjacent, near 0 when they are far apart
     /// or most are missing.
-    fn proximity(&self, positions: &[BodyUse]) -> f64 {
+    fn proximity(&self, positions: &[PhraseUse]) -> f64 {
         let all = self.words.len();
         let mut best = 0.0_f64;
-        for (start, BodyUse { at: first, .. }) in positions.iter().enumerate() {
+        for (start, PhraseUse { at: first, .. }) in positions.iter().enumerate() {
             // One bit per word: a query has at most 128.
             let mut seen = 0_u128;
             let mut weight = 0.0;
             let mut count = 0;
             // Words further apart than this do not count as close.
             let near = positions[start..].iter().take_while(|used| used.at - first < all * 4);
-            for BodyUse { at: position, word, .. } in near {
+            for PhraseUse { at: position, word, .. } in near {
                 if seen & (1 << (word % 128)) == 0 {
                     seen |= 1 << (word % 128);
                     weight += self.words[*word].rarity;
@@ -212,7 +220,9 @@ pub(super) struct ScoreScratch {
     spellings: WordSpellings,
     matches: Vec<WordUse>,
     /// Uses in the body.
-    positions: Vec<BodyUse>,
+    positions: Vec<PhraseUse>,
+    /// Uses in title, names and headings.
+    name_uses: Vec<PhraseUse>,
     runs: Vec<Run>,
 }
 
@@ -232,8 +242,9 @@ impl WordUse {
         if self.is_extra { EXTRA_WEIGHT } else { 1.0 }
     }
 
-    const fn in_body(&self, word: usize) -> BodyUse {
-        BodyUse { at: self.at, word, length: if self.is_extra { 0 } else { self.words } }
+    /// As a use of the word with this index, in a section that starts there.
+    const fn of_word(&self, word: usize, start: usize) -> PhraseUse {
+        PhraseUse { at: start + self.at, word, length: if self.is_extra { 0 } else { self.words } }
     }
 
     /// Number of title words that it covers.

@@ -15,9 +15,9 @@ pub(super) struct TextEdit {
 /// Edits that are only right together, such as the bullets of a list.
 pub(super) struct EditGroup {
     pub(super) edits: Vec<TextEdit>,
-    /// A block that the edits repair when one of its lines is new; none when all the edited lines
-    /// must be new.
-    pub(super) repaired: Option<Range<usize>>,
+    /// A block that the edits repair when so many of its lines are new; none when all the edited
+    /// lines must be new.
+    repaired: Option<(Range<usize>, usize)>,
 }
 
 impl EditGroup {
@@ -25,8 +25,9 @@ impl EditGroup {
         Self { edits, repaired: None }
     }
 
-    pub(super) fn repair(block: Range<usize>, edit: TextEdit) -> Self {
-        Self { edits: vec![edit], repaired: Some(block) }
+    /// Repairs a block that has at least `min_new` new lines.
+    pub(super) fn repair(block: Range<usize>, min_new: usize, edit: TextEdit) -> Self {
+        Self { edits: vec![edit], repaired: Some((block, min_new)) }
     }
 }
 
@@ -75,7 +76,7 @@ impl<'a> FormatInput<'a> {
             return false;
         }
         match &group.repaired {
-            Some(block) => self.new_in(block).any(|is_new| is_new),
+            Some((block, min_new)) => self.new_in(block).filter(|is_new| *is_new).count() >= *min_new,
             None => group.edits.iter().all(|edit| self.new_in(&edit.range).all(|is_new| is_new)),
         }
     }

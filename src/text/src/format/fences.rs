@@ -15,6 +15,6 @@ pub(super) fn close(input: &FormatInput<'_>) -> Option<String> {
     let newline = if body.ends_with('\n') { "" } else { "\n" };
     let text = [newline, &prefix, marker, "\n"].concat();
     let edit = TextEdit { range: body.len()..body.len(), text };
-    let after = apply_verified(input, [EditGroup::repair(fence.range.clone(), edit)], Tolerance::Nothing)?;
+    let after = apply_verified(input, [EditGroup::repair(fence.range.clone(), 1, edit)], Tolerance::Nothing)?;
     BodyBlocks::of(&after).fences.last().is_some_and(|fence| !fence.is_unclosed(&after)).then_some(after)
 }

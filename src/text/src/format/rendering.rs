@@ -87,9 +87,13 @@ impl RangeSet {
 }
 
 /// A top-level block of a rendered page.
+#[derive(Default)]
 struct RenderedBlock<'a> {
     range: Range<usize>,
     events: Vec<Event<'a>>,
+    /// Text that the next event ends.
+    text: String,
+    html: String,
 }
 
 fn render(body: &str, options: Options, tolerance: Tolerance) -> Vec<RenderedBlock<'_>> {
@@ -97,7 +101,7 @@ fn render(body: &str, options: Options, tolerance: Tolerance) -> Vec<RenderedBlo
     let (mut depth, mut in_cell) = (0_usize, false);
     for (event, range) in Parser::new_ext(body, options).into_offset_iter() {
         if depth == 0 {
-            blocks.push(RenderedBlock { range: range.clone(), events: Vec::new() });
+            blocks.push(RenderedBlock { range: range.clone(), ..RenderedBlock::default() });
         }
         depth = match event {
             Event::Start(_) => depth + 1,
@@ -107,21 +111,40 @@ fn render(body: &str, options: Options, tolerance: Tolerance) -> Vec<RenderedBlo
         in_cell &= !matches!(event, Event::End(TagEnd::TableCell));
         let is_skipped = in_cell && tolerance == Tolerance::Cells;
         in_cell |= matches!(event, Event::Start(Tag::TableCell));
-        let Some(block) = blocks.last_mut().filter(|_| !is_skipped) else { continue };
-        if let (Some(Event::Text(text)), Event::End(TagEnd::CodeBlock)) = (block.events.last_mut(), &event)
-            && !text.ends_with('\n')
-        {
-            // The last line of a page may lack its line ending.
-            *text = CowStr::from([&**text, "\n"].concat());
-        }
-        match (block.events.last_mut(), event) {
-            // The parser splits text where source lines end in code or characters are escaped.
-            (Some(Event::Text(text)), Event::Text(part)) => *text = CowStr::from([&**text, &*part].concat()),
-            (Some(Event::Html(html)), Event::Html(part)) => *html = CowStr::from([&**html, &*part].concat()),
-            (_, event) => block.events.push(event),
+        if let Some(block) = blocks.last_mut().filter(|_| !is_skipped) {
+            block.push(event);
         }
     }
+    blocks.iter_mut().for_each(RenderedBlock::end_text);
     blocks
+}
+
+impl<'a> RenderedBlock<'a> {
+    /// Adds an event; joins text, which the parser splits at line ends and escaped characters.
+    fn push(&mut self, event: Event<'a>) {
+        match event {
+            Event::Text(part) => self.text.push_str(&part),
+            Event::Html(part) => self.html.push_str(&part),
+            event => {
+                // The last line of a page may lack its line ending.
+                if matches!(event, Event::End(TagEnd::CodeBlock)) && !self.text.is_empty() && !self.text.ends_with('\n')
+                {
+                    self.text.push('\n');
+                }
+                self.end_text();
+                self.events.push(event);
+            }
+        }
+    }
+
+    fn end_text(&mut self) {
+        if !self.text.is_empty() {
+            self.events.push(Event::Text(CowStr::from(std::mem::take(&mut self.text))));
+        }
+        if !self.html.is_empty() {
+            self.events.push(Event::Html(CowStr::from(std::mem::take(&mut self.html))));
+        }
+    }
 }
 
 /// The blocks of the page before the edits that another block, or none, follows from. Each range

@@ -1,6 +1,8 @@
 //! Steps 5 and 6: remove trailing white space (hard breaks keep two spaces), and limit consecutive
 //! blank lines to two.
 
+use std::ops::Range;
+
 use super::edits::{EditGroup, FormatInput, TextEdit};
 use super::rendering::{Tolerance, apply_verified};
 
@@ -13,35 +15,33 @@ pub(super) fn trim(input: &FormatInput<'_>) -> Option<String> {
         return None;
     }
     let mut groups = Vec::new();
-    // Start of the present run of blank lines, and their number.
-    let mut blank = (0, 0);
+    let mut blank_lines: Vec<Range<usize>> = Vec::new();
     let mut offset = 0;
     for line in body.split_inclusive('\n') {
         let range = offset..offset + line.len();
         offset = range.end;
-        if input.is_verbatim(&range) {
-            blank = (offset, 0);
-            continue;
-        }
         let text = line.strip_suffix('\n').unwrap_or(line);
         let trimmed = text.trim_end_matches([' ', '\t']);
-        if !trimmed.is_empty() {
-            blank = (offset, 0);
-            let ending = if text.ends_with("  ") { "  " } else { "" };
-            groups.push(trailing(range.start + trimmed.len()..range.start + text.len(), ending));
-            continue;
-        }
-        blank.1 += 1;
-        if blank.1 > MAX_BLANK_LINES {
-            let edit = TextEdit { range: range.clone(), text: String::new() };
-            groups.push(EditGroup::repair(blank.0..range.end, edit));
+        let is_verbatim = input.is_verbatim(&range);
+        if is_verbatim || !trimmed.is_empty() {
+            groups.extend(excess(&blank_lines));
+            blank_lines.clear();
         } else {
-            groups.push(trailing(range.start..range.start + text.len(), ""));
+            blank_lines.push(range.clone());
+        }
+        if !is_verbatim && blank_lines.len() <= MAX_BLANK_LINES {
+            let ending = if !trimmed.is_empty() && text.ends_with("  ") { "  " } else { "" };
+            let range = range.start + trimmed.len()..range.start + text.len();
+            groups.push(EditGroup::of_lines(vec![TextEdit { range, text: ending.to_owned() }]));
         }
     }
+    groups.extend(excess(&blank_lines));
     apply_verified(input, groups, Tolerance::Nothing)
 }
 
-fn trailing(range: std::ops::Range<usize>, ending: &str) -> EditGroup {
-    EditGroup::of_lines(vec![TextEdit { range, text: ending.to_owned() }])
+/// The removal of the blank lines of a run that are too many, if the write added as many.
+fn excess(blank_lines: &[Range<usize>]) -> Option<EditGroup> {
+    let (first, last) = (blank_lines.get(MAX_BLANK_LINES)?, blank_lines.last()?);
+    let edit = TextEdit { range: first.start..last.end, text: String::new() };
+    Some(EditGroup::repair(blank_lines[0].start..last.end, blank_lines.len() - MAX_BLANK_LINES, edit))
 }

@@ -34,7 +34,7 @@ pub(super) fn insert_separators(input: &FormatInput<'_>) -> Option<String> {
         let columns = cells(&body[paragraph.start..end]).len();
         let prefix = container_prefix(&body[line_start(body, paragraph.start)..paragraph.start]);
         let text = ["\n", &prefix, "|", &" --- |".repeat(columns)].concat();
-        groups.push(EditGroup::repair(paragraph.clone(), TextEdit { range: end..end, text }));
+        groups.push(EditGroup::repair(paragraph.clone(), 1, TextEdit { range: end..end, text }));
     }
     let groups = input.permitted(groups);
     let tables = input.blocks.tables.len() + groups.len();

@@ -78,6 +78,10 @@ fn a_write_formats_the_lines_that_it_adds() {
         becomes(stored, &page(added), &page(formatted));
     }
     becomes(stored, &[stored, "\n\n* x \n"].concat(), &[stored, "\n\n* x\n"].concat().replace("* x", "- x"));
+    let above_blank_lines = |added: &str| stored.replace("\n\n\n\n\nend", &format!("\n\n{added}\n\n\n\n\nend"));
+    becomes(stored, &above_blank_lines("new "), &above_blank_lines("new"));
+    becomes("a\n\nb\n", "a\n\n\n\n\n\nb\n", "a\n\n\nb\n");
+    becomes("a\n\n\n\nb\n", "a\n\n\n\n\nb\n", "a\n\n\n\n\nb\n");
     becomes(stored, &[stored, "\n\nlast "].concat(), &[stored, "\n\nlast\n"].concat());
 }
 
