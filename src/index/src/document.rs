@@ -36,7 +36,8 @@ pub(crate) struct PageDocument {
     pub(crate) metadata: Option<String>,
     /// The keys and texts of the inline fields.
     pub(crate) inline: Option<String>,
-    /// The top-level keys that queries see, and whether their values are short enough for a field index.
+    /// The top-level keys that queries see, and whether their values are short enough for a field
+    /// index.
     pub(crate) fields: Vec<(String, bool)>,
     pub(crate) headings: String,
     pub(crate) frontmatter_text: String,

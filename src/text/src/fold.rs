@@ -36,8 +36,8 @@ pub fn fold_name(name: &str) -> Cow<'_, str> {
 /// (`ज़रूर` is also written `जरूर`), and what is invisible: soft hyphens, joiners, variation
 /// selectors, and the Arabic tatweel. All other marks make another word and stay: vowel signs and
 /// viramas of Indic scripts, vowels and tones of Thai, Lao, Khmer and Myanmar, and the Japanese
-/// voicing marks (`が` is not `か`). Latin letters that have no decomposition are spelled as they
-/// are on a keyboard without them (`ø` as `o`, `æ` as `ae`).
+/// voicing marks (`が` is not `か`). Latin letters that have no decomposition are spelled as they are
+/// on a keyboard without them (`ø` as `o`, `æ` as `ae`).
 #[must_use]
 pub fn fold_word(word: &str) -> Cow<'_, str> {
     if word.is_ascii() {

@@ -21,7 +21,8 @@ pub enum PidLockError {
 }
 
 impl PidLock {
-    /// Creates the file if it is missing, locks it and writes this process's id and the label to it.
+    /// Creates the file if it is missing, locks it and writes this process's id and the label to
+    /// it.
     ///
     /// # Errors
     /// Those of [`PidLockError`].
@@ -50,7 +51,8 @@ impl From<io::Error> for PidLockError {
 
 impl Drop for PidLock {
     fn drop(&mut self) {
-        // Closing is not enough: a process forked at this moment shares the lock until it calls exec.
+        // Closing is not enough: a process forked at this moment shares the lock until it calls
+        // exec.
         let _ = self.0.unlock();
     }
 }

@@ -158,8 +158,8 @@ impl DataviewQuery {
     /// Runs the query.
     ///
     /// # Errors
-    /// [`DataviewError::Invalid`] when every row fails, a page of FROM does not exist, or a limit is
-    /// exceeded; [`DataviewError::Vault`] when pages cannot be read.
+    /// [`DataviewError::Invalid`] when every row fails, a page of FROM does not exist, or a limit
+    /// is exceeded; [`DataviewError::Vault`] when pages cannot be read.
     pub fn run(&self, vault: &dyn Vault, limits: &RunLimits<'_>) -> Result<QueryResult, DataviewError> {
         self.run_parsed(vault, limits).map_err(|failure| match failure {
             Failure::Row(reason) => DataviewError::Invalid(reason),

@@ -54,8 +54,8 @@ impl Index {
     /// Runs a Dataview query.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] on `q` when the query cannot be answered or takes too long, on `page`
-    /// when its page does not exist; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] on `q` when the query cannot be answered or takes too long, on
+    /// `page` when its page does not exist; [`IndexError::Database`].
     pub fn query_dataview(
         &self,
         query: &DataviewQuery,

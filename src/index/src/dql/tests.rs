@@ -3,8 +3,8 @@
 //!
 //! `?` begins a query, which goes on in lines that begin with blanks. Below it stand `!` and the
 //! refusal, or `=` and mode, rows shown and total, then the headers, then the rows, one JSON list a
-//! line, `@` lines for groups and `~` lines for notes. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
-//! read the difference before committing it.
+//! line, `@` lines for groups and `~` lines for notes. `SVCFS_WRITE_ANSWERS=1` writes what comes
+//! out into the files: read the difference before committing it.
 #![expect(clippy::disallowed_methods, reason = "tests write their own data files when asked to")]
 
 use std::collections::BTreeMap;

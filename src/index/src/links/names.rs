@@ -42,8 +42,8 @@ enum NamedPages {
     NearestByFolder(NearestFiles),
 }
 
-/// For each ancestor folder of files of one name: the one with the fewest folders, then the first by
-/// [`LinkResolution`]; at [`SHORTEST`] the one with the shortest path.
+/// For each ancestor folder of files of one name: the one with the fewest folders, then the first
+/// by [`LinkResolution`]; at [`SHORTEST`] the one with the shortest path.
 type NearestFiles = HashMap<String, (FileRank, String)>;
 
 /// Number of folders, and length of the path if that decides.

@@ -116,8 +116,8 @@ impl Operation for ListContradictions {
 /// Check the content quality of the whole tree
 ///
 /// Returns the number of findings of each kind, groups of findings with the same reason, the
-/// findings themselves (errors first), and recommendations. Use it to find stale, orphaned, empty or
-/// duplicate pages, broken links and lint errors. The result is cached until the tree changes.
+/// findings themselves (errors first), and recommendations. Use it to find stale, orphaned, empty
+/// or duplicate pages, broken links and lint errors. The result is cached until the tree changes.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RunJanitor {
     /// Days after which a page with `reviewed` is due again, 1 to 36500; default: the setting

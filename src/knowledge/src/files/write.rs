@@ -175,8 +175,9 @@ fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<Fi
 }
 
 /// Prepares content from a caller: checks the size; for a page adds the provenance and, if set for
-/// the protocol, formats the lines that the stored page lacks. Formatting happens here and not in the gate, because only here
-/// the full text is the caller's: an append or a rewritten link must not change the rest.
+/// the protocol, formats the lines that the stored page lacks. Formatting happens here and not in
+/// the gate, because only here the full text is the caller's: an append or a rewritten link must
+/// not change the rest.
 fn prepare(
     cx: &OperationContext<'_>,
     caller: &Caller,

@@ -33,8 +33,8 @@ const MAX_LINKS: usize = 1000;
 /// List the headings of a page
 ///
 /// Use it to find a section to read with `section`. Returns level, text, slug and line of each
-/// heading. Headings in code and empty headings are left out. Slugs are the anchors of GitHub, unique
-/// in the page.
+/// heading. Headings in code and empty headings are left out. Slugs are the anchors of GitHub,
+/// unique in the page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListHeadings {
     /// Path of the page

@@ -34,8 +34,8 @@ pub struct DataviewScope<'a> {
 /// Runs a query.
 ///
 /// # Errors
-/// `Invalid` when the query cannot be answered, takes too long, or its page does not exist; those of
-/// the index.
+/// `Invalid` when the query cannot be answered, takes too long, or its page does not exist; those
+/// of the index.
 pub fn run_dataview(query: &DataviewQuery, scope: &DataviewScope<'_>) -> Result<DataviewAnswer, Fault> {
     let created = if query.reads_creation() {
         let times = scope.vfs.first_times()?.into_iter();

@@ -40,8 +40,8 @@ pub struct RunQuery {
     #[schemars(regex(pattern = r"\S"))]
     pub q: String,
     /// The language of the query: `dql` as above, or `dataview` for queries of Obsidian's Dataview
-    /// plugin, unchanged (`file.name`, `FROM [[Page]]`, `date(today)`; rows have no default limit of
-    /// 50)
+    /// plugin, unchanged (`file.name`, `FROM [[Page]]`, `date(today)`; rows have no default limit
+    /// of 50)
     #[serde(default)]
     pub dialect: QueryDialect,
     /// With `dialect=dataview`: the page that contains the query, for `this` and `[[]]`

@@ -225,7 +225,6 @@ fn an_answer_that_reached_the_bound_says_so_everywhere() {
     }
 }
 
-/// Shows: item 10 of issue 36.
 #[test]
 fn dataview_queries_answer_in_the_shape_of_dql() {
     let space = space();

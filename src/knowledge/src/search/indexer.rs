@@ -262,8 +262,8 @@ impl Iterator for PathBatches<'_> {
     }
 }
 
-/// The index entry of a path. Symbolic links are not indexed: their target is. Of files that are not
-/// pages only the name counts.
+/// The index entry of a path. Symbolic links are not indexed: their target is. Of files that are
+/// not pages only the name counts.
 fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
     let read = || -> Result<IndexEntry, Fault> {
         match vfs.stat(Protocol::Internal, path)?.kind {

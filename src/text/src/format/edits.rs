@@ -61,7 +61,8 @@ impl<'a> FormatInput<'a> {
         after > 0 && self.opaque[after - 1].end > range.start
     }
 
-    /// The groups that change something and may be applied, without their edits that change nothing.
+    /// The groups that change something and may be applied, without their edits that change
+    /// nothing.
     pub(super) fn permitted(&self, groups: impl IntoIterator<Item = EditGroup>) -> Vec<EditGroup> {
         let is_effective = |edit: &TextEdit| self.body.get(edit.range.clone()).is_some_and(|old| old != edit.text);
         let groups = groups.into_iter().map(|mut group| {

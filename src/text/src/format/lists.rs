@@ -1,5 +1,5 @@
-//! Step 4: bullets become `-`. Numbers stay as they are: readers see the first one, and authors refer
-//! to all of them.
+//! Step 4: bullets become `-`. Numbers stay as they are: readers see the first one, and authors
+//! refer to all of them.
 
 use super::edits::{EditGroup, FormatInput, TextEdit};
 use super::rendering::{Tolerance, apply_verified};

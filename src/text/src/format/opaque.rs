@@ -65,8 +65,8 @@ impl Scanner<'_> {
         span.or_else(line_span).copied()
     }
 
-    /// Length of a formula `$…$`, or of the `$` that opens none. As in pandoc, no white space follows
-    /// the opening mark or precedes the closing one, and no digit follows that.
+    /// Length of a formula `$…$`, or of the `$` that opens none. As in pandoc, no white space
+    /// follows the opening mark or precedes the closing one, and no digit follows that.
     fn formula(&mut self, rest: &str) -> usize {
         let bytes = rest.as_bytes();
         if self.at < self.unpaired_until || bytes.get(1).is_none_or(u8::is_ascii_whitespace) {

@@ -114,11 +114,11 @@ fn begins_yaml_key(line: &str) -> bool {
 
 /// The end of the quoted text at the start of a line.
 fn end_of_quoted(line: &str, mark: char) -> Option<usize> {
-    let mut characters = line.char_indices().skip(1).peekable();
+    let mut characters = line.char_indices().skip(1);
     while let Some((at, character)) = characters.next() {
-        if mark == '"' && character == '\\' {
-            characters.next();
-        } else if character == mark && mark == '\'' && characters.peek().is_some_and(|(_, next)| *next == mark) {
+        let is_doubled = || character == mark && characters.clone().next().is_some_and(|(_, next)| next == mark);
+        let is_escape = if mark == '"' { character == '\\' } else { is_doubled() };
+        if is_escape {
             characters.next();
         } else if character == mark {
             return Some(at + 1);

@@ -21,7 +21,8 @@ pub struct Heading {
     pub level: u8,
     /// The text of the heading, without markup.
     pub text: String,
-    /// Its anchor, unique in the page: that of its text ([`slug`]), with `-1`, `-2` … after the first.
+    /// Its anchor, unique in the page: that of its text ([`slug`]), with `-1`, `-2` … after the
+    /// first.
     pub slug: String,
     /// Its line in the page, from 1.
     #[serde(skip)]
@@ -48,15 +49,15 @@ pub fn headings(text: &str) -> Vec<Heading> {
 #[must_use]
 pub fn slug(text: &str) -> String {
     if text.is_ascii() {
-        let kept = text.bytes().filter_map(|byte| match byte {
+        let slug = text.bytes().filter_map(|byte| match byte {
             b' ' => Some('-'),
             b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => Some(char::from(byte.to_ascii_lowercase())),
             _ => None,
         });
-        return kept.collect();
+        return slug.collect();
     }
     let lower = text.to_lowercase();
-    let kept = lower.chars().filter_map(|character| match character {
+    let slug = lower.chars().filter_map(|character| match character {
         ' ' => Some('-'),
         '-' => Some('-'),
         _ if character.is_alphabetic() => Some(character),
@@ -69,7 +70,7 @@ pub fn slug(text: &str) -> String {
             _ => None,
         },
     });
-    kept.collect()
+    slug.collect()
 }
 
 /// The anchor that a link means with the text after `#`: the last of `Parent#Child`.

@@ -128,8 +128,8 @@ fn as_markdown(link: &Link, page: PageMove<'_>, new: &str) -> String {
     format!("[{label}]({}{fragment})", encode(&relative_address(page, new, false)))
 }
 
-/// Whether a link leads to `old` by its address. A markdown link with another address leads there by
-/// the name of the file.
+/// Whether a link leads to `old` by its address. A markdown link with another address leads there
+/// by the name of the file.
 fn is_address(link: &Link, page: PageMove<'_>, old: &str) -> bool {
     if link.kind.is_wiki() || is_marked(&link.target) || is_page(old) {
         return !link.kind.is_wiki() || is_marked(&link.target);

@@ -89,8 +89,8 @@ const TEST_OPERATORS: [&str; 15] = [
     " -nt ",
 ];
 
-/// Whether the content of double brackets is a test in a shell script (`[[ -f x ]]`), which has white
-/// space after the brackets.
+/// Whether the content of double brackets is a test in a shell script (`[[ -f x ]]`), which has
+/// white space after the brackets.
 fn is_shell_test(inner: &str) -> bool {
     inner.starts_with([' ', '\t'])
         && (inner.trim_start().starts_with(['-', '!', '$', '"', '\'', '`'])

@@ -176,7 +176,8 @@ impl<'a> CheckedPage<'a> {
     }
 }
 
-/// The issue of frontmatter that cannot be read; none if it is only too long, which counts as empty.
+/// The issue of frontmatter that cannot be read; none if it is only too long, which counts as
+/// empty.
 pub(super) fn frontmatter_issue(error: &ParseError, severities: &RuleSeverities) -> Option<LintIssue> {
     if matches!(error, ParseError::Oversized { .. }) {
         return None;

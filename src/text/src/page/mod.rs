@@ -20,8 +20,8 @@ const ALIAS_KEYS: [&str; 2] = ["aliases", "alias"];
 /// A parsed page.
 #[derive(Debug, Clone)]
 pub struct Page<'a> {
-    /// `title` of the frontmatter, else the first heading of level 1 that is in no quote or list, else
-    /// the file name without `.md`.
+    /// `title` of the frontmatter, else the first heading of level 1 that is in no quote or list,
+    /// else the file name without `.md`.
     pub title: String,
     /// The frontmatter; empty when there is none or it is invalid.
     pub frontmatter: Map<String, Value>,

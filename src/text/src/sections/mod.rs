@@ -13,8 +13,8 @@ use crate::lines::LineStarts;
 /// Selects a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SectionSelector<'a> {
-    /// By heading: its text takes precedence over its anchor, and that over a part of its text; case
-    /// is ignored. `Parent > Child` selects a heading below another one.
+    /// By heading: its text takes precedence over its anchor, and that over a part of its text;
+    /// case is ignored. `Parent > Child` selects a heading below another one.
     Heading(&'a str),
     /// By its index among the headings of the page, from 0.
     Index(usize),

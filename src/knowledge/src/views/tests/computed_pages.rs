@@ -248,7 +248,6 @@ fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     assert_eq!(status_and_error(space.ask_as(&ann, "view_refresh", json!({ "path": "tasks/r.md" }))).0, 403);
 }
 
-/// Shows: item 10 of issue 36.
 #[test]
 fn dataview_blocks_of_a_computed_page_show_their_results() {
     let space = space();

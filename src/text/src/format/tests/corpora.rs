@@ -1,4 +1,5 @@
-//! Real pages: the archives in `shared/corpora` beside the repository, or where `SVCFS_CORPORA` says.
+//! Real pages: the archives in `shared/corpora` beside the repository, or where `SVCFS_CORPORA`
+//! says.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
