@@ -99,7 +99,9 @@ impl VfsCore {
         let may_clone = match protocol {
             Protocol::Direct | Protocol::Internal => return Ok(()),
             Protocol::Fuse | Protocol::Nfs => true,
-            Protocol::Http | Protocol::Mcp | Protocol::WebDav | Protocol::S3 | Protocol::Cli => false,
+            // A remote mount writes over HTTP. A file `.git` would make its directory a submodule.
+            Protocol::Http => kind.is_none() || path.name() != ".git",
+            Protocol::Mcp | Protocol::WebDav | Protocol::S3 | Protocol::Cli => false,
         };
         if self.path_classes.classify(path) == PathClass::Hidden || may_clone && is_in_clone() {
             return Ok(());

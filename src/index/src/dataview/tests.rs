@@ -58,7 +58,7 @@ fn queries_read_everything_that_pages_contain() {
         ("TABLE WITHOUT ID file.name FROM \"ab\" OR #work/rope", json!([["raft"], ["canoe"]])),
         ("TABLE WITHOUT ID file.name FROM [[ann]]", json!([["boat"], ["canoe"]])),
         ("TABLE WITHOUT ID file.name FROM outgoing([[raft]])", json!([["boat"]])),
-        ("TABLE WITHOUT ID file.name WHERE built < date(today)", json!([["boat"]])),
+        ("TABLE WITHOUT ID file.name WHERE built AND built < date(today)", json!([["boat"]])),
         ("TABLE WITHOUT ID owner.role, mood WHERE rating SORT rating", json!([[null, "good"], ["captain", null]])),
         ("TABLE WITHOUT ID file.inlinks FROM \"a/boat\"", json!([[["[[a/sub/raft.md|raft]]"]]])),
         ("TABLE WITHOUT ID file.outlinks FROM \"a/sub\"", json!([[["[[a/boat.md|the boat]]"]]])),
