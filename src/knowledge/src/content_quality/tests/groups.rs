@@ -87,12 +87,15 @@ fn lint_errors_of_stored_pages_are_findings() {
     let found = space.get("janitor", json!({}));
     assert_eq!((&found["lint_errors"], &found["healthy"]), (&json!(1), &json!(1)), "{found:#}");
     let lint = json!({
-        "kind": "lint", "severity": "error", "message": "table-column-mismatch", "count": 2, "examples": ["bad.md"],
+        "kind": "lint_error", "severity": "error", "message": "table-column-mismatch", "count": 1, "examples": ["bad.md"],
     });
     assert_eq!(found["groups"], json!([lint]));
-    assert_eq!(messages(&found, "bad.md")[0], "lint: line 8: row has 2 columns, header has 1");
+    assert_eq!(
+        messages(&found, "bad.md")[0],
+        "lint_error: table-column-mismatch (line 8): row has 2 columns, header has 1"
+    );
     let checked = space.get("health_check", json!({ "path": "bad.md" }));
-    assert_eq!(checked["issues"][0]["type"], "lint");
+    assert_eq!(checked["issues"][0]["type"], "lint_error");
     write(&page("Bad", "repaired"));
     assert_eq!(space.get("janitor", json!({}))["lint_errors"], 0);
     let config = "[lint.rules]\ntable-column-mismatch = \"off\"\n";
