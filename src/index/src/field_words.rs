@@ -28,8 +28,8 @@ pub(crate) fn token(field: &str, word: &str) -> String {
     format!("{field}:{word}")
 }
 
-/// Normalizes a field name: folded, `-` for a space. `None` for a name with characters that no field
-/// name has.
+/// Normalizes a field name: folded, `-` for a space. `None` for a name with characters that no
+/// field name has.
 pub(crate) fn normalize_name(field: &str) -> Option<String> {
     let name: String = fold_name(field.trim()).replace(' ', "-");
     let is_name = |character: char| {

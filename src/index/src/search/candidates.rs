@@ -125,8 +125,8 @@ pub(super) fn select(
     Ok((!candidates.ids.is_empty()).then_some(candidates))
 }
 
-/// The pages with this title, in any case. Each is a candidate, also where hundreds of names have its
-/// words.
+/// The pages with this title, in any case. Each is a candidate, also where hundreds of names have
+/// its words.
 fn titled_pages(connection: &Connection, title: &str) -> Result<Vec<i64>, IndexError> {
     let Some(key) = page_keys("", Some(title), &[]).pop().filter(|key| key.kind == KeyKind::Title) else {
         return Ok(Vec::new());

@@ -20,9 +20,9 @@ const MAX_LEAD_BYTES: usize = 40;
 /// The first line of a page that contains a term, with the first match of each term between
 /// `<mark>` and `</mark>`.
 ///
-/// Words are compared as search compares them (`fold_word`). The body takes precedence over the frontmatter; without a match, the first line
-/// with words is returned. The text is HTML-escaped (`&lt;`), so that a snippet can be inserted
-/// into HTML.
+/// Words are compared as search compares them (`fold_word`). The body takes precedence over the
+/// frontmatter; without a match, the first line with words is returned. The text is HTML-escaped
+/// (`&lt;`), so that a snippet can be inserted into HTML.
 #[must_use]
 pub fn snippet(text: &str, terms: &[&str]) -> String {
     let terms: Vec<Cow<'_, str>> =

@@ -1,8 +1,8 @@
 //! How often a page is the first result for its own words, in trees as they are.
 //!
-//! The trials of the benchmark take the words of a question out of the tree. Here they stay: who
-//! types a title or copies a sentence wants that page first. Questions are split in halves by a hash
-//! of the path: the numbers of the score are tuned on one and reported for the other.
+//! The trials of the benchmark take the words of a question out of the tree. Here they stay: a
+//! typed title or a copied sentence should find its page first. Questions are split in halves by a
+//! hash of the path: the numbers of the score are tuned on one and reported for the other.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,8 +55,8 @@ pub enum Source {
     Heading,
 }
 
-/// Share of the questions whose page came first, of svcfs and of plain FTS5 (the better of all words
-/// and any word).
+/// Share of the questions whose page came first, of svcfs and of plain FTS5 (the better of all
+/// words and any word).
 #[derive(Debug, Default, Clone, Copy)]
 pub struct FirstHits {
     /// Questions.
