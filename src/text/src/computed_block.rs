@@ -47,13 +47,16 @@ pub struct DataviewBlock<'b> {
     pub is_script: bool,
 }
 
+/// Of a block without its end: its line, the start of its query, and whether it is a script.
+type OpenBlock = (usize, usize, bool);
+
 /// The ```` ```dataview ```` and ```` ```dataviewjs ```` blocks of a body, in order. A block
 /// without an end ends with the body.
 #[must_use]
 pub fn dataview_blocks(body: &str) -> Vec<DataviewBlock<'_>> {
     let mut blocks = Vec::new();
     // The open fence: its character and length, and the block if it is one of Dataview.
-    let mut open: Option<(char, usize, Option<(usize, usize, bool)>)> = None;
+    let mut open: Option<(char, usize, Option<OpenBlock>)> = None;
     let mut offset = 0;
     for (index, line) in body.split_inclusive('\n').enumerate() {
         let (start, end) = (offset, offset + line.len());

@@ -52,7 +52,7 @@ fn without_emphasis(text: &str) -> String {
                 && !inner.is_empty()
                 && !inner.starts_with(char::is_whitespace)
                 && !inner.ends_with(char::is_whitespace)
-                && !(mark == "_" && joined.ends_with(char::is_alphanumeric));
+                && (mark != "_" || !joined.ends_with(char::is_alphanumeric));
             joined.push_str(if is_pair { "" } else { mark });
             joined.push_str(inner);
             if is_pair {

@@ -21,13 +21,13 @@ pub(crate) fn apply(evaluator: &Evaluator<'_>, operator: Operator, left: &Value,
         Operator::Greater => Value::Boolean(order() == Ordering::Greater),
         Operator::GreaterOrEqual => Value::Boolean(order() != Ordering::Less),
         Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
-            calculate(evaluator, operator, left, right)?
+            calculate(operator, left, right)?
         }
     })
 }
 
 /// Null gives null with dates and durations only. A list with a number is calculated item by item.
-fn calculate(evaluator: &Evaluator<'_>, operator: Operator, left: &Value, right: &Value) -> Evaluation<Value> {
+fn calculate(operator: Operator, left: &Value, right: &Value) -> Evaluation<Value> {
     use Operator::{Add, Divide, Multiply, Remainder, Subtract};
     use Value::{Date, Duration, List, Null, Number, Object, Text};
     let dated = |date: Option<jiff::Zoned>| {
@@ -65,11 +65,11 @@ fn calculate(evaluator: &Evaluator<'_>, operator: Operator, left: &Value, right:
             Object(Arc::new(members))
         }
         (_, List(items), Number(_) | Duration(_)) => {
-            let items = items.iter().map(|item| calculate(evaluator, operator, item, right));
+            let items = items.iter().map(|item| calculate(operator, item, right));
             Value::list(items.collect::<Evaluation<_>>()?)
         }
         (_, Number(_) | Duration(_), List(items)) => {
-            let items = items.iter().map(|item| calculate(evaluator, operator, left, item));
+            let items = items.iter().map(|item| calculate(operator, left, item));
             Value::list(items.collect::<Evaluation<_>>()?)
         }
         _ => {
@@ -84,7 +84,7 @@ fn calculate(evaluator: &Evaluator<'_>, operator: Operator, left: &Value, right:
 }
 
 fn repeat(text: &str, count: f64) -> Evaluation<Value> {
-    if !(count >= 0.0) {
+    if count.is_nan() || count < 0.0 {
         return Err(Failure::row(format!("a text cannot be repeated {count} times")));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; the cast saturates")]

@@ -69,7 +69,7 @@ impl Duration {
     /// The complete duration in one unit; `None` for an unknown unit.
     pub(crate) fn total_in(&self, unit: &str) -> Option<f64> {
         let is_unit = |name: &&str| *name == unit || name.strip_suffix('s') == Some(unit);
-        let index = UNIT_NAMES.iter().position(|name| is_unit(&name))?;
+        let index = UNIT_NAMES.iter().position(is_unit)?;
         Some(match index {
             0 => self.total_months() / 12.0 + self.milliseconds_below_months() / UNIT_MILLISECONDS[0],
             1 => self.total_months() + self.milliseconds_below_months() / UNIT_MILLISECONDS[1],

@@ -117,7 +117,7 @@ impl DateParts {
                     let name = &name[..name.len().min(length)];
                     text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
                 };
-                let index = MONTHS.iter().position(|name| is_prefix(&name))?;
+                let index = MONTHS.iter().position(is_prefix)?;
                 self.month = Some(i8::try_from(index + 1).ok()?);
                 &text[MONTHS[index].len().min(length)..]
             }

@@ -37,7 +37,7 @@ pub(super) struct ComputedQuery {
 #[derive(Debug)]
 enum QuerySource {
     /// [`QUERY_KEY`] of the frontmatter.
-    Frontmatter(DqlQuery, ComputedFormat),
+    Frontmatter(Box<DqlQuery>, ComputedFormat),
     /// The ```` ```dataview ```` blocks of the page, whose results are shown one after the other.
     Blocks(Vec<DataviewQuery>),
 }
@@ -88,7 +88,7 @@ impl ComputedQuery {
                 Fault::invalid("path", reason)
             })?,
         };
-        Ok(Self { source: QuerySource::Frontmatter(query, format) })
+        Ok(Self { source: QuerySource::Frontmatter(Box::new(query), format) })
     }
 
     fn of_blocks(

@@ -325,7 +325,7 @@ impl Log {
                 " GROUP BY c.path"
             ))?;
             let rows_iter = statement.query_map([], |row| Ok((rows::path(row, 0)?, rows::commit_time(row, 1)?)))?;
-            rows_iter.collect::<Result<_, _>>().map_err(Into::into)
+            rows_iter.collect::<Result<_, _>>()
         })
     }
 

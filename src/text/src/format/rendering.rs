@@ -187,7 +187,7 @@ impl OffsetMap<'_> {
     fn after(&mut self, offset: usize) -> usize {
         while let Some((edit, rest)) = self.edits.split_first()
             && edit.range.end <= offset
-            && !(edit.range.start == offset)
+            && edit.range.start != offset
         {
             self.shift += edit.text.len() as isize - edit.range.len() as isize;
             self.edits = rest;

@@ -44,16 +44,15 @@ pub(super) fn html_of(text: &str) -> [String; 2] {
 fn real_pages_render_the_same_when_formatted() {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
     let corpora = std::env::var_os("SVCFS_CORPORA").map_or(beside, PathBuf::from);
-    let folder = std::env::temp_dir().join(format!("svcfs-format-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     for archive in ARCHIVES.map(|name| corpora.join(format!("{name}.tar.xz"))) {
         if archive.is_file() {
-            let unpacked = Command::new("tar").arg("xJf").arg(&archive).arg("-C").arg(&folder).status().unwrap();
+            let unpacked = Command::new("tar").arg("xJf").arg(&archive).arg("-C").arg(folder.path()).status().unwrap();
             assert!(unpacked.success(), "{}", archive.display());
         }
     }
     let mut paths = Vec::new();
-    pages(&folder, &mut paths);
+    pages(folder.path(), &mut paths);
     let (mut changed, mut differing, mut put_back) = (0, Vec::new(), 0);
     for path in &paths {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
@@ -65,7 +64,6 @@ fn real_pages_render_the_same_when_formatted() {
             differing.push(path);
         }
     }
-    std::fs::remove_dir_all(&folder).unwrap();
     println!("{} pages, {changed} change when new, {put_back} when put back", paths.len());
     assert_eq!(differing, Vec::<&PathBuf>::new());
 }
