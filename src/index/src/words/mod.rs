@@ -146,13 +146,8 @@ impl TextWords {
     }
 }
 
-<<<<<<< HEAD
 /// Whether the text between two words joins them: `snake_case`, `e-mail`, `می‌خواهم`. Without any
 /// text they are the parts of a version.
-=======
-/// Whether the text between two words joins them: `snake_case`, `e-mail`, words of Persian with
-/// U+200C. Without any text they are the parts of a version.
->>>>>>> words
 pub(crate) fn is_joint(between: &str) -> bool {
     matches!(between, "" | "_" | "-" | "\u{200C}" | "\u{2010}" | "\u{2011}")
 }

@@ -1,12 +1,7 @@
 //! How often a page is the first result for its own words, in trees as they are.
 //!
-<<<<<<< HEAD
 //! The trials of the benchmark take the words of a question out of the tree. Here they stay: who
 //! types a title or copies a sentence wants that page first. Questions are split in halves by a
-=======
-//! The trials of the benchmark take the words of a question out of the tree. Here they stay: a
-//! typed title or a copied sentence should find its page first. Questions are split in halves by a
->>>>>>> words
 //! hash of the path: the numbers of the score are tuned on one and reported for the other.
 
 use std::collections::BTreeMap;
