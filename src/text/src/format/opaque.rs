@@ -17,7 +17,7 @@ pub(super) fn find(body: &str, blocks: &BodyBlocks) -> Vec<Range<usize>> {
     if !body.contains(['$', '%', '\\']) && !body.contains("<!--") {
         return Vec::new();
     }
-    let mut scanner = Scanner { body, found: Vec::new(), at: 0, unpaired_until: 0 };
+    let mut scanner = Scanner { body, found: Vec::new(), at: 0, unpaired_until: 0, paragraph_end: 0 };
     let mut verbatim = blocks.verbatim.iter().peekable();
     while scanner.at < body.len() {
         while verbatim.next_if(|block| block.end <= scanner.at).is_some() {}
@@ -35,6 +35,8 @@ struct Scanner<'a> {
     at: usize,
     /// No `$` before this offset closes a formula that opens after [`Self::at`].
     unpaired_until: usize,
+    /// The end of the paragraph that was last searched.
+    paragraph_end: usize,
 }
 
 impl Scanner<'_> {
@@ -59,7 +61,10 @@ impl Scanner<'_> {
     }
 
     fn opening(&self, rest: &str) -> Option<(&'static str, &'static str)> {
-        let is_line_start = || self.body[..self.at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty());
+        let is_line_start = || {
+            let before = self.body[..self.at].trim_end_matches([' ', '\t']);
+            before.is_empty() || before.ends_with('\n')
+        };
         let span = SPANS.iter().find(|(open, _)| rest.starts_with(open));
         let line_span = || LINE_SPANS.iter().find(|(open, _)| rest.starts_with(open) && is_line_start());
         span.or_else(line_span).copied()
@@ -72,7 +77,10 @@ impl Scanner<'_> {
         if self.at < self.unpaired_until || bytes.get(1).is_none_or(u8::is_ascii_whitespace) {
             return 1;
         }
-        let paragraph = rest.find("\n\n").unwrap_or(rest.len());
+        if self.paragraph_end <= self.at {
+            self.paragraph_end = self.at + rest.find("\n\n").unwrap_or(rest.len());
+        }
+        let paragraph = self.paragraph_end - self.at;
         let is_closing = |end: usize| {
             !bytes[end - 1].is_ascii_whitespace()
                 && bytes[end - 1] != b'\\'

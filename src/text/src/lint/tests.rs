@@ -225,7 +225,7 @@ fn only_errors_that_the_stored_text_lacks_are_introduced() {
         (&*format!("{bad}\nA\n\nB\n"), &*format!("{}\nA\n\n{bad}", table("| 1 | 2 |")), Some(9)),
         (&*table("| 1 | 2 |"), "| a | b | c |\n|---|---|---|\n| 1 | 2 |\n", Some(3)),
         ("---\na: [\n---\n", "---\na: [\nb: {\n---\nmore\n", None),
-        ("---\na: 1\n---\n", "---\na: [\n---\n", Some(1)),
+        ("---\na: 1\n---\n", "---\na: [\n---\n", Some(2)),
         ("```\nx\n", "text\n\n```\nx\ny\n", None),
         ("```mermaid\n```\n", "text\n\n```mermaid\nwhat\n```\n", None),
     ] {
