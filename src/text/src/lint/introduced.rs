@@ -1,6 +1,6 @@
 //! Which errors a write adds to a page.
 
-use super::{LintIssue, LintRule, RuleSeverities, Severity, lint_with};
+use super::{LintIssue, LintRule, RuleSeverities, Severity, first_error, lint_with};
 use crate::changes::LineChanges;
 
 /// The first of the `issues` of `text` that is an error and that `stored`, the text which it
@@ -16,7 +16,7 @@ pub fn introduced_error<'i>(
     severities: &RuleSeverities,
 ) -> Option<&'i LintIssue> {
     let is_error = |issue: &&LintIssue| issue.severity == Severity::Error;
-    issues.iter().find(is_error)?;
+    first_error(issues)?;
     let mut stored_issues = lint_with(stored, severities);
     stored_issues.retain(|issue| is_error(&issue));
     let changes = LineChanges::new(stored, text);
