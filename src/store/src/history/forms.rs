@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bytes::Bytes;
-use git2::Oid;
+use git2::{Oid, Repository};
 use svcfs_base::{CommitId, ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
 use super::read::TreeFinder;
@@ -66,11 +66,7 @@ impl History {
 
     /// Whether the newest commit has a path, as a file or a directory.
     pub fn is_tracked(&self, path: &TreePath) -> HistoryResult<bool> {
-        self.reader(|repository| {
-            let Some(head) = head_of(repository)? else { return Ok(false) };
-            let tree = repository.find_commit(oid(head)?)?.tree()?;
-            Ok(TreeFinder::new(repository, tree).entry(path)?.is_some())
-        })
+        self.reader(|repository| Ok(head_entry(repository, path)?.is_some()))
     }
 
     /// Whether git converts the file at a path.
@@ -136,12 +132,8 @@ impl History {
     fn has_recorded_crlf(&self, path: &TreePath, conversion: &Conversion) -> bool {
         let recorded = || {
             self.reader(|repository| {
-                let Some(head) = head_of(repository)? else { return Ok(false) };
-                let tree = repository.find_commit(oid(head)?)?.tree()?;
-                match TreeFinder::new(repository, tree).entry(path)? {
-                    Some((id, _)) => Ok(repository.find_blob(id).is_ok_and(|blob| is_crlf_text(blob.content()))),
-                    None => Ok(false),
-                }
+                let entry = head_entry(repository, path)?;
+                Ok(entry.is_some_and(|id| repository.find_blob(id).is_ok_and(|blob| is_crlf_text(blob.content()))))
             })
         };
         conversion.depends_on_recorded() && recorded().unwrap_or(false)
@@ -209,9 +201,7 @@ impl History {
             .and_then(|content| content.map(|content| self.smudge(path, (kind, blob), content)).transpose());
         smudged.ok().flatten().map_or(blob, |content| ETag::from_content(&content))
     }
-}
 
-impl History {
     /// Whether one of the newest commits has this blob at a path that git converts: then the log,
     /// which has the hashes of the tree, may not know it.
     pub(super) fn was_recorded(&self, path: &TreePath, blob: ETag) -> HistoryResult<bool> {
@@ -233,6 +223,13 @@ impl History {
             Ok(false)
         })
     }
+}
+
+/// The object that the newest commit has at a path: a file or a directory.
+fn head_entry(repository: &Repository, path: &TreePath) -> HistoryResult<Option<Oid>> {
+    let Some(head) = head_of(repository)? else { return Ok(None) };
+    let tree = repository.find_commit(oid(head)?)?.tree()?;
+    Ok(TreeFinder::new(repository, tree).entry(path)?.map(|(id, _)| id))
 }
 
 /// A file of the tree, if it can have versions.
