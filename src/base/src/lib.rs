@@ -15,6 +15,7 @@ mod limit;
 mod path;
 mod permissions;
 mod plain;
+mod query_text;
 mod scratch;
 mod version;
 
@@ -32,6 +33,7 @@ pub use limit::Limit;
 pub use path::{PathComponent, TreePath, is_hidden_name};
 pub use permissions::{Permissions, Scope};
 pub use plain::escape_unprintable;
+pub use query_text::{excerpt, message_at, nearest_name};
 pub use scratch::{expand_case, is_case_insensitive};
 pub use version::VersionId;
 

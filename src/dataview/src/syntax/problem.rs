@@ -1,5 +1,7 @@
 //! Errors in queries, with their position.
 
+pub(super) use svcfs_base::excerpt;
+use svcfs_base::message_at;
 use winnow::error::{ErrMode, ParserError};
 use winnow::stream::{LocatingSlice, Location};
 
@@ -7,8 +9,6 @@ pub(super) type Input<'i> = LocatingSlice<&'i str>;
 
 /// Minimum similarity (Jaro-Winkler) of a suggested name.
 const MIN_SIMILARITY: f64 = 0.75;
-
-const EXCERPT_CHARS: usize = 40;
 
 /// An error at a position of the text.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,11 +20,7 @@ pub(super) struct QueryProblem {
 impl QueryProblem {
     /// The message, with line and column (in characters, from 1).
     pub(super) fn to_message(&self, text: &str) -> String {
-        let before = text.get(..self.at).unwrap_or(text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let message = if self.message.is_empty() { "syntax error" } else { &self.message };
-        format!("line {line}, column {column}: {message}")
+        message_at(text, self.at, &self.message)
     }
 }
 
@@ -61,20 +57,8 @@ pub(super) fn expected<T>(input: &Input<'_>, wanted: &str) -> Parsed<T> {
     refuse(input, format!("expected {wanted}, not {next}"))
 }
 
-/// An excerpt of a query for messages, without control characters.
-pub(super) fn excerpt(source: &str) -> String {
-    let mut text: String = svcfs_base::escape_unprintable(&source.chars().take(EXCERPT_CHARS).collect::<String>());
-    if source.chars().nth(EXCERPT_CHARS).is_some() {
-        text.push('…');
-    }
-    text
-}
-
 /// `; did you mean …?`, if one of the names is similar.
 pub(super) fn hint<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    let given: String = given.chars().take(EXCERPT_CHARS).collect::<String>().to_lowercase();
-    let similarity = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());
-    let near = names.into_iter().map(|name| (similarity(name), name)).filter(|(score, _)| *score >= MIN_SIMILARITY);
-    let nearest = near.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    nearest.map(|(_, name)| format!("; did you mean `{name}`?")).unwrap_or_default()
+    let nearest = svcfs_base::nearest_name(given, names, MIN_SIMILARITY);
+    nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }

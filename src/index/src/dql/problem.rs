@@ -6,10 +6,11 @@ use winnow::stream::Location;
 
 use super::lexemes::LexerInput;
 
+pub(crate) use svcfs_base::excerpt;
+use svcfs_base::message_at;
+
 /// Minimum similarity (Jaro-Winkler) of a suggested name.
 const MIN_SIMILARITY: f64 = 0.8;
-
-const EXCERPT_CHARS: usize = 40;
 
 /// An error at a position of the text.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,11 +26,7 @@ impl QueryProblem {
 
     /// The message, with line and column (in characters, from 1).
     pub(crate) fn to_message(&self, text: &str) -> String {
-        let before = text.get(..self.at).unwrap_or(text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let message = if self.message.is_empty() { "syntax error" } else { &self.message };
-        format!("line {line}, column {column}: {message}")
+        message_at(text, self.at, &self.message)
     }
 }
 
@@ -67,15 +64,6 @@ pub(crate) fn next_token(input: &LexerInput<'_>) -> String {
     }
 }
 
-/// An excerpt of a query for messages, without control characters.
-pub(crate) fn excerpt(source: &str) -> String {
-    let mut text: String = svcfs_base::escape_unprintable(&source.chars().take(EXCERPT_CHARS).collect::<String>());
-    if source.chars().nth(EXCERPT_CHARS).is_some() {
-        text.push('…');
-    }
-    text
-}
-
 /// `; did you mean …?`, if one of the names is similar.
 pub(crate) fn hint<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     nearest(given, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
@@ -83,9 +71,5 @@ pub(crate) fn hint<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) ->
 
 /// The most similar name, if one is similar.
 pub(crate) fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let given: String = given.chars().take(EXCERPT_CHARS).collect::<String>().to_lowercase();
-    let similarity = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());
-    let near =
-        names.into_iter().map(|name| (similarity(name), name)).filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
-    near.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, name)| name)
+    svcfs_base::nearest_name(given, names, MIN_SIMILARITY)
 }
