@@ -24,3 +24,4 @@ mod power;
 mod protocols;
 mod scenarios;
 mod space;
+mod vault;

@@ -1,5 +1,6 @@
 //! Differences between two texts, by lines.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, InternedInput};
@@ -14,8 +15,10 @@ pub(crate) struct LineChanges {
 }
 
 impl LineChanges {
+    /// A line end that is added to the last line, or removed from it, does not change that line.
     pub(crate) fn new(stored: &str, text: &str) -> Self {
-        let input = InternedInput::new(stored, text);
+        let (stored, text) = (with_final_line_end(stored), with_final_line_end(text));
+        let input = InternedInput::new(&*stored, &*text);
         if is_repetitive(&input) {
             return Self { hunks: vec![middle(&input.before, &input.after)] };
         }
@@ -38,6 +41,14 @@ impl LineChanges {
     pub(crate) fn is_new(&self, line: usize) -> bool {
         let after = self.hunks.partition_point(|(_, new)| new.start <= line);
         after > 0 && self.hunks[after - 1].1.contains(&line)
+    }
+}
+
+fn with_final_line_end(text: &str) -> Cow<'_, str> {
+    match text {
+        "" => Cow::Borrowed(text),
+        _ if text.ends_with('\n') => Cow::Borrowed(text),
+        _ => Cow::Owned([text, if text.contains("\r\n") { "\r\n" } else { "\n" }].concat()),
     }
 }
 

@@ -123,6 +123,11 @@ impl TestSpace {
         Self::on(folder, can_mount(), true, "")
     }
 
+    /// A space over the files in `root` inside a folder, served over HTTP.
+    pub fn served(folder: TempDir) -> Self {
+        Self::on(folder, false, false, "")
+    }
+
     fn on(folder: TempDir, is_mounted: bool, watch: bool, config: &str) -> Self {
         let turn = is_mounted.then(|| ONE_MOUNT_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
         let config = [REJECTING_EVERYWHERE, config].concat();

@@ -225,6 +225,17 @@ proptest! {
     }
 }
 
+#[test]
+fn text_below_a_last_line_without_line_end_does_not_change_that_line() {
+    for last in ["| a | b |\n|---|---|\n| 1 | `x|y` |", "text\n* star", "text \t\nblanks  ", "a\r\n* star"] {
+        let line_end = if last.contains('\r') { "\r\n" } else { "\n" };
+        for below in ["End", "- list"] {
+            let written = [last, line_end, line_end, below, line_end].concat();
+            assert_eq!(format_changes(last, &written), written, "{last:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
