@@ -15,7 +15,7 @@ use crate::dates;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is
 /// deleted.
-pub(crate) const SCHEMA: i32 = 16;
+pub(crate) const SCHEMA: i32 = 17;
 
 /// Page cache of a connection, in SQLite's unit: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
@@ -52,8 +52,8 @@ impl TableSet {
 }
 
 /// - `pages`: `frontmatter` is what the page has there; `metadata` is NULL or the same with inline
-///   fields and all tags ([`FIELDS`]); `inline` is NULL or a list of `[key, text]` of all inline
-///   fields.
+///   fields and all tags ([`FIELDS`]), and is placed before the wide columns, so that queries read
+///   no overflow pages; `inline` is NULL or a list of `[key, text]` of all inline fields.
 /// - `facts`: the computed fields of pages in short rows, so that queries on them skip the wide
 ///   rows.
 /// - `assets`: the files that are not pages, with negative ids; `page_keys` has their names too.
@@ -71,8 +71,8 @@ impl TableSet {
 const CREATE: &str = "
     CREATE TABLE pages@ (
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
-        title TEXT NOT NULL, excerpt TEXT NOT NULL, word_count INTEGER NOT NULL, frontmatter TEXT NOT NULL,
-        headings TEXT NOT NULL, size INTEGER NOT NULL, tasks TEXT NOT NULL, metadata TEXT, inline TEXT
+        title TEXT NOT NULL, excerpt TEXT NOT NULL, word_count INTEGER NOT NULL, metadata TEXT,
+        frontmatter TEXT NOT NULL, headings TEXT NOT NULL, size INTEGER NOT NULL, tasks TEXT NOT NULL, inline TEXT
     ) STRICT;
     CREATE TABLE facts@ (
         page INTEGER PRIMARY KEY, word_count INTEGER NOT NULL, size INTEGER NOT NULL, heading_count INTEGER NOT NULL,

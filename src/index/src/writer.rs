@@ -147,11 +147,11 @@ fn put(
             document.title,
             document.excerpt,
             i64::try_from(document.word_count).unwrap_or(i64::MAX),
+            document.metadata,
             document.frontmatter,
             document.headings,
             i64::try_from(document.size).unwrap_or(i64::MAX),
             document.tasks,
-            document.metadata,
             document.inline,
         ])?;
     let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
