@@ -6,6 +6,9 @@ use pulldown_cmark::{Alignment, CodeBlockKind, Event, Tag, TagEnd};
 
 use crate::structure::parser;
 
+/// Languages of the blocks that contain a query of Dataview or one of its scripts.
+pub(crate) const DATAVIEW_LANGUAGES: [&str; 2] = ["dataview", "dataviewjs"];
+
 /// The blocks found in one pass over a body.
 #[derive(Default)]
 pub(crate) struct BodyBlocks {
@@ -22,7 +25,7 @@ pub(crate) struct CodeFence {
     pub(crate) range: Range<usize>,
     /// The first word after the fence.
     pub(crate) language: String,
-    /// The code; stored for `mermaid` only.
+    /// The code; stored for `mermaid` and [`DATAVIEW_LANGUAGES`] only.
     pub(crate) code: String,
 }
 
@@ -104,7 +107,7 @@ impl BlockCollector {
             Event::Text(text) => {
                 // the text of a fence comes between its start and end events
                 if let Some(fence) = self.blocks.fences.last_mut()
-                    && fence.language == "mermaid"
+                    && (fence.language == "mermaid" || DATAVIEW_LANGUAGES.contains(&fence.language.as_str()))
                     && fence.range.contains(&range.start)
                 {
                     fence.code.push_str(&text);

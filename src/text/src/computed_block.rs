@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::blocks::{BodyBlocks, CodeFence, DATAVIEW_LANGUAGES};
+
 /// The line above the result.
 pub const START_MARKER: &str = "<!-- svc:auto -->";
 /// The line below the result.
@@ -36,9 +38,9 @@ pub fn find_answer(body: &str) -> ComputedAnswer {
 
 /// A ```` ```dataview ```` block in the body of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataviewBlock<'b> {
-    /// The text between the fences.
-    pub query: &'b str,
+pub struct DataviewBlock {
+    /// The text between the fences, without the marks of a quote or the indentation of a list.
+    pub query: String,
     /// The line of its first fence in the body, from 1.
     pub line: usize,
     /// The byte after its last line.
@@ -47,44 +49,27 @@ pub struct DataviewBlock<'b> {
     pub is_script: bool,
 }
 
-/// Of a block without its end: its line, the start of its query, and whether it is a script.
-type OpenBlock = (usize, usize, bool);
-
 /// The ```` ```dataview ```` and ```` ```dataviewjs ```` blocks of a body, in order. A block
 /// without an end ends with the body.
 #[must_use]
-pub fn dataview_blocks(body: &str) -> Vec<DataviewBlock<'_>> {
-    let mut blocks = Vec::new();
-    // The open fence: its character and length, and the block if it is one of Dataview.
-    let mut open: Option<(char, usize, Option<OpenBlock>)> = None;
-    let mut offset = 0;
-    for (index, line) in body.split_inclusive('\n').enumerate() {
-        let (start, end) = (offset, offset + line.len());
-        offset = end;
-        let text = line.trim();
-        let Some(mark) = text.chars().next().filter(|c| matches!(c, '`' | '~')) else { continue };
-        let length = text.chars().take_while(|c| *c == mark).count();
-        let info = text[length..].trim();
-        match open {
-            None if length >= 3 && !info.contains('`') => {
-                let name = info.split_whitespace().next().unwrap_or_default();
-                let is_script = name.eq_ignore_ascii_case("dataviewjs");
-                let is_block = is_script || name.eq_ignore_ascii_case("dataview");
-                open = Some((mark, length, is_block.then_some((index + 1, end, is_script))));
-            }
-            Some((known, min_length, block)) if mark == known && length >= min_length && info.is_empty() => {
-                if let Some((line, query_start, is_script)) = block {
-                    blocks.push(DataviewBlock { query: &body[query_start..start], line, end, is_script });
-                }
-                open = None;
-            }
-            _ => {}
-        }
+pub fn dataview_blocks(body: &str) -> Vec<DataviewBlock> {
+    let fences = BodyBlocks::of(body).fences.into_iter();
+    let blocks = fences.filter(|fence| DATAVIEW_LANGUAGES.contains(&fence.language.as_str()));
+    let block = |fence: CodeFence| DataviewBlock {
+        line: body[..fence.range.start].matches('\n').count() + 1,
+        end: end_of_line(body, fence.range.end),
+        is_script: fence.language == "dataviewjs",
+        query: fence.code,
+    };
+    blocks.map(block).collect()
+}
+
+/// The start of the line after the one that ends at or contains this byte.
+fn end_of_line(body: &str, offset: usize) -> usize {
+    if body[..offset].ends_with('\n') {
+        return offset;
     }
-    if let Some((_, _, Some((line, query_start, is_script)))) = open {
-        blocks.push(DataviewBlock { query: &body[query_start..], line, end: body.len(), is_script });
-    }
-    blocks
+    body[offset..].find('\n').map_or(body.len(), |length| offset + length + 1)
 }
 
 #[cfg(test)]
@@ -95,9 +80,25 @@ mod tests {
     fn dataview_blocks_are_read_from_their_fences() {
         let body = "```dataview\nLIST\n```\n\n````md\n```dataview\nTASK\n```\n````\n~~~ dataviewjs\ndv.x\n~~~\n```dataview\nTABLE";
         let blocks = dataview_blocks(body);
-        let read: Vec<_> = blocks.iter().map(|block| (block.query, block.line, block.is_script)).collect();
+        let read: Vec<_> = blocks.iter().map(|block| (block.query.as_str(), block.line, block.is_script)).collect();
         assert_eq!(read, [("LIST\n", 1, false), ("dv.x\n", 10, true), ("TABLE", 13, false)]);
         assert_eq!(&body[..blocks[0].end], "```dataview\nLIST\n```\n");
+    }
+
+    #[test]
+    fn only_fences_of_markdown_are_dataview_blocks() {
+        let queries = |body: &str| dataview_blocks(body).into_iter().map(|block| block.query).collect::<Vec<_>>();
+        let table: [(&str, &[&str]); 6] = [
+            ("    ```dataview\n    LIST\n    ```\n", &[]),
+            ("> ```dataview\n> LIST\n> FROM #a\n> ```\n", &["LIST\nFROM #a\n"]),
+            ("- item\n  ```Dataview\n  LIST\n  ```\n", &["LIST\n"]),
+            ("<!--\n```dataview\nLIST\n```\n-->\n", &[]),
+            ("```dataview\r\nLIST\r\n```\r\n", &["LIST\n"]),
+            ("```dataviewer\nLIST\n```\n", &[]),
+        ];
+        for (body, expected) in table {
+            assert_eq!(queries(body), expected, "{body:?}");
+        }
     }
 
     #[test]

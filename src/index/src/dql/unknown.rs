@@ -15,8 +15,8 @@ use super::narrow::NarrowingSql;
 use super::problem::{excerpt, hint, nearest};
 use super::row::ImplicitField;
 use super::{QueryLimits, checks, tasks};
-use crate::fields;
-use crate::{Index, IndexError};
+use crate::schema::FIELDS;
+use crate::{Index, IndexError, fields};
 
 /// Limit of names that a result has notes about.
 const MAX_NAMES: usize = 5;
@@ -140,12 +140,12 @@ fn known_fields(
     let mut statement = NarrowingSql::default();
     let filter = folder.map_or_else(|| "1".to_owned(), |folder| statement.folder_or_page(&format!("{folder}/")));
     let limit = statement.bind(SAMPLED_PAGES);
-    let sql = format!("SELECT frontmatter FROM pages WHERE {filter} ORDER BY id DESC LIMIT {limit}");
+    let sql = format!("SELECT {FIELDS} FROM pages WHERE {filter} ORDER BY id DESC LIMIT {limit}");
     let mut prepared = connection.prepare_cached(&sql)?;
     let mut rows = prepared.query(params_from_iter(&statement.values))?;
     while let Some(row) = rows.next()? {
-        let frontmatter = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        let members: BTreeMap<String, IgnoredAny> = serde_json::from_str(frontmatter).unwrap_or_default();
+        let page_fields = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        let members: BTreeMap<String, IgnoredAny> = serde_json::from_str(page_fields).unwrap_or_default();
         names.extend(members.into_keys());
     }
     Ok(names)
@@ -221,7 +221,7 @@ mod tests {
     fn space() -> Space {
         Space::of(&[
             ("sub/a.md", "---\nstatus: open\ndue: 2026-01-01\n---\n#tide"),
-            ("submarine.md", "---\ndepth: 3\n---\n"),
+            ("submarine.md", "---\ndepth: 3\n---\nCaptain:: Nemo\n"),
             ("secret/b.md", "---\npassword: x\n---\n"),
         ])
     }
@@ -242,6 +242,7 @@ mod tests {
             ("TABLE staus", "no page has the field `staus`; did you mean `status`?"),
             ("LIST WHERE staus != 1", "no page has the field `staus`; did you mean `status`?"),
             ("LIST SORT dpeth", "no page has the field `dpeth`; did you mean `depth`?"),
+            ("LIST SORT captian", "no page has the field `captian`; did you mean `captain`?"),
             ("TABLE _pth", "no page has the field `_pth`; did you mean `_path`?"),
             ("LIST WHERE file.name = \"a\"", "no page has the field `file`; Dataview's `file.name` is `_name` here"),
             ("LIST WHERE zzz", "no page has the field `zzz`"),

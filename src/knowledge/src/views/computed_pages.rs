@@ -91,11 +91,7 @@ impl ComputedQuery {
         Ok(Self { source: QuerySource::Frontmatter(Box::new(query), format) })
     }
 
-    fn of_blocks(
-        path: &TreePath,
-        frontmatter: &Map<String, Value>,
-        blocks: &[DataviewBlock<'_>],
-    ) -> Result<Self, Fault> {
+    fn of_blocks(path: &TreePath, frontmatter: &Map<String, Value>, blocks: &[DataviewBlock]) -> Result<Self, Fault> {
         if blocks.is_empty() {
             let reason = format!(
                 "`{path}` has no `{QUERY_KEY}` and no block ```dataview; add a query such as `TABLE status FROM \"tasks/\"`"
@@ -108,12 +104,12 @@ impl ComputedQuery {
             );
             return Err(Fault::invalid("path", reason));
         }
-        let read = |block: &DataviewBlock<'_>| {
+        let read = |block: &DataviewBlock| {
             let at = format!("the block on line {} of `{path}`", block.line);
             if block.is_script {
                 return Err(Fault::invalid("path", format!("{at}: `dataviewjs` is JavaScript and is not run")));
             }
-            DataviewQuery::parse(block.query).map_err(|error| Fault::invalid("path", format!("{at}: {error}")))
+            DataviewQuery::parse(&block.query).map_err(|error| Fault::invalid("path", format!("{at}: {error}")))
         };
         Ok(Self { source: QuerySource::Blocks(blocks.iter().map(read).collect::<Result<_, _>>()?) })
     }

@@ -21,7 +21,8 @@ impl WriteGate for ViewGate {
         let query_of = |content: &[u8]| {
             let text = String::from_utf8_lossy(content);
             let map = frontmatter::parse(&text).map;
-            let blocks = || computed_block::dataview_blocks(&text).iter().map(|block| block.query).collect::<String>();
+            let blocks =
+                || computed_block::dataview_blocks(&text).into_iter().map(|block| block.query).collect::<String>();
             let query = || map.get(computed_pages::QUERY_KEY).cloned().unwrap_or_else(|| blocks().into());
             computed_pages::is_computed(&map).then(query)
         };
