@@ -128,6 +128,18 @@ pub fn is_mounted(mountpoint: &Path) -> bool {
     canonical(mountpoint).is_ok_and(|target| connection(&target).is_ok_and(|connection| connection.is_some()))
 }
 
+/// What the svcfs mount at a path shows: the root on this machine, or the URL of a server. None when
+/// there is no svcfs mount, or the mount table does not say.
+pub fn mounted_source(mountpoint: &Path) -> Option<String> {
+    let target = canonical(mountpoint).ok()?;
+    let table = fs::read("/proc/thread-self/mountinfo").ok()?;
+    let table = String::from_utf8_lossy(&table).into_owned();
+    let line = table.lines().rev().find(|line| parse_mount_line(line, &target).is_some())?;
+    parse_mount_line(line, &target)??;
+    let source = unescape(line.split_once(" - ")?.1.split(' ').nth(1)?);
+    Some(source).filter(|source| source != FILESYSTEM_NAME)
+}
+
 /// Whether an svcfs mount is at a path whose server is dead or unresponsive.
 pub fn is_dead_mount(mountpoint: &Path) -> bool {
     let is_svcfs = |target: &PathBuf| connection(target).is_ok_and(|connection| connection.is_some());
@@ -274,6 +286,11 @@ pub(crate) fn parse_mount_line(line: &str, target: &Path) -> Option<Option<u32>>
 fn escape(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
+}
+
+/// The reverse of [`escape`].
+fn unescape(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
 fn is_dead(error: &io::Error) -> bool {

@@ -14,6 +14,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::client::{self, OperationCall};
 use crate::failure::{CommandFailure, ExitStatus};
+use crate::logging::LogGuard;
 use crate::presence::{self, RootHolder, ServedRoot};
 use crate::root::{OpenRoot, require_initialised, settings};
 use crate::{credentials, logging, output, progress};
@@ -55,30 +56,88 @@ impl RootTarget {
         caller: Caller,
         if_match: Option<String>,
     ) -> Result<Value, CommandFailure> {
-        let Self { url, token_file, root: path, space } = self;
-        let actor = caller.actor.as_ref().map(ToString::to_string);
-        let call = |arguments, token| OperationCall { entry, arguments, actor, if_match, space: space.clone(), token };
+        let target = self.open()?;
+        let outcome = target.run(entry, arguments, (&caller, if_match));
+        target.close()?;
+        outcome
+    }
+
+    /// Opens the root, or finds the server that serves it, for one or more operations.
+    ///
+    /// # Errors
+    /// No server answers and the root cannot be opened.
+    pub fn open(self) -> Result<OpenTarget, CommandFailure> {
+        let path = self.root();
+        let Self { url, token_file, root: _, space } = self;
         if let Some(url) = url {
-            return client::ask(&url, call(arguments, credentials::load(token_file.as_deref())?));
+            let token = credentials::load(token_file.as_deref())?;
+            return Ok(OpenTarget { target: ServerTarget::Remote { url, space, token }, _logging: None });
         }
         require_initialised(&path)?;
         let settings = settings(&path, None, CliOverrides::default())?;
-        // A command may run several operations.
+        // A command may open several targets.
         let is_first = !tracing::dispatcher::has_been_set();
-        let _logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;
-        match find_target(&path, &settings)? {
-            ServerTarget::Remote(url, default_space) => {
-                let call = call(arguments, presence::key(&path));
-                client::ask(&url, OperationCall { space: call.space.or(default_space), ..call })
+        let logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;
+        Ok(OpenTarget { target: find_target(&path, &settings, space)?, _logging: logging })
+    }
+
+    /// Directory of the knowledge base. A mount stands for the root that it shows.
+    pub fn root(&self) -> PathBuf {
+        let source = svcfs_mount::mounted_source(&self.root).map(PathBuf::from);
+        source.filter(|root| root.is_absolute()).unwrap_or_else(|| self.root.clone())
+    }
+
+    /// The space that was asked for.
+    pub fn space(&self) -> Option<&str> {
+        self.space.as_deref()
+    }
+
+    /// Whether a server elsewhere is used.
+    pub const fn is_remote(&self) -> bool {
+        self.url.is_some()
+    }
+}
+
+/// A server, or a root opened in this process.
+pub struct OpenTarget {
+    target: ServerTarget,
+    _logging: Option<LogGuard>,
+}
+
+impl OpenTarget {
+    /// Runs an operation and returns its exact output. `if_match` is the precondition of the caller
+    /// as text.
+    ///
+    /// # Errors
+    /// The refusal of the operation; the server does not answer.
+    pub fn run(
+        &self,
+        entry: &'static OperationEntry,
+        arguments: Map<String, Value>,
+        (caller, if_match): (&Caller, Option<String>),
+    ) -> Result<Value, CommandFailure> {
+        match &self.target {
+            ServerTarget::Remote { url, space, token } => {
+                let actor = caller.actor.as_ref().map(ToString::to_string);
+                let (space, token) = (space.clone(), token.clone());
+                client::ask(url, OperationCall { entry, arguments, actor, if_match, space, token })
             }
-            ServerTarget::Local(root) => {
-                let outcome = find_space(&root, space.as_deref()).and_then(|space| {
-                    catch_up_index(&root)?;
-                    Ok(run_locally(&root, &space, (entry, &caller), arguments)?)
-                });
-                root.close()?;
-                outcome
+            ServerTarget::Local { root, space } => {
+                let space = find_space(root, space.as_deref())?;
+                catch_up_index(root)?;
+                Ok(run_locally(root, &space, (entry, caller), arguments)?)
             }
+        }
+    }
+
+    /// Closes the root if it was opened in this process.
+    ///
+    /// # Errors
+    /// Those of closing the log; accepted changes are in the log then.
+    pub fn close(self) -> Result<(), CommandFailure> {
+        match self.target {
+            ServerTarget::Local { root, .. } => Ok(root.close()?),
+            ServerTarget::Remote { .. } => Ok(()),
         }
     }
 }
@@ -86,24 +145,25 @@ impl RootTarget {
 /// Where an operation runs.
 enum ServerTarget {
     /// In this process.
-    Local(Box<OpenRoot>),
-    /// On the server at this URL, in this space.
-    Remote(String, Option<String>),
+    Local { root: Box<OpenRoot>, space: Option<String> },
+    /// On a server.
+    Remote { url: String, space: Option<String>, token: Option<String> },
 }
 
 /// Opens the root, or finds the server that serves it. Waits for another command and for a server
 /// that is starting; refuses a root whose process does not answer over HTTP.
-fn find_target(path: &Path, settings: &Settings) -> Result<ServerTarget, CommandFailure> {
+fn find_target(path: &Path, settings: &Settings, space: Option<String>) -> Result<ServerTarget, CommandFailure> {
     let started = Instant::now();
     loop {
         let fault = match OpenRoot::open(path, settings.clone(), false) {
-            Ok(root) => return Ok(ServerTarget::Local(Box::new(root))),
+            Ok(root) => return Ok(ServerTarget::Local { root: Box::new(root), space }),
             Err(fault) => fault,
         };
         match presence::holder(path, &fault) {
             None => return Err(fault.into()),
-            Some(RootHolder { served: Some(ServedRoot { url: Some(url), space, .. }), .. }) => {
-                return Ok(ServerTarget::Remote(url, space));
+            Some(RootHolder { served: Some(ServedRoot { url: Some(url), space: served_space, .. }), .. }) => {
+                let token = presence::key(path);
+                return Ok(ServerTarget::Remote { url, space: space.or(served_space), token });
             }
             Some(RootHolder { served: None, .. }) if started.elapsed() < ROOT_TIMEOUT => {
                 // File locks of other processes have no wait with a timeout.

@@ -272,10 +272,13 @@ fn with_token(request: http::request::Builder, token: Option<&str>) -> http::req
 /// Sends one request on a new connection.
 async fn send(base: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), CommandFailure> {
     let (host, port) = (base.host().unwrap_or_default(), base.port_u16().unwrap_or(80));
-    let unreachable =
-        || format!("no server answers at {base}; start it with `svcfs serve`, or give another with --url");
+    let unreachable = |error: std::io::Error| {
+        let message =
+            format!("no server answers at {base} ({error}); start it with `svcfs serve`, or give another with --url");
+        anyhow::Error::new(error).context(message)
+    };
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare_host, port)).await.with_context(unreachable)?;
+    let stream = TcpStream::connect((bare_host, port)).await.map_err(unreachable)?;
     let response = exchange(stream, &format!("{host}:{port}"), request).await;
     Ok(response.with_context(|| format!("{base} closed the connection"))?)
 }

@@ -111,12 +111,16 @@ impl CallArgs {
     ) -> Result<Value, CommandFailure> {
         let Self { target, actor, if_match, .. } = self;
         let caller = cli_caller(actor.as_deref());
-        let precondition = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
+        let precondition = if_match.as_deref().map(parse_if_match).transpose()?.unwrap_or_default();
         target.run_operation(entry, arguments, Caller { precondition, ..caller }, if_match)
     }
 }
 
-fn expectation(text: &str) -> Result<Precondition, CommandFailure> {
+/// Parses `--if-match`.
+///
+/// # Errors
+/// `Usage` for a text that is no ETag.
+pub fn parse_if_match(text: &str) -> Result<Precondition, CommandFailure> {
     if text.trim() == "*" {
         return Ok(Precondition::Present);
     }
