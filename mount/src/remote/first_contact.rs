@@ -16,6 +16,9 @@ use super::client::{ApiClient, ApiResponse, RemoteEntry, busy_interval, protocol
 /// Timeout of the request that finds out which of HTTP and TLS the port speaks.
 const SCHEME_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The only thing of this request that an svcfs server may not find.
+const SPACE_NOT_FOUND: &str = "space not found";
+
 impl ApiClient {
     /// Checks that an svcfs server answers and lets this client list the top of the tree.
     ///
@@ -37,8 +40,11 @@ impl ApiClient {
         if response.status.is_success() {
             return response.json::<Vec<RemoteEntry>>().map(drop);
         }
-        if response.message().is_some() {
-            return Err(response.fault());
+        if let Some(message) = response.message() {
+            let fault = response.fault();
+            let is_elsewhere = fault.kind() == Kind::NotFound && !message.starts_with(SPACE_NOT_FOUND);
+            let advice = "check the address: the API of an svcfs server is at /api/svc below it";
+            return Err(if is_elsewhere { protocol_error(format_args!("{message}; {advice}")) } else { fault });
         }
         let status = response.status;
         if let Some(target) = response.headers.get(LOCATION).filter(|_| status.is_redirection()) {

@@ -4,6 +4,7 @@
 //! tools, because a tool's arguments and answer are exactly that JSON; what is no tool is asked by
 //! its route, and a route that answers with a text is put back into the member the text came from.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -273,8 +274,12 @@ fn with_token(request: http::request::Builder, token: Option<&str>) -> http::req
 async fn send(base: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), CommandFailure> {
     let (host, port) = (base.host().unwrap_or_default(), base.port_u16().unwrap_or(80));
     let unreachable = |error: std::io::Error| {
+        let cause = match error.kind() {
+            kind @ ErrorKind::ConnectionRefused => kind.to_string(),
+            _ => error.to_string(),
+        };
         let message =
-            format!("no server answers at {base} ({error}); start it with `svcfs serve`, or give another with --url");
+            format!("no server answers at {base} ({cause}); start it with `svcfs serve`, or give another with --url");
         anyhow::Error::new(error).context(message)
     };
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');

@@ -36,7 +36,7 @@ fn log_changes(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure> {
 /// `diff`: between two versions; those that are not given are the newest ones.
 ///
 /// # Errors
-/// `Refused` when the page has a single version; the refusals of the operations.
+/// `Refused` when the page has no versions; the refusals of the operations.
 pub fn diff(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
     let mut arguments = run.arguments().clone();
     if !arguments.contains_key("to") {
@@ -49,8 +49,7 @@ pub fn diff(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
         };
         if !arguments.contains_key("from") {
             let Some(previous) = hash(1) else {
-                let message = format!("`{path}` has a single version; `svcfs read {path}` shows it");
-                return Err(CommandFailure::saying(ExitStatus::Refused, message));
+                return run.print(&json!({ "path": path, "diff": "" }), views::history::single_version);
             };
             arguments.insert("from".to_owned(), previous.into());
         }

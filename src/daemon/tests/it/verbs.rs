@@ -59,7 +59,6 @@ fn item_9_every_verb_runs_with_positional_arguments() {
         (&["backlinks", "notes/moon.md"], "drafts/a.md  Draft\n    See [[moon]].\nnotes/tides.md  Tides\n"),
         (&["rename", "notes/moon.md", "drafts/"], "renamed notes/moon.md to drafts/moon.md"),
         (&["rename", "drafts", "sea"], "renamed drafts to sea, 2 files\n"),
-        (&["diff", "sea/a.md"], ""),
         (&["rm", "sea/a.md", "sea/moon.md"], "removed sea/a.md\nremoved sea/moon.md\n"),
         (&["log", "sea/a.md"], ""),
     ] {
@@ -75,6 +74,8 @@ fn item_9_no_results_is_a_note_and_no_failure() {
         let assert = svcfs(line).args(["--root", &place.at("kb")]).assert().success().stdout("");
         assert.stderr(contains("no results").or(contains("no backlinks")).or(contains("no links")));
     }
+    let unchanged = svcfs(&["diff", "notes/moon.md", "-r", &place.at("kb")]).assert().success().stdout("");
+    unchanged.stderr(contains("single version"));
     svcfs(&["search", "xqzzy", "--json", "-r", &place.at("kb")]).assert().success().stdout("[]\n").stderr("");
 }
 
@@ -121,10 +122,11 @@ fn item_9_content_comes_from_a_file_or_standard_input_unchanged() {
     let refused = refusal(&["write", "a.md", "/nowhere/draft.md", "-r", &place.at("kb")], 1);
     assert!(refused.contains("/nowhere/draft.md"), "{refused}");
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "dot.png"]), "tester");
-    run(&place, &["write", "b.md", &place.at("dot.png"), "--actor", "agent:7"]);
+    place.write("b.txt", "# B\n");
+    run(&place, &["write", "b.md", &place.at("b.txt"), "--actor", "agent:7"]);
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "b.md"]), "agent:7");
     let refused =
-        refusal(&["write", "b.md", &place.at("dot.png"), "--if-match", &"0".repeat(40), "-r", &place.at("kb")], 3);
+        refusal(&["write", "b.md", &place.at("b.txt"), "--if-match", &"0".repeat(40), "-r", &place.at("kb")], 3);
     assert!(refused.contains("b.md"), "{refused}");
 }
 

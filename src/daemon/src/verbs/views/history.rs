@@ -101,6 +101,11 @@ pub fn diff(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFai
     Ok(Rendered::of_text(coloured.collect()))
 }
 
+/// The newest change of a page that has no other version.
+pub fn single_version(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
+    Ok(Rendered::of_note(format!("no differences: `{}` has a single version", cx.path(&answer["path"]))))
+}
+
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
