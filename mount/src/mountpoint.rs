@@ -128,16 +128,14 @@ pub fn is_mounted(mountpoint: &Path) -> bool {
     canonical(mountpoint).is_ok_and(|target| connection(&target).is_ok_and(|connection| connection.is_some()))
 }
 
-/// What the svcfs mount at a path shows: the root on this machine, or the URL of a server. None when
-/// there is no svcfs mount, or the mount table does not say.
-pub fn mounted_source(mountpoint: &Path) -> Option<String> {
+/// The root that is mounted at a path, if the mount table has it: not for remote mounts.
+pub fn mounted_root(mountpoint: &Path) -> Option<PathBuf> {
     let target = canonical(mountpoint).ok()?;
-    let table = fs::read("/proc/thread-self/mountinfo").ok()?;
-    let table = String::from_utf8_lossy(&table).into_owned();
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
     let line = table.lines().rev().find(|line| parse_mount_line(line, &target).is_some())?;
     parse_mount_line(line, &target)??;
-    let source = unescape(line.split_once(" - ")?.1.split(' ').nth(1)?);
-    Some(source).filter(|source| source != FILESYSTEM_NAME)
+    let root = PathBuf::from(unescape(line.split_once(" - ")?.1.split(' ').nth(1)?));
+    (root.is_absolute() && root != target).then_some(root)
 }
 
 /// Whether an svcfs mount is at a path whose server is dead or unresponsive.
@@ -288,9 +286,10 @@ fn escape(path: &Path) -> String {
     text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
 }
 
-/// The reverse of [`escape`].
+/// Reverses [`escape`].
 fn unescape(text: &str) -> String {
-    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
 }
 
 fn is_dead(error: &io::Error) -> bool {

@@ -88,8 +88,8 @@ pub struct RemoteMount {
 }
 
 impl RemoteMount {
-    /// Checks that the server answers, and mounts at an empty directory. Unmounts a stale svcfs mount
-    /// there first.
+    /// Checks that the server answers, and mounts at an empty directory. Unmounts a stale svcfs
+    /// mount there first.
     ///
     /// Mounted by root, every user may read and `owner` may write; else it is open only to the
     /// mounting user, unless `allow_other` is set.

@@ -67,12 +67,11 @@ impl RootTarget {
     /// # Errors
     /// No server answers and the root cannot be opened.
     pub fn open(self) -> Result<OpenTarget, CommandFailure> {
-        let path = self.root();
-        let Self { url, token_file, root: _, space } = self;
-        if let Some(url) = url {
+        if let Self { url: Some(url), token_file, root: _, space } = self {
             let token = credentials::load(token_file.as_deref())?;
             return Ok(OpenTarget { target: ServerTarget::Remote { url, space, token }, _logging: None });
         }
+        let (path, space) = (self.root(), self.space);
         require_initialised(&path)?;
         let settings = settings(&path, None, CliOverrides::default())?;
         // A command may open several targets.
@@ -83,8 +82,7 @@ impl RootTarget {
 
     /// Directory of the knowledge base. A mount stands for the root that it shows.
     pub fn root(&self) -> PathBuf {
-        let source = svcfs_mount::mounted_source(&self.root).map(PathBuf::from);
-        source.filter(|root| root.is_absolute()).unwrap_or_else(|| self.root.clone())
+        svcfs_mount::mounted_root(&self.root).unwrap_or_else(|| self.root.clone())
     }
 
     /// The space that was asked for.

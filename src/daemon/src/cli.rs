@@ -15,7 +15,8 @@ Examples:
   svcfs init --root notes              create a knowledge base, or set one up in an existing folder
   svcfs serve --root notes             serve it on http://127.0.0.1:3333
   svcfs search refresh token           search it, with or without a running server
-  svcfs read index.md                  print a page; `write`, `log`, `diff`, `rename` and others likewise
+  svcfs read index.md                  print a page
+  svcfs log                            recent changes
   svcfs query 'TABLE status, due'      list pages by their frontmatter
   svcfs mcp --root notes               run an MCP server for an agent
 
@@ -48,14 +49,14 @@ pub enum CliCommand {
     Status(status::StatusArgs),
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
-    Reindex(reindex::ReindexArgs),
-    Doctor(doctor::DoctorArgs),
-    CheckConfig(check_config::CheckConfig),
     /// A verb of [`crate::verbs`]
     #[command(flatten)]
     Verb(VerbCommand),
     Query(query::QueryArgs),
     Call(call::CallArgs),
+    Reindex(reindex::ReindexArgs),
+    Doctor(doctor::DoctorArgs),
+    CheckConfig(check_config::CheckConfig),
     Janitor(janitor::JanitorArgs),
     Analytics(analytics::AnalyticsArgs),
     Rules(rules::RulesArgs),

@@ -1,6 +1,6 @@
 //! Which entries are logged: the form of `--log-level`, `SVC_LOG` and `RUST_LOG`.
 //!
-//! Invariant: a level without a target is for the crates of svcfs only. Dependencies log warnings
+//! Invariant: a level without a target is for the entries of svcfs only. Dependencies log warnings
 //! and errors unless the filter names them, because at `debug` they print every frame and every
 //! file event, and operators look for what svcfs does.
 
@@ -9,8 +9,8 @@ use std::str::FromStr;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-/// Prefix of the targets of all svcfs crates.
-const OWN_TARGETS: &str = "svcfs";
+/// Prefix of the targets of all svcfs crates, and the target of the lines per request.
+const OWN_TARGETS: [&str; 2] = ["svcfs", "access"];
 
 /// Dependencies that log errors which are none of svcfs.
 const SILENT_TARGETS: &str = "rustls_platform_verifier=off,s3s=off";
@@ -57,11 +57,14 @@ pub fn parse(text: &str, bare_words: BareWords) -> Result<EnvFilter, String> {
 }
 
 fn directives_of(level: LevelFilter) -> String {
-    format!("{},{OWN_TARGETS}={level},{SILENT_TARGETS}", level.min(LevelFilter::WARN))
+    let own = OWN_TARGETS.map(|target| format!("{target}={level}")).join(",");
+    format!("{},{own},{SILENT_TARGETS}", level.min(LevelFilter::WARN))
 }
 
 fn is_mistyped(part: &str, bare_words: BareWords) -> bool {
-    bare_words == BareWords::Refused && !part.contains(['=', '[', ':']) && !part.starts_with(OWN_TARGETS)
+    bare_words == BareWords::Refused
+        && !part.contains(['=', '[', ':'])
+        && !OWN_TARGETS.iter().any(|target| part.starts_with(target))
 }
 
 #[cfg(test)]
@@ -79,13 +82,13 @@ mod tests {
     #[test]
     fn a_level_is_for_svcfs_and_dependencies_log_warnings_at_most() {
         for (text, expected) in [
-            ("debug", "rustls_platform_verifier=off,s3s=off,svcfs=debug,warn"),
-            ("TRACE", "rustls_platform_verifier=off,s3s=off,svcfs=trace,warn"),
-            ("error", "error,rustls_platform_verifier=off,s3s=off,svcfs=error"),
-            ("off", "off,rustls_platform_verifier=off,s3s=off,svcfs=off"),
-            ("info,svcfs_vfs=debug", "rustls_platform_verifier=off,s3s=off,svcfs=info,svcfs_vfs=debug,warn"),
-            ("debug,h2=debug", "h2=debug,rustls_platform_verifier=off,s3s=off,svcfs=debug,warn"),
-            ("debug, s3s=info", "rustls_platform_verifier=off,s3s=info,svcfs=debug,warn"),
+            ("debug", "access=debug,rustls_platform_verifier=off,s3s=off,svcfs=debug,warn"),
+            ("TRACE", "access=trace,rustls_platform_verifier=off,s3s=off,svcfs=trace,warn"),
+            ("error", "access=error,error,rustls_platform_verifier=off,s3s=off,svcfs=error"),
+            ("off", "access=off,off,rustls_platform_verifier=off,s3s=off,svcfs=off"),
+            ("info,access=debug", "access=debug,rustls_platform_verifier=off,s3s=off,svcfs=info,warn"),
+            ("debug,h2=debug", "access=debug,h2=debug,rustls_platform_verifier=off,s3s=off,svcfs=debug,warn"),
+            ("debug, s3s=info", "access=debug,rustls_platform_verifier=off,s3s=info,svcfs=debug,warn"),
             ("svcfs_vfs=trace", "svcfs_vfs=trace"),
             ("svcfs_vfs", "svcfs_vfs=trace"),
         ] {

@@ -19,11 +19,7 @@ pub const IF_MATCH: &str = "if_match";
 
 /// The clap command of a verb.
 pub fn of_verb(verb: &Verb) -> Command {
-    let mut command = Command::new(verb.name).about(verb.about).after_help(verb.examples);
-    if !verb.details.is_empty() {
-        command = command.long_about(format!("{}\n\n{}", verb.about, verb.details));
-    }
-    command = command.args(verb.positionals.iter().map(positional));
+    let mut command = Command::new(verb.name).args(verb.positionals.iter().map(positional));
     // The declarations are tested: each names an operation.
     let Ok(entry) = manual::find(verb.operation) else { return command };
     let inputs = OperationInputs::from_entry(entry);
@@ -44,7 +40,12 @@ pub fn of_verb(verb: &Verb) -> Command {
     }
     let has_short_root = !verb.flags.iter().any(|flag| flag.short == 'r');
     let json = Arg::new(JSON).long("json").help("Print the exact output of the operation as JSON");
-    let command = RootTarget::augment_args(command.arg(json.action(ArgAction::SetTrue)));
+    // The flags of the target bring a description, which the verb's replaces.
+    let mut command = RootTarget::augment_args(command.arg(json.action(ArgAction::SetTrue)));
+    command = command.about(verb.about).after_help(verb.examples).long_about(match verb.details {
+        "" => verb.about.to_owned(),
+        details => format!("{}\n\n{details}", verb.about),
+    });
     // `rm -r` is known from elsewhere.
     if has_short_root { command } else { command.mut_arg("root", |root| root.short(None)) }
 }

@@ -84,7 +84,8 @@ impl TreePaths {
         while let (Some(directory), Some(name)) = (from.peek(), to.peek())
             && directory == name
         {
-            (from.next(), to.next());
+            from.next();
+            to.next();
         }
         let parts: Vec<&str> = from.map(|_| "..").chain(to).collect();
         if parts.is_empty() { ".".to_owned() } else { parts.join("/") }

@@ -224,7 +224,13 @@ fn item_9_every_verb_explains_itself_and_completes() {
             String::from_utf8(output).unwrap()
         })
         .into();
+    let program = svcfs(&["--help"]).assert().success().get_output().stdout.clone();
+    let program = String::from_utf8(program).unwrap();
     for verb in VERBS {
+        let about =
+            program.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{verb} "))).unwrap().trim();
+        let own = svcfs(&[verb, "--help"]).assert().success().stdout(predicates::str::starts_with(about));
+        drop(own);
         let is_complete = contains("Examples:\n  svcfs ").and(contains(format!("Usage: svcfs {verb} ")));
         let help = svcfs(&[verb, "--help"]).assert().success().stdout(is_complete.and(contains("--json")));
         for line in String::from_utf8(help.get_output().stdout.clone()).unwrap().lines() {
