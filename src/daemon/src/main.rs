@@ -16,6 +16,7 @@ mod credentials;
 mod doctor;
 mod failure;
 mod fstab;
+mod handover;
 mod indexing;
 mod knowledge;
 mod logging;
@@ -33,6 +34,7 @@ mod replacing;
 mod root;
 mod signals;
 mod socket;
+mod stdio;
 mod stop;
 mod table;
 
