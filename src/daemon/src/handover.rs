@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use svcfs_base::Fault;
 
-use crate::failure::CommandFailure;
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::{control, presence};
 
 /// How long a server waits for a root.
@@ -34,11 +34,11 @@ pub fn open<T>(root: &Path, mut open: impl FnMut() -> Result<T, Fault>) -> Resul
             outcome => return outcome,
         };
         match control::request_release(root) {
-            Ok(_) if started.elapsed() >= TIMEOUT => return Err(fault.with_detail(IS_LATE, true)),
+            _ if started.elapsed() >= TIMEOUT => return Err(fault.with_detail(IS_LATE, true)),
             Ok(Some(())) => tracing::info!("an agent has the root; its process hands it over"),
+            Err(failure) if failure.exit() == ExitStatus::Refused => return Err(fault),
             // A process that starts, stops or runs a command.
-            Ok(None) => {}
-            Err(_) => return Err(fault),
+            Ok(None) | Err(_) => {}
         }
         std::thread::park_timeout(POLL_INTERVAL);
     }

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use svcfs_http::AgentConnections;
+use tokio::net::UnixStream;
 
 use super::{AGENTS, SOCKET, error, requests};
 use crate::failure::CommandFailure;
@@ -26,6 +28,9 @@ use crate::{client, presence};
 
 /// Name of the protocol.
 const PROTOCOL: &str = "svcfs-mcp";
+
+/// How long the process may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names a space other than the first.
 const SPACE: &str = "X-Svc-Space";
@@ -89,14 +94,23 @@ pub async fn connect(root: &Path, state: Option<&File>) -> Result<Option<TokioIo
     }
     let request = request.header(UPGRADE, PROTOCOL).body(Full::<Bytes>::default());
     let request = request.context("the request cannot be serialised")?;
-    // Every failure up to here means that the process has just ended.
+    // A process that was stopped by a signal does not answer.
+    tokio::time::timeout(CONNECT_TIMEOUT, upgrade(stream, request, space.is_some())).await.unwrap_or(Ok(None))
+}
+
+async fn upgrade(
+    stream: UnixStream,
+    request: Request<Full<Bytes>>,
+    has_space: bool,
+) -> Result<Option<TokioIo<Upgraded>>, CommandFailure> {
+    // A failure without a response means that the process has just ended.
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else { return Ok(None) };
     tokio::spawn(connection.with_upgrades());
     let Ok(response) = sender.send_request(request).await else { return Ok(None) };
     match response.status() {
         StatusCode::SWITCHING_PROTOCOLS => Ok(hyper::upgrade::on(response).await.ok().map(TokioIo::new)),
         StatusCode::SERVICE_UNAVAILABLE => Ok(None),
-        StatusCode::NOT_FOUND if space.is_some() => Ok(None),
+        StatusCode::NOT_FOUND if has_space => Ok(None),
         status => {
             let body = response.into_body().collect().await.context("the response cannot be read")?.to_bytes();
             Err(client::refusal(status, &body))

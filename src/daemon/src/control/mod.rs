@@ -16,6 +16,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use svcfs_http::{AgentConnections, StopReason};
@@ -224,13 +224,13 @@ fn short_path(path: &Path) -> io::Result<(File, PathBuf)> {
 }
 
 async fn accept(listener: UnixListener, context: ControlContext, stop: CancellationToken) {
-    let (mut connections, graceful) = (JoinSet::new(), GracefulShutdown::new());
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(serve(stream, context.clone(), graceful.watcher()))),
+                Ok((stream, _)) => drop(connections.spawn(serve(stream, context.clone(), stop.clone()))),
                 Err(error) => {
                     tracing::warn!(%error, "the control socket accepts no connections at the moment");
                     // Wait until other connections have closed their descriptors.
@@ -240,11 +240,10 @@ async fn accept(listener: UnixListener, context: ControlContext, stop: Cancellat
         }
     }
     drop(listener);
-    graceful.shutdown().await;
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve(stream: UnixStream, context: ControlContext, watcher: Watcher) {
+async fn serve(stream: UnixStream, context: ControlContext, stop: CancellationToken) {
     let refusal = refusal(&stream);
     let has_other_namespace = stream
         .peer_cred()
@@ -263,7 +262,15 @@ async fn serve(stream: UnixStream, context: ControlContext, watcher: Watcher) {
         }
     });
     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), handler).with_upgrades();
-    if let Err(error) = watcher.watch(connection).await {
+    let mut connection = pin!(connection);
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = outcome {
         tracing::debug!(%error, "a client of the control socket disconnected early");
     }
     let agent = upgraded.lock().take();

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use http_body_util::Full;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 
 use super::operations::{OperationRequest, OperationResponse};
 use super::{
@@ -19,6 +21,9 @@ use super::{
 use crate::client;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
+
+/// How long the process of an agent may take to accept that it releases the root.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Whether a server of `root` answers on its control socket.
 pub fn is_served(root: &Path) -> bool {
@@ -78,32 +83,38 @@ pub fn run_operation(root: &Path, request: &OperationRequest) -> Result<Option<O
 /// # Errors
 /// `Refused` for every other process; a server keeps its root.
 pub fn request_release(root: &Path) -> Result<Option<()>, CommandFailure> {
-    let response: Option<Value> = post(root, RELEASE, json!({}).to_string().into_bytes())?;
-    Ok(response.map(drop))
+    let response = async { post_async::<Value>(root, RELEASE, json!({}).to_string().into_bytes()).await };
+    let response = runtime()?.block_on(async { tokio::time::timeout(RELEASE_TIMEOUT, response).await });
+    // A process that was stopped by a signal does not answer.
+    Ok(response.unwrap_or(Ok(None))?.map(drop))
 }
 
 fn post<T: DeserializeOwned>(root: &Path, path: &str, body: Vec<u8>) -> Result<Option<T>, CommandFailure> {
-    let socket = socket_path(root);
+    runtime()?.block_on(post_async(root, path, body))
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("the asynchronous runtime cannot be started")?;
-    runtime.block_on(async {
-        let Some(stream) = connect(root, &socket).await? else { return Ok(None) };
-        let request =
-            Request::post(path).body(Full::new(Bytes::from(body))).context("the request cannot be serialised")?;
-        let (status, body) = match client::exchange(stream, "svcfs", request).await {
-            Ok(answer) => answer,
-            // The server has just stopped. An operation may have run.
-            Err(_) if path != OPERATIONS && !is_listening(&socket) => return Ok(None),
-            Err(error) => return Err(error.context("the server closed the connection without an answer").into()),
-        };
-        if status == StatusCode::SERVICE_UNAVAILABLE && path != OPERATIONS {
-            return Ok(None);
-        }
-        if !status.is_success() {
-            return Err(client::refusal(status, &body));
-        }
-        Ok(Some(serde_json::from_slice(&body).context("the response of the server cannot be parsed")?))
-    })
+    runtime.context("the asynchronous runtime cannot be started")
+}
+
+async fn post_async<T: DeserializeOwned>(root: &Path, path: &str, body: Vec<u8>) -> Result<Option<T>, CommandFailure> {
+    let socket = socket_path(root);
+    let Some(stream) = connect(root, &socket).await? else { return Ok(None) };
+    let request = Request::post(path).body(Full::new(Bytes::from(body))).context("the request cannot be serialised")?;
+    let (status, body) = match client::exchange(stream, "svcfs", request).await {
+        Ok(answer) => answer,
+        // The server has just stopped. An operation may have run.
+        Err(_) if path != OPERATIONS && !is_listening(&socket) => return Ok(None),
+        Err(error) => return Err(error.context("the server closed the connection without an answer").into()),
+    };
+    if status == StatusCode::SERVICE_UNAVAILABLE && path != OPERATIONS {
+        return Ok(None);
+    }
+    if !status.is_success() {
+        return Err(client::refusal(status, &body));
+    }
+    Ok(Some(serde_json::from_slice(&body).context("the response of the server cannot be parsed")?))
 }
 
 /// Connects to the process that has a root; none when no process listens.

@@ -29,6 +29,7 @@ mod rules;
 mod s3;
 mod serve;
 mod service;
+mod sessions;
 mod soak;
 mod units;
 mod webdav;
