@@ -89,11 +89,17 @@ impl AgentConnections {
     ) -> Result<(), HttpError> {
         let handler = McpHandler { space, ..self.handler.clone() };
         let failure = |error: Box<dyn std::error::Error + Send + Sync>| HttpError::Stdio(error);
-        let connection = match handler.serve(StdioTransport::new(input, output, self.stop.clone())).await {
+        let transport = StdioTransport::new(input, output, self.stop.clone());
+        let closer = transport.closer();
+        let connection = match handler.serve(transport).await {
             // Closed or stopped before the first message.
-            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+                closer.close().await;
+                return Ok(());
+            }
             outcome => outcome.map_err(|error| failure(error.into()))?,
         };
+        drop(closer);
         connection.waiting().await.map_err(|error| failure(error.into()))?;
         Ok(())
     }

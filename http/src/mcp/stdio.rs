@@ -60,6 +60,24 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
         });
         Self { output, messages, in_flight, reply_deadline: None, reader, stop }
     }
+
+    pub(super) fn closer(&self) -> ConnectionCloser<W> {
+        ConnectionCloser { output: Arc::clone(&self.output), stop: self.stop.clone() }
+    }
+}
+
+/// Closes a connection that `rmcp` has not, because no session began.
+pub(super) struct ConnectionCloser<W> {
+    output: Arc<Mutex<StdioOutput<W>>>,
+    stop: ConnectionStop,
+}
+
+impl<W: AsyncWrite + Send + Unpin> ConnectionCloser<W> {
+    pub(super) async fn close(self) {
+        if let Err(error) = self.output.lock().await.close(&self.stop).await {
+            tracing::debug!(error = %error, "MCP over stdio failed");
+        }
+    }
 }
 
 impl<W> Drop for StdioTransport<W> {
@@ -94,13 +112,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
     }
 
     async fn close(&mut self) -> std::io::Result<()> {
-        let mut output = self.output.lock().await;
-        let outcome = match self.stop.token.is_cancelled() && output.in_flight.is_empty() {
-            true => output.write(self.stop.drained_line().to_string().as_bytes()).await,
-            false => Ok(()),
-        };
-        output.writer = None;
-        outcome
+        self.output.lock().await.close(&self.stop).await
     }
 }
 
@@ -133,6 +145,17 @@ impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
             self.in_flight.swap_remove(index);
             self.count.send_replace(self.in_flight.len());
         }
+    }
+
+    /// Closes the output, after the last line if all requests are answered.
+    async fn close(&mut self, stop: &ConnectionStop) -> std::io::Result<()> {
+        let is_drained = self.writer.is_some() && stop.token.is_cancelled() && self.in_flight.is_empty();
+        let outcome = match is_drained {
+            true => self.write(stop.drained_line().to_string().as_bytes()).await,
+            false => Ok(()),
+        };
+        self.writer = None;
+        outcome
     }
 
     /// Writes a reply, or adds it to its batch.

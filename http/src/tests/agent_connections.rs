@@ -50,3 +50,16 @@ async fn a_stopped_connection_answers_what_it_has_read_and_says_so() {
         assert!(!agents.has_space(Some("none")) && agents.has_space(None));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_without_a_message_says_that_it_has_stopped() {
+    let server = TestServer::new();
+    let agents = AgentConnections::of(Arc::clone(&server.app), server.stop.clone());
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let (input, output) = tokio::io::split(theirs);
+    agents.stop(StopReason::Ended);
+    agents.serve(input, output, None).await.unwrap();
+    let mut lines = BufReader::new(ours).lines();
+    assert!(lines.next_line().await.unwrap().unwrap().contains(DRAINED));
+    assert_eq!(lines.next_line().await.unwrap(), None);
+}

@@ -41,7 +41,7 @@ const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time between the first two attempts to find a server, and its limit, in milliseconds.
 const RETRY_INTERVAL_MS: u32 = 20;
-const MAX_RETRY_INTERVAL_MS: u32 = 200;
+const MAX_RETRY_INTERVAL_MS: u32 = 100;
 
 /// How long answers may take after a signal.
 const END_TIMEOUT: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, Stdout, stdin, stdout};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::session::{AgentSession, ConnectionEnd};
@@ -45,10 +45,16 @@ impl AgentRelay {
     pub async fn run(&mut self, connection: impl AsyncRead + AsyncWrite) -> io::Result<ConnectionEnd> {
         let (input, mut to_server) = tokio::io::split(connection);
         let Self { lines, output, session, end } = self;
+        let received = Notify::new();
         let sending = async {
             let sent = async {
-                let first = session.lock().resume();
-                for line in first {
+                let handshake = session.lock().repeat_handshake();
+                to_server.write_all(&handshake.concat()).await?;
+                while session.lock().is_shaking_hands() {
+                    received.notified().await;
+                }
+                let pending = session.lock().resend_pending();
+                for line in pending {
                     to_server.write_all(&line).await?;
                 }
                 while let Some(Some(line)) = end.run_until_cancelled(lines.recv()).await {
@@ -66,7 +72,9 @@ impl AgentRelay {
             let (mut input, mut line) = (BufReader::new(input), Vec::new());
             // An incomplete last line is no message, and a read error is the end.
             while input.read_until(b'\n', &mut line).await.is_ok() && line.ends_with(b"\n") {
-                if session.lock().receive(&line) {
+                let is_for_agent = session.lock().receive(&line);
+                received.notify_one();
+                if is_for_agent {
                     output.write_all(&line).await?;
                     output.flush().await?;
                 }

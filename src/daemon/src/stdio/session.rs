@@ -77,6 +77,8 @@ struct PendingLine {
     line: Bytes,
     is_batch: bool,
     is_repeatable: bool,
+    /// Whether the process that has the root may have read it.
+    is_sent: bool,
     retries: u32,
 }
 
@@ -132,7 +134,14 @@ impl AgentSession {
         if !requests.is_empty() {
             let is_repeatable = requests.iter().all(|message| is_repeatable(message));
             let ids = requests.iter().filter_map(|message| message.id.clone()).collect();
-            self.pending.push(PendingLine { ids, line: line.clone(), is_batch, is_repeatable, retries: 0 });
+            self.pending.push(PendingLine {
+                ids,
+                line: line.clone(),
+                is_batch,
+                is_repeatable,
+                is_sent: true,
+                retries: 0,
+            });
         }
     }
 
@@ -144,13 +153,13 @@ impl AgentSession {
                     self.drained = Some(message.params().handover.unwrap_or_default());
                     return false;
                 }
-                (None, Some(id)) if self.repeated_handshake.as_ref() == Some(id) => {
-                    self.repeated_handshake = None;
-                    return false;
-                }
                 (None, Some(id)) => {
+                    // The agent learns of the refusal from the answers to its requests.
                     if message.error.is_some() && self.initialize.as_ref().is_some_and(|(first, _)| first == id) {
                         self.initialize = None;
+                    }
+                    if self.repeated_handshake.take_if(|repeated| repeated == id).is_some() {
+                        return false;
                     }
                     self.finish(id);
                 }
@@ -176,34 +185,45 @@ impl AgentSession {
         !self.pending.is_empty()
     }
 
-    /// The lines to send first on a new connection: the handshake, if it is complete, and what is
-    /// not answered.
-    pub fn resume(&mut self) -> Vec<Bytes> {
-        let mut lines = Vec::new();
-        if let Some((id, line)) = &self.initialize
-            && !self.pending.iter().any(|pending| pending.ids.contains(id))
-        {
-            self.repeated_handshake = Some(id.clone());
-            lines.push(line.clone());
-            lines.extend(self.initialized.clone());
-        }
-        lines.extend(self.pending.iter().map(|pending| pending.line.clone()));
-        lines
+    /// The handshake for a new connection, if the agent has completed it. Its answer is awaited
+    /// before other lines are sent: until then nothing can be lost.
+    pub fn repeat_handshake(&mut self) -> Vec<Bytes> {
+        let is_pending = |id: &Value| self.pending.iter().any(|pending| pending.ids.contains(id));
+        let Some((id, line)) = self.initialize.as_ref().filter(|(id, _)| !is_pending(id)) else { return Vec::new() };
+        self.repeated_handshake = Some(id.clone());
+        std::iter::once(line.clone()).chain(self.initialized.clone()).collect()
+    }
+
+    /// Whether the answer to the repeated handshake is missing.
+    pub const fn is_shaking_hands(&self) -> bool {
+        self.repeated_handshake.is_some()
+    }
+
+    /// The lines to send again on a new connection.
+    pub fn resend_pending(&mut self) -> Vec<Bytes> {
+        let resend = |pending: &mut PendingLine| {
+            pending.is_sent = true;
+            pending.line.clone()
+        };
+        self.pending.iter_mut().map(resend).collect()
     }
 
     /// Records the end of the connection; returns how it ended, and the answers to the requests that
     /// must not be sent again.
     pub fn disconnect(&mut self) -> (ConnectionEnd, Vec<Value>) {
         self.repeated_handshake = None;
-        if let Some(handover) = self.drained.take() {
-            return (ConnectionEnd::Drained { handover }, Vec::new());
-        }
+        let drained = self.drained.take();
         let lost = self.pending.extract_if(.., |pending| {
+            let was_sent = std::mem::take(&mut pending.is_sent);
+            if drained.is_some() || !was_sent {
+                return false;
+            }
             pending.retries += 1;
             !pending.is_repeatable || pending.retries > MAX_RETRIES
         });
         let answers = lost.map(|pending| error_line(pending, UNKNOWN_OUTCOME)).collect();
-        (ConnectionEnd::Lost, answers)
+        let end = drained.map_or(ConnectionEnd::Lost, |handover| ConnectionEnd::Drained { handover });
+        (end, answers)
     }
 
     /// Gives up all requests; returns their answers.

@@ -37,9 +37,11 @@ fn requests_after_a_drained_connection_are_all_sent_again() {
         assert!(session.receive(&reply(2)));
         assert!(!session.receive(&drained(handover)), "it is not for the agent");
         assert_eq!(session.disconnect(), (ConnectionEnd::Drained { handover }, Vec::new()));
-        let expected = [initialize, initialized, call(1, "svc_write"), call(3, "svc_append")];
-        assert_eq!(session.resume(), expected);
+        assert_eq!(session.repeat_handshake(), [initialize, initialized]);
+        assert!(session.is_shaking_hands());
         assert!(!session.receive(&reply(0)), "the agent has the answer to its handshake");
+        assert!(!session.is_shaking_hands());
+        assert_eq!(session.resend_pending(), [call(1, "svc_write"), call(3, "svc_append")]);
         assert!(session.receive(&reply(1)) && session.receive(&reply(3)));
         assert!(!session.has_pending());
     }
@@ -61,13 +63,13 @@ fn only_requests_that_change_nothing_are_sent_again_after_a_crash() {
         session.send(&call(1, tool));
         let (end, answers) = session.disconnect();
         assert_eq!(end, ConnectionEnd::Lost, "{tool}");
-        let handshake = vec![initialize, initialized];
+        assert_eq!(session.repeat_handshake(), [initialize, initialized]);
         if is_repeatable {
-            assert_eq!((answers, session.resume()), (vec![], [handshake, vec![call(1, tool)]].concat()), "{tool}");
+            assert_eq!((answers, session.resend_pending()), (vec![], vec![call(1, tool)]), "{tool}");
         } else {
             assert_eq!(answers[0]["id"], 1, "{tool}");
             assert!(answers[0]["error"]["message"].as_str().unwrap().contains("outcome is unknown"), "{tool}");
-            assert_eq!(session.resume(), handshake, "{tool}");
+            assert!(session.resend_pending().is_empty(), "{tool}");
         }
     }
 }
@@ -76,8 +78,24 @@ fn only_requests_that_change_nothing_are_sent_again_after_a_crash() {
 fn a_request_that_crashes_every_server_is_refused_at_last() {
     let (mut session, ..) = session();
     session.send(&call(1, "svc_read"));
-    let lost = (0..=MAX_RETRIES).map(|_| session.disconnect().1.len()).collect::<Vec<_>>();
-    assert_eq!(lost, [0, 0, 1]);
+    let mut crash = || {
+        let answers = session.disconnect().1.len();
+        session.resend_pending();
+        answers
+    };
+    assert_eq!([crash(), crash(), crash()], [0, 0, 1]);
+}
+
+#[test]
+fn a_change_that_was_not_sent_survives_a_crash() {
+    let (mut session, ..) = session();
+    session.send(&call(1, "svc_write"));
+    assert!(!session.receive(&drained(false)));
+    session.disconnect();
+    session.repeat_handshake();
+    // The next process crashes before the handshake is complete.
+    assert_eq!(session.disconnect(), (ConnectionEnd::Lost, vec![]));
+    assert_eq!(session.resend_pending(), [call(1, "svc_write")]);
 }
 
 #[test]
@@ -86,7 +104,8 @@ fn an_unanswered_handshake_is_sent_again_as_a_request() {
     let initialize = line(&json!({ "jsonrpc": "2.0", "id": "a", "method": "initialize", "params": {} }));
     session.send(&initialize);
     assert_eq!(session.disconnect().0, ConnectionEnd::Lost);
-    assert_eq!(session.resume(), [initialize]);
+    assert!(session.repeat_handshake().is_empty());
+    assert_eq!(session.resend_pending(), [initialize]);
     assert!(session.receive(&line(&json!({ "jsonrpc": "2.0", "id": "a", "result": {} }))));
 }
 
@@ -96,7 +115,7 @@ fn a_refused_handshake_is_not_repeated() {
     session.send(&line(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" })));
     assert!(session.receive(&line(&json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32602 } }))));
     session.disconnect();
-    assert!(session.resume().is_empty());
+    assert!(session.repeat_handshake().is_empty() && session.resend_pending().is_empty());
 }
 
 #[test]
@@ -117,7 +136,8 @@ fn a_cancelled_request_is_forgotten() {
     session
         .send(&line(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })));
     assert_eq!(session.disconnect(), (ConnectionEnd::Lost, vec![]));
-    assert_eq!(session.resume(), [initialize, initialized]);
+    assert_eq!(session.repeat_handshake(), [initialize, initialized]);
+    assert!(session.resend_pending().is_empty());
 }
 
 #[test]
