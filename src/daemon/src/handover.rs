@@ -6,13 +6,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use svcfs_base::Fault;
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::{control, presence};
 
 /// How long a server waits for a root.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often it checks. File locks have no wait with a timeout.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -33,7 +34,7 @@ pub fn open<T>(root: &Path, mut open: impl FnMut() -> Result<T, Fault>) -> Resul
             Err(fault) if presence::holder(root, &fault).is_some() => fault,
             outcome => return outcome,
         };
-        match control::request_release(root) {
+        match control::request_release(root, TIMEOUT.saturating_sub(started.elapsed())) {
             _ if started.elapsed() >= TIMEOUT => return Err(fault.with_detail(IS_LATE, true)),
             Ok(Some(())) => tracing::info!("an agent has the root; its process hands it over"),
             Err(failure) if failure.exit() == ExitStatus::Refused => return Err(fault),
@@ -46,7 +47,9 @@ pub fn open<T>(root: &Path, mut open: impl FnMut() -> Result<T, Fault>) -> Resul
 
 /// The failure of a command that needs a root, with what to do.
 pub fn failure(root: &Path, fault: Fault, advice: &str) -> CommandFailure {
-    let late = format!("it did not release the root within {} s; end it (`kill PID`), then retry", TIMEOUT.as_secs());
-    let advice = if fault.detail().contains_key(IS_LATE) { &late } else { advice };
-    presence::root_in_use(root, fault, advice)
+    let late = fault.detail().get(IS_LATE).and(fault.detail().get("pid")).and_then(Value::as_str).map(|pid| {
+        let seconds = TIMEOUT.as_secs();
+        format!("it did not release the root within {seconds} s; end it with `kill {pid}`, then retry")
+    });
+    presence::root_in_use(root, fault, late.as_deref().unwrap_or(advice))
 }

@@ -84,7 +84,9 @@ impl MountArgs {
         require_initialised(&path)?;
         // A process whose mount hides its root changes its working directory.
         let mountpoint = std::path::absolute(&mountpoint).context("the current directory does not exist any more")?;
-        if config.is_some() && control::is_served(&path) && control::request_release(&path).is_err() {
+        // The process of an agent hands the root over.
+        let is_served = || control::is_served(&path) && control::request_release(&path, handover::TIMEOUT).is_err();
+        if config.is_some() && is_served() {
             let mounted_message =
                 format!("`{}` is already served with its own settings; omit --config", path.display());
             return Err(CommandFailure::saying(ExitStatus::Usage, mounted_message));

@@ -22,9 +22,6 @@ use crate::client;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
 
-/// How long the process of an agent may take to accept that it releases the root.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// Whether a server of `root` answers on its control socket.
 pub fn is_served(root: &Path) -> bool {
     is_listening(&socket_path(root))
@@ -78,13 +75,14 @@ pub fn run_operation(root: &Path, request: &OperationRequest) -> Result<Option<O
     post(root, OPERATIONS, serde_json::to_vec(request).context("the request cannot be serialised")?)
 }
 
-/// Lets the process of an agent hand `root` over; it does so soon. None when no process answers.
+/// Lets the process of an agent hand `root` over; it does so soon. None when no process answers
+/// within the timeout.
 ///
 /// # Errors
 /// `Refused` for every other process; a server keeps its root.
-pub fn request_release(root: &Path) -> Result<Option<()>, CommandFailure> {
+pub fn request_release(root: &Path, timeout: Duration) -> Result<Option<()>, CommandFailure> {
     let response = async { post_async::<Value>(root, RELEASE, json!({}).to_string().into_bytes()).await };
-    let response = runtime()?.block_on(async { tokio::time::timeout(RELEASE_TIMEOUT, response).await });
+    let response = runtime()?.block_on(async { tokio::time::timeout(timeout, response).await });
     // A process that was stopped by a signal does not answer.
     Ok(response.unwrap_or(Ok(None))?.map(drop))
 }

@@ -225,11 +225,15 @@ impl AgentProcess {
                     () = listening.end.cancelled() => agents.stop(StopReason::Ended),
                     () = release.cancelled() => agents.stop(StopReason::HandedOver),
                 }
-                std::future::pending().await
+                tokio::time::sleep(handover::TIMEOUT).await;
             };
             let outcome = tokio::select! {
                 outcome = relay.run(near) => outcome,
-                never = stopping => never,
+                // The agent does not read its answers.
+                () = stopping => {
+                    serving.abort();
+                    return Ok(None);
+                }
             };
             // The first message was no handshake, for example.
             serving.await.context("the session of the agent died")?.map_err(anyhow::Error::new)?;
