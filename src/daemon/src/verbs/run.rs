@@ -1,5 +1,7 @@
 //! Runs a verb: opens the knowledge base once, runs its operations, prints the answers.
 
+use std::cell::RefCell;
+
 use clap::{ArgMatches, FromArgMatches};
 use serde_json::{Map, Value};
 use svcfs_base::Caller;
@@ -9,16 +11,15 @@ use super::tree_paths::TreePaths;
 use super::views::{Rendered, Style, View, ViewContext};
 use super::{Action, PositionalKind, Verb};
 use crate::asking::{OpenTarget, RootTarget};
-use crate::commands::call::parse_if_match;
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::root::cli_caller;
+use crate::root::{self, cli_caller};
 use crate::{logging, manual, output};
 
 /// A verb in progress.
 pub struct VerbRun<'a> {
     verb: &'static Verb,
     matches: &'a ArgMatches,
-    target: OpenTarget,
+    target: RefCell<OpenTarget>,
     caller: Caller,
     if_match: Option<String>,
     paths: TreePaths,
@@ -42,11 +43,12 @@ pub fn run(verb: &'static Verb, matches: &mut ArgMatches) -> Result<(), CommandF
     let (actor, if_match) = (text(ACTOR), text(IF_MATCH));
     let is_change = !manual::find(verb.operation)?.is_read_only();
     let caller = cli_caller(actor.as_deref().filter(|_| is_change));
-    let precondition = if_match.as_deref().map(parse_if_match).transpose()?.unwrap_or_default();
+    let precondition = if_match.as_deref().map(root::expectation).transpose();
+    let precondition = precondition.map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?.unwrap_or_default();
     let caller = Caller { precondition, ..caller };
-    let mut run = VerbRun { verb, matches, target: target.open()?, caller, if_match, paths, arguments };
+    let mut run = VerbRun { verb, matches, target: RefCell::new(target.open()?), caller, if_match, paths, arguments };
     let outcome = run.perform();
-    run.target.close()?;
+    run.target.into_inner().close()?;
     outcome
 }
 
@@ -73,7 +75,7 @@ impl VerbRun<'_> {
             true => Caller { precondition: Default::default(), ..self.caller.clone() },
             false => self.caller.clone(),
         };
-        self.target.run(entry, arguments, (&caller, if_match))
+        self.target.borrow_mut().run(entry, &arguments, (&caller, if_match.as_deref()))
     }
 
     /// Prints an answer as JSON, or as a view renders it.

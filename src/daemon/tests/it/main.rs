@@ -30,6 +30,7 @@ mod rules;
 mod s3;
 mod serve;
 mod service;
+mod sessions;
 mod soak;
 mod units;
 mod verbs;
