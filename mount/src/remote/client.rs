@@ -134,16 +134,16 @@ impl ApiResponse {
     }
 
     /// The message of an error of svcfs.
-    pub(super) fn message(&self) -> Option<String> {
+    pub(super) fn error_message(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct ErrorBody {
             error: String,
         }
-        serde_json::from_slice::<ErrorBody>(&self.body).map(|body| body.error).ok()
+        serde_json::from_slice::<ErrorBody>(&self.body).ok().map(|body| body.error)
     }
 
     pub(super) fn fault(&self) -> Fault {
-        let message = self.message().unwrap_or_else(|| self.status.to_string());
+        let message = self.error_message().unwrap_or_else(|| self.status.to_string());
         let kind = match self.status.as_u16() {
             400 => Kind::Invalid,
             401 => Kind::Unauthenticated,

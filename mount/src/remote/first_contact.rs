@@ -28,7 +28,7 @@ impl ApiClient {
         let root = TreePath::root();
         match self.send_once(&Self::list_request(&root)) {
             // svcfs itself: it is starting, or has much to do.
-            Ok(response) if busy_interval(&response).is_some() && response.message().is_some() => {
+            Ok(response) if busy_interval(&response).is_some() && response.error_message().is_some() => {
                 self.list(&root).map(drop)
             }
             Ok(response) => self.check_response(&response),
@@ -40,7 +40,7 @@ impl ApiClient {
         if response.status.is_success() {
             return response.json::<Vec<RemoteEntry>>().map(drop);
         }
-        if let Some(message) = response.message() {
+        if let Some(message) = response.error_message() {
             let fault = response.fault();
             let is_elsewhere = fault.kind() == Kind::NotFound && !message.starts_with(SPACE_NOT_FOUND);
             let advice = "check the address: the API of an svcfs server is at /api/svc below it";
