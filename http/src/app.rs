@@ -1,6 +1,6 @@
 //! The state of the HTTP server, and the dispatcher of operations.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
@@ -28,8 +28,8 @@ pub(crate) struct AppState {
     pub hosts: AllowedHosts,
     /// Clients of the event stream.
     pub subscribers: SubscriberRegistry,
-    /// The OpenAPI document.
-    pub openapi: bytes::Bytes,
+    /// The OpenAPI document, made for the first request.
+    openapi: OnceLock<bytes::Bytes>,
     /// Cancelled at shutdown; ends streams.
     pub stop: CancellationToken,
     /// Memory for large responses.
@@ -51,12 +51,17 @@ impl AppState {
             routes: RouteTable::new(catalogue)?,
             hosts: AllowedHosts::new(&server.settings().server),
             subscribers: SubscriberRegistry::new(),
-            openapi: openapi::document(catalogue).into(),
+            openapi: OnceLock::new(),
             stop,
             response_budget: ResponseBudget::default(),
             lanes: Arc::default(),
             server,
         }))
+    }
+
+    /// The OpenAPI document.
+    pub(crate) fn openapi(&self) -> bytes::Bytes {
+        self.openapi.get_or_init(|| openapi::document(self.catalogue).into()).clone()
     }
 
     /// The space of a name; the primary one for `None`. Errors: `NotFound` for an unknown name.

@@ -24,7 +24,7 @@ mod specials;
 mod tests;
 
 pub use listener::serve;
-pub use mcp::serve_stdio;
+pub use mcp::{AgentConnections, DRAINED, StopReason, next_line};
 pub use specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute};
 
 /// Why the HTTP or MCP server cannot run.

@@ -4,6 +4,7 @@
 //! through the one dispatcher; here is only what the protocol itself needs. Only this folder uses
 //! `rmcp`, because its API changes often.
 
+mod connections;
 mod endpoint;
 mod messages;
 mod resources;
@@ -20,25 +21,24 @@ use rmcp::model::{
     Implementation, InitializeResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourceContents, ServerCapabilities,
 };
-use rmcp::service::{RequestContext, ServerInitializeError};
-use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, McpError, Protocol, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::{self, RequestHead, RequestNotes};
-use svcfs_knowledge::kernel::{OperationAnswer, ServerState, Space};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::sync::CancellationToken;
+use svcfs_knowledge::kernel::{OperationAnswer, Space};
 
 use crate::active_request;
 use crate::app::{AppState, log};
 use crate::bind::{from_arguments, header};
 use crate::routes::SPACE;
 use crate::specials::VERSION;
-use crate::{HttpError, media, reply};
+use crate::{media, reply};
+pub use connections::{AgentConnections, DRAINED, StopReason};
 pub(crate) use endpoint::{McpService, handle, service};
-use stdio::StdioTransport;
+pub use stdio::next_line;
 use tools::{ToolEntry, ToolList};
 
 /// Path of the endpoint.
@@ -67,55 +67,30 @@ pub fn tools() -> String {
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves MCP on stdin and stdout until the client closes it or `stop` is cancelled.
-///
-/// # Errors
-/// [`HttpError::Routes`] when two operations have the same route; [`HttpError::Stdio`] when the
-/// connection fails.
-pub async fn serve_stdio(server: Arc<ServerState>, stop: CancellationToken) -> Result<(), HttpError> {
-    let app = AppState::new(CATALOGUE, server, stop.clone())?;
-    let (input, output) = rmcp::transport::stdio();
-    serve_connection(app, input, output, stop).await.map_err(HttpError::Stdio)
-}
-
-/// Serves one connection with a JSON message per line.
-pub(crate) async fn serve_connection(
-    app: Arc<AppState>,
-    input: impl AsyncRead + Send + Unpin + 'static,
-    output: impl AsyncWrite + Send + Unpin + 'static,
-    stop: CancellationToken,
-) -> Result<(), BoxError> {
-    let connection = match McpHandler::new(app).serve_with_ct(StdioTransport::new(input, output), stop).await {
-        // Closed or stopped before the first message.
-        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
-        outcome => outcome?,
-    };
-    connection.waiting().await?;
-    Ok(())
-}
-
 /// The MCP server.
 #[derive(Clone)]
 pub(crate) struct McpHandler {
     app: Arc<AppState>,
     tools: Arc<ToolList>,
+    /// Space of a local client; none is the first one.
+    space: Option<String>,
 }
 
 impl McpHandler {
     fn new(app: Arc<AppState>) -> Self {
         let tools = Arc::new(ToolList::of(app.catalogue));
-        Self { app, tools }
+        Self { app, tools, space: None }
     }
 
-    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one. A client
-    /// on stdio started this process and has all permissions.
+    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one. A local
+    /// client (see [`AgentConnections`]) has all permissions.
     fn authenticate(
         &self,
         context: &RequestContext<RoleServer>,
         notes: &RequestNotes,
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         let Some(parts) = context.extensions.get::<http::request::Parts>() else {
-            let space = self.app.space(None)?;
+            let space = self.app.space(self.space.as_deref())?;
             notes.set_space(&space);
             return Ok((CallerIdentity::UNRESTRICTED, space));
         };

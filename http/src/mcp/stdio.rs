@@ -6,6 +6,7 @@
 //! Invariant: the replies to a batch are written as one array, after the last of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId};
@@ -13,14 +14,19 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use super::connections::ConnectionStop;
 use super::messages::{self, MessageBody};
 use crate::bind::MAX_BODY_BYTES;
 
 /// Messages read ahead.
 const QUEUE_MESSAGES: usize = 16;
+
+/// How long requests in flight may take after the last message; `rmcp` then waits 5 s more.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
 
 type IncomingMessage = RxJsonRpcMessage<RoleServer>;
 type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
@@ -29,15 +35,48 @@ type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 pub(super) struct StdioTransport<W> {
     output: Arc<Mutex<StdioOutput<W>>>,
     messages: mpsc::Receiver<IncomingMessage>,
+    /// Number of requests in flight.
+    in_flight: watch::Receiver<usize>,
+    /// Until when they are waited for, once there are no more messages.
+    reply_deadline: Option<Instant>,
     reader: JoinHandle<()>,
+    stop: ConnectionStop,
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
-    pub(super) fn new(input: impl AsyncRead + Send + Unpin + 'static, output: W) -> Self {
-        let output = Arc::new(Mutex::new(StdioOutput { writer: Some(output), batches: Vec::new() }));
+    pub(super) fn new(input: impl AsyncRead + Send + Unpin + 'static, output: W, stop: ConnectionStop) -> Self {
+        let (count, in_flight) = watch::channel(0);
+        let output = StdioOutput { writer: Some(output), batches: Vec::new(), in_flight: Vec::new(), count };
+        let output = Arc::new(Mutex::new(output));
         let (sender, messages) = mpsc::channel(QUEUE_MESSAGES);
-        let reader = tokio::spawn(read(BufReader::new(input), Arc::clone(&output), sender));
-        Self { output, messages, reader }
+        let (reading, reader_output) = (stop.token.clone(), Arc::clone(&output));
+        let reader = tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                // A message that was read in part only is not executed.
+                () = reading.cancelled() => {}
+                () = read(BufReader::new(input), reader_output, sender) => {}
+            }
+        });
+        Self { output, messages, in_flight, reply_deadline: None, reader, stop }
+    }
+
+    pub(super) fn closer(&self) -> ConnectionCloser<W> {
+        ConnectionCloser { output: Arc::clone(&self.output), stop: self.stop.clone() }
+    }
+}
+
+/// Closes a connection that `rmcp` has not, because no session began.
+pub(super) struct ConnectionCloser<W> {
+    output: Arc<Mutex<StdioOutput<W>>>,
+    stop: ConnectionStop,
+}
+
+impl<W: AsyncWrite + Send + Unpin> ConnectionCloser<W> {
+    pub(super) async fn close(self) {
+        if let Err(error) = self.output.lock().await.close(&self.stop).await {
+            tracing::debug!(error = %error, "MCP over stdio failed");
+        }
     }
 }
 
@@ -63,19 +102,27 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
     }
 
     async fn receive(&mut self) -> Option<IncomingMessage> {
-        self.messages.recv().await
+        if let Some(message) = self.messages.recv().await {
+            return Some(message);
+        }
+        let deadline = *self.reply_deadline.get_or_insert_with(|| Instant::now() + REPLY_TIMEOUT);
+        // Both outcomes end the connection.
+        let _in_time = tokio::time::timeout_at(deadline, self.in_flight.wait_for(|count| *count == 0)).await;
+        None
     }
 
     async fn close(&mut self) -> std::io::Result<()> {
-        self.output.lock().await.writer = None;
-        Ok(())
+        self.output.lock().await.close(&self.stop).await
     }
 }
 
-/// The output, and the batches with missing replies.
+/// The output, the requests without a reply, and the batches with missing replies.
 struct StdioOutput<W> {
     writer: Option<W>,
     batches: Vec<PendingBatch>,
+    in_flight: Vec<RequestId>,
+    /// Announces the number of requests in flight.
+    count: watch::Sender<usize>,
 }
 
 /// A batch with missing replies.
@@ -86,8 +133,39 @@ struct PendingBatch {
 }
 
 impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
+    /// Records a request.
+    fn start(&mut self, id: RequestId) {
+        self.in_flight.push(id);
+        self.count.send_replace(self.in_flight.len());
+    }
+
+    /// Removes a request: no reply will follow.
+    fn finish(&mut self, id: Option<&RequestId>) {
+        if let Some(index) = self.in_flight.iter().position(|started| Some(started) == id) {
+            self.in_flight.swap_remove(index);
+            self.count.send_replace(self.in_flight.len());
+        }
+    }
+
+    /// Closes the output, after the last line if all requests are answered.
+    async fn close(&mut self, stop: &ConnectionStop) -> std::io::Result<()> {
+        let is_drained = self.writer.is_some() && stop.token.is_cancelled() && self.in_flight.is_empty();
+        let outcome = match is_drained {
+            true => self.write(stop.drained_line().to_string().as_bytes()).await,
+            false => Ok(()),
+        };
+        self.writer = None;
+        outcome
+    }
+
     /// Writes a reply, or adds it to its batch.
     async fn write_reply(&mut self, id: Option<&RequestId>, reply: Vec<u8>) -> std::io::Result<()> {
+        let outcome = self.write_or_gather(id, reply).await;
+        self.finish(id);
+        outcome
+    }
+
+    async fn write_or_gather(&mut self, id: Option<&RequestId>, reply: Vec<u8>) -> std::io::Result<()> {
         match self.batches.iter_mut().find(|batch| id.is_some_and(|id| batch.pending.contains(id))) {
             None => self.write(&reply).await,
             Some(batch) => {
@@ -150,9 +228,12 @@ async fn read<W: AsyncWrite + Send + Unpin>(
     }
 }
 
-/// Reads the next line into an empty buffer; false at the end. A line that is too long is cut,
+/// Reads the next message into an empty buffer; false at the end. A line that is too long is cut,
 /// which makes it invalid JSON.
-async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> std::io::Result<bool> {
+///
+/// # Errors
+/// Those of the input.
+pub async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> std::io::Result<bool> {
     let limit = MAX_BODY_BYTES as u64 + 1;
     input.take(limit).read_until(b'\n', line).await?;
     if line.len() as u64 == limit && !line.ends_with(b"\n") {
@@ -193,7 +274,12 @@ async fn handle_line<W: AsyncWrite + Send + Unpin>(
         if let JsonRpcMessage::Notification(notification) = &message
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
         {
-            output.lock().await.remove_pending(cancelled.params.request_id.as_ref()).await?;
+            let (mut output, id) = (output.lock().await, cancelled.params.request_id.as_ref());
+            output.finish(id);
+            output.remove_pending(id).await?;
+        }
+        if let JsonRpcMessage::Request(request) = &message {
+            output.lock().await.start(request.id.clone());
         }
         messages.send(message).await.map_err(|_| closed())?;
     }

@@ -17,7 +17,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
 
 /// The OpenAPI document.
 pub(super) fn openapi(app: &AppState) -> Response {
-    let mut response = Response::new(app.openapi.clone().into());
+    let mut response = Response::new(app.openapi().into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
     response
 }

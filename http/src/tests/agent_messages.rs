@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::connections::Listening;
 use super::server::TestServer;
-use crate::mcp;
+use crate::mcp::AgentConnections;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -166,7 +166,8 @@ async fn batches_and_rubbish_on_standard_input_are_answered() {
     let server = TestServer::new();
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(theirs);
-    let talking = tokio::spawn(mcp::serve_connection(Arc::clone(&server.app), input, output, server.stop.clone()));
+    let agents = AgentConnections::of(Arc::clone(&server.app), server.stop.clone());
+    let talking = tokio::spawn(async move { agents.serve(input, output, None).await });
     let (input, mut output) = tokio::io::split(ours);
     let mut lines = BufReader::new(input).lines();
     let mut say = async |text: String| output.write_all(format!("{text}\n").as_bytes()).await.unwrap();

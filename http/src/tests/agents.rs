@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use super::connections::Listening;
 use super::pages::FAILING;
 use super::server::TestServer;
-use crate::mcp;
+use crate::mcp::{self, AgentConnections};
 
 const HEADERS: [(&str, &str); 2] =
     [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
@@ -263,7 +263,8 @@ async fn a_stdio_session_is_recorded_and_ends_with_its_peer() {
     let server = TestServer::of(svcfs_knowledge::CATALOGUE, "[audit]\nenabled = true\n");
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(theirs);
-    let talking = tokio::spawn(mcp::serve_connection(Arc::clone(&server.app), input, output, server.stop.clone()));
+    let agents = AgentConnections::of(Arc::clone(&server.app), server.stop.clone());
+    let talking = tokio::spawn(async move { agents.serve(input, output, None).await });
     let (input, mut output) = tokio::io::split(ours);
     let mut lines = BufReader::new(input).lines();
     let mut say = async |message: Value| output.write_all(format!("{message}\n").as_bytes()).await.unwrap();
@@ -294,12 +295,12 @@ async fn a_stdio_session_is_recorded_and_ends_with_its_peer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_never_began_is_no_failure() {
     let server = TestServer::new();
-    let talking =
-        mcp::serve_connection(Arc::clone(&server.app), tokio::io::empty(), tokio::io::sink(), server.stop.clone());
-    talking.await.unwrap();
+    let agents = AgentConnections::of(Arc::clone(&server.app), server.stop.clone());
+    agents.serve(tokio::io::empty(), tokio::io::sink(), None).await.unwrap();
     let (_kept_open, theirs) = tokio::io::duplex(64);
     let (input, output) = tokio::io::split(theirs);
-    let talking = tokio::spawn(mcp::serve_connection(Arc::clone(&server.app), input, output, server.stop.clone()));
+    let agents = AgentConnections::of(Arc::clone(&server.app), server.stop.clone());
+    let talking = tokio::spawn(async move { agents.serve(input, output, None).await });
     server.stop.cancel();
     talking.await.unwrap().unwrap();
 }

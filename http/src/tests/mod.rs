@@ -1,4 +1,5 @@
 mod admission;
+mod agent_connections;
 mod agent_messages;
 mod agent_schemas;
 mod agents;

@@ -67,7 +67,7 @@ pub(super) enum ExpectedVersion {
     Version(ETag),
 }
 
-struct ApiRequest<'a> {
+pub(super) struct ApiRequest<'a> {
     method: Method,
     route: &'static str,
     path: Option<&'a TreePath>,
@@ -109,9 +109,9 @@ impl<'a> ApiRequest<'a> {
     }
 }
 
-struct ApiResponse {
-    status: StatusCode,
-    headers: HeaderMap,
+pub(super) struct ApiResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
     body: Vec<u8>,
     /// The server may have executed an earlier attempt whose response was lost.
     is_retry: bool,
@@ -123,7 +123,7 @@ impl ApiResponse {
         ETag::parse("ETag", text.unwrap_or_default()).map_err(|_| protocol_error("its response has no ETag"))
     }
 
-    fn json<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Fault> {
+    pub(super) fn json<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Fault> {
         serde_json::from_slice(&self.body)
             .map_err(|error| protocol_error(format_args!("its response cannot be parsed: {error}")))
     }
@@ -133,13 +133,17 @@ impl ApiResponse {
         if self.status.is_success() || self.status == StatusCode::NOT_MODIFIED { Ok(self) } else { Err(self.fault()) }
     }
 
-    fn fault(&self) -> Fault {
+    /// The message of an error of svcfs.
+    pub(super) fn error_message(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct ErrorBody {
             error: String,
         }
-        let message = serde_json::from_slice::<ErrorBody>(&self.body).map(|body| body.error);
-        let message = message.unwrap_or_else(|_| self.status.to_string());
+        serde_json::from_slice::<ErrorBody>(&self.body).ok().map(|body| body.error)
+    }
+
+    pub(super) fn fault(&self) -> Fault {
+        let message = self.error_message().unwrap_or_else(|| self.status.to_string());
         let kind = match self.status.as_u16() {
             400 => Kind::Invalid,
             401 => Kind::Unauthenticated,
@@ -171,9 +175,9 @@ pub(super) struct ApiClient {
     agent: Agent,
     /// For the event stream, with a longer read timeout.
     event_agent: Agent,
-    base_url: String,
+    pub(super) base_url: String,
     headers: HeaderMap,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     pub(super) connectivity: ServerConnectivity,
 }
 
@@ -221,13 +225,14 @@ impl ApiClient {
         })
     }
 
+    pub(super) fn list_request(directory: &TreePath) -> ApiRequest<'_> {
+        let request = ApiRequest::new(Method::GET, "/tree").for_path(directory);
+        ApiRequest { query: "depth=1&details=true", limit: MAX_LISTING_BYTES, ..request }
+    }
+
     pub(super) fn list(&self, directory: &TreePath) -> Result<Vec<RemoteEntry>, Fault> {
-        let request = ApiRequest {
-            query: "depth=1&details=true",
-            limit: MAX_LISTING_BYTES,
-            ..ApiRequest::new(Method::GET, "/tree")
-        };
-        let entries: Vec<RemoteEntry> = self.send_with_retry(&request.for_path(directory))?.into_success()?.json()?;
+        let response = self.send_with_retry(&Self::list_request(directory))?;
+        let entries: Vec<RemoteEntry> = response.into_success()?.json()?;
         Ok(entries
             .into_iter()
             .filter(|entry| entry.kind != EntryType::Special && PathComponent::parse(&entry.name).is_ok())
@@ -360,6 +365,11 @@ impl ApiClient {
         Ok(response.into_body().into_reader())
     }
 
+    /// Sends a request without retries.
+    pub(super) fn send_once(&self, request: &ApiRequest<'_>) -> Result<ApiResponse, ureq::Error> {
+        self.send(&self.agent, request).and_then(|response| read_response(response, request, false))
+    }
+
     /// Sends a request, and retries it until the timeout.
     fn send_with_retry(&self, request: &ApiRequest<'_>) -> Result<ApiResponse, Fault> {
         let timeout = match self.connectivity.admit(self.timeout)? {
@@ -425,7 +435,7 @@ fn read_response(
 }
 
 /// The pause requested by a busy server.
-fn busy_interval(response: &ApiResponse) -> Option<Duration> {
+pub(super) fn busy_interval(response: &ApiResponse) -> Option<Duration> {
     if !matches!(response.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         return None;
     }
@@ -442,14 +452,18 @@ fn is_undelivered(error: &ureq::Error) -> bool {
 
 /// Whether the server's certificate was refused, which a retry does not change.
 fn is_tls_error(error: &ureq::Error) -> bool {
+    rustls_error(error).is_some()
+}
+
+pub(super) fn rustls_error(error: &ureq::Error) -> Option<&rustls::Error> {
     match error {
-        ureq::Error::Rustls(_) => true,
-        ureq::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
-        _ => false,
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
     }
 }
 
-fn tls_error(error: &ureq::Error) -> Fault {
+pub(super) fn tls_error(error: &ureq::Error) -> Fault {
     let help = "install the CA certificate or set SSL_CERT_FILE";
     Fault::new(Kind::Upstream, format!("no secure connection: {error}; {help}"))
 }
@@ -458,6 +472,6 @@ fn unreachable(error: &ureq::Error) -> Fault {
     Fault::new(Kind::Upstream, format!("the server cannot be reached: {error}"))
 }
 
-fn protocol_error(what: impl std::fmt::Display) -> Fault {
+pub(super) fn protocol_error(what: impl std::fmt::Display) -> Fault {
     Fault::new(Kind::Upstream, format!("not an svcfs server, or an incompatible version: {what}"))
 }

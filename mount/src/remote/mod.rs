@@ -18,6 +18,7 @@ mod client;
 mod connectivity;
 mod dirty_buffers;
 mod event_stream;
+mod first_contact;
 mod follower;
 mod nodes;
 mod read_versions;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::INodeNo;
-use svcfs_base::{Fault, TreePath};
+use svcfs_base::Fault;
 
 use self::cache::RemoteCache;
 use self::callbacks::RemoteCallbacks;
@@ -87,8 +88,8 @@ pub struct RemoteMount {
 }
 
 impl RemoteMount {
-    /// Lists the server's root, and mounts at an empty directory. Unmounts a stale svcfs mount
-    /// there first.
+    /// Checks that the server answers, and mounts at an empty directory. Unmounts a stale svcfs
+    /// mount there first.
     ///
     /// Mounted by root, every user may read and `owner` may write; else it is open only to the
     /// mounting user, unless `allow_other` is set.
@@ -112,7 +113,7 @@ impl RemoteMount {
             owner: owner.unwrap_or_else(mounting_user),
             mounted_at: SystemTime::now(),
         });
-        tree.client.list(&TreePath::root()).map_err(server_error)?;
+        tree.client.check_server().map_err(server_error)?;
         let writers = Arc::new(WriteHandles::default());
         let (callback_tree, callback_writers) = (Arc::clone(&tree), Arc::clone(&writers));
         let attribution = options.attribution.clone();

@@ -1,4 +1,4 @@
-//! Runs an operation on a server, or in this process if no server serves the root.
+//! Runs an operation in the process that has the root, or in this process if none has it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value};
-use svcfs_base::{Caller, Fault};
+use svcfs_base::Caller;
 use svcfs_config::{CliOverrides, LogOutput, Settings};
-use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
-use svcfs_knowledge::kernel::{OperationContext, OperationEntry, Space};
+use svcfs_knowledge::kernel::{OperationEntry, Space};
 use tracing::level_filters::LevelFilter;
 
 use crate::client::{self, OperationCall};
+use crate::control::{self, OperationRequest, OperationResponse};
 use crate::failure::{CommandFailure, ExitStatus};
+use crate::logging::LogGuard;
 use crate::presence::{self, RootHolder, ServedRoot};
-use crate::root::{OpenRoot, require_initialised, settings};
+use crate::root::{self, OpenRoot, require_initialised, settings};
 use crate::{credentials, logging, output, progress};
 
 /// How long the index may take to catch up before an operation runs.
@@ -43,8 +44,8 @@ pub struct RootTarget {
 }
 
 impl RootTarget {
-    /// Runs an operation and returns its exact output: over HTTP if a server serves the root, else
-    /// in this process.
+    /// Runs an operation and returns its exact output: in the process that has the root, over HTTP
+    /// or its control socket, else in this process.
     ///
     /// # Errors
     /// The refusal of the operation; no server answers and the root cannot be opened.
@@ -55,30 +56,125 @@ impl RootTarget {
         caller: Caller,
         if_match: Option<String>,
     ) -> Result<Value, CommandFailure> {
-        let Self { url, token_file, root: path, space } = self;
-        let actor = caller.actor.as_ref().map(ToString::to_string);
-        let call = |arguments, token| OperationCall { entry, arguments, actor, if_match, space: space.clone(), token };
-        if let Some(url) = url {
-            return client::ask(&url, call(arguments, credentials::load(token_file.as_deref())?));
+        let mut target = self.open()?;
+        let outcome = target.run(entry, &arguments, (&caller, if_match.as_deref()));
+        target.close()?;
+        outcome
+    }
+
+    /// Checks the root or reads the token, for one or more operations.
+    ///
+    /// # Errors
+    /// `Refused` for a directory that is no root; the settings or the token cannot be read.
+    pub fn open(self) -> Result<OpenTarget, CommandFailure> {
+        if let Self { url: Some(url), token_file, root: _, space } = self {
+            let token = credentials::load(token_file.as_deref())?;
+            return Ok(OpenTarget { place: TargetPlace::Server { url, token }, space, _logging: None });
         }
+        let (path, space) = (self.root(), self.space);
         require_initialised(&path)?;
-        let settings = settings(&path, None, CliOverrides::default())?;
-        // A command may run several operations.
+        let settings = Box::new(settings(&path, None, CliOverrides::default())?);
+        // A command may open several targets.
         let is_first = !tracing::dispatcher::has_been_set();
-        let _logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;
-        match find_target(&path, &settings)? {
-            ServerTarget::Remote(url, default_space) => {
-                let call = call(arguments, presence::key(&path));
-                client::ask(&url, OperationCall { space: call.space.or(default_space), ..call })
+        let logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;
+        Ok(OpenTarget { place: TargetPlace::Root { path, settings, opened: None }, space, _logging: logging })
+    }
+
+    /// Directory of the knowledge base. A mount stands for the root that it shows.
+    pub fn root(&self) -> PathBuf {
+        svcfs_mount::mounted_root(&self.root).unwrap_or_else(|| self.root.clone())
+    }
+
+    /// The space that was asked for.
+    pub fn space(&self) -> Option<&str> {
+        self.space.as_deref()
+    }
+
+    /// Whether a server elsewhere is used.
+    pub const fn is_remote(&self) -> bool {
+        self.url.is_some()
+    }
+}
+
+/// A server, or a root that this process opens unless another has it.
+pub struct OpenTarget {
+    place: TargetPlace,
+    space: Option<String>,
+    _logging: Option<LogGuard>,
+}
+
+enum TargetPlace {
+    Server { url: String, token: Option<String> },
+    Root { path: PathBuf, settings: Box<Settings>, opened: Option<Box<OpenRoot>> },
+}
+
+impl OpenTarget {
+    /// Runs an operation and returns its exact output. `if_match` is the precondition of the caller
+    /// as text.
+    ///
+    /// # Errors
+    /// The refusal of the operation; the server does not answer, or the root cannot be opened.
+    pub fn run(
+        &mut self,
+        entry: &'static OperationEntry,
+        arguments: &Map<String, Value>,
+        (caller, if_match): (&Caller, Option<&str>),
+    ) -> Result<Value, CommandFailure> {
+        let Self { place, space, _logging } = self;
+        let call = |token: Option<String>| OperationCall {
+            entry,
+            arguments: arguments.clone(),
+            actor: caller.actor.as_ref().map(ToString::to_string),
+            if_match: if_match.map(str::to_owned),
+            space: space.clone(),
+            token,
+        };
+        let (path, settings, opened) = match place {
+            TargetPlace::Server { url, token } => return client::ask(url, call(token.clone())),
+            TargetPlace::Root { path, settings, opened } => (path, settings, opened),
+        };
+        let started = Instant::now();
+        loop {
+            if let Some(root) = opened {
+                let space = find_space(root, space.as_deref())?;
+                catch_up_index(root)?;
+                let (output, notes) = root::run_operation((root.server(), &space), (entry, caller), arguments.clone())?;
+                return Ok(printed(OperationResponse { output, notes }));
             }
-            ServerTarget::Local(root) => {
-                let outcome = find_space(&root, space.as_deref()).and_then(|space| {
-                    catch_up_index(&root)?;
-                    Ok(run_locally(&root, &space, (entry, &caller), arguments)?)
-                });
-                root.close()?;
-                outcome
+            let outcome = match find_target(path, settings, started)? {
+                ServerTarget::Local(root) => {
+                    *opened = Some(root);
+                    continue;
+                }
+                ServerTarget::Remote(url, default_space) => {
+                    let call = call(presence::key(path));
+                    client::ask(&url, OperationCall { space: call.space.or(default_space), ..call }).map(Some)
+                }
+                ServerTarget::Process => {
+                    let OperationCall { arguments, actor, if_match, space, .. } = call(None);
+                    let operation = entry.name.to_owned();
+                    let request = OperationRequest { operation, arguments, actor, if_match, space };
+                    control::run_operation(path, &request).map(|response| response.map(printed))
+                }
+            };
+            match outcome {
+                // The process has just ended, or handed the root over.
+                Ok(None) => {}
+                Err(failure) if client::is_unreachable(&failure) && started.elapsed() < ROOT_TIMEOUT => {}
+                outcome => return outcome.map(Option::unwrap_or_default),
             }
+            std::thread::park_timeout(ROOT_POLL_INTERVAL);
+        }
+    }
+
+    /// Closes the root if it was opened in this process.
+    ///
+    /// # Errors
+    /// Those of closing the log; accepted changes are in the log then.
+    pub fn close(self) -> Result<(), CommandFailure> {
+        match self.place {
+            TargetPlace::Root { opened: Some(root), .. } => Ok(root.close()?),
+            TargetPlace::Root { .. } | TargetPlace::Server { .. } => Ok(()),
         }
     }
 }
@@ -89,12 +185,13 @@ enum ServerTarget {
     Local(Box<OpenRoot>),
     /// On the server at this URL, in this space.
     Remote(String, Option<String>),
+    /// In the process that has the root and answers on its control socket only.
+    Process,
 }
 
-/// Opens the root, or finds the server that serves it. Waits for another command and for a server
-/// that is starting; refuses a root whose process does not answer over HTTP.
-fn find_target(path: &Path, settings: &Settings) -> Result<ServerTarget, CommandFailure> {
-    let started = Instant::now();
+/// Opens the root, or finds the process that has it. Waits for another command and for a process
+/// that is starting or stopping.
+fn find_target(path: &Path, settings: &Settings, started: Instant) -> Result<ServerTarget, CommandFailure> {
     loop {
         let fault = match OpenRoot::open(path, settings.clone(), false) {
             Ok(root) => return Ok(ServerTarget::Local(Box::new(root))),
@@ -105,40 +202,24 @@ fn find_target(path: &Path, settings: &Settings) -> Result<ServerTarget, Command
             Some(RootHolder { served: Some(ServedRoot { url: Some(url), space, .. }), .. }) => {
                 return Ok(ServerTarget::Remote(url, space));
             }
-            Some(RootHolder { served: None, .. }) if started.elapsed() < ROOT_TIMEOUT => {
+            Some(_) if control::is_served(path) => return Ok(ServerTarget::Process),
+            Some(RootHolder { .. }) if started.elapsed() < ROOT_TIMEOUT => {
                 // File locks of other processes have no wait with a timeout.
                 std::thread::park_timeout(ROOT_POLL_INTERVAL);
             }
-            Some(RootHolder { pid, served: Some(_) | None }) => {
+            Some(RootHolder { pid, .. }) => {
                 let path = path.display();
-                let message =
-                    format!("root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first");
+                let message = format!("root `{path}` is used by process {pid}, which does not answer; stop it first");
                 return Err(CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(message)));
             }
         }
     }
 }
 
-/// Runs an operation in this process and records it in the audit log.
-fn run_locally(
-    root: &OpenRoot,
-    space: &Arc<Space>,
-    (entry, caller): (&'static OperationEntry, &Caller),
-    arguments: Map<String, Value>,
-) -> Result<Value, Fault> {
-    let (method, path, query) = ("call".to_owned(), entry.name.to_owned(), String::new());
-    let head = RequestHead { protocol: caller.protocol, method, path, query, peer: None, id: None };
-    let request = TrackedRequest::start(root.server(), head);
-    let notes = request.notes();
-    notes.set_space(space);
-    notes.set_operation(entry.name);
-    notes.set_actor(caller.actor());
-    notes.set_arguments(&arguments);
-    let cx = OperationContext::new(root.server(), space, caller);
-    let outcome = (entry.call)(arguments.into(), &cx);
-    cx.response_meta().lines().for_each(|line| output::complain(&line));
-    request.finish(outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
-    outcome
+/// The output, after its notes are printed.
+fn printed(OperationResponse { output, notes }: OperationResponse) -> Value {
+    notes.iter().for_each(|line| output::complain(line));
+    output
 }
 
 /// A space of this process by name.

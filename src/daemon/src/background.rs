@@ -8,9 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use serde_json::Value;
 use svcfs_store::StatePaths;
 
 use crate::failure::{CommandFailure, ExitStatus};
+use crate::logging;
 use crate::mounting::MountFlags;
 
 /// Log of the mount of a root without a server.
@@ -50,7 +52,7 @@ pub fn start(
 ) -> Result<String, CommandFailure> {
     let mountpoint = std::path::absolute(mountpoint).context("the current directory does not exist any more")?;
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
-    command.arg("mount").args(flags.flags()).args(arguments).arg("--").arg(mountpoint);
+    command.arg("mount").args(logging::arguments()).args(flags.flags()).args(arguments).arg("--").arg(mountpoint);
     // Detached: its own directory and process group, so that Ctrl-C here does not reach it.
     command.current_dir("/").process_group(0).env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(opened(log)?);
@@ -78,6 +80,10 @@ fn opened(log: &Path) -> Result<File, CommandFailure> {
 /// The last error message of a process.
 fn last_error(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let message = text.lines().rev().find_map(|line| line.strip_prefix("svcfs: "));
-    message.map_or_else(|| format!("the mount process exited immediately; see `{}`", log.display()), str::to_owned)
+    let message = |line: &str| {
+        let json = || serde_json::from_str::<Value>(line).ok()?.get("message")?.as_str().map(str::to_owned);
+        line.strip_prefix("svcfs: ").map(str::to_owned).or_else(json)
+    };
+    let message = text.lines().rev().find_map(message);
+    message.unwrap_or_else(|| format!("the mount process exited immediately; see `{}`", log.display()))
 }

@@ -7,12 +7,16 @@ use crate::commands::{
     serve, status, token, unmount,
 };
 use crate::failure::EXIT_CODES;
+use crate::logging::LogFlags;
+use crate::verbs::VerbCommand;
 
 const EXAMPLES: &str = "\
 Examples:
   svcfs init --root notes              create a knowledge base, or set one up in an existing folder
   svcfs serve --root notes             serve it on http://127.0.0.1:3333
-  svcfs call search q='refresh token'  search it, with or without a running server
+  svcfs search refresh token           search it, with or without a running server
+  svcfs read index.md                  print a page
+  svcfs log                            recent changes
   svcfs query 'TABLE status, due'      list pages by their frontmatter
   svcfs mcp --root notes               run an MCP server for an agent
 
@@ -27,6 +31,9 @@ pub struct Cli {
     /// Show the full error chain
     #[arg(short, long, global = true, display_order = 900)]
     pub verbose: bool,
+    /// Flags of the log
+    #[command(flatten)]
+    pub log: LogFlags,
     /// The command
     #[command(subcommand)]
     pub command: CliCommand,
@@ -42,11 +49,14 @@ pub enum CliCommand {
     Status(status::StatusArgs),
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
+    /// A verb of [`crate::verbs`]
+    #[command(flatten)]
+    Verb(VerbCommand),
+    Query(query::QueryArgs),
+    Call(call::CallArgs),
     Reindex(reindex::ReindexArgs),
     Doctor(doctor::DoctorArgs),
     CheckConfig(check_config::CheckConfig),
-    Query(query::QueryArgs),
-    Call(call::CallArgs),
     Janitor(janitor::JanitorArgs),
     Analytics(analytics::AnalyticsArgs),
     Rules(rules::RulesArgs),
@@ -85,7 +95,7 @@ mod tests {
         let mut program = Cli::command();
         program.build();
         let serve = program.find_subcommand("serve").unwrap();
-        let everywhere = ["help", "version", "verbose"];
+        let everywhere = ["help", "version", "verbose", "log-level", "log-format"];
         let known: BTreeSet<_> = serve
             .get_arguments()
             .filter_map(|flag| Some((flag.get_long()?, flag.get_env().and_then(std::ffi::OsStr::to_str))))

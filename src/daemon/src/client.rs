@@ -4,6 +4,8 @@
 //! tools, because a tool's arguments and answer are exactly that JSON; what is no tool is asked by
 //! its route, and a route that answers with a text is put back into the member the text came from.
 
+use std::fmt;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -269,13 +271,35 @@ fn with_token(request: http::request::Builder, token: Option<&str>) -> http::req
     }
 }
 
+/// No connection could be made, so the request was not sent.
+#[derive(Debug)]
+struct UnreachableServer(String);
+
+impl fmt::Display for UnreachableServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Whether a request failed before it was sent.
+pub fn is_unreachable(failure: &CommandFailure) -> bool {
+    failure.has_cause::<UnreachableServer>()
+}
+
 /// Sends one request on a new connection.
 async fn send(base: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), CommandFailure> {
     let (host, port) = (base.host().unwrap_or_default(), base.port_u16().unwrap_or(80));
-    let unreachable =
-        || format!("no server answers at {base}; start it with `svcfs serve`, or give another with --url");
+    let unreachable = |error: std::io::Error| {
+        let cause = match error.kind() {
+            kind @ ErrorKind::ConnectionRefused => kind.to_string(),
+            _ => error.to_string(),
+        };
+        let message =
+            format!("no server answers at {base} ({cause}); start it with `svcfs serve`, or give another with --url");
+        anyhow::Error::new(error).context(UnreachableServer(message))
+    };
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare_host, port)).await.with_context(unreachable)?;
+    let stream = TcpStream::connect((bare_host, port)).await.map_err(unreachable)?;
     let response = exchange(stream, &format!("{host}:{port}"), request).await;
     Ok(response.with_context(|| format!("{base} closed the connection"))?)
 }

@@ -1,6 +1,7 @@
 //! How a command ends: an exit code and a message on standard error.
 
 use std::error::Error;
+use std::fmt::{Debug, Display};
 
 use svcfs_base::{Fault, Kind};
 use svcfs_config::ConfigError;
@@ -47,6 +48,10 @@ impl CommandFailure {
     /// The exit code.
     pub const fn exit(&self) -> ExitStatus {
         self.exit
+    }
+    /// Whether an error of this type is in the chain.
+    pub fn has_cause<E: Display + Debug + Send + Sync + 'static>(&self) -> bool {
+        self.error.downcast_ref::<E>().is_some()
     }
     /// The message for the user; with `causes`, the full error chain.
     pub fn message(&self, causes: bool) -> String {

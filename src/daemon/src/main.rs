@@ -16,6 +16,7 @@ mod credentials;
 mod doctor;
 mod failure;
 mod fstab;
+mod handover;
 mod indexing;
 mod knowledge;
 mod logging;
@@ -33,8 +34,11 @@ mod replacing;
 mod root;
 mod signals;
 mod socket;
+mod stdio;
 mod stop;
+mod suggestions;
 mod table;
+mod verbs;
 
 use std::process::ExitCode;
 
@@ -51,16 +55,17 @@ fn main() -> ExitCode {
         // Help and version are not errors, and neither is the help of a call without arguments.
         Err(error) if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         Err(error) => {
-            let text = error.render().to_string();
+            let text = suggestions::of_error(&error).unwrap_or_else(|| error.render().to_string());
             output::complain(&format!("svcfs: {}", text.trim_start_matches("error: ").trim_end()));
             return ExitCode::from(failure::ExitStatus::Usage as u8);
         }
     };
     let causes = cli.verbose;
+    logging::configure(cli.log.clone());
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::complain(&failure.message(causes));
+            logging::complain(&failure.message(causes));
             ExitCode::from(failure.exit() as u8)
         }
     }

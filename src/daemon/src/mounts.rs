@@ -131,13 +131,13 @@ impl RootMounts {
         let mut state = self.state.lock();
         state.announced = Some({
             let first = self.server.primary();
-            presence::announce(first.vfs.root(), &first.name, (url, key), state.list())?
+            presence::announce(first.vfs.root(), (&first.name, None), (url, key), state.list())?
         });
         Ok(())
     }
 
     /// The server of the mounts.
-    pub fn server(&self) -> &ServerState {
+    pub const fn server(&self) -> &Arc<ServerState> {
         &self.server
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: standard output has only the output itself; progress, logs and errors go to standard
 //! error.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -47,6 +47,13 @@ pub fn json(value: &impl Serialize) -> Result<(), CommandFailure> {
 /// Text for one line of a terminal, without control characters from pages, file names or servers.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Whether colours are wanted on a stream: at a terminal, unless `NO_COLOR` is set
+/// (<https://no-color.org>).
+pub fn has_colours(stream: &impl IsTerminal) -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
 /// Writes a line on standard error; a failure is ignored.

@@ -17,6 +17,7 @@ use svcfs_base::{Fault, Kind};
 use svcfs_mount::MountError;
 use svcfs_store::StatePaths;
 
+use crate::control;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
 use crate::replacing::{FileRights, replace};
@@ -42,6 +43,9 @@ pub struct ServedRoot {
     /// Name of the space, if it is not the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
+    /// Control socket of the process, if the root is not its first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<PathBuf>,
     /// Mounts of the root.
     #[serde(default)]
     pub mounts: Vec<MountedRoot>,
@@ -67,18 +71,19 @@ pub struct PresenceFile {
 }
 
 /// Announces to other commands that this process serves `root` as a space: at `url` if over HTTP,
-/// with the key for local commands, and with these mounts.
+/// with the key for local commands, and with these mounts. `control` is the control socket of the
+/// first space for the others.
 ///
 /// # Errors
 /// When the state directory cannot be written.
 pub fn announce(
     root: &Path,
-    space: &str,
+    (space, control): (&str, Option<PathBuf>),
     (url, key): (Option<String>, &str),
     mounts: Vec<MountedRoot>,
 ) -> Result<PresenceFile, CommandFailure> {
     let space = Some(space).filter(|space| *space != FIRST).map(str::to_owned);
-    let served = ServedRoot { pid: std::process::id(), url, space, mounts };
+    let served = ServedRoot { pid: std::process::id(), url, space, control, mounts };
     let file = PresenceFile { path: path(root), key: key_path(root), served };
     replace(&file.key, key.as_bytes(), FileRights::Mode(0o600))
         .with_context(|| format!("cannot write `{}`", file.key.display()))?;
@@ -157,6 +162,15 @@ pub fn secondary_space(root: &Path) -> Option<(String, u32)> {
     Some((space?, pid))
 }
 
+/// Where the process that has a root listens, and the name of the root as its space, if it is not
+/// the first. The process may have ended.
+pub fn control_socket(root: &Path) -> (PathBuf, Option<String>) {
+    match announced(root) {
+        Some(ServedRoot { control: Some(control), space, .. }) => (control, space),
+        Some(_) | None => (control::socket_path(root), None),
+    }
+}
+
 /// The content of the file; it may be out of date.
 pub fn announced(root: &Path) -> Option<ServedRoot> {
     serde_json::from_slice(&fs::read(path(root)).ok()?).ok()
@@ -203,15 +217,6 @@ fn abort_mounts(root: &Path, pid: u32, mounts: &[MountedRoot]) -> Result<(), Com
         return Err(CommandFailure::saying(ExitStatus::Refused, message));
     }
     Ok(())
-}
-
-/// Waits up to ten seconds until the process of a [`RootHolder`] has exited; true when it has.
-///
-/// # Errors
-/// When waiting fails.
-pub fn wait_for_holder(pid: &str) -> Result<bool, CommandFailure> {
-    let Ok(pid) = pid.parse() else { return Ok(false) };
-    Ok(wait_for_exit(pid).with_context(|| format!("cannot wait for the end of process {pid}"))?)
 }
 
 /// Waits until a process has exited, at most [`EXIT_TIMEOUT`].

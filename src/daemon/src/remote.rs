@@ -10,7 +10,7 @@ use clap::Args;
 use http::Uri;
 use nix::unistd::{Uid, User};
 use sd_notify::NotifyState;
-use svcfs_base::SystemClock;
+use svcfs_base::{Kind, SystemClock};
 use svcfs_config::LogOutput;
 use svcfs_mount::{MountError, RemoteError, RemoteMount, RemoteOptions};
 use tokio::sync::Notify;
@@ -107,6 +107,7 @@ impl RemoteFlags {
         let state = state.map_or_else(|| default_state_dir(&url, space.as_deref()), Ok)?;
         let state = std::path::absolute(state).context("the current directory does not exist any more")?;
         let token = credentials::load(token_file.as_deref())?;
+        let token_source = token_source(token_file.as_deref(), token.is_some());
         if is_in_background {
             let mut arguments = vec![format!("--remote={url}").into(), format!("--timeout={timeout}").into()];
             arguments.extend(space.map(|space| format!("--space={space}").into()));
@@ -127,7 +128,8 @@ impl RemoteFlags {
         let notified = Arc::clone(&ended);
         let mut options = flags.options(Arc::new(SystemClock));
         options.on_end = Some(Arc::new(move || notified.notify_one()));
-        let mount = RemoteMount::start(&remote, mountpoint, &options).map_err(CommandFailure::from)?;
+        let mount =
+            RemoteMount::start(&remote, mountpoint, &options).map_err(|error| mount_failure(error, &token_source))?;
         let message = format!("svcfs mounts {} at {}", remote.url, mount.mountpoint().display());
         let outcome = output::say(&message);
         notify(&[NotifyState::Ready, NotifyState::Status(&message)]);
@@ -176,12 +178,36 @@ impl RemoteFlags {
     }
 }
 
-impl From<RemoteError> for CommandFailure {
-    fn from(error: RemoteError) -> Self {
-        match error {
-            RemoteError::Mount(error) => error.into(),
-            error @ RemoteError::Server { .. } => Self::new(ExitStatus::Failed, error),
+/// Where the token comes from, for messages; none without a token.
+fn token_source(file: Option<&Path>, has_token: bool) -> Option<String> {
+    match file {
+        Some(file) => Some(format!("in `{}`", file.display())),
+        None => has_token.then(|| format!("in ${}", credentials::VARIABLE)),
+    }
+}
+
+/// Why a mount failed, and for a refused token where it was and where tokens come from.
+fn mount_failure(error: RemoteError, token_source: &Option<String>) -> CommandFailure {
+    match error {
+        RemoteError::Mount(error) => error.into(),
+        RemoteError::Server { url, fault } if fault.kind() == Kind::Unauthenticated => {
+            let problem = match token_source {
+                Some(source) => format!("the server does not accept the token {source}"),
+                None => "the server requires a token, and none was given".to_owned(),
+            };
+            let message = format!(
+                "`{url}` cannot be mounted: {problem}; `svcfs token create --scope write` on the server's machine makes \
+                 one, --token-file FILE or ${} passes it",
+                credentials::VARIABLE
+            );
+            CommandFailure::new(ExitStatus::Failed, anyhow::Error::new(fault).context(message))
         }
+        RemoteError::Server { url, fault } if fault.kind() == Kind::Forbidden => {
+            let source = token_source.as_deref().unwrap_or("(none was given)");
+            let message = format!("`{url}` cannot be mounted with the token {source}: {}", fault.message());
+            CommandFailure::new(ExitStatus::Failed, anyhow::Error::new(fault).context(message))
+        }
+        error @ RemoteError::Server { .. } => CommandFailure::new(ExitStatus::Failed, error),
     }
 }
 

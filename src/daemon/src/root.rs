@@ -6,16 +6,18 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
-use svcfs_base::{Actor, Caller, Fault, Kind, Protocol, SystemClock};
+use serde_json::{Map, Value};
+use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, SystemClock};
 use svcfs_config::{CliOverrides, Config, ConfigError, KeyDigest, Settings, SpaceSettings, templates};
 use svcfs_knowledge::access::AccessControl;
-use svcfs_knowledge::kernel::{ServerState, Space};
+use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
+use svcfs_knowledge::kernel::{OperationContext, OperationEntry, ServerState, Space};
 use svcfs_knowledge::spaces::{self, RunningSpace, SpaceCollection, SpaceOpener, SpaceOptions};
 use svcfs_work::Supervisor;
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::progress::OpeningProgress;
-use crate::{credentials, presence};
+use crate::{control, credentials, handover, presence};
 
 /// How long background tasks may take to end.
 const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(8);
@@ -53,7 +55,8 @@ impl OpenRoot {
             spaces::start_service_tasks(&space, clock.clone(), &settings, &supervisor)?;
         }
         let key = credentials::generate_key("").map_err(|failure| Fault::internal(failure.message(false)))?;
-        let announced = Arc::new(AnnouncedSpaces { url: OnceLock::new(), key });
+        let control = control::socket_path(space.vfs.root());
+        let announced = Arc::new(AnnouncedSpaces { url: OnceLock::new(), key, control });
         let parents = parents(&space, &settings);
         let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::from_key(&announced.key)));
         let server = Arc::new_cyclic(|server| {
@@ -139,6 +142,8 @@ struct AnnouncedSpaces {
     url: OnceLock<String>,
     /// The key for local commands.
     key: String,
+    /// The control socket.
+    control: PathBuf,
 }
 
 /// Parent directories of new spaces: those of the settings, else a directory next to the root.
@@ -162,11 +167,11 @@ fn opener((announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed
             settings.visibility_is_fixed = true;
         }
         let clock = Arc::new(SystemClock);
-        let (name, root) = (name.to_owned(), path.to_owned());
-        let space = spaces::open(
-            SpaceOptions { name, root, clock: clock.clone(), is_watched: true, on_progress: None },
-            &settings,
-        )?;
+        let space = handover::open(path, || {
+            let (name, root) = (name.to_owned(), path.to_owned());
+            let clock = clock.clone();
+            spaces::open(SpaceOptions { name, root, clock, is_watched: true, on_progress: None }, &settings)
+        })?;
         let supervisor = Supervisor::new();
         spaces::start_indexer(&space, &supervisor)?;
         spaces::start_service_tasks(&space, clock, &settings, &supervisor)?;
@@ -175,7 +180,7 @@ fn opener((announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed
         }
         let presence = presence::announce(
             space.vfs.root(),
-            &space.name,
+            (&space.name, Some(announced.control.clone())),
             (announced.url.get().cloned(), &announced.key),
             Vec::new(),
         );
@@ -301,6 +306,42 @@ pub fn cli_caller(given: Option<&str>) -> Caller {
         Some(name) => caller.with_actor(Actor::new(&name)),
         None => caller,
     }
+}
+
+/// The precondition of `--if-match`.
+///
+/// # Errors
+/// `Invalid` for a text that is no ETag.
+pub fn expectation(text: &str) -> Result<Precondition, Fault> {
+    if text.trim() == "*" {
+        return Ok(Precondition::Present);
+    }
+    ETag::parse("--if-match", text).map(|etag| Precondition::OneOf(vec![etag]))
+}
+
+/// Runs an operation in this process and records it in the audit log; returns its output and the
+/// lines about it.
+///
+/// # Errors
+/// Those of the operation.
+pub fn run_operation(
+    (server, space): (&Arc<ServerState>, &Arc<Space>),
+    (entry, caller): (&'static OperationEntry, &Caller),
+    arguments: Map<String, Value>,
+) -> Result<(Value, Vec<String>), Fault> {
+    let (method, path, query) = ("call".to_owned(), entry.name.to_owned(), String::new());
+    let head = RequestHead { protocol: caller.protocol, method, path, query, peer: None, id: None };
+    let request = TrackedRequest::start(server, head);
+    let notes = request.notes();
+    notes.set_space(space);
+    notes.set_operation(entry.name);
+    notes.set_actor(caller.actor());
+    notes.set_arguments(&arguments);
+    let cx = OperationContext::new(server, space, caller);
+    let outcome = (entry.call)(arguments.into(), &cx);
+    let lines = cx.response_meta().lines().collect();
+    request.finish(outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
+    Ok((outcome?, lines))
 }
 
 /// `$USER`, else the name of the process's user, as the mount does.

@@ -52,13 +52,13 @@ pub struct HttpServer {
 /// Stops after `outcome` and returns the first failure.
 ///
 /// # Errors
-/// The failure of the outcome, else those of [`stop`].
+/// The failure of the outcome, else those of [`finish`].
 pub fn after(
     outcome: Result<(), CommandFailure>,
     running: RunningServer,
     listening: SignalRuntime,
 ) -> Result<(), CommandFailure> {
-    let stopped = stop(running, &listening);
+    let stopped = finish(running, &listening);
     // Background work (reading standard input, work of an aborted connection) is not waited for.
     listening.runtime.shutdown_background();
     match (outcome, stopped) {
@@ -75,12 +75,13 @@ pub fn after(
 ///
 /// # Errors
 /// The first component that failed to stop; the others are stopped too.
-fn stop(running: RunningServer, listening: &SignalRuntime) -> Result<(), CommandFailure> {
+pub fn finish(running: RunningServer, listening: &SignalRuntime) -> Result<(), CommandFailure> {
     let RunningServer { root, mounts, http, protocols, control } = running;
     let started = Instant::now();
     notify(&[NotifyState::Stopping, NotifyState::Status("finishing accepted writes")]);
     tracing::info!("stopping: finishing accepted writes; a second signal exits immediately");
-    drop(control);
+    // 0 agents of other processes have their answers, and look for the next process of the root
+    control.into_iter().for_each(|control| control.close(&listening.runtime));
     mounts.stop_and_withdraw();
     let accepting = http.map_or(Ok(()), |http| stop_http(http, listening)); // 1 no new requests, those in progress end
     let leaving = protocols.into_iter().map(|protocol| protocol.stop(listening)).collect::<Vec<_>>();

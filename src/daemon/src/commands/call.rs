@@ -6,13 +6,13 @@ use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
-use svcfs_base::{Caller, ETag, Precondition};
+use svcfs_base::Caller;
 use svcfs_knowledge::kernel::{OperationEntry, OperationInputs};
 
 use crate::asking::RootTarget;
 use crate::cli::Cli;
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::root::cli_caller;
+use crate::root::{self, cli_caller};
 use crate::table::table;
 use crate::{arguments, client, manual, output};
 
@@ -35,8 +35,9 @@ Examples:
 /// Arguments are parsed according to the operation's schema: numbers, true and false, lists with
 /// commas. An operation that returns text prints that text; --json prints the exact output instead.
 ///
-/// If a server serves the root, the operation runs there over HTTP. Else the command opens the root
-/// itself, which also records external edits. With --url the operation runs on that server.
+/// If another process has the root (`svcfs serve`, `mount` or `mcp`), the operation runs there. Else
+/// the command opens the root itself, which also records external edits. With --url the operation
+/// runs on that server.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_flag = true)]
 pub struct CallArgs {
@@ -111,18 +112,11 @@ impl CallArgs {
     ) -> Result<Value, CommandFailure> {
         let Self { target, actor, if_match, .. } = self;
         let caller = cli_caller(actor.as_deref());
-        let precondition = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
+        let precondition = if_match.as_deref().map(root::expectation).transpose();
+        let precondition =
+            precondition.map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?.unwrap_or_default();
         target.run_operation(entry, arguments, Caller { precondition, ..caller }, if_match)
     }
-}
-
-fn expectation(text: &str) -> Result<Precondition, CommandFailure> {
-    if text.trim() == "*" {
-        return Ok(Precondition::Present);
-    }
-    ETag::parse("--if-match", text)
-        .map(|etag| Precondition::OneOf(vec![etag]))
-        .map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))
 }
 
 /// Parses `--input`.

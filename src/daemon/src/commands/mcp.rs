@@ -1,24 +1,24 @@
 //! `svcfs mcp`
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use svcfs_config::CliOverrides;
-use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::CommandFailure;
-use crate::root::{OpenRoot, require_initialised, settings};
-use crate::stop::{self, RunningServer};
-use crate::{logging, presence, signals};
+use crate::root::{require_initialised, settings};
+use crate::stdio::AgentProcess;
+use crate::{logging, signals};
 
 const EXAMPLES: &str = "\
 Examples:
   svcfs mcp --root notes
   {\"mcpServers\": {\"notes\": {\"command\": \"svcfs\", \"args\": [\"mcp\", \"-r\", \"/home/me/notes\"]}}}
 
-A running `svcfs serve` offers the same tools at /mcp, for many agents.";
+Any number of agents can use a root in this way, also beside `svcfs serve` or `svcfs mount`: the first
+process opens the root, and the others use it through that process. A server that starts later takes
+the root over, and when the process ends, another takes its place. Sessions go on meanwhile.";
 
 /// Run an MCP server over stdio
 ///
@@ -31,7 +31,8 @@ pub struct McpArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
-    /// Settings from this file instead of `.svc/config.toml` in the root
+    /// Settings from this file instead of `.svc/config.toml` in the root; not while another process
+    /// has the root
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -40,31 +41,13 @@ impl McpArgs {
     /// Answers until standard input ends.
     ///
     /// # Errors
-    /// `Refused` when a server uses the root; the root cannot be opened; the connection breaks off.
+    /// `Refused` when a process that does not answer has the root; the root cannot be opened.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { root: path, config } = self;
-        require_initialised(&path)?;
-        let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
+        let Self { root, config } = self;
+        require_initialised(&root)?;
+        let settings = settings(&root, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;
         let listening = signals::listen(false)?;
-        let root = OpenRoot::open(&path, settings, true).map_err(|fault| {
-            let served = presence::holder(&path, &fault).and_then(|holder| holder.served);
-            let advice = match served.and_then(|served| served.url) {
-                Some(url) => format!("let the agent use {url}/mcp"),
-                None => "stop it first".to_owned(),
-            };
-            presence::root_in_use(&path, fault, &advice)
-        })?;
-        let running = RunningServer::with(root, MountNamespace::default());
-        running.mounts.announce(None, running.root.key())?;
-        let session = svcfs_http::serve_stdio(Arc::clone(running.root.server()), listening.end.clone());
-        let outcome = listening.runtime.block_on(async {
-            tokio::select! {
-                outcome = session => outcome,
-                () = listening.end.cancelled() => Ok(()),
-            }
-        });
-        let outcome = outcome.map_err(|error| anyhow::Error::new(error).into());
-        stop::after(outcome, running, listening)
+        AgentProcess::new(root, config, listening).run()
     }
 }

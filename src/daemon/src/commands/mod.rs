@@ -27,7 +27,7 @@ use crate::failure::CommandFailure;
 /// # Errors
 /// Those of the command.
 pub fn run(cli: Cli) -> Result<(), CommandFailure> {
-    let Cli { verbose: _, command } = cli;
+    let Cli { verbose: _, log: _, command } = cli;
     match command {
         CliCommand::Init(command) => command.run(),
         CliCommand::Serve(command) => command.run(),
@@ -37,6 +37,7 @@ pub fn run(cli: Cli) -> Result<(), CommandFailure> {
         CliCommand::Reindex(command) => command.run(),
         CliCommand::Doctor(command) => command.run(),
         CliCommand::CheckConfig(command) => command.run(),
+        CliCommand::Verb(verb) => verb.run(),
         CliCommand::Query(command) => command.run(),
         CliCommand::Call(command) => command.run(),
         CliCommand::Janitor(command) => command.run(),

@@ -10,13 +10,13 @@ use svcfs_config::{CliOverrides, Settings};
 use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
+use crate::control::ControlRole;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
-use crate::presence::{self, RootHolder};
 use crate::remote::RemoteFlags;
 use crate::root::{OpenRoot, require_initialised, settings};
 use crate::stop::{self, RunningServer};
-use crate::{background, control, logging, output, signals};
+use crate::{background, control, handover, logging, output, presence, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -84,7 +84,9 @@ impl MountArgs {
         require_initialised(&path)?;
         // A process whose mount hides its root changes its working directory.
         let mountpoint = std::path::absolute(&mountpoint).context("the current directory does not exist any more")?;
-        if config.is_some() && control::is_served(&path) {
+        // The process of an agent hands the root over.
+        let is_served = || control::is_served(&path) && control::request_release(&path, handover::TIMEOUT).is_err();
+        if config.is_some() && is_served() {
             let mounted_message =
                 format!("`{}` is already served with its own settings; omit --config", path.display());
             return Err(CommandFailure::saying(ExitStatus::Usage, mounted_message));
@@ -105,7 +107,7 @@ impl MountArgs {
         let outcome = running.mounts.add(&mountpoint, flags).and_then(|at| {
             running.mounts.restore(stale_mounts);
             let root = running.root.space().vfs.root();
-            running.control = Some(control::listen(&running.mounts, None, root, &listening.runtime)?);
+            running.control = Some(control::listen(&running.mounts, ControlRole::Mount, root, &listening.runtime)?);
             running.mounts.announce(None, running.root.key())?;
             announce(root, &at)
         });
@@ -132,16 +134,7 @@ impl MountArgs {
 
 /// Opens a root without a server; waits for a server that is stopping.
 fn open(path: &Path, settings: Settings) -> Result<OpenRoot, CommandFailure> {
-    let opened = match OpenRoot::open(path, settings.clone(), true) {
-        Err(fault) => match presence::holder(path, &fault) {
-            // A process that is starting or stopping is not announced.
-            Some(RootHolder { pid, served: None }) if presence::wait_for_holder(&pid)? => {
-                OpenRoot::open(path, settings, true)
-            }
-            Some(_) | None => Err(fault),
-        },
-        opened => opened,
-    };
+    let opened = handover::open(path, || OpenRoot::open(path, settings.clone(), true));
     opened.map_err(|fault| match presence::secondary_space(path) {
         Some((space, pid)) if presence::holder(path, &fault).is_some() => {
             let mounted_message = format!(
@@ -151,7 +144,7 @@ fn open(path: &Path, settings: Settings) -> Result<OpenRoot, CommandFailure> {
             );
             CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(mounted_message))
         }
-        _ => presence::root_in_use(path, fault, "it cannot mount at the moment; retry, or stop it first"),
+        _ => handover::failure(path, fault, "it cannot mount at the moment; retry, or stop it first"),
     })
 }
 

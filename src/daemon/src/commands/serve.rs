@@ -17,6 +17,7 @@ use svcfs_mount::MountNamespace;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
+use crate::control::ControlRole;
 use crate::failure::CommandFailure;
 use crate::mounting::MountFlags;
 use crate::mounts::RootMounts;
@@ -26,7 +27,7 @@ use crate::reloading::SettingsReloader;
 use crate::root::{OpenRoot, cli_caller, is_new, settings};
 use crate::signals::{self, SignalRuntime};
 use crate::stop::{self, HttpServer, RunningServer};
-use crate::{allocator, control, logging, open_files, output, presence, socket};
+use crate::{allocator, control, handover, logging, open_files, output, presence, socket};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -181,8 +182,8 @@ impl ServeArgs {
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; the first start on a large tree takes a while");
         let advice = "stop it first, or serve another root";
-        let opened =
-            OpenRoot::open(&root, settings, true).map_err(|fault| presence::root_in_use(&root, fault, advice))?;
+        let opened = handover::open(&root, || OpenRoot::open(&root, settings.clone(), true))
+            .map_err(|fault| handover::failure(&root, fault, advice))?;
         // Without the keys of the provider no caller could be authenticated.
         opened.server().access().fetch_issuer_keys()?;
         let url = socket::url(&opened.server().settings().server, &protocols.socket)?;
@@ -293,8 +294,8 @@ impl ServeContext {
         for protocol in protocols {
             running.protocols.push(protocol.open(running.root.server(), listening)?);
         }
-        let reloading = Some(Arc::clone(reloading));
-        running.control = Some(control::listen(&running.mounts, reloading, space.vfs.root(), &listening.runtime)?);
+        let role = ControlRole::Server(Arc::clone(reloading));
+        running.control = Some(control::listen(&running.mounts, role, space.vfs.root(), &listening.runtime)?);
         running.mounts.announce(Some(url.clone()), running.root.key())?;
         announce(running, &url)?;
         Ok(ended)

@@ -7,7 +7,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Running, eventually, json_of, program, refusal, svcfs};
+use crate::harness::{Place, Running, json_of, program, refusal, svcfs};
 
 /// Asks an operation of the root `kb` of a place.
 #[track_caller]
@@ -175,19 +175,6 @@ fn calls_at_the_same_time_take_turns() {
     for name in names {
         assert_eq!(place.git("kb", &["show", &format!("HEAD:{name}")]), "# Turn");
     }
-}
-
-#[test]
-fn an_agents_root_is_refused_immediately() {
-    let place = Place::with_root();
-    let mut command = program();
-    command.args(["mcp", "--root", &place.at("kb")]);
-    let mut agent = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    eventually("the agent has the root", || place.has("kb/.svc/state/server.json"));
-    let told = refusal(&["call", "tree", "--root", &place.at("kb")], 3);
-    assert!(told.contains(&format!("process {}", agent.id())), "{told}");
-    drop(agent.stdin.take());
-    assert!(agent.wait().unwrap().success());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Running, eventually, program, refusal, within};
+use crate::harness::{Place, eventually, program, within};
 
 #[test]
 fn an_agent_shakes_hands_writes_and_leaves() {
@@ -70,14 +70,4 @@ fn a_signal_ends_it_although_the_agent_says_nothing() {
         status.is_some()
     });
     assert_eq!(status.unwrap().code(), Some(0));
-}
-
-#[test]
-fn a_root_that_is_served_has_its_agents_go_there() {
-    let place = Place::with_root();
-    let server = Running::serve(&place.at("kb"), &[]);
-    let told = refusal(&["mcp", "--root", &place.at("kb")], 3);
-    assert!(told.contains(&format!("process {}", server.pid())), "{told}");
-    assert!(told.contains(&format!("{}/mcp", server.url())), "{told}");
-    server.stop();
 }

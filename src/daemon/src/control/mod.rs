@@ -1,17 +1,24 @@
-//! Control socket of a running server: other commands add mounts, reload keys and rebuild the
-//! index.
+//! Control socket of the process that has a root: other commands add mounts, reload keys, rebuild
+//! the index, run operations, and connect agents.
 //!
-//! Only the user of the server and root may use the socket in the state directory. The server's
+//! Only the user of the process and root may use the socket in the state directory. The server's
 //! port is open to all local users, and a user who may mount could hide any directory of the
-//! server's user. The protocol is HTTP: `POST /mounts`, `POST /keys` and `POST /indexes` with JSON.
-//! SIGHUP is not enough for keys: the command must know whether the server loaded them.
+//! server's user. The protocol is HTTP with JSON: `POST /mounts`, `/keys`, `/indexes`,
+//! `/operations` and `/release`; `/mcp` changes to a protocol of its own (see [`agents`]). SIGHUP is
+//! not enough for keys: the command must know whether the server loaded them.
+
+mod agents;
+mod operations;
+mod requests;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -22,28 +29,42 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde::de::DeserializeOwned;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use svcfs_http::{AgentConnections, StopReason};
 use svcfs_mount::MountNamespace;
 use svcfs_store::StatePaths;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use crate::failure::{CommandFailure, ExitStatus};
+use crate::indexing;
 use crate::mounting::MountFlags;
 use crate::mounts::RootMounts;
 use crate::reloading::SettingsReloader;
-use crate::{client, indexing};
+use agents::ArrivingAgent;
+pub use agents::connect as connect_agent;
+pub use operations::{OperationRequest, OperationResponse};
+pub use requests::{is_served, reindex, reload_keys, request_mount, request_release, run_operation};
 
 const SOCKET: &str = "control.sock";
 const MOUNTS: &str = "/mounts";
 const KEYS: &str = "/keys";
 const INDEXES: &str = "/indexes";
+const OPERATIONS: &str = "/operations";
+const RELEASE: &str = "/release";
+const AGENTS: &str = "/mcp";
 
 /// Maximum request size in bytes: a path and a few flags.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
+
+/// Maximum size of an operation in bytes: that of `--input`, with escapes.
+const MAX_OPERATION_BYTES: usize = 128 << 20;
+
+/// How long agents and requests in flight may take when the socket is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OTHER_NAMESPACE: &str = "the server has another mount namespace, so its mounts are invisible to you (a container, or a \
                                unit with a private /tmp); mount from inside, or share the namespace";
@@ -94,8 +115,20 @@ pub struct ReloadResponse {
 #[derive(Clone)]
 struct ControlContext {
     mounts: Arc<RootMounts>,
-    /// None without HTTP, where no caller has a key.
-    reloading: Option<Arc<SettingsReloader>>,
+    agents: AgentConnections,
+    role: ControlRole,
+}
+
+/// What the process does for other commands.
+#[derive(Clone)]
+pub enum ControlRole {
+    /// `svcfs serve`.
+    Server(Arc<SettingsReloader>),
+    /// `svcfs mount`: without HTTP, where no caller has a key.
+    Mount,
+    /// `svcfs mcp`: makes no mounts, because it ends with its agent, and hands the root over to a
+    /// server when this token is cancelled.
+    Agent(CancellationToken),
 }
 
 /// A request that was refused.
@@ -107,30 +140,59 @@ struct RefusedRequest {
 /// The open socket; dropping it closes and removes the socket.
 pub struct ControlSocket {
     path: PathBuf,
-    accept_task: JoinHandle<()>,
+    agents: AgentConnections,
+    stop: CancellationToken,
+    accept_task: Option<JoinHandle<()>>,
 }
 
-/// Starts to answer; only the server that has the root lock may call this.
+/// The path of the socket of a root.
+pub fn socket_path(root: &Path) -> PathBuf {
+    StatePaths::new(root).directory().join(SOCKET)
+}
+
+/// Starts to answer; only the process that has the root lock may call this.
 ///
 /// # Errors
 /// When no socket can be created in the state directory.
 pub fn listen(
     mounts: &Arc<RootMounts>,
-    reloading: Option<Arc<SettingsReloader>>,
+    role: ControlRole,
     root: &Path,
     runtime: &Runtime,
 ) -> Result<ControlSocket, CommandFailure> {
-    let path = StatePaths::new(root).directory().join(SOCKET);
+    let path = socket_path(root);
     let _guard = runtime.enter();
+    let agents = AgentConnections::new(Arc::clone(mounts.server())).map_err(anyhow::Error::new)?;
     let bound = bind(&path).with_context(|| format!("cannot create the socket `{}`", path.display()))?;
-    let accept_task = runtime.spawn(accept(bound, ControlContext { mounts: Arc::clone(mounts), reloading }));
-    Ok(ControlSocket { path, accept_task })
+    let context = ControlContext { mounts: Arc::clone(mounts), agents: agents.clone(), role };
+    let stop = CancellationToken::new();
+    let accept_task = Some(runtime.spawn(accept(bound, context, stop.clone())));
+    Ok(ControlSocket { path, agents, stop, accept_task })
+}
+
+impl ControlSocket {
+    /// The agents that are connected, and that of this process.
+    pub const fn agents(&self) -> &AgentConnections {
+        &self.agents
+    }
+
+    /// Closes the socket after everything that was received is answered.
+    pub fn close(mut self, runtime: &Runtime) {
+        self.agents.stop(StopReason::Ended);
+        self.stop.cancel();
+        let Some(mut accept_task) = self.accept_task.take() else { return };
+        let closed = async { tokio::time::timeout(CLOSE_TIMEOUT, &mut accept_task).await };
+        if runtime.block_on(closed).is_err() {
+            tracing::warn!("requests on the control socket are still in flight; their clients get no answer");
+            accept_task.abort();
+        }
+    }
 }
 
 impl Drop for ControlSocket {
     #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
     fn drop(&mut self) {
-        self.accept_task.abort();
+        self.accept_task.iter().for_each(JoinHandle::abort);
         if let Err(error) = fs::remove_file(&self.path)
             && error.kind() != ErrorKind::NotFound
         {
@@ -161,36 +223,59 @@ fn short_path(path: &Path) -> io::Result<(File, PathBuf)> {
     Ok((directory, short))
 }
 
-async fn accept(listener: UnixListener, context: ControlContext) {
+async fn accept(listener: UnixListener, context: ControlContext, stop: CancellationToken) {
+    let mut connections = JoinSet::new();
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve(stream, context.clone()))),
-            Err(error) => {
-                tracing::warn!(%error, "the control socket accepts no connections at the moment");
-                // Wait until other connections have closed their descriptors.
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-            }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(serve(stream, context.clone(), stop.clone()))),
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket accepts no connections at the moment");
+                    // Wait until other connections have closed their descriptors.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            },
         }
     }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
 }
 
-async fn serve(stream: UnixStream, context: ControlContext) {
+async fn serve(stream: UnixStream, context: ControlContext, stop: CancellationToken) {
     let refusal = refusal(&stream);
     let has_other_namespace = stream
         .peer_cred()
         .is_ok_and(|peer| peer.pid().is_some_and(|peer| sees_other_mounts(peer, context.mounts.outside())));
+    let arriving: Arc<Mutex<Option<ArrivingAgent>>> = Arc::default();
+    let (agents, upgraded) = (context.agents.clone(), Arc::clone(&arriving));
     let handler = service_fn(move |request: Request<Incoming>| {
-        let context = context.clone();
+        let (context, arriving) = (context.clone(), Arc::clone(&arriving));
         async move {
             match (refusal, request.uri().path()) {
                 (Some(reason), _) => error(StatusCode::FORBIDDEN, reason),
                 (None, MOUNTS) if has_other_namespace => error(StatusCode::FORBIDDEN, OTHER_NAMESPACE),
+                (None, AGENTS) => agents::accept(request, &context.agents, &arriving),
                 (None, _) => handle(request, context).await,
             }
         }
     });
-    if let Err(error) = http1::Builder::new().serve_connection(TokioIo::new(stream), handler).await {
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), handler).with_upgrades();
+    let mut connection = pin!(connection);
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = outcome {
         tracing::debug!(%error, "a client of the control socket disconnected early");
+    }
+    let agent = upgraded.lock().take();
+    if let Some(agent) = agent {
+        agent.serve(&agents).await;
     }
 }
 
@@ -217,20 +302,36 @@ fn sees_other_mounts(process: i32, outside: &MountNamespace) -> bool {
 
 async fn handle(request: Request<Incoming>, context: ControlContext) -> Result<Response<Full<Bytes>>, http::Error> {
     let path = request.uri().path().to_owned();
-    if ![MOUNTS, KEYS, INDEXES].contains(&path.as_str()) {
-        return error(StatusCode::NOT_FOUND, &format!("unknown path; the socket has {MOUNTS}, {KEYS} and {INDEXES}"));
+    if ![MOUNTS, KEYS, INDEXES, OPERATIONS, RELEASE].contains(&path.as_str()) {
+        let known = format!("{MOUNTS}, {KEYS}, {INDEXES}, {OPERATIONS}, {RELEASE} and {AGENTS}");
+        return error(StatusCode::NOT_FOUND, &format!("unknown path; the socket has {known}"));
     }
     if request.method() != Method::POST {
         return error(StatusCode::METHOD_NOT_ALLOWED, "use POST");
     }
-    let body = match Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await {
+    let limit = if path == OPERATIONS { MAX_OPERATION_BYTES } else { MAX_REQUEST_BYTES };
+    let body = match Limited::new(request.into_body(), limit).collect().await {
         Ok(body) => body.to_bytes(),
         Err(cause) => return error(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {cause}")),
     };
-    match path.as_str() {
-        KEYS => keys(&body, context.reloading).await,
-        INDEXES => index(&body, context.mounts).await,
-        _ => mount(&body, context.mounts).await,
+    match (path.as_str(), context.role) {
+        (KEYS, ControlRole::Server(reloading)) => keys(&body, reloading).await,
+        (KEYS, ControlRole::Mount | ControlRole::Agent(_)) => {
+            error(StatusCode::SERVICE_UNAVAILABLE, "the process does not serve HTTP, so it has no keys")
+        }
+        (INDEXES, _) => index(&body, context.mounts).await,
+        (OPERATIONS, _) => operations::run(&body, Arc::clone(context.mounts.server())).await,
+        (RELEASE, ControlRole::Agent(release)) => {
+            release.cancel();
+            json(StatusCode::ACCEPTED, &serde_json::json!({}))
+        }
+        (RELEASE, ControlRole::Server(_) | ControlRole::Mount) => {
+            error(StatusCode::CONFLICT, "the process serves the root; stop it first")
+        }
+        (_, ControlRole::Agent(_)) => {
+            error(StatusCode::SERVICE_UNAVAILABLE, "the process of an agent makes no mounts; it hands the root over")
+        }
+        (_, ControlRole::Server(_) | ControlRole::Mount) => mount(&body, context.mounts).await,
     }
 }
 
@@ -277,10 +378,7 @@ async fn mount(body: &[u8], mounts: Arc<RootMounts>) -> Result<Response<Full<Byt
     }
 }
 
-async fn keys(body: &[u8], reloading: Option<Arc<SettingsReloader>>) -> Result<Response<Full<Bytes>>, http::Error> {
-    let Some(reloading) = reloading else {
-        return error(StatusCode::SERVICE_UNAVAILABLE, "the server does not serve HTTP, so it has no keys");
-    };
+async fn keys(body: &[u8], reloading: Arc<SettingsReloader>) -> Result<Response<Full<Bytes>>, http::Error> {
     let KeysChange { ids } = match serde_json::from_slice(body) {
         Ok(change) => change,
         Err(cause) => return error(StatusCode::BAD_REQUEST, &format!("invalid request: {cause}")),
@@ -308,146 +406,5 @@ fn json(status: StatusCode, body: &impl Serialize) -> Result<Response<Full<Bytes
     Response::builder().status(status).header(CONTENT_TYPE, "application/json").body(Full::new(body.into()))
 }
 
-/// Whether a server of `root` answers on its control socket.
-pub fn is_served(root: &Path) -> bool {
-    let path = StatePaths::new(root).directory().join(SOCKET);
-    short_path(&path).and_then(|(_directory, short)| std::os::unix::net::UnixStream::connect(short)).is_ok()
-}
-
-/// Lets the server of `root` mount it; returns the mountpoint with links resolved. None when no
-/// server answers, or it is stopping.
-///
-/// # Errors
-/// `Refused` or `Failed` with the message of the server; `Refused` when this user may not use it.
-pub fn request_mount(root: &Path, mountpoint: &Path, flags: &MountFlags) -> Result<Option<PathBuf>, CommandFailure> {
-    let request = MountRequest { mountpoint: mountpoint.to_owned(), flags: flags.clone() };
-    let body = serde_json::to_vec(&request).map_err(|error| {
-        CommandFailure::new(
-            ExitStatus::Usage,
-            anyhow::Error::new(error).context(format!("`{}` is not UTF-8 and cannot be sent", mountpoint.display())),
-        )
-    })?;
-    let response: Option<MountResponse> = post(root, MOUNTS, body)?;
-    Ok(response.map(|MountResponse { mountpoint }| mountpoint))
-}
-
-/// Lets the server of `root` reload its settings and report which of these keys are valid then.
-/// None when no server answers, or the server has no keys.
-///
-/// # Errors
-/// `Refused` with the message of the server when the reload fails.
-pub fn reload_keys(root: &Path, ids: &[&str]) -> Result<Option<ReloadResponse>, CommandFailure> {
-    let change = KeysChange { ids: ids.iter().map(|id| (*id).to_owned()).collect() };
-    post(root, KEYS, serde_json::to_vec(&change).context("the request cannot be serialised")?)
-}
-
-/// Lets the server of `root` rebuild its search index, or compare it with a new one, and returns
-/// the report. None when no server answers.
-///
-/// # Errors
-/// `Failed` with the message of the server.
-pub fn reindex(root: &Path, check: bool) -> Result<Option<Value>, CommandFailure> {
-    post(root, INDEXES, serde_json::to_vec(&ReindexRequest { check }).context("the request cannot be serialised")?)
-}
-
-fn post<T: DeserializeOwned>(root: &Path, path: &str, body: Vec<u8>) -> Result<Option<T>, CommandFailure> {
-    let socket = StatePaths::new(root).directory().join(SOCKET);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("the asynchronous runtime cannot be started")?;
-    runtime.block_on(async {
-        let stream = match connect(&socket).await {
-            Ok(stream) => stream,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-                return Ok(None);
-            }
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                let message = format!(
-                    "the server of `{}` runs as another user; only that user and root may use it",
-                    root.display()
-                );
-                return Err(CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(error).context(message)));
-            }
-            // The server has just stopped.
-            Err(_) if !is_served(root) => return Ok(None),
-            Err(error) => return Err(anyhow::Error::new(error).context("the server cannot be reached").into()),
-        };
-        let request =
-            Request::post(path).body(Full::new(Bytes::from(body))).context("the request cannot be serialised")?;
-        let (status, body) = match client::exchange(stream, "svcfs", request).await {
-            Ok(answer) => answer,
-            // The server has just stopped.
-            Err(_) if !is_served(root) => return Ok(None),
-            Err(error) => return Err(error.context("the server closed the connection without an answer").into()),
-        };
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            return Ok(None);
-        }
-        if !status.is_success() {
-            return Err(client::refusal(status, &body));
-        }
-        Ok(Some(serde_json::from_slice(&body).context("the response of the server cannot be parsed")?))
-    })
-}
-
-async fn connect(path: &Path) -> io::Result<UnixStream> {
-    let (_directory, short) = short_path(path)?;
-    UnixStream::connect(short).await
-}
-
 #[cfg(test)]
-mod tests {
-    use svcfs_config::CliOverrides;
-
-    use super::*;
-    use crate::root::{OpenRoot, settings};
-
-    #[test]
-    fn a_mount_request_to_a_stopping_server_gets_no_server() {
-        let root = tempfile::tempdir().unwrap();
-        let served = OpenRoot::open(root.path(), settings(root.path(), None, CliOverrides::default()).unwrap(), false);
-        let served = served.unwrap();
-        let mounts = RootMounts::new(served.server(), MountNamespace::default());
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let control = listen(&mounts, None, root.path(), &runtime).unwrap();
-        assert!(mounts.stop_if_unmounted(), "nothing is mounted");
-        let mountpoint = root.path().join("mountpoint");
-        assert_eq!(request_mount(root.path(), &mountpoint, &MountFlags::default()).unwrap(), None);
-        drop(control);
-        served.close().unwrap();
-    }
-
-    /// Sends a request to a server that accepts it, does `then` with its socket and disconnects.
-    fn request_while(
-        root: &Path,
-        then: impl FnOnce(UnixListener) + Send + 'static,
-    ) -> Result<Option<PathBuf>, CommandFailure> {
-        let state = StatePaths::new(root).directory().to_owned();
-        fs::create_dir_all(&state).unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let guard = runtime.enter();
-        let listener = bind(&state.join(SOCKET)).unwrap();
-        drop(guard);
-        runtime.spawn(async move {
-            let (stream, _) = listener.accept().await.unwrap();
-            stream.readable().await.unwrap();
-            then(listener);
-            drop(stream);
-        });
-        request_mount(root, &root.join("mountpoint"), &MountFlags::default())
-    }
-
-    #[test]
-    fn a_server_that_stops_during_a_request_counts_as_no_server() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(request_while(root.path(), drop).unwrap(), None);
-    }
-
-    #[test]
-    fn a_running_server_that_disconnects_is_an_error() {
-        let root = tempfile::tempdir().unwrap();
-        let (sender, listener) = std::sync::mpsc::channel();
-        let failure = request_while(root.path(), move |listener| sender.send(listener).unwrap()).unwrap_err();
-        assert!(failure.message(false).contains("closed the connection"), "{}", failure.message(false));
-        drop(listener);
-    }
-}
+mod tests;

@@ -1,0 +1,290 @@
+//! The verbs: positions, options and examples.
+
+use super::Action::{EachPath, Once, Steps};
+use super::PositionalKind::{File, Path, Paths, Text, Value, Words};
+use super::{FixedValue, Positional, PositionalKind, Verb, VerbFlag, VerbOption, steps, views};
+
+const fn required(
+    parameter: &'static str,
+    value_name: &'static str,
+    help: &'static str,
+    kind: PositionalKind,
+) -> Positional {
+    Positional { parameter, value_name, help, kind, is_required: true }
+}
+
+const fn optional(
+    parameter: &'static str,
+    value_name: &'static str,
+    help: &'static str,
+    kind: PositionalKind,
+) -> Positional {
+    Positional { is_required: false, ..required(parameter, value_name, help, kind) }
+}
+
+const fn option(parameter: &'static str) -> VerbOption {
+    long_option(parameter, parameter)
+}
+
+const fn long_option(parameter: &'static str, long: &'static str) -> VerbOption {
+    VerbOption { parameter, long, short: None, alias: None }
+}
+
+const LIMIT: VerbOption = VerbOption { short: Some('n'), ..option("limit") };
+const FOLDER: VerbOption = VerbOption { alias: Some("in"), ..long_option("path_prefix", "path-prefix") };
+
+const VERB: Verb = Verb {
+    name: "",
+    operation: "",
+    about: "",
+    details: "",
+    examples: "",
+    positionals: &[],
+    options: &[],
+    flags: &[],
+    fixed: &[],
+    action: Once(views::search::results),
+};
+
+const PAGE: &str = "Path of the page; inside the root or a mount, relative to the current directory";
+
+/// All verbs, in the order of the help.
+pub const VERBS: &[Verb] = &[SEARCH, READ, WRITE, APPEND, LS, TREE, RENAME, RM, LOG, BLAME, DIFF, LINKS, BACKLINKS];
+
+const SEARCH: Verb = Verb {
+    name: "search",
+    operation: "search",
+    about: "Search pages by words, best match first",
+    details: "`AND`, `OR`, `NOT`, \"a phrase\", `pre*`, `title:word` and `tags:x` work as `svcfs call search --help` says.",
+    examples: "\
+Examples:
+  svcfs search refresh token
+  svcfs search '\"refresh token\" OR oauth' -n 5
+  svcfs search tide --in notes/sea                 only pages in this folder
+  svcfs search tyde --suggest-threshold 0.7        also similar words, if nothing is found
+  svcfs search tide --json | jq -r '.[].path'",
+    positionals: &[required("q", "WORDS", "Words to search", Words)],
+    options: &[
+        LIMIT,
+        option("offset"),
+        FOLDER,
+        long_option("modified_after", "modified-after"),
+        option("boost"),
+        long_option("suggest_threshold", "suggest-threshold"),
+    ],
+    action: Once(views::search::results),
+    ..VERB
+};
+
+const READ: Verb = Verb {
+    name: "read",
+    operation: "read",
+    about: "Print pages or other files",
+    details: "The bytes are printed unchanged, one file after the other.",
+    examples: "\
+Examples:
+  svcfs read index.md
+  svcfs read notes/a.md notes/b.md
+  svcfs read picture.png > picture.png
+  svcfs read index.md --offset 10 --limit 20       20 lines after the tenth
+  svcfs read index.md --json | jq -r .etag",
+    positionals: &[required("path", "PATH", PAGE, Paths)],
+    options: &[
+        option("offset"),
+        LIMIT,
+        long_option("metadata_only", "metadata-only"),
+        long_option("resolve_links", "resolve-links"),
+    ],
+    action: EachPath(views::changes::content),
+    ..VERB
+};
+
+const WRITE: Verb = Verb {
+    name: "write",
+    operation: "write",
+    about: "Write a page or another file, creating it if absent",
+    details: "The content is that of FILE or of standard input. The write is one commit.",
+    examples: "\
+Examples:
+  svcfs write notes/tides.md draft.md
+  date | svcfs write notes/now.md
+  svcfs read a.md | sed s/moon/sun/ | svcfs write a.md
+  svcfs write a.md draft.md --if-match \"$(svcfs read a.md --json | jq -r .etag)\"   unless it has changed
+  svcfs call version path=a.md version=4f2a09c1 | svcfs write a.md                 restore an old version",
+    positionals: &[
+        required("path", "PATH", "Path to write; missing directories are created", Path),
+        optional("content", "FILE", "File on this machine with the content [default: standard input]", File),
+    ],
+    options: &[option("exact"), option("symlink")],
+    action: Once(views::changes::written),
+    ..VERB
+};
+
+const APPEND: Verb = Verb {
+    name: "append",
+    operation: "append",
+    about: "Append text to a page, creating it if absent",
+    details: "A text on the command line gets a final line break. Before it comes `--separator`, which makes a paragraph \
+              of its own; without one (`--separator ''`) it is the next line, such as an item of a list.",
+    examples: "\
+Examples:
+  svcfs append log.md 'The tide was high.'
+  svcfs append tasks.md '- [ ] call Ann' --separator ''
+  make 2>&1 | svcfs append build.md --actor agent:ci",
+    positionals: &[
+        required("path", "PATH", PAGE, Path),
+        optional("content", "TEXT", "Text to append [default: standard input]", Text),
+    ],
+    options: &[option("separator")],
+    action: Once(views::changes::appended),
+    ..VERB
+};
+
+const LS: Verb = Verb {
+    name: "ls",
+    operation: "tree",
+    about: "List the files and directories of a directory",
+    examples: "\
+Examples:
+  svcfs ls
+  svcfs ls -l notes
+  svcfs ls --json | jq -r '.[].path'",
+    positionals: &[optional("path", "PATH", "Directory or file [default: the current or the top directory]", Path)],
+    flags: &[
+        VerbFlag { name: "long", short: 'l', help: "Also list size and modification time" },
+        VerbFlag { name: "all", short: 'a', help: "Also list names that begin with a dot" },
+    ],
+    fixed: &[("depth", FixedValue::Number(1)), ("details", FixedValue::True)],
+    action: Once(views::tree::list),
+    ..VERB
+};
+
+const TREE: Verb = Verb {
+    name: "tree",
+    operation: "tree",
+    about: "Show directories and files as a tree",
+    examples: "\
+Examples:
+  svcfs tree
+  svcfs tree notes --depth 2
+  svcfs tree --json | jq -r '.. | .path? // empty'",
+    positionals: &[optional("path", "PATH", "Directory [default: the current or the top directory]", Path)],
+    options: &[VerbOption { short: Some('L'), ..option("depth") }],
+    action: Once(views::tree::tree),
+    ..VERB
+};
+
+const RENAME: Verb = Verb {
+    name: "rename",
+    operation: "rename",
+    about: "Rename or move a page or a directory and update links to it",
+    details: "As with mv, a TO that is a directory receives FROM. The renamed page and the pages whose links change are \
+              one commit.",
+    examples: "\
+Examples:
+  svcfs rename tides.md notes/tides-and-moon.md
+  svcfs rename tides.md notes/                     into a directory
+  svcfs rename notes sea                           a directory with all its pages",
+    positionals: &[
+        required("from", "FROM", "Current path of a page or directory", Path),
+        required("to", "TO", "New path; missing directories are created", Path),
+    ],
+    options: &[long_option("update_links", "update-links"), option("replacing")],
+    action: Steps(steps::rename),
+    ..VERB
+};
+
+const RM: Verb = Verb {
+    name: "rm",
+    operation: "delete",
+    about: "Remove pages, other files and empty directories",
+    details: "Each is a commit. Older versions stay in the history: `svcfs log PATH` lists them.",
+    examples: "\
+Examples:
+  svcfs rm notes/old.md
+  svcfs rm -r drafts                               a directory with everything in it
+  svcfs call version path=notes/old.md version=4f2a09c1 | svcfs write notes/old.md    bring one back",
+    positionals: &[required("path", "PATH", "Path to remove", Paths)],
+    flags: &[VerbFlag { name: "recursive", short: 'r', help: "Remove directories with everything in them" }],
+    action: Steps(steps::remove),
+    ..VERB
+};
+
+const LOG: Verb = Verb {
+    name: "log",
+    operation: "timeline",
+    about: "List the versions of a page, or recent changes, newest first",
+    details: "With a page: its versions (`svcfs call versions`). With a directory, or without a path: recent changes there \
+              (`svcfs call timeline`).",
+    examples: "\
+Examples:
+  svcfs log                                        recent changes
+  svcfs log index.md                               versions of a page, also of a removed one
+  svcfs log notes/ -n 20 --actor ann
+  svcfs diff index.md 4f2a09c1                     what changed since a version",
+    positionals: &[optional("path", "PATH", "Page or directory [default: everything]", Path)],
+    options: &[LIMIT, option("offset"), option("actor")],
+    action: Steps(steps::log),
+    ..VERB
+};
+
+const BLAME: Verb = Verb {
+    name: "blame",
+    operation: "blame",
+    about: "Show who last changed each line of a page",
+    examples: "\
+Examples:
+  svcfs blame index.md
+  svcfs blame index.md --offset 100 --limit 20
+  svcfs blame index.md --json | jq -r '.[].author' | sort | uniq -c",
+    positionals: &[required("path", "PATH", PAGE, Path)],
+    options: &[option("offset"), LIMIT],
+    action: Once(views::history::blame),
+    ..VERB
+};
+
+const DIFF: Verb = Verb {
+    name: "diff",
+    operation: "diff",
+    about: "Show what changed in a page",
+    details: "Without versions: the newest change. With FROM: all changes since that version.",
+    examples: "\
+Examples:
+  svcfs diff index.md                              the newest change
+  svcfs diff index.md 4f2a09c1                     everything since a version of `svcfs log index.md`
+  svcfs diff index.md 4f2a09c1 9b1c0d22            between two versions",
+    positionals: &[
+        required("path", "PATH", PAGE, Path),
+        optional("from", "FROM", "Older version, as `svcfs log PATH` shows it [default: the one before TO]", Value),
+        optional("to", "TO", "Newer version [default: the newest]", Value),
+    ],
+    action: Steps(steps::diff),
+    ..VERB
+};
+
+const LINKS: Verb = Verb {
+    name: "links",
+    operation: "peek",
+    about: "List the pages that a page links to, and its broken links",
+    examples: "\
+Examples:
+  svcfs links index.md
+  svcfs links index.md --json | jq -r '.links_broken[]'",
+    positionals: &[required("path", "PATH", PAGE, Path)],
+    action: Once(views::links::links),
+    ..VERB
+};
+
+const BACKLINKS: Verb = Verb {
+    name: "backlinks",
+    operation: "backlinks",
+    about: "List the pages that link to a page",
+    examples: "\
+Examples:
+  svcfs backlinks index.md
+  svcfs backlinks index.md --json | jq length",
+    positionals: &[required("path", "PATH", PAGE, Path)],
+    options: &[LIMIT],
+    action: Once(views::links::backlinks),
+    ..VERB
+};

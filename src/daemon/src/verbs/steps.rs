@@ -1,0 +1,154 @@
+//! Verbs that run more than one operation.
+
+use serde_json::{Map, Value, json};
+
+use super::run::VerbRun;
+use super::views;
+use crate::failure::{CommandFailure, ExitStatus};
+
+/// `log`: the versions of a page, else the changes of a directory.
+///
+/// # Errors
+/// The refusals of the operations.
+pub fn log(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
+    let path = run.text("path").unwrap_or_default();
+    // Versions have no author to select by.
+    if path.is_empty() || run.text("actor").is_some() {
+        return log_changes(run, path);
+    }
+    let versions = run.call("versions", to_map(json!({ "path": path })))?;
+    let Some(list) = versions.as_array().filter(|list| !list.is_empty()) else { return log_changes(run, path) };
+    let number = |name: &str| run.arguments().get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    let (offset, limit) = (number("offset").unwrap_or(0), number("limit").unwrap_or(usize::MAX));
+    let selected: Vec<Value> = list.iter().skip(offset).take(limit).cloned().collect();
+    run.print(&selected.into(), views::history::versions)
+}
+
+fn log_changes(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure> {
+    let mut arguments = run.arguments().clone();
+    arguments.remove("path");
+    if !path.is_empty() {
+        arguments.insert("path_prefix".to_owned(), path.into());
+    }
+    run.print(&run.call("timeline", arguments)?, views::history::changes)
+}
+
+/// `diff`: between two versions; those that are not given are the newest ones.
+///
+/// # Errors
+/// `Refused` when the page has no versions; the refusals of the operations.
+pub fn diff(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
+    let mut arguments = run.arguments().clone();
+    if !arguments.contains_key("to") {
+        let path = run.text("path").unwrap_or_default();
+        let versions = run.call("versions", to_map(json!({ "path": path })))?;
+        let hash = |index: usize| versions[index]["hash"].as_str();
+        let Some(newest) = hash(0) else {
+            let message = format!("`{path}` has no versions to compare; `svcfs log {path}` lists changes");
+            return Err(CommandFailure::saying(ExitStatus::Refused, message));
+        };
+        if !arguments.contains_key("from") {
+            let Some(previous) = hash(1) else {
+                return run.print(&json!({ "path": path, "diff": "" }), views::history::single_version);
+            };
+            arguments.insert("from".to_owned(), previous.into());
+        }
+        arguments.insert("to".to_owned(), newest.into());
+    }
+    run.print(&run.call("diff", arguments)?, views::history::diff)
+}
+
+/// `rename`: of a page or a directory, into a directory if the destination is one.
+///
+/// # Errors
+/// The refusals of the operations.
+pub fn rename(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
+    let mut arguments = run.arguments().clone();
+    let (from, to) = (run.text("from").unwrap_or_default(), run.text("to").unwrap_or_default());
+    let into_directory = format!("{to}/{}", from.rsplit('/').next().unwrap_or_default());
+    let into_directory = into_directory.trim_start_matches('/');
+    let is_into = to.is_empty() || run.typed("to").is_some_and(|text| text.ends_with('/'));
+    if is_into {
+        arguments.insert("to".to_owned(), into_directory.into());
+    }
+    let refusal = match run.call("rename", arguments.clone()) {
+        Ok(answer) => return run.print(&answer, views::changes::renamed),
+        Err(failure) if failure.exit() == ExitStatus::Refused => failure,
+        Err(failure) => return Err(failure),
+    };
+    // Only now it matters what is there.
+    let is_from_directory = is_directory(run, from);
+    if !is_into && is_directory(run, to) {
+        arguments.insert("to".to_owned(), into_directory.into());
+    } else if !is_from_directory {
+        return Err(refusal);
+    }
+    if !is_from_directory {
+        return run.print(&run.call("rename", arguments)?, views::changes::renamed);
+    }
+    if let Some(option) = ["update_links", "replacing"].into_iter().find(|name| arguments.contains_key(*name)) {
+        let option = option.replace('_', "-");
+        let message = format!("--{option} is for pages; `{from}` is a directory");
+        return Err(CommandFailure::saying(ExitStatus::Usage, message));
+    }
+    run.print(&run.call("rename_dir", arguments)?, views::changes::renamed)
+}
+
+/// `rm`: with `--recursive` also directories with content.
+///
+/// # Errors
+/// The refusals of the operations.
+pub fn remove(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
+    run.each_path(|run, arguments| {
+        let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let refusal = match run.call("delete", arguments) {
+            Ok(answer) => return run.print(&answer, views::changes::removed),
+            Err(failure) if failure.exit() == ExitStatus::Refused => failure,
+            Err(failure) => return Err(failure),
+        };
+        if path.is_empty() || !is_directory(run, &path) {
+            return Err(refusal);
+        }
+        if !run.has_flag("recursive") {
+            let message =
+                format!("directory `{path}` is not empty; remove it with everything in it with `svcfs rm -r`");
+            return Err(CommandFailure::saying(ExitStatus::Refused, message));
+        }
+        remove_directory(run, &path)
+    })
+}
+
+fn remove_directory(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure> {
+    let tree = run.call("tree", to_map(json!({ "path": path, "details": true })))?;
+    let mut entries = Vec::new();
+    collect_entries(&tree, &mut entries);
+    for entry in entries {
+        let answer = run.call("delete", to_map(json!({ "path": entry })))?;
+        run.print(&answer, views::changes::removed)?;
+    }
+    match run.call("delete", to_map(json!({ "path": path }))) {
+        Ok(answer) => run.print(&answer, views::changes::removed),
+        // A directory may disappear with its last file.
+        Err(_) if !is_directory(run, path) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The paths of a tree, those in a directory before it.
+fn collect_entries(nodes: &Value, paths: &mut Vec<String>) {
+    for node in nodes.as_array().into_iter().flatten() {
+        collect_entries(&node["children"], paths);
+        paths.extend(node["path"].as_str().map(str::to_owned));
+    }
+}
+
+fn is_directory(run: &VerbRun<'_>, path: &str) -> bool {
+    path.is_empty() || run.call("tree", to_map(json!({ "path": path, "depth": 1 }))).is_ok()
+}
+
+fn to_map(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}

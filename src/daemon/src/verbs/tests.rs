@@ -1,0 +1,63 @@
+use std::collections::BTreeSet;
+
+use clap::{CommandFactory, Parser};
+use svcfs_knowledge::kernel::OperationInputs;
+
+use super::*;
+use crate::cli::{Cli, CliCommand};
+use crate::manual;
+
+fn parsed(line: &[&str]) -> Result<VerbCommand, clap::Error> {
+    let cli = Cli::try_parse_from(["svcfs"].iter().chain(line))?;
+    match cli.command {
+        CliCommand::Verb(verb) => Ok(verb),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_verb_names_parameters_of_its_operation() {
+    for verb in VERBS {
+        let entry = manual::find(verb.operation).unwrap();
+        let inputs = OperationInputs::from_entry(entry);
+        let names = verb.options.iter().map(|option| option.parameter).chain(verb.fixed.iter().map(|(name, _)| *name));
+        for name in names {
+            assert!(inputs.get(name).is_some(), "{}: {name}", verb.name);
+        }
+        if !matches!(verb.action, Action::Steps(_)) {
+            for positional in verb.positionals {
+                assert!(inputs.get(positional.parameter).is_some(), "{}: {}", verb.name, positional.parameter);
+            }
+        }
+        assert!(verb.examples.starts_with("Examples:\n  svcfs "), "{}", verb.name);
+    }
+}
+
+#[test]
+fn every_verb_has_a_consistent_command_line() {
+    Cli::command().debug_assert();
+    let names: BTreeSet<&str> = names().collect();
+    let expected =
+        "append backlinks blame diff links log ls read rename rm search tree write".split(' ').collect::<BTreeSet<_>>();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn options_and_positionals_may_come_in_any_order() {
+    for line in [
+        &["search", "refresh", "token", "--limit", "5", "--json"][..],
+        &["search", "-n5", "--in", "notes", "refresh", "token", "--root", "kb"],
+        &["append", "a.md", "- [ ] an item", "--actor", "ann", "--separator", ""],
+        &["append", "a.md", "--actor", "ann", "- an item"],
+        &["write", "a.md", "-"],
+        &["ls", "-la", "-r", "kb"],
+        &["rm", "-r", "a", "b", "--actor", "ann"],
+        &["log"],
+        &["diff", "a.md", "1111", "2222"],
+    ] {
+        assert!(parsed(line).is_ok(), "{line:?}: {}", parsed(line).unwrap_err());
+    }
+    for line in [&["search"][..], &["read"], &["rename", "a"], &["diff", "a", "b", "c", "d"], &["ls", "a", "b"]] {
+        assert!(parsed(line).is_err(), "{line:?}");
+    }
+}
