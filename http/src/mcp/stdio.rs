@@ -28,6 +28,9 @@ const QUEUE_MESSAGES: usize = 16;
 /// How long requests in flight may take after the last message; `rmcp` then waits 5 s more.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// How long the last line may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
 type IncomingMessage = RxJsonRpcMessage<RoleServer>;
 type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 
@@ -66,6 +69,15 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
     }
 }
 
+/// Closes the output. A client that does not read gets no last line.
+async fn close<W: AsyncWrite + Send + Unpin>(
+    output: &Mutex<StdioOutput<W>>,
+    stop: &ConnectionStop,
+) -> std::io::Result<()> {
+    let closed = async { output.lock().await.close(stop).await };
+    tokio::time::timeout(CLOSE_TIMEOUT, closed).await.unwrap_or(Ok(()))
+}
+
 /// Closes a connection that `rmcp` has not, because no session began.
 pub(super) struct ConnectionCloser<W> {
     output: Arc<Mutex<StdioOutput<W>>>,
@@ -74,7 +86,7 @@ pub(super) struct ConnectionCloser<W> {
 
 impl<W: AsyncWrite + Send + Unpin> ConnectionCloser<W> {
     pub(super) async fn close(self) {
-        if let Err(error) = self.output.lock().await.close(&self.stop).await {
+        if let Err(error) = close(&self.output, &self.stop).await {
             tracing::debug!(error = %error, "MCP over stdio failed");
         }
     }
@@ -112,7 +124,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
     }
 
     async fn close(&mut self) -> std::io::Result<()> {
-        self.output.lock().await.close(&self.stop).await
+        close(&self.output, &self.stop).await
     }
 }
 

@@ -35,9 +35,9 @@ Examples:
 /// Arguments are parsed according to the operation's schema: numbers, true and false, lists with
 /// commas. An operation that returns text prints that text; --json prints the exact output instead.
 ///
-/// If another process has the root (`svcfs serve`, `mount` or `mcp`), the operation runs there. Else
-/// the command opens the root itself, which also records external edits. With --url the operation
-/// runs on that server.
+/// If another process has the root (`svcfs serve`, `mount` or `mcp`), the operation runs there.
+/// Else the command opens the root itself, which also records external edits. With --url the
+/// operation runs on that server.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_flag = true)]
 pub struct CallArgs {

@@ -23,8 +23,8 @@ Examples:
 
 /// List pages by their frontmatter
 ///
-/// If another process has the root (`svcfs serve`, `mount` or `mcp`), the query runs there. Else the
-/// command opens the root itself. With --url the query runs on that server.
+/// If another process has the root (`svcfs serve`, `mount` or `mcp`), the query runs there. Else
+/// the command opens the root itself. With --url the query runs on that server.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueryArgs {

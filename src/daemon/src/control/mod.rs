@@ -4,8 +4,8 @@
 //! Only the user of the process and root may use the socket in the state directory. The server's
 //! port is open to all local users, and a user who may mount could hide any directory of the
 //! server's user. The protocol is HTTP with JSON: `POST /mounts`, `/keys`, `/indexes`,
-//! `/operations` and `/release`; `/mcp` changes to a protocol of its own (see [`agents`]). SIGHUP is
-//! not enough for keys: the command must know whether the server loaded them.
+//! `/operations` and `/release`; `/mcp` changes to a protocol of its own (see [`agents`]). SIGHUP
+//! is not enough for keys: the command must know whether the server loaded them.
 
 mod agents;
 mod operations;
@@ -62,6 +62,9 @@ const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
 /// Maximum size of an operation in bytes: that of `--input`, with escapes.
 const MAX_OPERATION_BYTES: usize = 128 << 20;
+
+/// Time between attempts to accept connections after a failure.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long agents and requests in flight may take when the socket is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -234,7 +237,7 @@ async fn accept(listener: UnixListener, context: ControlContext, stop: Cancellat
                 Err(error) => {
                     tracing::warn!(%error, "the control socket accepts no connections at the moment");
                     // Wait until other connections have closed their descriptors.
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
                 }
             },
         }

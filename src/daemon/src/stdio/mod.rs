@@ -191,8 +191,8 @@ impl AgentProcess {
         })
     }
 
-    /// Serves the root to this agent and to others, until the agent ends, a signal comes or a server
-    /// takes the root over; then closes it. None when the agent reads no more.
+    /// Serves the root to this agent and to others, until the agent ends, a signal comes or a
+    /// server takes the root over; then closes it. None when the agent reads no more.
     fn serve_root(&mut self, root: OpenRoot) -> Result<Option<ConnectionEnd>, CommandFailure> {
         let mut running = RunningServer::with(root, MountNamespace::default());
         let release = CancellationToken::new();

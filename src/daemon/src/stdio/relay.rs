@@ -37,8 +37,8 @@ impl AgentRelay {
         self.lines.is_closed() && self.lines.is_empty() && !self.session.lock().has_pending()
     }
 
-    /// Carries lines until the server closes the connection. When the agent closes its side, so does
-    /// this, and the last answers follow.
+    /// Carries lines until the server closes the connection. When the agent closes its side, so
+    /// does this, and the last answers follow.
     ///
     /// # Errors
     /// When the agent reads no more.

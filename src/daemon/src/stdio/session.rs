@@ -208,8 +208,8 @@ impl AgentSession {
         self.pending.iter_mut().map(resend).collect()
     }
 
-    /// Records the end of the connection; returns how it ended, and the answers to the requests that
-    /// must not be sent again.
+    /// Records the end of the connection; returns how it ended, and the answers to the requests
+    /// that must not be sent again.
     pub fn disconnect(&mut self) -> (ConnectionEnd, Vec<Value>) {
         self.repeated_handshake = None;
         let drained = self.drained.take();

@@ -146,7 +146,7 @@ fn http_has(server: &Running, path: &str) {
 }
 
 #[test]
-fn an_agent_beside_a_server_is_its_client_and_takes_over_when_it_stops() {
+fn an_agent_beside_a_server_is_its_client_and_then_takes_over() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
     let mut agent = Agent::start(&place);
@@ -248,7 +248,7 @@ fn the_next_agent_takes_over_from_a_killed_one() {
 }
 
 #[test]
-fn the_outcome_of_a_change_is_unknown_after_a_crash_and_a_read_is_repeated() {
+fn a_crash_leaves_the_outcome_of_a_change_unknown_and_repeats_a_read() {
     let place = Place::with_root();
     let (first, mut second) = (Agent::start(&place), Agent::start(&place));
     second.write("page.md");
