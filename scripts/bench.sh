@@ -51,6 +51,6 @@ need_rust
 # A server that cannot be installed is not compared; the table says so.
 (need_python_tools "${RIVAL_PYTHON_TOOLS[@]}") || say "WsgiDAV cannot be installed; it is not measured"
 (need_packages nfs-ganesha-vfs rpcbind) || say "NFS-Ganesha cannot be installed; it is not measured"
-need_nginx || say "nginx cannot be downloaded; it is not measured"
+need_proxies nginx || say "nginx cannot be downloaded; it is not measured"
 cargo build --release --locked -p svcfs -p svcfs-bench
 exec "$CARGO_TARGET_DIR/release/svcfs-bench" --dir "${SVCFS_BENCH_DIR:-$HOME/.cache/svcfs/bench}" "${options[@]}"

@@ -20,6 +20,8 @@ readonly GUEST_PACKAGES=(busybox-static cpio kmod libtirpc3 qemu-system-x86)
 readonly RIVAL_PYTHON_TOOLS=(wsgidav==4.4.0 cheroot==11.1.2)
 # For building the Debian package.
 readonly PACKAGE_TOOLS=(cargo-deb@3.7.0)
+# For the list of components of a release (SBOM).
+readonly RELEASE_TOOLS=(cargo-cyclonedx@0.5.9)
 
 # Prints each argument as a line on stderr, so that stdout has only the output of the programs.
 say() { printf '%s\n' "$@" >&2; }
@@ -107,15 +109,17 @@ need_node_tools() {
     cp "$clients/package-lock.json" "$folder/installed"
 }
 
-# Unpacks nginx into $SVCFS_TOOLS. Installing the package would start a server on port 80.
-need_nginx() {
-    [[ ! -x /usr/sbin/nginx && ! -x $SVCFS_TOOLS/nginx/usr/sbin/nginx ]] || return 0
-    local folder outcome=0
-    folder="$(mktemp -d)"
-    # apt downloads as an unprivileged user.
-    chmod a+rwx "$folder"
-    (cd "$folder" && apt-get -qq download nginx >&2 && dpkg -x nginx_*.deb "$SVCFS_TOOLS/nginx") || outcome=$?
-    rm -rf "$folder"
+# Unpacks proxies, which are Debian packages, into $SVCFS_TOOLS. Installing nginx would start a server on port 80.
+need_proxies() {
+    local name folder outcome=0
+    for name in "$@"; do
+        compgen -G "/usr/*bin/$name" >/dev/null || compgen -G "$SVCFS_TOOLS/$name/usr/*bin/$name" >/dev/null && continue
+        folder="$(mktemp -d)"
+        # apt downloads as an unprivileged user.
+        chmod a+rwx "$folder"
+        (cd "$folder" && apt-get -qq download "$name" >&2 && dpkg -x "${name}"_*.deb "$SVCFS_TOOLS/$name") || outcome=$?
+        rm -rf "$folder"
+    done
     return "$outcome"
 }
 
