@@ -16,7 +16,8 @@ Options:
   --write       Also replace the tables in docs/benchmarks.md
   -h, --help    Show this help
 
-Builds the release binaries first. A full run takes about 45 minutes; do not use the machine for anything else.
+Builds the release binaries first: the first time about 10 minutes on 2 cores. A full run takes about 45 minutes; do not
+use the machine for anything else.
 Without /dev/fuse the rows of the mount are missing. A run removes its files when it ends, fails or is interrupted.
 
 Environment:

@@ -134,6 +134,7 @@ $directory is served, and mounted at $mountpoint. Try in another terminal:
   history  ls '$mountpoint/.svc/history/hello.md/'
   browse   http://127.0.0.1:$port/api/docs
   agents   http://127.0.0.1:$port/mcp
+  more     '$svcfs' --help
 
 Ctrl-C unmounts and stops. The log is $log
 TEXT

@@ -38,7 +38,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 need_rust
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
-need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}"
+need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}" "${RELEASE_TOOLS[@]}"
 need_python_tools "${PYTHON_TOOLS[@]}"
 need_node_tools
 need_proxies nginx caddy || fail "nginx and caddy could not be downloaded; run: apt-get update"
