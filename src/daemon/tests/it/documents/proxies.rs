@@ -138,7 +138,10 @@ fn use_through(place: &Place, proxy: &Proxy, (url, server): (&str, &Running)) {
     let listed = curl(
         place,
         proxy,
-        &format!("-H 'Content-Type: application/json' -H 'Accept: application/json' -d '{message}' {}", address("/mcp")),
+        &format!(
+            "-H 'Content-Type: application/json' -H 'Accept: application/json' -d '{message}' {}",
+            address("/mcp")
+        ),
     );
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert!(listed["result"]["tools"].as_array().is_some_and(|tools| tools.len() > 10), "{listed}");
