@@ -6,6 +6,7 @@
 mod guides;
 mod proxies;
 mod readme;
+mod reference;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
