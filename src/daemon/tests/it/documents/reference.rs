@@ -61,7 +61,8 @@ fn every_documented_command_line_is_accepted_by_the_program() {
             if PENDING.iter().any(|verb| line.starts_with(verb)) {
                 continue;
             }
-            // `--help` ends the run; what is before it must be valid. The example's user is no user here.
+            // `--help` ends the run; what is before it must be valid. The user of the example does
+            // not exist here.
             let typed = format!("{} --help", line.replace("--actor bot=", "--actor root="));
             let output = shell(&place, &typed).output().unwrap();
             if !output.status.success() {
