@@ -16,7 +16,8 @@ Options:
   --write       Also replace the tables in docs/benchmarks.md
   -h, --help    Show this help
 
-Builds the release binaries first. A full run takes about 45 minutes; do not use the machine for anything else.
+Builds the release binaries first: the first time about 10 minutes on 2 cores. A full run takes about 45 minutes; do not
+use the machine for anything else.
 Without /dev/fuse the rows of the mount are missing. A run removes its files when it ends, fails or is interrupted.
 
 Environment:
@@ -51,6 +52,6 @@ need_rust
 # A server that cannot be installed is not compared; the table says so.
 (need_python_tools "${RIVAL_PYTHON_TOOLS[@]}") || say "WsgiDAV cannot be installed; it is not measured"
 (need_packages nfs-ganesha-vfs rpcbind) || say "NFS-Ganesha cannot be installed; it is not measured"
-need_nginx || say "nginx cannot be downloaded; it is not measured"
+need_proxies nginx || say "nginx cannot be downloaded; it is not measured"
 cargo build --release --locked -p svcfs -p svcfs-bench
 exec "$CARGO_TARGET_DIR/release/svcfs-bench" --dir "${SVCFS_BENCH_DIR:-$HOME/.cache/svcfs/bench}" "${options[@]}"

@@ -9,8 +9,8 @@ Run the tests in their long form
 Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
 
 Runs the tests of scripts/test.sh. Tests with random input or repetitions read their limits from these variables.
-Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, scripts/nfs/pjdfstest.sh (on amd64) and
-scripts/power.sh (as root on amd64).
+Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, scripts/release.sh --try and
+`cargo install` (as root), scripts/nfs/pjdfstest.sh (on amd64) and scripts/power.sh (as root on amd64).
 
 Environment (a variable that is set already is not changed):
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
@@ -58,11 +58,30 @@ export SVCFS_SLOW_SECONDS="${SVCFS_SLOW_SECONDS:-90}"
 ulimit -n "$(ulimit -Hn)"
 export PROPTEST_CASES="${PROPTEST_CASES:-20000}"
 scripts="$(dirname "${BASH_SOURCE[0]}")"
+
+# shellcheck source=scripts/prerequisites.sh
+source "$scripts/prerequisites.sh"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
+
+# Builds the optimised release, and installs it in each documented way. The tests do so with the program that they have.
+try_release() {
+    local folder
+    [[ $EUID -eq 0 ]] || return 0
+    need_rust
+    folder="$(mktemp -d)"
+    "$scripts/release.sh" --to "$folder/dist" --try
+    # The command of docs/install.md, into another folder and with what is built already.
+    (cd "$scripts/.." && cargo install --locked --path src/daemon --root "$folder/cargo")
+    "$folder/cargo/bin/svcfs" --version
+    rm -r "$folder"
+}
+
 "$scripts/test.sh" "$@"
 # With arguments only the named tests run: no benchmark and no emulated machine.
 [[ $# -eq 0 ]] || exit 0
 "$scripts/schema.sh"
 "$scripts/bench.sh" --quick
+try_release
 [[ $(uname -m) != x86_64 ]] || "$scripts/nfs/pjdfstest.sh"
 [[ $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0
 exec "$scripts/power.sh"

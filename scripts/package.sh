@@ -37,6 +37,7 @@ source scripts/prerequisites.sh
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
+need_packages python3
 need_rust
 need_tools "${PACKAGE_TOOLS[@]}"
 output="$(realpath -m "${output:-$CARGO_TARGET_DIR/debian}")"
@@ -58,6 +59,7 @@ gzip -9 --no-name "$stage"/man/*.1
 "$program" completions bash >"$stage/completions/svcfs"
 "$program" completions zsh >"$stage/completions/_svcfs"
 "$program" completions fish >"$stage/completions/svcfs.fish"
+scripts/release/licences.py | gzip -9 --no-name >"$stage/third-party.txt.gz"
 ln -s ../bin/svcfs "$stage/mount.fuse.svcfs"
 ln -s ../man1/svcfs-mount.1.gz "$stage/mount.fuse.svcfs.8.gz"
 # Debian requires a changelog with the package version; it refers to the changelog of the program.

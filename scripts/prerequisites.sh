@@ -6,7 +6,7 @@ readonly BUILD_PACKAGES=(gcc libc6-dev make pkg-config git curl ca-certificates)
 # For mounting without root.
 readonly MOUNT_PACKAGES=(fuse3)
 # The programs that the tests drive against a mount.
-readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 python3-venv python3-prometheus-client rclone openssl e2fsprogs libnfs-utils litmus cadaver davfs2 bindfs mount util-linux xz-utils)
+readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 python3-venv python3-prometheus-client rclone openssl e2fsprogs libnfs-utils litmus cadaver davfs2 bindfs mount util-linux xz-utils debootstrap)
 # From PyPI: servers and clients that the tests use, in the versions for which the tests are written.
 readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4 awscli==1.46.3 boto3==1.44.5 awscrt==0.38.1 s3cmd==2.4.0 mcp==2.3.0)
 # From npm: MCP clients, listed with all their dependencies in scripts/clients. The command line of the Inspector stays
@@ -20,6 +20,8 @@ readonly GUEST_PACKAGES=(busybox-static cpio kmod libtirpc3 qemu-system-x86)
 readonly RIVAL_PYTHON_TOOLS=(wsgidav==4.4.0 cheroot==11.1.2)
 # For building the Debian package.
 readonly PACKAGE_TOOLS=(cargo-deb@3.7.0)
+# For the list of components of a release (SBOM).
+readonly RELEASE_TOOLS=(cargo-cyclonedx@0.5.9)
 
 # Prints each argument as a line on stderr, so that stdout has only the output of the programs.
 say() { printf '%s\n' "$@" >&2; }
@@ -107,15 +109,17 @@ need_node_tools() {
     cp "$clients/package-lock.json" "$folder/installed"
 }
 
-# Unpacks nginx into $SVCFS_TOOLS. Installing the package would start a server on port 80.
-need_nginx() {
-    [[ ! -x /usr/sbin/nginx && ! -x $SVCFS_TOOLS/nginx/usr/sbin/nginx ]] || return 0
-    local folder outcome=0
-    folder="$(mktemp -d)"
-    # apt downloads as an unprivileged user.
-    chmod a+rwx "$folder"
-    (cd "$folder" && apt-get -qq download nginx >&2 && dpkg -x nginx_*.deb "$SVCFS_TOOLS/nginx") || outcome=$?
-    rm -rf "$folder"
+# Unpacks proxies, which are Debian packages, into $SVCFS_TOOLS. Installing nginx would start a server on port 80.
+need_proxies() {
+    local name folder outcome=0
+    for name in "$@"; do
+        compgen -G "/usr/*bin/$name" >/dev/null || compgen -G "$SVCFS_TOOLS/$name/usr/*bin/$name" >/dev/null && continue
+        folder="$(mktemp -d)"
+        # apt downloads as an unprivileged user.
+        chmod a+rwx "$folder"
+        (cd "$folder" && apt-get -qq download "$name" >&2 && dpkg -x "${name}"_*.deb "$SVCFS_TOOLS/$name") || outcome=$?
+        rm -rf "$folder"
+    done
     return "$outcome"
 }
 

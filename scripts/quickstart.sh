@@ -61,7 +61,7 @@ prepare() {
 }
 
 build() {
-    say "building svcfs (a few minutes the first time)"
+    say "building svcfs (the first time: about 10 minutes on 2 cores)"
     # From inside the clone, so that rust-toolchain.toml is found.
     (cd "$here" && cargo build --release --locked -p svcfs)
     svcfs="$CARGO_TARGET_DIR/release/svcfs"
@@ -131,9 +131,10 @@ $directory is served, and mounted at $mountpoint. Try in another terminal:
   write    printf -- '---\ntitle: Hello\n---\n\nHigh water at noon.\n' > '$mountpoint/hello.md'
   read     curl http://127.0.0.1:$port/raw/hello.md
   search   curl 'http://127.0.0.1:$port/api/svc/search?q=noon'
-  history  git -C '$directory' log --stat -1
+  history  ls '$mountpoint/.svc/history/hello.md/'
   browse   http://127.0.0.1:$port/api/docs
   agents   http://127.0.0.1:$port/mcp
+  more     '$svcfs' --help
 
 Ctrl-C unmounts and stops. The log is $log
 TEXT

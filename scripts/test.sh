@@ -38,10 +38,10 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 need_rust
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
-need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}"
+need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}" "${RELEASE_TOOLS[@]}"
 need_python_tools "${PYTHON_TOOLS[@]}"
 need_node_tools
-need_nginx || fail "nginx could not be downloaded; run: apt-get update"
+need_proxies nginx caddy || fail "nginx and caddy could not be downloaded; run: apt-get update"
 # An emulated machine: its kernel mounts the NFS export without changing this machine.
 [[ $(uname -m) != x86_64 ]] || scripts/nfs/guest.sh
 

@@ -22,10 +22,11 @@ pub(super) fn openapi(app: &AppState) -> Response {
     response
 }
 
-/// Redirects to the documentation browser.
-pub(super) fn redirect() -> Response {
+/// Redirects to the documentation browser. The target is relative: a proxy can serve everything
+/// below a path.
+pub(super) fn redirect(location: &'static str) -> Response {
     let mut response = reply::empty(StatusCode::MOVED_PERMANENTLY);
-    let to = HeaderValue::from_static("/api/docs/index.html");
+    let to = HeaderValue::from_static(location);
     response.headers_mut().insert(LOCATION, to);
     response
 }
@@ -34,7 +35,7 @@ pub(super) fn redirect() -> Response {
 pub(super) fn file(name: &str) -> Result<Response, Fault> {
     // By default it sends the document to a validator on the internet and has a bar for loading
     // other documents.
-    let config = Config::from("/api/openapi.json").validator_url("none").use_base_layout().try_it_out_enabled(true);
+    let config = Config::from("../openapi.json").validator_url("none").use_base_layout().try_it_out_enabled(true);
     let config = Arc::new(config.display_request_duration(true));
     let part = utoipa_swagger_ui::serve(name, config).map_err(|error| Fault::internal(error.to_string()))?;
     let part =

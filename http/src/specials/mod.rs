@@ -30,6 +30,7 @@ pub(crate) enum SpecialPage {
     Metrics,
     OpenApi,
     Docs,
+    DocsFolder,
     DocsFile,
     Llms,
     Raw,
@@ -43,7 +44,7 @@ impl SpecialPage {
         match self {
             Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => RequestGuard::Open,
             // They describe the server, not its content.
-            Self::OpenApi | Self::Docs | Self::DocsFile => RequestGuard::Open,
+            Self::OpenApi | Self::Docs | Self::DocsFolder | Self::DocsFile => RequestGuard::Open,
             // For MCP, each tool checks its own scope.
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::RequiresScope(Scope::Read),
         }
@@ -125,6 +126,7 @@ impl SpecialRoute {
             | SpecialPage::Healthz
             | SpecialPage::OpenApi
             | SpecialPage::Docs
+            | SpecialPage::DocsFolder
             | SpecialPage::DocsFile => "unchanged",
             SpecialPage::Readyz | SpecialPage::Metrics => "as without a key",
             SpecialPage::Llms | SpecialPage::Events => "only entries in the folder",
@@ -164,7 +166,7 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
     SpecialRoute::root("/api/docs", "docs", SpecialPage::Docs)
         .with_summary("Open the API documentation in a browser")
         .with_responses(&[(301, "")]),
-    SpecialRoute::root("/api/docs/", "docs_folder", SpecialPage::Docs)
+    SpecialRoute::root("/api/docs/", "docs_folder", SpecialPage::DocsFolder)
         .with_summary("Open the API documentation in a browser")
         .with_responses(&[(301, "")]),
     SpecialRoute::root("/api/docs/{*file}", "docs_file", SpecialPage::DocsFile)
@@ -219,7 +221,8 @@ pub(crate) async fn handle(
         SpecialPage::Readyz => Ok(health::readyz(app, space, headers).await),
         SpecialPage::Metrics => metrics::metrics(app, headers).await,
         SpecialPage::OpenApi => Ok(docs::openapi(app)),
-        SpecialPage::Docs => Ok(docs::redirect()),
+        SpecialPage::Docs => Ok(docs::redirect("docs/index.html")),
+        SpecialPage::DocsFolder => Ok(docs::redirect("index.html")),
         SpecialPage::DocsFile => docs::file(parameter()),
         SpecialPage::Llms => llms::index(app, space, &identity).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,

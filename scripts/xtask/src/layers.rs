@@ -106,7 +106,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("hyper-util", &["svcfs-http", "svcfs-listener", "svcfs", "svcfs-measure"]),
     ("indicatif", &["svcfs"]),
     ("jsonwebtoken", &["svcfs-knowledge"]),
-    ("libgit2-sys", &["svcfs-store"]),
+    ("libz-sys", &["svcfs-store"]),
     ("listenfd", &["svcfs"]),
     ("matchit", &["svcfs-http"]),
     ("nfs3_types", &["svcfs-nfs", "svcfs-bench"]),

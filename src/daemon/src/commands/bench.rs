@@ -25,6 +25,7 @@ Examples:
   svcfs bench --files 500 --search-files 10000  longer, for more reliable figures
   svcfs bench --json > bench.json               print JSON
 
+The table of starts has the first build of the index, and what a later start takes.
 docs/benchmarks.md explains the rows and has results of another machine. Leave the machine idle
 meanwhile. Rows of git need git, rows of the mount /dev/fuse; rows whose program is missing are skipped.";
 

@@ -9,6 +9,7 @@ mod call;
 mod closed;
 mod covering;
 mod crowd;
+mod documents;
 mod fstab;
 mod harness;
 mod health;
