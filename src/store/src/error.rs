@@ -141,7 +141,7 @@ impl From<StoreError> for Fault {
             StoreError::Repository(text) => Self::unavailable(text),
             StoreError::AlreadyServed { .. } => Self::new(Kind::Conflict, error.to_string()),
             StoreError::Database(source) => match source.sqlite_error_code() {
-                Some(ErrorCode::DiskFull) => no_space(source),
+                Some(ErrorCode::DiskFull) => no_space(".svc/state/log.db", source),
                 Some(ErrorCode::ReadOnly) => read_only(source),
                 Some(ErrorCode::SystemIoFailure) => disk_failed(source),
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unreadable_log(source),
@@ -150,7 +150,7 @@ impl From<StoreError> for Fault {
             // libgit2 keeps the message of the system error, but not its number.
             StoreError::Git(source) => match source.message() {
                 text if text.contains("No space left on device") || text.contains("Disk quota exceeded") => {
-                    no_space(source)
+                    no_space(".git", source)
                 }
                 text if text.contains("Read-only file system") => read_only(source),
                 text if text.contains("Input/output error") => disk_failed(source),
@@ -176,7 +176,7 @@ fn is_branch_moved(error: &git2::Error) -> bool {
 fn state_fault(source: io::Error) -> Fault {
     use io::ErrorKind as E;
     match source.kind() {
-        E::StorageFull | E::QuotaExceeded => no_space(source),
+        E::StorageFull | E::QuotaExceeded => no_space(".svc/state", source),
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
         E::FileTooLarge => Fault::new(Kind::TooLarge, "the file is longer than the file system of the server allows")
@@ -190,8 +190,9 @@ fn state_fault(source: io::Error) -> Fault {
     }
 }
 
-fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
-    Fault::new(Kind::NoSpace, "no space left on the server's disk; nothing was written").with_source(source)
+/// `place` is the part of the root that could not be written.
+fn no_space(place: &str, source: impl Error + Send + Sync + 'static) -> Fault {
+    Fault::disk_full(format_args!("`{place}` in the server's root; nothing was written")).with_source(source)
 }
 
 fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
@@ -270,6 +271,10 @@ mod tests {
             let told = error.to_string();
             let fault = Fault::from(error);
             assert_eq!(fault.kind(), kind, "{told}");
+            let names_place = [".svc/state", ".svc/state/log.db", ".git"]
+                .map(|place| format!("disk full: no space left for `{place}`"));
+            let is_named = names_place.iter().any(|text| fault.message().starts_with(text));
+            assert_eq!(is_named, kind == Kind::NoSpace, "{fault}");
             assert!(!fault.message().contains("objects/39"), "a caller reads where the server keeps things: {fault}");
         }
     }

@@ -27,6 +27,7 @@ mod reindex;
 mod remote;
 mod rules;
 mod s3;
+mod saving;
 mod serve;
 mod service;
 mod soak;
