@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use svcfs_base::{Fault, Kind};
+use svcfs_base::Fault;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Default budget for bodies in transit, in KiB.

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Fault, Kind};
+use svcfs_base::Fault;
 use svcfs_listener::BlockSink;
 use uuid::Uuid;
 

@@ -1,6 +1,6 @@
 //! Errors of the index.
 
-use svcfs_base::{Fault, Kind};
+use svcfs_base::Fault;
 
 /// Why the index did not answer.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@ mod closed;
 mod covering;
 mod crowd;
 mod fstab;
+mod full_disk;
 mod harness;
 mod health;
 mod init;

@@ -99,3 +99,6 @@ impl Vfs {
 fn is_comparable(history: &History, content: ETag) -> Result<bool, Fault> {
     Ok(history.blob_size(content)?.is_some_and(|size| size <= MAX_COMPARED_BYTES))
 }
+
+#[cfg(test)]
+mod tests;
