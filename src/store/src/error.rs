@@ -46,6 +46,9 @@ pub enum StoreError {
     /// A file of svcfs's own state could not be read or written.
     #[error("state: {0}")]
     State(#[from] io::Error),
+    /// A file of git's could not be written.
+    #[error("git: {0}")]
+    GitFile(io::Error),
     /// The git directory is missing, damaged or locked by another process. The text says what to do
     /// and may be shown to every caller.
     #[error("{0}")]
@@ -102,9 +105,18 @@ impl StoreError {
             | Self::FilterFailed { .. }
             | Self::Database(_)
             | Self::State(_)
+            | Self::GitFile(_)
             | Self::Repository(_)
             | Self::AlreadyServed { .. }
             | Self::Damaged(_) => None,
+        }
+    }
+
+    /// This error of a system call on a file of git's.
+    pub(crate) fn in_git(self) -> Self {
+        match self {
+            Self::State(source) => Self::GitFile(source),
+            error => error,
         }
     }
 
@@ -137,7 +149,8 @@ impl From<StoreError> for Fault {
                      in git's configuration, or change the attribute"
                 ),
             ),
-            StoreError::State(source) => state_fault(source),
+            StoreError::State(source) => state_fault(".svc/state", source),
+            StoreError::GitFile(source) => state_fault(".git", source),
             StoreError::Repository(text) => Self::unavailable(text),
             StoreError::AlreadyServed { .. } => Self::new(Kind::Conflict, error.to_string()),
             StoreError::Database(source) => match source.sqlite_error_code() {
@@ -172,11 +185,11 @@ fn is_branch_moved(error: &git2::Error) -> bool {
     error.class() == git2::ErrorClass::Reference && error.code() == git2::ErrorCode::Modified
 }
 
-/// Translates a system error on a file of svcfs's own state.
-fn state_fault(source: io::Error) -> Fault {
+/// Translates a system error on a file in a directory of svcfs or git.
+fn state_fault(directory: &str, source: io::Error) -> Fault {
     use io::ErrorKind as E;
     match source.kind() {
-        E::StorageFull | E::QuotaExceeded => no_space(".svc/state", source),
+        E::StorageFull | E::QuotaExceeded => no_space(directory, source),
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
         E::FileTooLarge => Fault::new(Kind::TooLarge, "the file is longer than the file system of the server allows")
@@ -192,7 +205,7 @@ fn state_fault(source: io::Error) -> Fault {
 
 /// `place` is the part of the root that could not be written.
 fn no_space(place: &str, source: impl Error + Send + Sync + 'static) -> Fault {
-    Fault::disk_full(format_args!("`{place}` in the server's root; nothing was written")).with_source(source)
+    Fault::disk_full(format_args!("`{place}` in the server's root")).with_source(source)
 }
 
 fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
@@ -257,6 +270,7 @@ mod tests {
             (StoreError::Repository("the git branch is gone".to_owned()), Kind::Unavailable),
             (state(2), Kind::Unavailable),
             (state(28), Kind::NoSpace),
+            (StoreError::GitFile(io::Error::from_raw_os_error(28)), Kind::NoSpace),
             (state(122), Kind::NoSpace),
             (state(30), Kind::ReadOnly),
             (state(13), Kind::Forbidden),

@@ -24,7 +24,7 @@ use crate::queue::{QueuedSet, SetReceipt, StateAfter};
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How long the writer of a logged change waits while the disk fails. Retries take 200 ms, and a
 /// disk that is full or broken stays so for longer than anyone waits.
-const MAX_STALL: Duration = Duration::from_millis(1_500);
+const MAX_STALL: Duration = Duration::from_secs(1);
 const MAX_PATHS_IN_MESSAGE: usize = 100;
 
 impl Vfs {

@@ -288,7 +288,7 @@ impl VfsCore {
     pub(crate) fn deferred_write_error(&self, fault: &Fault) -> Fault {
         if fault.kind() == Kind::NoSpace && self.log.file_exists() {
             // Programs and clients know what to do about a full disk.
-            let text = format!("{fault}; the write is recorded and will be completed when there is space");
+            let text = format!("{fault}; this write is recorded and will be completed");
             return Fault::new(Kind::NoSpace, text).with_context(format!("{fault:?}"));
         }
         let text = if self.log.file_exists() {

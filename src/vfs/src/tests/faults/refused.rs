@@ -299,7 +299,7 @@ fn a_full_disk_with_logged_changes_rejects_new_ones_quickly() {
             let soon = ChangeSet::from(Change::put(at("soon.md"), "text")).soon();
             assert_eq!(space.vfs.apply(&eve(), soon).unwrap_err().kind(), Kind::NoSpace);
         }
-        assert!(!held.is_finished() || began.elapsed() > Duration::from_secs(1), "nobody waits for the others");
+        assert!(!held.is_finished() || began.elapsed() > Duration::from_millis(500), "nobody waits for the others");
         let fault = held.join().unwrap().unwrap_err();
         assert_eq!(fault.kind(), Kind::NoSpace, "{fault:?}");
         assert!(fault.message().contains("recorded and will be completed"), "{fault:?}");
