@@ -99,8 +99,8 @@ impl Served {
                 let (expected, report) = (rule.is_some(), self.place.read(&format!("mnt/.svc/lint/{page}")));
                 assert_eq!(report.contains(": error: "), expected, "{page}: {report}");
                 let attribute = self.attribute(page);
-                let is_told = |reason: &String| rule.is_some_and(|rule| reason.starts_with(rule));
-                assert_eq!(attribute.as_ref().is_some_and(is_told), expected, "{page}: {attribute:?}");
+                let is_named = |reason: &String| rule.is_some_and(|rule| reason.starts_with(rule));
+                assert_eq!(attribute.as_ref().is_some_and(is_named), expected, "{page}: {attribute:?}");
                 if let Some(rule) = rule {
                     let (path, issues) = self.next_lint_event();
                     assert!(path == page && issues.contains(rule), "{page}: {path} {issues}");
@@ -141,8 +141,8 @@ fn the_mount_stores_pages_with_lint_errors_and_reports_them() {
 fn webdav_stores_pages_with_lint_errors_and_reports_them() {
     if can_mount() {
         Served::new().plays(|served, page, text| {
-            let (status, told) = request(&served.at("webdav"), "PUT", &format!("/{page}"), text);
-            assert!(matches!(status, 201 | 204), "{page}: {status} {told}");
+            let (status, answer) = request(&served.at("webdav"), "PUT", &format!("/{page}"), text);
+            assert!(matches!(status, 201 | 204), "{page}: {status} {answer}");
         });
     }
 }
@@ -152,8 +152,8 @@ fn webdav_stores_pages_with_lint_errors_and_reports_them() {
 fn s3_stores_pages_with_lint_errors_and_reports_them() {
     if can_mount() {
         Served::new().plays(|served, page, text| {
-            let (status, told) = request(&served.at("s3"), "PUT", &format!("/default/{page}"), text);
-            assert_eq!(status, 200, "{page}: {told}");
+            let (status, answer) = request(&served.at("s3"), "PUT", &format!("/default/{page}"), text);
+            assert_eq!(status, 200, "{page}: {answer}");
         });
     }
 }

@@ -44,7 +44,7 @@ fn old_versions_are_read_compared_and_blamed() {
 
 /// Shows: HIST-3
 #[test]
-fn versions_of_a_renamed_page_are_listed_read_and_compared_under_its_names() {
+fn versions_of_a_renamed_page_are_listed_read_and_compared() {
     let space = TestSpace::new();
     space.put("secret/a.md", "# Page\n\none\n");
     space.get("rename", json!({ "from": "secret/a.md", "to": "team/b.md" }));
