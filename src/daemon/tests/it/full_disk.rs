@@ -172,12 +172,7 @@ impl Served {
             let answer = self.nfs(&format!("nfs{number}.md"), text);
             // Of a refused write, unlike a refused create, the program does not say the status.
             let is_refused = answer.contains("NOSPC") || answer.contains("Failed to write");
-            check(
-                "NFS",
-                begun,
-                if is_full { is_refused || is_taken(answer == "ok") } else { answer == "ok" },
-                answer,
-            )
+            check("NFS", begun, if is_full { is_refused || is_taken(answer == "ok") } else { answer == "ok" }, answer)
         };
         thread::scope(|scope| {
             let mut writers: Vec<_> = (0..4).map(|number| scope.spawn(move || http(number))).collect();

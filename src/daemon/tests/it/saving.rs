@@ -38,7 +38,14 @@ impl Served {
         let server = Running::serve(&place.at("kb"), &[&protocols[..], &mount].concat());
         let mut events = connect(server.url());
         write!(events, "{}", head(server.url(), "GET", "/api/svc/events", 0)).unwrap();
-        Self { place, server, events: BufReader::new(events) }
+        let mut events = BufReader::new(events);
+        // What comes before is not announced to this subscriber.
+        let mut line = String::new();
+        while line.trim() != ":connected" {
+            line.clear();
+            assert!(events.read_line(&mut line).unwrap() > 0, "no events");
+        }
+        Self { place, server, events }
     }
 
     /// Where a protocol is served.
@@ -47,12 +54,13 @@ impl Served {
         line.unwrap().trim().to_owned()
     }
 
-    /// The issues in the next event `lint`, and its path.
+    /// The path of the next event `lint`, and its issues.
     fn next_lint_event(&mut self) -> (String, String) {
         let mut line = String::new();
         loop {
             line.clear();
             assert!(self.events.read_line(&mut line).unwrap() > 0, "the events end");
+            assert!(!line.starts_with(':'), "no event comes within 15 seconds");
             if line.trim() == "event:lint" {
                 break;
             }
