@@ -60,7 +60,7 @@ const ERRORS: [(u16, &str, &str); 14] = [
     (429, "RateLimited", "Too many requests; `Retry-After` says when to retry"),
     (500, "Internal", "Internal error; the log has the details under `request_id`"),
     (501, "Disabled", "The feature is disabled by a setting; `error` names it"),
-    (503, "Unavailable", "A component is busy or unavailable; `Retry-After` says when to retry"),
+    (503, "Unavailable", "A component is busy or unavailable, or the disk is full; `Retry-After` says when to retry"),
 ];
 
 /// The document of a catalogue, as JSON text; ends with a newline.

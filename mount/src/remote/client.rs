@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::Deserialize;
-use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, PathComponent, Timestamp, TreePath};
+use svcfs_base::{Actor, DISK_FULL, ETag, Fault, Kind, MAX_FILE_BYTES, PathComponent, Timestamp, TreePath};
 use ureq::http::header::{
     AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
@@ -142,6 +142,12 @@ impl ApiResponse {
         serde_json::from_slice::<ErrorBody>(&self.body).ok().map(|body| body.error)
     }
 
+    /// Whether the server's disk is full. Unlike a busy server it stays so: a retry is useless.
+    fn is_disk_full(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE
+            && self.error_message().is_some_and(|message| message.starts_with(DISK_FULL))
+    }
+
     pub(super) fn fault(&self) -> Fault {
         let message = self.error_message().unwrap_or_else(|| self.status.to_string());
         let kind = match self.status.as_u16() {
@@ -154,6 +160,7 @@ impl ApiResponse {
             413 => Kind::TooLarge,
             422 => Kind::Rejected,
             423 => Kind::Locked,
+            _ if self.is_disk_full() => Kind::NoSpace,
             _ => Kind::Upstream,
         };
         Fault::new(kind, message)
@@ -436,7 +443,8 @@ fn read_response(
 
 /// The pause requested by a busy server.
 pub(super) fn busy_interval(response: &ApiResponse) -> Option<Duration> {
-    if !matches!(response.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+    let is_busy = matches!(response.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+    if !is_busy || response.is_disk_full() {
         return None;
     }
     let retry_after = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());

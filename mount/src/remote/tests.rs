@@ -278,6 +278,18 @@ fn a_server_that_answers_that_it_is_busy_is_not_taken_for_lost() {
     assert!(told.tree.entry(&path("a.md")).unwrap().is_some());
 }
 
+/// Shows: FAIL-1
+#[test]
+fn a_full_disk_of_the_server_is_reported_as_such_without_retries() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "PUT /file" => answer(503, r#"{"error":"disk full: no space left for `a.md`"}"#),
+        _ => listing(&[]),
+    });
+    let (inode, handle) = told.written("a.md", "text");
+    assert_eq!(kind(told.tree.fsync(&ann(), inode, handle)), Some(Kind::NoSpace));
+    assert_eq!(told.asked.lock().iter().filter(|asked| asked.starts_with("PUT")).count(), 1);
+}
+
 #[test]
 fn a_once_slow_server_is_retried_without_an_event_stream() {
     let mut is_first = true;

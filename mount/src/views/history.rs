@@ -1,8 +1,9 @@
-//! `.svc/history/<path>/<number>-<time>-<actor>.md`: every version of a page as a file.
+//! `.svc/history/<path>/<number>-<time>-<actor>.md`: every version of a page as a file, also those
+//! from before a rename.
 
 use std::sync::Arc;
 
-use svcfs_base::{Fault, FileKind, PathComponent, TreePath};
+use svcfs_base::{Fault, FileKind, PathComponent, Protocol, TreePath};
 use svcfs_vfs::StoredVersion;
 
 use super::links::{MORE_FILE, TextFile};
@@ -55,7 +56,7 @@ impl ViewNode for HistoryFolder {
         let digits = digits(&versions);
         let more = missing_versions(&self.0, &versions).map(TextFile::entry);
         let versions =
-            versions.iter().map(|version| ViewEntry { name: self.name_of(version, digits), node: self.file(version) });
+            versions.iter().map(|version| ViewEntry { name: self.name_of(version, digits), node: Self::file(version) });
         Ok(versions.chain(more).chain(entries).collect())
     }
 }
@@ -66,7 +67,8 @@ impl HistoryFolder {
         if self.0.is_root() {
             return Ok(Arc::default());
         }
-        Ok(views.past.versions.insert(self.0.clone(), views.vfs.stored_versions(&self.0)?))
+        let names = views.vfs.names_of_page(&self.0, |former| views.vfs.is_visible(Protocol::Fuse, former))?;
+        Ok(views.past.versions.insert(self.0.clone(), views.vfs.stored_versions_under(&names)?))
     }
 
     /// The version with a name, for any number of digits: it grows with the versions.
@@ -78,7 +80,7 @@ impl HistoryFolder {
         let Ok(wanted) = number.parse::<usize>() else { return Ok(None) };
         let named = |versions: &[StoredVersion]| {
             let at = versions.binary_search_by_key(&wanted, |version| version.number).ok()?;
-            (self.name_of(&versions[at], number.len()) == name).then(|| self.file(&versions[at]))
+            (self.name_of(&versions[at], number.len()) == name).then(|| Self::file(&versions[at]))
         };
         // Versions never change, so a cached one is valid.
         if let Some(version) = views.past.versions.get(&self.0).and_then(|versions| named(&versions)) {
@@ -87,9 +89,9 @@ impl HistoryFolder {
         Ok(named(&self.load_versions(views)?))
     }
 
-    fn file(&self, version: &StoredVersion) -> ViewNodeRef {
-        let StoredVersion { content, time, .. } = version.clone();
-        Arc::new(PastFile { content, kind: FileKind::Regular, time, path: self.0.clone() })
+    fn file(version: &StoredVersion) -> ViewNodeRef {
+        let StoredVersion { content, time, path, .. } = version.clone();
+        Arc::new(PastFile { content, kind: FileKind::Regular, time, path })
     }
 
     fn name_of(&self, version: &StoredVersion, digits: usize) -> String {

@@ -67,6 +67,19 @@ fn every_version_of_a_page_is_a_file() {
 
 /// Shows: VIEW-3
 #[test]
+fn versions_from_before_a_rename_are_files_of_the_page() {
+    let Some(space) = Mounted::new() else { return };
+    put(&space, "eve", "old/plan.md", "# Plan\n\none\n");
+    space.shell("mv old/plan.md old/goal.md && mv old new && echo two >> new/goal.md");
+    space.authors("new/goal.md", 2);
+    let listed = names(&space, ".svc/history/new/goal.md");
+    let numbers: Vec<_> = listed.iter().map(|name| &name[..4]).collect();
+    assert_eq!(numbers, ["0001", "0002", "0003", "0004"]);
+    assert_eq!(space.shell("cd .svc/history/new/goal.md; cat 0001-*; tail -n1 0004-*"), "# Plan\n\none\ntwo\n");
+}
+
+/// Shows: VIEW-3
+#[test]
 fn history_folders_list_the_tree_and_deleted_pages_by_name() {
     let Some(space) = Mounted::new() else { return };
     space.put("a.md", "a");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use svcfs_base::{Fault, Kind};
+use svcfs_base::Fault;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Default budget for bodies in transit, in KiB.
@@ -170,7 +170,7 @@ impl SpillBuffer {
 fn io_fault(error: std::io::Error) -> Fault {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, "no space left on the disk for the upload").with_source(error)
+            Fault::disk_full("the upload").with_source(error)
         }
         _ => Fault::internal(error),
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Fault, Kind};
+use svcfs_base::Fault;
 use svcfs_listener::BlockSink;
 use uuid::Uuid;
 
@@ -97,9 +97,7 @@ fn folder(root: &Path) -> PathBuf {
 
 fn io_fault(path: &Path) -> impl FnOnce(std::io::Error) -> Fault + '_ {
     move |error| match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, "no space left on the disk for the part").with_source(error)
-        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::disk_full("the part").with_source(error),
         // The upload was aborted, completed or expired, and its folder removed.
         ErrorKind::NotFound => {
             Fault::not_found("no such upload: it was completed, aborted or expired").with_source(error)

@@ -129,11 +129,9 @@ fn remove_record(file: &Path) {
 
 fn io_fault(error: io::Error) -> Fault {
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::new(
-            Kind::NoSpace,
-            "no space left on the disk for the record of the replacement; nothing was changed",
-        )
-        .with_source(error),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            Fault::disk_full("the record of the replacement; nothing was changed").with_source(error)
+        }
         _ => Fault::internal(error),
     }
 }

@@ -103,12 +103,15 @@ faults! {
     /// Another server failed.
     Upstream           502   5     5 "InternalError"      Error Tool
     /// The disk is full.
-    NoSpace            500  28    28 "InternalError"      Error Tool
+    NoSpace            503  28    28 "ServiceUnavailable" Error Tool
     /// The disk returned an I/O error.
     DiskFailed         500   5     5 "InternalError"      Error Tool
     /// A failure of the server itself.
     Internal           500   5     5 "InternalError"      Error Internal
 }
+
+/// How the message about a full disk starts. Clients of the API recognize it by that.
+pub const DISK_FULL: &str = "disk full";
 
 /// A refusal or failure: the message for the caller, the message for the log, and the cause.
 pub struct Fault(Box<FaultDetails>);
@@ -225,6 +228,10 @@ impl Fault {
     pub fn not_directory(path: &TreePath) -> Self {
         Self::new(Kind::NotDirectory, format!("`{path}` is a file, not a directory"))
     }
+    /// `disk full: no space left for <what>`; `what` is a path, or says what was to be written.
+    pub fn disk_full(what: impl fmt::Display) -> Self {
+        Self::new(Kind::NoSpace, format!("{DISK_FULL}: no space left for {what}"))
+    }
     /// A body or file over `limit` bytes.
     pub fn too_large(what: impl fmt::Display, limit: usize) -> Self {
         Self::new(Kind::TooLarge, format!("{what} exceeds {} MB limit", limit >> 20))
@@ -238,9 +245,7 @@ impl Fault {
             E::IsADirectory => Self::is_directory(path),
             E::NotADirectory => Self::new(Kind::NotDirectory, format!("a part of `{path}` is not a directory")),
             E::DirectoryNotEmpty => Self::new(Kind::NotEmpty, format!("directory `{path}` is not empty")),
-            E::StorageFull | E::QuotaExceeded => {
-                Self::new(Kind::NoSpace, format!("no space left on the disk for `{path}`")).with_source(error)
-            }
+            E::StorageFull | E::QuotaExceeded => Self::disk_full(format_args!("`{path}`")).with_source(error),
             E::FileTooLarge => Self::too_large(format_args!("`{path}`"), crate::MAX_FILE_BYTES).with_source(error),
             E::ReadOnlyFilesystem => Self::new(Kind::ReadOnly, format!("`{path}`: the disk is read-only")),
             E::PermissionDenied => {

@@ -27,7 +27,7 @@ pub use change::{
     WriteResult,
 };
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
-pub use fault::{Fault, Kind, LogLevel, McpError};
+pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;
 pub use path::{PathComponent, TreePath, is_hidden_name};

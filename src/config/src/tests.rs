@@ -356,6 +356,7 @@ const DROPPINGS: &[&str] = &[
     "p.md.oKxPmHl",
     "p.md.r1xpmhl",
     "page.md___jb_tmp___",
+    "page.md.vsctmp",
     "page.md___jb_old___",
     ".~lock.report.odt#",
     ".~LOCK.Report.ods#",

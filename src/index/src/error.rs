@@ -1,6 +1,6 @@
 //! Errors of the index.
 
-use svcfs_base::{Fault, Kind};
+use svcfs_base::Fault;
 
 /// Why the index did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -38,10 +38,10 @@ impl From<IndexError> for Fault {
         match error {
             IndexError::Invalid { field, reason: why } => Self::invalid(field, why),
             IndexError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
-                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").with_source(source)
+                Self::disk_full("the search index (`.svc/state/index.db`)").with_source(source)
             }
             IndexError::Disk(source) if source.kind() == std::io::ErrorKind::StorageFull => {
-                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").with_source(source)
+                Self::disk_full("the search index (`.svc/state/index.db`)").with_source(source)
             }
             IndexError::Database(_) | IndexError::Disk(_) | IndexError::Source(_) | IndexError::Damaged(_) => {
                 Self::unavailable("search index not available").with_context(error.to_string()).with_source(error)

@@ -46,6 +46,9 @@ pub enum StoreError {
     /// A file of svcfs's own state could not be read or written.
     #[error("state: {0}")]
     State(#[from] io::Error),
+    /// A file of git's could not be written.
+    #[error("git: {0}")]
+    GitFile(io::Error),
     /// The git directory is missing, damaged or locked by another process. The text says what to do
     /// and may be shown to every caller.
     #[error("{0}")]
@@ -102,9 +105,18 @@ impl StoreError {
             | Self::FilterFailed { .. }
             | Self::Database(_)
             | Self::State(_)
+            | Self::GitFile(_)
             | Self::Repository(_)
             | Self::AlreadyServed { .. }
             | Self::Damaged(_) => None,
+        }
+    }
+
+    /// This error of a system call on a file of git's.
+    pub(crate) fn in_git(self) -> Self {
+        match self {
+            Self::State(source) => Self::GitFile(source),
+            error => error,
         }
     }
 
@@ -137,11 +149,12 @@ impl From<StoreError> for Fault {
                      in git's configuration, or change the attribute"
                 ),
             ),
-            StoreError::State(source) => state_fault(source),
+            StoreError::State(source) => state_fault(".svc/state", source),
+            StoreError::GitFile(source) => state_fault(".git", source),
             StoreError::Repository(text) => Self::unavailable(text),
             StoreError::AlreadyServed { .. } => Self::new(Kind::Conflict, error.to_string()),
             StoreError::Database(source) => match source.sqlite_error_code() {
-                Some(ErrorCode::DiskFull) => no_space(source),
+                Some(ErrorCode::DiskFull) => no_space(".svc/state/log.db", source),
                 Some(ErrorCode::ReadOnly) => read_only(source),
                 Some(ErrorCode::SystemIoFailure) => disk_failed(source),
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unreadable_log(source),
@@ -150,7 +163,7 @@ impl From<StoreError> for Fault {
             // libgit2 keeps the message of the system error, but not its number.
             StoreError::Git(source) => match source.message() {
                 text if text.contains("No space left on device") || text.contains("Disk quota exceeded") => {
-                    no_space(source)
+                    no_space(".git", source)
                 }
                 text if text.contains("Read-only file system") => read_only(source),
                 text if text.contains("Input/output error") => disk_failed(source),
@@ -172,11 +185,11 @@ fn is_branch_moved(error: &git2::Error) -> bool {
     error.class() == git2::ErrorClass::Reference && error.code() == git2::ErrorCode::Modified
 }
 
-/// Translates a system error on a file of svcfs's own state.
-fn state_fault(source: io::Error) -> Fault {
+/// Translates a system error on a file in a directory of svcfs or git.
+fn state_fault(directory: &str, source: io::Error) -> Fault {
     use io::ErrorKind as E;
     match source.kind() {
-        E::StorageFull | E::QuotaExceeded => no_space(source),
+        E::StorageFull | E::QuotaExceeded => no_space(directory, source),
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
         E::FileTooLarge => Fault::new(Kind::TooLarge, "the file is longer than the file system of the server allows")
@@ -190,8 +203,9 @@ fn state_fault(source: io::Error) -> Fault {
     }
 }
 
-fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
-    Fault::new(Kind::NoSpace, "no space left on the server's disk; nothing was written").with_source(source)
+/// `place` is the part of the root that could not be written.
+fn no_space(place: &str, source: impl Error + Send + Sync + 'static) -> Fault {
+    Fault::disk_full(format_args!("`{place}` in the server's root")).with_source(source)
 }
 
 fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
@@ -256,6 +270,7 @@ mod tests {
             (StoreError::Repository("the git branch is gone".to_owned()), Kind::Unavailable),
             (state(2), Kind::Unavailable),
             (state(28), Kind::NoSpace),
+            (StoreError::GitFile(io::Error::from_raw_os_error(28)), Kind::NoSpace),
             (state(122), Kind::NoSpace),
             (state(30), Kind::ReadOnly),
             (state(13), Kind::Forbidden),
@@ -270,6 +285,10 @@ mod tests {
             let told = error.to_string();
             let fault = Fault::from(error);
             assert_eq!(fault.kind(), kind, "{told}");
+            let names_place = [".svc/state", ".svc/state/log.db", ".git"]
+                .map(|place| format!("disk full: no space left for `{place}`"));
+            let is_named = names_place.iter().any(|text| fault.message().starts_with(text));
+            assert_eq!(is_named, kind == Kind::NoSpace, "{fault}");
             assert!(!fault.message().contains("objects/39"), "a caller reads where the server keeps things: {fault}");
         }
     }

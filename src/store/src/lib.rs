@@ -40,8 +40,8 @@ pub use history::{
 pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
 pub use log::{
-    ChangeFilter, ChangePage, DayActivity, DiffBase, Log, LogCheck, LogEntry, LogRecord, PageActivity, PathChange,
-    PathOccurrence, PathVersion, RecordKind, SetMetadata, TotalActivity,
+    ChangeFilter, ChangePage, DayActivity, DiffBase, FileCreation, Log, LogCheck, LogEntry, LogRecord, NamePeriod,
+    PageActivity, PathChange, PathOccurrence, PathVersion, RecordKind, RenameSources, SetMetadata, TotalActivity,
 };
 pub use path_rules::PathRules;
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};

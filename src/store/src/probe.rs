@@ -75,6 +75,7 @@ pub(crate) fn with_cause(error: StoreError, directory: &Path, size: usize) -> St
         | StoreError::Unrecordable { .. }
         | StoreError::FilterFailed { .. }
         | StoreError::State(_)
+        | StoreError::GitFile(_)
         | StoreError::Repository(_)
         | StoreError::AlreadyServed { .. }
         | StoreError::Damaged(_) => false,

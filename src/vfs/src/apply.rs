@@ -22,8 +22,9 @@ use crate::queue::{QueuedSet, SetReceipt, StateAfter};
 
 /// How long a writer waits for a disk that does not answer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// How long the writer of a logged change waits while the disk fails.
-const MAX_STALL: Duration = Duration::from_secs(5);
+/// How long the writer of a logged change waits while the disk fails. Retries take 200 ms, and a
+/// disk that is full or broken stays so for longer than anyone waits.
+const MAX_STALL: Duration = Duration::from_secs(1);
 const MAX_PATHS_IN_MESSAGE: usize = 100;
 
 impl Vfs {

@@ -286,6 +286,11 @@ pub(crate) fn is_disk_error(fault: &Fault) -> bool {
 impl VfsCore {
     /// The fault for the writer of a logged change that is not applied yet.
     pub(crate) fn deferred_write_error(&self, fault: &Fault) -> Fault {
+        if fault.kind() == Kind::NoSpace && self.log.file_exists() {
+            // Programs and clients know what to do about a full disk.
+            let text = format!("{fault}; this write is recorded and will be completed");
+            return Fault::new(Kind::NoSpace, text).with_context(format!("{fault:?}"));
+        }
         let text = if self.log.file_exists() {
             format!("the write is recorded and will be completed later: {fault}")
         } else {

@@ -47,7 +47,7 @@ pub use past::{
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
 pub use svcfs_store::{
-    ChangeFilter, DayActivity, InodeTable, Lease, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
+    ChangeFilter, DayActivity, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
     StableOperation, StableWrite, TotalActivity, VersionStrategy,
 };
 pub use view::{DirectoryEntry, EntryKind, FileView, PathAttributes};
@@ -344,9 +344,7 @@ fn root_fault(root: &Path, error: std::io::Error) -> Fault {
     match error.kind() {
         E::ReadOnlyFilesystem => Fault::new(Kind::ReadOnly, format!("root `{text}` is on a read-only filesystem")),
         E::PermissionDenied => Fault::new(Kind::Forbidden, format!("root `{text}`: permission denied")),
-        E::StorageFull | E::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, format!("root `{text}`: no space left on the disk"))
-        }
+        E::StorageFull | E::QuotaExceeded => Fault::disk_full(format_args!("root `{text}`")),
         E::NotADirectory | E::AlreadyExists => {
             Fault::new(Kind::NotDirectory, format!("root `{text}` is a file, not a directory; name a directory"))
         }

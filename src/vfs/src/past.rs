@@ -1,6 +1,7 @@
 //! History by path, answered from the log, and from git or snapshots for content.
 
 mod blame;
+mod former_names;
 mod states;
 mod stored_versions;
 mod timeline;

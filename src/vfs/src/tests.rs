@@ -235,7 +235,7 @@ fn versions_diff_and_blame_tell_who_wrote_what() {
     let versions = space.vfs.versions(&at("a.md")).unwrap();
     assert_eq!(versions.iter().map(|v| v.author.as_str()).collect::<Vec<_>>(), ["adam", "eve"]);
     assert_eq!(space.vfs.read_version(&at("a.md"), &one[..7]).unwrap(), "first\nsecond\n");
-    let diff = space.vfs.diff(&at("a.md"), &one, &two).unwrap();
+    let diff = space.vfs.diff(&[crate::NamePeriod::always(at("a.md"))], &one, &two).unwrap();
     assert!(diff.contains("-second\n+changed\n"), "{diff}");
     let blame = space.vfs.blame(&at("a.md")).unwrap();
     assert_eq!(

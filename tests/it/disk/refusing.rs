@@ -62,7 +62,7 @@ fn a_full_disk_refuses_writes_until_there_is_space() {
     must_put(&client, "kept.md", "# Kept\n\nwalrus\n");
     image.wait_for_checkpoint();
     image.fill();
-    check_refusals(&image, &client, (500, NO_SPACE, "no space left"));
+    check_refusals(&image, &client, (503, NO_SPACE, "disk full: no space left for `"));
     image.free();
     wait_until_ready(&client);
     let mut expected = vec!["kept.md", "new folder/new.md", "new.md", "seed.md"];

@@ -1,6 +1,8 @@
 //! Real programs on the mount: one save of a page is one version, under the name of who saved.
 
+mod autosave;
 mod files;
+mod refused;
 mod saves;
 mod terminal;
 mod trees;

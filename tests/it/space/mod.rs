@@ -84,6 +84,9 @@ pub fn me() -> String {
 const REJECTING_EVERYWHERE: &str =
     "lint.reject_protocols = [\"http\", \"mcp\", \"fuse\", \"nfs\", \"s3\", \"webdav\"]\n";
 
+/// Settings that change nothing.
+const AS_SHIPPED: &str = "# as shipped\n";
+
 impl TestSpace {
     /// An empty space, served over HTTP.
     pub fn new() -> Self {
@@ -117,6 +120,12 @@ impl TestSpace {
         can_mount().then(|| Self::on(folder(), true, false, setting(strategy)))
     }
 
+    /// An empty, mounted space that refuses what svcfs refuses without settings; none, with the
+    /// reason printed, where nothing can be mounted.
+    pub fn as_shipped() -> Option<Self> {
+        can_mount().then(|| Self::on(folder(), true, false, AS_SHIPPED))
+    }
+
     /// A space over what lies in `root` inside a folder, mounted, and watched for edits made behind
     /// it.
     pub fn watched(folder: TempDir) -> Self {
@@ -130,7 +139,8 @@ impl TestSpace {
 
     fn on(folder: TempDir, is_mounted: bool, watch: bool, config: &str) -> Self {
         let turn = is_mounted.then(|| ONE_MOUNT_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
-        let config = [REJECTING_EVERYWHERE, config].concat();
+        let rejecting = if config == AS_SHIPPED { "" } else { REJECTING_EVERYWHERE };
+        let config = [rejecting, config].concat();
         let settings = Settings::resolve(Config::parse(&config, &|_| None), CliOverrides::default()).unwrap();
         let clock = Arc::new(SystemClock);
         let root = folder.path().join("root");

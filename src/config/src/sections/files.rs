@@ -48,7 +48,7 @@ const DEFAULT_SCRATCH: &[&str] = &[
     ".#*",
     "#*#",
     "4913",
-    // GNOME, KDE, JetBrains, LibreOffice, Microsoft Office
+    // GNOME, KDE, JetBrains, LibreOffice, Microsoft Office, Visual Studio Code
     ".goutputstream-*",
     ".*.kate-swp",
     "*___jb_tmp___",
@@ -57,6 +57,7 @@ const DEFAULT_SCRATCH: &[&str] = &[
     ".~lock.*#",
     "~$*",
     "*.tmp",
+    "*.vsctmp",
     // downloads
     "*.part",
     "*.partial",

@@ -7,7 +7,7 @@ use percent_encoding::utf8_percent_encode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Actor, Fault, Timestamp};
-use svcfs_vfs::{ChangeFilter, PathAction, TimelineEvent};
+use svcfs_vfs::{ChangeFilter, NamePeriod, PathAction, TimelineEvent};
 
 use crate::files::{SEGMENT, permalink};
 use crate::kernel::OperationContext;
@@ -61,7 +61,8 @@ pub struct FeedAuthor {
 
 /// The newest events that the caller may see as a JSON Feed, at most `max`.
 pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> {
-    let selection = ChangeFilter { below: cx.caller.permissions.folder.clone(), ..ChangeFilter::default() };
+    let below = cx.caller.permissions.folder.clone().map(NamePeriod::always).into_iter().collect();
+    let selection = ChangeFilter { below, ..ChangeFilter::default() };
     let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
     Ok(JsonFeed {
         version: "https://jsonfeed.org/version/1.1",

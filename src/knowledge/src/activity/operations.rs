@@ -1,10 +1,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId};
-use svcfs_vfs::{ChangeFilter, PathAction, TimelineEvent};
+use svcfs_vfs::{ChangeFilter, NamePeriod, PathAction, TimelineEvent};
 
 use super::feeds;
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::history;
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -41,6 +42,9 @@ pub struct ListEvents {
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
+    /// Follow renames of `path_prefix`: changes under its former names count, too
+    #[serde(default = "default_true")]
+    pub follow: bool,
 }
 
 /// A page of events.
@@ -90,7 +94,13 @@ impl Operation for ListEvents {
             PathAction::Delete => true,
             PathAction::Write => false,
         });
-        let filter = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
+        let below = match self.path_prefix {
+            Some(path) if self.follow && !path.is_root() => {
+                cx.space.vfs.names_at_or_below(&path, |former| history::can_read(cx, former))?
+            }
+            path => path.map(NamePeriod::always).into_iter().collect(),
+        };
+        let filter = ChangeFilter { actor: self.actor, is_removal, below };
         let timeline = cx.space.vfs.timeline(&filter, self.offset as usize, self.limit.get())?;
         let permissions = &cx.caller.permissions;
         let to_event = |event| {

@@ -13,7 +13,8 @@ use super::graph_text::{GraphSelection, GraphText};
 use super::siblings::{self, SiblingPage};
 use super::{GraphAnalysis, paths};
 use crate::kernel::{
-    FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path,
+    FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true,
+    require_path,
 };
 
 pub(super) const MAX_LISTED: usize = 1000;
@@ -406,10 +407,6 @@ pub struct ListNeighbors {
     /// Maximum number of entries in each list; the degrees give the full number of links
     #[serde(default)]
     pub limit: Limit<100, 10_000>,
-}
-
-fn default_true() -> bool {
-    true
 }
 
 /// The neighbors of a page.

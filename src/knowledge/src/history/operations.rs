@@ -6,7 +6,7 @@ use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_vfs::BlameLine;
 
 use crate::files::{self, LineRange, TextOrBytes};
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -25,12 +25,16 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// List the versions of a page, newest first
 ///
 /// Use it to see who changed a page and when, or to find a version to read or compare. Works for
-/// deleted pages, too. Returns commit hash, author, time and message of each version.
+/// deleted pages, too. Returns commit hash, author, time and message of each version, and the
+/// former `path` where the page was renamed since.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListVersions {
     /// Path of the page, such as `notes/today.md`
     #[schemars(example = "index.md")]
     pub path: TreePath,
+    /// Follow renames of the page and of its directories
+    #[serde(default = "default_true")]
+    pub follow: bool,
 }
 
 impl Operation for ListVersions {
@@ -40,7 +44,8 @@ impl Operation for ListVersions {
     const TOOL: bool = true;
     type Output = Vec<svcfs_vfs::PageVersion>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
-        let mut versions = super::list_versions(&cx.space.vfs, cx.caller.protocol, &self.path)?;
+        let names = super::names_of_page(cx, &self.path, self.follow)?;
+        let mut versions = super::list_versions(&cx.space.vfs, cx.caller.protocol, &names)?;
         for version in &mut versions {
             version.message = cx.caller.permissions.redact_message(std::mem::take(&mut version.message));
         }
@@ -50,8 +55,8 @@ impl Operation for ListVersions {
 
 /// Read a page as it was at a commit
 ///
-/// Use it to see or restore an older version. Returns its content; read long pages in parts with
-/// `offset` and `limit`.
+/// Use it to see or restore an older version, also one from before a rename. Returns its content;
+/// read long pages in parts with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReadVersion {
     /// Path of the page
@@ -89,8 +94,8 @@ impl Operation for ReadVersion {
     const TEXT_ONLY: bool = true;
     type Output = VersionContent;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionContent, Fault> {
-        super::check_readable(&cx.space.vfs, cx.caller.protocol, &self.path)?;
-        let content = cx.space.vfs.read_version(&self.path, &self.version)?;
+        let names = super::names_of_page(cx, &self.path, true)?;
+        let content = cx.space.vfs.read_version_under(&names, &self.version)?;
         let (content, lines) = files::select_lines(content, self.offset, self.limit)?;
         Ok(VersionContent { path: self.path, version: self.version, content: TextOrBytes(content), lines })
     }
@@ -132,8 +137,8 @@ impl Operation for DiffVersions {
     const TEXT_ONLY: bool = true;
     type Output = VersionDiff;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionDiff, Fault> {
-        super::check_readable(&cx.space.vfs, cx.caller.protocol, &self.path)?;
-        let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
+        let names = super::names_of_page(cx, &self.path, true)?;
+        let diff = cx.space.vfs.diff(&names, &self.from, &self.to)?;
         Ok(VersionDiff { path: self.path, diff })
     }
     fn render_text(difference: &VersionDiff) -> Option<String> {

@@ -1,6 +1,7 @@
 mod log_rebuild;
 
 use serde_json::json;
+use svcfs_base::{Caller, Kind, Permissions, Protocol, Scope, TreePath};
 
 use crate::spaces::test_space::{TestSpace, from_run};
 
@@ -39,6 +40,44 @@ fn old_versions_are_read_compared_and_blamed() {
         (&json!("one"), &json!("anonymous"), &json!(first))
     );
     assert_eq!((&blame[1]["line"], &blame[1]["author"], &blame[1]["hash"]), (&json!(2), &json!("Zoë"), &json!(second)));
+}
+
+/// Shows: HIST-3
+#[test]
+fn versions_of_a_renamed_page_are_listed_read_and_compared() {
+    let space = TestSpace::new();
+    space.put("secret/a.md", "# Page\n\none\n");
+    space.get("rename", json!({ "from": "secret/a.md", "to": "team/b.md" }));
+    space.put("team/b.md", "# Page\n\ntwo\n");
+    let versions = |arguments: serde_json::Value| -> Vec<(String, serde_json::Value)> {
+        let listed = space.get("versions", arguments);
+        let listed = listed.as_array().unwrap().iter();
+        listed.map(|version| (version["hash"].as_str().unwrap().to_owned(), version["path"].clone())).collect()
+    };
+    let followed = versions(json!({ "path": "team/b.md" }));
+    let paths: Vec<_> = followed.iter().map(|(_, path)| path.clone()).collect();
+    assert_eq!(paths, [json!(null), json!(null), json!("secret/a.md")]);
+    assert_eq!(versions(json!({ "path": "team/b.md", "follow": false })), followed[..2]);
+    let (newest, oldest) = (followed[0].0.as_str(), followed[2].0.as_str());
+    let old = json!({ "path": "team/b.md", "version": oldest });
+    assert_eq!(space.get("version", old.clone())["content"], "# Page\n\none\n");
+    let compared = json!({ "path": "team/b.md", "from": oldest, "to": newest });
+    let diff = space.get("diff", compared.clone())["diff"].as_str().unwrap().to_owned();
+    assert!(diff.contains("-one\n+two\n"), "{diff}");
+    let prefix = |follow: bool| {
+        let answer = space.get("timeline", json!({ "path_prefix": "team/b.md", "follow": follow }));
+        answer["total"].clone()
+    };
+    assert_eq!((prefix(true), prefix(false)), (json!(3), json!(2)));
+    // A former name outside the caller's folder is not followed.
+    let permissions = Permissions { scope: Scope::Read, folder: Some(TreePath::parse("team").unwrap()) };
+    let limited = Caller { permissions, ..Caller::new(Protocol::Http) };
+    let listed = space.ask_as(&limited, "versions", json!({ "path": "team/b.md" })).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    assert_eq!(space.ask_as(&limited, "version", old).unwrap_err().kind(), Kind::NotFound);
+    assert!(!space.ask_as(&limited, "diff", compared).unwrap()["diff"].to_string().contains("-one"));
+    let listed = space.ask_as(&limited, "timeline", json!({ "path_prefix": "team" })).unwrap();
+    assert!(!listed.to_string().contains("secret"), "{listed}");
 }
 
 #[test]

@@ -99,3 +99,8 @@ fn field_path(path: &Path, field: &str) -> String {
         format!("{parent}.{field}")
     }
 }
+
+/// The default of an argument that is set unless a caller switches it off.
+pub(crate) const fn default_true() -> bool {
+    true
+}

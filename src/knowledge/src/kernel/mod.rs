@@ -20,7 +20,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arguments::require_path;
+pub(crate) use arguments::{default_true, require_path};
 pub use context::{IndexProgress, OperationContext, ServerState, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};

@@ -277,7 +277,7 @@ impl History {
     /// # Errors
     /// `Git` with code `Modified` or `Locked` when another process moved or locked it.
     pub fn advance(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<()> {
-        self.publish()?;
+        self.publish().map_err(StoreError::in_git)?;
         self.fail.check(FailPoint::BranchMove)?;
         let writer = self.writer.lock();
         let repository = &writer.repository;

@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 use svcfs_base::{Actor, Seq, Timestamp, TreePath};
 
 use super::kinds::in_history;
-use super::{Log, LogResult, rows};
+use super::{Log, LogResult, NamePeriod, rows};
 
 const SECONDS_A_DAY: i64 = 86_400;
 
@@ -25,8 +25,8 @@ pub struct ChangeFilter {
     pub actor: Option<Actor>,
     /// Only removals, or only other changes.
     pub is_removal: Option<bool>,
-    /// Only changes at or below this path.
-    pub below: Option<TreePath>,
+    /// Only changes at or below one of these names; of all paths if empty.
+    pub below: Vec<NamePeriod>,
 }
 
 /// A change of a path, selected by a [`ChangeFilter`].
@@ -217,6 +217,18 @@ impl HistoryStats {
         selected
     }
 
+    /// By path number: whether a path is at or below one of these names at some time.
+    fn select_named(&self, names: &[NamePeriod]) -> Vec<bool> {
+        let is_content = |path: &TreePath| path.components().next() != Some(".svc");
+        let Some((first, others)) = names.split_first() else { return self.select_paths(None, is_content) };
+        let mut selected = self.select_paths(Some(&first.path), is_content);
+        for name in others {
+            let also = self.select_paths(Some(&name.path), is_content);
+            selected.iter_mut().zip(also).for_each(|(selected, also)| *selected |= also);
+        }
+        selected
+    }
+
     fn select(&self, filter: &ChangeFilter, skip: usize, max: usize) -> (Vec<PathOccurrence>, usize) {
         let actor = match &filter.actor {
             None => None,
@@ -225,7 +237,8 @@ impl HistoryStats {
                 existing => existing.copied(),
             },
         };
-        let selected = self.select_paths(filter.below.as_ref(), |path| path.components().next() != Some(".svc"));
+        let selected = self.select_named(&filter.below);
+        let is_limited = filter.below.iter().any(|name| *name != NamePeriod::always(name.path.clone()));
         let (mut page, mut count) = (Vec::new(), 0);
         for at in (0..self.sets.len()).rev() {
             let set = &self.sets[at];
@@ -235,6 +248,10 @@ impl HistoryStats {
             for change in self.changes[self.changes_of(at)].iter().rev() {
                 let (path, is_removal) = ((change >> 1) as usize, change & 1 == 1);
                 if !selected[path] || filter.is_removal.is_some_and(|removal| removal != is_removal) {
+                    continue;
+                }
+                let is_named = || filter.below.iter().any(|name| name.covers(set.seq, &self.paths.names[path]));
+                if is_limited && !is_named() {
                     continue;
                 }
                 if count >= skip && page.len() < max {

@@ -12,6 +12,7 @@ mod journal;
 mod kinds;
 mod latest_state;
 mod read;
+mod renames;
 mod rows;
 mod spool;
 mod writer;
@@ -32,6 +33,7 @@ pub use check::LogCheck;
 pub use history_stats::{ChangeFilter, DayActivity, PageActivity, PathOccurrence, TotalActivity};
 pub use kinds::{DiffBase, RecordKind};
 pub use read::{ChangePage, PathChange, PathVersion, SetMetadata};
+pub use renames::{FileCreation, NamePeriod, RenameSources};
 
 use cache_drop::DatabaseFile;
 use journal::AppendError;

@@ -7,9 +7,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath, VersionId};
 
 use super::kinds::{in_feed, in_history};
+use super::renames::moves_of;
 use super::rows;
 use super::writer::newest_row;
-use super::{DiffBase, Log, LogEntry, LogRecord, LogResult, RecordKind};
+use super::{DiffBase, Log, LogEntry, LogRecord, LogResult, NamePeriod, RecordKind};
 use crate::FailPoint;
 
 const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, role, against";
@@ -217,15 +218,19 @@ impl Log {
         })
     }
 
-    /// The number of versions of a path, including removals.
-    pub fn count_versions(&self, path: &TreePath) -> LogResult<usize> {
+    /// The number of versions of a path under a name, including removals.
+    pub fn count_versions(&self, name: &NamePeriod) -> LogResult<usize> {
+        let (from, before) = (rows::number(name.range.start), rows::number(name.range.end));
         self.read(|connection| {
             connection
                 .prepare_cached(concat!(
-                    "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq WHERE c.path = ?1 AND ",
+                    "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq
+                     WHERE c.path = ?1 AND c.seq >= ?2 AND c.seq < ?3 AND ",
                     in_history!()
                 ))?
-                .query_row([path.as_str()], |row| Ok(usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
+                .query_row(params![name.path.as_str(), from, before], |row| {
+                    Ok(usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0))
+                })
         })
     }
 
@@ -329,19 +334,6 @@ impl Log {
         })
     }
 
-    /// The files that a set removed, with their last contents, at most `max`.
-    pub fn removals(&self, seq: Seq, max: usize) -> LogResult<Vec<(TreePath, ETag)>> {
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT path, old FROM changes WHERE seq = ?1 AND new IS NULL AND old IS NOT NULL ORDER BY ordinal LIMIT ?2",
-            )?;
-            let rows_iter = statement.query_map(params![rows::number(seq), count(max)], |row| {
-                Ok(rows::etag(row, 1)?.map(|etag| (rows::path(row, 0), etag)))
-            })?;
-            rows_iter.filter_map(Result::transpose).map(|rows_iter| rows_iter.and_then(|(path, etag)| Ok((path?, etag)))).collect()
-        })
-    }
-
     /// The newest position with an id: a commit hash, full or abbreviated to at least 4 digits, or
     /// a timestamp; none when it is unknown or ambiguous. For a commit that left the branch and
     /// came back, the position in the feed.
@@ -407,10 +399,7 @@ fn select(connection: &Connection, clause: &str, parameters: &[&dyn rusqlite::To
 
 fn complete(connection: &Connection, record: &mut LogRecord) -> LogResult<()> {
     let seq = rows::number(record.seq);
-    record.moves = connection
-        .prepare_cached("SELECT old_path, new_path FROM moves WHERE seq = ?1 ORDER BY ordinal")?
-        .query_map([seq], |row| Ok((rows::path(row, 0)?, rows::path(row, 1)?)))?
-        .collect::<rusqlite::Result<_>>()?;
+    record.moves = moves_of(connection, record.seq)?;
     record.entries = connection
         .prepare_cached("SELECT path, old, new, kind, modified FROM changes WHERE seq = ?1 ORDER BY ordinal")?
         .query_map([seq], rows::entry)?

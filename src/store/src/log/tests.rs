@@ -243,7 +243,7 @@ fn commits_dropped_from_the_branch_are_in_the_feed_only() {
     let seqs = |path: &str| {
         let path = TreePath::parse(path).unwrap();
         let versions = log.versions(&path, Seq(9), 9).unwrap();
-        assert_eq!(log.count_versions(&path).unwrap(), versions.len());
+        assert_eq!(log.count_versions(&NamePeriod::always(path.clone())).unwrap(), versions.len());
         versions.iter().map(|version| version.seq.0).collect::<Vec<_>>()
     };
     // Before and after rows are made of them.

@@ -94,7 +94,7 @@ impl Vfs {
         let size = self.attributes(handle.node)?.size;
         let disk = self.disk_space()?;
         if end.saturating_sub(size) > disk.available.saturating_mul(u64::from(disk.block_size)) {
-            return Err(Fault::new(Kind::NoSpace, format!("no space left on the disk for {} bytes", part.length)));
+            return Err(Fault::disk_full(format_args!("{} bytes", part.length)));
         }
         if part.is_zeroed {
             let shared = self.nodes.shared(handle.node)?;

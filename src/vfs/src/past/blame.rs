@@ -3,13 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Actor, CommitId, ETag, Fault, Kind, Seq, Timestamp, TreePath, VersionId};
-use svcfs_store::{DiffBase, FileVersion, History, PathVersion};
+use svcfs_store::{DiffBase, FileCreation, FileVersion, PathVersion};
 
 use super::MAX_VERSIONS;
 use crate::Vfs;
-
-/// How many removed files of a commit are compared with a new file to find its origin.
-const MAX_ORIGINS: usize = 64;
 
 /// One line of a page and its last author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -42,7 +39,7 @@ impl Vfs {
         let (blob, _) = history.leaf(head, path)?.ok_or_else(missing)?;
         let content = history.read_file(head, path)?.ok_or_else(missing)?;
         // The log has the hashes of the contents in the tree, which git may convert.
-        let lineage = if history.is_converted(path) { None } else { self.lineage(history, path, blob)? };
+        let lineage = if history.is_converted(path) { None } else { self.lineage(path, blob)? };
         let hunks = match lineage {
             Some(versions) => history.blame_versions(&versions)?,
             // With merges and other branches, only git knows the order of commits.
@@ -70,7 +67,7 @@ impl Vfs {
 
     /// All versions of a file, newest first, under its former names; none if the log does not show
     /// each version's parent.
-    fn lineage(&self, history: &History, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
+    fn lineage(&self, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
         let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
         // Records before a branch switch need not be ancestors of the current version.
         let last_switch = self.core.log.last_branch_switch()?;
@@ -94,7 +91,7 @@ impl Vfs {
                 lineage.push(FileVersion { path: path.clone(), commit, actor, time, blob: expected });
                 match old {
                     Some(old) => expected = old,
-                    None => match self.origin(history, seq, expected)? {
+                    None => match self.origin(&path, FileCreation { seq, content: expected })? {
                         None => return Ok(Some(lineage)),
                         Some(origin) => {
                             (path, expected) = origin;
@@ -106,19 +103,5 @@ impl Vfs {
             }
             return Ok(None);
         }
-    }
-
-    /// Origin of a new file: a removed file of the same set with the same or similar content.
-    fn origin(&self, history: &History, seq: Seq, blob: ETag) -> Result<Option<(TreePath, ETag)>, Fault> {
-        let removed = self.core.log.removals(seq, MAX_ORIGINS)?;
-        if let Some(same) = removed.iter().find(|(_, content)| *content == blob) {
-            return Ok(Some(same.clone()));
-        }
-        for (path, content) in removed {
-            if history.are_similar(content, blob)? {
-                return Ok(Some((path, content)));
-            }
-        }
-        Ok(None)
     }
 }

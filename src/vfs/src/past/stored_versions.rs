@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use svcfs_base::{CommitId, ETag, Fault, Seq, Timestamp, TreePath, VersionId};
-use svcfs_store::{PathVersion, VersionStore};
+use svcfs_store::{NamePeriod, PathVersion, VersionStore};
 
 use super::{MAX_VERSIONS, PageVersion};
 use crate::Vfs;
@@ -28,6 +28,8 @@ pub struct StoredVersion {
     pub number: usize,
     /// Its id.
     pub id: VersionId,
+    /// The path of the page at that time.
+    pub path: TreePath,
     /// Its author; empty if unknown.
     pub author: String,
     /// Its time, to the second.
@@ -45,6 +47,9 @@ pub struct NewestVersion {
     pub etag: ETag,
 }
 
+/// Finds the stored content of a version.
+type ContentFinder = Box<dyn Fn(&PathVersion) -> Option<StoredContent>>;
+
 impl Vfs {
     /// The readable versions of a path, oldest first; the newest 10,000 of more. Empty where none
     /// are stored, or where the path never was a file. Contents are not read.
@@ -52,12 +57,48 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn stored_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
+        self.stored_versions_under(&[NamePeriod::always(path.clone())])
+    }
+
+    /// The same under all names of a page, which are [`Vfs::names_of_page`].
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn stored_versions_under(&self, names: &[NamePeriod]) -> Result<Vec<StoredVersion>, Fault> {
         self.wait_committed()?;
-        match &self.core.versions {
+        // Newest first, with removals and versions without content.
+        let mut recorded: Vec<(&NamePeriod, PathVersion)> = Vec::new();
+        for name in names {
+            let of_name = self.recorded_versions(name, MAX_VERSIONS - recorded.len())?;
+            recorded.extend(of_name.into_iter().map(|version| (name, version)));
+        }
+        let count = match recorded.len() {
+            MAX_VERSIONS => {
+                let counts = names.iter().map(|name| self.core.log.count_versions(name));
+                counts.sum::<Result<usize, _>>()?.max(MAX_VERSIONS)
+            }
+            all => all,
+        };
+        let contents = names.iter().map(|name| self.content_finder(&name.path)).collect::<Result<Vec<_>, _>>()?;
+        let numbered = (count + 1 - recorded.len()..).zip(recorded.into_iter().rev());
+        let stored = numbered.filter_map(|(number, (name, version))| {
+            let at = names.iter().position(|known| known == name)?;
+            let content = contents[at](&version)?;
+            let PathVersion { id, actor, time, .. } = version;
+            let path = name.path.clone();
+            Some(StoredVersion { number, id, path, author: actor.to_string(), time, content })
+        });
+        Ok(stored.collect())
+    }
+
+    /// Where the contents of versions of a path are stored.
+    fn content_finder(&self, path: &TreePath) -> Result<ContentFinder, Fault> {
+        let path = path.clone();
+        Ok(match &self.core.versions {
             VersionStore::Git { legacy_snapshots, .. } => {
-                let stored: HashSet<_> = legacy_snapshots.list(path)?.into_iter().collect();
-                let is_converted = self.core.versions.is_converted(path);
-                self.list_numbered(path, |version| match version.id {
+                let stored: HashSet<_> = legacy_snapshots.list(&path)?.into_iter().collect();
+                let is_converted = self.core.versions.is_converted(&path);
+                Box::new(move |version| match version.id {
                     VersionId::Commit(commit) if is_converted => {
                         version.new.map(|_| StoredContent::Converted(path.clone(), commit))
                     }
@@ -69,35 +110,14 @@ impl Vfs {
                 })
             }
             VersionStore::Snapshots { snapshots, .. } => {
-                let stored: HashSet<_> = snapshots.list(path)?.into_iter().collect();
-                let content = |version: &PathVersion| {
-                    stored
-                        .contains(&version.recorded_at)
-                        .then(|| StoredContent::Snapshot(path.clone(), version.recorded_at))
-                };
-                self.list_numbered(path, content)
+                let stored: HashSet<_> = snapshots.list(&path)?.into_iter().collect();
+                Box::new(move |version| {
+                    let is_stored = stored.contains(&version.recorded_at);
+                    is_stored.then(|| StoredContent::Snapshot(path.clone(), version.recorded_at))
+                })
             }
-            VersionStore::LogOnly { .. } => Ok(Vec::new()),
-        }
-    }
-
-    fn list_numbered(
-        &self,
-        path: &TreePath,
-        content: impl Fn(&PathVersion) -> Option<StoredContent>,
-    ) -> Result<Vec<StoredVersion>, Fault> {
-        let recorded = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
-        let count = match recorded.len() {
-            MAX_VERSIONS => self.core.log.count_versions(path)?.max(MAX_VERSIONS),
-            all => all,
-        };
-        let numbered = (count + 1 - recorded.len()..).zip(recorded.into_iter().rev());
-        let stored = numbered.filter_map(|(number, version)| {
-            let content = content(&version)?;
-            let PathVersion { id, actor, time, .. } = version;
-            Some(StoredVersion { number, id, author: actor.to_string(), time, content })
-        });
-        Ok(stored.collect())
+            VersionStore::LogOnly { .. } => Box::new(|_| None),
+        })
     }
 
     /// The newest version of a path, after waiting for its pending changes; none when it was never

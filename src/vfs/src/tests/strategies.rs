@@ -50,13 +50,17 @@ fn snapshots_are_listed_read_and_compared() {
     let [two, one] = [0, 1].map(|at| versions[at].hash.to_string());
     assert!(one.len() == 19 && one < two, "{one} {two}");
     assert_eq!(texts(&space, "d/a.md"), ["first\nsecond\n", "first\nchanged\n"]);
-    let diff = space.vfs.diff(&at("d/a.md"), &one, &two).unwrap();
+    let diff = space.vfs.diff(&[crate::NamePeriod::always(at("d/a.md"))], &one, &two).unwrap();
     assert!(diff.ends_with("@@ -1,2 +1,2 @@\n first\n-second\n+changed\n"), "{diff}");
     space.vfs.apply(&eve(), Change::remove(at("d/a.md"))).unwrap();
     assert_eq!(texts(&space, "d/a.md").len(), 2, "a removed page still has its versions");
     for unknown in ["dead", &one[..18], "1234567890123456789", "../../d/a.md", ""] {
         assert_eq!(space.vfs.read_version(&at("d/a.md"), unknown).unwrap_err().kind(), Kind::NotFound, "{unknown}");
-        assert_eq!(space.vfs.diff(&at("d/a.md"), unknown, &two).unwrap_err().kind(), Kind::NotFound, "{unknown}");
+        assert_eq!(
+            space.vfs.diff(&[crate::NamePeriod::always(at("d/a.md"))], unknown, &two).unwrap_err().kind(),
+            Kind::NotFound,
+            "{unknown}"
+        );
     }
     assert!(!space.directory.path().join(".git").exists());
 }

@@ -5,7 +5,7 @@ use svcfs_base::{ETag, Fault, Precondition, TreePath};
 
 use super::IF_MATCH;
 use crate::files::rename::{self, LinkUpdatePolicy, RenamedDirectory, RenamedFile};
-use crate::kernel::{FolderScope, Operation, OperationContext, Route};
+use crate::kernel::{FolderScope, Operation, OperationContext, Route, default_true};
 
 /// Rename or move a file and update links to it
 ///
@@ -31,10 +31,6 @@ pub struct RenameFile {
     #[serde(default)]
     #[schemars(regex(pattern = IF_MATCH))]
     pub replacing: Option<String>,
-}
-
-fn default_true() -> bool {
-    true
 }
 
 impl Operation for RenameFile {

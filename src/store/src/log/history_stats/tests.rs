@@ -43,7 +43,7 @@ fn changes_are_selected_newest_first_and_all_are_counted() {
     assert_eq!(told(&log, &all, 0, 9), (every.map(str::to_owned).to_vec(), 6));
     assert_eq!(told(&log, &all, 4, 1), (vec!["notes/b.md 1".to_owned()], 6));
     assert_eq!(told(&log, &all, 60, 1), (Vec::new(), 6));
-    let below = |path: &str| Some(TreePath::parse(path).unwrap());
+    let below = |path: &str| vec![NamePeriod::always(TreePath::parse(path).unwrap())];
     for (selection, expected) in [
         (ChangeFilter { actor: Some(Actor::new("ann")), ..all.clone() }, &["a.md 2"][..]),
         (ChangeFilter { actor: Some(Actor::new("nobody")), ..all.clone() }, &[]),

@@ -299,12 +299,13 @@ fn a_full_disk_with_logged_changes_rejects_new_ones_quickly() {
             let soon = ChangeSet::from(Change::put(at("soon.md"), "text")).soon();
             assert_eq!(space.vfs.apply(&eve(), soon).unwrap_err().kind(), Kind::NoSpace);
         }
-        assert!(!held.is_finished() || began.elapsed() > Duration::from_secs(5), "nobody waits for the others");
+        assert!(!held.is_finished() || began.elapsed() > Duration::from_millis(500), "nobody waits for the others");
         let fault = held.join().unwrap().unwrap_err();
-        assert_eq!(fault.kind(), Kind::Unavailable, "{fault:?}");
+        assert_eq!(fault.kind(), Kind::NoSpace, "{fault:?}");
         assert!(fault.message().contains("recorded and will be completed"), "{fault:?}");
-        assert!(fault.message().contains("no space left"), "{fault:?}");
-        assert!(began.elapsed() < Duration::from_secs(20), "told after {:?}", began.elapsed());
+        assert!(fault.message().starts_with("disk full: no space left for `held.md`"), "{fault:?}");
+        // Two seconds are promised; the machine of a test may be busy.
+        assert!(began.elapsed() < Duration::from_secs(4), "told after {:?}", began.elapsed());
     });
     points.clear(FailPoint::TreeWrite);
     space.wait_until("the disk takes writes again", |space| space.vfs.health().is_ok());
