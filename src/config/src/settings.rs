@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use svcfs_base::HiddenFiles;
+
 use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
@@ -34,6 +36,8 @@ pub struct Settings {
     /// Scratch files: valid globs over the last component of a path. Such files are stored but not
     /// versioned, linted or indexed.
     pub scratch: Vec<String>,
+    /// Which hidden files REST, MCP, search and export serve.
+    pub hidden_files: HiddenFiles,
     /// Uploads of files that are not pages.
     pub assets: AssetsSettings,
     /// Memory of agents.
@@ -150,6 +154,8 @@ impl Settings {
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
 
+        let hidden_files = HiddenFiles::new(&files.serve_hidden).unwrap_or_default();
+
         match (server, dataview, memory, janitor, auth, log) {
             (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
                 if check.problems.is_empty() =>
@@ -162,6 +168,7 @@ impl Settings {
                     auth,
                     lint: lint.into(),
                     scratch: files.scratch,
+                    hidden_files,
                     assets: assets.resolve(),
                     memory,
                     janitor,
@@ -271,6 +278,9 @@ impl SettingsCheck {
         }
         for (index, error) in files.invalid_globs() {
             self.report(&format!("files.scratch[{index}]"), &error);
+        }
+        for (index, error) in files.invalid_exceptions() {
+            self.report(&format!("files.serve_hidden[{index}]"), &error);
         }
     }
 

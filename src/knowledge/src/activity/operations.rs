@@ -23,7 +23,7 @@ const DEFAULT_AGENT_EVENTS: usize = 20;
 /// List recent changes, newest first
 ///
 /// An event is one path of one commit; a rename is a `delete` and a `write`. Internal files
-/// (`.svc/`) are left out. Use it to see what changed lately and who changed it; to follow every
+/// (`.svc/`) and hidden files are left out. Use it to see what changed lately and who changed it; to follow every
 /// change without missing one, use `changes`. Returns the events and how many match in total.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEvents {
@@ -90,7 +90,8 @@ impl Operation for ListEvents {
             PathAction::Delete => true,
             PathAction::Write => false,
         });
-        let filter = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
+        let hidden_files = feeds::hidden_files(cx);
+        let filter = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix, hidden_files };
         let timeline = cx.space.vfs.timeline(&filter, self.offset as usize, self.limit.get())?;
         let permissions = &cx.caller.permissions;
         let to_event = |event| {

@@ -42,7 +42,7 @@ impl Operation for ListVersions {
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let mut versions = super::list_versions(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         for version in &mut versions {
-            version.message = cx.caller.permissions.redact_message(std::mem::take(&mut version.message));
+            version.message = cx.visible_message(std::mem::take(&mut version.message));
         }
         Ok(versions)
     }

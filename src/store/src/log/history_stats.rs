@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use parking_lot::RwLockWriteGuard;
 use rusqlite::{Connection, params};
-use svcfs_base::{Actor, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, HiddenFiles, Seq, Timestamp, TreePath};
 
 use super::kinds::in_history;
 use super::{Log, LogResult, rows};
@@ -27,6 +27,8 @@ pub struct ChangeFilter {
     pub is_removal: Option<bool>,
     /// Only changes at or below this path.
     pub below: Option<TreePath>,
+    /// Only files that are not hidden, apart from these exceptions.
+    pub hidden_files: Option<HiddenFiles>,
 }
 
 /// A change of a path, selected by a [`ChangeFilter`].
@@ -140,9 +142,15 @@ impl Log {
         self.with_stats(|stats| stats.select(filter, skip, max))
     }
 
-    /// The changes since a time, optionally at or below a path; only pages, without hidden ones.
-    pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> LogResult<TotalActivity> {
-        self.with_stats(|stats| stats.activity(since.as_second(), below))
+    /// The changes since a time, optionally at or below a path; only pages, without hidden ones
+    /// that are no exceptions.
+    pub fn activity(
+        &self,
+        since: Timestamp,
+        below: Option<&TreePath>,
+        hidden_files: &HiddenFiles,
+    ) -> LogResult<TotalActivity> {
+        self.with_stats(|stats| stats.activity(since.as_second(), below, hidden_files))
     }
 
     fn with_stats<T>(&self, query: impl FnOnce(&HistoryStats) -> T) -> LogResult<T> {
@@ -225,7 +233,10 @@ impl HistoryStats {
                 existing => existing.copied(),
             },
         };
-        let selected = self.select_paths(filter.below.as_ref(), |path| path.components().next() != Some(".svc"));
+        let selected = self.select_paths(filter.below.as_ref(), |path| match &filter.hidden_files {
+            Some(hidden_files) => hidden_files.lists(path),
+            None => path.components().next() != Some(".svc"),
+        });
         let (mut page, mut count) = (Vec::new(), 0);
         for at in (0..self.sets.len()).rev() {
             let set = &self.sets[at];
@@ -246,8 +257,8 @@ impl HistoryStats {
         (page, count)
     }
 
-    fn activity(&self, since: i64, below: Option<&TreePath>) -> TotalActivity {
-        let selected = self.select_paths(below, |path| path.is_page() && !path.is_hidden());
+    fn activity(&self, since: i64, below: Option<&TreePath>, hidden_files: &HiddenFiles) -> TotalActivity {
+        let selected = self.select_paths(below, |path| path.is_page() && hidden_files.lists(path));
         let mut counts: Vec<(u32, PageAuthors)> = vec![(0, PageAuthors::None); selected.len()];
         let mut days: HashMap<(i64, u32), u32> = HashMap::new();
         let mut total = 0;
