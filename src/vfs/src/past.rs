@@ -125,7 +125,7 @@ impl Vfs {
     /// # Errors
     /// `Invalid`, with the reason and what to do.
     pub fn check_writable_name(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
-        if self.core.is_visible(protocol, path) { Ok(()) } else { Err(self.core.denied_path(protocol, path)) }
+        if self.core.is_visible(protocol, path) { Ok(()) } else { Err(self.core.denied_path(path)) }
     }
 
     /// Which hidden files the APIs serve.

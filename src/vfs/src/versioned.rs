@@ -80,8 +80,8 @@ impl VfsCore {
         changes.iter().flat_map(|change| [Some(change.path().clone()), target(change)]).flatten().collect()
     }
 
-    /// Why a protocol cannot write a path that it does not see.
-    pub(crate) fn denied_path(&self, protocol: Protocol, path: &TreePath) -> Fault {
+    /// Why a path cannot be written through a protocol that does not see it.
+    pub(crate) fn denied_path(&self, path: &TreePath) -> Fault {
         let is_server_file = !self.path_classes.is_visible(Protocol::Remote, path);
         if !is_server_file && self.is_ignored(path) {
             let rule = self.versions.rules().ignoring_rule(path).unwrap_or_else(|| "a rule in `.gitignore`".to_owned());

@@ -101,6 +101,10 @@ pub(super) fn check_arguments(
     let mut paths = Vec::new();
     collect_paths(&schema, &definitions, &arguments, &mut paths);
     for text in paths {
+        // Refused with its field when the arguments are read.
+        if TreePath::parse(text).is_err() {
+            continue;
+        }
         let path = cx.space.parse_path(text)?;
         if permissions.folder.is_some() {
             cx.space.check_path_access(permissions, cx.caller.protocol, &path)?;
