@@ -53,6 +53,7 @@ fn values_with_path(schema: &Value, definitions: &Value, path: &str) -> Vec<Valu
     values
 }
 
+/// Shows: PATH-4
 #[test]
 fn every_operation_refuses_hidden_paths_alike_whether_or_not_they_exist() {
     let space = TestSpace::with("", &[("page.md", "# Page\n")]);
