@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use svcfs_base::TreePath;
 use svcfs_text::links::{LinkKey, page_keys};
 
@@ -16,14 +16,11 @@ const MAX_NAMESAKES: usize = 16;
 /// Shorter names have too many neighbours.
 const MIN_LETTERS: usize = 4;
 
-/// Longer names are compared only after removing and swapping letters.
-const MAX_LETTERS: usize = 32;
+/// Letters that are tried in total. Names in scripts with thousands of letters have more.
+const MAX_LOOKUPS: usize = 1_000;
 
 /// Longer paths are not compared, in bytes.
 const MAX_PATH_BYTES: usize = 256;
-
-/// The letters that an edit may add.
-const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz0123456789-_ .";
 
 /// The files with a name. The kinds are those of paths, not of titles and aliases.
 const WITH_NAME: &str = "
@@ -36,8 +33,7 @@ impl Index {
     /// or folder; only if there are none, with a name that differs by one edit (a letter added,
     /// removed or changed, or two swapped).
     ///
-    /// One edit is found by looking up all possible names: some 2,000 lookups in an index take
-    /// milliseconds, reading all names of a large tree takes longer.
+    /// Takes some hundred lookups in an index; reading all names of a large tree would take longer.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
@@ -78,47 +74,66 @@ fn add_namesakes(connection: &Connection, folded: &str, found: &mut BTreeSet<Str
 }
 
 /// Adds the files whose file name differs by one edit.
+///
+/// Letters that were left out or mistyped are those that follow a prefix of the name in the index:
+/// at most positions there are few, and none behind a prefix that no file has.
 fn add_neighbours(connection: &Connection, names: &[LinkKey], found: &mut BTreeSet<String>) -> rusqlite::Result<()> {
     let (Some(full), Some(file_name)) = (names.first(), names.last()) else { return Ok(()) };
+    let letters: Vec<char> = file_name.folded.chars().collect();
+    if letters.len() < MIN_LETTERS {
+        return Ok(());
+    }
     let folder = full.folded.strip_suffix(&file_name.folded).unwrap_or_default();
-    for neighbour in neighbours(&file_name.folded) {
-        // A common name: the one in the same folder may not be among the files read.
-        if add_namesakes(connection, &neighbour, found)? {
-            add_namesakes(connection, &format!("{folder}{neighbour}"), found)?;
+    let mut add = |name: &str| {
+        // A common name: the file in the same folder may not be among those that were read.
+        if add_namesakes(connection, name, found)? {
+            add_namesakes(connection, &format!("{folder}{name}"), found)?;
+        }
+        Ok::<_, rusqlite::Error>(())
+    };
+    let rest = |at: usize| letters.iter().skip(at).collect::<String>();
+    let mut lookups = 0;
+    for at in 0..=letters.len() {
+        let prefix: String = letters[..at].iter().collect();
+        if at < letters.len() {
+            add(&format!("{prefix}{}", rest(at + 1)))?;
+        }
+        if let [first, second, ..] = letters[at..] {
+            add(&format!("{prefix}{second}{first}{}", rest(at + 2)))?;
+        }
+        let mut from = prefix.clone();
+        let mut is_prefix_known = false;
+        while let Some(name) = next_name(connection, &from)?.filter(|name| name.starts_with(&prefix)) {
+            is_prefix_known = true;
+            lookups += 1;
+            if lookups > MAX_LOOKUPS {
+                return Ok(());
+            }
+            let letter = name[prefix.len()..].chars().next();
+            if let Some(letter) = letter {
+                add(&format!("{prefix}{letter}{}", rest(at)))?;
+                add(&format!("{prefix}{letter}{}", rest(at + 1)))?;
+            }
+            let Some(next) = next_letter(letter) else { break };
+            from = format!("{prefix}{next}");
+        }
+        if !is_prefix_known {
+            break;
         }
     }
     Ok(())
 }
 
-/// The names that differ from a name by one edit; none for a short name.
-fn neighbours(name: &str) -> Vec<String> {
-    let letters: Vec<char> = name.chars().collect();
-    let mut all = Vec::new();
-    if letters.len() < MIN_LETTERS {
-        return all;
-    }
-    let joined = |start: &[char], middle: Option<char>, end: &[char]| -> String {
-        start.iter().copied().chain(middle).chain(end.iter().copied()).collect()
-    };
-    for at in 0..letters.len() {
-        all.push(joined(&letters[..at], None, &letters[at + 1..]));
-        if at + 1 < letters.len() && letters[at] != letters[at + 1] {
-            let mut swapped = letters.clone();
-            swapped.swap(at, at + 1);
-            all.push(swapped.into_iter().collect());
-        }
-    }
-    if letters.len() <= MAX_LETTERS {
-        for at in 0..=letters.len() {
-            for letter in LETTERS.chars() {
-                all.push(joined(&letters[..at], Some(letter), &letters[at..]));
-                if at < letters.len() && letters[at] != letter {
-                    all.push(joined(&letters[..at], Some(letter), &letters[at + 1..]));
-                }
-            }
-        }
-    }
-    all
+/// The first name in the index that is not before a text.
+fn next_name(connection: &Connection, from: &str) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT folded FROM page_keys WHERE folded >= ?1 ORDER BY folded LIMIT 1";
+    connection.prepare_cached(sql)?.query_row([from], |row| row.get(0)).optional()
+}
+
+/// The letter after a letter, in the order of the index; the first one for none.
+fn next_letter(letter: Option<char>) -> Option<char> {
+    let Some(letter) = letter else { return Some('\u{1}') };
+    (u32::from(letter) + 1..=u32::from(char::MAX)).find_map(char::from_u32)
 }
 
 #[cfg(test)]
@@ -141,6 +156,7 @@ mod tests {
             page("archive/today.md", "x"),
             page("notes/meeting notes.md", "x"),
             page("ärger/über.md", "x"),
+            page("日記/毎日のメモ.md", "x"),
             page("a.md", "# Called otherwise\n"),
             IndexEntry::Asset(TreePath::parse("img/picture.png").unwrap()),
         ]);
@@ -155,6 +171,9 @@ mod tests {
             ("archive/tuday.md", &["archive/today.md", "notes/Today.md"]),
             ("notes/meeting-notes.md", &["notes/meeting notes.md"]),
             ("ärger/übr.md", &[]),
+            ("ärger/ühber.md", &["ärger/über.md"]),
+            ("日記/毎日のメも.md", &["日記/毎日のメモ.md"]),
+            ("日記/毎のメモ.md", &["日記/毎日のメモ.md"]),
             ("ärger/übber.md", &["ärger/über.md"]),
             ("picture.png", &["img/picture.png"]),
             ("img/pictur.png", &["img/picture.png"]),
