@@ -115,9 +115,9 @@ fn open_file(space: &Space, permissions: &Permissions, path: &TreePath) -> Resul
     }
 }
 
-/// The bytes of a file that is not hidden, or an exception. Responses to authenticated requests are not for shared
-/// caches. Errors: `Invalid` for a path that is not allowed, `Forbidden` for one outside the
-/// caller's permissions, `NotFound` for a missing or hidden file or a directory.
+/// The bytes of a file that is not hidden, or an exception. Responses to authenticated requests are
+/// not for shared caches. Errors: `Invalid` for a path that is not allowed, `Forbidden` for one
+/// outside the caller's permissions, `NotFound` for a missing or hidden file or a directory.
 pub(super) async fn raw(
     app: &Arc<AppState>,
     space: Arc<Space>,

@@ -52,8 +52,8 @@ pub struct ListTree {
     /// Directories at the deepest level are listed without their content
     #[serde(default)]
     pub depth: Limit<20, 20>,
-    /// List also `.svc`, with modification time and file type, as a file system does. If `path` is a
-    /// file, return that file alone
+    /// List also `.svc`, with modification time and file type, as a file system does. If `path` is
+    /// a file, return that file alone
     #[serde(default)]
     pub details: bool,
 }

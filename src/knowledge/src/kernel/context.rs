@@ -289,8 +289,8 @@ impl<'a> OperationContext<'a> {
     pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         self.space.vfs.apply(self.caller, set)
     }
-    /// A commit message as the caller may read it: without the hidden files that it lists, and empty
-    /// for a key that is limited to a folder.
+    /// A commit message as the caller may read it: without the hidden files that it lists, and
+    /// empty for a key that is limited to a folder.
     pub fn visible_message(&self, message: String) -> String {
         let message = self.caller.permissions.redact_message(message);
         let hides = |line: &str| {

@@ -65,8 +65,8 @@ fn every_operation_refuses_hidden_paths_alike_whether_or_not_they_exist() {
         for hidden in [".env", ".absent", "notes/.draft.md", ".obsidian/app.md", "/.obsidian", ".svc/.x.md"] {
             for arguments in arguments_with_path(entry, hidden) {
                 for protocol in [Protocol::Http, Protocol::Mcp, Protocol::Cli] {
-                    let asked = space.ask_as(&Caller::new(protocol), entry.name, arguments.clone());
-                    let (status, message) = status_and_error(asked);
+                    let outcome = space.ask_as(&Caller::new(protocol), entry.name, arguments.clone());
+                    let (status, message) = status_and_error(outcome);
                     let name = hidden.trim_start_matches('/');
                     let expected = match entry.is_read_only() {
                         true => status == 404 && message == format!("file not found: {name}"),
