@@ -154,8 +154,6 @@ impl Settings {
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
 
-        let hidden_files = HiddenFiles::new(&files.serve_hidden).unwrap_or_default();
-
         match (server, dataview, memory, janitor, auth, log) {
             (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
                 if check.problems.is_empty() =>
@@ -167,8 +165,8 @@ impl Settings {
                     versioning,
                     auth,
                     lint: lint.into(),
+                    hidden_files: HiddenFiles::new(&files.serve_hidden).unwrap_or_default(),
                     scratch: files.scratch,
-                    hidden_files,
                     assets: assets.resolve(),
                     memory,
                     janitor,
