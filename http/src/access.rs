@@ -27,6 +27,11 @@ of the folder itself. Refused are saved views, templates and rules, which are fi
 `analytics`, which cover the entire tree and all readers (`health_check`, `stale`, `contradictions`, `graph_analytics` and `velocity` cover
 the folder), and operations on the server.
 
+Hidden files (a name in the path begins with a dot, as in `.env` and `.obsidian/app.json`) and files that git ignores are served by the mount, the remote
+mount, NFS, WebDAV and S3 only, because programs need them. For REST, MCP and the command line they do not exist: reading answers 404, writing 400, and no list,
+search, event or history shows them. Globs in `files.serve_hidden` are exceptions. This keeps secrets from callers that read everything; it is no substitute
+for a key: a remote mount gets these files with the header `X-Svc-Mount`, which any caller with a key may send.
+
 Spaces are managed with a key that is not for a single space. `space.visibility` says what clients without a key may read: everything that `GET` reads in a
 `public` space, `/file`, `/peek` and `/section` in an `unlisted` one, nothing in a `private` one.
 

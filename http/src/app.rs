@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use http::HeaderMap;
-use svcfs_base::{Caller, Fault, Kind};
+use svcfs_base::{Caller, Fault, Kind, Protocol};
 use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY};
 use svcfs_knowledge::kernel::{
     OperationArea, OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space,
@@ -17,6 +17,9 @@ use crate::response_budget::ResponseBudget;
 use crate::routes::RouteTable;
 use crate::specials::events::SubscriberRegistry;
 use crate::{HttpError, openapi};
+
+/// Header of remote mounts.
+const MOUNT_CLIENT: &str = "X-Svc-Mount";
 
 /// State that all requests share.
 pub(crate) struct AppState {
@@ -94,6 +97,14 @@ impl AppState {
             self.blocking(Lane::Slow, move || server.access().fetch_issuer_keys()).await?;
         }
         access.identify(bearer)
+    }
+
+    /// The protocol of a request to the REST interface. A remote mount says that it is one: it gets
+    /// the files that file protocols show, with the same credentials. A web page of another origin
+    /// cannot send this header, and callers without the required credentials get no hidden files.
+    pub(crate) fn protocol_of(&self, headers: &HeaderMap, identity: &CallerIdentity) -> Protocol {
+        let is_anonymous = identity.token.is_none() && !self.server.access().is_open();
+        if headers.contains_key(MOUNT_CLIENT) && !is_anonymous { Protocol::Remote } else { Protocol::Http }
     }
 
     /// Runs an operation with one of its handlers ([`OperationEntry::call`] and its variants) and

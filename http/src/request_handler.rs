@@ -232,7 +232,8 @@ impl AppState {
         }
         identity.permissions.check_scope(entry.required_scope(), entry.name)?;
         let client = Client { key: None, connection: request.connection };
-        let caller = Caller { client, ..bind::from_headers(headers, route.is_read_only)? };
+        let protocol = self.protocol_of(headers, &identity);
+        let caller = Caller { client, protocol, ..bind::from_headers(headers, route.is_read_only)? };
         let caller = identity.apply_to(caller);
         notes.set_actor(caller.actor());
         let cached = CacheValidators::of(headers)?;

@@ -92,6 +92,7 @@ fn space(root: &Path) -> Arc<Vfs> {
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
         scratch_patterns: Vec::new(),
+        hidden_files: svcfs_base::HiddenFiles::default(),
         commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,

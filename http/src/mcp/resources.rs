@@ -7,8 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
-use svcfs_base::{Fault, Kind, Permissions, Protocol, TreePath};
-use svcfs_knowledge::kernel::{EntryKind, Space};
+use svcfs_base::{Caller, Fault, Kind, Permissions, Protocol, TreePath};
+use svcfs_knowledge::kernel::{EntryKind, Space, add_suggestions};
 use svcfs_knowledge::memory;
 use svcfs_work::Lane;
 
@@ -74,12 +74,13 @@ pub(super) async fn read(
 }
 
 fn contents(space: &Space, uri: &str, permissions: &Permissions) -> Result<ResourceContents, Fault> {
-    let path = |path: &str| TreePath::parse(&percent_decode(path)?);
+    let path = |path: &str| space.parse_path(&percent_decode(path)?);
     if uri == SCHEMA {
         return schema(space, permissions);
     }
     if let Some(text) = uri.strip_prefix(FILE) {
-        return file(space, (&path(text)?, permissions), uri);
+        let caller = Caller { permissions: permissions.clone(), ..Caller::new(Protocol::Mcp) };
+        return file(space, (&path(text)?, permissions), uri).map_err(|fault| add_suggestions(fault, space, &caller));
     }
     if let Some(text) = uri.strip_prefix(TREE) {
         let path = path(text)?;
@@ -127,7 +128,7 @@ struct TreeListing {
 impl TreeListing {
     fn add(&mut self, space: &Space, directory: &TreePath, depth: usize) -> Result<(), Fault> {
         for entry in space.vfs.list(Protocol::Mcp, directory)? {
-            if svcfs_base::is_hidden_name(entry.path.name()) {
+            if !space.vfs.hidden_files().lists_name(&entry.path) {
                 continue;
             }
             self.names += 1;

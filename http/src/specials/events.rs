@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use svcfs_base::{EventAnnouncement, Fault, Permissions, Seq, TreePath};
+use svcfs_base::{EventAnnouncement, Fault, Permissions, Protocol, Seq, TreePath};
 use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY, RateLimitKey};
 use svcfs_knowledge::kernel::{EventChange, FeedEvent, Space};
 use svcfs_knowledge::lint;
@@ -323,10 +323,12 @@ impl EventSubscriber {
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
         let permissions = self.identity.permissions.clone();
+        let protocol = self.app.protocol_of(&self.special.headers, &self.identity);
         let read = move || {
             let events = space.vfs.feed().events_after(from, BATCH_SETS)?;
+            let is_visible = |path: &TreePath| is_visible(&space, path, (protocol, &permissions));
             let announced = events.into_iter().map(|event| {
-                let announced = announcements(&event, &permissions);
+                let announced = announcements(&event, is_visible);
                 (event.seq, announced.into_iter().map(|sent| (lint_event(&space, &event, &sent), sent)).collect())
             });
             Ok(announced.collect::<Vec<(Seq, Vec<_>)>>())
@@ -373,11 +375,9 @@ impl EventSubscriber {
     }
 }
 
-/// The events of a change set. Changes below `.svc`, which are internal, and those outside the
-/// subscriber's permissions are left out.
-fn announcements(event: &FeedEvent, permissions: &Permissions) -> Vec<(&'static str, Value)> {
-    let visible: Vec<&EventChange> =
-        event.changes.iter().filter(|change| is_visible(&change.path, permissions)).collect();
+/// The events of a change set, without changes that the subscriber must not see.
+fn announcements(event: &FeedEvent, is_visible: impl Fn(&TreePath) -> bool) -> Vec<(&'static str, Value)> {
+    let visible: Vec<&EventChange> = event.changes.iter().filter(|change| is_visible(&change.path)).collect();
     if visible.is_empty() {
         return Vec::new();
     }
@@ -396,7 +396,7 @@ fn announcements(event: &FeedEvent, permissions: &Permissions) -> Vec<(&'static 
 /// The event `lint` of a page that a file protocol or an external edit stored with lint errors. It
 /// comes before the event `write`, whose data it has. None when the page has changed again.
 fn lint_event(space: &Space, event: &FeedEvent, (name, data): &(&'static str, Value)) -> Option<Value> {
-    if *name != "write" || !event.protocol.is_filesystem() {
+    if *name != "write" || !(event.protocol.is_filesystem() || event.protocol == Protocol::Remote) {
         return None;
     }
     let change = event.changes.iter().find(|change| data["path"] == change.path.as_str())?;
@@ -407,8 +407,11 @@ fn lint_event(space: &Space, event: &FeedEvent, (name, data): &(&'static str, Va
     Some(data)
 }
 
-fn is_visible(path: &TreePath, permissions: &Permissions) -> bool {
-    path.components().next() != Some(".svc") && permissions.covers(path)
+/// Whether a subscriber gets the changes of a path: not those below `.svc`, which are internal,
+/// those of hidden files, and those outside its permissions.
+fn is_visible(space: &Space, path: &TreePath, (protocol, permissions): (Protocol, &Permissions)) -> bool {
+    let is_hidden = || protocol.serves_knowledge_only() && space.vfs.hidden_files().hides(path);
+    path.components().next() != Some(".svc") && permissions.covers(path) && !is_hidden()
 }
 
 fn change_event(event: &FeedEvent, change: &EventChange) -> (&'static str, Value) {

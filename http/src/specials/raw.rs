@@ -115,17 +115,17 @@ fn open_file(space: &Space, permissions: &Permissions, path: &TreePath) -> Resul
     }
 }
 
-/// The bytes of a file that is not hidden. Responses to authenticated requests are not for shared
-/// caches. Errors: `Invalid` for a path that is not allowed, `Forbidden` for one outside the
-/// caller's permissions, `NotFound` for a missing or hidden file or a directory.
+/// The bytes of a file that is not hidden, or an exception. Responses to authenticated requests are
+/// not for shared caches. Errors: `Invalid` for a path that is not allowed, `Forbidden` for one
+/// outside the caller's permissions, `NotFound` for a missing or hidden file or a directory.
 pub(super) async fn raw(
     app: &Arc<AppState>,
     space: Arc<Space>,
     (headers, path, identity): (&HeaderMap, &str, &CallerIdentity),
 ) -> Result<Response, Fault> {
     let is_public = app.server.access().is_open() || identity.token.is_none();
-    let path = TreePath::parse(path)?;
-    if path.is_hidden() {
+    let path = space.parse_path(path)?;
+    if !space.vfs.hidden_files().lists(&path) {
         return Err(Fault::file_not_found(&path));
     }
     let file = match open_cached(&space, &identity.permissions, &path) {

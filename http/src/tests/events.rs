@@ -125,6 +125,17 @@ async fn bytes(response: &mut Response) -> String {
     String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_hidden_files_are_for_remote_mounts_only() {
+    let server = TestServer::new();
+    let mut other = follow(&server, None).await;
+    let mut mount = Reader::new(server.send("GET /api/svc/events", &[("X-Svc-Mount", "1")], "").await);
+    write(&server, ".env.md");
+    write(&server, "a.md");
+    assert_eq!(other.take(1).await, [row("2", "write", json!("a.md"))]);
+    assert_eq!(mount.take(1).await, [row("1", "write", json!(".env.md"))]);
+}
+
 /// Shows: HTTP-10
 #[tokio::test(start_paused = true)]
 async fn an_event_stream_sends_bytes_first_and_every_30_seconds() {

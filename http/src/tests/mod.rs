@@ -7,6 +7,7 @@ mod audit;
 mod authorization;
 mod connections;
 mod events;
+mod hidden;
 mod hostile;
 mod issuer;
 mod long_answers;

@@ -32,6 +32,9 @@ pub(super) const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 const ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const SPACE: HeaderName = HeaderName::from_static("x-svc-space");
+/// Asks for the files that a mount of the server shows: also hidden files, and those that git
+/// ignores.
+const MOUNT: HeaderName = HeaderName::from_static("x-svc-mount");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -194,7 +197,7 @@ impl ApiClient {
     /// # Errors
     /// `Invalid` for a space or token that no header can carry.
     pub(super) fn new(server: &ClientOptions) -> Result<Self, Fault> {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderMap::from_iter([(MOUNT, HeaderValue::from_static("1"))]);
         if let Some(token) = &server.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
                 Fault::invalid("--token-file", "the token has characters that are not allowed in an HTTP header")

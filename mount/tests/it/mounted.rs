@@ -124,6 +124,7 @@ pub fn open(root: &Path) -> Arc<Vfs> {
         clock: Arc::new(SystemClock),
         gates: vec![Box::new(NoForbidden)],
         scratch_patterns: scratch,
+        hidden_files: svcfs_base::HiddenFiles::default(),
         commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,

@@ -108,6 +108,8 @@ pub enum Protocol {
     Mcp,
     /// The kernel mount.
     Fuse,
+    /// A kernel mount on another machine, which uses the REST interface.
+    Remote,
     /// NFSv3.
     Nfs,
     /// WebDAV.
@@ -128,6 +130,7 @@ impl Protocol {
         Self::Http,
         Self::Mcp,
         Self::Fuse,
+        Self::Remote,
         Self::Nfs,
         Self::WebDav,
         Self::S3,
@@ -145,6 +148,7 @@ impl Protocol {
             Self::Http => "http",
             Self::Mcp => "mcp",
             Self::Fuse => "fuse",
+            Self::Remote => "remote",
             Self::Nfs => "nfs",
             Self::WebDav => "webdav",
             Self::S3 => "s3",
@@ -158,7 +162,7 @@ impl Protocol {
         match self {
             Self::Http => "anonymous",
             Self::Mcp => "mcp-agent",
-            Self::Fuse => "fuse",
+            Self::Fuse | Self::Remote => "fuse",
             Self::Nfs => "nfs",
             Self::WebDav => "webdav",
             Self::S3 => "s3",
@@ -171,7 +175,16 @@ impl Protocol {
     pub const fn is_filesystem(self) -> bool {
         match self {
             Self::Fuse | Self::Nfs | Self::WebDav | Self::S3 | Self::Direct => true,
-            Self::Http | Self::Mcp | Self::Cli | Self::Internal => false,
+            // A remote mount uses operations, which resolve links and format pages.
+            Self::Remote | Self::Http | Self::Mcp | Self::Cli | Self::Internal => false,
+        }
+    }
+    /// Whether the protocol serves knowledge and not every file: hidden files and files that git
+    /// ignores do not exist for it.
+    pub const fn serves_knowledge_only(self) -> bool {
+        match self {
+            Self::Http | Self::Mcp | Self::Cli => true,
+            Self::Fuse | Self::Remote | Self::Nfs | Self::WebDav | Self::S3 | Self::Direct | Self::Internal => false,
         }
     }
 }

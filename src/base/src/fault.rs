@@ -121,13 +121,15 @@ struct FaultDetails {
     message: String,
     inside: Option<String>,
     detail: Map<String, Value>,
+    missing_path: Option<TreePath>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Fault {
     /// A fault of `kind` whose `message` may be shown to the caller.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self(Box::new(FaultDetails { kind, message: message.into(), inside: None, detail: Map::new(), source: None }))
+        let (message, detail) = (message.into(), Map::new());
+        Self(Box::new(FaultDetails { kind, message, inside: None, detail, missing_path: None, source: None }))
     }
     /// Adds text for the log only.
     #[must_use]
@@ -146,6 +148,23 @@ impl Fault {
     pub fn with_detail(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.detail.insert(key.to_owned(), value.into());
         self
+    }
+    /// Says which path does not exist, so that similar ones can be suggested.
+    #[must_use]
+    pub fn with_missing_path(mut self, path: &TreePath) -> Self {
+        self.0.missing_path = Some(path.clone());
+        self
+    }
+    /// Adds advice to the message.
+    #[must_use]
+    pub fn with_advice(mut self, advice: &str) -> Self {
+        self.0.message.push_str("; ");
+        self.0.message.push_str(advice);
+        self
+    }
+    /// The path that does not exist, if that is the reason.
+    pub fn missing_path(&self) -> Option<&TreePath> {
+        self.0.missing_path.as_ref()
     }
     /// The kind.
     pub fn kind(&self) -> Kind {
@@ -173,6 +192,7 @@ impl Fault {
             message: self.0.message.clone(),
             inside,
             detail: self.0.detail.clone(),
+            missing_path: self.0.missing_path.clone(),
             source: None,
         }))
     }
@@ -182,7 +202,7 @@ impl Fault {
 impl Fault {
     /// `file not found: <path>`.
     pub fn file_not_found(path: &TreePath) -> Self {
-        Self::new(Kind::NotFound, format!("file not found: {path}"))
+        Self::new(Kind::NotFound, format!("file not found: {path}")).with_missing_path(path)
     }
     /// Something else does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {

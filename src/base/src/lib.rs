@@ -30,7 +30,7 @@ pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;
-pub use path::{PathComponent, TreePath, is_hidden_name};
+pub use path::{HiddenFiles, PathComponent, TreePath, is_hidden_name};
 pub use permissions::{Permissions, Scope};
 pub use plain::escape_unprintable;
 pub use query_text::{excerpt, message_at, nearest_name};

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use svcfs_base::HiddenFiles;
+
 use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
@@ -34,6 +36,8 @@ pub struct Settings {
     /// Scratch files: valid globs over the last component of a path. Such files are stored but not
     /// versioned, linted or indexed.
     pub scratch: Vec<String>,
+    /// Which hidden files REST, MCP, search and export serve.
+    pub hidden_files: HiddenFiles,
     /// Uploads of files that are not pages.
     pub assets: AssetsSettings,
     /// Memory of agents.
@@ -161,6 +165,7 @@ impl Settings {
                     versioning,
                     auth,
                     lint: lint.into(),
+                    hidden_files: HiddenFiles::new(&files.serve_hidden).unwrap_or_default(),
                     scratch: files.scratch,
                     assets: assets.resolve(),
                     memory,
@@ -271,6 +276,9 @@ impl SettingsCheck {
         }
         for (index, error) in files.invalid_globs() {
             self.report(&format!("files.scratch[{index}]"), &error);
+        }
+        for (index, error) in files.invalid_exceptions() {
+            self.report(&format!("files.serve_hidden[{index}]"), &error);
         }
     }
 

@@ -310,7 +310,7 @@ fn lint_errors_reject_only_at_listed_protocols_when_enabled() {
         protocols.map(Protocol::name).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(rejecting(""), "http mcp cli");
-    assert_eq!(rejecting("lint.reject_protocols = ['fuse', 'webdav']"), "fuse webdav");
+    assert_eq!(rejecting("lint.reject_protocols = ['fuse', 'webdav']"), "fuse remote webdav");
     assert_eq!(rejecting("lint.reject_errors = false"), "");
 }
 
@@ -428,7 +428,7 @@ const PAGES: &[&str] = &[
 /// Shows: PATH-2
 #[test]
 fn the_default_scratch_globs_match_droppings_and_no_pages() {
-    let FilesConfig { scratch } = FilesConfig::default();
+    let FilesConfig { scratch, .. } = FilesConfig::default();
     let matches = |name: &str| scratch.iter().any(|glob| crate::sections::files::matcher(glob).unwrap().is_match(name));
     for dropping in DROPPINGS {
         assert!(matches(dropping), "{dropping}");

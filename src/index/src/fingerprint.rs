@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use svcfs_base::{ETag, TreePath};
+use svcfs_base::{ETag, HiddenFiles, TreePath};
 
 use crate::pages::{count, tree_path};
+use crate::writer::ContentRules;
 use crate::{Index, IndexError, assets, fields, schema};
 
 /// A hash over all rows that affect answers, in canonical order.
@@ -31,6 +32,9 @@ pub struct IndexFingerprint {
     /// The fields whose values were indexed as links.
     #[serde(skip)]
     pub typed_links: Vec<String>,
+    /// The hidden files that were indexed.
+    #[serde(skip)]
+    pub hidden_files: HiddenFiles,
     /// The fields with an index. They depend on queries and on the order of writes, so a rebuilt
     /// index gets the same fields before the two are compared.
     #[serde(skip)]
@@ -122,6 +126,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         bytes.extend_from_slice(path.as_str().as_bytes());
         bytes.extend_from_slice(digest.as_bytes());
     }
+    let ContentRules { typed_links, hidden_files } = schema::content_rules(connection)?;
     let assets: BTreeSet<TreePath> = assets::asset_paths(connection)?.into_iter().collect();
     for path in &assets {
         bytes.extend_from_slice(path.as_str().as_bytes());
@@ -134,7 +139,8 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         words,
         postings,
         damage: damage(connection)?,
-        typed_links: schema::typed_links(connection)?,
+        typed_links,
+        hidden_files,
         hot_fields: fields::hot_fields(connection)?.into_iter().map(|(_, name)| name).collect(),
         page_digests: digests,
         assets,

@@ -35,6 +35,7 @@ mod recent_pages;
 mod schema;
 mod search;
 mod segments;
+mod similar_paths;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -46,7 +47,7 @@ use std::error::Error;
 use std::path::Path;
 
 use parking_lot::Mutex;
-use svcfs_base::{ETag, Seq, Timestamp, TreePath};
+use svcfs_base::{ETag, HiddenFiles, Seq, Timestamp, TreePath};
 use svcfs_text::links::LinkResolution;
 
 pub use dataview::{DataviewAnswer, DataviewLimits};
@@ -69,7 +70,7 @@ pub use segments::MergeStep;
 use connections::ReaderPool;
 use segments::WriterLock;
 use words::Dictionary;
-use writer::{IndexWriter, WriteBatch};
+use writer::{ContentRules, IndexWriter, WriteBatch};
 
 /// Number of results of a query: 50 by default, 200 at most.
 pub type AnswerLimit = svcfs_base::Limit<50, 200>;
@@ -77,7 +78,7 @@ pub type AnswerLimit = svcfs_base::Limit<50, 200>;
 /// One file of the tree, as input of the index.
 #[derive(Debug, Clone)]
 pub enum IndexEntry {
-    /// The page exists. Other files, and pages below a dot name, are ignored.
+    /// The page exists. Other files, and hidden pages, are ignored.
     Page {
         /// Path of the file.
         path: TreePath,
@@ -88,7 +89,7 @@ pub enum IndexEntry {
         /// Time of the last change.
         modified: Timestamp,
     },
-    /// A file that is not a page exists: links may mean it. Files below a dot name are ignored.
+    /// A file that is not a page exists: links may mean it. Hidden files are ignored.
     Asset(TreePath),
     /// No file exists at this path any more.
     Deleted(TreePath),
@@ -120,7 +121,7 @@ pub struct Index {
     rebuild: Mutex<()>,
     /// The link graph, loaded when it is first read.
     graph: graph::GraphCache,
-    typed_links: Vec<String>,
+    rules: ContentRules,
     link_resolution: LinkResolution,
     /// How often queries use each field.
     field_usage: fields::FieldUsage,
@@ -139,13 +140,13 @@ impl Index {
     /// replaced.
     pub fn open(file: &Path) -> Result<Self, IndexError> {
         let connection = schema::open_writer(file)?;
-        let typed_links = schema::typed_links(&connection)?;
+        let rules = schema::content_rules(&connection)?;
         Ok(Self {
             writer: WriterLock::new(IndexWriter { connection, touched_pages: None }),
             readers: ReaderPool::new(file.to_owned()),
             rebuild: Mutex::new(()),
             graph: graph::GraphCache::default(),
-            typed_links,
+            rules,
             link_resolution: LinkResolution::default(),
             field_usage: fields::FieldUsage::default(),
             early_fields: fields::EarlyFields::default(),
@@ -160,10 +161,25 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn with_typed_links(self, keys: Vec<String>) -> Result<Self, IndexError> {
-        if keys != self.typed_links {
-            schema::reset_with_typed_links(&mut self.writer.lock().connection, &keys)?;
+        let rules = ContentRules { typed_links: keys, ..self.rules.clone() };
+        self.with_rules(rules)
+    }
+
+    /// Also indexes these hidden files (`files.serve_hidden`). An index that was filled with other
+    /// exceptions is emptied (cursor 0).
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn with_hidden_files(self, hidden_files: HiddenFiles) -> Result<Self, IndexError> {
+        let rules = ContentRules { hidden_files, ..self.rules.clone() };
+        self.with_rules(rules)
+    }
+
+    fn with_rules(self, rules: ContentRules) -> Result<Self, IndexError> {
+        if rules != self.rules {
+            schema::reset_with_rules(&mut self.writer.lock().connection, &rules)?;
         }
-        Ok(Self { typed_links: keys, ..self })
+        Ok(Self { rules, ..self })
     }
 
     /// Sets which of several files of one name a link means (`links.resolution`). No row depends on
@@ -221,7 +237,7 @@ impl Index {
     pub fn ingest(&self, entries: &[IndexEntry], cursor: Seq) -> Result<(), IndexError> {
         // Most of the work is done before the lock is taken.
         let mut dictionary = Dictionary::default();
-        let batch = WriteBatch::read(entries, &self.typed_links, &mut dictionary)?;
+        let batch = WriteBatch::read(entries, &self.rules, &mut dictionary)?;
         schema::mark_if_corrupt(self.readers.file(), self.apply_batch(&batch, cursor))
     }
 
@@ -237,9 +253,8 @@ impl Index {
         batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
         cursor: Seq,
     ) -> Result<(), IndexError> {
-        let outcome = self.with_bulk_load(|| {
-            pipeline::run((batches, &self.typed_links), |batch| self.apply_batch(batch, cursor), |_| ())
-        });
+        let outcome = self
+            .with_bulk_load(|| pipeline::run((batches, &self.rules), |batch| self.apply_batch(batch, cursor), |_| ()));
         schema::mark_if_corrupt(self.readers.file(), outcome)
     }
 

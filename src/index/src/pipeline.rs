@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use crate::words::Dictionary;
-use crate::writer::WriteBatch;
+use crate::writer::{ContentRules, WriteBatch};
 use crate::{IndexEntry, IndexError};
 
 /// Writes batches of files in order. Two batches are in memory: one is parsed, one is written.
@@ -19,7 +19,7 @@ use crate::{IndexEntry, IndexError};
 /// [`IndexError::Source`] when `batches` yields an error, and the errors of `write`. Batches that
 /// were written before stay.
 pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
-    (batches, typed_links): (impl Iterator<Item = Result<Vec<IndexEntry>, E>>, &[String]),
+    (batches, rules): (impl Iterator<Item = Result<Vec<IndexEntry>, E>>, &ContentRules),
     mut write: impl FnMut(&WriteBatch) -> Result<(), IndexError> + Send,
     mut progress: impl FnMut(usize),
 ) -> Result<(), IndexError> {
@@ -42,7 +42,7 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
                 Ok(())
             })
         });
-        let read_outcome = read(batches, typed_links, |batch| {
+        let read_outcome = read(batches, rules, |batch| {
             // A failed send means that the writer failed; its error is returned below.
             let is_accepted = sender.send(batch).is_ok();
             report_progress(written_files);
@@ -58,13 +58,13 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
 
 fn read<E: Into<Box<dyn Error + Send + Sync>>>(
     batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
-    typed_links: &[String],
+    rules: &ContentRules,
     mut send: impl FnMut(WriteBatch) -> bool,
 ) -> Result<(), IndexError> {
     let mut dictionary = Dictionary::default();
     for batch in batches {
         let batch = batch.map_err(|error| IndexError::Source(error.into()))?;
-        if !send(WriteBatch::read(&batch, typed_links, &mut dictionary)?) {
+        if !send(WriteBatch::read(&batch, rules, &mut dictionary)?) {
             break;
         }
     }

@@ -44,7 +44,7 @@ impl Index {
     ) -> Result<(), IndexError> {
         let _guard = self.rebuild.lock();
         let outcome = self.create_next_tables().and_then(|start_cursor| {
-            pipeline::run((EntryBatches(pages), &self.typed_links), |batch| self.write_batch(batch), progress)?;
+            pipeline::run((EntryBatches(pages), &self.rules), |batch| self.write_batch(batch), progress)?;
             self.swap_tables(start_cursor, cursor)
         });
         if outcome.is_err() {

@@ -10,8 +10,11 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
+use svcfs_base::HiddenFiles;
+
 use crate::IndexError;
 use crate::dates;
+use crate::writer::ContentRules;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is
 /// deleted.
@@ -174,21 +177,30 @@ pub(crate) fn swap(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(RENAME)
 }
 
-/// The fields whose values were indexed as links.
-pub(crate) fn typed_links(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut statement = connection.prepare("SELECT field FROM typed_links ORDER BY rowid")?;
-    let fields = statement.query_map([], |row| row.get(0))?;
-    fields.collect()
+/// The settings with which the index was filled.
+pub(crate) fn content_rules(connection: &Connection) -> rusqlite::Result<ContentRules> {
+    let texts = |sql: &str| -> rusqlite::Result<Vec<String>> {
+        connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    };
+    let globs = texts("SELECT glob FROM served_hidden ORDER BY rowid")?;
+    Ok(ContentRules {
+        typed_links: texts("SELECT field FROM typed_links ORDER BY rowid")?,
+        // They were valid when they were stored.
+        hidden_files: HiddenFiles::new(&globs).unwrap_or_default(),
+    })
 }
 
-/// Empties the index, resets the cursor and stores the fields whose values are links.
-pub(crate) fn reset_with_typed_links(connection: &mut Connection, fields: &[String]) -> rusqlite::Result<()> {
+/// Empties the index, resets the cursor and stores the settings.
+pub(crate) fn reset_with_rules(connection: &mut Connection, rules: &ContentRules) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     drop_tables(&transaction, TableSet::Live)?;
     create(&transaction, TableSet::Live)?;
-    transaction.execute_batch("DELETE FROM typed_links; UPDATE position SET cursor = 0;")?;
-    for field in fields {
+    transaction.execute_batch("DELETE FROM typed_links; DELETE FROM served_hidden; UPDATE position SET cursor = 0;")?;
+    for field in &rules.typed_links {
         transaction.execute("INSERT INTO typed_links VALUES (?1)", [field])?;
+    }
+    for glob in rules.hidden_files.patterns() {
+        transaction.execute("INSERT INTO served_hidden VALUES (?1)", [glob])?;
     }
     transaction.commit()
 }
@@ -237,7 +249,8 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
             "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 1), cursor INTEGER NOT NULL) STRICT;
              INSERT INTO position VALUES (1, 0);
              CREATE TABLE hot_fields (id INTEGER PRIMARY KEY, field TEXT NOT NULL UNIQUE) STRICT;
-             CREATE TABLE typed_links (field TEXT NOT NULL) STRICT;",
+             CREATE TABLE typed_links (field TEXT NOT NULL) STRICT;
+             CREATE TABLE served_hidden (glob TEXT NOT NULL) STRICT;",
         )?;
         transaction.pragma_update(None, "user_version", SCHEMA)?;
     } else if version != SCHEMA {

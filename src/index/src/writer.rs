@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use svcfs_base::{Seq, TreePath};
+use svcfs_base::{HiddenFiles, Seq, TreePath};
 
 use crate::document::{PageDocument, ReadContext};
 use crate::fields::FieldWriter;
@@ -19,6 +19,15 @@ pub(crate) struct IndexWriter {
     pub(crate) touched_pages: Option<HashSet<TreePath>>,
 }
 
+/// The settings on which the rows depend.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ContentRules {
+    /// The fields whose values are links, too.
+    pub(crate) typed_links: Vec<String>,
+    /// The hidden files that are indexed.
+    pub(crate) hidden_files: HiddenFiles,
+}
+
 /// The changes of one transaction.
 pub(crate) struct WriteBatch {
     pub(crate) steps: Vec<WriteStep>,
@@ -27,14 +36,13 @@ pub(crate) struct WriteBatch {
 }
 
 impl WriteBatch {
-    /// Parses entries; the values of the fields `typed_links` are links too.
+    /// Parses entries.
     pub(crate) fn read(
         entries: &[IndexEntry],
-        typed_links: &[String],
+        rules: &ContentRules,
         dictionary: &mut Dictionary,
     ) -> Result<Self, IndexError> {
-        let steps =
-            entries.iter().map(|entry| WriteStep::read(entry, typed_links, dictionary)).collect::<Result<_, _>>()?;
+        let steps = entries.iter().map(|entry| WriteStep::read(entry, rules, dictionary)).collect::<Result<_, _>>()?;
         let mut words = dictionary.take_new_words();
         words.sort_unstable();
         words.dedup();
@@ -61,14 +69,15 @@ pub(crate) enum WriteStep {
 }
 
 impl WriteStep {
-    /// Parses an entry. A file below a dot name is never indexed.
-    fn read(entry: &IndexEntry, typed_links: &[String], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
+    /// Parses an entry. A hidden file is indexed only as an exception.
+    fn read(entry: &IndexEntry, rules: &ContentRules, dictionary: &mut Dictionary) -> Result<Self, IndexError> {
+        let is_listed = rules.hidden_files.lists(entry.path());
         Ok(match entry {
-            IndexEntry::Page { path, etag, text, modified } if path.is_page() && !path.is_hidden() => {
-                let reading = ReadContext { typed_links, dictionary };
+            IndexEntry::Page { path, etag, text, modified } if path.is_page() && is_listed => {
+                let reading = ReadContext { typed_links: &rules.typed_links, dictionary };
                 Self::Put(Box::new(PageDocument::read((path.clone(), *etag), text, *modified, reading)?))
             }
-            IndexEntry::Asset(path) if !path.is_page() && !path.is_hidden() => Self::PutAsset(path.clone()),
+            IndexEntry::Asset(path) if !path.is_page() && is_listed => Self::PutAsset(path.clone()),
             IndexEntry::Page { path, .. } | IndexEntry::Asset(path) | IndexEntry::Deleted(path) => {
                 Self::Remove(path.clone())
             }

@@ -133,7 +133,7 @@ impl Vfs {
                 }
                 caller.permissions.check_path(path)?;
                 if !self.core.is_visible(caller.protocol, path) {
-                    return Err(self.core.denied_path(caller.protocol, path));
+                    return Err(self.core.denied_path(path));
                 }
             }
         }

@@ -59,7 +59,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use svcfs_base::{Clock, Fault, Kind, OriginId, Seq};
+use svcfs_base::{Clock, Fault, HiddenFiles, Kind, OriginId, Seq};
 use svcfs_store::{FailPoints, History, StatePaths, StoreError, VersionStore, WorkTree};
 use svcfs_work::{PidLock, PidLockError};
 
@@ -81,6 +81,8 @@ pub struct VfsOptions {
     pub strategy: VersionStrategy,
     /// Names that are stored but never versioned, as globs on single path components.
     pub scratch_patterns: Vec<String>,
+    /// Which hidden files REST, MCP, search and export serve.
+    pub hidden_files: HiddenFiles,
     /// When accepted changes become commits.
     pub commit_policy: CommitPolicy,
     /// Whether external edits are watched for while the space is open (opening always rescans).
@@ -128,11 +130,11 @@ impl Vfs {
         let root = prepare_root(&options.root)?;
         let RootStores { tree, log, is_new_log, lock } = RootStores::open(&options, &root)?;
         let (tree, log) = (Arc::new(tree), Arc::new(log));
-        let VfsOptions { root: _, clock, gates, strategy, scratch_patterns, commit_policy, watch, progress } = options;
+        let VfsOptions { clock, gates, strategy, scratch_patterns, commit_policy, watch, progress, .. } = options;
         // Without commits there is nothing to coalesce.
         let commit_policy = if strategy == VersionStrategy::Git { commit_policy } else { CommitPolicy::PerSet };
         let mut reporter = ProgressReporter::new(progress);
-        let path_classes = PathClassifier::new(&scratch_patterns)?;
+        let path_classes = PathClassifier::new(&scratch_patterns, options.hidden_files)?;
         if strategy == VersionStrategy::Git && log.has_commits()? {
             // A new repository would prevent the user from restoring the lost one.
             History::check_repository(&root)?;

@@ -108,7 +108,9 @@ impl Vfs {
     /// The resolver for a rename: only between visible pages, and if configured.
     pub(crate) fn resolver_for(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
         let is_page = |path: &TreePath| {
-            path.is_page() && !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content
+            path.is_page()
+                && self.hidden_files().lists(path)
+                && self.core.path_classes.classify(path) == PathClass::Content
         };
         self.core.link_resolver.get().map(|resolver| &**resolver).filter(|_| is_page(from) && is_page(to))
     }

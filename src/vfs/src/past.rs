@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, ETag, Fault, Protocol, Seq, Timestamp, TreePath, VersionId};
+use svcfs_base::{Actor, ETag, Fault, HiddenFiles, Protocol, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
@@ -119,6 +119,19 @@ impl Vfs {
     /// Whether a path is visible to callers of a protocol, whether or not it exists.
     pub fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
         self.core.is_visible(protocol, path)
+    }
+
+    /// Checks that callers of a protocol may write a path, as far as its name decides.
+    ///
+    /// # Errors
+    /// `Invalid`, with the reason and what to do.
+    pub fn check_writable_name(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+        if self.core.is_visible(protocol, path) { Ok(()) } else { Err(self.core.denied_path(path)) }
+    }
+
+    /// Which hidden files the APIs serve.
+    pub fn hidden_files(&self) -> &HiddenFiles {
+        self.core.path_classes.hidden_files()
     }
 
     /// Whether a path is versioned: neither server state nor a scratch name.

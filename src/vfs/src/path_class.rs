@@ -1,7 +1,7 @@
 //! Classes of paths, and their visibility.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use svcfs_base::{Fault, Protocol, TreePath, is_case_insensitive};
+use svcfs_base::{Fault, HiddenFiles, Protocol, TreePath, is_case_insensitive};
 use svcfs_store::SNAPSHOT_DIRECTORY;
 
 /// Rejected saves are stored below this directory.
@@ -10,7 +10,7 @@ pub(crate) const REJECTED_DIRECTORY: &str = ".svc/rejected";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathClass {
     /// Not visible to anyone: state of git and svcfs, and snapshots.
-    Hidden,
+    State,
     /// Stored and readable, never versioned, linted, indexed or announced.
     Scratch,
     /// Versioned settings and instructions: `.svc/**`.
@@ -24,17 +24,18 @@ impl PathClass {
     pub(crate) const fn is_versioned(self) -> bool {
         match self {
             Self::Control | Self::Content => true,
-            Self::Hidden | Self::Scratch => false,
+            Self::State | Self::Scratch => false,
         }
     }
 }
 
 pub(crate) struct PathClassifier {
     scratch: GlobSet,
+    hidden_files: HiddenFiles,
 }
 
-/// Whether a path is server state: [`PathClass::Hidden`].
-fn is_hidden(path: &TreePath) -> bool {
+/// Whether a path is server state: [`PathClass::State`].
+fn is_state(path: &TreePath) -> bool {
     let mut parts = path.components();
     match (parts.next(), parts.next()) {
         // git accepts `.git` in any case as its directory.
@@ -47,7 +48,7 @@ fn is_hidden(path: &TreePath) -> bool {
 impl PathClassifier {
     /// Creates a classifier with these globs for scratch names, matched against single components,
     /// ignoring case where the glob allows it.
-    pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
+    pub(crate) fn new(scratch: &[String], hidden_files: HiddenFiles) -> Result<Self, Fault> {
         let mut set = GlobSetBuilder::new();
         for pattern in scratch {
             let glob = GlobBuilder::new(pattern)
@@ -57,12 +58,12 @@ impl PathClassifier {
             set.add(glob);
         }
         let scratch = set.build().map_err(|error| Fault::invalid("files.scratch", error))?;
-        Ok(Self { scratch })
+        Ok(Self { scratch, hidden_files })
     }
 
     pub(crate) fn classify(&self, path: &TreePath) -> PathClass {
-        if is_hidden(path) {
-            return PathClass::Hidden;
+        if is_state(path) {
+            return PathClass::State;
         }
         if path.components().take(2).eq([".svc", "rejected"]) {
             return PathClass::Scratch;
@@ -84,14 +85,19 @@ impl PathClassifier {
         path.as_str() == ".svc" && !matches!(protocol, Protocol::Direct | Protocol::Internal)
     }
 
+    /// The rules for hidden files.
+    pub(crate) const fn hidden_files(&self) -> &HiddenFiles {
+        &self.hidden_files
+    }
+
     pub(crate) fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
         // Called for each entry of a listing: no scratch patterns are matched here.
-        if is_hidden(path) {
+        if is_state(path) || protocol.serves_knowledge_only() && self.hidden_files.hides(path) {
             return false;
         }
         match protocol {
             Protocol::Fuse | Protocol::Direct | Protocol::Internal | Protocol::Cli => true,
-            Protocol::Http | Protocol::Mcp | Protocol::Nfs | Protocol::WebDav | Protocol::S3 => {
+            Protocol::Http | Protocol::Mcp | Protocol::Remote | Protocol::Nfs | Protocol::WebDav | Protocol::S3 => {
                 // The server's configuration and its list of spaces.
                 !matches!(path.as_str(), ".svc/config.toml" | ".svc/spaces.json")
             }

@@ -48,14 +48,13 @@ impl VfsCore {
 
     /// Whether a protocol sees a path. Files that git ignores are for file protocols only.
     pub(crate) fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
-        self.path_classes.is_visible(protocol, path)
-            && !(matches!(protocol, Protocol::Http | Protocol::Mcp) && self.is_ignored(path))
+        self.path_classes.is_visible(protocol, path) && !(protocol.serves_knowledge_only() && self.is_ignored(path))
     }
 
     /// As [`VfsCore::is_visible`], without reading history: false when that would be necessary.
     pub(crate) fn is_surely_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
         self.path_classes.is_visible(protocol, path)
-            && !(matches!(protocol, Protocol::Http | Protocol::Mcp) && self.versions.rules().is_ignored(path))
+            && !(protocol.serves_knowledge_only() && self.versions.rules().is_ignored(path))
     }
 
     /// Makes changes of rule files effective: paths that they concern are compared with history.
@@ -81,11 +80,20 @@ impl VfsCore {
         changes.iter().flat_map(|change| [Some(change.path().clone()), target(change)]).flatten().collect()
     }
 
-    /// Why a protocol cannot write a path that it does not see.
-    pub(crate) fn denied_path(&self, protocol: Protocol, path: &TreePath) -> Fault {
-        if self.path_classes.is_visible(protocol, path) {
+    /// Why a path cannot be written through a protocol that does not see it.
+    pub(crate) fn denied_path(&self, path: &TreePath) -> Fault {
+        let is_server_file = !self.path_classes.is_visible(Protocol::Remote, path);
+        if !is_server_file && self.is_ignored(path) {
+            let rule = self.versions.rules().ignoring_rule(path).unwrap_or_else(|| "a rule in `.gitignore`".to_owned());
             let message = format_args!(
-                "path denied: git ignores `{path}` (`.gitignore`); write it through a mount, or change the rule"
+                "path denied: git ignores `{path}` ({rule}); write it through a mount, or change the rule"
+            );
+            return Fault::invalid("path", message);
+        }
+        if !is_server_file && self.path_classes.hidden_files().hides(path) {
+            let message = format_args!(
+                "path denied: `{path}` is hidden (a name begins with a dot), and hidden files are only for file \
+                 protocols; write it through a mount, or allow it by a glob in `files.serve_hidden`"
             );
             return Fault::invalid("path", message);
         }
@@ -99,11 +107,11 @@ impl VfsCore {
         let may_clone = match protocol {
             Protocol::Direct | Protocol::Internal => return Ok(()),
             Protocol::Fuse | Protocol::Nfs => true,
-            // A remote mount writes over HTTP. A file `.git` would make its directory a submodule.
-            Protocol::Http => kind.is_none() || path.name() != ".git",
-            Protocol::Mcp | Protocol::WebDav | Protocol::S3 | Protocol::Cli => false,
+            // A file `.git` would make its directory a submodule.
+            Protocol::Remote => kind.is_none() || path.name() != ".git",
+            Protocol::Http | Protocol::Mcp | Protocol::WebDav | Protocol::S3 | Protocol::Cli => false,
         };
-        if self.path_classes.classify(path) == PathClass::Hidden || may_clone && is_in_clone() {
+        if self.path_classes.classify(path) == PathClass::State || may_clone && is_in_clone() {
             return Ok(());
         }
         let denied = |reason: Cow<'_, str>| {

@@ -83,6 +83,7 @@ fn open(root: &Path) -> Result<Arc<Vfs>> {
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
         scratch_patterns: Vec::new(),
+        hidden_files: svcfs_base::HiddenFiles::default(),
         commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: true,

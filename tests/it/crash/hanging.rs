@@ -109,6 +109,7 @@ fn hangs_mounted() {
         clock: clock.clone(),
         gates,
         scratch_patterns: vec![],
+        hidden_files: svcfs_base::HiddenFiles::default(),
         commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,

@@ -2,7 +2,8 @@
 
 use super::played;
 
-const SCRATCH: [&str; 7] = ["a.md~", ".a.md.swp", "4913", "notes/x.tmp", ".#lock.md", "notes/~$doc.md", "video.part"];
+/// Not hidden: REST and MCP have no hidden files.
+const SCRATCH: [&str; 7] = ["a.md~", "a.md.swp", "4913", "notes/x.tmp", "lock.swx", "notes/~$doc.md", "video.part"];
 
 #[test]
 fn scratch_files_leave_no_trace() {

@@ -1,11 +1,15 @@
 //! Paths of the knowledge tree.
 
+mod hidden;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
+
+pub use hidden::HiddenFiles;
 
 use crate::{Fault, Kind};
 

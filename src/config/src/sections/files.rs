@@ -12,6 +12,11 @@ pub struct FilesConfig {
     /// announced. A glob without a character class (`[...]`) ignores case. Replaces the default
     /// list.
     pub scratch: Vec<String>,
+    /// Hidden files that REST, MCP, search and export serve, as globs over paths, such as
+    /// `.github/**` or `**/.env.example`. A file is hidden if a name in its path begins with a dot;
+    /// all others are served by file protocols only. `*` does not match `/`; a directory that
+    /// matches includes everything below it.
+    pub serve_hidden: Vec<String>,
 }
 
 /// Before renaming, `sed -i` writes `sed` and six letters or digits, and `rsync` writes
@@ -109,7 +114,7 @@ impl Default for FilesConfig {
             // New content that macOS writes before it replaces a document.
             format!("*.sb-{}-{SIX_CHARACTERS}", "[0-9a-f]".repeat(8)),
         ];
-        Self { scratch: fixed_names.chain(random_names).collect() }
+        Self { scratch: fixed_names.chain(random_names).collect(), serve_hidden: Vec::new() }
     }
 }
 
@@ -120,6 +125,20 @@ pub(crate) fn matcher(glob: &str) -> Result<globset::GlobMatcher, globset::Error
 }
 
 impl FilesConfig {
+    /// The invalid globs of `serve_hidden`: index in the list and error.
+    pub(crate) fn invalid_exceptions(&self) -> impl Iterator<Item = (usize, String)> {
+        self.serve_hidden.iter().enumerate().filter_map(|(index, glob)| {
+            if glob.trim().is_empty() {
+                return Some((index, "is empty; give a glob over paths such as `.github/**`".to_owned()));
+            }
+            if glob.starts_with('/') || glob.starts_with("./") {
+                let error = "begins with `/` or `./`; the paths are relative to the root, such as `.github/**`";
+                return Some((index, error.to_owned()));
+            }
+            globset::Glob::new(glob).err().map(|error| (index, format!("is not a glob: {}", error.kind())))
+        })
+    }
+
     /// The invalid scratch globs: index in the list and error.
     pub(crate) fn invalid_globs(&self) -> impl Iterator<Item = (usize, String)> {
         self.scratch.iter().enumerate().filter_map(|(index, glob)| {

@@ -45,7 +45,7 @@ pub(crate) enum LintProtocol {
     Http,
     /// The agent tools.
     Mcp,
-    /// The mounted filesystem.
+    /// The mounted filesystem, here or on another machine.
     Fuse,
     /// NFS.
     Nfs,
@@ -61,7 +61,7 @@ impl LintProtocol {
         Some(match protocol {
             Protocol::Http | Protocol::Cli => Self::Http,
             Protocol::Mcp => Self::Mcp,
-            Protocol::Fuse => Self::Fuse,
+            Protocol::Fuse | Protocol::Remote => Self::Fuse,
             Protocol::Nfs => Self::Nfs,
             Protocol::WebDav => Self::WebDav,
             Protocol::S3 => Self::S3,

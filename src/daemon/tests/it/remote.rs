@@ -133,6 +133,33 @@ fn what_others_change_is_seen_on_a_remote_mount() {
     mount.stop();
 }
 
+/// Shows: PATH-4
+#[test]
+fn a_remote_mount_has_hidden_and_ignored_files_and_half_typed_pages() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    place.write("kb/.gitignore", "build/\n.svc/state/\n");
+    place.write("kb/.env", "KEY=1\n");
+    place.write("kb/build/out.md", "# Out\n");
+    let server = Running::serve(&place.at("kb"), &[]);
+    let mount = remote(&place, server.url(), "mnt", &[]);
+    assert_eq!((place.read("mnt/.env"), place.read("mnt/build/out.md")), ("KEY=1\n".to_owned(), "# Out\n".to_owned()));
+    for name in [".obsidian/app.json", "notes/.a.md.swp", "build/more.md"] {
+        std::fs::create_dir_all(place.path("mnt").join(name).parent().unwrap()).unwrap();
+        save(place.path("mnt").join(name), "x\n").unwrap();
+        assert_eq!(place.read(&format!("kb/{name}")), "x\n");
+        assert_eq!(request(server.url(), "GET", &format!("/api/svc/file?path={name}"), "").0, 404, "{name}");
+        std::fs::remove_file(place.path("mnt").join(name)).unwrap();
+        assert!(!place.has(&format!("kb/{name}")));
+    }
+    // Refused over REST by default, stored through a mount.
+    save(place.path("mnt/half.md"), "---\ntitle: {{title}}\n---\n\n```\nnot yet\n").unwrap();
+    assert!(on_server(server.url(), "half.md").contains("not yet"));
+    mount.stop();
+}
+
 /// Shows: REM-3
 #[test]
 fn a_save_that_lost_a_race_is_rejected_and_both_texts_survive() {
@@ -140,6 +167,8 @@ fn a_save_that_lost_a_race_is_rejected_and_both_texts_survive() {
         return;
     }
     let place = place();
+    // A remote mount is a mount for lint, too.
+    place.write("kb/.svc/config.toml", "lint.reject_protocols = [\"fuse\"]\n");
     let server = Running::serve(&place.at("kb"), &[]);
     put(server.url(), "a.md", "# Ours\n");
     let mount = remote(&place, server.url(), "mnt", &[]);

@@ -6,7 +6,7 @@ use atom_syndication as atom;
 use percent_encoding::utf8_percent_encode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Actor, Fault, Timestamp};
+use svcfs_base::{Actor, Fault, HiddenFiles, Timestamp};
 use svcfs_vfs::{ChangeFilter, NamePeriod, PathAction, TimelineEvent};
 
 use crate::files::{SEGMENT, permalink};
@@ -59,10 +59,15 @@ pub struct FeedAuthor {
     pub name: Actor,
 }
 
+/// The rules for hidden files, if they apply to the caller.
+pub fn hidden_files(cx: &OperationContext<'_>) -> Option<HiddenFiles> {
+    cx.caller.protocol.serves_knowledge_only().then(|| cx.space.vfs.hidden_files().clone())
+}
+
 /// The newest events that the caller may see as a JSON Feed, at most `max`.
 pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> {
     let below = cx.caller.permissions.folder.clone().map(NamePeriod::always).into_iter().collect();
-    let selection = ChangeFilter { below, ..ChangeFilter::default() };
+    let selection = ChangeFilter { below, hidden_files: hidden_files(cx), ..ChangeFilter::default() };
     let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
     Ok(JsonFeed {
         version: "https://jsonfeed.org/version/1.1",
@@ -84,7 +89,7 @@ fn feed_item(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
         id: format!("urn:svc:{id}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),
         url,
         title: format!("{verb}: {path}"),
-        content_text: cx.caller.permissions.redact_message(message),
+        content_text: cx.visible_message(message),
         date_published: time,
         authors: vec![FeedAuthor { name: actor }],
     }

@@ -24,8 +24,9 @@ const DEFAULT_AGENT_EVENTS: usize = 20;
 /// List recent changes, newest first
 ///
 /// An event is one path of one commit; a rename is a `delete` and a `write`. Internal files
-/// (`.svc/`) are left out. Use it to see what changed lately and who changed it; to follow every
-/// change without missing one, use `changes`. Returns the events and how many match in total.
+/// (`.svc/`) and hidden files are left out. Use it to see what changed lately and who changed it; to
+/// follow every change without missing one, use `changes`. Returns the events and how many match in
+/// total.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEvents {
     #[serde(default)]
@@ -94,13 +95,14 @@ impl Operation for ListEvents {
             PathAction::Delete => true,
             PathAction::Write => false,
         });
+        let hidden_files = feeds::hidden_files(cx);
         let below = match self.path_prefix {
             Some(path) if self.follow && !path.is_root() => {
                 cx.space.vfs.names_at_or_below(&path, |former| history::can_read(cx, former))?
             }
             path => path.map(NamePeriod::always).into_iter().collect(),
         };
-        let filter = ChangeFilter { actor: self.actor, is_removal, below };
+        let filter = ChangeFilter { actor: self.actor, is_removal, below, hidden_files };
         let timeline = cx.space.vfs.timeline(&filter, self.offset as usize, self.limit.get())?;
         let permissions = &cx.caller.permissions;
         let to_event = |event| {

@@ -33,6 +33,7 @@ const fn is_file_protocol(protocol: Protocol) -> bool {
         | Protocol::Mcp
         | Protocol::WebDav
         | Protocol::S3
+        | Protocol::Remote
         | Protocol::Cli
         | Protocol::Direct
         | Protocol::Internal => false,

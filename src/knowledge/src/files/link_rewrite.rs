@@ -94,7 +94,8 @@ impl LinkRewrite {
             let moved = MovedFiles::new((from, to), files, links.titles_and_aliases(from)?);
             let mut pages = links.affected_pages(from, files)?;
             // Pages that are not indexed.
-            pages.extend(files.iter().filter(|file| file.is_hidden() && file.is_page()).chain(extra_page).cloned());
+            let is_indexed = |file: &TreePath| space.vfs.hidden_files().lists(file);
+            pages.extend(files.iter().filter(|file| file.is_page() && !is_indexed(file)).chain(extra_page).cloned());
             // The file at the destination is replaced.
             pages.remove(to);
             // A caller that is limited to a folder must not learn which pages elsewhere link there.

@@ -40,8 +40,8 @@ pub const AREA: OperationArea = OperationArea {
 /// List files and directories as a tree
 ///
 /// Use it to see the structure of the space or of a folder. Returns the entries of each directory,
-/// down to `depth`. Names that begin with a dot are left out unless `details` is set. Symbolic
-/// links are listed and not followed.
+/// down to `depth`. Hidden files (names that begin with a dot) are left out, except those in the
+/// setting `files.serve_hidden`. Symbolic links are listed and not followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListTree {
     /// Directory to list, such as `concepts`; default: the full tree
@@ -52,8 +52,8 @@ pub struct ListTree {
     /// Directories at the deepest level are listed without their content
     #[serde(default)]
     pub depth: Limit<20, 20>,
-    /// List every name, with modification time and file type, as a file system does. If `path` is a
-    /// file, return that file alone
+    /// List also `.svc`, with modification time and file type, as a file system does. If `path` is
+    /// a file, return that file alone
     #[serde(default)]
     pub details: bool,
 }

@@ -151,7 +151,10 @@ fn require_paths(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
 
 /// Replaces the message of `NotFound` by the documented one.
 fn source_not_found(fault: Fault, message: &str, path: &TreePath) -> Fault {
-    if fault.kind() == Kind::NotFound { Fault::not_found(message).with_detail("path", path.as_str()) } else { fault }
+    match fault.kind() {
+        Kind::NotFound => Fault::not_found(message).with_detail("path", path.as_str()).with_missing_path(path),
+        _ => fault,
+    }
 }
 
 struct RenameSource {

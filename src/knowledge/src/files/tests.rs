@@ -97,10 +97,16 @@ fn the_tree_has_the_shape_of_the_contract() {
 fn the_tree_with_details_shows_what_a_file_system_shows() {
     let space = TestSpace::with("", &[("a/b.md", "# b\n"), (".hidden/h.md", "h\n"), ("z.md", "# z\n")]);
     space.get("write", json!({ "path": "l.md", "content": "z.md", "symlink": true }));
-    let tree = space.get("tree", json!({ "depth": 1, "details": true }));
-    let shown = tree.as_array().unwrap().iter().filter(|node| node["name"] != ".svc");
-    let shown: Vec<_> = shown.map(|node| (node["name"].as_str().unwrap(), node["type"].as_str().unwrap())).collect();
-    assert_eq!(shown, [(".hidden", "directory"), ("a", "directory"), ("l.md", "symlink"), ("z.md", "file")]);
+    for (protocol, hidden) in [(Protocol::Remote, Some(".hidden")), (Protocol::Http, None)] {
+        let caller = svcfs_base::Caller::new(protocol);
+        let tree = space.ask_as(&caller, "tree", json!({ "depth": 1, "details": true })).unwrap();
+        let shown = tree.as_array().unwrap().iter().filter(|node| node["name"] != ".svc");
+        let shown: Vec<_> =
+            shown.map(|node| [&node["name"], &node["type"]].map(|text| text.as_str().unwrap())).collect();
+        let expected = hidden.map(|name| [name, "directory"]).into_iter();
+        let expected = expected.chain([["a", "directory"], ["l.md", "symlink"], ["z.md", "file"]]);
+        assert_eq!(shown, expected.collect::<Vec<_>>(), "{protocol:?}");
+    }
     // Of a file, the file alone.
     let of_file = space.get("tree", json!({ "path": "a/b.md", "details": true }));
     assert_eq!(of_file[0]["path"], "a/b.md");

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath, is_hidden_name};
+use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath};
 use svcfs_vfs::{DirectoryEntry, EntryKind, PathAttributes, Vfs};
 
 use super::read;
@@ -72,7 +72,7 @@ pub struct ListingOptions {
 
 /// The entries at the top of a listing. With details, a path that is a file gives that file alone.
 ///
-/// Names that begin with a dot are left out unless details are requested. Symbolic links are listed
+/// Hidden names are left out unless details are requested. Symbolic links are listed
 /// and not followed, so that every tree is finite.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ fn entries(
     options: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
     let mut entries = vfs.list(protocol, directory)?;
-    entries.retain(|entry| options.is_detailed || !is_hidden_name(entry.path.name()));
+    entries.retain(|entry| options.is_detailed || vfs.hidden_files().lists_name(&entry.path));
     Ok(entries)
 }
 

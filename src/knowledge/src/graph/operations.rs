@@ -464,5 +464,8 @@ fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
 
 fn node(analysis: &GraphAnalysis, field: &str, path: &TreePath) -> Result<GraphNode, Fault> {
     require_path(field, path)?;
-    analysis.graph().node(path).ok_or_else(|| Fault::not_found(format!("page not found: {path}")))
+    analysis
+        .graph()
+        .node(path)
+        .ok_or_else(|| Fault::not_found(format!("page not found: {path}")).with_missing_path(path))
 }

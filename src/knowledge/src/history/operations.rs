@@ -47,7 +47,7 @@ impl Operation for ListVersions {
         let names = super::names_of_page(cx, &self.path, self.follow)?;
         let mut versions = super::list_versions(&cx.space.vfs, cx.caller.protocol, &names)?;
         for version in &mut versions {
-            version.message = cx.caller.permissions.redact_message(std::mem::take(&mut version.message));
+            version.message = cx.visible_message(std::mem::take(&mut version.message));
         }
         Ok(versions)
     }

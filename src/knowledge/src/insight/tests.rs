@@ -16,7 +16,8 @@ fn changing_pages_are_hot_and_deleted_pages_only_counted() {
     space.put("gone.md", "1\n");
     space.get("delete", json!({ "path": "gone.md" }));
     space.put("picture.svg", "<svg/>");
-    space.put(".hidden/d.md", "1\n");
+    let hidden = svcfs_base::Change::put(crate::spaces::test_space::path(".hidden/d.md"), "1\n");
+    space.space().vfs.apply(&svcfs_base::Caller::new(svcfs_base::Protocol::Fuse), hidden).unwrap();
     let report = space.get("velocity", json!({}));
     assert_eq!(
         report,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
+use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
 use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
@@ -288,6 +288,19 @@ impl<'a> OperationContext<'a> {
     /// Those of [`Vfs::apply`].
     pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         self.space.vfs.apply(self.caller, set)
+    }
+    /// A commit message as the caller may read it: without the hidden files that it lists, and
+    /// empty for a key that is limited to a folder.
+    pub fn visible_message(&self, message: String) -> String {
+        let message = self.caller.permissions.redact_message(message);
+        let hides = |line: &str| {
+            line.contains('.') && TreePath::parse(line).is_ok_and(|path| self.space.vfs.hidden_files().hides(&path))
+        };
+        if !self.caller.protocol.serves_knowledge_only() || !message.lines().skip(1).any(hides) {
+            return message;
+        }
+        let lines = message.lines().enumerate().filter(|(at, line)| *at == 0 || !hides(line)).map(|(_, line)| line);
+        lines.collect::<Vec<_>>().join("\n")
     }
     /// The index, current for this caller: with every change that its client made before, and every
     /// change of other clients older than half a second. A note is added if newer changes are

@@ -10,6 +10,8 @@
 mod arguments;
 mod context;
 mod freshness;
+#[cfg(test)]
+mod hidden_tests;
 mod inputs;
 mod json_text;
 mod min_seq;
@@ -17,6 +19,7 @@ mod operation;
 mod response_meta;
 mod route;
 mod scope;
+mod suggestions;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +34,7 @@ pub use operation::{Operation, OperationAnswer, OperationArea, OperationEntry, O
 pub use response_meta::ResponseMeta;
 pub use route::{API_PREFIX, BodyKind, HttpMethod, ResponseMedia, Route};
 pub use scope::FolderScope;
+pub use suggestions::add as add_suggestions;
 
 /// Types in the results of [`Space::vfs`].
 pub use svcfs_vfs::{EntryKind, EventChange, FeedEvent, FileContent, FileReader, FileView, OpenedFile};

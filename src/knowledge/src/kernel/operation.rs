@@ -10,7 +10,7 @@ use svcfs_base::{Fault, Permissions, Precondition, Scope};
 use svcfs_work::Lane;
 
 use super::{FolderScope, HttpMethod, JsonText, OperationContext, Route};
-use super::{arguments, scope};
+use super::{arguments, scope, suggestions};
 
 /// A question or command of a caller, for every protocol.
 ///
@@ -206,7 +206,7 @@ fn run<O: Operation, T>(
     method: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let started_at = Instant::now();
-    let outcome = check_and_run(arguments, cx, method);
+    let outcome = check_and_run(arguments, cx, method).map_err(|fault| suggestions::add(fault, cx.space, cx.caller));
     cx.metrics().requests.record_operation(cx.caller.protocol, O::NAME, &outcome, started_at.elapsed());
     outcome
 }

@@ -75,6 +75,7 @@ pub(super) fn build_scratch_index<E: Into<Box<dyn Error + Send + Sync>>>(
     last: Seq,
 ) -> Result<IndexFingerprint, IndexError> {
     let rebuilt = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
+    let rebuilt = rebuilt.with_hidden_files(old.hidden_files.clone())?;
     let rebuilt = rebuilt.with_hot_fields(&old.hot_fields)?;
     rebuilt.ingest_all(batches, last)?;
     rebuilt.fingerprint()
@@ -86,7 +87,7 @@ fn add_ignored_pages(
     old: &IndexFingerprint,
     read: impl Fn(&TreePath) -> Option<Vec<u8>>,
 ) -> Vec<TreePath> {
-    pages.retain(|path| path.is_page() && !path.is_hidden());
+    pages.retain(|path| path.is_page() && old.hidden_files.lists(path));
     pages.sort();
     let ignored = old.page_digests.keys().filter(|path| pages.binary_search(path).is_err() && read(path).is_some());
     let ignored: Vec<_> = ignored.cloned().collect();

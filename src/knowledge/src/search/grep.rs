@@ -93,7 +93,7 @@ fn search_with_timeout(vfs: &Vfs, pattern: &GrepPattern, timeout: Duration) -> R
     for file in files {
         let path = file.path;
         let is_new = pattern.modified_after.is_none_or(|after| files::to_timestamp(file.attributes.modified) > after);
-        if file.attributes.kind != EntryKind::File || !path.is_page() || path.is_hidden() || !is_new {
+        if file.attributes.kind != EntryKind::File || !path.is_page() || !is_new || !vfs.hidden_files().lists(&path) {
             continue;
         }
         if started_at.elapsed() > timeout {

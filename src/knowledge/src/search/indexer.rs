@@ -175,7 +175,7 @@ fn index_events(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, 
         return Ok(0);
     };
     let changes = events.iter().flat_map(|event| &event.changes);
-    let files = changes.filter(|change| !change.path.is_hidden());
+    let files = changes.filter(|change| vfs.hidden_files().lists(&change.path));
     let text = |change: &EventChange| change.new.filter(|_| change.kind != FileKind::Symlink);
     let expected: BTreeMap<TreePath, Option<ETag>> = files.map(|change| (change.path.clone(), text(change))).collect();
     index_paths(space, &expected, cursor, last)?;
@@ -219,8 +219,8 @@ fn recheck(space: &Space, cursor: Seq) -> Result<(), Fault> {
 fn indexed_files(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
     let files = vfs.walk(Protocol::Internal, &TreePath::root())?.into_iter();
     let is_file = |kind: EntryKind| kind == EntryKind::File;
-    let files = files.filter(|file| !file.path.is_hidden() && (file.path.is_page() || is_file(file.attributes.kind)));
-    Ok(files.map(|file| file.path).collect())
+    let files = files.filter(|file| file.path.is_page() || is_file(file.attributes.kind));
+    Ok(files.map(|file| file.path).filter(|path| vfs.hidden_files().lists(path)).collect())
 }
 
 /// Reads the content of paths in batches. It waits until the content is durable: a page may be

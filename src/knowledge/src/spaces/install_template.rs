@@ -1,7 +1,7 @@
 //! Installation of templates in a root: one commit; existing files are not changed.
 
 use serde::Serialize;
-use svcfs_base::{Caller, Change, ChangeSet, EventAnnouncement, Fault, Kind, Precondition, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, EventAnnouncement, Fault, Kind, Precondition, Protocol, TreePath};
 use svcfs_config::templates::Template;
 
 use crate::kernel::Space;
@@ -20,6 +20,8 @@ pub struct InstalledTemplate {
 /// # Errors
 /// Those of writing; nothing is written then.
 pub fn write_template(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
+    // Templates have hidden files (`.gitignore`), which other callers cannot write.
+    let caller = &Caller { protocol: Protocol::Internal, actor: Some(caller.actor()), ..caller.clone() };
     let mut installed = InstalledTemplate { written: Vec::new(), existing: Vec::new() };
     let mut changes = Vec::new();
     for file in template.files() {

@@ -72,12 +72,14 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
         strategy: strategy(&settings.versioning),
         scratch_patterns: settings.scratch.clone(),
+        hidden_files: settings.hidden_files.clone(),
         commit_policy: commit_policy(&settings.versioning),
         watch,
         progress,
     })?;
     let index = Index::open(&index_file)?
         .with_typed_links(settings.links.link_fields())?
+        .with_hidden_files(settings.hidden_files.clone())?
         .with_link_resolution(link_resolution(settings.links.resolution))
         .with_auto_indexes(settings.dataview.max_auto_indexes);
     // An index ahead of the feed belongs to another log: the indexer reads the full tree again.

@@ -60,7 +60,8 @@ impl SpaceRecord {
 
     fn from_space(space: &Space, caller: &Caller) -> Result<Self, Fault> {
         let files = space.vfs.walk(caller.protocol, &svcfs_base::TreePath::root())?;
-        let visible = files.iter().filter(|file| !file.path.is_hidden() && file.attributes.kind == EntryKind::File);
+        let lists = |path| space.vfs.hidden_files().lists(path);
+        let visible = files.iter().filter(|file| lists(&file.path) && file.attributes.kind == EntryKind::File);
         let (mut file_count, mut size_bytes, mut newest) = (0, 0, None);
         for file in visible {
             file_count += 1;

@@ -21,7 +21,7 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Counts a view of a page.
 pub fn record_view(cx: &OperationContext<'_>, path: &TreePath) {
-    if path.is_page() && !path.is_hidden() {
+    if path.is_page() && cx.space.vfs.hidden_files().lists(path) {
         cx.space.usage.record_view(path, cx.caller.protocol.name(), cx.now());
     }
 }

@@ -100,7 +100,7 @@ fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshR
     let mut answer = RefreshResult { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
     if let Some(path) = path {
         // A hidden file is reported as missing.
-        if !path.is_page() || path.is_hidden() {
+        if !path.is_page() || !cx.space.vfs.hidden_files().lists(&path) {
             return Err(Fault::invalid("path", format_args!("no page at `{path}`")));
         }
         answer.status = Some(computed_pages::refresh(cx.space, Some(&author), context, &path)?);

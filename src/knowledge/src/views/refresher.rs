@@ -61,7 +61,8 @@ impl ViewRefresher {
             }
             let external = events.iter().filter(|event| event.protocol != Protocol::Internal);
             let paths = external.flat_map(|event| &event.changes).map(|change| &change.path);
-            let paths: BTreeSet<&TreePath> = paths.filter(|path| path.is_page() && !path.is_hidden()).collect();
+            let is_knowledge = |path: &&TreePath| path.is_page() && self.space.vfs.hidden_files().lists(path);
+            let paths: BTreeSet<&TreePath> = paths.filter(is_knowledge).collect();
             for path in paths {
                 self.mark_changed(path)?;
             }

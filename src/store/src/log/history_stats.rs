@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use parking_lot::RwLockWriteGuard;
 use rusqlite::{Connection, params};
-use svcfs_base::{Actor, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, HiddenFiles, Seq, Timestamp, TreePath};
 
 use super::kinds::in_history;
 use super::{Log, LogResult, NamePeriod, rows};
@@ -27,6 +27,8 @@ pub struct ChangeFilter {
     pub is_removal: Option<bool>,
     /// Only changes at or below one of these names; of all paths if empty.
     pub below: Vec<NamePeriod>,
+    /// Only files that are not hidden, apart from these exceptions.
+    pub hidden_files: Option<HiddenFiles>,
 }
 
 /// A change of a path, selected by a [`ChangeFilter`].
@@ -140,9 +142,15 @@ impl Log {
         self.with_stats(|stats| stats.select(filter, skip, max))
     }
 
-    /// The changes since a time, optionally at or below a path; only pages, without hidden ones.
-    pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> LogResult<TotalActivity> {
-        self.with_stats(|stats| stats.activity(since.as_second(), below))
+    /// The changes since a time, optionally at or below a path; only pages, without hidden ones
+    /// that are no exceptions.
+    pub fn activity(
+        &self,
+        since: Timestamp,
+        below: Option<&TreePath>,
+        hidden_files: &HiddenFiles,
+    ) -> LogResult<TotalActivity> {
+        self.with_stats(|stats| stats.activity(since.as_second(), below, hidden_files))
     }
 
     fn with_stats<T>(&self, query: impl FnOnce(&HistoryStats) -> T) -> LogResult<T> {
@@ -217,13 +225,17 @@ impl HistoryStats {
         selected
     }
 
-    /// By path number: whether a path is at or below one of these names at some time.
-    fn select_named(&self, names: &[NamePeriod]) -> Vec<bool> {
-        let is_content = |path: &TreePath| path.components().next() != Some(".svc");
-        let Some((first, others)) = names.split_first() else { return self.select_paths(None, is_content) };
-        let mut selected = self.select_paths(Some(&first.path), is_content);
+    /// By path number: whether a path that may be listed is at or below one of the names at some
+    /// time.
+    fn select_named(&self, filter: &ChangeFilter) -> Vec<bool> {
+        let is_listed = |path: &TreePath| match &filter.hidden_files {
+            Some(hidden_files) => hidden_files.lists(path),
+            None => path.components().next() != Some(".svc"),
+        };
+        let Some((first, others)) = filter.below.split_first() else { return self.select_paths(None, is_listed) };
+        let mut selected = self.select_paths(Some(&first.path), is_listed);
         for name in others {
-            let also = self.select_paths(Some(&name.path), is_content);
+            let also = self.select_paths(Some(&name.path), is_listed);
             selected.iter_mut().zip(also).for_each(|(selected, also)| *selected |= also);
         }
         selected
@@ -237,7 +249,7 @@ impl HistoryStats {
                 existing => existing.copied(),
             },
         };
-        let selected = self.select_named(&filter.below);
+        let selected = self.select_named(filter);
         let is_limited = filter.below.iter().any(|name| *name != NamePeriod::always(name.path.clone()));
         let (mut page, mut count) = (Vec::new(), 0);
         for at in (0..self.sets.len()).rev() {
@@ -263,8 +275,8 @@ impl HistoryStats {
         (page, count)
     }
 
-    fn activity(&self, since: i64, below: Option<&TreePath>) -> TotalActivity {
-        let selected = self.select_paths(below, |path| path.is_page() && !path.is_hidden());
+    fn activity(&self, since: i64, below: Option<&TreePath>, hidden_files: &HiddenFiles) -> TotalActivity {
+        let selected = self.select_paths(below, |path| path.is_page() && hidden_files.lists(path));
         let mut counts: Vec<(u32, PageAuthors)> = vec![(0, PageAuthors::None); selected.len()];
         let mut days: HashMap<(i64, u32), u32> = HashMap::new();
         let mut total = 0;

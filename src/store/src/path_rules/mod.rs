@@ -62,6 +62,14 @@ struct RuleChain {
     directories: Vec<(TreePath, Arc<DirectoryRules>)>,
 }
 
+/// Where a rule is written.
+#[derive(Clone, Copy)]
+enum RulePlace<'c> {
+    Directory(&'c TreePath),
+    InfoExclude,
+    ExcludesFile,
+}
+
 impl PathRules {
     /// Rules of a root, with or without a repository.
     pub fn new(root: &Path) -> Self {
@@ -81,26 +89,41 @@ impl PathRules {
     /// Whether git ignores a path that it does not track: by `.gitignore`, `.git/info/exclude` or
     /// `core.excludesFile`.
     pub fn is_ignored(&self, path: &TreePath) -> bool {
+        self.find_ignoring(path, |_, _| ()).is_some()
+    }
+
+    /// The rule by which git ignores a path, as text: the pattern and its file.
+    pub fn ignoring_rule(&self, path: &TreePath) -> Option<String> {
+        self.find_ignoring(path, |place, pattern| match place {
+            RulePlace::Directory(directory) if directory.is_root() => format!("`{pattern}` in `.gitignore`"),
+            RulePlace::Directory(directory) => format!("`{pattern}` in `{directory}/.gitignore`"),
+            RulePlace::InfoExclude => format!("`{pattern}` in `.git/info/exclude`"),
+            RulePlace::ExcludesFile => format!("`{pattern}` in the `core.excludesFile` of git"),
+        })
+    }
+
+    /// The rule that ignores a path, or a directory above it.
+    fn find_ignoring<T>(&self, path: &TreePath, describe: impl Fn(RulePlace<'_>, &Pattern) -> T) -> Option<T> {
         let mut chain = RuleChain { settings: self.settings(), directories: Vec::new() };
         let mut directory = TreePath::root();
         for name in path.components() {
             chain.directories.push((directory.clone(), self.directory(&directory)));
-            let Ok(name) = PathComponent::parse(name) else { return false };
+            let name = PathComponent::parse(name).ok()?;
             directory = directory.join(&name);
-            let is_excluded = if directory == *path {
-                let [as_file, as_directory] = [false, true].map(|is_dir| chain.excludes(path, is_dir));
+            let rule = if directory == *path {
+                let [as_file, as_directory] = [false, true].map(|is_dir| chain.excluding_rule(path, is_dir));
                 // Few rules depend on the kind of file.
                 let is_directory = || self.root.join(path.as_str()).symlink_metadata().is_ok_and(|stat| stat.is_dir());
-                if as_file != as_directory && is_directory() { as_directory } else { as_file }
+                if as_file.is_some() != as_directory.is_some() && is_directory() { as_directory } else { as_file }
             } else {
-                chain.excludes(&directory, true)
+                chain.excluding_rule(&directory, true)
             };
             // Nothing below an ignored directory can be included again.
-            if is_excluded {
-                return true;
+            if let Some((place, pattern)) = rule {
+                return Some(describe(place, pattern));
             }
         }
-        false
+        None
     }
 
     /// Whether a directory is a submodule: it has a file `.git`, or `.gitmodules` of the root lists
@@ -182,18 +205,22 @@ impl<T> Checked<T> {
 }
 
 impl RuleChain {
-    /// Whether the last rule that matches a path excludes it; directories above it are not.
-    fn excludes(&self, path: &TreePath, is_dir: bool) -> bool {
+    /// The last rule that matches a path, if it excludes it; directories above it are not.
+    fn excluding_rule(&self, path: &TreePath, is_dir: bool) -> Option<(RulePlace<'_>, &Pattern)> {
         let case = self.settings.case;
-        let own = self.directories.iter().rev().map(|(directory, rules)| (directory, &rules.ignored));
+        let own = self.directories.iter().rev();
+        let own = own.map(|(directory, rules)| (RulePlace::Directory(directory), &rules.ignored));
+        let general = [
+            (RulePlace::InfoExclude, &self.settings.info_exclude),
+            (RulePlace::ExcludesFile, &self.settings.excludes_file),
+        ];
         let root = TreePath::root();
-        let general = [&self.settings.info_exclude, &self.settings.excludes_file].map(|patterns| (&root, patterns));
-        own.chain(general)
-            .find_map(|(directory, patterns)| {
-                let matching = patterns.iter().rev().find(|pattern| matches(pattern, (directory, path), is_dir, case));
-                matching.map(|pattern| !pattern.is_negative())
-            })
-            .unwrap_or(false)
+        let last = own.chain(general).find_map(|(place, patterns)| {
+            let directory = if let RulePlace::Directory(directory) = place { directory } else { &root };
+            let matching = patterns.iter().rev().find(|pattern| matches(pattern, (directory, path), is_dir, case));
+            matching.map(|pattern| (place, pattern))
+        });
+        last.filter(|(_, pattern)| !pattern.is_negative())
     }
 }
 

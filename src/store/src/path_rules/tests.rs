@@ -145,6 +145,26 @@ fn ignored_paths_are_those_of_git_check_ignore() {
 }
 
 #[test]
+fn the_rule_that_ignores_a_path_is_named_with_its_file() {
+    let root = repository(&[
+        (".gitignore", "build/\n*.log\n!keep.log\n"),
+        ("sub/.gitignore", "/x.md\n"),
+        (".git/info/exclude", "excluded.md\n"),
+    ]);
+    let rules = PathRules::new(root.path());
+    for (path, rule) in [
+        ("build/a/b.md", Some("`build/` in `.gitignore`")),
+        ("d/a.log", Some("`*.log` in `.gitignore`")),
+        ("keep.log", None),
+        ("sub/x.md", Some("`/x.md` in `sub/.gitignore`")),
+        ("d/excluded.md", Some("`excluded.md` in `.git/info/exclude`")),
+        ("a.md", None),
+    ] {
+        assert_eq!(rules.ignoring_rule(&at(path)).as_deref(), rule, "{path}");
+    }
+}
+
+#[test]
 fn ignoring_case_is_a_setting_of_the_repository() {
     let root = repository(&[(".gitignore", "*.LOG\nDraft/\n")]);
     for setting in ["false", "true"] {

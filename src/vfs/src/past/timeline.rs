@@ -70,6 +70,6 @@ impl Vfs {
     /// `Internal` when the log cannot be read.
     pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> Result<TotalActivity, Fault> {
         self.wait_committed()?;
-        Ok(self.core.log.activity(since, below)?)
+        Ok(self.core.log.activity(since, below, self.hidden_files())?)
     }
 }

@@ -72,10 +72,18 @@ impl RootStores {
 
 /// Opens a root under its former strategy, and closes it.
 fn finish_under(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
-    let VfsOptions { clock, scratch_patterns, .. } = options;
-    let (root, clock, scratch_patterns) = (root.to_owned(), Arc::clone(clock), scratch_patterns.clone());
-    let (gates, commit_policy, watch, progress) = (Vec::new(), CommitPolicy::PerSet, false, None);
-    Vfs::open(VfsOptions { root, clock, gates, strategy, scratch_patterns, commit_policy, watch, progress })?.close()
+    Vfs::open(VfsOptions {
+        root: root.to_owned(),
+        clock: Arc::clone(&options.clock),
+        gates: Vec::new(),
+        strategy,
+        scratch_patterns: options.scratch_patterns.clone(),
+        hidden_files: options.hidden_files.clone(),
+        commit_policy: CommitPolicy::PerSet,
+        watch: false,
+        progress: None,
+    })?
+    .close()
 }
 
 /// Stores the current strategy in the log, once the former one has nothing to complete.

@@ -277,10 +277,10 @@ fn names_that_git_or_a_host_refuses_are_invalid() {
         "d/.git::$INDEX_ALLOCATION",
     ];
     for path in names {
-        // A remote mount makes clones over HTTP.
+        // A remote mount makes clones.
         let is_in_clone = path.to_ascii_lowercase().starts_with("d/.git") && !path.ends_with(['.', 'N']);
-        for protocol in [Protocol::Http, Protocol::Mcp, Protocol::WebDav, Protocol::S3] {
-            if protocol == Protocol::Http && is_in_clone && path != "d/.git" {
+        for protocol in [Protocol::Http, Protocol::Remote, Protocol::Mcp, Protocol::WebDav, Protocol::S3] {
+            if protocol == Protocol::Remote && is_in_clone && path != "d/.git" {
                 continue;
             }
             for change in [
@@ -290,7 +290,7 @@ fn names_that_git_or_a_host_refuses_are_invalid() {
                 Change::symlink(at(path), "d"),
             ] {
                 let makes_folder = matches!(change, Change::MakeDir { .. } | Change::Move { .. });
-                if protocol == Protocol::Http && is_in_clone && makes_folder {
+                if protocol == Protocol::Remote && is_in_clone && makes_folder {
                     continue;
                 }
                 let fault = space.vfs.apply(&caller(protocol), change).unwrap_err();

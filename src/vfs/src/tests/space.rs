@@ -26,6 +26,7 @@ pub(crate) fn options(root: &Path, watch: bool) -> VfsOptions {
         gates,
         strategy: VersionStrategy::Git,
         scratch_patterns: scratch,
+        hidden_files: HiddenFiles::default(),
         commit_policy: CommitPolicy::PerSet,
         watch,
         progress: None,
@@ -59,10 +60,12 @@ impl TestSpace {
         self.vfs = Vfs::open(VfsOptions { commit_policy: commits, ..options(self.directory.path(), false) }).unwrap();
     }
     pub(crate) fn put(&self, path: &str, text: &str) -> ApplyResult {
-        self.vfs.apply(&eve(), Change::put(at(path), text.to_owned())).unwrap()
+        // Only file protocols write hidden files.
+        let protocol = if at(path).is_hidden() { Protocol::Fuse } else { Protocol::Http };
+        self.vfs.apply(&Caller { protocol, ..eve() }, Change::put(at(path), text.to_owned())).unwrap()
     }
     pub(crate) fn text(&self, path: &str) -> String {
-        String::from_utf8(self.vfs.read(Protocol::Http, &at(path)).unwrap().content.to_vec()).unwrap()
+        String::from_utf8(self.vfs.read(Protocol::Internal, &at(path)).unwrap().content.to_vec()).unwrap()
     }
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let run = || Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();

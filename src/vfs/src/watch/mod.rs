@@ -248,7 +248,7 @@ impl TreeFollower {
                 continue;
             };
             match vfs.core.path_classes.classify(&path) {
-                PathClass::Hidden | PathClass::Scratch => {}
+                PathClass::State | PathClass::Scratch => {}
                 PathClass::Control | PathClass::Content => {
                     if matches!(event.kind, EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_))) {
                         self.watch_new(&vfs, &path);

@@ -85,7 +85,9 @@ fn a_mount_rename_updates_page_links_only_where_configured() {
     assert_eq!(rename(&space, "a.md", "sub/b.md"), json!(1));
     assert_eq!(space.text("index.md"), "[[b]]\n");
     assert_eq!(space.newest("index.md").2, "anonymous: rename a.md → sub/b.md (updated 1 links)");
-    assert_eq!(rename(&space, "sub/b.md", ".trash/b.md"), json!(0));
+    let mount = svcfs_base::Caller::new(svcfs_base::Protocol::Remote);
+    let trash = json!({ "from": "sub/b.md", "to": ".trash/b.md", "as_mount": true });
+    assert_eq!(space.ask_as(&mount, "rename", trash).unwrap()["updated_links"], 0);
     assert_eq!(space.text("index.md"), "[[b]]\n");
 }
 

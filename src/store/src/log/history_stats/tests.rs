@@ -80,7 +80,7 @@ fn later_records_are_counted_together_with_earlier_ones() {
 fn activity_counts_pages_of_the_period_and_dates_the_others() {
     let Fixture { directory: _directory, log } = planted();
     let since = Timestamp::from_second(2 * SECONDS_A_DAY).unwrap();
-    let activity = log.activity(since, None).unwrap();
+    let activity = log.activity(since, None, &HiddenFiles::default()).unwrap();
     let pages: Vec<_> = activity
         .pages
         .iter()
@@ -100,7 +100,8 @@ fn activity_counts_pages_of_the_period_and_dates_the_others() {
         .map(|day| (day.day.as_second() / SECONDS_A_DAY, day.actor.as_str(), day.changes))
         .collect();
     assert_eq!(days, [(2, "ann", 1), (3, "eve", 1), (4, "eve", 2)]);
-    let everything = log.activity(Timestamp::UNIX_EPOCH, Some(&TreePath::parse("a.md").unwrap())).unwrap();
+    let everything =
+        log.activity(Timestamp::UNIX_EPOCH, Some(&TreePath::parse("a.md").unwrap()), &HiddenFiles::default()).unwrap();
     assert_eq!((everything.changes, everything.pages.len()), (2, 1));
     assert!(!everything.pages[0].has_single_author);
 }
