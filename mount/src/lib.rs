@@ -42,7 +42,7 @@ mod xattrs;
 mod tests;
 
 pub use actors::AttributionPolicy;
-pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, is_mounted, unmount};
+pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, is_mounted, mounted_root, unmount};
 pub use namespace::MountNamespace;
 pub use remote::{RemoteError, RemoteMount, RemoteOptions};
 pub use reply::OnAnswer;

@@ -128,6 +128,16 @@ pub fn is_mounted(mountpoint: &Path) -> bool {
     canonical(mountpoint).is_ok_and(|target| connection(&target).is_ok_and(|connection| connection.is_some()))
 }
 
+/// The root that is mounted at a path, if the mount table has it: not for remote mounts.
+pub fn mounted_root(mountpoint: &Path) -> Option<PathBuf> {
+    let target = canonical(mountpoint).ok()?;
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
+    let line = table.lines().rev().find(|line| parse_mount_line(line, &target).is_some())?;
+    parse_mount_line(line, &target)??;
+    let root = PathBuf::from(unescape(line.split_once(" - ")?.1.split(' ').nth(1)?));
+    (root.is_absolute() && root != target).then_some(root)
+}
+
 /// Whether an svcfs mount is at a path whose server is dead or unresponsive.
 pub fn is_dead_mount(mountpoint: &Path) -> bool {
     let is_svcfs = |target: &PathBuf| connection(target).is_ok_and(|connection| connection.is_some());
@@ -274,6 +284,12 @@ pub(crate) fn parse_mount_line(line: &str, target: &Path) -> Option<Option<u32>>
 fn escape(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
+}
+
+/// Reverses [`escape`].
+fn unescape(text: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
 }
 
 fn is_dead(error: &io::Error) -> bool {

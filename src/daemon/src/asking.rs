@@ -16,6 +16,7 @@ use crate::client::{self, OperationCall};
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::presence::{self, RootHolder, ServedRoot};
 use crate::root::{OpenRoot, require_initialised, settings};
+use crate::root_flag::RootFlag;
 use crate::{credentials, logging, output, progress};
 
 /// How long the index may take to catch up before an operation runs.
@@ -34,9 +35,8 @@ pub struct RootTarget {
     /// File with the key in its first line (mode 0600) [default: $SVC_API_KEY]
     #[arg(long, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Space of the server [default: its first space]
     #[arg(long, value_name = "NAME")]
     space: Option<String>,
@@ -55,12 +55,13 @@ impl RootTarget {
         caller: Caller,
         if_match: Option<String>,
     ) -> Result<Value, CommandFailure> {
-        let Self { url, token_file, root: path, space } = self;
+        let Self { url, token_file, root, space } = self;
         let actor = caller.actor.as_ref().map(ToString::to_string);
         let call = |arguments, token| OperationCall { entry, arguments, actor, if_match, space: space.clone(), token };
         if let Some(url) = url {
             return client::ask(&url, call(arguments, credentials::load(token_file.as_deref())?));
         }
+        let path = root.find()?;
         require_initialised(&path)?;
         let settings = settings(&path, None, CliOverrides::default())?;
         // A command may run several operations.

@@ -15,7 +15,7 @@ use svcfs_work::Supervisor;
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::progress::OpeningProgress;
-use crate::{credentials, presence};
+use crate::{adoption, credentials, presence};
 
 /// How long background tasks may take to end.
 const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(8);
@@ -161,6 +161,7 @@ fn opener((announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed
             settings.visibility = visibility;
             settings.visibility_is_fixed = true;
         }
+        adoption::refuse_uncommitted(path, &settings)?;
         let clock = Arc::new(SystemClock);
         let (name, root) = (name.to_owned(), path.to_owned());
         let space = spaces::open(

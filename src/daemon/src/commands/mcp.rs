@@ -10,6 +10,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::failure::CommandFailure;
 use crate::root::{OpenRoot, require_initialised, settings};
+use crate::root_flag::RootFlag;
 use crate::stop::{self, RunningServer};
 use crate::{logging, presence, signals};
 
@@ -28,9 +29,8 @@ A running `svcfs serve` offers the same tools at /mcp, for many agents.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct McpArgs {
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Settings from this file instead of `.svc/config.toml` in the root
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -42,7 +42,8 @@ impl McpArgs {
     /// # Errors
     /// `Refused` when a server uses the root; the root cannot be opened; the connection breaks off.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { root: path, config } = self;
+        let Self { root, config } = self;
+        let path = root.find()?;
         require_initialised(&path)?;
         let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;

@@ -25,7 +25,7 @@ pub fn program() -> Command {
 /// A copy of the binary, in the same environment.
 pub fn program_at(binary: &Path) -> Command {
     let mut command = Command::new(binary);
-    for name in ["SVC_PORT", "SVC_PUBLIC_URL", "SVC_LOG", "RUST_LOG", "NOTIFY_SOCKET", "SVC_API_KEY", "SVC_AUTH_TYPE"] {
+    for name in ["SVC_ROOT", "SVC_PORT", "SVC_PUBLIC_URL", "SVC_LOG", "RUST_LOG", "NOTIFY_SOCKET", "SVC_API_KEY", "SVC_AUTH_TYPE"] {
         command.env_remove(name);
     }
     command.env("USER", "tester");
