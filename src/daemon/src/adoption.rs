@@ -52,7 +52,8 @@ impl AdoptFlag {
         let plan = AdoptionPlan::read(root, &settings.scratch)?;
         if !plan.has_repository() {
             if self.adopt == Some(AdoptionMode::Tracked) {
-                let message = format!("`{}` is no git repository, so nothing is tracked; omit --adopt=tracked", root.display());
+                let message =
+                    format!("`{}` is no git repository, so nothing is tracked; omit --adopt=tracked", root.display());
                 return Err(CommandFailure::saying(ExitStatus::Usage, message));
             }
             if !plan.files().is_empty() {
@@ -139,7 +140,10 @@ fn describe(root: &Path, plan: &AdoptionPlan) -> String {
             plan.author
         ),
         (true, None) => {
-            format!("`{root}` has changes that git has not committed. svcfs would commit them on the detached HEAD, as {}:", plan.author)
+            format!(
+                "`{root}` has changes that git has not committed. svcfs would commit them on the detached HEAD, as {}:",
+                plan.author
+            )
         }
         (false, _) => format!("`{root}` is no git repository; svcfs makes it one and commits all its files:"),
     };
@@ -202,8 +206,19 @@ fn counted(count: usize) -> String {
 fn is_likely_secret(path: &TreePath) -> bool {
     let name = path.name().to_ascii_lowercase();
     let is_template = [".example", ".sample", ".template", ".dist", ".pub"].iter().any(|end| name.ends_with(end));
-    let is_named = [".netrc", ".pgpass", ".htpasswd", ".npmrc", ".pypirc", ".git-credentials", "secrets.json", "secrets.yml",
-        "secrets.yaml", "secrets.toml"].contains(&name.as_str());
+    let is_named = [
+        ".netrc",
+        ".pgpass",
+        ".htpasswd",
+        ".npmrc",
+        ".pypirc",
+        ".git-credentials",
+        "secrets.json",
+        "secrets.yml",
+        "secrets.yaml",
+        "secrets.toml",
+    ]
+    .contains(&name.as_str());
     let begins = [".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials"];
     let ends = [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env", ".tfstate"];
     !is_template
@@ -219,9 +234,19 @@ mod tests {
     #[test]
     fn secrets_are_recognised_by_their_names() {
         let is_secret = |path: &str| is_likely_secret(&TreePath::parse(path).unwrap());
-        for path in [".env", "app/.env.local", "prod.env", "id_rsa", "keys/ID_ED25519", "a.PEM", "tls.key", "credentials",
-            "credentials.json", ".netrc", "vault.kdbx"]
-        {
+        for path in [
+            ".env",
+            "app/.env.local",
+            "prod.env",
+            "id_rsa",
+            "keys/ID_ED25519",
+            "a.PEM",
+            "tls.key",
+            "credentials",
+            "credentials.json",
+            ".netrc",
+            "vault.kdbx",
+        ] {
             assert!(is_secret(path), "{path}");
         }
         for path in ["env.md", ".env.example", "id_rsa.pub", "keyboard.md", "credential-rotation.md", "a.keynote"] {

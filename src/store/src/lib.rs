@@ -36,14 +36,14 @@ pub use git_names::path_refusal;
 pub use history::{
     BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
     GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
-    UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, compare_entries, normalize_message, repair_head, unified_diff,
+    UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, compare_entries, normalize_message,
+    repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
 pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, Log, LogCheck, LogEntry, LogRecord, PageActivity, PathChange,
-    PathOccurrence, PathVersion, RecordKind, SetMetadata, TotalActivity, author_email,
-    direct_provenance,
+    PathOccurrence, PathVersion, RecordKind, SetMetadata, TotalActivity, author_email, direct_provenance,
 };
 pub use path_rules::{GitIdentity, PathRules};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};

@@ -190,8 +190,7 @@ pub(crate) fn adoption_set(
 ) -> QueuedSet {
     let identity = core.versions.git().and_then(|history| history.rules().identity());
     let provenance = identity.as_ref().map(|identity| direct_provenance(&identity.email));
-    let actor =
-        identity.map_or_else(|| Actor::new(Protocol::Direct.default_actor()), |identity| identity.name);
+    let actor = identity.map_or_else(|| Actor::new(Protocol::Direct.default_actor()), |identity| identity.name);
     QueuedSet {
         message: adoption_message(core, &actor, &effects),
         actor,
@@ -215,7 +214,10 @@ pub(crate) fn adoption_message(core: &VfsCore, actor: &Actor, effects: &[FileEff
     let message = match effects {
         _ if core.is_first_scan.load(Ordering::Relaxed) => {
             let count = effects.len();
-            many_message(&format!("adopt {count} {} found at setup", if count == 1 { "file" } else { "files" }), paths())
+            many_message(
+                &format!("adopt {count} {} found at setup", if count == 1 { "file" } else { "files" }),
+                paths(),
+            )
         }
         [effect] if effect.after.is_none() => format!("delete: {}", effect.path),
         [effect] => format!("{actor}: {}", effect.path),

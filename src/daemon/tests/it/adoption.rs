@@ -103,7 +103,7 @@ fn found(root: &str, words: &str) -> Vec<String> {
     paths
 }
 
-/// Shows: issue 37, line 1 and criterion 2
+/// Issue 37, line 1 and criterion 2.
 #[test]
 fn uncommitted_changes_are_listed_and_refused_without_consent() {
     let place = repository();
@@ -134,7 +134,7 @@ fn uncommitted_changes_are_listed_and_refused_without_consent() {
     }
 }
 
-/// Shows: issue 37, lines 1 and 3, and criterion 2
+/// Shows: EDIT-12
 #[test]
 fn with_consent_everything_is_adopted_and_nothing_staged_is_lost() {
     let place = repository();
@@ -152,7 +152,10 @@ fn with_consent_everything_is_adopted_and_nothing_staged_is_lost() {
         "{told:?}"
     );
     assert!(told[0].starts_with("tester <svc@internal> tester: install the template"), "{told:?}");
-    assert_eq!(place.git("kb", &["log", "--format=%(trailers:key=Svc-Source,valueonly)", "-1", "HEAD~1"]), "direct-edit");
+    assert_eq!(
+        place.git("kb", &["log", "--format=%(trailers:key=Svc-Source,valueonly)", "-1", "HEAD~1"]),
+        "direct-edit"
+    );
     assert_eq!(place.git("kb", &["show", "HEAD~2:half.md"]), "half staged");
     assert_eq!(place.git("kb", &["show", "HEAD:half.md"]), "later");
     assert_eq!(place.git("kb", &["show", "HEAD:.env"]), "SECRET=walrus");
@@ -172,7 +175,7 @@ fn with_consent_everything_is_adopted_and_nothing_staged_is_lost() {
     assert_eq!(subjects(&place)[0], "Ann Lee <ann@example.org> Ann Lee: README.md");
 }
 
-/// Shows: issue 37, line 1 and criterion 2
+/// Issue 37, line 1 and criterion 2.
 #[test]
 fn untracked_files_are_left_alone_until_they_are_written() {
     let place = repository();
@@ -240,7 +243,7 @@ fn a_secondary_space_with_uncommitted_changes_is_not_adopted() {
     assert!(errors.contains("svcfs init --root"), "{errors}");
 }
 
-/// Shows: issue 37, line 3
+/// Issue 37, line 3.
 #[test]
 fn direct_edits_have_the_author_that_git_config_names() {
     let place = Place::with_root();
@@ -268,7 +271,7 @@ fn direct_edits_have_the_author_that_git_config_names() {
     }
 }
 
-/// Shows: issue 37, line 4
+/// Issue 37, line 4.
 #[test]
 fn a_mistyped_root_is_refused_and_creates_nothing() {
     let place = Place::new();
@@ -279,7 +282,7 @@ fn a_mistyped_root_is_refused_and_creates_nothing() {
     assert!(place.has("new/index.md"));
 }
 
-/// Shows: issue 37, line 4
+/// Issue 37, line 4.
 #[test]
 fn a_command_finds_the_root_around_the_current_directory() {
     let place = Place::with_root();

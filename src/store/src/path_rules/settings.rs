@@ -153,8 +153,10 @@ fn general_files() -> Vec<(ConfigLevel, PathBuf)> {
 
 /// The configuration that `git config` shows in a repository.
 fn read_config(repository: Option<&Repository>) -> Result<Config, git2::Error> {
-    let is_overridden =
-        ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"].map(std::env::var_os).iter().any(Option::is_some);
+    let is_overridden = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"]
+        .map(std::env::var_os)
+        .iter()
+        .any(Option::is_some);
     if !is_overridden {
         return repository.map_or_else(Config::open_default, Repository::config);
     }

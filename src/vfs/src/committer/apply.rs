@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use svcfs_base::{CommitId, ETag, Fault, LargeFile, Precondition, TreePath};
 use svcfs_store::{
-    ExpectedFile, FailPoint, History, InstallResult, RecordKind, SnapshotStore, StoreError, VersionStore,
-    WriteTip,
+    ExpectedFile, FailPoint, History, InstallResult, RecordKind, SnapshotStore, StoreError, VersionStore, WriteTip,
 };
 use tracing::{debug, error, warn};
 

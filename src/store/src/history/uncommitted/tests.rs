@@ -80,7 +80,14 @@ fn what_is_staged_is_committed_and_nothing_else() {
 #[test]
 fn a_directory_without_a_repository_has_new_files_only() {
     let directory = tempfile::tempdir().unwrap();
-    for (path, text) in [("a.md", "a"), ("d/b.md", "bb"), (".gitignore", "*.log\n"), ("x.log", "x"), ("clone/.git/HEAD", "x"), ("clone/c.md", "c")] {
+    for (path, text) in [
+        ("a.md", "a"),
+        ("d/b.md", "bb"),
+        (".gitignore", "*.log\n"),
+        ("x.log", "x"),
+        ("clone/.git/HEAD", "x"),
+        ("clone/c.md", "c"),
+    ] {
         let file = directory.path().join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
