@@ -125,7 +125,9 @@ fn a_file_left_untracked_is_versioned_when_it_is_written() {
         ]
     );
     assert_eq!(walked(&space), ["edited.md", "other.md", "written.md"]);
-    assert_eq!(space.git(&["status", "--porcelain", "--untracked-files=all"]).lines().last(), Some("?? alone.md"));
+    space.wait_until("the index follows", |space| {
+        space.git(&["status", "--porcelain", "--untracked-files=all"]).lines().last() == Some("?? alone.md")
+    });
     // A person commits it.
     space.git(&["add", "alone.md"]);
     space.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "-m", "mine"]);
