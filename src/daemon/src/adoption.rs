@@ -120,9 +120,9 @@ fn ask(root: &Path, plan: &AdoptionPlan) -> Result<AdoptionMode, CommandFailure>
     output::complain(&describe(root, plan));
     let mut stderr = io::stderr().lock();
     // If the question cannot be shown, the answer is no.
-    let asked = write!(stderr, "\nCommit all of them now? [yes/tracked/No] ").and_then(|()| stderr.flush());
+    let shown = write!(stderr, "\nCommit all of them now? [yes/tracked/No] ").and_then(|()| stderr.flush());
     let mut answer = String::new();
-    let read = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
+    let read = shown.and_then(|()| io::stdin().lock().read_line(&mut answer));
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" if read.is_ok() => Ok(AdoptionMode::All),
         "t" | "tracked" if read.is_ok() => Ok(AdoptionMode::Tracked),
@@ -219,11 +219,11 @@ fn is_likely_secret(path: &TreePath) -> bool {
         "secrets.toml",
     ]
     .contains(&name.as_str());
-    let begins = [".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials"];
+    let starts = [".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials"];
     let ends = [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env", ".tfstate"];
     !is_template
         && (is_named
-            || begins.iter().any(|begin| name.starts_with(begin))
+            || starts.iter().any(|start| name.starts_with(start))
             || ends.iter().any(|end| name.ends_with(end)))
 }
 

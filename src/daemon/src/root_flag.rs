@@ -41,8 +41,8 @@ impl RootFlag {
         })
     }
 
-    /// The root to initialise: as [`RootFlag::find`], else the current directory. Not one with files
-    /// that are not in git: it may be a home directory.
+    /// The root to initialise: as [`RootFlag::find`], else the current directory. Not one with
+    /// files that are not in git: it may be a home directory.
     ///
     /// # Errors
     /// `Refused`, with what to do.

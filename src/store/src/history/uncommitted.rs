@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use git2::{Delta, ErrorCode, Index, Repository, RepositoryState, Status, StatusOptions, StatusShow};
-use svcfs_base::{CommitId, ETag, FileKind, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{CommitId, FileKind, MAX_FILE_BYTES, TreePath};
 
 use super::index::{is_intent_to_add_only, is_nested_too_deep, use_head_as_index};
 use super::{CommitAuthor, FileEdit, History, HistoryResult, configure_libgit2, etag, head_of, oid};
-use crate::StoreError;
 use crate::path_rules::{PathRules, hash_clean};
+use crate::{PathState, StoreError};
 
 /// How a file differs from HEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,7 +248,7 @@ fn staged_changes(
     repository: &Repository,
     index: &Index,
     head: Option<CommitId>,
-) -> HistoryResult<Vec<(TreePath, Option<(ETag, FileKind)>)>> {
+) -> HistoryResult<Vec<(TreePath, PathState)>> {
     let tree = head.map(|head| Ok::<_, StoreError>(repository.find_commit(oid(head)?)?.tree()?)).transpose()?;
     let diff = repository.diff_tree_to_index(tree.as_ref(), Some(index), None)?;
     let mut changes = Vec::new();
