@@ -17,6 +17,7 @@ use crate::failure::{CommandFailure, ExitStatus};
 use crate::logging::LogGuard;
 use crate::presence::{self, RootHolder, ServedRoot};
 use crate::root::{self, OpenRoot, require_initialised, settings};
+use crate::root_flag::RootFlag;
 use crate::{credentials, logging, output, progress};
 
 /// How long the index may take to catch up before an operation runs.
@@ -35,9 +36,8 @@ pub struct RootTarget {
     /// File with the key in its first line (mode 0600) [default: $SVC_API_KEY]
     #[arg(long, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Space of the server [default: its first space]
     #[arg(long, value_name = "NAME")]
     space: Option<String>,
@@ -71,7 +71,7 @@ impl RootTarget {
             let token = credentials::load(token_file.as_deref())?;
             return Ok(OpenTarget { place: TargetPlace::Server { url, token }, space, _logging: None });
         }
-        let (path, space) = (self.root(), self.space);
+        let (path, space) = (self.root()?, self.space);
         require_initialised(&path)?;
         let settings = Box::new(settings(&path, None, CliOverrides::default())?);
         // A command may open several targets.
@@ -81,8 +81,12 @@ impl RootTarget {
     }
 
     /// Directory of the knowledge base. A mount stands for the root that it shows.
-    pub fn root(&self) -> PathBuf {
-        svcfs_mount::mounted_root(&self.root).unwrap_or_else(|| self.root.clone())
+    ///
+    /// # Errors
+    /// Those of [`RootFlag::find`].
+    pub fn root(&self) -> Result<PathBuf, CommandFailure> {
+        let root = self.root.clone().find()?;
+        Ok(svcfs_mount::mounted_root(&root).unwrap_or(root))
     }
 
     /// The space that was asked for.

@@ -77,8 +77,10 @@ mod tests {
     use super::*;
 
     /// Flags of `svcfs serve` that are not settings.
-    const FLAGS_WITHOUT_SETTING: [&str; 10] = [
+    const FLAGS_WITHOUT_SETTING: [&str; 12] = [
         "root",
+        "create",
+        "adopt",
         "mount",
         "read-only",
         "at",

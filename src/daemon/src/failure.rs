@@ -14,7 +14,8 @@ pub enum ExitStatus {
     Failed = 1,
     /// The command line or the configuration is invalid; a retry cannot help.
     Usage = 2,
-    /// Refused: not found, conflict, lint error, or another process uses the root.
+    /// Refused: not found, conflict, lint error, uncommitted changes without consent, or another
+    /// process uses the root.
     Refused = 3,
     /// Ended by a signal before all work was complete.
     Interrupted = 130,
@@ -26,7 +27,7 @@ Exit codes:
   0    done
   1    failed, for example: port in use, disk full
   2    the command line or the configuration is invalid
-  3    refused: not found, conflict, lint error, or another server uses the root
+  3    refused: not found, conflict, lint error, uncommitted changes, or another server has the root
   130  ended by Ctrl-C before all work was complete (no acknowledged write is lost)";
 
 /// Why a command failed.

@@ -4,6 +4,7 @@
 //! order, closes it in reverse order, and reports the result.
 #![warn(missing_docs)]
 
+mod adoption;
 mod allocator;
 mod arguments;
 mod asking;
@@ -32,6 +33,7 @@ mod reloading;
 mod remote;
 mod replacing;
 mod root;
+mod root_flag;
 mod signals;
 mod socket;
 mod stdio;

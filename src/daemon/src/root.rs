@@ -17,7 +17,7 @@ use svcfs_work::Supervisor;
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::progress::OpeningProgress;
-use crate::{control, credentials, handover, presence};
+use crate::{adoption, control, credentials, handover, presence};
 
 /// How long background tasks may take to end.
 const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(8);
@@ -166,6 +166,7 @@ fn opener((announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed
             settings.visibility = visibility;
             settings.visibility_is_fixed = true;
         }
+        adoption::refuse_uncommitted(path, &settings)?;
         let clock = Arc::new(SystemClock);
         let space = handover::open(path, || {
             let (name, root) = (name.to_owned(), path.to_owned());

@@ -18,7 +18,7 @@ use crate::writer::ContentRules;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is
 /// deleted.
-pub(crate) const SCHEMA: i32 = 17;
+pub(crate) const SCHEMA: i32 = 18;
 
 /// Page cache of a connection, in SQLite's unit: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;

@@ -63,6 +63,7 @@ impl ServerProcess {
     pub fn start_with_args(run: &BenchRun, place: ServerPlace<'_>, extra_args: &[&str]) -> Result<Self> {
         run.check_stop()?;
         let ServerPlace { root, mountpoint, log, idle_time } = place;
+        std::fs::create_dir_all(root)?;
         let mut command = Command::new(run.program());
         // A signal from the terminal reaches this process only, which then stops the server.
         command.process_group(0);

@@ -24,6 +24,7 @@ mod recycled_files;
 mod removal;
 mod rename;
 mod tree;
+mod untracked;
 mod usage;
 mod version_store;
 
@@ -35,21 +36,24 @@ pub use git_names::path_refusal;
 pub use history::{
     BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
     GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
-    UnknownCommits, compare_entries, normalize_message, repair_head, unified_diff,
+    UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, compare_entries, normalize_message,
+    repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
 pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, FileCreation, Log, LogCheck, LogEntry, LogRecord, NamePeriod,
     PageActivity, PathChange, PathOccurrence, PathVersion, RecordKind, RenameSources, SetMetadata, TotalActivity,
+    author_email, direct_provenance,
 };
-pub use path_rules::PathRules;
+pub use path_rules::{GitIdentity, PathRules};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
 pub use tree::{
     CachedFile, DiskUsage, ExpectedFile, FileInstall, FileStat, InstallResult, LargeFileStaging, OpenFile,
     SetXattrMode, SpecialFile, SpecialKind, StatKind, WorkTree, XattrProbe, strip_setid,
 };
+pub use untracked::UntrackedFiles;
 pub use usage::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, UsageCounts, UsageTotals};
 pub use version_store::{
     LogOnlyState, PathState, SNAPSHOT_DIRECTORY, SnapshotStore, VersionStore, VersionStrategy, WriteTip,

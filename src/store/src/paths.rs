@@ -69,6 +69,10 @@ impl StatePaths {
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")
     }
+    /// Files that were left untracked when the root was set up.
+    pub fn untracked(&self) -> PathBuf {
+        self.directory.join("untracked")
+    }
     /// Lock of the one server of this root; it contains the process id.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("server.lock")

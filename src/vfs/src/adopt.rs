@@ -5,10 +5,11 @@
 
 mod sets;
 
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 use svcfs_base::{Actor, Durability, ETag, EventAnnouncement, Fault, FileKind, Protocol, Seq, TreePath};
-use svcfs_store::{FailPoint, PathRules, StatKind};
+use svcfs_store::{FailPoint, PathRules, StatKind, direct_provenance};
 use tracing::{debug, warn};
 
 use crate::Vfs;
@@ -19,8 +20,7 @@ use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter, StateBefore};
 use sets::AdoptionSets;
 
 impl Vfs {
-    /// Compares the tree on disk with history and records differences as `fswatch`; returns their
-    /// number.
+    /// Compares the tree on disk with history and records differences; returns their number.
     ///
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
@@ -151,6 +151,9 @@ impl Vfs {
             // A change of svcfs is pending; later edits are found after it.
             return Ok(None);
         }
+        if recorded.is_none() && self.core.is_left_untracked(path) {
+            return Ok(None);
+        }
         let present = match self.core.read_worktree(path) {
             Ok(leaf) => leaf,
             Err(error) => {
@@ -175,19 +178,25 @@ impl Vfs {
     }
 }
 
-/// A set of external edits, as the watcher.
+/// Distinguishes external edits in git's history from writes by the same person.
+const SOURCE_TRAILER: &str = "Svc-Source: direct-edit";
+
+/// A set of external edits, by the person who commits in the repository: nothing says who edits
+/// files in the root.
 pub(crate) fn adoption_set(
     core: &VfsCore,
     effects: Vec<FileEffect>,
     answer: Option<SyncSender<Result<SetReceipt, Fault>>>,
 ) -> QueuedSet {
-    let actor = Actor::new(Protocol::Direct.default_actor());
+    let identity = core.versions.git().and_then(|history| history.rules().identity());
+    let provenance = identity.as_ref().map(|identity| direct_provenance(&identity.email));
+    let actor = identity.map_or_else(|| Actor::new(Protocol::Direct.default_actor()), |identity| identity.name);
     QueuedSet {
-        message: adoption_message(&actor, &effects),
+        message: adoption_message(core, &actor, &effects),
         actor,
         protocol: Protocol::Direct,
         origin_id: None,
-        provenance: None,
+        provenance,
         announcement: EventAnnouncement::Files,
         durability: if answer.is_some() { Durability::Now } else { Durability::Soon },
         ticket: core.next_ticket(),
@@ -200,12 +209,29 @@ pub(crate) fn adoption_set(
     }
 }
 
-pub(crate) fn adoption_message(actor: &Actor, effects: &[FileEffect]) -> String {
-    match effects {
+pub(crate) fn adoption_message(core: &VfsCore, actor: &Actor, effects: &[FileEffect]) -> String {
+    let paths = || effects.iter().map(|effect| &effect.path);
+    let message = match effects {
+        _ if core.is_first_scan.load(Ordering::Relaxed) => {
+            let count = effects.len();
+            many_message(
+                &format!("adopt {count} {} found at setup", if count == 1 { "file" } else { "files" }),
+                paths(),
+            )
+        }
         [effect] if effect.after.is_none() => format!("delete: {}", effect.path),
         [effect] => format!("{actor}: {}", effect.path),
-        _ => many_message(&format!("{actor}: {} files", effects.len()), effects.iter().map(|effect| &effect.path)),
+        _ => many_message(&format!("{actor}: {} files", effects.len()), paths()),
+    };
+    match core.versions.git() {
+        Some(_) => with_source(&message),
+        None => message,
     }
+}
+
+/// A commit message with the trailer of external edits.
+pub(crate) fn with_source(message: &str) -> String {
+    format!("{message}\n\n{SOURCE_TRAILER}")
 }
 
 #[cfg(test)]

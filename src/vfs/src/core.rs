@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use svcfs_base::{Actor, Clock, DiskAttributes, Fault, FileKind, Kind, LargeFile, Protocol, TreePath};
 use svcfs_store::{
-    ExpectedFile, FailPoints, FileInstall, History, InstallResult, Log, StatKind, StoreError, VersionStore, WorkTree,
+    ExpectedFile, FailPoints, FileInstall, History, InstallResult, Log, StatKind, StoreError, UntrackedFiles,
+    VersionStore, WorkTree,
 };
 use tracing::warn;
 
@@ -67,6 +68,11 @@ pub(crate) struct VfsCore {
     /// Paths of asynchronous saves that the log could not take before shutdown.
     pub(crate) lost_writes: Mutex<BTreeSet<TreePath>>,
     pub(crate) tickets: AtomicU64,
+    /// Whether the tree is compared with history for the first time: what is found was there before
+    /// svcfs.
+    pub(crate) is_first_scan: AtomicBool,
+    /// Files that a person left untracked when the root was set up.
+    pub(crate) untracked: UntrackedFiles,
     pub(crate) fail_points: FailPoints,
     /// Rescans paths that an external commit changed; none where the root is not watched.
     pub(crate) rescan_hook: Mutex<Option<RescanHook>>,

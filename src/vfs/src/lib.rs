@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod adopt;
+mod adoption_plan;
 mod apply;
 mod audit_hook;
 mod committer;
@@ -30,6 +31,7 @@ mod versioned;
 mod view;
 mod watch;
 
+pub use adoption_plan::AdoptionPlan;
 pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use committer::CommitPolicy;
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
@@ -48,19 +50,19 @@ pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
 pub use svcfs_store::{
     ChangeFilter, DayActivity, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
-    StableOperation, StableWrite, TotalActivity, VersionStrategy,
+    StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy,
 };
 pub use view::{DirectoryEntry, EntryKind, FileView, PathAttributes};
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, HiddenFiles, Kind, OriginId, Seq};
-use svcfs_store::{FailPoints, History, StatePaths, StoreError, VersionStore, WorkTree};
+use svcfs_store::{FailPoints, History, StatePaths, StoreError, UntrackedFiles, VersionStore, WorkTree};
 use svcfs_work::{PidLock, PidLockError};
 
 use crate::core::VfsCore;
@@ -144,6 +146,7 @@ impl Vfs {
         if is_new_log || are_new_versions {
             flush_new_stores(&tree, &versions, is_new_log).map_err(|error| with_root(&root, error))?;
         }
+        let untracked = UntrackedFiles::load(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
             leases: leases::LeaseRegistry::open(&StatePaths::new(&root))?,
             feed: ChangeFeed::new(Arc::clone(&log), log.last_seq()),
@@ -167,6 +170,8 @@ impl Vfs {
             checkpoint_error: Mutex::default(),
             lost_writes: Mutex::default(),
             tickets: AtomicU64::new(1),
+            is_first_scan: AtomicBool::new(is_new_log),
+            untracked,
             rescan_hook: Mutex::default(),
             uncheckpointed_bytes: AtomicU64::new(0),
             dirty_bytes: OnceLock::new(),
@@ -200,6 +205,7 @@ impl Vfs {
             *vfs.watcher.lock() = Some(watch::RootWatcher::start(&vfs)?);
         }
         vfs.rescan_with_progress(&mut reporter)?;
+        vfs.core.is_first_scan.store(false, Ordering::Relaxed);
         Ok(vfs)
     }
 

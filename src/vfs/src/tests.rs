@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod authors;
 mod branches;
 mod dependent;
 mod directories;

@@ -30,6 +30,13 @@ impl VfsCore {
         !path.is_root() && self.versions.rules().is_ignored(path) && !self.is_tracked(path)
     }
 
+    /// Whether a file was left untracked when the root was set up, and was not written since.
+    pub(crate) fn is_left_untracked(&self, path: &TreePath) -> bool {
+        self.untracked.contains(path)
+            && self.tree.stat(path).is_ok_and(|stat| self.untracked.is_unmodified(path, &stat))
+            && !self.is_tracked(path)
+    }
+
     fn is_tracked(&self, path: &TreePath) -> bool {
         if self.overlay.get(path).is_some_and(|pending| pending.leaf.is_some()) {
             return true;

@@ -287,7 +287,7 @@ impl Vfs {
                 Err(fault) => return Err(fault),
             };
             for entry in entries {
-                if !self.core.is_versioned(&entry.path) {
+                if !self.core.is_versioned(&entry.path) || self.core.is_left_untracked(&entry.path) {
                     continue;
                 }
                 match entry.attributes.kind {

@@ -11,7 +11,7 @@ use crate::{manual, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs analytics                    how the pages of ./knowledge are doing, in numbers
+  svcfs analytics                    how the pages are doing, in numbers
   svcfs analytics --root notes --limit 20
   svcfs analytics --json | jq .link_coverage_pct
   svcfs call analytics_overview      page views and searches; `svcfs call` lists more reports";

@@ -10,6 +10,7 @@ use tracing::level_filters::LevelFilter;
 use super::doctor::text;
 use crate::doctor::{CheckLevel, could_start, counted};
 use crate::failure::{CommandFailure, ExitStatus};
+use crate::root_flag::RootFlag;
 use crate::{logging, output};
 
 const EXAMPLES: &str = "\
@@ -32,9 +33,8 @@ Exit codes: 0 when the server could start (warnings are listed), 2 when the sett
 pub struct CheckConfig {
     /// Settings from this file instead of `.svc/config.toml` in the root
     file: Option<PathBuf>,
-    /// Directory of the knowledge base [default: ./knowledge, unless a file is named]
-    #[arg(short, long, value_name = "DIR")]
-    root: Option<PathBuf>,
+    #[command(flatten)]
+    root: RootFlag,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -48,7 +48,8 @@ impl CheckConfig {
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { file, root, json } = self;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
-        let root = root.or_else(|| file.is_none().then(|| PathBuf::from("./knowledge")));
+        // A file alone needs no root.
+        let root = if root.is_given() || file.is_none() { Some(root.find()?) } else { None };
         let findings = could_start(root.as_deref(), file.as_deref());
         let problems: Vec<_> = findings.iter().filter(|finding| finding.level == CheckLevel::Problem).collect();
         if json {

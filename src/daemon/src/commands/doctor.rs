@@ -1,7 +1,6 @@
 //! `svcfs doctor`
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -14,6 +13,7 @@ use crate::doctor::{CheckFinding, CheckLevel, DoctorProgress, RootExamination, e
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::output::one_line;
 use crate::root::require_initialised;
+use crate::root_flag::RootFlag;
 use crate::{logging, output, presence, progress};
 
 const EXAMPLES: &str = "\
@@ -42,9 +42,8 @@ and a server uses the root.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Repair what can be repaired without loss
     #[arg(long)]
     fix: bool,
@@ -63,6 +62,7 @@ impl DoctorArgs {
     /// `Failed` when problems remain; `Refused` when a server uses the root and `--fix` has work.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root, fix, json } = self;
+        let root = root.find()?;
         require_initialised(&root)?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
         if fix {

@@ -11,7 +11,7 @@ use crate::{manual, output};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs janitor                             problems of the pages of ./knowledge, worst first
+  svcfs janitor                             problems of the pages, worst first
   svcfs janitor --root notes --limit 500
   svcfs janitor --stale-days 30             pages reviewed more than 30 days ago are stale
   svcfs janitor --json | jq .broken_links";

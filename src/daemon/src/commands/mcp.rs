@@ -8,6 +8,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::failure::CommandFailure;
 use crate::root::{require_initialised, settings};
+use crate::root_flag::RootFlag;
 use crate::stdio::AgentProcess;
 use crate::{logging, signals};
 
@@ -28,9 +29,8 @@ the root over, and when the process ends, another takes its place. Sessions go o
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct McpArgs {
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Settings from this file instead of `.svc/config.toml` in the root; not while another process
     /// has the root
     #[arg(short, long, value_name = "FILE")]
@@ -44,6 +44,7 @@ impl McpArgs {
     /// `Refused` when a process that does not answer has the root; the root cannot be opened.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root, config } = self;
+        let root = root.find()?;
         require_initialised(&root)?;
         let settings = settings(&root, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;

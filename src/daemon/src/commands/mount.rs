@@ -15,6 +15,7 @@ use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
 use crate::remote::RemoteFlags;
 use crate::root::{OpenRoot, require_initialised, settings};
+use crate::root_flag::RootFlag;
 use crate::stop::{self, RunningServer};
 use crate::{background, control, handover, logging, output, presence, signals};
 
@@ -46,9 +47,8 @@ until Ctrl-C or `svcfs unmount`, then finishes accepted writes; further mounts a
 pub struct MountArgs {
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Settings from this file instead of `.svc/config.toml` in the root; not with a running server
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -70,7 +70,7 @@ impl MountArgs {
     /// # Errors
     /// When mounting or unmounting fails.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { mountpoint, root: path, config, remote, mut flags, background, dry_run } = self;
+        let Self { mountpoint, root, config, remote, mut flags, background, dry_run } = self;
         // clap does not check `requires` across conflicting flags.
         remote.check()?;
         if dry_run {
@@ -80,6 +80,7 @@ impl MountArgs {
             return remote.run(&mountpoint, flags, background);
         }
         flags.space = remote.space;
+        let path = root.find()?;
         presence::unmount_stale(&path)?;
         require_initialised(&path)?;
         // A process whose mount hides its root changes its working directory.

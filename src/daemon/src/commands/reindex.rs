@@ -1,7 +1,5 @@
 //! `svcfs reindex`
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde_json::Value;
 use svcfs_config::{CliOverrides, LogOutput};
@@ -9,6 +7,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::{OpenRoot, require_initialised, settings};
+use crate::root_flag::RootFlag;
 use crate::{control, indexing, logging, output, presence, progress};
 
 const EXAMPLES: &str = "\
@@ -27,9 +26,8 @@ Exit codes: 0 when the old index was correct, 1 when it was not (without --check
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReindexArgs {
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Compare only; the old index is not replaced
     #[arg(long)]
     check: bool,
@@ -44,7 +42,8 @@ impl ReindexArgs {
     /// # Errors
     /// `Failed` when the two differ; `Refused` when a server has the root.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { root: path, check, json } = self;
+        let Self { root, check, json } = self;
+        let path = root.find()?;
         require_initialised(&path)?;
         let spinner = progress::spinner("the server builds the new index");
         let report = control::reindex(&path, check);

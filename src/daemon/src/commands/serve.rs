@@ -17,6 +17,7 @@ use svcfs_mount::MountNamespace;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
+use crate::adoption::AdoptFlag;
 use crate::control::ControlRole;
 use crate::failure::CommandFailure;
 use crate::mounting::MountFlags;
@@ -25,13 +26,14 @@ use crate::presence::MountedRoot;
 use crate::protocols::BoundProtocol;
 use crate::reloading::SettingsReloader;
 use crate::root::{OpenRoot, cli_caller, is_new, settings};
+use crate::root_flag::{RootFlag, require_directory};
 use crate::signals::{self, SignalRuntime};
 use crate::stop::{self, HttpServer, RunningServer};
 use crate::{allocator, control, handover, logging, open_files, output, presence, socket};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs serve                                 ./knowledge on http://127.0.0.1:3333
+  svcfs serve                                 the root around the current directory, on http://127.0.0.1:3333
   svcfs serve -r notes --mount ~/notes        also mounted at an empty directory outside the root
   svcfs serve -r notes --mount notes          mounted over the root itself, so that all changes pass svcfs
   svcfs serve -r notes --port 0               on a free port; the URL is printed
@@ -51,7 +53,8 @@ A socket from systemd (svcfs.socket) replaces --host and --port.";
 ///
 /// One process serves REST with its documentation at /api/docs, agents at /mcp, change events at
 /// /events, and the mount. A new or empty root gets the template `knowledge`; existing pages are
-/// used as they are. A root has one server at a time.
+/// used as they are. A root has one server at a time. The first time in a git repository with
+/// uncommitted changes, the command does as `svcfs init`: it lists them and needs consent.
 ///
 /// Flags override the settings in `.svc/config.toml` of the root. Without `[auth]` settings every
 /// client that reaches the port can read and write, so the server listens on the loopback address
@@ -59,9 +62,13 @@ A socket from systemd (svcfs.socket) replaces --host and --port.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
+    /// Create the directory if it does not exist
+    #[arg(long)]
+    create: bool,
+    #[command(flatten)]
+    adopt: AdoptFlag,
     /// Address or host name to listen on [default: 127.0.0.1]
     #[arg(long)]
     host: Option<String>,
@@ -129,6 +136,8 @@ impl ServeArgs {
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self {
             root,
+            create,
+            adopt,
             host,
             port,
             public_url,
@@ -149,7 +158,11 @@ impl ServeArgs {
             config,
             until_stdin_closes,
         } = self;
+        let root = root.find()?;
         presence::unmount_stale(&root)?;
+        if !create {
+            require_directory(&root)?;
+        }
         // A process whose mount hides its root changes its working directory.
         let mountpoint =
             mountpoint.map(std::path::absolute).transpose().context("the current directory does not exist any more")?;
@@ -178,6 +191,7 @@ impl ServeArgs {
         if settings.auth == AuthSettings::None {
             warn_when_open(&settings.server);
         }
+        adopt.prepare(&root, &settings, true)?;
         let protocols = ServeContext { socket, protocols, mountpoint, flags, stale_mounts, is_new_root: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; the first start on a large tree takes a while");

@@ -11,6 +11,7 @@ use crate::failure::{CommandFailure, ExitStatus};
 use crate::output::one_line;
 use crate::presence::{self, ServedRoot};
 use crate::root::require_initialised;
+use crate::root_flag::RootFlag;
 use crate::table::table;
 use crate::{client, credentials, output};
 
@@ -30,9 +31,8 @@ server serves the root. Problems that do not block writes do not change the exit
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
-    /// Directory of a served knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Use the server at this URL instead
     #[arg(long, value_name = "URL", conflicts_with = "root")]
     url: Option<String>,
@@ -58,6 +58,7 @@ impl StatusArgs {
         let (url, token, space) = match url {
             Some(url) => (url, credentials::load(token_file.as_deref())?, space),
             None => {
+                let root = root.find()?;
                 let (url, default_space) = find_server(&root)?;
                 (url, presence::key(&root), space.or(default_space))
             }

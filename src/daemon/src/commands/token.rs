@@ -1,7 +1,7 @@
 //! `svcfs token`
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -17,6 +17,7 @@ use crate::control::{self, ReloadResponse};
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::replacing::{FileRights, replace};
 use crate::root::require_initialised;
+use crate::root_flag::RootFlag;
 use crate::table::table;
 use crate::{credentials, output, presence, root};
 
@@ -102,9 +103,8 @@ struct RevokeArgs {
 
 #[derive(Debug, Args)]
 struct KeySelector {
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    root: RootFlag,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -156,6 +156,7 @@ impl TokenArgs {
 impl CreateArgs {
     fn run(self) -> Result<(), CommandFailure> {
         let Self { selector: KeySelector { root, json }, scope, actor, space, prefix, s3 } = self;
+        let root = root.find()?;
         require_initialised(&root)?;
         refuse_secondary_root(&root)?;
         if let Some(prefix) = &prefix {
@@ -195,6 +196,7 @@ impl CreateArgs {
 impl S3Args {
     fn run(self) -> Result<(), CommandFailure> {
         let Self { selector: KeySelector { root, json }, id } = self;
+        let root = root.find()?;
         require_initialised(&root)?;
         let id = match edit::list_keys(&read(&root)?).map_err(refused)?.into_iter().find(|key| key.id == id) {
             Some(key) => key.id,
@@ -240,6 +242,7 @@ fn s3_environment(id: &str, secret: &str) -> String {
 impl ListArgs {
     fn run(self) -> Result<(), CommandFailure> {
         let KeySelector { root, json } = self.selector;
+        let root = root.find()?;
         require_initialised(&root)?;
         let keys = edit::list_keys(&read(&root)?).map_err(refused)?;
         if json {
@@ -262,6 +265,7 @@ fn row(key: &WrittenKey) -> Value {
 impl RevokeArgs {
     fn run(self) -> Result<(), CommandFailure> {
         let Self { selector: KeySelector { root, json }, id } = self;
+        let root = root.find()?;
         require_initialised(&root)?;
         let is_key = id.starts_with("svc_");
         let id = if is_key { edit::key_id(&KeyDigest::from_key(&id)) } else { id.to_ascii_lowercase() };

@@ -35,7 +35,7 @@ pub fn run(verb: &'static Verb, matches: &mut ArgMatches) -> Result<(), CommandF
     let target = RootTarget::from_arg_matches_mut(matches).map_err(usage)?;
     let paths = match target.is_remote() {
         true => TreePaths::default(),
-        false => TreePaths::of_root(&target.root(), target.space()),
+        false => TreePaths::of_root(&target.root()?, target.space()),
     };
     // Before the root is opened: standard input may take long.
     let arguments = command_line::arguments(verb, matches, &paths)?;

@@ -25,7 +25,16 @@ pub fn program() -> Command {
 /// A copy of the binary, in the same environment.
 pub fn program_at(binary: &Path) -> Command {
     let mut command = Command::new(binary);
-    for name in ["SVC_PORT", "SVC_PUBLIC_URL", "SVC_LOG", "RUST_LOG", "NOTIFY_SOCKET", "SVC_API_KEY", "SVC_AUTH_TYPE"] {
+    for name in [
+        "SVC_ROOT",
+        "SVC_PORT",
+        "SVC_PUBLIC_URL",
+        "SVC_LOG",
+        "RUST_LOG",
+        "NOTIFY_SOCKET",
+        "SVC_API_KEY",
+        "SVC_AUTH_TYPE",
+    ] {
         command.env_remove(name);
     }
     command.env("USER", "tester");
@@ -141,7 +150,7 @@ impl Running {
     #[track_caller]
     pub fn serve(root: &str, more: &[&str]) -> Self {
         let mut command = program();
-        command.args(["serve", "--root", root, "--port", "0"]).args(more);
+        command.args(["serve", "--root", root, "--create", "--port", "0"]).args(more);
         let last = [("--mount", "folder"), ("--nfs", "nfs"), ("--webdav", "webdav"), ("--s3", "s3")]
             .into_iter()
             .find(|(flag, _)| more.contains(flag));

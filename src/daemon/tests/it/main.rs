@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "the harness, too, fails by panicking")]
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
+mod adoption;
 mod agents;
 mod bench;
 mod call;

@@ -42,9 +42,11 @@ fn an_unavailable_protocol_is_reported_before_touching_the_root() {
     let place = Place::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
-    let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--webdav", "--webdav-port", &port], 1);
+    let kb = place.at("kb");
+    let serve = ["serve", "--create", "--root", &kb, "--port", "0"];
+    let told = refusal(&[&serve[..], &["--webdav", "--webdav-port", &port]].concat(), 1);
     assert!(told.contains(&port) && told.contains("--webdav-port"), "{told}");
-    let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--webdav-port", "1"], 2);
+    let told = refusal(&[&serve[..], &["--webdav-port", "1"]].concat(), 2);
     assert!(told.contains("`--webdav-port`") && told.contains("add `--webdav`"), "{told}");
     assert!(!place.has("kb"));
 }
@@ -107,7 +109,8 @@ fn pages_are_formatted_at_named_protocols_and_raw_at_others() {
 #[test]
 fn nfs_needs_an_explicit_access_setting_where_keys_are_required() {
     let place = Place::new();
-    let serve = ["serve", "--root", &place.at("kb"), "--port", "0", "--auth", "apikey", "--api-key", "k", "--nfs"];
+    let serve =
+        ["serve", "--create", "--root", &place.at("kb"), "--port", "0", "--auth", "apikey", "--api-key", "k", "--nfs"];
     let told = refusal(&serve, 2);
     assert!(told.contains("nfs.allow") && told.contains("NFS has no keys"), "{told}");
 }

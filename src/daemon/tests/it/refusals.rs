@@ -62,7 +62,7 @@ fn all_configuration_errors_are_reported_together() {
     let place = Place::new();
     place.write("mine.toml", "[servr]\n[drafts]\nenabled = true\n[server]\nport = \"x\"\n");
     let (root, config) = (place.at("kb"), place.at("mine.toml"));
-    let told = refusal(&["serve", "--root", &root, "--config", &config, "--host", "256.1.1.1"], 2);
+    let told = refusal(&["serve", "--root", &root, "--create", "--config", &config, "--host", "256.1.1.1"], 2);
     for key in ["`servr`", "`drafts.enabled`", "`server.port`", "`--host`"] {
         assert!(told.contains(key), "{key}: {told}");
     }
@@ -72,7 +72,7 @@ fn all_configuration_errors_are_reported_together() {
 #[test]
 fn a_settings_file_that_was_named_must_be_there() {
     let place = Place::new();
-    let told = refusal(&["serve", "--root", &place.at("kb"), "--config", &place.at("no.toml")], 2);
+    let told = refusal(&["serve", "--create", "--root", &place.at("kb"), "--config", &place.at("no.toml")], 2);
     assert!(told.contains("no.toml"), "{told}");
 }
 
@@ -81,7 +81,7 @@ fn a_port_in_use_is_named_before_the_root_is_touched() {
     let place = Place::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
-    let told = refusal(&["serve", "--root", &place.at("kb"), "--port", &port], 1);
+    let told = refusal(&["serve", "--create", "--root", &place.at("kb"), "--port", &port], 1);
     assert!(told.contains(&format!("port {port} is in use")) && told.contains("--port"), "{told}");
     assert!(!place.has("kb"));
 }
@@ -89,7 +89,7 @@ fn a_port_in_use_is_named_before_the_root_is_touched() {
 #[test]
 fn a_log_filter_that_cannot_be_read_is_refused() {
     let place = Place::new();
-    let mut command = svcfs(&["serve", "--root", &place.at("kb"), "--port", "0"]);
+    let mut command = svcfs(&["serve", "--create", "--root", &place.at("kb"), "--port", "0"]);
     let told = command.env("SVC_LOG", "svcfs=loud=1").assert().code(2).get_output().stderr.clone();
     assert!(String::from_utf8(told).unwrap().contains("`SVC_LOG`"));
 }
@@ -118,7 +118,8 @@ fn a_root_that_is_new_is_not_begun_when_the_mountpoint_is_wrong() {
     }
     let place = Place::with_root();
     place.write("full/precious.md", "do not hide me");
-    let told = refusal(&["serve", "--root", &place.at("new"), "--port", "0", "--mount", &place.at("full")], 1);
+    let new = place.at("new");
+    let told = refusal(&["serve", "--create", "--root", &new, "--port", "0", "--mount", &place.at("full")], 1);
     assert!(told.contains("is not empty"), "{told}");
     assert!(!place.has("new"));
 }

@@ -32,7 +32,7 @@ fn remote(place: &Place, url: &str, mountpoint: &str, more: &[&str]) -> Running 
 fn served(place: &Place, url: &str) -> Running {
     let mut command = program();
     let port = url.rsplit(':').next().unwrap();
-    command.args(["serve", "--root", &place.at("kb"), "--port", port]);
+    command.args(["serve", "--create", "--root", &place.at("kb"), "--port", port]);
     Running::start(command, "agents")
 }
 

@@ -228,7 +228,7 @@ fn activated(place: &Place, socket: OwnedFd) -> std::process::Command {
     // The shell becomes the server, so that its number is the server's.
     let handed = "export LISTEN_PID=$$; exec 3<&0 0</dev/null; exec \"$@\"";
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", handed, "sh", env!("CARGO_BIN_EXE_svcfs"), "serve", "--root", &place.at("kb")]);
+    command.args(["-c", handed, "sh", env!("CARGO_BIN_EXE_svcfs"), "serve", "--create", "--root", &place.at("kb")]);
     command.envs([("LISTEN_FDS", "1"), ("USER", "tester")]).env_remove("NOTIFY_SOCKET");
     command.stdin(Stdio::from(socket));
     command

@@ -12,6 +12,8 @@ use super::{EMAIL, HistoryResult, commit_id, object, tree};
 pub struct CommitAuthor<'a> {
     /// Author and committer.
     pub actor: &'a Actor,
+    /// The e-mail address of the author, if it is known.
+    pub email: Option<&'a str>,
     /// Time of author and committer.
     pub time: Timestamp,
     /// The full message.
@@ -109,8 +111,9 @@ fn commit_text(tree: Oid, parent: Option<Oid>, author: &CommitAuthor<'_>) -> Str
         let _ = writeln!(text, "parent {parent}");
     }
     let seconds = author.time.as_second().max(0);
-    for role in ["author", "committer"] {
-        let _ = writeln!(text, "{role} {} <{EMAIL}> {seconds} +0000", author.actor);
+    // The committer's address says which commits svcfs made.
+    for (role, email) in [("author", author.email.unwrap_or(EMAIL)), ("committer", EMAIL)] {
+        let _ = writeln!(text, "{role} {} <{email}> {seconds} +0000", author.actor);
     }
     let _ = write!(text, "\n{}", author.message.replace('\0', ""));
     text

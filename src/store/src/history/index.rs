@@ -247,7 +247,7 @@ fn unmerged(index: &Index) -> HistoryResult<HashSet<Vec<u8>>> {
 }
 
 /// Whether the entry is only an intent to add (`git add --intent-to-add`).
-fn is_intent_to_add_only(entry: &IndexEntry) -> bool {
+pub(super) fn is_intent_to_add_only(entry: &IndexEntry) -> bool {
     extended_flags(entry).is_intent_to_add()
 }
 

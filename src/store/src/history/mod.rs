@@ -25,6 +25,7 @@ mod read;
 mod repair;
 mod repo_lock;
 mod tree;
+mod uncommitted;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -46,13 +47,14 @@ pub use inspection::{
 pub(crate) use owner::{give_as_its_directory, give_below};
 pub use past_tree::PastEntry;
 pub use read::unified_diff;
+pub use uncommitted::{UncommittedChanges, UncommittedFile, UncommittedKind};
 
 use crate::deferred_unlink::Reclaimer;
 use crate::path_rules::PathRules;
 use crate::recycled_files::RecyclePool;
 use crate::{FailPoint, FailPoints, StoreError};
 
-/// The e-mail address of every author: svcfs knows names only.
+/// The e-mail address of svcfs, and of authors that it knows by name only.
 const EMAIL: &str = "svc@internal";
 /// Bytes of objects that libgit2 caches; its structures about double them.
 const OBJECT_CACHE_BYTES: isize = 8 << 20;

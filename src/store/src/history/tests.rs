@@ -38,7 +38,7 @@ impl Fixture {
 }
 
 pub(super) fn author(actor: &Actor) -> CommitAuthor<'_> {
-    CommitAuthor { actor, time: Timestamp::from_second(1_800_000_000).unwrap(), message: "m" }
+    CommitAuthor { actor, email: None, time: Timestamp::from_second(1_800_000_000).unwrap(), message: "m" }
 }
 
 pub(super) fn at(path: &str) -> TreePath {

@@ -40,7 +40,7 @@ use journal::AppendError;
 use spool::SpoolFiles;
 use writer::LogWriter;
 
-use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
+use crate::{CommitAuthor, FailPoint, FailPoints, StatePaths, StoreError, probe};
 
 const SCHEMA_NUMBER: i64 = 9;
 /// SQL that upgrades a log from each schema to the next, starting with the first.
@@ -90,7 +90,8 @@ pub struct LogRecord {
     pub protocol: Protocol,
     /// Subject and body of its commit.
     pub message: String,
-    /// The `X-Provenance` text.
+    /// The `X-Provenance` text; of an external edit, the address of its author
+    /// ([`direct_provenance`]).
     pub provenance: Option<String>,
     /// How subscribers are notified.
     pub announcement: EventAnnouncement,
@@ -105,6 +106,29 @@ pub struct LogRecord {
     pub moves: Vec<(TreePath, TreePath)>,
     /// The changed files, in order.
     pub entries: Vec<LogEntry>,
+}
+
+/// Precedes the e-mail address in the provenance of an external edit.
+const DIRECT_EDIT: &str = "direct-edit:";
+
+/// The provenance of an external edit by an author with this e-mail address. It is logged, because
+/// recovery must build the same commit whatever git's configuration says by then.
+pub fn direct_provenance(email: &str) -> String {
+    format!("{DIRECT_EDIT}{email}")
+}
+
+/// The e-mail address in the provenance of an external edit.
+pub fn author_email(protocol: Protocol, provenance: Option<&str>) -> Option<&str> {
+    // Other protocols take the text from their callers.
+    provenance.filter(|_| protocol == Protocol::Direct)?.strip_prefix(DIRECT_EDIT)
+}
+
+impl LogRecord {
+    /// The author of its commit.
+    pub fn author(&self) -> CommitAuthor<'_> {
+        let email = author_email(self.protocol, self.provenance.as_deref());
+        CommitAuthor { actor: &self.actor, email, time: self.time, message: &self.message }
+    }
 }
 
 /// One file of a [`LogRecord`].

@@ -27,8 +27,18 @@ pub(crate) struct FilterError(pub(crate) String);
 
 /// Writes the form that git records into the repository; returns its object id.
 pub(crate) fn store_clean(root: &Path, path: &TreePath, content: &[u8]) -> Result<String, FilterError> {
+    hash_object(root, path, content, &["-w"])
+}
+
+/// The object id of the form that git records; nothing is written.
+pub(crate) fn hash_clean(root: &Path, path: &TreePath, content: &[u8]) -> Result<String, FilterError> {
+    hash_object(root, path, content, &[])
+}
+
+fn hash_object(root: &Path, path: &TreePath, content: &[u8], options: &[&str]) -> Result<String, FilterError> {
     let path = format!("--path={path}");
-    let output = run_git(root, &["hash-object", "-w", "--stdin", &path], content)?;
+    let arguments = [&["hash-object", "--stdin", &path], options].concat();
+    let output = run_git(root, &arguments, content)?;
     Ok(String::from_utf8_lossy(&output).trim().to_owned())
 }
 

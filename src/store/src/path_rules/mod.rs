@@ -23,10 +23,11 @@ use parking_lot::Mutex;
 use svcfs_base::{PathComponent, TreePath};
 
 use rule_files::DirectoryRules;
+pub use settings::GitIdentity;
 use settings::GitSettings;
 
 pub(crate) use conversion::{Conversion, is_crlf_text};
-pub(crate) use filters::{FilterError, smudge, store_clean};
+pub(crate) use filters::{FilterError, hash_clean, smudge, store_clean};
 
 /// How long the state of a rule file is trusted. In deep directories longer: a check takes as long
 /// as the path, and concerns all directories above.
@@ -124,6 +125,11 @@ impl PathRules {
             }
         }
         None
+    }
+
+    /// Who commits in the repository; none without one, or when git's configuration does not say.
+    pub fn identity(&self) -> Option<GitIdentity> {
+        self.settings().identity.clone()
     }
 
     /// Whether a directory is a submodule: it has a file `.git`, or `.gitmodules` of the root lists

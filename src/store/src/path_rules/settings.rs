@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use git2::{Config, Repository};
+use git2::{Config, ConfigLevel, Repository};
 use gix_glob::Pattern;
 use gix_glob::pattern::Case;
+use svcfs_base::Actor;
 use tracing::warn;
 
 use super::attributes::AttributeLine;
 use super::rule_files::{RuleFileStamp, ignore_patterns, read_rules, stamp_of};
 use crate::history::without_own_lines;
+
+const MAX_EMAIL_CHARS: usize = 256;
 
 /// `core.autocrlf`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +39,25 @@ impl FilterDriver {
     }
 }
 
+/// The person who commits in a repository: `user.name` and `user.email`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitIdentity {
+    /// The name, as an author of changes.
+    pub name: Actor,
+    /// The e-mail address.
+    pub email: String,
+}
+
+impl GitIdentity {
+    /// None when nothing that git accepts remains of one of the two.
+    fn new(name: &str, email: &str) -> Option<Self> {
+        let is_text = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '<' | '>');
+        let email: String = email.chars().filter(|c| is_text(*c)).take(MAX_EMAIL_CHARS).collect();
+        let is_named = name.chars().any(|c| is_text(c) && !".,:;\"\\'".contains(c));
+        (is_named && !email.is_empty()).then(|| Self { name: Actor::new(name), email })
+    }
+}
+
 /// git's settings for one root, without a repository the defaults.
 pub(super) struct GitSettings {
     stamps: Vec<(PathBuf, Option<RuleFileStamp>)>,
@@ -51,6 +73,8 @@ pub(super) struct GitSettings {
     pub(super) drivers: HashMap<String, FilterDriver>,
     /// Whether there is a repository: contents are converted for git only.
     pub(super) has_repository: bool,
+    /// Who commits in the repository.
+    pub(super) identity: Option<GitIdentity>,
 }
 
 impl GitSettings {
@@ -60,7 +84,7 @@ impl GitSettings {
             return known;
         }
         let repository = Repository::open(root).ok();
-        let config = repository.as_ref().map_or_else(Config::open_default, Repository::config);
+        let config = read_config(repository.as_ref());
         let config = config.inspect_err(|error| warn!(%error, "git's configuration cannot be read; defaults apply"));
         let config = config.ok();
         let text = |name: &str| config.as_ref().and_then(|config| config.get_string(name).ok());
@@ -93,6 +117,7 @@ impl GitSettings {
             general_attributes: AttributeLine::parse(&content(attributes), true),
             drivers: config.as_ref().map(drivers).unwrap_or_default(),
             has_repository: repository.is_some(),
+            identity: repository.as_ref().and_then(|_| GitIdentity::new(&text("user.name")?, &text("user.email")?)),
         })
     }
 }
@@ -106,8 +131,47 @@ fn config_files(repository: Option<&Repository>) -> Vec<PathBuf> {
     let own = repository
         .into_iter()
         .flat_map(|repository| [repository.commondir().join("config"), repository.path().join("config.worktree")]);
-    let found = [Config::find_system(), Config::find_xdg(), Config::find_global()].into_iter().flatten();
-    own.chain(found).collect()
+    own.chain(general_files().into_iter().map(|(_, file)| file)).collect()
+}
+
+/// The configuration files outside of a repository. The environment overrides their places, as for
+/// git; libgit2 does not know these variables.
+fn general_files() -> Vec<(ConfigLevel, PathBuf)> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let system = match variable("GIT_CONFIG_SYSTEM") {
+        _ if variable("GIT_CONFIG_NOSYSTEM").is_some() => None,
+        None => Config::find_system().ok(),
+        file => file,
+    };
+    let global = match variable("GIT_CONFIG_GLOBAL") {
+        None => [(ConfigLevel::XDG, Config::find_xdg().ok()), (ConfigLevel::Global, Config::find_global().ok())],
+        file => [(ConfigLevel::XDG, None), (ConfigLevel::Global, file)],
+    };
+    let files = std::iter::once((ConfigLevel::System, system)).chain(global);
+    files.filter_map(|(level, file)| Some((level, file?))).collect()
+}
+
+/// The configuration that `git config` shows in a repository.
+fn read_config(repository: Option<&Repository>) -> Result<Config, git2::Error> {
+    let is_overridden = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"]
+        .map(std::env::var_os)
+        .iter()
+        .any(Option::is_some);
+    if !is_overridden {
+        return repository.map_or_else(Config::open_default, Repository::config);
+    }
+    let mut config = Config::new()?;
+    let of_repository = |repository: &Repository| {
+        [
+            (ConfigLevel::Local, repository.commondir().join("config")),
+            (ConfigLevel::Worktree, repository.path().join("config.worktree")),
+        ]
+    };
+    let files = general_files().into_iter().chain(repository.into_iter().flat_map(of_repository));
+    for (level, file) in files.filter(|(_, file)| file.is_file()) {
+        config.add_file(&file, level, false)?;
+    }
+    Ok(config)
 }
 
 fn drivers(config: &Config) -> HashMap<String, FilterDriver> {

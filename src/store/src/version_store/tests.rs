@@ -30,7 +30,7 @@ fn write<'a>(path: &'a TreePath, content: &'a [u8]) -> FileEdit<'a> {
 }
 
 fn stage(memory: &VersionStore, tip: WriteTip, edits: &[FileEdit<'_>]) -> VersionResult<WriteTip> {
-    memory.stage(tip, edits, &CommitAuthor { actor: &Actor::new("eve"), time: second(1), message: "m" })
+    memory.stage(tip, edits, &CommitAuthor { actor: &Actor::new("eve"), email: None, time: second(1), message: "m" })
 }
 
 fn state(content: &[u8]) -> PathState {

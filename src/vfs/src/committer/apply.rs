@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use svcfs_base::{CommitId, ETag, Fault, LargeFile, Precondition, TreePath};
 use svcfs_store::{
-    CommitAuthor, ExpectedFile, FailPoint, History, InstallResult, RecordKind, SnapshotStore, StoreError, VersionStore,
-    WriteTip,
+    ExpectedFile, FailPoint, History, InstallResult, RecordKind, SnapshotStore, StoreError, VersionStore, WriteTip,
 };
 use tracing::{debug, error, warn};
 
@@ -280,8 +279,7 @@ impl Committer {
         let mut parent = head;
         for PlannedSet { set, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
             let edits: Vec<_> = set.changing_effects().map(file_edit).collect();
-            let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
-            match history.stage(Some(parent), &edits, &author) {
+            match history.stage(Some(parent), &edits, &record.author()) {
                 Ok(staged) => parent = staged.commit,
                 Err(StoreError::Unrecordable { path, reason } | StoreError::FilterFailed { path, reason }) => {
                     error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");

@@ -3,13 +3,13 @@
 //! Invariant: no change is committed under another author, and the changes of a path keep their
 //! order. A set of one path joins the newest commit of its actor, unless that is full or
 //! standalone, or a later commit has a related path (the same, an ancestor, or a descendant): then
-//! it starts a new commit. A set of several paths (bulk write, rename) is a standalone commit: no
-//! other set joins it.
+//! it starts a new commit. A set of several paths (bulk write, rename) and an external edit are
+//! standalone commits: no other set joins them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
-use svcfs_base::{Actor, EventAnnouncement, TreePath};
+use svcfs_base::{Actor, EventAnnouncement, Protocol, TreePath};
 use svcfs_store::LogRecord;
 
 /// Sets that become one commit, in order of acceptance.
@@ -27,7 +27,10 @@ pub(super) fn coalesce(sets: &[LogRecord], max_paths: usize) -> Vec<CommitGroup<
     let mut by_actor: HashMap<&Actor, usize> = HashMap::new();
     let mut by_path: BTreeMap<&TreePath, usize> = BTreeMap::new();
     for set in sets {
-        let is_alone = set.entries.len() != 1 || !set.moves.is_empty() || set.announcement != EventAnnouncement::Files;
+        let is_alone = set.entries.len() != 1
+            || !set.moves.is_empty()
+            || set.announcement != EventAnnouncement::Files
+            || set.protocol == Protocol::Direct;
         let newest = by_actor.get(&set.actor).copied().filter(|at| {
             let group = &groups[*at];
             let has_capacity = |path| group.paths.contains(path) || group.paths.len() < max_paths;

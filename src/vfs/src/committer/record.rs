@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use svcfs_base::{CommitId, Fault, FileKind, Seq, Timestamp, TreePath};
 use svcfs_store::{
-    CommitAuthor, DiffBase, FileEdit, LogEntry, LogRecord, RecordKind, StoreError, compare_entries, normalize_message,
+    CommitAuthor, DiffBase, FileEdit, LogEntry, LogRecord, RecordKind, StoreError, author_email, compare_entries,
+    normalize_message,
 };
 use tracing::error;
 
@@ -270,7 +271,7 @@ impl Committer {
         }
         set.effects = remaining;
         while !set.effects.is_empty() {
-            set.message = adoption_message(&set.actor, &set.effects);
+            set.message = adoption_message(&self.core, &set.actor, &set.effects);
             let content = |effect: &FileEffect| {
                 if let Some(StateAfter::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 }
             };
@@ -315,7 +316,8 @@ impl Committer {
         form: RecordForm,
     ) -> Result<LogRecord, StoreError> {
         let message = normalize_message(&set.message);
-        let author = CommitAuthor { actor: &set.actor, time: form.time, message: &message };
+        let email = author_email(set.protocol, set.provenance.as_deref());
+        let author = CommitAuthor { actor: &set.actor, email, time: form.time, message: &message };
         let edits: Vec<_> = set.changing_effects().map(file_edit).collect();
         let staged = self.core.versions.stage(tip.write_tip(), &edits, &author).map_err(|error| {
             let content =

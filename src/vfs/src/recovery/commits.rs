@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
-use svcfs_store::{CommitAuthor, DiffBase, FileEdit, HeadMove, History, LogRecord, RecordKind, StoreError};
+use svcfs_store::{DiffBase, FileEdit, HeadMove, History, LogRecord, RecordKind, StoreError};
 use tracing::{error, warn};
 
 use super::COMMITS_PER_BATCH;
@@ -387,9 +387,8 @@ fn stage_record(
             }
         })
         .collect();
-    let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
     let stage = if is_on_branch { History::restage } else { History::stage };
-    match stage(core.git()?, parent, &edits, &author) {
+    match stage(core.git()?, parent, &edits, &record.author()) {
         Ok(staged) => Ok(Some(staged.commit)),
         Err(StoreError::Unrecordable { path, reason } | StoreError::FilterFailed { path, reason }) => {
             error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");

@@ -395,8 +395,9 @@ impl World {
 }
 
 /// Who made a version, and with which words.
+/// Who did it, and the subject of the message.
 fn signature(actor: &str, message: &str) -> String {
-    format!("{actor}|{message}")
+    format!("{actor}|{}", message.lines().next().unwrap_or_default())
 }
 
 fn in_head((path, leaf): (&TreePath, &Leaf)) -> String {

@@ -14,8 +14,10 @@ fn committed(contents: &[String]) -> (Fixture, Vec<FileVersion>) {
         let time = Timestamp::from_second(1_800_000_000 + number).unwrap();
         let edit = FileEdit::Write { path: &path, kind: FileKind::Regular, content: content.as_bytes() };
         let parent = versions.last().map(|version| version.commit);
-        let staged =
-            fixture.history.stage(parent, &[edit], &CommitAuthor { actor: &actor, time, message: "m" }).unwrap();
+        let staged = fixture
+            .history
+            .stage(parent, &[edit], &CommitAuthor { actor: &actor, email: None, time, message: "m" })
+            .unwrap();
         fixture.history.advance(parent, staged.commit).unwrap();
         versions.push(FileVersion {
             path: path.clone(),

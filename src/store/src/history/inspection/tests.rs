@@ -27,7 +27,8 @@ impl Repo {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
             let edit = FileEdit::Write { path: &path, kind: FileKind::Regular, content: text.as_bytes() };
-            let author = CommitAuthor { actor: &Actor::new("eve"), time: Timestamp::UNIX_EPOCH, message: name };
+            let author =
+                CommitAuthor { actor: &Actor::new("eve"), email: None, time: Timestamp::UNIX_EPOCH, message: name };
             let staged = history.stage(newest, &[edit], &author).unwrap();
             history.advance(newest, staged.commit).unwrap();
             history.unpin_packs();
