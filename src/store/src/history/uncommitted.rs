@@ -59,13 +59,13 @@ impl UncommittedChanges {
     /// the contents of submodules and of other repositories are not included.
     ///
     /// # Errors
-    /// `Git` when the repository cannot be read; `State` when a directory cannot.
+    /// `Git` when the repository cannot be read.
     pub fn read(root: &Path) -> HistoryResult<Self> {
         configure_libgit2();
         let repository = match Repository::open(root) {
             Ok(repository) => repository,
             Err(error) if error.code() == ErrorCode::NotFound => {
-                return Ok(Self { files: files_without_repository(root)?, ..Self::default() });
+                return Ok(Self { files: files_without_repository(root), ..Self::default() });
             }
             Err(error) => return Err(error.into()),
         };
@@ -173,21 +173,17 @@ const fn operation(state: RepositoryState) -> Option<&'static str> {
 }
 
 /// The files that a new repository would have.
-fn files_without_repository(root: &Path) -> HistoryResult<Vec<UncommittedFile>> {
+fn files_without_repository(root: &Path) -> Vec<UncommittedFile> {
     let rules = PathRules::new(root);
     let (mut files, mut pending) = (Vec::new(), vec![TreePath::root()]);
     while let Some(directory) = pending.pop() {
-        let entries = match std::fs::read_dir(root.join(directory.as_str())) {
-            Ok(entries) => entries,
-            // Adoption skips it too, with a warning.
-            Err(_) if !directory.is_root() => continue,
-            Err(error) => return Err(error.into()),
-        };
+        // Opening the root reports an unreadable root, and adoption an unreadable directory.
+        let Ok(entries) = std::fs::read_dir(root.join(directory.as_str())) else { continue };
         for entry in entries {
-            let entry = entry?;
+            // Removed meanwhile, as below.
+            let Ok(entry) = entry else { continue };
             let name = entry.file_name().to_str().and_then(|name| svcfs_base::PathComponent::parse(name).ok());
             let Some(path) = name.map(|name| directory.join(&name)) else { continue };
-            // Removed meanwhile.
             let Ok(stat) = entry.metadata() else { continue };
             if rules.is_ignored(&path) {
                 continue;
@@ -210,7 +206,7 @@ fn files_without_repository(root: &Path) -> HistoryResult<Vec<UncommittedFile>> 
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
+    files
 }
 
 impl History {
