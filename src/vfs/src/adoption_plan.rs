@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use svcfs_base::{Actor, Fault, MAX_FILE_BYTES, Protocol, Timestamp};
+use svcfs_base::{Actor, Fault, HiddenFiles, MAX_FILE_BYTES, Protocol, Timestamp};
 use svcfs_store::{CommitAuthor, History, PathRules, StatePaths, UncommittedChanges, UncommittedFile, UntrackedFiles};
 
 use crate::adopt::with_source;
@@ -26,7 +26,7 @@ impl AdoptionPlan {
     /// # Errors
     /// `Internal` when its repository cannot be read.
     pub fn read(root: &Path, scratch_patterns: &[String]) -> Result<Self, Fault> {
-        let classes = PathClassifier::new(scratch_patterns)?;
+        let classes = PathClassifier::new(scratch_patterns, HiddenFiles::default())?;
         let mut changes = UncommittedChanges::read(root)?;
         changes.files.retain(|file| classes.classify(&file.path).is_versioned());
         let (files, oversized) = changes.files.into_iter().partition(|file| file.size <= MAX_FILE_BYTES as u64);

@@ -223,7 +223,7 @@ Examples:
   svcfs log notes/ -n 20 --actor ann
   svcfs diff index.md 4f2a09c1                     what changed since a version",
     positionals: &[optional("path", "PATH", "Page or directory [default: everything]", Path)],
-    options: &[LIMIT, option("offset"), option("actor")],
+    options: &[LIMIT, option("offset"), option("actor"), option("follow")],
     action: Steps(steps::log),
     ..VERB
 };
