@@ -146,9 +146,8 @@ impl Settings {
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
-        let nfs = check.nfs(nfs, &nfs_flags, auth.as_ref());
+        let (nfs, webdav) = (check.nfs(nfs, &nfs_flags, auth.as_ref()), check.webdav(&webdav, &webdav_flags));
         let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
-        let webdav = check.webdav(&webdav, &webdav_flags);
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
