@@ -133,8 +133,7 @@ impl Settings {
             webdav: webdav_flags,
             nfs: nfs_flags,
         } = overrides;
-        // These sections are validated as a unit: if one key was rejected, a second error would
-        // mislead.
+        // Sections that are validated as a unit: after a rejected key, a second error would mislead.
         let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
         let [tracing_is_valid, versioning_is_valid, auth_is_valid] = ["tracing.", "versioning.", "auth."].map(is_valid);
         let mut check = SettingsCheck { lines, problems };
@@ -147,13 +146,11 @@ impl Settings {
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
-        let nfs = check.nfs(nfs, &nfs_flags, auth.as_ref());
+        let (nfs, webdav) = (check.nfs(nfs, &nfs_flags, auth.as_ref()), check.webdav(&webdav, &webdav_flags));
         let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
-        let webdav = check.webdav(&webdav, &webdav_flags);
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
-
         match (server, dataview, memory, janitor, auth, log) {
             (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
                 if check.problems.is_empty() =>
@@ -165,7 +162,7 @@ impl Settings {
                     versioning,
                     auth,
                     lint: lint.into(),
-                    hidden_files: HiddenFiles::new(&files.serve_hidden).unwrap_or_default(),
+                    hidden_files: files.exceptions(),
                     scratch: files.scratch,
                     assets: assets.resolve(),
                     memory,

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use svcfs_base::HiddenFiles;
 
 /// Files that are stored in the tree but are not knowledge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -125,6 +126,11 @@ pub(crate) fn matcher(glob: &str) -> Result<globset::GlobMatcher, globset::Error
 }
 
 impl FilesConfig {
+    /// The rule for hidden files; `serve_hidden` must be valid.
+    pub(crate) fn exceptions(&self) -> HiddenFiles {
+        HiddenFiles::new(&self.serve_hidden).unwrap_or_default()
+    }
+
     /// The invalid globs of `serve_hidden`: index in the list and error.
     pub(crate) fn invalid_exceptions(&self) -> impl Iterator<Item = (usize, String)> {
         self.serve_hidden.iter().enumerate().filter_map(|(index, glob)| {
