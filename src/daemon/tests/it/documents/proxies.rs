@@ -1,6 +1,5 @@
 //! The configurations of docs/proxies.md: TLS, a path prefix, event streams, upload size.
 
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -44,9 +43,9 @@ impl Proxy {
         let log = std::fs::File::create(place.path(&format!("{name}.log"))).unwrap();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let proxy = Self { child, authority, port };
-        eventually("the proxy answers", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok() && place.path("").join(&proxy.authority).exists()
-        });
+        // Caddy opens its port before it has a certificate.
+        let ask = ["-s", "-o", "/dev/null", "--cacert", &proxy.authority, &proxy.url("/")].map(str::to_owned);
+        eventually("the proxy answers", || Command::new("curl").args(&ask).status().unwrap().success());
         Some(proxy)
     }
 
