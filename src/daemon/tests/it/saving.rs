@@ -16,7 +16,7 @@ const PAGES: [(&str, &str, Option<&str>); 7] = [
     ("fence.md", "# Half typed\n\n```rust\nfn main() {\n", Some("fence-unclosed")),
     ("template.md", "---\ntitle: {{title}}\n---\n\n# {{title}}\n", Some("frontmatter-yaml-invalid")),
     ("bracket.md", "---\ntitle: [never closed\n---\n\ntext\n", Some("frontmatter-yaml-invalid")),
-    ("unclosed.md", "---\ntitle: never closed\n", None),
+    ("unclosed.md", "---\ntitle: never closed\n", Some("frontmatter-yaml-invalid")),
     ("table.md", "| a | b |\n|---|---|\n| 1 |\n", Some("table-column-mismatch")),
     ("diagram.md", "```mermaid\n```\n", Some("fence-mermaid-invalid")),
     ("spaces.md", "#No heading  \n*  bullet\t\r\nno end", None),
