@@ -133,7 +133,8 @@ impl Settings {
             webdav: webdav_flags,
             nfs: nfs_flags,
         } = overrides;
-        // Sections that are validated as a unit: after a rejected key, a second error would mislead.
+        // Sections that are validated as a unit: after a rejected key, a second error would
+        // mislead.
         let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
         let [tracing_is_valid, versioning_is_valid, auth_is_valid] = ["tracing.", "versioning.", "auth."].map(is_valid);
         let mut check = SettingsCheck { lines, problems };

@@ -1,5 +1,6 @@
-//! Pages as people and programs write them, made from a seed: line ends, byte order marks, formulas,
-//! comments, HTML, numbered lists, tables, fences and broken frontmatter, one below the other.
+//! Pages as people and programs write them, made from a seed: line ends, byte order marks,
+//! formulas, comments, HTML, numbered lists, tables, fences and broken frontmatter, one below the
+//! other.
 
 use crate::crash::random::Random;
 

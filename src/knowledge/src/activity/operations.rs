@@ -24,9 +24,9 @@ const DEFAULT_AGENT_EVENTS: usize = 20;
 /// List recent changes, newest first
 ///
 /// An event is one path of one commit; a rename is a `delete` and a `write`. Internal files
-/// (`.svc/`) and hidden files are left out. Use it to see what changed lately and who changed it; to
-/// follow every change without missing one, use `changes`. Returns the events and how many match in
-/// total.
+/// (`.svc/`) and hidden files are left out. Use it to see what changed lately and who changed it;
+/// to follow every change without missing one, use `changes`. Returns the events and how many match
+/// in total.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListEvents {
     #[serde(default)]

@@ -11,7 +11,7 @@ const MAX_ORIGINS: usize = 64;
 const MAX_COMPARED_BYTES: u64 = 4 << 20;
 /// Renames of one page that are followed.
 const MAX_NAMES: usize = 1_000;
-/// Creations under one name that are checked for an origin: a page may be removed and created again.
+/// Creations under one name that are checked for an origin: a page may come and go.
 const MAX_CREATIONS: usize = 16;
 
 impl Vfs {
@@ -40,8 +40,8 @@ impl Vfs {
         Ok(names)
     }
 
-    /// As [`Vfs::names_of_page`], also for a directory. A directory has its former names in addition
-    /// to its present one: what was in it before is still part of its history.
+    /// As [`Vfs::names_of_page`], also for a directory. A directory has its former names beside
+    /// its present one: what was in it before is still part of its history.
     ///
     /// # Errors
     /// As [`Vfs::names_of_page`].
