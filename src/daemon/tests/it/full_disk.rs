@@ -211,7 +211,7 @@ fn plays(full: &Path, size: &str, may_have_space: bool) {
         assert_eq!(served.writes(true), [""; 0], "round {round}, when it is known");
         assert!(!served.is_ready());
         let (status, answer) = request(served.server.url(), "GET", "/api/svc/file?path=s3.md", "");
-        assert_eq!((status, answer.starts_with("# Page 0")), (200, true), "reads work");
+        assert_eq!((status, answer.starts_with("# Page ")), (200, true), "reads work");
         disk.free();
         eventually("the server works again", || served.is_ready());
         assert_eq!(served.writes(false), [""; 0], "round {round}, after it");

@@ -102,7 +102,7 @@ fn no_answer_reveals_hidden_or_ignored_files() {
             let Ok(answer) = space.ask(entry.name, arguments.clone()) else { continue };
             let mut text = answer.to_string();
             // These list the searched words.
-            if !entry.name.ends_with("searches") {
+            if !entry.name.ends_with("searches") && entry.name != "content_gaps" {
                 assert!(!text.contains(SECRET), "`{}` {arguments}: {text}", entry.name);
             }
             // The page itself names the targets of its links.

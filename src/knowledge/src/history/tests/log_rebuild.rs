@@ -11,6 +11,8 @@ use crate::spaces::test_space::{TestSpace, caller, from_run, path};
 
 /// Every answer there is about the history of a space.
 fn answers(space: &TestSpace) -> Vec<(String, Value)> {
+    // Errors suggest similar paths from the index.
+    space.settle();
     let changes = space.get("changes", json!({ "limit": 500 }));
     let mut questions = vec![
         ("changes", json!({ "limit": 3 })),
