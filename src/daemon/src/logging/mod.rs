@@ -40,7 +40,7 @@ static FLAGS: OnceLock<LogFlags> = OnceLock::new();
 #[derive(Debug, Clone, Default, Args)]
 #[group(skip)]
 pub struct LogFlags {
-    /// Least level of log entries: error, warn, info, debug, trace or off; or a filter with
+    /// Minimum level of log entries: error, warn, info, debug, trace or off; or a filter with
     /// targets, such as `info,svcfs_vfs=debug`; overrides $SVC_LOG and $RUST_LOG
     #[arg(long, global = true, value_name = "LEVEL", value_parser = checked_filter, hide_short_help = true, display_order = 901)]
     log_level: Option<String>,
