@@ -16,16 +16,16 @@ includes the ones before. An operation that needs more is refused with 403. The 
 `svcfs token create` creates keys of all scopes.
 
 With `auth.type = \"oidc\"` KEY is a token of the identity provider `auth.oidc.issuer` (OpenID Connect: a JWT, signed with RSA, ECDSA or Ed25519) with
-`auth.oidc.client_id` in `aud`. It must be valid now, with a tolerance of one minute. Its `email`, unless unverified, else its `sub`, is the author of changes, and
-it has the scope `admin`. The server fetches the provider's signing keys at startup, every hour, and when a token names an unknown one. Without them all tokens are refused, and
+`auth.oidc.client_id` in `aud`. It must be valid now, with a tolerance of one minute. The author of changes is its `email`, or its `sub` if the `email` is missing or
+unverified. Its scope is `admin`. The server fetches the provider's signing keys at startup, every hour, and when a token names an unknown one. Without them all tokens are refused, and
 the server does not start.
 
 A key may be limited to a folder. It reads, finds, lists and changes only entries in the folder, also through links and renames. Operations that
 cannot be answered from one folder alone are refused. Commit messages, which may name other files, are left out. Links from and to the outside are hidden;
 PageRank, groups and bridges are computed from the folder's pages and links; `/context` returns `playbook.md`, `SCHEMA.md` and `index.md`
-of the folder itself. Refused are saved views, templates and rules, which are files outside the folder (`query` does the same as a view), `janitor` and the
-`analytics`, which cover the entire tree and all readers (`health_check`, `stale`, `contradictions`, `graph_analytics` and `velocity` cover
-the folder), and operations on the server.
+of the folder itself. Refused are saved views, templates and rules, because they are files outside the folder; `query` does the same as a view. Refused are
+also `janitor` and the `analytics`, because they cover the entire tree and all readers, and operations on the server. `health_check`, `stale`,
+`contradictions`, `graph_analytics` and `velocity` cover the folder.
 
 Hidden files (a name in the path begins with a dot, as in `.env` and `.obsidian/app.json`) and files that git ignores are served by the mount, the remote
 mount, NFS, WebDAV and S3 only, because programs need them. For REST, MCP and the command line they do not exist: reading answers 404, writing 400, and no list,
