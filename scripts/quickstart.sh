@@ -9,7 +9,8 @@ Build svcfs, serve a folder of markdown on 127.0.0.1 and mount it at DIR.mnt
 Usage: scripts/quickstart.sh [OPTIONS] [DIR]
 
 DIR is the folder to serve (default: ./knowledge). A new or empty folder is filled from a template. In a folder with
-files, the files do not change; settings and a git repository are added.
+files, the files do not change; settings and a git repository are added. In a git repository with uncommitted changes,
+the script first asks whether to commit them.
 
 Options:
   --port PORT          Port to serve on (default: 3333)

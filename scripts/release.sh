@@ -6,7 +6,7 @@ usage() {
     cat <<'TEXT'
 Build the files of a release for this machine's architecture, on Debian 12
 
-Usage: scripts/release.sh [--of PROFILE-FOLDER] [--to DIR] [--try]
+Usage: scripts/release.sh [--of FOLDER] [--to DIR] [--try]
 
 Writes into DIR:
   svcfs-VERSION-ARCH-linux-gnu.tar.gz   program, manual pages, completions, systemd units, documentation, licences
@@ -14,21 +14,20 @@ Writes into DIR:
   svcfs-VERSION.cdx.json                software bill of materials (CycloneDX)
   SHA256SUMS                            checksums of these files
 
-Without --of the release build is made first: about 10 minutes on 2 cores. With --of the existing build is packed.
-Fails if the program needs another shared library than those of glibc and gcc, or a newer glibc than Debian 12 has.
+Without --of, builds the program first (about 10 minutes on 2 cores). With --of, packs an existing build.
+Fails if the program needs a shared library other than those of glibc and gcc, or a newer glibc than that of Debian 12.
 
 Options:
   --of FOLDER   Folder below the target directory with the built program: release or debug
-  --to DIR      Where to write the files (default: folder `dist` in the target directory); files of other versions
-                in it stay
-  --try         Afterwards install and run them in a fresh Debian 12 (scripts/release/try.sh); needs root
+  --to DIR      Where to write the files (default: folder `dist` in the target directory); other files there stay
+  --try         Then install and run them in a fresh Debian 12 (scripts/release/try.sh); needs root
 
 Environment:
   SOURCE_DATE_EPOCH    Time of all packed files (default: that of the newest commit)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
   SVCFS_TOOLS          Where to install cargo-deb and cargo-cyclonedx (default: ~/.cache/svcfs/tools)
 
-For other platforms scripts/release has recipes that are not built here.
+Recipes for other platforms, which no test runs, are in scripts/release.
 TEXT
 }
 

@@ -8,8 +8,8 @@ Install and run the tarball and the Debian package of a release in a fresh Debia
 
 Usage: scripts/release/try.sh DIR
 
-DIR is what scripts/release.sh wrote. debootstrap makes a minimal Debian 12 once. Each run uses a copy in memory, in a
-mount namespace of its own: nothing is installed on this machine. Needs root.
+DIR is the output of scripts/release.sh. debootstrap installs a minimal Debian 12 once. Each run uses a copy of it in
+memory, in its own mount namespace. Nothing else is installed on this machine. Needs root.
 
 Environment:
   SVCFS_DEBIAN         Folder of the minimal Debian 12 (default: ~/.cache/svcfs/debian12)

@@ -20,14 +20,14 @@ use crate::{output, progress};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs bench                                   measure the disk of the current directory, about a minute
+  svcfs bench                                   the disk of the current directory, a minute
   svcfs bench --dir /mnt/nas                    another disk
   svcfs bench --files 500 --search-files 10000  longer, for more reliable figures
   svcfs bench --json > bench.json               print JSON
 
-The table of starts has the first build of the index, and what a later start takes.
+The table of starts shows how long the first build of the index and a later start take.
 docs/benchmarks.md explains the rows and has results of another machine. Leave the machine idle
-meanwhile. Rows of git need git, rows of the mount /dev/fuse; rows whose program is missing are skipped.";
+during the run. Rows of git need git, and rows of the mount need /dev/fuse; others are skipped.";
 
 /// Measure svcfs on a disk, compared with git and the bare filesystem
 ///

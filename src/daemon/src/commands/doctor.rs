@@ -23,8 +23,8 @@ Examples:
   svcfs doctor --root notes --json | jq '.findings[] | select(.level == \"problem\")'
 
 While a server runs, doctor checks only what does not change: the disk, the settings, the log, git's
-objects and locks, and whether the server accepts writes. Stop the server to compare the files, git's
-index and the search index, and for --fix.
+objects and locks, and whether the server accepts writes. Stop the server to compare the files,
+git's index and the search index, and for --fix.
 
 --fix removes stale git locks, rewrites lost objects whose content is still in the tree, completes
 accepted changes, records external edits, refreshes `.git/index`, rebuilds `index.db` and `log.db`,

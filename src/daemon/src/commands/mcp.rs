@@ -17,9 +17,9 @@ Examples:
   svcfs mcp --root notes
   {\"mcpServers\": {\"notes\": {\"command\": \"svcfs\", \"args\": [\"mcp\", \"-r\", \"/home/me/notes\"]}}}
 
-Any number of agents can use a root in this way, also beside `svcfs serve` or `svcfs mount`: the first
-process opens the root, and the others use it through that process. A server that starts later takes
-the root over, and when the process ends, another takes its place. Sessions go on meanwhile.";
+Any number of agents can use a root in this way, also beside `svcfs serve` or `svcfs mount`. The
+first process opens the root, and the others use it through that process. A server that starts
+later takes the root over. When the process ends, another one opens the root. Sessions continue.";
 
 /// Run an MCP server over stdio
 ///

@@ -33,8 +33,8 @@ Examples:
   svcfs mount --remote https://notes.example.org --token-file ~/.notes.token notes    a server on another machine
   https://notes.example.org /mnt/notes fuse.svcfs token_file=/etc/notes.token,uid=ann,_netdev,nofail 0 0
 
-If a server serves the root, the server mounts it, and this command returns. Otherwise this command runs
-until Ctrl-C or `svcfs unmount`, then finishes accepted writes; further mounts are added to it.";
+If a server serves the root, the server mounts it, and this command returns. Otherwise this command
+runs until Ctrl-C or `svcfs unmount`, then finishes accepted writes; further mounts are added to it.";
 
 /// Mount a knowledge base as a folder
 ///

@@ -16,7 +16,8 @@ Examples:
   svcfs reindex --root notes --check                  compare only, do not replace the index
   svcfs reindex --root notes --json | jq .differences
 
-Exit codes: 0 when the old index was correct, 1 when it was not (without --check it has been replaced).";
+Exit codes: 0 when the old index was correct, 1 when it was not (without --check it has been
+replaced).";
 
 /// Rebuild and verify the search index
 ///

@@ -33,9 +33,9 @@ use crate::{allocator, control, handover, logging, open_files, output, presence,
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs serve                                 the root around the current directory, on http://127.0.0.1:3333
+  svcfs serve                                 the root around the current directory, on port 3333
   svcfs serve -r notes --mount ~/notes        also mounted at an empty directory outside the root
-  svcfs serve -r notes --mount notes          mounted over the root itself, so that all changes pass svcfs
+  svcfs serve -r notes --mount notes          over the root itself: all changes pass svcfs
   svcfs serve -r notes --port 0               on a free port; the URL is printed
   svcfs serve -r notes --s3                   also over S3: http://127.0.0.1:3334
   svcfs serve -r notes --webdav               also over WebDAV: http://127.0.0.1:3335
@@ -52,9 +52,9 @@ A socket from systemd (svcfs.socket) replaces --host and --port.";
 /// Serve a knowledge base over HTTP and, with --mount, as a folder
 ///
 /// One process serves REST with its documentation at /api/docs, agents at /mcp, change events at
-/// /events, and the mount. A new or empty root gets the template `knowledge`; existing pages are
-/// used as they are. A root has one server at a time. The first time in a git repository with
-/// uncommitted changes, the command does as `svcfs init`: it lists them and needs consent.
+/// /api/svc/events, and the mount. A new or empty root gets the template `knowledge`; existing
+/// pages are used as they are. A root has one server at a time. The first time in a git repository
+/// with uncommitted changes, the command lists them and needs consent, as `svcfs init` does.
 ///
 /// Flags override the settings in `.svc/config.toml` of the root. Without `[auth]` settings every
 /// client that reaches the port can read and write, so the server listens on the loopback address
@@ -357,8 +357,8 @@ fn announce(running: &RunningServer, url: &str) -> Result<(), CommandFailure> {
 fn warn_when_open(server: &ServerSettings) {
     if !server.host.is_loopback() {
         tracing::warn!(
-            "listening on {} without authentication: everybody who reaches this port can read and change every page; \
-             use --host 127.0.0.1 unless something in front of svcfs keeps others out",
+            "listening on {} without authentication: every client that reaches this port can read and change every \
+             page; use --host 127.0.0.1 unless something in front of svcfs keeps others out",
             server.authority()
         );
     }

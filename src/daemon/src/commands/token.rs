@@ -29,9 +29,10 @@ Examples:
   svcfs token list                                        list the keys, without the secrets
   svcfs token revoke 3f9a1c                               revoke the key whose id starts with this
 
-Creating a key enables authentication: from then on the server refuses requests without a key, except
-from commands that can read the server's own files (svcfs call, query and others on this machine). A
-running server has loaded the change when the command ends; if it cannot, the exit code is 3.";
+Creating a key enables authentication: from then on the server refuses requests without a key. The
+commands on this machine that can read the server's own files (svcfs call, search and others) need
+no key. A running server has loaded the change when the command ends; if it cannot, the exit code
+is 3.";
 
 /// Create, list and revoke API keys
 ///

@@ -147,7 +147,12 @@ fn keys(settings: &Settings, made: &BTreeMap<String, PathBuf>) -> Vec<CheckFindi
         AuthSettings::None | AuthSettings::ApiKey(_) | AuthSettings::Oidc(_) => {}
     }
     if findings.is_empty() {
-        findings.push(CheckFinding::ok("keys", "authentication is configured"));
+        let message = if matches!(settings.auth, AuthSettings::None) {
+            "authentication is off; only this machine can connect"
+        } else {
+            "authentication is configured"
+        };
+        findings.push(CheckFinding::ok("keys", message));
     }
     findings
 }

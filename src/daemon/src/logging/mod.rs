@@ -40,12 +40,15 @@ static FLAGS: OnceLock<LogFlags> = OnceLock::new();
 #[derive(Debug, Clone, Default, Args)]
 #[group(skip)]
 pub struct LogFlags {
-    /// Least level of log entries: error, warn, info, debug, trace or off; or a filter with
-    /// targets, such as `info,svcfs_vfs=debug`; overrides $SVC_LOG and $RUST_LOG
+    /// Minimum level of log entries
+    ///
+    /// error, warn, info, debug, trace or off; or a filter with targets, such as
+    /// `info,svcfs_vfs=debug`. Overrides $SVC_LOG and $RUST_LOG.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = checked_filter, hide_short_help = true, display_order = 901)]
     log_level: Option<String>,
-    /// Format of log entries: lines of text, or JSON objects with `timestamp`, `level`, `target`,
-    /// `message` and `fields` [default: text]
+    /// Format of log entries [default: text]
+    ///
+    /// Lines of text, or JSON objects with `timestamp`, `level`, `target`, `message` and `fields`.
     #[arg(long, global = true, value_name = "FORMAT", hide_short_help = true, display_order = 902)]
     log_format: Option<LogFormat>,
 }

@@ -55,7 +55,7 @@ const SEARCH: Verb = Verb {
     name: "search",
     operation: "search",
     about: "Search pages by words, best match first",
-    details: "`AND`, `OR`, `NOT`, \"a phrase\", `pre*`, `title:word` and `tags:x` work as `svcfs call search --help` says.",
+    details: "`svcfs call search --help` describes `AND`, `OR`, `NOT`, \"a phrase\", `pre*`, `title:word`, `tags:x`.",
     examples: "\
 Examples:
   svcfs search refresh token
@@ -124,8 +124,8 @@ const APPEND: Verb = Verb {
     name: "append",
     operation: "append",
     about: "Append text to a page, creating it if absent",
-    details: "A text on the command line gets a final line break. Before it comes `--separator`, which makes a paragraph \
-              of its own; without one (`--separator ''`) it is the next line, such as an item of a list.",
+    details: "A text on the command line gets a final line break. `--separator` is inserted before it; by default the \
+              text is a paragraph of its own. With `--separator ''` it is the next line, such as an item of a list.",
     examples: "\
 Examples:
   svcfs append log.md 'The tide was high.'
@@ -251,7 +251,7 @@ const DIFF: Verb = Verb {
     examples: "\
 Examples:
   svcfs diff index.md                              the newest change
-  svcfs diff index.md 4f2a09c1                     everything since a version of `svcfs log index.md`
+  svcfs diff index.md 4f2a09c1                     everything since a version of `svcfs log`
   svcfs diff index.md 4f2a09c1 9b1c0d22            between two versions",
     positionals: &[
         required("path", "PATH", PAGE, Path),

@@ -47,6 +47,12 @@ fn the_version_is_that_of_the_package() {
 }
 
 #[test]
+fn the_manual_describes_the_options_of_the_log() {
+    let described = contains("Minimum level of log entries").and(contains("Format of log entries"));
+    svcfs(&["man", "serve"]).assert().success().stdout(described);
+}
+
+#[test]
 fn a_slip_on_the_command_line_ends_with_2_and_a_hint() {
     svcfs(&[]).assert().code(2).stdout("").stderr(contains("Commands:"));
     assert!(refusal(&["serv"], 2).contains("serve"));

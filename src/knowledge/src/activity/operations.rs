@@ -43,7 +43,7 @@ pub struct ListEvents {
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
-    /// Follow renames of `path_prefix`: changes under its former names count, too
+    /// Follow renames: changes under former names of the path count, too
     #[serde(default = "default_true")]
     pub follow: bool,
 }
