@@ -148,12 +148,9 @@ fn files_that_git_ignores_exist_for_file_protocols_only() {
 #[test]
 fn a_rename_of_a_directory_uncovers_nothing_that_git_ignores() {
     // The ignored file, and whether its directory may be renamed.
-    for (file, is_permitted) in [
-        ("notes/secret/a.md", false),
-        ("notes/one.md", false),
-        ("notes/moves.md", true),
-        ("notes/build/a.md", true),
-    ] {
+    for (file, is_permitted) in
+        [("notes/secret/a.md", false), ("notes/one.md", false), ("notes/moves.md", true), ("notes/build/a.md", true)]
+    {
         let space = TestSpace::with("", &[("notes/page.md", "# Page\n")]);
         save(&space, ".gitignore", "/notes/secret/\n/notes/one.md\nbuild/\n");
         save(&space, "notes/.gitignore", "moves.md\n");
