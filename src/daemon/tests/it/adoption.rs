@@ -252,6 +252,22 @@ fn a_repository_without_a_work_tree_is_refused_and_unchanged() {
 }
 
 #[test]
+fn a_page_that_git_tracks_no_longer_and_ignores_is_not_found() {
+    let place = Place::new();
+    place.write("kb/private/a.md", "walrus\n");
+    commit_all(&place, "kb");
+    let root = place.at("kb");
+    svcfs(&["init", "--root", &root]).assert().success();
+    assert_eq!(found(&root, "walrus"), ["private/a.md"]);
+    let rules = place.read("kb/.gitignore");
+    place.write("kb/.gitignore", &format!("{rules}private/\n"));
+    place.git("kb", &["rm", "-q", "-r", "--cached", "private"]);
+    place.git("kb", &["commit", "-q", "-a", "-m", "untrack"]);
+    assert_eq!(found(&root, "walrus"), Vec::<String>::new());
+    assert!(place.has("kb/private/a.md"));
+}
+
+#[test]
 fn a_clean_repository_needs_no_consent() {
     let place = Place::new();
     place.write("kb/a.md", "a\n");
