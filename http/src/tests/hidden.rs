@@ -50,6 +50,8 @@ async fn hidden_files_are_served_to_remote_mounts_alone() {
     assert_eq!(server.ask("GET /api/svc/file?path=.env", &[MOUNT], "").await.text(), "KEY=1\n");
     assert_eq!(server.ask("PUT /api/svc/file?path=.obsidian/app.json", &[MOUNT], "{}").await.status, 200);
     assert_eq!(server.ask("PUT /api/svc/file?path=build/b.md", &[MOUNT], "x").await.status, 200);
+    let browser = ("Sec-Fetch-Site", "same-origin");
+    server.ask("GET /api/svc/file?path=.env", &[MOUNT, browser], "").await.error(404);
     // The server's own files are for no one.
     server.ask("GET /api/svc/file?path=.svc/config.toml", &[MOUNT], "").await.error(404);
     server.ask("GET /api/svc/file?path=.git/HEAD", &[MOUNT], "").await.error(404);

@@ -41,7 +41,8 @@ impl AdoptFlag {
     /// by the flag, or with `may_ask` by a person at a terminal. Without consent nothing changes.
     ///
     /// # Errors
-    /// `Refused` with the plan when there is no consent; `Usage` for `tracked` without git.
+    /// `Refused` with the plan when there is no consent, and during a merge or rebase; `Usage` for
+    /// `tracked` without git.
     pub fn prepare(&self, root: &Path, settings: &Settings, may_ask: bool) -> Result<(), CommandFailure> {
         if !is_first_time(root, settings) {
             if self.adopt.is_some() && root.join(".svc").is_dir() {
@@ -56,10 +57,16 @@ impl AdoptFlag {
                     format!("`{}` is no git repository, so nothing is tracked; omit --adopt=tracked", root.display());
                 return Err(CommandFailure::saying(ExitStatus::Usage, message));
             }
+            if plan.enclosing_work_tree().is_some() && !plan.files().is_empty() && self.adopt.is_none() {
+                return Err(refusal(root, &plan));
+            }
             if !plan.files().is_empty() {
                 output::complain(&describe(root, &plan));
             }
             return Ok(());
+        }
+        if let Some(command) = plan.unfinished_command() {
+            return Err(CommandFailure::saying(ExitStatus::Refused, unfinished_message(root, command)));
         }
         if plan.files().is_empty() {
             return Ok(());
@@ -94,6 +101,9 @@ pub fn refuse_uncommitted(root: &Path, settings: &Settings) -> Result<(), Fault>
         return Ok(());
     }
     let plan = AdoptionPlan::read(root, &settings.scratch)?;
+    if let Some(command) = plan.unfinished_command() {
+        return Err(Fault::new(Kind::Conflict, unfinished_message(root, command)));
+    }
     if !plan.has_repository() || plan.files().is_empty() {
         return Ok(());
     }
@@ -106,13 +116,28 @@ pub fn refuse_uncommitted(root: &Path, settings: &Settings) -> Result<(), Fault>
 }
 
 fn refusal(root: &Path, plan: &AdoptionPlan) -> CommandFailure {
-    let message = format!(
-        "{}\n\nNothing was changed. Commit or stash the changes yourself and repeat the command, or give\n  \
-         --adopt          to commit all of them\n  \
-         --adopt=tracked  to commit only those of tracked files; untracked files stay so until they are written",
-        describe(root, plan)
-    );
+    let advice = match plan.enclosing_work_tree() {
+        Some(outer) => format!(
+            "Set up `{0}` with `svcfs init --root {0}`, or give\n  \
+             --adopt          to make a repository of its own and commit all files there",
+            outer.display()
+        ),
+        None => "Commit or stash the changes yourself and repeat the command, or give\n  \
+                 --adopt          to commit all of them\n  \
+                 --adopt=tracked  to commit only those of tracked files; untracked files stay so until they are written"
+            .to_owned(),
+    };
+    let message = format!("{}\n\nNothing was changed. {advice}", describe(root, plan));
     CommandFailure::saying(ExitStatus::Refused, message)
+}
+
+/// Why a root is not set up now, even with consent: conflict markers would become a version, and
+/// `git rebase --abort` would remove what was committed on its detached HEAD from the work tree.
+fn unfinished_message(root: &Path, command: &str) -> String {
+    format!(
+        "a `git {command}` is not finished in `{}`; nothing was changed; finish or abort it, and repeat the command",
+        root.display()
+    )
 }
 
 /// Asks the person at the terminal.
@@ -141,11 +166,19 @@ fn describe(root: &Path, plan: &AdoptionPlan) -> String {
         ),
         (true, None) => {
             format!(
-                "`{root}` has changes that git has not committed. svcfs would commit them on the detached HEAD, as {}:",
+                "`{root}` has changes that git has not committed. svcfs would commit them on the detached HEAD, as {}; \
+                 `git switch -c NAME` before gives them a branch:",
                 plan.author
             )
         }
-        (false, _) => format!("`{root}` is no git repository; svcfs makes it one and commits all its files:"),
+        (false, _) => match plan.enclosing_work_tree() {
+            Some(outer) => format!(
+                "`{root}` is inside the git repository `{}`. svcfs makes it a repository of its own, without the \
+                 history and the ignore rules of that one, and commits all its files:",
+                outer.display()
+            ),
+            None => format!("`{root}` is no git repository; svcfs makes it one and commits all its files:"),
+        },
     };
     let of_kind = |kind| select(files, move |file| file.kind == kind);
     let mut groups = vec![
@@ -161,7 +194,7 @@ fn describe(root: &Path, plan: &AdoptionPlan) -> String {
         groups.retain(|(name, _)| *name != "new");
     }
     groups.retain(|(_, files)| !files.is_empty());
-    let width = groups.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let width = groups.iter().map(|(name, _)| name.len()).fold("total".len(), usize::max);
     for (name, files) in &groups {
         let _ = write!(text, "\n  {name:width$}  {:>5}  {}", files.len(), examples(files));
     }
@@ -169,9 +202,6 @@ fn describe(root: &Path, plan: &AdoptionPlan) -> String {
     let _ = write!(text, "\n  {:width$}  {:>5}  {}", "total", files.len(), ByteSize(total));
     if files.iter().any(|file| file.is_staged_only) {
         text.push_str("\nWhat is staged and was changed again becomes a commit of its own, below the other.");
-    }
-    if let Some(command) = plan.unfinished_command() {
-        let _ = write!(text, "\nA `git {command}` is not finished; finish or abort it first.");
     }
     if !plan.oversized.is_empty() {
         let oversized: Vec<_> = plan.oversized.iter().collect();

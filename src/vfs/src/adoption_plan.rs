@@ -43,6 +43,11 @@ impl AdoptionPlan {
         self.changes.has_repository
     }
 
+    /// Without a repository: the work tree of git around the directory, unless git ignores it there.
+    pub fn enclosing_work_tree(&self) -> Option<&Path> {
+        self.changes.enclosing.as_deref()
+    }
+
     /// The checked-out branch.
     pub fn branch(&self) -> Option<&str> {
         self.changes.branch.as_deref()

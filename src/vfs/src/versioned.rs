@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use svcfs_base::{Change, Fault, FileKind, Protocol, Seq, TreePath};
+use svcfs_base::{Change, Fault, FileKind, Kind, Protocol, Seq, TreePath};
 use svcfs_store::{PathRules, path_refusal};
 use tracing::warn;
 
 use crate::core::VfsCore;
 use crate::path_class::PathClass;
+use crate::{EntryKind, Vfs};
 
 impl VfsCore {
     /// Whether changes of a path become versions: not for state and scratch files, files that git
@@ -155,5 +156,36 @@ impl VfsCore {
             )),
             None => Ok(()),
         }
+    }
+}
+
+impl Vfs {
+    /// Whether a directory contains something that git ignores, and would not after a rename of the
+    /// directory: it would become versions, and visible through every protocol.
+    ///
+    /// # Errors
+    /// Those of [`Vfs::list`].
+    pub fn is_uncovering_rename(&self, from: &TreePath, to: &TreePath) -> Result<bool, Fault> {
+        let rules = self.core.versions.rules();
+        let mut pending = vec![from.clone()];
+        while let Some(directory) = pending.pop() {
+            let entries = match self.list(Protocol::Internal, &directory) {
+                Ok(entries) => entries,
+                // Removed meanwhile.
+                Err(fault) if directory != *from && fault.kind() == Kind::NotFound => continue,
+                Err(fault) => return Err(fault),
+            };
+            for entry in entries {
+                let is_dir = entry.attributes.kind == EntryKind::Directory;
+                if self.core.is_ignored(&entry.path) {
+                    if rules.is_uncovered_by_rename(&entry.path, is_dir, (from, to)) {
+                        return Ok(true);
+                    }
+                } else if is_dir && self.core.path_classes.classify(&entry.path).is_versioned() {
+                    pending.push(entry.path);
+                }
+            }
+        }
+        Ok(false)
     }
 }

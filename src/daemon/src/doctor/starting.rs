@@ -86,7 +86,7 @@ fn of_root(at: &Path) -> Vec<CheckFinding> {
     }
     let shown = at.display();
     vec![match creation_error(at) {
-        None => CheckFinding::ok("root", format!("`{shown}` does not exist; the server creates it")),
+        None => CheckFinding::ok("root", format!("`{shown}` does not exist; `svcfs serve --create` creates it")),
         Some(reason) => {
             CheckFinding::problem("root", format!("`{shown}` does not exist and cannot be created: {reason}"))
         }

@@ -208,6 +208,65 @@ fn untracked_files_are_left_alone_until_they_are_written() {
     assert_eq!(found(&root, "walrus"), ["draft.md", "notes/new.md", "staged.md"]);
 }
 
+/// `git rebase --abort` would remove files that were committed meanwhile.
+#[test]
+fn an_unfinished_merge_is_refused_even_with_consent() {
+    let place = Place::new();
+    place.write("kb/a.md", "committed\n");
+    commit_all(&place, "kb");
+    place.write("kb/.env", "SECRET=walrus\n");
+    place.write("kb/.git/MERGE_HEAD", &place.git("kb", &["rev-parse", "HEAD"]));
+    for command in [&["init"][..], &["init", "--adopt"], &["serve", "--port", "0", "--adopt=tracked"]] {
+        let message = refusal(&[command, &["--root", &place.at("kb")]].concat(), 3);
+        assert!(message.contains("`git merge` is not finished"), "{message}");
+        assert!(!place.has("kb/.svc") && place.git("kb", &["log", "--format=%s"]) == "base");
+    }
+}
+
+#[test]
+fn a_directory_inside_a_repository_needs_consent() {
+    let place = Place::new();
+    place.write("outer/docs/a.md", "committed\n");
+    place.write("outer/build/a.md", "ignored\n");
+    place.write("outer/.gitignore", "build/\n");
+    commit_all(&place, "outer");
+    let message = refusal(&["init", "--root", &place.at("outer/docs")], 3);
+    assert!(message.contains("is inside the git repository") && message.contains("Nothing was changed"), "{message}");
+    assert!(!place.has("outer/docs/.svc") && !place.has("outer/docs/.git"));
+    svcfs(&["init", "--root", &place.at("outer/docs"), "--adopt"]).assert().success();
+    svcfs(&["init", "--root", &place.at("outer/build")]).assert().success();
+}
+
+#[test]
+fn a_repository_without_a_work_tree_is_refused_and_unchanged() {
+    let place = Place::new();
+    place.write("kb/a.md", "committed\n");
+    commit_all(&place, "kb");
+    place.git("kb", &["clone", "-q", "--bare", ".", "../bare"]);
+    for root in ["bare", "kb/.git"] {
+        let message = refusal(&["init", "--root", &place.at(root), "--adopt"], 1);
+        assert!(message.contains("without a work tree"), "{message}");
+        assert!(!place.has(&format!("{root}/.svc")));
+    }
+    assert_eq!(place.git("kb", &["log", "--format=%s"]), "base");
+}
+
+#[test]
+fn a_page_that_git_tracks_no_longer_and_ignores_is_not_found() {
+    let place = Place::new();
+    place.write("kb/private/a.md", "walrus\n");
+    commit_all(&place, "kb");
+    let root = place.at("kb");
+    svcfs(&["init", "--root", &root]).assert().success();
+    assert_eq!(found(&root, "walrus"), ["private/a.md"]);
+    let rules = place.read("kb/.gitignore");
+    place.write("kb/.gitignore", &format!("{rules}private/\n"));
+    place.git("kb", &["rm", "-q", "-r", "--cached", "private"]);
+    place.git("kb", &["commit", "-q", "-a", "-m", "untrack"]);
+    assert_eq!(found(&root, "walrus"), Vec::<String>::new());
+    assert!(place.has("kb/private/a.md"));
+}
+
 #[test]
 fn a_clean_repository_needs_no_consent() {
     let place = Place::new();

@@ -100,7 +100,7 @@ fn valid_settings_are_confirmed_without_creating_anything() {
     let place = Place::new();
     place.write("free.toml", "[server]\nport = 0\n");
     let text = told(&["check-config", &place.at("free.toml"), "--root", &place.at("kb")]);
-    assert!(text.contains("the server creates it") && !text.contains("PROBLEM"), "{text}");
+    assert!(text.contains("`svcfs serve --create` creates it") && !text.contains("PROBLEM"), "{text}");
     assert!(!place.has("kb"));
     let found = json_of(&["check-config", &place.at("free.toml"), "--json"]);
     assert_eq!(found["valid"], true, "{found}");

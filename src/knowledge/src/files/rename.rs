@@ -100,7 +100,7 @@ pub struct RenamedDirectory {
 ///
 /// # Errors
 /// `NotFound` with `source directory not found`, `NotDirectory`, `Exists` if anything is at `to`,
-/// `Rejected` if a page with a link to rewrite has a lint error, and those of
+/// `Invalid` if files that git ignores would become visible to the caller, `Rejected` if a page with a link to rewrite has a lint error, and those of
 /// [`svcfs_vfs::Vfs::apply`].
 pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
     require_paths(&from, &to)?;
@@ -115,6 +115,9 @@ pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath)
         if from != to {
             if vfs.stat(protocol, &to).is_ok() {
                 return Err(Fault::exists(&to));
+            }
+            if protocol.serves_knowledge_only() && vfs.is_uncovering_rename(&from, &to)? {
+                return Err(uncovering(&from, &to));
             }
             let rewrite = LinkRewrite::of(cx, (&from, &to), &files, None)?;
             let rename = Change::rename(from.clone(), to.clone()).with_precondition(Precondition::Absent);
@@ -147,6 +150,15 @@ fn require_paths(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
         Some((field, _)) => Err(Fault::new(Kind::Invalid, format!("{field} is required"))),
         None => Ok(()),
     }
+}
+
+/// Refuses a rename after which callers could read files that git ignores. Names none of them.
+fn uncovering(from: &TreePath, to: &TreePath) -> Fault {
+    let message = format_args!(
+        "path denied: `{from}` contains files that git ignores there and would not ignore in `{to}`; rename it \
+         through a mount, or change the rules before"
+    );
+    Fault::invalid("from", message)
 }
 
 /// Replaces the message of `NotFound` by the documented one.

@@ -146,6 +146,28 @@ fn files_that_git_ignores_exist_for_file_protocols_only() {
 }
 
 #[test]
+fn a_rename_of_a_directory_uncovers_nothing_that_git_ignores() {
+    // The ignored file, and whether its directory may be renamed.
+    for (file, is_permitted) in
+        [("notes/secret/a.md", false), ("notes/one.md", false), ("notes/moves.md", true), ("notes/build/a.md", true)]
+    {
+        let space = TestSpace::with("", &[("notes/page.md", "# Page\n")]);
+        save(&space, ".gitignore", "/notes/secret/\n/notes/one.md\nbuild/\n");
+        save(&space, "notes/.gitignore", "moves.md\n");
+        space.settle();
+        save(&space, file, &secret_page());
+        let outcome = space.ask("rename_dir", json!({ "from": "notes", "to": "other" }));
+        assert_eq!(outcome.is_ok(), is_permitted, "{file}: {outcome:?}");
+        if !is_permitted {
+            let (status, message) = status_and_error(outcome);
+            assert!(status == 400 && !message.contains(file), "{message}");
+        }
+        space.settle();
+        assert_eq!(space.get("search", json!({ "q": SECRET })), json!([]), "{file}");
+    }
+}
+
+#[test]
 fn served_hidden_files_are_ordinary_files() {
     let config = "files.serve_hidden = [\".github/**\"]\n";
     let space = TestSpace::with(config, &[(".github/ci.md", "# Pipeline\n\nzebra\n"), (".env", "zebra\n")]);

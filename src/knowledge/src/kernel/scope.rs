@@ -17,7 +17,7 @@ const MAX_PATH_BYTES: usize = 4096;
 
 /// Directories of computers: a path that begins with one is meant as a path of the computer, unless
 /// the tree has a directory of this name.
-const SYSTEM_DIRECTORIES: [&str; 22] = [
+const SYSTEM_DIRECTORIES: [&str; 23] = [
     "Applications",
     "Library",
     "System",
@@ -38,6 +38,7 @@ const SYSTEM_DIRECTORIES: [&str; 22] = [
     "run",
     "srv",
     "sys",
+    "tmp",
     "usr",
     "var",
 ];

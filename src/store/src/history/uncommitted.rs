@@ -1,6 +1,6 @@
 //! What the index and the work tree of a repository have that HEAD has not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use git2::{Delta, ErrorCode, Index, Repository, RepositoryState, Status, StatusOptions, StatusShow};
@@ -50,6 +50,8 @@ pub struct UncommittedChanges {
     pub branch: Option<String>,
     /// The unfinished git command: `merge`, `rebase`.
     pub operation: Option<&'static str>,
+    /// Without a repository: the work tree of git around the directory.
+    pub enclosing: Option<PathBuf>,
     /// The files, in path order.
     pub files: Vec<UncommittedFile>,
 }
@@ -65,10 +67,12 @@ impl UncommittedChanges {
         let repository = match Repository::open(root) {
             Ok(repository) => repository,
             Err(error) if error.code() == ErrorCode::NotFound => {
-                return Ok(Self { files: files_without_repository(root), ..Self::default() });
+                let (files, enclosing) = (files_without_repository(root), enclosing_work_tree(root));
+                return Ok(Self { files, enclosing, ..Self::default() });
             }
             Err(error) => return Err(error.into()),
         };
+        check_work_tree(&repository, root)?;
         // As in `differences`: a format that libgit2 does not support.
         if repository.index().is_err() {
             use_head_as_index(&repository)?;
@@ -105,13 +109,36 @@ impl UncommittedChanges {
             let target = head.symbolic_target().ok().flatten()?;
             Some(target.strip_prefix("refs/heads/")?.to_owned())
         });
-        Ok(Self { has_repository: true, branch, operation: operation(repository.state()), files })
+        let operation = operation(repository.state());
+        Ok(Self { has_repository: true, branch, operation, enclosing: None, files })
     }
 
     /// Whether something is staged that neither HEAD nor the work tree has.
     pub fn has_staged_only(&self) -> bool {
         self.files.iter().any(|file| file.is_staged_only)
     }
+}
+
+/// Refuses a bare repository and a directory `.git`: the work tree, if any, is elsewhere.
+fn check_work_tree(repository: &Repository, root: &Path) -> HistoryResult<()> {
+    let real = |path: &Path| path.canonicalize().ok();
+    if repository.workdir().is_some_and(|work_tree| real(work_tree) == real(root)) {
+        return Ok(());
+    }
+    let root = root.display();
+    Err(StoreError::Repository(format!(
+        "`{root}` is a git repository without a work tree in it; give a clone of it, or the directory around its `.git`"
+    )))
+}
+
+/// The work tree of git around a directory, unless git ignores the directory there.
+fn enclosing_work_tree(root: &Path) -> Option<PathBuf> {
+    let root = root.canonicalize().ok()?;
+    let repository = Repository::discover(root.parent()?).ok()?;
+    let work_tree = repository.workdir()?.canonicalize().ok()?;
+    let relative = root.strip_prefix(&work_tree).ok()?;
+    let is_ignored = repository.is_path_ignored(relative).unwrap_or(false);
+    (!is_ignored).then_some(work_tree)
 }
 
 fn uncommitted_file(root: &Path, path: TreePath, status: Status) -> Option<UncommittedFile> {

@@ -90,12 +90,23 @@ impl PathRules {
     /// Whether git ignores a path that it does not track: by `.gitignore`, `.git/info/exclude` or
     /// `core.excludesFile`.
     pub fn is_ignored(&self, path: &TreePath) -> bool {
-        self.find_ignoring(path, |_, _| ()).is_some()
+        self.find_ignoring(path, None, |_, _| ()).is_some()
+    }
+
+    /// Whether a rule that ignores a path below `from` would not when `from` is renamed to `to`.
+    /// Rules inside of the directory move with it.
+    pub fn is_uncovered_by_rename(&self, path: &TreePath, is_dir: bool, (from, to): (&TreePath, &TreePath)) -> bool {
+        let is_inside = self.find_ignoring(path, Some(is_dir), |place, _| match place {
+            RulePlace::Directory(directory) => directory.is_under(from),
+            RulePlace::InfoExclude | RulePlace::ExcludesFile => false,
+        });
+        let Some(renamed) = path.rebase(from, to) else { return false };
+        is_inside == Some(false) && self.find_ignoring(&renamed, Some(is_dir), |_, _| ()).is_none()
     }
 
     /// The rule by which git ignores a path, as text: the pattern and its file.
     pub fn ignoring_rule(&self, path: &TreePath) -> Option<String> {
-        self.find_ignoring(path, |place, pattern| match place {
+        self.find_ignoring(path, None, |place, pattern| match place {
             RulePlace::Directory(directory) if directory.is_root() => format!("`{pattern}` in `.gitignore`"),
             RulePlace::Directory(directory) => format!("`{pattern}` in `{directory}/.gitignore`"),
             RulePlace::InfoExclude => format!("`{pattern}` in `.git/info/exclude`"),
@@ -103,8 +114,14 @@ impl PathRules {
         })
     }
 
-    /// The rule that ignores a path, or a directory above it.
-    fn find_ignoring<T>(&self, path: &TreePath, describe: impl Fn(RulePlace<'_>, &Pattern) -> T) -> Option<T> {
+    /// The rule that ignores a path, or a directory above it. Without `is_dir` the disk says whether
+    /// the path is a directory.
+    fn find_ignoring<T>(
+        &self,
+        path: &TreePath,
+        is_dir: Option<bool>,
+        describe: impl Fn(RulePlace<'_>, &Pattern) -> T,
+    ) -> Option<T> {
         let mut chain = RuleChain { settings: self.settings(), directories: Vec::new() };
         let mut directory = TreePath::root();
         for name in path.components() {
@@ -114,7 +131,10 @@ impl PathRules {
             let rule = if directory == *path {
                 let [as_file, as_directory] = [false, true].map(|is_dir| chain.excluding_rule(path, is_dir));
                 // Few rules depend on the kind of file.
-                let is_directory = || self.root.join(path.as_str()).symlink_metadata().is_ok_and(|stat| stat.is_dir());
+                let is_directory = || {
+                    let on_disk = || self.root.join(path.as_str()).symlink_metadata().is_ok_and(|stat| stat.is_dir());
+                    is_dir.unwrap_or_else(on_disk)
+                };
                 if as_file.is_some() != as_directory.is_some() && is_directory() { as_directory } else { as_file }
             } else {
                 chain.excluding_rule(&directory, true)
