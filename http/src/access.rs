@@ -30,7 +30,8 @@ also `janitor` and the `analytics`, because they cover the entire tree and all r
 Hidden files (a name in the path begins with a dot, as in `.env` and `.obsidian/app.json`) and files that git ignores are served by the mount, the remote
 mount, NFS, WebDAV and S3 only, because programs need them. For REST, MCP and the command line they do not exist: reading answers 404, writing 400, and no list,
 search, event or history shows them. Globs in `files.serve_hidden` are exceptions. This is no substitute for a key: a remote mount gets these files with the
-header `X-Svc-Mount`. Every caller with a key may send it; with `auth.type = \"none\"`, every caller.
+header `X-Svc-Mount`. Every caller with a key may send it; with `auth.type = \"none\"`, every caller. Renaming a directory is refused if git would not ignore one
+of its ignored files under the new name.
 
 Spaces are managed with a key that is not for a single space. `space.visibility` says what clients without a key may read: everything that `GET` reads in a
 `public` space, `/file`, `/peek` and `/section` in an `unlisted` one, nothing in a `private` one.
