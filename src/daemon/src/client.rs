@@ -30,7 +30,7 @@ use crate::failure::{CommandFailure, ExitStatus};
 use crate::output;
 
 /// Request timeout: longer than the server's own timeouts.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Timeout of readiness requests.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
