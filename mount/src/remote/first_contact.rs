@@ -65,8 +65,11 @@ impl ApiClient {
     fn explain(&self, error: &Error) -> Fault {
         let address = self.authority();
         if let Some(problem) = rustls_error(error) {
-            let is_no_tls = matches!(problem, rustls::Error::InvalidMessage(_));
-            return if is_no_tls && self.speaks_other_scheme() { self.other_scheme() } else { tls_error(error) };
+            return match matches!(problem, rustls::Error::InvalidMessage(_)) {
+                true if self.speaks_other_scheme() => self.other_scheme(),
+                true => protocol_error(format_args!("{address} does not speak TLS")),
+                false => tls_error(error),
+            };
         }
         match error {
             Error::HostNotFound => unreachable(format!("the host name of {address} is not known; check its spelling")),

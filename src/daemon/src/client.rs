@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use svcfs_base::DISK_FULL;
 use svcfs_knowledge::kernel::{BodyKind, OperationEntry, Route};
 use svcfs_knowledge::metrics::ReadinessReport;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,10 +30,14 @@ use crate::failure::{CommandFailure, ExitStatus};
 use crate::output;
 
 /// Request timeout: longer than the server's own timeouts.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Timeout of readiness requests.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What to do without a valid token.
+const TOKEN_ADVICE: &str = "--token-file FILE or $SVC_API_KEY passes a key, and `svcfs token create` on the server's \
+                            machine makes one";
 
 /// Prefix of tool names.
 const TOOL_PREFIX: &str = "svc_";
@@ -150,8 +155,8 @@ async fn call_tool(base: &Uri, call: OperationCall) -> Result<Value, CommandFail
     let request = request.body(Full::new(Bytes::from(body.to_string())));
     let (status, body) = send(base, request.context("the request cannot be built")?).await?;
     let response: Value = match serde_json::from_slice(&body) {
-        Ok(response) => response,
-        Err(_) => return Err(refusal(status, &body)),
+        Ok(response) if status != StatusCode::UNAUTHORIZED => response,
+        Ok(_) | Err(_) => return Err(refusal(status, &body)),
     };
     if let Some(error) = response.get("error") {
         // JSON-RPC −32603: internal error.
@@ -161,7 +166,8 @@ async fn call_tool(base: &Uri, call: OperationCall) -> Result<Value, CommandFail
     let result = &response["result"];
     if result["isError"] == true {
         let text = text_of(&result["content"][0]["text"]);
-        let exit = if text.starts_with("internal error") { ExitStatus::Failed } else { ExitStatus::Refused };
+        let is_failure = ["internal error", DISK_FULL].iter().any(|prefix| text.starts_with(prefix));
+        let exit = if is_failure { ExitStatus::Failed } else { ExitStatus::Refused };
         return Err(CommandFailure::saying(exit, text.lines().next().unwrap_or(&text)));
     }
     // Notes follow the output itself.
@@ -329,7 +335,11 @@ pub async fn exchange(
 pub fn refusal(status: StatusCode, body: &Bytes) -> CommandFailure {
     let message =
         serde_json::from_slice::<Value>(body).ok().and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
-    let message = message.unwrap_or_else(|| format!("the server answered {status}; is it svcfs?"));
+    let message = match message {
+        Some(message) if status == StatusCode::UNAUTHORIZED => format!("{message}; {TOKEN_ADVICE}"),
+        Some(message) => message,
+        None => format!("the server answered {status}; is it svcfs?"),
+    };
     let is_failure =
         status == StatusCode::TOO_MANY_REQUESTS || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
     CommandFailure::saying(if is_failure { ExitStatus::Failed } else { ExitStatus::Refused }, message)

@@ -1,10 +1,8 @@
 //! Keys: generated, and read from files that only their owner can read.
 
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-
-use anyhow::Context;
+use std::{fs, io};
 
 use crate::failure::{CommandFailure, ExitStatus};
 
@@ -47,7 +45,10 @@ pub fn load(file: Option<&Path>) -> Result<Option<String>, CommandFailure> {
 /// `Usage` when other users can read it, or it is empty.
 pub fn from_file(file: &Path) -> Result<String, CommandFailure> {
     let shown = file.display();
-    let metadata = fs::metadata(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
+    let unreadable = |error: io::Error| {
+        CommandFailure::saying(ExitStatus::Failed, format!("cannot read the token file `{shown}`: {error}"))
+    };
+    let metadata = fs::metadata(file).map_err(unreadable)?;
     if metadata.permissions().mode() & 0o077 != 0 {
         let message =
             format!("other users can read the token file `{shown}`: run `chmod 600 {shown}`, and replace the token");
@@ -56,7 +57,7 @@ pub fn from_file(file: &Path) -> Result<String, CommandFailure> {
     if metadata.len() > MAX_TOKEN_BYTES {
         return Err(CommandFailure::saying(ExitStatus::Usage, format!("`{shown}` is too large for a token file")));
     }
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
+    let text = fs::read_to_string(file).map_err(unreadable)?;
     match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
         Some(token) => Ok(token.to_owned()),
         None => Err(CommandFailure::saying(

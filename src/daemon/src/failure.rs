@@ -46,6 +46,11 @@ impl CommandFailure {
     pub fn saying(exit: ExitStatus, message: impl Into<String>) -> Self {
         Self { exit, error: anyhow::Error::msg(message.into()) }
     }
+    /// The failure with what it prevented before its message.
+    pub fn preceded_by(self, text: &str) -> Self {
+        let message = format!("{text}: {}", self.error);
+        Self { exit: self.exit, error: self.error.context(message) }
+    }
     /// The exit code.
     pub const fn exit(&self) -> ExitStatus {
         self.exit

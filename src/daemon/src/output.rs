@@ -28,8 +28,8 @@ pub fn written(bytes: &[u8]) -> Result<(), CommandFailure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            let error = anyhow::Error::new(error).context("standard output cannot be written");
-            Err(CommandFailure::new(ExitStatus::Failed, error))
+            let message = format!("standard output cannot be written: {error}");
+            Err(CommandFailure::saying(ExitStatus::Failed, message))
         }
         Ok(()) | Err(_) => Ok(()),
     }

@@ -83,6 +83,10 @@ fn address(text: &str) -> Result<String, String> {
     if authority.as_str().contains('@') {
         return Err("all users can read the mount table: put the token into a file and use --token-file".to_owned());
     }
+    let has_port = authority.as_str().strip_prefix(authority.host()).is_some_and(|rest| rest.starts_with(':'));
+    if has_port && authority.port_u16().is_none() {
+        return Err("the port of a URL is a number from 1 to 65535".to_owned());
+    }
     if uri.query().is_some() {
         return Err("the URL of a server has no `?`".to_owned());
     }
@@ -260,6 +264,8 @@ mod tests {
             ("ftp://example.org", Err("use the form")),
             ("https://me:secret@example.org", Err("--token-file")),
             ("https://example.org/?a=b", Err("no `?`")),
+            ("http://example.org:99999", Err("a number from 1 to 65535")),
+            ("http://[::1]:4242", Ok("http://[::1]:4242")),
             ("", Err("use the form")),
             ("https://exa mple.org", Err("not a URL")),
         ] {

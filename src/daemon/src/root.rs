@@ -276,7 +276,7 @@ pub fn refuse_invalid_root(root: &Path) -> Result<(), CommandFailure> {
         let message = if svcfs_mount::is_dead_mount(root) {
             format!("`{text}` is hidden by the stale mount of a killed server; run `svcfs unmount {text}`")
         } else {
-            format!("`{text}` is a mount of svcfs, not a root; use the server over HTTP (`svcfs call --url`)")
+            format!("`{text}` is a mount of svcfs, not a root; name its server with `--url URL`")
         };
         return Err(CommandFailure::saying(ExitStatus::Refused, message));
     }

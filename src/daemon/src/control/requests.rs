@@ -70,9 +70,21 @@ pub fn reindex(root: &Path, check: bool) -> Result<Option<Value>, CommandFailure
 /// Runs an operation in the process that has `root`. None when none answers; it has not run then.
 ///
 /// # Errors
-/// The refusal of the operation; `Failed` when the process ended before it answered.
+/// The refusal of the operation; `Failed` when the process does not answer, or ended before.
 pub fn run_operation(root: &Path, request: &OperationRequest) -> Result<Option<OperationResponse>, CommandFailure> {
-    post(root, OPERATIONS, serde_json::to_vec(request).context("the request cannot be serialised")?)
+    let body = serde_json::to_vec(request).context("the request cannot be serialised")?;
+    let response = async { post_async(root, OPERATIONS, body).await };
+    // A process that was stopped by a signal does not answer.
+    runtime()?.block_on(async {
+        tokio::time::timeout(client::REQUEST_TIMEOUT, response).await.unwrap_or_else(|_| {
+            let seconds = client::REQUEST_TIMEOUT.as_secs();
+            let message = format!(
+                "the process that uses `{}` did not answer within {seconds} s; `svcfs status` shows it",
+                root.display()
+            );
+            Err(CommandFailure::saying(ExitStatus::Failed, message))
+        })
+    })
 }
 
 /// Lets the process of an agent hand `root` over; it does so soon. None when no process answers

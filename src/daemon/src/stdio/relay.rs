@@ -127,7 +127,12 @@ async fn read(lines: mpsc::Sender<Bytes>) {
                     return;
                 }
             }
-            Ok(false) => return,
+            Ok(false) => {
+                if !line.is_empty() {
+                    tracing::warn!("the last line of standard input was ignored: it has no line break at its end");
+                }
+                return;
+            }
             Err(error) => {
                 tracing::debug!(%error, "standard input cannot be read");
                 return;

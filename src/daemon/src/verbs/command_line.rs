@@ -145,9 +145,20 @@ fn positional_value(
             None if declared.is_required => None,
             None => Some(paths.current().to_owned()).filter(|path| !path.is_empty()).map(Value::from),
         },
-        PositionalKind::Words => Some(given.map(String::as_str).collect::<Vec<_>>().join(" ").into()),
+        PositionalKind::Words => {
+            let words = given.map(String::as_str).collect::<Vec<_>>().join(" ");
+            if words.trim().is_empty() {
+                let message = format!("{} is empty; give words to search", declared.value_name);
+                return Err(CommandFailure::saying(ExitStatus::Usage, message));
+            }
+            Some(words.into())
+        }
         PositionalKind::Value => given.next().map(|text| text.as_str().into()),
-        PositionalKind::Text => Some(match given.next() {
+        PositionalKind::Text => Some(match given.next().filter(|text| *text != "-") {
+            Some(text) if is_option_like(text) => {
+                let message = format!("there is no option `{text}`; to append it as text, use standard input");
+                return Err(CommandFailure::saying(ExitStatus::Usage, message));
+            }
             Some(text) if text.ends_with('\n') => text.as_str().into(),
             Some(text) => format!("{text}\n").into(),
             None => content::standard_input()?,
@@ -157,4 +168,10 @@ fn positional_value(
             Some(_) | None => content::standard_input()?,
         }),
     })
+}
+
+/// Whether a text, which may begin with hyphens, is rather a mistyped option: `--actr`.
+fn is_option_like(text: &str) -> bool {
+    let name = text.strip_prefix("--").unwrap_or_default();
+    name.starts_with(|first: char| first.is_ascii_lowercase()) && !name.contains(char::is_whitespace)
 }

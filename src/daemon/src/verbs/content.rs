@@ -1,7 +1,7 @@
 //! Content from a file on this machine or from standard input.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, ErrorKind, IsTerminal, Read};
 
 use anyhow::Context;
 use base64::Engine;
@@ -17,9 +17,15 @@ use crate::output;
 /// # Errors
 /// When the file cannot be read, or is too large for a page.
 pub fn of_file(path: &str) -> Result<Value, CommandFailure> {
-    let message = || format!("cannot read the file `{path}`");
-    let file = File::open(path).with_context(message)?;
-    value(read(file).with_context(message)?, &format!("`{path}`"))
+    let unreadable = |error: io::Error| {
+        let advice = match error.kind() {
+            ErrorKind::NotFound => "; to write a text, pass it to standard input: `echo TEXT | svcfs write PATH`",
+            _ => "",
+        };
+        CommandFailure::saying(ExitStatus::Failed, format!("cannot read the file `{path}`: {error}{advice}"))
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    value(read(file).map_err(unreadable)?, &format!("`{path}`"))
 }
 
 /// The content of standard input; says so when a person is expected to type it.

@@ -222,7 +222,7 @@ Examples:
   svcfs log index.md                               versions of a page, also of a removed one
   svcfs log notes/ -n 20 --actor ann
   svcfs diff index.md 4f2a09c1                     what changed since a version",
-    positionals: &[optional("path", "PATH", "Page or directory [default: everything]", Path)],
+    positionals: &[optional("path", "PATH", "Page or directory [default: the current or the top directory]", Path)],
     options: &[LIMIT, option("offset"), option("actor"), option("follow")],
     action: Steps(steps::log),
     ..VERB

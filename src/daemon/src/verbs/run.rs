@@ -9,7 +9,7 @@ use svcfs_base::Caller;
 use super::command_line::{self, ACTOR, IF_MATCH, JSON};
 use super::tree_paths::TreePaths;
 use super::views::{Rendered, Style, View, ViewContext};
-use super::{Action, PositionalKind, Verb};
+use super::{Action, PositionalKind, Verb, steps};
 use crate::asking::{OpenTarget, RootTarget};
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::{self, cli_caller};
@@ -55,13 +55,33 @@ pub fn run(verb: &'static Verb, matches: &mut ArgMatches) -> Result<(), CommandF
 impl VerbRun<'_> {
     fn perform(&mut self) -> Result<(), CommandFailure> {
         match self.verb.action {
-            Action::Once(view) => self.print(&self.call(self.verb.operation, self.arguments.clone())?, view),
+            Action::Once(view) => self.print(&self.call_verb(self.arguments.clone())?, view),
             Action::EachPath(view) => self.each_path(|run, arguments| {
-                let answer = run.call(run.verb.operation, arguments)?;
+                let answer = run.call_verb(arguments)?;
                 run.print(&answer, view)
             }),
             Action::Steps(steps) => steps(self),
         }
+    }
+
+    /// Runs the operation of the verb. A refusal names the page; a directory is called one.
+    fn call_verb(&self, arguments: Map<String, Value>) -> Result<Value, CommandFailure> {
+        let path = arguments.get("path").and_then(Value::as_str).map(str::to_owned);
+        let failure = match self.call(self.verb.operation, arguments) {
+            Err(failure) if failure.exit() == ExitStatus::Refused => failure,
+            outcome => return outcome,
+        };
+        // `ls` and `tree` are for directories, and `search` has no path.
+        let Some(path) = path.filter(|_| !matches!(self.verb.operation, "tree" | "search")) else {
+            return Err(failure);
+        };
+        let (shown, message) = (self.shown(&path), failure.message(false));
+        if steps::is_directory(self, &path) && !message.contains("is a directory") {
+            let message = format!("`{shown}` is a directory; `svcfs ls {shown}` lists it");
+            return Err(CommandFailure::saying(ExitStatus::Refused, message));
+        }
+        let is_named = message.contains(&path) || manual::find(self.verb.operation)?.is_read_only();
+        Err(if is_named { failure } else { failure.preceded_by(&format!("`{shown}` was not written")) })
     }
 
     /// Runs an operation.
@@ -136,6 +156,11 @@ impl VerbRun<'_> {
     /// Whether a flag is given.
     pub fn has_flag(&self, name: &str) -> bool {
         matches!(self.matches.try_get_one::<bool>(name), Ok(Some(true)))
+    }
+
+    /// A path of the tree as it can be typed here.
+    pub fn shown(&self, path: &str) -> String {
+        Some(self.paths.shown(path)).filter(|shown| !shown.is_empty()).unwrap_or_else(|| ".".to_owned())
     }
 
     /// A positional as it was typed.

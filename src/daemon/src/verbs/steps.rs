@@ -6,6 +6,9 @@ use super::run::VerbRun;
 use super::views;
 use crate::failure::{CommandFailure, ExitStatus};
 
+/// The refusal to rename a page that does not exist.
+const MISSING_SOURCE: &str = "source file not found";
+
 /// `log`: the versions of a page, else the changes of a directory.
 ///
 /// # Errors
@@ -44,6 +47,7 @@ pub fn diff(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
         let versions = run.call("versions", to_map(json!({ "path": path })))?;
         let hash = |index: usize| versions[index]["hash"].as_str();
         let Some(newest) = hash(0) else {
+            let path = run.shown(path);
             let message = format!("`{path}` has no versions to compare; `svcfs log {path}` lists changes");
             return Err(CommandFailure::saying(ExitStatus::Refused, message));
         };
@@ -78,6 +82,11 @@ pub fn rename(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
     };
     // Only now it matters what is there.
     let is_from_directory = is_directory(run, from);
+    if !is_from_directory && refusal.message(false).contains(MISSING_SOURCE) {
+        // That refusal does not name the page, and this one suggests others.
+        let read = run.call("read", to_map(json!({ "path": from })));
+        return Err(read.err().unwrap_or(refusal));
+    }
     if !is_into && is_directory(run, to) {
         arguments.insert("to".to_owned(), into_directory.into());
     } else if !is_from_directory {
@@ -101,17 +110,22 @@ pub fn rename(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
 pub fn remove(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
     run.each_path(|run, arguments| {
         let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if path.is_empty() {
+            let message = "the top of the knowledge base cannot be removed; name pages or directories in it";
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
+        }
         let refusal = match run.call("delete", arguments) {
             Ok(answer) => return run.print(&answer, views::changes::removed),
             Err(failure) if failure.exit() == ExitStatus::Refused => failure,
             Err(failure) => return Err(failure),
         };
-        if path.is_empty() || !is_directory(run, &path) {
+        if !is_directory(run, &path) {
             return Err(refusal);
         }
         if !run.has_flag("recursive") {
+            let path = run.shown(&path);
             let message =
-                format!("directory `{path}` is not empty; remove it with everything in it with `svcfs rm -r`");
+                format!("directory `{path}` is not empty; remove it with everything in it with `svcfs rm -r {path}`");
             return Err(CommandFailure::saying(ExitStatus::Refused, message));
         }
         remove_directory(run, &path)
@@ -123,13 +137,23 @@ fn remove_directory(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure>
     let mut entries = Vec::new();
     collect_entries(&tree, &mut entries);
     for entry in entries {
-        let answer = run.call("delete", to_map(json!({ "path": entry })))?;
-        run.print(&answer, views::changes::removed)?;
+        match run.call("delete", to_map(json!({ "path": entry }))) {
+            Ok(answer) => run.print(&answer, views::changes::removed)?,
+            // The tree is listed to a limited depth.
+            Err(failure) if failure.exit() == ExitStatus::Refused && is_directory(run, &entry) => {
+                remove_directory(run, &entry)?;
+            }
+            Err(failure) => return Err(failure),
+        }
     }
     match run.call("delete", to_map(json!({ "path": path }))) {
         Ok(answer) => run.print(&answer, views::changes::removed),
         // A directory may disappear with its last file.
         Err(_) if !is_directory(run, path) => Ok(()),
+        Err(failure) if failure.exit() == ExitStatus::Refused => {
+            let advice = "hidden and ignored files are not removed; remove them in the folder itself";
+            Err(failure.preceded_by(&format!("{advice}, then `svcfs rm -r {}` again", run.shown(path))))
+        }
         Err(failure) => Err(failure),
     }
 }
@@ -142,7 +166,8 @@ fn collect_entries(nodes: &Value, paths: &mut Vec<String>) {
     }
 }
 
-fn is_directory(run: &VerbRun<'_>, path: &str) -> bool {
+/// Whether there is a directory at a path.
+pub fn is_directory(run: &VerbRun<'_>, path: &str) -> bool {
     path.is_empty() || run.call("tree", to_map(json!({ "path": path, "depth": 1 }))).is_ok()
 }
 

@@ -120,7 +120,11 @@ fn item_9_content_comes_from_a_file_or_standard_input_unchanged() {
     let read = svcfs(&["read", "dot.png", "copy.png", "a.md", "-r", &place.at("kb")]).assert().success();
     assert_eq!(read.get_output().stdout, [bytes, bytes, b"# A\n"].concat());
     let refused = refusal(&["write", "a.md", "/nowhere/draft.md", "-r", &place.at("kb")], 1);
-    assert!(refused.contains("/nowhere/draft.md"), "{refused}");
+    assert!(refused.contains("`/nowhere/draft.md`: No such file"), "{refused}");
+    svcfs(&["append", "list.md", "-", "-r", &place.at("kb")]).write_stdin("- an item\n").assert().success();
+    let refused = refusal(&["append", "list.md", "--actr=ann", "-r", &place.at("kb")], 2);
+    assert!(refused.contains("no option `--actr=ann`"), "{refused}");
+    assert_eq!(run(&place, &["read", "list.md"]), "- an item\n");
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "dot.png"]), "tester");
     place.write("b.txt", "# B\n");
     run(&place, &["write", "b.md", &place.at("b.txt"), "--actor", "agent:7"]);
@@ -186,13 +190,22 @@ fn item_9_rename_and_rm_do_what_mv_and_rm_do() {
         assert!(text.contains(why), "{line:?}: {text}");
     };
     refused(&["rename", "luna", "index.md"], "exists");
-    refused(&["rename", "nothing.md", "else.md"], "not found");
+    refused(&["rename", "nothing.md", "else.md"], "file not found: nothing.md");
+    refused(&["read", "notes"], "`notes` is a directory; `svcfs ls notes`");
+    refused(&["blame", "."], "`.` is a directory; `svcfs ls .`");
     refused(&["rm", "notes"], "svcfs rm -r");
     refused(&["rm", "nothing.md"], "nothing.md");
     assert!(run(&place, &["rename", "luna", "notes"]).starts_with("renamed luna to notes/luna"));
     // One that fails does not stop the others.
     let line = ["rm", "nothing.md", "notes/luna", "--root", &place.at("kb")];
     svcfs(&line).assert().code(3).stdout("removed notes/luna\n").stderr(contains("nothing.md"));
+    let top = refusal(&["rm", "-r", ".", "--root", &place.at("kb")], 2);
+    assert!(top.contains("the top of the knowledge base"), "{top}");
+    // More levels than one answer lists.
+    let deep = "d/".repeat(22);
+    place.write(&format!("kb/{deep}a.md"), "# Deep\n");
+    let removed = run(&place, &["rm", "-r", "d"]);
+    assert!(removed.contains("a.md\n") && !place.has("kb/d"), "{removed}");
     let removed = run(&place, &["rm", "-r", "notes"]);
     assert!(removed.contains("removed notes/tides.md\n") && !place.has("kb/notes"), "{removed}");
 }
@@ -208,6 +221,9 @@ fn item_9_unknown_commands_are_answered_with_what_people_mean() {
         ("get", "svcfs read"),
         ("put", "svcfs write"),
         ("delete", "svcfs rm"),
+        ("head", "svcfs read"),
+        ("vim", "svcfs write"),
+        ("adopt", "svcfs init --adopt"),
         ("toc", "svcfs call toc"),
         ("serch", "search"),
     ] {
