@@ -31,13 +31,19 @@ pub fn of_file(path: &str) -> Result<Value, CommandFailure> {
 /// The content of standard input; says so when a person is expected to type it.
 ///
 /// # Errors
-/// When it cannot be read, or is too large for a page.
+/// When it cannot be read, is empty, or is too large for a page. It is empty when the command before
+/// it in a pipe failed.
 pub fn standard_input() -> Result<Value, CommandFailure> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         output::complain("svcfs: reading standard input; end with Ctrl-D on an empty line");
     }
-    value(read(stdin.lock()).context("standard input cannot be read")?, "standard input")
+    let bytes = read(stdin.lock()).context("standard input cannot be read")?;
+    if bytes.is_empty() {
+        let message = "standard input is empty, so nothing was changed; to empty a page: `svcfs write PATH /dev/null`";
+        return Err(CommandFailure::saying(ExitStatus::Refused, message));
+    }
+    value(bytes, "standard input")
 }
 
 fn read(source: impl Read) -> io::Result<Vec<u8>> {

@@ -122,6 +122,12 @@ fn item_9_content_comes_from_a_file_or_standard_input_unchanged() {
     let refused = refusal(&["write", "a.md", "/nowhere/draft.md", "-r", &place.at("kb")], 1);
     assert!(refused.contains("`/nowhere/draft.md`: No such file"), "{refused}");
     svcfs(&["append", "list.md", "-", "-r", &place.at("kb")]).write_stdin("- an item\n").assert().success();
+    // The command before it in a pipe has failed.
+    for verb in ["write", "append"] {
+        let refused = svcfs(&[verb, "a.md", "-r", &place.at("kb")]).write_stdin("").assert().code(3);
+        assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("standard input is empty"), "{verb}");
+    }
+    svcfs(&["write", "empty.txt", "/dev/null", "-r", &place.at("kb")]).assert().success();
     let refused = refusal(&["append", "list.md", "--actr=ann", "-r", &place.at("kb")], 2);
     assert!(refused.contains("no option `--actr=ann`"), "{refused}");
     assert_eq!(run(&place, &["read", "list.md"]), "- an item\n");
