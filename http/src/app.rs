@@ -100,8 +100,9 @@ impl AppState {
     }
 
     /// The protocol of a request to the REST interface. A remote mount says that it is one: it gets
-    /// the files that file protocols show, with the same credentials. Web pages get no hidden files:
-    /// browsers send `Sec-Fetch-Site`; and callers without the required credentials get none.
+    /// the files that file protocols show, with the same credentials. Web pages get no hidden
+    /// files: browsers send `Sec-Fetch-Site`; and callers without the required credentials get
+    /// none.
     pub(crate) fn protocol_of(&self, headers: &HeaderMap, identity: &CallerIdentity) -> Protocol {
         let is_anonymous = identity.token.is_none() && !self.server.access().is_open();
         let is_mount = headers.contains_key(MOUNT_CLIENT) && !headers.contains_key("sec-fetch-site");

@@ -43,7 +43,8 @@ impl AdoptionPlan {
         self.changes.has_repository
     }
 
-    /// Without a repository: the work tree of git around the directory, unless git ignores it there.
+    /// Without a repository: the work tree of git around the directory, unless git ignores it
+    /// there.
     pub fn enclosing_work_tree(&self) -> Option<&Path> {
         self.changes.enclosing.as_deref()
     }

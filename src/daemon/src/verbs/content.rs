@@ -31,8 +31,8 @@ pub fn of_file(path: &str) -> Result<Value, CommandFailure> {
 /// The content of standard input; says so when a person is expected to type it.
 ///
 /// # Errors
-/// When it cannot be read, is empty, or is too large for a page. It is empty when the command before
-/// it in a pipe failed.
+/// When it cannot be read, is empty, or is too large for a page. It is empty when the command
+/// before it in a pipe failed.
 pub fn standard_input() -> Result<Value, CommandFailure> {
     let stdin = io::stdin();
     if stdin.is_terminal() {

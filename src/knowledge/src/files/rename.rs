@@ -100,8 +100,8 @@ pub struct RenamedDirectory {
 ///
 /// # Errors
 /// `NotFound` with `source directory not found`, `NotDirectory`, `Exists` if anything is at `to`,
-/// `Invalid` if files that git ignores would become visible to the caller, `Rejected` if a page with
-/// a link to rewrite has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
+/// `Invalid` if files that git ignores would become visible to the caller, `Rejected` if a page
+/// with a link to rewrite has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
     require_paths(&from, &to)?;
     let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);

@@ -114,8 +114,8 @@ impl PathRules {
         })
     }
 
-    /// The rule that ignores a path, or a directory above it. Without `is_dir` the disk says whether
-    /// the path is a directory.
+    /// The rule that ignores a path, or a directory above it. Without `is_dir` the disk says
+    /// whether the path is a directory.
     fn find_ignoring<T>(
         &self,
         path: &TreePath,
