@@ -57,26 +57,26 @@ pub const GATHERING: &str = "[versioning]\nasync_commit = true\nbatch_window_ms 
 /// Shows: DUR-5
 #[test]
 fn a_crash_under_load_loses_no_acked_write() {
-    lives("", 10, nobody, with_git(audit::history));
+    lives("", 5, nobody, with_git(audit::history));
 }
 
 /// What stands is the agents', whatever others say of it in history.
 #[test]
 fn a_crash_beside_stale_index_commits_loses_no_acked_write() {
-    lives("", 4, commit_from_an_older_index, with_git(audit::own_history));
+    lives("", 2, commit_from_an_older_index, with_git(audit::own_history));
 }
 
 /// Shows: ASYNC-7
 #[test]
 fn a_crash_under_load_loses_no_acked_write_in_gathered_mode() {
-    lives(GATHERING, 4, nobody, with_git(audit::gathered_history));
+    lives(GATHERING, 2, nobody, with_git(audit::gathered_history));
 }
 
 /// Shows: COW-6
 #[test]
 fn a_crash_under_load_loses_no_acked_write_in_snapshot_mode() {
     let mut told = Told::default();
-    lives(SNAPSHOTS, 3, nobody, |what, after| match after {
+    lives(SNAPSHOTS, 2, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),
         After::Stopped(root, ledgers) => {
             told.check(what, ledgers);
@@ -90,7 +90,7 @@ fn a_crash_under_load_loses_no_acked_write_in_snapshot_mode() {
 #[test]
 fn a_crash_under_load_loses_no_acked_write_without_versions() {
     let mut told = Told::default();
-    lives(NO_VERSIONS, 3, nobody, |what, after| match after {
+    lives(NO_VERSIONS, 2, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),
         After::Stopped(root, ledgers) => {
             told.check(what, ledgers);
