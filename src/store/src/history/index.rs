@@ -37,15 +37,8 @@ impl History {
         if has_no_index {
             use_head_as_index(&repository)?;
         }
-        let mut options = StatusOptions::new();
-        options
-            .show(StatusShow::IndexAndWorkdir)
-            .include_untracked(true)
-            .recurse_untracked_dirs(true)
-            .include_unmodified(false)
-            .exclude_submodules(true)
-            .no_refresh(has_no_index)
-            .update_index(update.is_some());
+        let mut options = status_options();
+        options.no_refresh(has_no_index).update_index(update.is_some());
         let statuses = match repository.statuses(Some(&mut options)) {
             // Then all files are compared by content. What a sparse checkout leaves out is known to
             // the index only.
@@ -210,6 +203,19 @@ impl History {
             || FileKind::from_git_mode(mode).is_some_and(|kind| self.is_clean_form(path, (kind, &content), etag(blob)));
         Ok(is_same.then(|| to_entry(path, blob, mode, &stat)))
     }
+}
+
+/// What differs from HEAD in the index and on the disk, with each untracked file.
+pub(super) fn status_options() -> StatusOptions {
+    let mut options = StatusOptions::new();
+    options
+        .show(StatusShow::IndexAndWorkdir)
+        .include_untracked(true)
+        .recurse_untracked_dirs(true)
+        .include_unmodified(false)
+        .exclude_submodules(true)
+        .update_index(false);
+    options
 }
 
 /// Whether libgit2 could not walk the work tree: it refuses more than 100 levels of directories.

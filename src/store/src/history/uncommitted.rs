@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use git2::{Delta, ErrorCode, Index, Repository, RepositoryState, Status, StatusOptions, StatusShow};
+use git2::{Delta, ErrorCode, Index, Repository, RepositoryState, Status};
 use svcfs_base::{CommitId, FileKind, MAX_FILE_BYTES, TreePath};
 
-use super::index::{is_intent_to_add_only, is_nested_too_deep, use_head_as_index};
+use super::index::{is_intent_to_add_only, is_nested_too_deep, status_options, use_head_as_index};
 use super::{CommitAuthor, FileEdit, History, HistoryResult, configure_libgit2, etag, head_of, oid};
 use crate::path_rules::{PathRules, hash_clean};
 use crate::{PathState, StoreError};
@@ -77,15 +77,7 @@ impl UncommittedChanges {
         if repository.index().is_err() {
             use_head_as_index(&repository)?;
         }
-        let mut options = StatusOptions::new();
-        options
-            .show(StatusShow::IndexAndWorkdir)
-            .include_untracked(true)
-            .recurse_untracked_dirs(true)
-            .include_unmodified(false)
-            .exclude_submodules(true)
-            .update_index(false);
-        let statuses = repository.statuses(Some(&mut options)).map_err(|error| {
+        let statuses = repository.statuses(Some(&mut status_options())).map_err(|error| {
             if is_nested_too_deep(&error) {
                 return StoreError::Repository(format!(
                     "`{}` has more than 100 levels of directories, so its uncommitted changes cannot be listed; commit them first",
