@@ -33,9 +33,9 @@ pub fn names_of_page(cx: &OperationContext<'_>, path: &TreePath, follow: bool) -
     vfs.names_of_page(path, |former| can_read(cx, former))
 }
 
-/// Whether the caller may see a former name.
-pub(crate) fn can_read(cx: &OperationContext<'_>, former: &TreePath) -> bool {
-    cx.caller.permissions.covers(former) && cx.space.vfs.is_visible(cx.caller.protocol, former)
+/// Whether the caller may see the history of a path, such as a former name.
+pub(crate) fn can_read(cx: &OperationContext<'_>, path: &TreePath) -> bool {
+    cx.caller.permissions.covers(path) && cx.space.vfs.is_visible(cx.caller.protocol, path)
 }
 
 /// The versions of a page with these names, newest first, also of a removed page.

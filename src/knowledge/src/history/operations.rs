@@ -220,12 +220,8 @@ impl Operation for ListChanges {
         // For a history without commits `last_seq` is empty, and clients send it back.
         let since = self.since.filter(|since| !since.is_empty());
         let mut page = cx.space.vfs.changes(since.as_deref(), self.limit.get())?;
-        let permissions = &cx.caller.permissions;
         // The page may become empty; `last_seq` still advances.
-        page.changes.retain(|record| {
-            let path = &record.path;
-            cx.space.vfs.is_visible(cx.caller.protocol, path) && permissions.covers(path)
-        });
+        page.changes.retain(|record| super::can_read(cx, &record.path));
         Ok(page)
     }
 }
