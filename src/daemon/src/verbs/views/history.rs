@@ -3,7 +3,7 @@
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Rendered, ViewContext, line_of, minute, short_hash};
+use super::{Rendered, ViewContext, line_of, list, minute, short_hash};
 use crate::failure::CommandFailure;
 use crate::output;
 
@@ -13,12 +13,10 @@ pub fn versions(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, Comman
     if rows.is_empty() {
         return Ok(Rendered::of_note("no versions"));
     }
-    let authors: Vec<String> = rows.iter().map(|row| line_of(&row["author"])).collect();
-    let width = authors.iter().map(|author| author.width()).max().unwrap_or_default();
     let mut text = String::new();
-    for (row, author) in rows.iter().zip(&authors) {
+    for (row, author) in rows.iter().zip(author_column(rows, "author")) {
         let message = first_line(&row["message"]);
-        push_row(&mut text, row, (author, width), &subject(&message, author), cx);
+        push_row(&mut text, row, &author, &subject(&message, &line_of(&row["author"])), cx);
     }
     Ok(Rendered::of_text(text))
 }
@@ -29,12 +27,10 @@ pub fn changes(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, Command
     if events.is_empty() {
         return Ok(Rendered::of_note("no changes"));
     }
-    let authors: Vec<String> = events.iter().map(|event| line_of(&event["actor"])).collect();
-    let width = authors.iter().map(|author| author.width()).max().unwrap_or_default();
     let mut text = String::new();
-    for (event, author) in events.iter().zip(&authors) {
+    for (event, author) in events.iter().zip(author_column(events, "actor")) {
         let message = first_line(&event["message"]);
-        let subject = subject(&message, author);
+        let subject = subject(&message, &line_of(&event["actor"]));
         let mut what = cx.path(&event["path"]);
         if event["type"] == "delete" {
             what.push_str(&cx.style.red(" (removed)"));
@@ -43,7 +39,7 @@ pub fn changes(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, Command
         if subject != line_of(&event["path"]) && !subject.is_empty() {
             what.push_str(&format!("  {}", cx.style.dim(&subject)));
         }
-        push_row(&mut text, event, (author, width), &what, cx);
+        push_row(&mut text, event, &author, &what, cx);
     }
     let mut rendered = Rendered::of_text(text);
     let total = answer["total"].as_u64().unwrap_or_default();
@@ -59,15 +55,12 @@ pub fn blame(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFa
     if lines.is_empty() {
         return Ok(Rendered::of_note("no lines"));
     }
-    let authors: Vec<String> = lines.iter().map(|line| line_of(&line["author"])).collect();
-    let width = authors.iter().map(|author| author.width()).max().unwrap_or_default();
     let digits = lines.last().map_or(1, |line| line["line"].to_string().len());
     let mut text = String::new();
-    for (line, author) in lines.iter().zip(&authors) {
-        let pad = " ".repeat(width - author.width());
+    for (line, author) in lines.iter().zip(author_column(lines, "author")) {
         let content = visible(line["content"].as_str().unwrap_or_default());
         let row = format!(
-            "{} {} {author}{pad} {:>digits$}  {content}",
+            "{} {} {author} {:>digits$}  {content}",
             cx.style.yellow(&short_hash(&line["hash"])),
             cx.style.dim(&minute(&line["timestamp"])),
             line["line"].to_string(),
@@ -106,14 +99,19 @@ pub fn single_version(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, 
     Ok(Rendered::of_note(format!("no differences: `{}` has a single version", cx.path(&answer["path"]))))
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
+/// The authors of rows, padded to the same width.
+fn author_column(rows: &[Value], member: &str) -> Vec<String> {
+    let mut authors: Vec<String> = rows.iter().map(|row| line_of(&row[member])).collect();
+    let width = authors.iter().map(|author| author.width()).max().unwrap_or_default();
+    for author in &mut authors {
+        author.push_str(&" ".repeat(width - author.width()));
+    }
+    authors
 }
 
-fn push_row(text: &mut String, row: &Value, (author, width): (&str, usize), what: &str, cx: &ViewContext<'_>) {
-    let pad = " ".repeat(width - author.width());
+fn push_row(text: &mut String, row: &Value, author: &str, what: &str, cx: &ViewContext<'_>) {
     let hash = cx.style.yellow(&short_hash(&row["hash"]));
-    let line = format!("{hash}  {}  {author}{pad}  {what}", cx.style.dim(&minute(&row["timestamp"])));
+    let line = format!("{hash}  {}  {author}  {what}", cx.style.dim(&minute(&row["timestamp"])));
     text.push_str(line.trim_end());
     text.push('\n');
 }

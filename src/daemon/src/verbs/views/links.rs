@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Rendered, ViewContext, line_of};
+use super::{Rendered, ViewContext, line_of, list};
 use crate::failure::CommandFailure;
 
 /// The pages that a page links to; then its broken links.
 pub fn links(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
-    let list = |name: &str| answer[name].as_array().map(Vec::as_slice).unwrap_or_default();
-    let (targets, broken) = (list("links_out"), list("links_broken"));
+    let (targets, broken) = (list(&answer["links_out"]), list(&answer["links_broken"]));
     if targets.is_empty() && broken.is_empty() {
         return Ok(Rendered::of_note("no links"));
     }
@@ -19,7 +18,7 @@ pub fn links(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFa
 
 /// One page per paragraph: path and title, then the line with the link.
 pub fn backlinks(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
-    let pages = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+    let pages = list(answer);
     if pages.is_empty() {
         return Ok(Rendered::of_note("no backlinks"));
     }

@@ -51,6 +51,11 @@ impl Rendered {
     }
 }
 
+/// A list of an answer; empty if it is absent.
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// A text of an answer on one line.
 fn line_of(value: &Value) -> String {
     output::one_line(value.as_str().unwrap_or_default())

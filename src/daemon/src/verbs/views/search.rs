@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Rendered, ViewContext, line_of};
+use super::{Rendered, ViewContext, line_of, list};
 use crate::failure::CommandFailure;
 
 /// One page per paragraph: path and title, then the text around the matches.
 pub fn results(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
-    let pages = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+    let pages = list(answer);
     let Some(first) = pages.first() else { return Ok(Rendered::of_note("no results")) };
     let mut text = String::new();
     for page in pages {
