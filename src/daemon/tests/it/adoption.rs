@@ -409,11 +409,28 @@ fn a_command_finds_the_root_around_the_current_directory() {
     assert_eq!(run(".", &place.at("kb"), &read).0, Some(0));
     let (code, _, text) = run("kb", &place.at("nowhere"), &read);
     assert!(code == Some(3) && text.contains("nowhere"), "the variable goes first: {text}");
+    place.write("file", "");
+    for (name, arguments) in [
+        ("nowhere", &["ls"][..]),
+        ("nowhere", &["serve", "--port", "0"]),
+        ("nowhere", &["mcp"]),
+        ("file", &["ls"]),
+        ("kb/deep", &["status"]),
+    ] {
+        let (code, _, text) = run(".", &place.at(name), arguments);
+        assert!(code == Some(3) && text.contains("which SVC_ROOT names"), "{name}: {text}");
+        assert!(!text.contains("--root with") && !text.contains("another with --root"), "{name}: {text}");
+    }
     assert!(!place.has("knowledge") && !place.has("nowhere"));
     place.write("photos/cat.txt", "meow");
     let (code, _, text) = run("photos", "", &["init"]);
     assert!(code == Some(3) && text.contains("svcfs init --root ."), "{text}");
     assert!(!place.has("photos/.svc"));
+    place.write("repo/docs/a.md", "a\n");
+    commit_all(&place, "repo");
+    let (code, _, text) = run("repo/docs", "", &["init"]);
+    assert!(code == Some(3) && text.contains("is in the git repository") && text.contains("/repo` sets up"), "{text}");
+    assert!(!text.contains("no git repository") && !place.has("repo/docs/.svc"), "{text}");
     std::fs::create_dir(place.path("empty")).unwrap();
     assert_eq!(run("empty", "", &["init"]).0, Some(0));
     assert!(place.has("empty/index.md"));
