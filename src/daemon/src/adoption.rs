@@ -89,9 +89,7 @@ impl AdoptFlag {
 /// Whether svcfs was never used in a directory, and would commit what is there. A clone of a shared
 /// knowledge base has `.svc` from git, and no state.
 fn is_first_time(root: &Path, settings: &Settings) -> bool {
-    settings.versioning.strategy == VersioningStrategy::Git
-        && root.is_dir()
-        && !StatePaths::new(root).was_opened()
+    settings.versioning.strategy == VersioningStrategy::Git && root.is_dir() && !StatePaths::new(root).was_opened()
 }
 
 /// Refuses a root whose first use needs consent, for what cannot ask for it: a secondary space of a

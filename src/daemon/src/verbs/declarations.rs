@@ -114,10 +114,7 @@ Examples:
     options: &[
         SKIPPED_LINES,
         LINES,
-        VerbOption {
-            help: "Print only the frontmatter, as JSON",
-            ..long_option("metadata_only", "metadata-only")
-        },
+        VerbOption { help: "Print only the frontmatter, as JSON", ..long_option("metadata_only", "metadata-only") },
         VerbOption {
             help: "Print wiki links as markdown links with full addresses; needs the setting `server.public_url`",
             ..long_option("resolve_links", "resolve-links")
@@ -278,10 +275,7 @@ Examples:
         limit("Maximum number of entries [default: all versions of a page, 50 changes of a directory]"),
         skip("Skip this many of the newest entries"),
         VerbOption { value_name: "NAME", help: "Only changes by this author (exact name)", ..option("actor") },
-        VerbOption {
-            help: "`false` omits what happened under former names [default: true]",
-            ..option("follow")
-        },
+        VerbOption { help: "`false` omits what happened under former names [default: true]", ..option("follow") },
     ],
     action: Steps(steps::log),
     ..VERB

@@ -149,8 +149,7 @@ impl Log {
                  WHERE c.path > ?1 AND c.path < ?2 AND c.seq < ?3 AND c.new IS NOT NULL AND s.against <> 1 AND ",
                 in_history!()
             ))?;
-            let oldest: Option<i64> =
-                oldest.query_row(params![first, end, rows::number(before)], |row| row.get(0))?;
+            let oldest: Option<i64> = oldest.query_row(params![first, end, rows::number(before)], |row| row.get(0))?;
             let Some(seq) = oldest else { return Ok(None) };
             let mut pairs = connection.prepare_cached(
                 "SELECT created.path, removed.path FROM
@@ -165,7 +164,8 @@ impl Log {
             let mut pairs = pairs.query(params![seq, first, end, MAX_COMPARED_FILES])?;
             while let Some(row) = pairs.next()? {
                 let (created, removed) = (rows::path(row, 0)?, rows::path(row, 1)?);
-                let former = created.as_str().strip_prefix(path.as_str()).and_then(|rest| removed.as_str().strip_suffix(rest));
+                let former =
+                    created.as_str().strip_prefix(path.as_str()).and_then(|rest| removed.as_str().strip_suffix(rest));
                 let Some(former) = former.and_then(|former| TreePath::parse(former).ok()) else { continue };
                 let bounds = params![seq, format!("{former}/"), format!("{former}0")];
                 if !former.is_root() && !has_files.query_row(bounds, |row| row.get(0))? {

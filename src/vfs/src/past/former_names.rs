@@ -56,7 +56,8 @@ impl Vfs {
         {
             let recorded = self.core.log.newest_directory_rename(path, range.end)?;
             // The rename by a direct edit or `git mv` is not recorded as one.
-            let renamed = recorded.map_or_else(|| self.core.log.directory_origin(path, range.end), |it| Ok(Some(it)))?;
+            let renamed =
+                recorded.map_or_else(|| self.core.log.directory_origin(path, range.end), |it| Ok(Some(it)))?;
             let Some((renamed_at, former)) = renamed.filter(|(_, former)| may_read(former)) else { break };
             names.push(NamePeriod { path: former, range: Seq(0)..renamed_at });
         }

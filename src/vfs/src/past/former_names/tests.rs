@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "a person renames files in the root")]
+
 use svcfs_base::{Change, ChangeSet, TreePath};
 
 use crate::tests::{TestSpace, at, eve};
