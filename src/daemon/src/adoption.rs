@@ -1,4 +1,5 @@
-//! The first time svcfs is used in a directory with files, on this machine: what it would commit, and consent to it.
+//! The first time svcfs is used in a directory with files, on this machine: what it would commit,
+//! and consent to it.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal, Write as _};
