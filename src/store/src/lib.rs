@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 #![expect(clippy::disallowed_methods, reason = "only this crate accesses the disk")]
 
+mod atomic_file;
 mod audit_log;
 pub mod boot_marker;
 mod deferred_unlink;
@@ -28,6 +29,7 @@ mod untracked;
 mod usage;
 mod version_store;
 
+pub use atomic_file::{FileRights, create_file, replace_file};
 pub use audit_log::{AuditLog, RetentionLimits};
 pub use deferred_unlink::DeferGuard;
 pub use error::StoreError;

@@ -73,6 +73,11 @@ impl StatePaths {
     pub fn untracked(&self) -> PathBuf {
         self.directory.join("untracked")
     }
+    /// Whether a space of this root was ever opened on this machine, or is about to be with
+    /// consent. A clone has other files of svcfs, from git.
+    pub fn was_opened(&self) -> bool {
+        [self.log(), self.boot_marker(), self.index(), self.untracked()].iter().any(|file| file.exists())
+    }
     /// Lock of the one server of this root; it contains the process id.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("server.lock")

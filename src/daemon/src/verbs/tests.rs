@@ -42,6 +42,34 @@ fn every_verb_has_a_consistent_command_line() {
     assert_eq!(names, expected);
 }
 
+/// What a user at a terminal cannot know: the words of REST and JSON.
+#[test]
+fn the_help_of_a_verb_speaks_of_the_command_line() {
+    let mut program = Cli::command();
+    for verb in VERBS {
+        let help = program.find_subcommand_mut(verb.name).unwrap().render_long_help().to_string();
+        let words: Vec<_> = help.split_whitespace().collect();
+        let help = words.join(" ");
+        for word in [
+            "Content-Type",
+            "for agents",
+            "when absent",
+            "lowered to",
+            "`content`",
+            "`to`",
+            "`from`",
+            "`path`",
+            "did_you_mean",
+            "The results then",
+            "; default",
+            "<TEXT> Only",
+            "\"\\n\"",
+        ] {
+            assert!(!help.contains(word), "{}: {word}: {help}", verb.name);
+        }
+    }
+}
+
 #[test]
 fn options_and_positionals_may_come_in_any_order() {
     for line in [
