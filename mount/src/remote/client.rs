@@ -284,16 +284,36 @@ impl ApiClient {
         bytes: &[u8],
         condition: ExpectedVersion,
     ) -> Result<ETag, Fault> {
-        let request = ApiRequest { body: Some(bytes), query: "exact=true", ..ApiRequest::new(Method::PUT, "/file") };
-        let request = request.for_path(file).by_actor(actor).with_condition(condition);
-        let response = self.send_with_retry(
-            &request.with_header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        )?;
+        let response = self.put(actor, file, (bytes, "exact=true"), condition)?;
         let is_refused = matches!(response.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
         if is_refused && response.is_retry && self.version(file)? == ETag::from_content(bytes) {
             return Ok(ETag::from_content(bytes));
         }
         response.into_success()?.etag()
+    }
+
+    /// Writes a text that is based on an older version, merged with the current one; returns the
+    /// version of the merged text.
+    ///
+    /// # Errors
+    /// `Conflict` when both changed the same lines; `Invalid` from a server that cannot merge.
+    pub(super) fn write_merged(&self, actor: &Actor, file: &TreePath, text: &[u8], base: ETag) -> Result<ETag, Fault> {
+        let condition = ExpectedVersion::Version(base);
+        self.put(actor, file, (text, "exact=true&on_conflict=merge"), condition)?.into_success()?.etag()
+    }
+
+    fn put(
+        &self,
+        actor: &Actor,
+        file: &TreePath,
+        (bytes, query): (&[u8], &'static str),
+        condition: ExpectedVersion,
+    ) -> Result<ApiResponse, Fault> {
+        let request = ApiRequest { body: Some(bytes), query, ..ApiRequest::new(Method::PUT, "/file") };
+        // A conflict may come with the texts of both versions.
+        let request = ApiRequest { limit: 4 * MAX_FILE_BYTES as u64, ..request };
+        let request = request.for_path(file).by_actor(actor).with_condition(condition);
+        self.send_with_retry(&request.with_header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")))
     }
 
     /// Creates a symbolic link at a free path.

@@ -20,6 +20,7 @@ mod dirty_buffers;
 mod event_stream;
 mod first_contact;
 mod follower;
+mod merged_saves;
 mod nodes;
 mod read_versions;
 mod rejected;

@@ -3,13 +3,20 @@
 //! A program that reads a page and later replaces the whole file (an editor, `sed -i`) based the
 //! new text on what it read. That version is the precondition of its save, so that it overwrites no
 //! later change. A program that never read the page replaces the current version.
+//!
+//! When a save was merged with changes by others, the program still has the text it sent. Its next
+//! save is based on that text.
 
 use std::collections::{HashMap, VecDeque};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use svcfs_base::{ETag, TreePath};
 
 const MAX_READS: usize = 4096;
+/// Sent texts that are remembered, and the length of one in bytes; a longer one is not.
+const MAX_SENT_TEXTS: usize = 64;
+const MAX_SENT_BYTES: usize = 1 << 20;
 
 type ReadKey = (u32, TreePath);
 
@@ -18,6 +25,14 @@ struct ReadVersionTable {
     versions: HashMap<ReadKey, ETag>,
     /// In order of first read.
     order: VecDeque<ReadKey>,
+    /// Texts that were merged, oldest first.
+    sent_texts: VecDeque<(ReadKey, Bytes)>,
+}
+
+impl ReadVersionTable {
+    fn forget_sent_text(&mut self, key: &ReadKey) {
+        self.sent_texts.retain(|(other, _)| other != key);
+    }
 }
 
 #[derive(Default)]
@@ -28,6 +43,7 @@ impl ReadVersions {
     pub(super) fn record_read(&self, process: u32, path: &TreePath, etag: ETag) {
         let key = (process, path.clone());
         let mut table = self.0.lock();
+        table.forget_sent_text(&key);
         if table.versions.insert(key.clone(), etag).is_none() {
             table.order.push_back(key);
         }
@@ -45,14 +61,42 @@ impl ReadVersions {
 
     /// A process saved a file it had read, so it knows the new version.
     pub(super) fn record_save(&self, process: u32, path: &TreePath, etag: ETag) {
-        if let Some(version) = self.0.lock().versions.get_mut(&(process, path.clone())) {
+        let key = (process, path.clone());
+        let mut table = self.0.lock();
+        table.forget_sent_text(&key);
+        if let Some(version) = table.versions.get_mut(&key) {
             *version = etag;
         }
     }
 
+    /// A save of the process was merged: what it knows is the text it sent. A text that is too long
+    /// is not remembered; then the process still has its old version.
+    pub(super) fn record_merge(&self, process: u32, path: &TreePath, sent_text: Bytes) {
+        if sent_text.len() > MAX_SENT_BYTES {
+            return;
+        }
+        let key = (process, path.clone());
+        let mut table = self.0.lock();
+        table.forget_sent_text(&key);
+        table.sent_texts.push_back((key, sent_text));
+        if table.sent_texts.len() > MAX_SENT_TEXTS {
+            table.sent_texts.pop_front();
+        }
+    }
+
+    /// The text that a process sent and that was merged since.
+    pub(super) fn sent_text(&self, process: u32, path: &TreePath) -> Option<Bytes> {
+        let table = self.0.lock();
+        let mut texts = table.sent_texts.iter().rev();
+        texts.find(|((owner, file), _)| *owner == process && file == path).map(|(_, text)| text.clone())
+    }
+
     /// A save of the process was rejected: its next save may replace the current version.
     pub(super) fn forget(&self, process: u32, path: &TreePath) {
-        self.0.lock().versions.remove(&(process, path.clone()));
+        let key = (process, path.clone());
+        let mut table = self.0.lock();
+        table.forget_sent_text(&key);
+        table.versions.remove(&key);
     }
 }
 

@@ -303,7 +303,7 @@ impl RemoteTree {
         }
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
-        let mut opened = RemoteHandle { inode, is_writing, content: None, rejected: None };
+        let mut opened = RemoteHandle::new(inode, is_writing);
         if is_writing && is_truncating {
             let base = match &shared.unsaved {
                 Some(unsaved) => unsaved.base,
