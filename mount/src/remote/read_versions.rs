@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use svcfs_base::{ETag, TreePath};
 
 const MAX_READS: usize = 4096;
+/// Renamed files that are remembered.
+const MAX_SET_ASIDE: usize = 64;
 /// Sent texts that are remembered, and the length of one in bytes; a longer one is not.
 const MAX_SENT_TEXTS: usize = 64;
 const MAX_SENT_BYTES: usize = 1 << 20;
@@ -25,6 +27,8 @@ struct ReadVersionTable {
     versions: HashMap<ReadKey, ETag>,
     /// In order of first read.
     order: VecDeque<ReadKey>,
+    /// New names of files that were renamed, oldest first.
+    set_aside: VecDeque<(ReadKey, TreePath)>,
     /// Texts that were merged, oldest first.
     sent_texts: VecDeque<(ReadKey, Bytes)>,
 }
@@ -82,6 +86,25 @@ impl ReadVersions {
         if table.sent_texts.len() > MAX_SENT_TEXTS {
             table.sent_texts.pop_front();
         }
+    }
+
+    /// A process renamed a file with changes that it has not read. Editors do so before they save:
+    /// `page.md` becomes their backup `page.md~`.
+    pub(super) fn record_set_aside(&self, process: u32, path: &TreePath, new_name: &TreePath) {
+        let mut table = self.0.lock();
+        table.set_aside.push_back(((process, path.clone()), new_name.clone()));
+        if table.set_aside.len() > MAX_SET_ASIDE {
+            table.set_aside.pop_front();
+        }
+    }
+
+    /// Takes the new name of a file that a process set aside, and the version of it that the
+    /// process has read.
+    pub(super) fn take_set_aside(&self, process: u32, path: &TreePath) -> Option<(TreePath, ETag)> {
+        let mut table = self.0.lock();
+        let at = table.set_aside.iter().rposition(|((owner, file), _)| *owner == process && file == path)?;
+        let (key, new_name) = table.set_aside.remove(at)?;
+        table.versions.get(&key).map(|etag| (new_name, *etag))
     }
 
     /// The text that a process sent and that was merged since.
