@@ -2,7 +2,8 @@
 //!
 //! The server merges it with the current version when they do not overlap. The file then has a text
 //! that the program did not send and does not know: what the program saves next is based on the
-//! text that it sent (`read_versions`). Overlapping saves are rejected.
+//! text that it sent (`read_versions`). Overlapping saves are rejected, also if both made the same
+//! change.
 
 use bytes::Bytes;
 use fuser::INodeNo;
@@ -130,7 +131,7 @@ impl RemoteTree {
             let texts = [sent_text, bytes, &current.bytes].map(|text| std::str::from_utf8(text));
             let [Ok(base), Ok(ours), Ok(theirs)] = texts else { return Err(overlap(path)) };
             let merged = merge_page((base, ours, theirs), svcfs_vfs::changed_lines);
-            if !merged.conflicts.is_empty() {
+            if merged.has_same_changes || !merged.conflicts.is_empty() {
                 return Err(overlap(path));
             }
             let base = ExpectedVersion::Version(current.etag);
