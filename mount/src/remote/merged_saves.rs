@@ -48,8 +48,8 @@ impl RemoteTree {
             self.cache.record_own_change(path, None);
             return self.merge_known(author, path, bytes, (Some(read), overlap(path)));
         }
-        if base != ExpectedVersion::Absent
-            && let Some(sent_text) = author.process.and_then(|it| self.read_versions.sent_text(it, path))
+        if let (ExpectedVersion::Version(read), Some(process)) = (base, author.process)
+            && let Some(sent_text) = self.read_versions.sent_text(process, path, read)
         {
             return self.save_after_merge(author, path, (&sent_text, bytes));
         }
@@ -71,9 +71,6 @@ impl RemoteTree {
     /// Those of the request.
     pub(super) fn has_unread_changes(&self, author: &ChangeAuthor, path: &TreePath) -> Result<bool, Fault> {
         let Some(process) = author.process else { return Ok(false) };
-        if self.read_versions.sent_text(process, path).is_some() {
-            return Ok(true);
-        }
         match self.read_versions.version(process, path) {
             Some(read) => Ok(self.version(path)? != read),
             None => Ok(false),
@@ -89,11 +86,10 @@ impl RemoteTree {
         bytes: &Bytes,
         (read, refusal): (Option<ETag>, Fault),
     ) -> Result<SavedVersion, Fault> {
-        let sent_text = author.process.and_then(|process| self.read_versions.sent_text(process, path));
-        match (sent_text, read) {
-            (Some(sent_text), _) => self.save_after_merge(author, path, (&sent_text, bytes)),
-            (None, Some(base)) => self.merge_save(author, path, bytes, (base, refusal)),
-            (None, None) => Err(refusal),
+        let Some(read) = read else { return Err(refusal) };
+        match author.process.and_then(|process| self.read_versions.sent_text(process, path, read)) {
+            Some(sent_text) => self.save_after_merge(author, path, (&sent_text, bytes)),
+            None => self.merge_save(author, path, bytes, (read, refusal)),
         }
     }
 

@@ -73,8 +73,8 @@ impl ReadVersions {
         }
     }
 
-    /// A save of the process was merged: what it knows is the text it sent. A text that is too long
-    /// is not remembered; then the process still has its old version.
+    /// A save of a process that had read the file was merged: what it knows is the text it sent. A
+    /// text that is too long is not remembered; then the process still has its old version.
     pub(super) fn record_merge(&self, process: u32, path: &TreePath, sent_text: Bytes) {
         if sent_text.len() > MAX_SENT_BYTES {
             return;
@@ -82,6 +82,9 @@ impl ReadVersions {
         let key = (process, path.clone());
         let mut table = self.0.lock();
         table.forget_sent_text(&key);
+        if !table.versions.contains_key(&key) {
+            return;
+        }
         table.sent_texts.push_back((key, sent_text));
         if table.sent_texts.len() > MAX_SENT_TEXTS {
             table.sent_texts.pop_front();
@@ -107,9 +110,13 @@ impl ReadVersions {
         table.versions.get(&key).map(|etag| (new_name, *etag))
     }
 
-    /// The text that a process sent and that was merged since.
-    pub(super) fn sent_text(&self, process: u32, path: &TreePath) -> Option<Bytes> {
+    /// The text that a process sent and that was merged since, instead of the version that the
+    /// process had read before.
+    pub(super) fn sent_text(&self, process: u32, path: &TreePath, read: ETag) -> Option<Bytes> {
         let table = self.0.lock();
+        if table.versions.get(&(process, path.clone())) != Some(&read) {
+            return None;
+        }
         let mut texts = table.sent_texts.iter().rev();
         texts.find(|((owner, file), _)| *owner == process && file == path).map(|(_, text)| text.clone())
     }
@@ -143,5 +150,23 @@ mod tests {
             readers.record_read(process, &path, one);
         }
         assert_eq!((readers.version(0, &path), readers.version(1, &path)), (None, Some(one)));
+    }
+
+    #[test]
+    fn a_merged_process_has_the_text_that_it_sent() {
+        let readers = ReadVersions::default();
+        let path = TreePath::parse("a.md").unwrap();
+        let [one, two] = ["1", "2"].map(|text| ETag::from_content(text.as_bytes()));
+        let text = Bytes::from_static(b"mine");
+        readers.record_merge(7, &path, text.clone());
+        assert_eq!(readers.sent_text(7, &path, one), None, "it has read nothing");
+        readers.record_read(7, &path, one);
+        readers.record_merge(7, &path, text.clone());
+        assert_eq!((readers.sent_text(7, &path, one), readers.sent_text(7, &path, two)), (Some(text), None));
+        readers.record_set_aside(7, &path, &path);
+        assert_eq!(readers.take_set_aside(7, &path), Some((path.clone(), one)));
+        assert_eq!(readers.take_set_aside(7, &path), None);
+        readers.record_read(7, &path, one);
+        assert_eq!(readers.sent_text(7, &path, one), None);
     }
 }

@@ -255,6 +255,7 @@ fn saves_of_different_lines_are_merged() {
     for how in ["write", "truncate", "rename", "backup"] {
         let (name, page) = (format!("{how}.md"), place.path(&format!("mnt/{how}.md")));
         put(server.url(), &name, &text("draft", "first", "last"));
+        eventually("the page is there", || place.has(&format!("mnt/{name}")));
         assert_eq!(std::fs::read_to_string(&page).unwrap(), text("draft", "first", "last"));
         put(server.url(), &name, &text("draft", "FIRST", "last"));
         save_as_programs_do(how, &page, &text("final", "first", "mine")).unwrap();
@@ -271,6 +272,7 @@ fn saves_of_different_lines_are_merged() {
     }
     // A program that goes on writing does not know where.
     put(server.url(), "open.md", &text("draft", "first", "last"));
+    eventually("the page is there", || place.has("mnt/open.md"));
     let mut open = File::options().append(true).open(place.path("mnt/open.md")).unwrap();
     let mut at = File::options().read(true).write(true).open(place.path("mnt/open.md")).unwrap();
     put(server.url(), "open.md", &text("draft", "FIRST", "last"));
