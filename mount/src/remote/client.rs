@@ -17,6 +17,7 @@ use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader};
 
 use super::connectivity::{RetryMode, ServerConnectivity};
+use super::request_errors::{is_tls_error, is_undelivered, protocol_error, tls_error, unreachable};
 
 const API_PREFIX: &str = "/api/svc";
 /// Idle connections; as many as concurrent FUSE requests.
@@ -284,16 +285,36 @@ impl ApiClient {
         bytes: &[u8],
         condition: ExpectedVersion,
     ) -> Result<ETag, Fault> {
-        let request = ApiRequest { body: Some(bytes), query: "exact=true", ..ApiRequest::new(Method::PUT, "/file") };
-        let request = request.for_path(file).by_actor(actor).with_condition(condition);
-        let response = self.send_with_retry(
-            &request.with_header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        )?;
+        let response = self.put(actor, file, (bytes, "exact=true"), condition)?;
         let is_refused = matches!(response.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
         if is_refused && response.is_retry && self.version(file)? == ETag::from_content(bytes) {
             return Ok(ETag::from_content(bytes));
         }
         response.into_success()?.etag()
+    }
+
+    /// Writes a text that is based on an older version, merged with the current one; returns the
+    /// version of the merged text.
+    ///
+    /// # Errors
+    /// `Conflict` when both changed the same lines; `Invalid` from a server that cannot merge.
+    pub(super) fn write_merged(&self, actor: &Actor, file: &TreePath, text: &[u8], base: ETag) -> Result<ETag, Fault> {
+        let condition = ExpectedVersion::Version(base);
+        self.put(actor, file, (text, "exact=true&on_conflict=merge"), condition)?.into_success()?.etag()
+    }
+
+    fn put(
+        &self,
+        actor: &Actor,
+        file: &TreePath,
+        (bytes, query): (&[u8], &'static str),
+        condition: ExpectedVersion,
+    ) -> Result<ApiResponse, Fault> {
+        let request = ApiRequest { body: Some(bytes), query, ..ApiRequest::new(Method::PUT, "/file") };
+        // A conflict may come with the texts of both versions.
+        let request = ApiRequest { limit: 4 * MAX_FILE_BYTES as u64, ..request };
+        let request = request.for_path(file).by_actor(actor).with_condition(condition);
+        self.send_with_retry(&request.with_header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")))
     }
 
     /// Creates a symbolic link at a free path.
@@ -452,37 +473,4 @@ pub(super) fn busy_interval(response: &ApiResponse) -> Option<Duration> {
     }
     let retry_after = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     Some(retry_after.map_or(RETRY_INTERVAL, Duration::from_secs))
-}
-
-/// Whether the server certainly did not receive the request.
-fn is_undelivered(error: &ureq::Error) -> bool {
-    use ureq::Timeout::{Connect, Resolve};
-    matches!(error, ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Timeout(Connect | Resolve))
-        || matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused)
-}
-
-/// Whether the server's certificate was refused, which a retry does not change.
-fn is_tls_error(error: &ureq::Error) -> bool {
-    rustls_error(error).is_some()
-}
-
-pub(super) fn rustls_error(error: &ureq::Error) -> Option<&rustls::Error> {
-    match error {
-        ureq::Error::Rustls(error) => Some(error),
-        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
-        _ => None,
-    }
-}
-
-pub(super) fn tls_error(error: &ureq::Error) -> Fault {
-    let help = "install the CA certificate or set SSL_CERT_FILE";
-    Fault::new(Kind::Upstream, format!("no secure connection: {error}; {help}"))
-}
-
-fn unreachable(error: &ureq::Error) -> Fault {
-    Fault::new(Kind::Upstream, format!("the server cannot be reached: {error}"))
-}
-
-pub(super) fn protocol_error(what: impl std::fmt::Display) -> Fault {
-    Fault::new(Kind::Upstream, format!("not an svcfs server, or an incompatible version: {what}"))
 }

@@ -20,10 +20,12 @@ mod dirty_buffers;
 mod event_stream;
 mod first_contact;
 mod follower;
+mod merged_saves;
 mod nodes;
 mod read_versions;
 mod rejected;
 mod replies;
+mod request_errors;
 mod tree;
 mod writeback;
 

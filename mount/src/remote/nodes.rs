@@ -57,6 +57,15 @@ pub(super) struct RemoteHandle {
     pub(super) content: Option<VersionedContent>,
     /// The last save was rejected: further writes fail.
     pub(super) rejected: Option<Kind>,
+    /// The last save was merged, and the program does not know the result: writes at its offsets
+    /// fail.
+    pub(super) is_merged: bool,
+}
+
+impl RemoteHandle {
+    pub(super) const fn new(inode: INodeNo, is_writing: bool) -> Self {
+        Self { inode, is_writing, content: None, rejected: None, is_merged: false }
+    }
 }
 
 #[derive(Default)]
@@ -287,6 +296,14 @@ impl RemoteNodes {
         }
     }
 
+    /// Records for all handles of a file that it was saved as another text than was sent.
+    pub(super) fn record_merge(&self, inode: INodeNo) {
+        for opened in self.0.lock().handles.values_mut().filter(|opened| opened.inode == inode) {
+            opened.content = None;
+            opened.is_merged = opened.is_writing;
+        }
+    }
+
     /// Content of a removed file that one of its handles still has.
     pub(super) fn open_content(&self, inode: INodeNo) -> Option<VersionedContent> {
         let table = self.0.lock();
@@ -340,8 +357,7 @@ mod tests {
     fn a_removed_file_lives_while_open_and_frees_its_name() {
         let nodes = RemoteNodes::new();
         let number = nodes.inode_for(&path("a"), 1);
-        let opened = RemoteHandle { inode: number, is_writing: false, content: None, rejected: None };
-        let handle = nodes.open(opened);
+        let handle = nodes.open(RemoteHandle::new(number, false));
         nodes.unlink(&path("a"));
         nodes.forget(number, 1);
         assert!(nodes.shared(number).is_ok() && nodes.path(number).is_err());

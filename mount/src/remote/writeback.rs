@@ -12,6 +12,7 @@ use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, PathC
 
 use super::cache::FetchStamp;
 use super::client::{EntryType, ExpectedVersion, VersionedContent};
+use super::merged_saves::SavedVersion;
 use super::nodes::{RemoteHandle, SharedFile, UnsavedChange};
 use super::rejected::RejectedSaves;
 use super::tree::{AttributeReply, RemoteTree};
@@ -60,7 +61,7 @@ impl RemoteTree {
         self.nodes.add_local_file(&path);
         self.nodes.shared(inode)?.lock().unsaved =
             Some(UnsavedChange::of(ExpectedVersion::Absent, self.dirty_buffers.empty()));
-        let handle = self.nodes.open(RemoteHandle { inode, is_writing: true, content: None, rejected: None });
+        let handle = self.nodes.open(RemoteHandle::new(inode, true));
         Ok((self.attributes(inode)?, handle))
     }
 
@@ -152,7 +153,7 @@ impl RemoteTree {
         }))
     }
 
-    fn drop_parent_listing(&self, path: &TreePath) {
+    pub(super) fn drop_parent_listing(&self, path: &TreePath) {
         self.cache.drop_listing(&path.parent().unwrap_or_else(TreePath::root));
     }
 
@@ -220,13 +221,13 @@ impl RemoteTree {
             None => None,
         };
         let content = self.cache.content(&from).filter(|(_, is_current)| *is_current).map(|(content, _)| content);
-        let renamed = self.client.rename(&author.name, (&from, &to), replaced);
-        if let Err(fault) = &renamed
-            && fault.kind() == Kind::Conflict
-        {
-            self.store_rejected_rename((&from, &to), content.clone(), author, fault);
-        }
-        let renamed = renamed?;
+        let has_unread_changes = self.has_unread_changes(author, &from)?;
+        let renamed = match self.client.rename(&author.name, (&from, &to), replaced) {
+            Err(fault) if fault.kind() == Kind::Conflict => {
+                return Ok(self.merge_rename(author, (&from, &to), content, (replaced, fault))?);
+            }
+            renamed => renamed?,
+        };
         // The rename may have updated links in this file and in others.
         let content = content.filter(|content| renamed.is_some_and(|(etag, _)| content.etag == etag));
         if renamed.is_none_or(|(_, may_change_others)| may_change_others) {
@@ -243,29 +244,11 @@ impl RemoteTree {
         }
         self.nodes.rename(&from, &to);
         self.rejected.discard(&to);
+        if let Some(process) = author.process.filter(|_| has_unread_changes) {
+            self.read_versions.record_set_aside(process, &from, &to);
+        }
         self.refresh_entry(&to)?;
         Ok(())
-    }
-
-    /// Stores the text of a file that could not replace another one.
-    fn store_rejected_rename(
-        &self,
-        (from, to): (&TreePath, &TreePath),
-        content: Option<VersionedContent>,
-        author: &ChangeAuthor,
-        fault: &Fault,
-    ) {
-        if let Some(process) = author.process {
-            self.read_versions.forget(process, to);
-        }
-        match content.map_or_else(|| self.content(from, None), Ok) {
-            Ok(content) => self.store_rejected(to, &content.bytes, fault),
-            // It still exists under its old name.
-            Err(error) => {
-                tracing::warn!(%from, %to, %error, "cannot store the text of a rejected rename")
-            }
-        }
-        self.drop_parent_listing(to);
     }
 
     /// Writes through a handle.
@@ -275,6 +258,9 @@ impl RemoteTree {
     pub(super) fn write(&self, handle: u64, position: WriteOffset, data: &[u8]) -> Result<(), Fault> {
         self.check_not_rejected(handle)?;
         let opened = self.nodes.handle(handle)?;
+        if matches!(position, WriteOffset::Offset(_)) {
+            check_not_merged(&opened)?;
+        }
         self.change(&opened, |unsaved| {
             let start = match position {
                 WriteOffset::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
@@ -300,10 +286,14 @@ impl RemoteTree {
     ) -> Result<(), Fault> {
         let opened = match handle {
             Some(handle) => self.nodes.handle(handle)?,
-            None => RemoteHandle { inode, is_writing: true, content: None, rejected: None },
+            None => RemoteHandle::new(inode, true),
         };
+        check_not_merged(&opened)?;
         self.nodes.path(inode).map_or(Ok(()), |path| RejectedSaves::check_writable(&path))?;
         let size = check_size(usize::try_from(size).unwrap_or(usize::MAX))?;
+        if size == 0 {
+            self.begin_new_text(author.process, inode)?;
+        }
         self.change(&opened, |unsaved| unsaved.buffer.resize(size))?;
         if self.nodes.is_open_for_writing(inode) { Ok(()) } else { self.publish(author, inode) }
     }
@@ -407,9 +397,13 @@ impl RemoteTree {
             return Err(self.reject(author, (inode, &path), &mut shared, &bytes, fault));
         }
         let stamp = self.cache.stamp();
-        match self.client.write(&author.name, &path, &bytes, unsaved.base) {
-            Ok(etag) => {
+        match self.save(author, &path, &bytes, unsaved.base) {
+            Ok(SavedVersion::AsSent(etag)) => {
                 self.record_saved(author, (inode, &path), &mut shared, (etag, bytes), stamp);
+                Ok(())
+            }
+            Ok(SavedVersion::Merged) => {
+                self.record_merged(author, (inode, &path), &mut shared, bytes);
                 Ok(())
             }
             Err(fault) => Err(self.reject(author, (inode, &path), &mut shared, &bytes, fault)),
@@ -473,7 +467,7 @@ impl RemoteTree {
         fault
     }
 
-    fn store_rejected(&self, path: &TreePath, text: &[u8], fault: &Fault) {
+    pub(super) fn store_rejected(&self, path: &TreePath, text: &[u8], fault: &Fault) {
         tracing::warn!(%path, reason = fault.message(), "a save was rejected; its text is at .svc/rejected/{path}");
         if let Err(error) = self.rejected.store(path, text) {
             tracing::error!(%path, %error, "cannot store the text of a rejected save");
@@ -491,6 +485,12 @@ impl RemoteTree {
         self.nodes.close(handle);
         outcome
     }
+}
+
+/// Refuses a write at an offset of a text that the program does not know.
+fn check_not_merged(opened: &RemoteHandle) -> Result<(), Fault> {
+    let message = "the last save of this file was merged with changes by others; reopen the file";
+    if opened.is_merged { Err(Fault::new(Kind::Conflict, message)) } else { Ok(()) }
 }
 
 /// A size within the limit of the API.

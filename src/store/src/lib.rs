@@ -38,8 +38,8 @@ pub use git_names::path_refusal;
 pub use history::{
     BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
     GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
-    UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, compare_entries, normalize_message,
-    repair_head, unified_diff,
+    UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, changed_lines, compare_entries,
+    normalize_message, repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};

@@ -50,7 +50,7 @@ pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
 pub use svcfs_store::{
     ChangeFilter, DayActivity, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
-    StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy,
+    StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy, changed_lines,
 };
 pub use view::{DirectoryEntry, EntryKind, FileView, PathAttributes};
 

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use crate::harness::{Place, Running, can_mount, connect, eventually, program, refusal, request, svcfs};
 
 mod failures;
+mod merging;
 mod offline;
 
 /// A root that is served, and a folder to mount it at from elsewhere.
@@ -221,7 +222,7 @@ fn a_save_that_lost_a_race_is_rejected_and_both_texts_survive() {
     mount.stop();
 }
 
-/// Adds one to a number in a page, as a program on a mount does.
+// Adds one to a number in a page, as a program on a mount does.
 fn add_on_mount(page: &PathBuf, is_renaming: bool, name: &str) {
     loop {
         let Ok(text) = std::fs::read_to_string(page) else { continue };
