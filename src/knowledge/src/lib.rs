@@ -25,6 +25,7 @@ pub mod spaces;
 pub mod tasks;
 pub mod usage;
 pub mod views;
+pub mod workflows;
 
 use kernel::OperationArea;
 

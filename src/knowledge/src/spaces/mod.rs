@@ -34,6 +34,7 @@ use crate::lint::LintGate;
 use crate::search::Indexer;
 use crate::usage::UsageWriter;
 use crate::views::{ViewGate, ViewRefresher};
+use crate::workflows::DefinitionGate;
 
 /// Options to open a space.
 pub struct SpaceOptions {
@@ -69,7 +70,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let vfs = Vfs::open(VfsOptions {
         root,
         clock,
-        gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
+        gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate), Box::new(DefinitionGate)],
         strategy: strategy(&settings.versioning),
         scratch_patterns: settings.scratch.clone(),
         hidden_files: settings.hidden_files.clone(),
