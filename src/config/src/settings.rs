@@ -12,6 +12,7 @@ use crate::sections::{
     assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::FilesConfig,
     janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
     protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -46,6 +47,8 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Links between pages.
     pub links: LinksConfig,
+    /// Transitions that writes may make.
+    pub workflow: WorkflowSettings,
     /// Destination of the server log.
     pub log: LogOutput,
     /// Audit log; none when it is off.
@@ -111,6 +114,7 @@ impl Settings {
             memory,
             janitor,
             links,
+            workflow,
             tracing,
             audit,
             ui,
@@ -144,6 +148,7 @@ impl Settings {
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
+        let workflow = check.workflow(&workflow);
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
@@ -169,6 +174,7 @@ impl Settings {
                     memory,
                     janitor,
                     links,
+                    workflow,
                     log,
                     audit,
                     ui,
@@ -278,6 +284,14 @@ impl SettingsCheck {
         for (index, error) in files.invalid_exceptions() {
             self.report(&format!("files.serve_hidden[{index}]"), &error);
         }
+    }
+
+    /// The transitions; reports an invalid one.
+    fn workflow(&mut self, workflow: &WorkflowConfig) -> WorkflowSettings {
+        workflow.resolve().unwrap_or_else(|(index, message)| {
+            self.report(&format!("workflow.transitions[{index}]"), message);
+            WorkflowSettings::default()
+        })
     }
 
     /// Absolute paths of directories; reports the invalid ones.

@@ -43,6 +43,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     content_quality::AREA,
     usage::AREA,
     memory::AREA,
+    workflows::AREA,
     tasks::AREA,
     appearance::AREA,
     audit::AREA,

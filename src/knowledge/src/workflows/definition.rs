@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Fault, Kind, PathComponent, escape_unprintable};
+use svcfs_base::{Fault, Kind, PathComponent, escape_unprintable, fold_label};
 
 /// Limit of a definition as text.
 pub(super) const MAX_DEFINITION_BYTES: usize = 1 << 20;
@@ -57,11 +57,6 @@ pub struct WorkflowTransition {
     /// Role of those who should do it, for user interfaces; the server does not check it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_role: Option<String>,
-}
-
-/// A name in the form in which names are compared: without case, spaces collapsed.
-pub fn fold_state(name: &str) -> String {
-    name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
 impl WorkflowDefinition {
@@ -159,7 +154,7 @@ impl WorkflowDefinition {
             if state.wip_limit == Some(0) {
                 return refuse("`wip_limit` must be at least 1".to_owned());
             }
-            if let Some(earlier) = folded.insert(fold_state(name), name) {
+            if let Some(earlier) = folded.insert(fold_label(name), name) {
                 return refuse(format!("`{name}` and `{earlier}` are the same name; case and spaces do not count"));
             }
             states.insert(name.as_str(), state);
@@ -170,8 +165,8 @@ impl WorkflowDefinition {
     /// The state with a name; case and repeated spaces do not count.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<&WorkflowState> {
-        let folded = fold_state(name);
-        self.states.iter().find(|state| state.name == name || fold_state(&state.name) == folded)
+        let folded = fold_label(name);
+        self.states.iter().find(|state| state.name == name || fold_label(&state.name) == folded)
     }
 
     /// The state in which pages start.

@@ -1,3 +1,5 @@
+mod changes;
+
 use serde_json::{Value, json};
 use svcfs_base::{Caller, Change, Protocol};
 
