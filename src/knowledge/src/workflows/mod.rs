@@ -75,6 +75,16 @@ pub fn read_definition(vfs: &Vfs, name: &str) -> Result<WorkflowDefinition, Faul
     }
 }
 
+/// The names of all definitions, sorted, valid or not.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
+    let mut names = files::list_stems(cx, &TreePath::parse(WORKFLOWS_FOLDER)?, ".json")?;
+    names.retain(|name| is_valid_name(name));
+    Ok(names)
+}
+
 /// All valid definitions by name, and for each invalid file its path and the reason.
 fn read_all(cx: &OperationContext<'_>) -> Result<(Vec<WorkflowDefinition>, Vec<String>), Fault> {
     let (mut workflows, mut errors) = (Vec::new(), Vec::new());

@@ -217,6 +217,12 @@ impl Vfs {
         self.flush()
     }
 
+    /// Records why a change of a page was refused that has no text to store (`user.svc.lint`), until
+    /// the next accepted write.
+    pub fn note_refusal(&self, path: &TreePath, reason: &str) {
+        drop(self.core.refusals.note(path, reason));
+    }
+
     /// Flushes everything written below the root.
     ///
     /// # Errors
