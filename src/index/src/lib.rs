@@ -14,6 +14,7 @@
 
 mod assets;
 mod bulk;
+mod change_log;
 mod connections;
 mod dataview;
 mod dates;
@@ -131,6 +132,7 @@ pub struct Index {
     early_fields: fields::EarlyFields,
     backlinks: links::BacklinkCache,
     answers: search::AnswerCache,
+    changes: change_log::ChangeLog,
 }
 
 impl Index {
@@ -154,6 +156,7 @@ impl Index {
             early_fields: fields::EarlyFields::default(),
             backlinks: links::BacklinkCache::default(),
             answers: search::AnswerCache::default(),
+            changes: change_log::ChangeLog::default(),
         })
     }
 
@@ -285,6 +288,7 @@ impl Index {
         commit.record(changes);
         self.answers.clear();
         self.backlinks.clear();
+        self.changes.record(batch.steps.iter().map(writer::WriteStep::path));
         if let Some(touched_pages) = &mut writer.touched_pages {
             touched_pages.extend(batch.steps.iter().map(|step| step.path().clone()));
         }

@@ -20,6 +20,7 @@ use crate::graph::AnalysisCache;
 use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::search::RecheckQueue;
 use crate::spaces::SpaceCollection;
+use crate::workflows::BoardCache;
 
 use super::MinSeq;
 use super::freshness::{IndexFreshness, RequiredFreshness};
@@ -70,6 +71,8 @@ pub struct Space {
     pub flush_times: FlushTimes,
     /// Locked while a page takes a place in a workflow state with a limit.
     pub workflow_places: Mutex<()>,
+    /// Cached boards of workflows.
+    pub boards: BoardCache,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -92,6 +95,7 @@ impl Space {
             freshness: IndexFreshness::follow(&vfs),
             tasks: OnceLock::new(),
             workflow_places: Mutex::default(),
+            boards: BoardCache::default(),
             audit,
             vfs,
             index,

@@ -89,11 +89,14 @@ impl<'a> BlockerCheck<'a> {
 
     /// The page that a link, path or name in the frontmatter of a page refers to.
     fn resolve(&self, from: &TreePath, text: &str) -> Result<Option<TreePath>, Fault> {
-        // Most names are full paths.
-        if let Ok(path) = TreePath::parse(text.trim())
-            && self.finished.contains_key(&path)
-        {
-            return Ok(Some(path));
+        // Most names are full paths, which come first: no need to ask the index.
+        let name = text.trim().trim_start_matches("[[").trim_end_matches("]]");
+        if name.contains('/') {
+            let paths = [name.to_owned(), format!("{name}.md")];
+            let known = paths.iter().filter_map(|path| TreePath::parse(path).ok());
+            if let Some(path) = known.into_iter().find(|path| self.finished.contains_key(path)) {
+                return Ok(Some(path));
+            }
         }
         let target = match links(text).into_iter().next() {
             Some(link) if link.kind == LinkKind::Wiki => link.target,

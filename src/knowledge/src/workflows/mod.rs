@@ -5,6 +5,7 @@
 
 mod blockers;
 mod board;
+mod card;
 mod definition;
 mod definition_gate;
 mod operations;
@@ -23,7 +24,8 @@ use svcfs_vfs::Vfs;
 use crate::files;
 use crate::kernel::OperationContext;
 pub use blockers::{BlockerCheck, blocker_names};
-pub use board::{BoardCard, BoardColumns, StateCounts, WorkflowBoard, read_board};
+pub use board::{BoardCache, BoardColumns, StateCounts, WorkflowBoard, read_board};
+pub use card::BoardCard;
 pub use definition::{UNMATCHED, WorkflowDefinition, WorkflowState, WorkflowTransition};
 pub use definition_gate::DefinitionGate;
 pub use operations::AREA;
