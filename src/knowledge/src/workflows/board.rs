@@ -195,7 +195,7 @@ fn arrange(
             Some(names) => blockers.unfinished(card.path(), names)?,
             None => Vec::new(),
         };
-        let card = if unfinished.is_empty() { card.unblocked.clone() } else { card.blocked(&unfinished)? };
+        let card = if unfinished.is_empty() { card.unblocked.clone() } else { card.blocked(unfinished)? };
         if column == columns.len() {
             columns.push((UNMATCHED.to_owned(), Vec::new()));
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -44,7 +45,7 @@ impl JsonSchema for BoardCard {
 }
 
 /// A page on a board
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "BoardCard")]
 struct CardMembers {
     /// Path of the page
@@ -118,6 +119,8 @@ pub(super) struct ReadCard {
     /// The card of a page that waits for none.
     pub unblocked: BoardCard,
     members: CardMembers,
+    /// The last card of the page with the pages it waited for.
+    blocked: Mutex<Option<(Vec<TreePath>, BoardCard)>>,
 }
 
 impl ReadCard {
@@ -155,7 +158,7 @@ impl ReadCard {
             state,
         };
         let (state, unblocked) = (fold_label(&members.state), card(&members)?);
-        Ok(Some(Self { state, ordinal, is_finished, blockers, unblocked, members }))
+        Ok(Some(Self { state, ordinal, is_finished, blockers, unblocked, members, blocked: Mutex::default() }))
     }
 
     pub(super) fn path(&self) -> &TreePath {
@@ -163,12 +166,15 @@ impl ReadCard {
     }
 
     /// The card of a page that waits for others.
-    pub(super) fn blocked(&self, unfinished: &[TreePath]) -> Result<BoardCard, Fault> {
-        let mut members = serde_json::to_value(&self.members).map_err(Fault::internal)?;
-        members["blocked"] = true.into();
-        members["block_reason"] = block_reason(unfinished).into();
-        let json = serde_json::value::to_raw_value(&members).map_err(Fault::internal)?;
-        Ok(BoardCard { path: self.members.path.clone(), json: json.into() })
+    pub(super) fn blocked(&self, unfinished: Vec<TreePath>) -> Result<BoardCard, Fault> {
+        let mut last = self.blocked.lock();
+        if let Some((_, card)) = last.as_ref().filter(|(pages, _)| *pages == unfinished) {
+            return Ok(card.clone());
+        }
+        let block_reason = Some(block_reason(&unfinished));
+        let card = card(&CardMembers { blocked: true, block_reason, ..self.members.clone() })?;
+        *last = Some((unfinished, card.clone()));
+        Ok(card)
     }
 }
 
