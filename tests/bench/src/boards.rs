@@ -53,7 +53,7 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Boards> {
     let mut asked = vec![measured(run, BOARD, extent.plan.search_round, &mut ask)?];
     let mut advance = |number: usize| -> Result<()> {
         // A page in `review` goes back to work, and to review again.
-        let target = if number % 2 == 0 { "in_progress" } else { "review" };
+        let target = if number.is_multiple_of(2) { "in_progress" } else { "review" };
         client.post("/api/svc/workflow/advance", &json!({ "path": page(2), "target_state": target }))?;
         client.get("/api/svc/workflow/board/work").map(drop)
     };
@@ -73,13 +73,16 @@ fn plant(run: &BenchRun, root: &Path, pages: usize) -> Result<()> {
     std::fs::write(root.join(".svc/workflows/work.json"), DEFINITION)?;
     for number in 0..pages {
         let path = root.join(page(number));
-        if number % 100 == 0 {
+        if number.is_multiple_of(100) {
             run.check_stop()?;
             std::fs::create_dir_all(path.parent().unwrap_or(root))?;
         }
         let state = STATES[number % STATES.len()];
-        let blockers =
-            if number % 8 == 0 { format!("blocked_by: [{}]\n", page((number * 7 + 1) % pages)) } else { String::new() };
+        let blockers = if number.is_multiple_of(8) {
+            format!("blocked_by: [{}]\n", page((number * 7 + 1) % pages))
+        } else {
+            String::new()
+        };
         let text = format!(
             "---\ntitle: Work number {number}\nworkflow: work\nstate: {state}\npriority: {}\nassignee: ada\ntags: [work]\n{blockers}---\n\n\
              # Work number {number}\n\nWhat is to be done, in a sentence or two.\n",
