@@ -26,6 +26,7 @@ pub mod spaces;
 pub mod tasks;
 pub mod usage;
 pub mod views;
+pub mod workflows;
 
 use kernel::OperationArea;
 
@@ -43,6 +44,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     content_quality::AREA,
     usage::AREA,
     memory::AREA,
+    workflows::AREA,
     tasks::AREA,
     appearance::AREA,
     audit::AREA,

@@ -8,6 +8,7 @@ use svcfs_measure::writing::{CROWD_CLIENTS, WritingResults};
 
 use crate::Measured;
 use crate::answers::{Answers, Judged as JudgedAnswer};
+use crate::boards::Boards;
 use crate::committer::Committer;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
@@ -49,6 +50,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         ranking,
         searching,
         answers,
+        boards,
         large_trees,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
@@ -66,6 +68,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
     ranking.iter().for_each(|ranking| goals.ranking(ranking));
     searching.iter().for_each(|searching| goals.searching(searching));
     answers.iter().flat_map(Answers::judged).for_each(|goal| goals.answered(goal));
+    boards.iter().for_each(|boards| goals.boards(boards));
     large_trees.iter().flat_map(LargeTrees::judged).for_each(|goal| goals.answered(goal));
     large_trees.iter().flat_map(LargeTrees::judged_memory).for_each(|goal| goals.memory(goal));
     goals.0
@@ -260,6 +263,11 @@ impl Goals {
         self.within(&what, Duration::from_millis(150), judged.unindexed);
         let what = format!("the same with the index of the field among {pages} pages, p99");
         self.within(&what, Duration::from_millis(10), judged.indexed);
+    }
+
+    fn boards(&mut self, boards: &Boards) {
+        let what = format!("board of a workflow with {} pages, p50", boards.pages);
+        self.within(&what, Duration::from_millis(20), boards.judged());
     }
 
     fn links(&mut self, links: &Links) {

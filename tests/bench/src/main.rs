@@ -7,6 +7,7 @@
 
 mod answers;
 mod asked;
+mod boards;
 mod committer;
 mod document;
 mod files;
@@ -39,6 +40,7 @@ use svcfs_measure::writing::{self, WritingResults};
 use svcfs_work::StopToken;
 
 use crate::answers::Answers;
+use crate::boards::Boards;
 use crate::committer::Committer;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
@@ -115,6 +117,8 @@ enum Part {
     Searching,
     /// Search, queries and backlinks over a large tree, by several clients and while others write
     Answers,
+    /// The board of a workflow
+    Boards,
     /// Answers as long as the tree, and memory over a large one
     LargeTrees,
 }
@@ -137,6 +141,7 @@ struct Measured {
     ranking: Option<Ranking>,
     searching: Option<Searching>,
     answers: Option<Answers>,
+    boards: Option<Boards>,
     large_trees: Option<LargeTrees>,
 }
 
@@ -206,6 +211,7 @@ impl Measured {
             Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
+            Part::Boards => self.boards = Some(boards::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
         }
         run.finish()?;
@@ -234,6 +240,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         ranking,
         searching,
         answers,
+        boards,
         large_trees,
     } = measured;
     let mut tables = vec![goals::table(measured)];
@@ -255,6 +262,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(ranking.iter().map(Ranking::table));
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
+    tables.extend(boards.iter().map(Boards::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text

@@ -54,7 +54,7 @@ impl Operation for ListEligibleTasks {
     type Output = EligibleTasks;
     fn run(self, cx: &OperationContext<'_>) -> Result<EligibleTasks, Fault> {
         let below = self.path_prefix.unwrap_or_else(TreePath::root);
-        let eligible = super::list_eligible(cx.index(), &below, self.limit.get())?;
+        let eligible = super::list_eligible((&cx.space.vfs, cx.index()), &below, self.limit.get())?;
         let task = |mut row: svcfs_index::MetaRow| {
             let mut field = |name: &str| row.metadata.get_mut(name).map(Value::take).unwrap_or_default();
             let (status, priority) = (field("status"), field("priority"));
