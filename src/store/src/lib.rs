@@ -8,6 +8,7 @@
 
 mod audit_log;
 pub mod boot_marker;
+mod claims;
 mod deferred_unlink;
 mod error;
 mod fail_points;
@@ -29,6 +30,7 @@ mod usage;
 mod version_store;
 
 pub use audit_log::{AuditLog, RetentionLimits};
+pub use claims::{ClaimFile, ClaimWrite, StoredClaims};
 pub use deferred_unlink::DeferGuard;
 pub use error::StoreError;
 pub use fail_points::{FailPoint, FailPointKind, FailPoints};
