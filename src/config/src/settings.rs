@@ -9,9 +9,9 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::FilesConfig,
-    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
-    protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
+    files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
+    nfs::NfsConfig, protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -46,6 +46,8 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Links between pages.
     pub links: LinksConfig,
+    /// Write leases on pages.
+    pub claims: ClaimsConfig,
     /// Destination of the server log.
     pub log: LogOutput,
     /// Audit log; none when it is off.
@@ -111,6 +113,7 @@ impl Settings {
             memory,
             janitor,
             links,
+            claims,
             tracing,
             audit,
             ui,
@@ -169,6 +172,7 @@ impl Settings {
                     memory,
                     janitor,
                     links,
+                    claims,
                     log,
                     audit,
                     ui,

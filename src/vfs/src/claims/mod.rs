@@ -12,12 +12,12 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use svcfs_base::{Actor, Caller, Claim, Fault, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, Change, Claim, Fault, Timestamp, TreePath};
 
 use crate::Vfs;
 use crate::core::VfsCore;
-pub(crate) use registry::{ClaimRegistry, WriteOutcome};
 pub use registry::{ClaimEvent, ClaimEventKind};
+pub(crate) use registry::{ClaimRegistry, WriteOutcome};
 
 /// Maximum number of claims in a space.
 const MAX_CLAIMS: usize = 100_000;
@@ -65,6 +65,10 @@ impl StartedClaim<'_> {
     pub const fn claim(&self) -> &Claim {
         &self.claim
     }
+    /// Whether the actor had an active claim already.
+    pub const fn is_renewal(&self) -> bool {
+        self.renewed.is_some()
+    }
     /// Sets which attempt at a task it is.
     pub const fn set_attempt(&mut self, attempt: u32) {
         self.claim.attempt = attempt;
@@ -107,7 +111,7 @@ impl VfsCore {
         self.claim_policy.get_or_init(ClaimPolicy::default)
     }
 
-    fn require_claims(&self) -> Result<(), Fault> {
+    fn check_enabled(&self) -> Result<(), Fault> {
         if self.claim_policy().is_enabled { Ok(()) } else { Err(Fault::unavailable(NOT_ENABLED)) }
     }
 }
@@ -118,12 +122,20 @@ impl Vfs {
         let _only_the_first = self.core.claim_policy.set(policy);
     }
 
+    /// Checks that the space has claims.
+    ///
+    /// # Errors
+    /// `Unavailable` when they are switched off.
+    pub fn check_claims_enabled(&self) -> Result<(), Fault> {
+        self.core.check_enabled()
+    }
+
     /// Starts a claim of an actor, or renews it, from now for a time.
     ///
     /// # Errors
     /// `Unavailable` when claims are switched off, or there are too many.
     pub fn start_claim(&self, actor: &Actor, path: &TreePath, lease: Duration) -> Result<ClaimAttempt<'_>, Fault> {
-        self.core.require_claims()?;
+        self.core.check_enabled()?;
         // Writes that passed their checks finish first; later ones see the claim.
         let _locked = self.core.path_locks.lock([path.clone()].into());
         let now = self.core.clock.now();
@@ -157,7 +169,7 @@ impl Vfs {
     /// # Errors
     /// `Conflict`, with the active claim, when the fence is not the newest or the lease has ended.
     pub fn renew_claim(&self, caller: &Caller, path: &TreePath, fence: u64, lease: Duration) -> Result<Claim, Fault> {
-        self.core.require_claims()?;
+        self.core.check_enabled()?;
         let (now, actor) = (self.core.clock.now(), caller.actor());
         let expires_at = expiry(now, lease);
         let mut renewed = None;
@@ -178,7 +190,7 @@ impl Vfs {
     /// # Errors
     /// `Unavailable` when claims are switched off, or the end cannot be stored.
     pub fn release_claim(&self, actor: &Actor, path: &TreePath, fence: Option<u64>) -> Result<bool, Fault> {
-        self.core.require_claims()?;
+        self.core.check_enabled()?;
         let now = self.core.clock.now();
         let released = self.core.claims.update_durably(path, |present, _| match present {
             Some(claim) if rules::is_held(claim, actor, fence.unwrap_or(claim.fence), now) => Ok(None),
@@ -188,6 +200,14 @@ impl Vfs {
         self.core.claims.wait(&outcome)?;
         self.core.claims.announce(ClaimEventKind::Release, now, claim);
         Ok(true)
+    }
+
+    /// Checks that a caller may write a page that others may have claimed.
+    ///
+    /// # Errors
+    /// `Conflict`, with the active claim, when a write would be refused.
+    pub fn check_claim(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+        self.core.check_claims(caller, &[Change::remove(path.clone())]).map(drop)
     }
 
     /// The active claim of a page.
@@ -200,7 +220,7 @@ impl Vfs {
     /// # Errors
     /// `Unavailable` when claims are switched off.
     pub fn claims_below(&self, path: &TreePath) -> Result<Vec<Claim>, Fault> {
-        self.core.require_claims()?;
+        self.core.check_enabled()?;
         if self.core.claims.is_empty() {
             return Ok(Vec::new());
         }
@@ -216,10 +236,7 @@ impl Vfs {
         if self.core.claims.is_empty() {
             return Vec::new();
         }
-        let now = self.core.clock.now();
-        let mut claims = self.core.claims.below(&TreePath::root());
-        claims.retain(|claim| claim.has_lapsed(now));
-        claims
+        self.core.claims.lapsed(self.core.clock.now())
     }
 
     /// Removes a lapsed claim, unless the page has another one by now.

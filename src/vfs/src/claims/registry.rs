@@ -3,7 +3,7 @@
 //! Invariant: a change is visible to checks before it is durable, and acknowledged after. Changes
 //! that wait at the same time share one flush, in the order in which they became visible.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -65,6 +65,8 @@ pub(crate) struct ClaimRegistry {
 
 struct ClaimState {
     by_path: BTreeMap<TreePath, Claim>,
+    /// The same claims, by the end of their lease.
+    by_expiry: BTreeSet<(Timestamp, TreePath)>,
     last_fence: u64,
     /// Changes for the next transaction, and its outcome.
     pending: (Vec<ClaimWrite>, WriteOutcome),
@@ -73,13 +75,27 @@ struct ClaimState {
     last_event: u64,
 }
 
+impl ClaimState {
+    fn insert(&mut self, claim: Claim) {
+        self.remove(&claim.path);
+        self.last_fence = self.last_fence.max(claim.fence);
+        self.by_expiry.insert((claim.expires_at, claim.path.clone()));
+        self.by_path.insert(claim.path.clone(), claim);
+    }
+    fn remove(&mut self, path: &TreePath) {
+        if let Some(claim) = self.by_path.remove(path) {
+            self.by_expiry.remove(&(claim.expires_at, claim.path));
+        }
+    }
+}
+
 impl ClaimRegistry {
     pub(crate) fn open(paths: &StatePaths, now: Timestamp) -> Result<Self, Fault> {
         let (file, StoredClaims { claims, last_fence }) = ClaimFile::open(&paths.claims(), now)?;
         let count = AtomicUsize::new(claims.len());
-        let by_path = claims.into_iter().map(|claim| (claim.path.clone(), claim)).collect();
-        let (pending, is_writing, events, last_event) = Default::default();
-        let state = ClaimState { by_path, last_fence, pending, is_writing, events, last_event };
+        let (by_path, by_expiry, pending, is_writing, events, last_event) = Default::default();
+        let mut state = ClaimState { by_path, by_expiry, last_fence, pending, is_writing, events, last_event };
+        claims.into_iter().for_each(|claim| state.insert(claim));
         Ok(Self { file, count, state: Mutex::new(state), written: Condvar::new(), wakers: RwLock::default() })
     }
 
@@ -109,6 +125,13 @@ impl ClaimRegistry {
         let from = state.by_path.range(path.clone()..);
         let prefixed = from.take_while(|(claimed, _)| claimed.as_str().starts_with(path.as_str()));
         prefixed.filter(|(claimed, _)| claimed.is_under(path)).map(|(_, claim)| claim.clone()).collect()
+    }
+
+    /// The claims whose lease has ended, the longest ago first.
+    pub(super) fn lapsed(&self, now: Timestamp) -> Vec<Claim> {
+        let state = self.state.lock();
+        let lapsed = state.by_expiry.iter().take_while(|(expires_at, _)| *expires_at <= now);
+        lapsed.filter_map(|(_, path)| state.by_path.get(path).cloned()).collect()
     }
 
     /// Changes the claim of a page in memory only: `change` gets the present one and a new fence
@@ -146,11 +169,8 @@ impl ClaimRegistry {
         let new_fence = state.last_fence + 1;
         let before = state.by_path.get(path).cloned();
         match change(before.as_ref(), new_fence)? {
-            Some(claim) => {
-                state.last_fence = state.last_fence.max(claim.fence);
-                state.by_path.insert(path.clone(), claim);
-            }
-            None => drop(state.by_path.remove(path)),
+            Some(claim) => state.insert(claim),
+            None => state.remove(path),
         }
         self.count.store(state.by_path.len(), Ordering::Relaxed);
         Ok(before)
@@ -191,7 +211,8 @@ impl ClaimRegistry {
         let (_, batch) = std::mem::take(&mut state.pending);
         let _only_here = batch.set(Err(error.to_owned()));
         if let Ok(stored) = self.file.read() {
-            state.by_path = stored.claims.into_iter().map(|claim| (claim.path.clone(), claim)).collect();
+            (state.by_path, state.by_expiry) = Default::default();
+            stored.claims.into_iter().for_each(|claim| state.insert(claim));
             self.count.store(state.by_path.len(), Ordering::Relaxed);
         }
     }

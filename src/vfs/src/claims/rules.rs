@@ -168,7 +168,9 @@ fn lost_reason((path, fence): (&TreePath, u64), active: Option<&Claim>, lapsed: 
         }
         (None, Some(claim)) if claim.fence == fence => {
             let ended = claim.expires_at;
-            format!("the lease of `{path}` with fence {fence} ended at {ended:.0}; claim it again and read it before you write")
+            format!(
+                "the lease of `{path}` with fence {fence} ended at {ended:.0}; claim it again and read it before you write"
+            )
         }
         (None, _) => format!("`{path}` has no claim with fence {fence}; claim it and read it before you write"),
     }
@@ -178,11 +180,18 @@ fn lost_reason((path, fence): (&TreePath, u64), active: Option<&Claim>, lapsed: 
 pub(super) fn claim_lost(caller: &Caller, path: &TreePath, reason: &str, active: Option<&Claim>) -> Fault {
     let kind = if caller.protocol.is_filesystem() { Kind::Locked } else { Kind::Conflict };
     let active = active.map(Claim::to_json);
-    Fault::new(kind, format!("claim_lost: {reason}")).with_detail("active_claim", active).with_detail("path", path.as_str())
+    Fault::new(kind, format!("claim_lost: {reason}"))
+        .with_detail("active_claim", active)
+        .with_detail("path", path.as_str())
 }
 
 /// The message of [`super::Vfs::renew_claim`] and [`super::Vfs::release_claim`].
-pub(super) fn renewal_lost(caller: &Caller, (path, fence): (&TreePath, u64), present: Option<&Claim>, now: Timestamp) -> Fault {
+pub(super) fn renewal_lost(
+    caller: &Caller,
+    (path, fence): (&TreePath, u64),
+    present: Option<&Claim>,
+    now: Timestamp,
+) -> Fault {
     let active = present.filter(|claim| !claim.has_lapsed(now));
     let lapsed = present.filter(|claim| claim.has_lapsed(now));
     claim_lost(caller, path, &lost_reason((path, fence), active, lapsed), active)

@@ -88,7 +88,9 @@ fn a_page_claimed_by_another_is_not_written() {
             space.put("other.md", "x\n");
             let claim = space.claim("ann", "d/a.md");
             let change = writes("d/a.md").swap_remove(n);
-            for protocol in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::WebDav, Protocol::S3] {
+            for protocol in
+                [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::WebDav, Protocol::S3]
+            {
                 if !is_refused {
                     break;
                 }
