@@ -192,6 +192,7 @@ impl FuseServer {
             | VirtualXattr::Version
             | VirtualXattr::Actor
             | VirtualXattr::Lint
+            | VirtualXattr::Claim
             | VirtualXattr::Backlinks => Ok(()),
             VirtualXattr::Unknown => Err(RequestFailure::Errno(Errno::ENOTSUP)),
         }
