@@ -127,6 +127,23 @@ impl FuseServer {
         Ok((directory, name(entry)?))
     }
 
+    /// Moves an entry of a view folder.
+    ///
+    /// # Errors
+    /// `EROFS` unless both folders are views that allow it; those of the move.
+    pub(crate) fn move_view_entry(
+        &self,
+        (request, author): (&Request, &Caller),
+        (parent, entry): (INodeNo, &OsStr),
+        (new_parent, new_entry): (INodeNo, &OsStr),
+    ) -> Result<(), RequestFailure> {
+        if !is_view_id(new_parent.0) {
+            return Err(RequestFailure::Errno(Errno::EROFS));
+        }
+        let (from, to) = ((parent, &name(entry)?), (new_parent, &name(new_entry)?));
+        self.views.move_entry((&self.view_reader(request), author), from, to)
+    }
+
     /// The offset of the next data or hole.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::sections::{
     assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, claims::ClaimsConfig, dataview::DataviewConfig,
     files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig,
     nfs::NfsConfig, protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig,
-    space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
+    space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -46,6 +46,7 @@ pub struct Config {
     pub(crate) janitor: JanitorConfig,
     pub(crate) links: LinksConfig,
     pub(crate) claims: ClaimsConfig,
+    pub(crate) workflow: WorkflowConfig,
     pub(crate) tracing: TracingConfig,
     pub(crate) ui: UiConfig,
     pub(crate) s3: S3Config,

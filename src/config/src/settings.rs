@@ -12,6 +12,7 @@ use crate::sections::{
     assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
     files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
     nfs::NfsConfig, protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -48,6 +49,8 @@ pub struct Settings {
     pub links: LinksConfig,
     /// Write leases on pages.
     pub claims: ClaimsConfig,
+    /// Transitions that writes may make.
+    pub workflow: WorkflowSettings,
     /// Destination of the server log.
     pub log: LogOutput,
     /// Audit log; none when it is off.
@@ -114,6 +117,7 @@ impl Settings {
             janitor,
             links,
             claims,
+            workflow,
             tracing,
             audit,
             ui,
@@ -147,6 +151,7 @@ impl Settings {
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
+        let workflow = check.workflow(&workflow);
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
@@ -173,6 +178,7 @@ impl Settings {
                     janitor,
                     links,
                     claims,
+                    workflow,
                     log,
                     audit,
                     ui,
@@ -282,6 +288,14 @@ impl SettingsCheck {
         for (index, error) in files.invalid_exceptions() {
             self.report(&format!("files.serve_hidden[{index}]"), &error);
         }
+    }
+
+    /// The transitions; reports an invalid one.
+    fn workflow(&mut self, workflow: &WorkflowConfig) -> WorkflowSettings {
+        workflow.resolve().unwrap_or_else(|(index, message)| {
+            self.report(&format!("workflow.transitions[{index}]"), message);
+            WorkflowSettings::default()
+        })
     }
 
     /// Absolute paths of directories; reports the invalid ones.

@@ -41,8 +41,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "webhooks.enabled",
     "webhooks.max_retries",
     "webhooks.max_workers",
-    "workflow.enforce_transitions",
-    "workflow.transitions",
 ];
 
 /// Relation of a key to [`UNSUPPORTED_KEYS`].

@@ -41,6 +41,7 @@ mod tasks;
 mod tests;
 mod value;
 mod words;
+mod workflows;
 mod writer;
 
 use std::error::Error;
@@ -66,6 +67,7 @@ pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
 pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
 pub use segments::MergeStep;
+pub use workflows::WorkflowPage;
 
 use connections::ReaderPool;
 use segments::WriterLock;

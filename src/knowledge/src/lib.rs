@@ -26,6 +26,7 @@ pub mod spaces;
 pub mod tasks;
 pub mod usage;
 pub mod views;
+pub mod workflows;
 
 use kernel::OperationArea;
 
@@ -44,6 +45,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     usage::AREA,
     memory::AREA,
     claims::AREA,
+    workflows::AREA,
     tasks::AREA,
     appearance::AREA,
     audit::AREA,

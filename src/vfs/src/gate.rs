@@ -18,7 +18,8 @@ pub struct ProposedFile {
 ///
 /// Upper layers provide gates: the write path depends on neither linter nor index.
 pub trait WriteGate: Send + Sync + 'static {
-    /// Checks one file. Only for versioned regular files outside `.svc`, not for external edits.
+    /// Checks one file. Only for versioned regular files outside `.svc` and for
+    /// definitions in it, not for external edits.
     ///
     /// # Errors
     /// The refusal, worded for the writer.

@@ -10,6 +10,9 @@ use crate::core::VfsCore;
 use crate::path_class::PathClass;
 use crate::{EntryKind, Vfs};
 
+/// Folders below `.svc` whose files pass through the gates: an invalid definition is refused.
+const GATED_FOLDERS: [&str; 1] = [".svc/workflows/"];
+
 impl VfsCore {
     /// Whether changes of a path become versions: not for state and scratch files, files that git
     /// ignores, and the contents of submodules.
@@ -19,7 +22,12 @@ impl VfsCore {
 
     /// Whether the gates check a path.
     pub(crate) fn is_gated(&self, path: &TreePath) -> bool {
-        self.path_classes.classify(path) == PathClass::Content && !self.is_unversioned_by_git(path)
+        let is_gated = match self.path_classes.classify(path) {
+            PathClass::Content => true,
+            PathClass::Control => GATED_FOLDERS.iter().any(|folder| path.as_str().starts_with(folder)),
+            PathClass::State | PathClass::Scratch => false,
+        };
+        is_gated && !self.is_unversioned_by_git(path)
     }
 
     fn is_unversioned_by_git(&self, path: &TreePath) -> bool {

@@ -21,3 +21,4 @@ pub(crate) mod space;
 pub(crate) mod tracing;
 pub(crate) mod ui;
 pub(crate) mod versioning;
+pub(crate) mod workflow;

@@ -66,7 +66,7 @@ pub fn bulk(
     cx.apply_as(caller, set).map_err(|fault| {
         let path = fault.detail().get("path").and_then(|path| TreePath::parse(path.as_str()?).ok());
         match path.and_then(|path| Some((*indexes.get(&path)?, path))) {
-            Some((index, path)) if fault.kind() == Kind::Rejected => with_entry(&fault, index, &path),
+            Some((index, path)) if fault.kind().refuses_content() => with_entry(&fault, index, &path),
             Some(_) | None => fault,
         }
     })

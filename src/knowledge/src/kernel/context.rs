@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
 use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
@@ -71,6 +71,8 @@ pub struct Space {
     pub settings: Settings,
     /// Durations of disk flushes.
     pub flush_times: FlushTimes,
+    /// Locked while a page takes a place in a workflow state with a limit.
+    pub workflow_places: Mutex<()>,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -92,6 +94,7 @@ impl Space {
             flush_times: FlushTimes::new(&vfs),
             freshness: IndexFreshness::follow(&vfs),
             tasks: OnceLock::new(),
+            workflow_places: Mutex::default(),
             audit,
             vfs,
             index,

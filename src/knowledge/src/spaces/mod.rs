@@ -35,6 +35,7 @@ use crate::lint::LintGate;
 use crate::search::Indexer;
 use crate::usage::UsageWriter;
 use crate::views::{ViewGate, ViewRefresher};
+use crate::workflows::{DefinitionGate, TransitionGate};
 
 /// Options to open a space.
 pub struct SpaceOptions {
@@ -67,10 +68,16 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         // meaningless. Reset it before a new log exists: a crash in between changes nothing.
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
     }
+    let transition_gate = TransitionGate::new(settings.workflow.clone());
     let vfs = Vfs::open(VfsOptions {
         root,
         clock,
-        gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
+        gates: vec![
+            Box::new(transition_gate.clone()),
+            Box::new(LintGate::new(settings.lint.clone())),
+            Box::new(ViewGate),
+            Box::new(DefinitionGate),
+        ],
         strategy: strategy(&settings.versioning),
         scratch_patterns: settings.scratch.clone(),
         hidden_files: settings.hidden_files.clone(),
@@ -89,6 +96,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let indexed = if cursor > vfs.feed().last_seq() { Seq(0) } else { cursor };
     let usage = UsageCounts::open(&paths.usage())?;
     let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
+    transition_gate.attach(&space);
     if settings.links.update_on_rename {
         space.vfs.set_link_resolver(SpaceLinkResolver::of(&space));
     }

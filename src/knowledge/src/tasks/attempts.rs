@@ -8,7 +8,6 @@ use svcfs_base::{Caller, Claim, Fault, Kind, Protocol, TreePath};
 use svcfs_text::frontmatter;
 
 use super::edits::{edit_page, set_fields};
-use super::workflow::WorkflowStates;
 use crate::kernel::Space;
 
 /// After this many lapsed leases a task has failed.
@@ -17,7 +16,8 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The number of the next attempt at an open task; none for other pages.
 pub fn next_attempt(space: &Space, path: &TreePath) -> Option<u32> {
     let fields = super::stored_fields(space, path)?;
-    super::is_open(&fields).then(|| attempts(fields.get("attempts")).saturating_add(1))
+    let count = attempts(fields.get("attempts")).saturating_add(1);
+    (super::is_open(&fields) && !super::is_finished(space, fields)).then_some(count)
 }
 
 fn attempts(value: Option<&Value>) -> u32 {
@@ -40,10 +40,9 @@ pub fn record_attempt(space: &Space, lapsed: &Claim) -> Result<(), Fault> {
         let mut changes = vec![("attempts", json!(count))];
         if count >= MAX_ATTEMPTS {
             changes.push(("status", json!("failed")));
-            let workflow = fields.get("workflow").and_then(Value::as_str);
-            let states = workflow.and_then(|name| WorkflowStates::of(space, name));
-            changes
-                .extend(states.as_ref().and_then(|states| states.named("failed")).map(|state| ("state", json!(state))));
+            let workflow = super::workflow_of(space, &fields);
+            let state = workflow.as_ref().and_then(|workflow| workflow.state("failed"));
+            changes.extend(state.map(|state| ("state", json!(state.name))));
         }
         set_fields(text, &changes).map(Some)
     });

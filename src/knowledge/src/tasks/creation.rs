@@ -5,14 +5,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use svcfs_base::{Change, ChangeSet, Claim, ETag, Fault, Kind, Precondition, Protocol, TreePath, VersionId};
+use svcfs_config::templates::TASK_WORKFLOW as DEFAULT_DEFINITION;
 use svcfs_text::headings::slug;
 
 use super::edits::set_fields;
-use super::workflow::{DEFAULT_DEFINITION, TASK_WORKFLOW, WorkflowStates, definition_path};
 use crate::claims::{self, LeaseDuration};
 use crate::files::format_new_page;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, Space};
+use crate::workflows::{WorkflowDefinition, blocker_names, definition_path, read_definition};
 
+/// The workflow of created tasks.
+const TASK_WORKFLOW: &str = "tasks";
 /// The folder of created tasks.
 const TASK_FOLDER: &str = "tasks";
 const MAX_TITLE_CHARS: usize = 500;
@@ -115,7 +118,7 @@ impl Operation for CreateTask {
                 Err(fault) => fault,
             };
             let exists = |path: &TreePath| cx.space.vfs.stat(Protocol::Internal, path).is_ok();
-            let has_workflow = definition_path(TASK_WORKFLOW).as_ref().is_some_and(exists);
+            let has_workflow = exists(&definition_path(TASK_WORKFLOW)?);
             if attempt == ATTEMPTS || !(exists(&path) || is_new_workflow && has_workflow) {
                 return Err(fault);
             }
@@ -148,15 +151,20 @@ impl CreateTask {
 
     /// The page, and the definition of its workflow where that is missing.
     fn to_change_set(&self, cx: &OperationContext<'_>, path: &TreePath) -> Result<(ChangeSet, bool), Fault> {
-        let states = WorkflowStates::of(cx.space, TASK_WORKFLOW);
-        let definition = definition_path(TASK_WORKFLOW)
-            .filter(|definition| states.is_none() && cx.space.vfs.stat(Protocol::Internal, definition).is_err());
-        let states = states.unwrap_or_else(WorkflowStates::default_states);
-        let page = format_new_page(cx, path, self.to_text(states.first().unwrap_or("backlog"))?)?;
+        let definition_path = definition_path(TASK_WORKFLOW)?;
+        let is_new_workflow = cx.space.vfs.stat(Protocol::Internal, &definition_path).is_err();
+        let definition = if is_new_workflow {
+            WorkflowDefinition::parse(TASK_WORKFLOW, DEFAULT_DEFINITION.as_bytes())?
+        } else {
+            read_definition(&cx.space.vfs, TASK_WORKFLOW)?
+        };
+        let state = definition.first_state().map_or("backlog", |state| state.name.as_str());
+        let page = format_new_page(cx, path, self.to_text(state)?)?;
         let put = |path, content: Bytes| Change::put(path, content).with_precondition(Precondition::Absent);
         let mut changes = vec![put(path.clone(), page)];
-        let is_new_workflow = definition.is_some();
-        changes.extend(definition.map(|definition| put(definition, DEFAULT_DEFINITION.into())));
+        if is_new_workflow {
+            changes.push(put(definition_path, DEFAULT_DEFINITION.into()));
+        }
         let message = format!("{}: task: {path}", cx.caller.actor());
         Ok((ChangeSet::new(changes).with_message(message), is_new_workflow))
     }
@@ -217,7 +225,7 @@ fn check_no_cycle(space: &Space, new: &TreePath, blocked_by: &[TreePath]) -> Res
     let mut next: Vec<TreePath> = blocked_by.to_vec();
     while let Some(page) = next.pop() {
         let fields = super::stored_fields(space, &page).unwrap_or_default();
-        for name in super::dependencies(&fields) {
+        for name in blocker_names(&Value::Object(fields)) {
             let target = super::resolve_page(space, &page, &name)?;
             if target.is_none() && super::names_path(&page, &name, new) {
                 let message =

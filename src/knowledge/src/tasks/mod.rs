@@ -12,15 +12,14 @@ mod queue;
 #[cfg(test)]
 mod tests;
 mod work;
-mod workflow;
 
 use serde_json::{Map, Value};
-use svcfs_base::{Fault, Protocol, TreePath};
-use svcfs_config::LinksConfig;
+use svcfs_base::{Actor, Fault, Protocol, TreePath};
 use svcfs_text::frontmatter;
 use svcfs_text::links::{LinkKind, links};
 
 use crate::kernel::Space;
+use crate::workflows::{BlockerCheck, WorkflowDefinition, read_definition};
 
 pub use attempts::{next_attempt, record_attempt};
 pub use operations::AREA;
@@ -30,10 +29,6 @@ pub use queue::TaskQueue;
 const TASK_TYPE: &str = "task";
 
 const OPEN_STATUS: &str = "todo";
-
-/// Values of `status` or `state` of a page that blocks no task.
-const FINISHED_STATUSES: [&str; 9] =
-    ["done", "complete", "completed", "finished", "closed", "resolved", "cancelled", "canceled", "archived"];
 
 /// Priorities as words; a lower number is more urgent.
 const PRIORITY_WORDS: [(&str, f64); 10] = [
@@ -76,14 +71,25 @@ fn is_open(fields: &Map<String, Value>) -> bool {
     fields.get("status").and_then(Value::as_str).is_some_and(|text| text.trim().to_lowercase() == OPEN_STATUS)
 }
 
-fn is_finished(fields: &Map<String, Value>) -> bool {
-    let values = ["status", "state"].iter().filter_map(|field| fields.get(*field)?.as_str());
-    values.map(|text| text.trim().to_lowercase()).any(|text| FINISHED_STATUSES.contains(&text.as_str()))
+/// Whether a page is finished, by its `status`, its `state`, or its workflow.
+fn is_finished(space: &Space, fields: Map<String, Value>) -> bool {
+    BlockerCheck::new(&space.vfs, &space.index).is_finished(&Value::Object(fields))
 }
 
-/// The names of the pages that must be finished first.
-fn dependencies(fields: &Map<String, Value>) -> Vec<String> {
-    LinksConfig::DEPENDENCY_FIELDS.iter().filter_map(|field| fields.get(*field)).flat_map(strings).collect()
+/// The states of the workflow that a page names, if it names a valid one.
+fn workflow_of(space: &Space, fields: &Map<String, Value>) -> Option<WorkflowDefinition> {
+    read_definition(&space.vfs, fields.get("workflow")?.as_str()?).ok()
+}
+
+/// Releases an actor's claim on a page that is finished now.
+pub fn release_finished(space: &Space, actor: &Actor, path: &TreePath) {
+    let is_theirs = space.vfs.claim_at(path).is_some_and(|claim| claim.claimed_by == *actor);
+    if is_theirs
+        && stored_fields(space, path).is_some_and(|fields| is_finished(space, fields))
+        && let Err(error) = space.vfs.release_claim(actor, path, None)
+    {
+        tracing::warn!(page.path = %path, ?error, "the claim of a finished page could not be released");
+    }
 }
 
 /// The pages that must be finished before a task and are not. A name without a page does not block.
@@ -92,7 +98,7 @@ fn unfinished_dependencies(space: &Space, task: &TreePath, names: &[String]) -> 
     for name in names {
         if let Some(page) = resolve_page(space, task, name)?
             && let Some(fields) = stored_fields(space, &page)
-            && !is_finished(&fields)
+            && !is_finished(space, fields)
         {
             unfinished.push(page);
         }

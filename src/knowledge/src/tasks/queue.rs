@@ -14,6 +14,7 @@ use svcfs_vfs::ClaimEventKind;
 
 use super::operations::EligibleTask;
 use crate::kernel::Space;
+use crate::workflows::blocker_names;
 
 /// Change sets per read of the feed.
 const BATCH_SETS: usize = 512;
@@ -48,6 +49,8 @@ struct QueuedTask {
     order: TaskOrder,
     answer: EligibleTask,
     dependencies: Vec<String>,
+    /// What says whether it is finished.
+    workflow_fields: Map<String, Value>,
     /// Lower case, without `#`.
     labels: Vec<String>,
 }
@@ -117,6 +120,10 @@ impl QueueState {
     /// Whether all dependencies of a ready task are finished; else it waits for them.
     fn is_startable(&mut self, space: &Space, path: &TreePath) -> Result<bool, Fault> {
         let Some(task) = self.tasks.get(path) else { return Ok(false) };
+        if super::is_finished(space, task.workflow_fields.clone()) {
+            self.ready.remove(&(task.order.clone(), path.clone()));
+            return Ok(false);
+        }
         if task.dependencies.is_empty() {
             return Ok(true);
         }
@@ -250,7 +257,11 @@ impl QueuedTask {
                 status: field("status"),
                 priority: field("priority"),
             },
-            dependencies: super::dependencies(fields),
+            dependencies: blocker_names(&Value::Object(fields.clone())),
+            workflow_fields: ["status", "workflow", "state"]
+                .iter()
+                .filter_map(|key| Some(((*key).to_owned(), fields.get(*key)?.clone())))
+                .collect(),
             labels: labels.map(|label| normalize_label(&label)).collect(),
         })
     }

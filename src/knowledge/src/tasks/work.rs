@@ -7,9 +7,9 @@ use svcfs_text::frontmatter;
 use super::edits::{add_to_section, edit_page, set_fields};
 use super::operations::EligibleTask;
 use super::queue::{TaskFilter, normalize_label};
-use super::workflow::WorkflowStates;
 use crate::claims::{self, LeaseDuration};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, require_path};
+use crate::workflows::{WorkflowDefinition, WorkflowState};
 
 /// Maximum size of a result.
 const MAX_RESULT_BYTES: usize = 64 << 10;
@@ -135,12 +135,10 @@ impl TaskOutcome {
             Self::Blocked => "blocked",
         }
     }
-    /// The state of the task's workflow.
-    fn state(self, states: &WorkflowStates) -> Option<&str> {
-        match self {
-            Self::Done => states.finished(),
-            Self::Failed | Self::Blocked => states.named(self.status()),
-        }
+    /// The state of the task's workflow: for finished work `done`, else the first terminal one.
+    fn state(self, workflow: &WorkflowDefinition) -> Option<&WorkflowState> {
+        let terminal = || workflow.states.iter().find(|state| state.terminal && matches!(self, Self::Done));
+        workflow.state(self.status()).or_else(terminal)
     }
 }
 
@@ -199,10 +197,9 @@ impl Operation for EndTask {
         let edit = |text: &str| {
             let fields = frontmatter::parse(text).map;
             let mut changes = vec![("status", json!(status))];
-            let workflow = fields.get("workflow").and_then(Value::as_str);
-            let states = workflow.and_then(|name| WorkflowStates::of(cx.space, name));
-            changes
-                .extend(states.as_ref().and_then(|states| outcome.state(states)).map(|state| ("state", json!(state))));
+            let workflow = super::workflow_of(cx.space, &fields);
+            let state = workflow.as_ref().and_then(|workflow| outcome.state(workflow));
+            changes.extend(state.map(|state| ("state", json!(state.name))));
             if !artifacts.is_empty() {
                 let mut all = fields.get("artifacts").map(super::strings).unwrap_or_default();
                 artifacts.iter().for_each(|artifact| {
