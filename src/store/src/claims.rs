@@ -1,7 +1,7 @@
 //! `claims.db`: which actor has claimed a page, until when, and the last fence number.
 //!
-//! Invariant: fence numbers never go back, not even when the file is lost: a new file starts at the
-//! current Unix time, in seconds.
+//! Invariant: fence numbers never go back, not even when the file is lost: without a last one, the
+//! first is the current Unix time, in seconds.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const SCHEMA: i32 = 1;
 pub struct StoredClaims {
     /// All claims, lapsed ones included.
     pub claims: Vec<Claim>,
-    /// The last fence number.
+    /// The last fence number; 0 if none is known.
     pub last_fence: u64,
 }
 
@@ -44,20 +44,13 @@ impl ClaimFile {
     ///
     /// # Errors
     /// [`StoreError`] when a damaged file cannot be removed.
-    pub fn open(file: &Path, now: Timestamp) -> Result<(Self, StoredClaims), StoreError> {
+    pub fn open(file: &Path) -> Result<(Self, StoredClaims), StoreError> {
         let new = |connection| Self { file: file.to_owned(), connection: Mutex::new(connection) };
-        let first_fence = u64::try_from(now.as_second()).unwrap_or_default();
-        let none = StoredClaims { claims: Vec::new(), last_fence: first_fence };
         if !file.exists() {
-            return Ok((new(None), none));
+            return Ok((new(None), StoredClaims::default()));
         }
         match connect(file).and_then(|connection| Ok((read_all(&connection)?, connection))) {
-            Ok((mut stored, connection)) => {
-                if stored.last_fence == 0 {
-                    stored.last_fence = first_fence;
-                }
-                Ok((new(Some(connection)), stored))
-            }
+            Ok((stored, connection)) => Ok((new(Some(connection)), stored)),
             Err(error) => {
                 tracing::error!(claims.file = %file.display(), %error, "the claims cannot be read and are dropped; actors must claim their pages again");
                 for suffix in ["", "-wal", "-shm"] {
@@ -68,7 +61,7 @@ impl ClaimFile {
                         Ok(()) | Err(_) => {}
                     }
                 }
-                Ok((new(None), none))
+                Ok((new(None), StoredClaims::default()))
             }
         }
     }
@@ -200,27 +193,26 @@ mod tests {
     fn claims_and_the_last_fence_survive_a_reopen() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("claims.db");
-        let (claims, stored) = ClaimFile::open(&file, now()).unwrap();
-        assert_eq!(stored, StoredClaims { claims: Vec::new(), last_fence: 1_800_000_000 });
-        assert!(!file.exists());
+        let (claims, stored) = ClaimFile::open(&file).unwrap();
+        assert!(stored == StoredClaims::default() && !file.exists());
         let put = |path, fence| ClaimWrite::Put(claim(path, fence));
         let b = TreePath::parse("b.md").unwrap();
         claims.write(&[put("a.md", 1_800_000_001), put("b.md", 1_800_000_009), ClaimWrite::Remove(b)]).unwrap();
         claims.write(&[put("a.md", 1_800_000_002)]).unwrap();
         assert_eq!(claims.read().unwrap().claims, [claim("a.md", 1_800_000_002)]);
         drop(claims);
-        let (_, stored) = ClaimFile::open(&file, now()).unwrap();
+        let (_, stored) = ClaimFile::open(&file).unwrap();
         let expected = StoredClaims { claims: vec![claim("a.md", 1_800_000_002)], last_fence: 1_800_000_009 };
         assert_eq!(stored, expected);
     }
 
     #[test]
-    fn a_damaged_file_is_replaced_and_fences_do_not_go_back() {
+    fn a_damaged_file_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("claims.db");
         std::fs::write(&file, "not a database, but long enough to be one".repeat(100)).unwrap();
-        let (claims, stored) = ClaimFile::open(&file, now()).unwrap();
-        assert_eq!(stored.last_fence, 1_800_000_000);
+        let (claims, stored) = ClaimFile::open(&file).unwrap();
+        assert_eq!(stored, StoredClaims::default());
         claims.write(&[ClaimWrite::Put(claim("a.md", 1_800_000_001))]).unwrap();
         assert_eq!(claims.read().unwrap().last_fence, 1_800_000_001);
     }

@@ -150,7 +150,7 @@ impl Vfs {
         }
         let untracked = UntrackedFiles::load(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
-            claims: claims::ClaimRegistry::open(&StatePaths::new(&root), clock.now())?,
+            claims: claims::ClaimRegistry::open(&StatePaths::new(&root))?,
             claim_policy: OnceLock::new(),
             leases: leases::LeaseRegistry::open(&StatePaths::new(&root))?,
             feed: ChangeFeed::new(Arc::clone(&log), log.last_seq()),

@@ -23,6 +23,7 @@ mod questions;
 mod ranking;
 mod scale;
 mod searching;
+mod tasks;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
 use crate::searching::Searching;
+use crate::tasks::Tasks;
 
 /// Measure svcfs beside git and beside the bare filesystem; markdown tables on standard output
 #[derive(Debug, Parser)]
@@ -117,6 +119,8 @@ enum Part {
     Answers,
     /// Answers as long as the tree, and memory over a large one
     LargeTrees,
+    /// Claims, and many workers that take tasks
+    Tasks,
 }
 
 /// What was measured.
@@ -138,6 +142,7 @@ struct Measured {
     searching: Option<Searching>,
     answers: Option<Answers>,
     large_trees: Option<LargeTrees>,
+    tasks: Option<Tasks>,
 }
 
 fn main() -> Result<()> {
@@ -207,6 +212,7 @@ impl Measured {
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
+            Part::Tasks => self.tasks = Some(tasks::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -235,6 +241,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         searching,
         answers,
         large_trees,
+        tasks,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -256,6 +263,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
+    tables.extend(tasks.iter().map(Tasks::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }

@@ -31,22 +31,29 @@ fn attempts(value: Option<&Value>) -> u32 {
 pub fn record_attempt(space: &Space, lapsed: &Claim) -> Result<(), Fault> {
     let (path, holder) = (&lapsed.path, &lapsed.claimed_by);
     let message = format!("the lease of {holder} ended: {path}");
-    let edited = edit_page(space, &Caller::new(Protocol::Internal), path, &message, |text| {
-        let fields = frontmatter::parse(text).map;
-        if !super::is_open(&fields) {
-            return Ok(None);
-        }
-        let count = attempts(fields.get("attempts")).max(lapsed.attempt);
-        let mut changes = vec![("attempts", json!(count))];
-        if count >= MAX_ATTEMPTS {
-            changes.push(("status", json!("failed")));
-            let workflow = super::workflow_of(space, &fields);
-            let state = workflow.as_ref().and_then(|workflow| workflow.state("failed"));
-            changes.extend(state.map(|state| ("state", json!(state.name))));
-        }
-        set_fields(text, &changes).map(Some)
-    });
-    match edited {
+    let record = |with_state: bool| {
+        edit_page(space, &Caller::new(Protocol::Internal), path, &message, |text| {
+            let fields = frontmatter::parse(text).map;
+            if !super::is_open(&fields) {
+                return Ok(None);
+            }
+            let count = attempts(fields.get("attempts")).max(lapsed.attempt);
+            let mut changes = vec![("attempts", json!(count))];
+            if count >= MAX_ATTEMPTS {
+                changes.push(("status", json!("failed")));
+                let workflow = super::workflow_of(space, &fields).filter(|_| with_state);
+                let state = workflow.as_ref().and_then(|workflow| workflow.state("failed"));
+                changes.extend(state.map(|state| ("state", json!(state.name))));
+            }
+            set_fields(text, &changes).map(Some)
+        })
+    };
+    // The workflow may have no transition to the failed state.
+    let recorded = match record(true) {
+        Err(fault) if fault.kind() == Kind::NotAllowed => record(false),
+        outcome => outcome,
+    };
+    match recorded {
         Err(fault) if is_lasting(fault.kind()) => {
             tracing::warn!(page.path = %path, error = ?fault, "a failed attempt could not be recorded");
             Ok(())
@@ -59,6 +66,12 @@ pub fn record_attempt(space: &Space, lapsed: &Claim) -> Result<(), Fault> {
 const fn is_lasting(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::NotFound | Kind::IsDirectory | Kind::Invalid | Kind::Rejected | Kind::Conflict | Kind::Forbidden
+        Kind::NotFound
+            | Kind::NotAllowed
+            | Kind::IsDirectory
+            | Kind::Invalid
+            | Kind::Rejected
+            | Kind::Conflict
+            | Kind::Forbidden
     )
 }

@@ -90,8 +90,8 @@ impl ClaimState {
 }
 
 impl ClaimRegistry {
-    pub(crate) fn open(paths: &StatePaths, now: Timestamp) -> Result<Self, Fault> {
-        let (file, StoredClaims { claims, last_fence }) = ClaimFile::open(&paths.claims(), now)?;
+    pub(crate) fn open(paths: &StatePaths) -> Result<Self, Fault> {
+        let (file, StoredClaims { claims, last_fence }) = ClaimFile::open(&paths.claims())?;
         let count = AtomicUsize::new(claims.len());
         let (by_path, by_expiry, pending, is_writing, events, last_event) = Default::default();
         let mut state = ClaimState { by_path, by_expiry, last_fence, pending, is_writing, events, last_event };
