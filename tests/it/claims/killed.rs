@@ -51,7 +51,7 @@ fn a_crash_during_claims_loses_nothing_and_keeps_fences_growing() {
                 let (address, acknowledged, is_killed) = (server.address(), &acknowledged, &is_killed);
                 scope.spawn(move || work(&Client::new(address), worker, acknowledged, is_killed));
             }
-            std::thread::sleep(Duration::from_millis(LOADS[round % LOADS.len()]));
+            std::thread::park_timeout(Duration::from_millis(LOADS[round % LOADS.len()]));
             is_killed.store(true, Ordering::SeqCst);
             server.kill();
         });

@@ -45,7 +45,8 @@ fn a_worker_past_its_lease_is_refused_by_its_fence() {
     let client = space.client();
     assert_eq!(put(&client, &[("X-Actor", "setup")], "tasks/a.md", TASK).status, 200);
     let old = lapsing_claim(&space, "slow", "tasks/a.md");
-    std::thread::sleep(Duration::from_millis(100));
+    let page = TreePath::parse("tasks/a.md").unwrap();
+    wait::until("the lease ends", || space.space().vfs.claim_at(&page).is_none());
     let fence = old.to_string();
     let slow = [("X-Actor", "slow"), ("X-Claim-Fence", fence.as_str())];
     let late = put(&client, &slow, "tasks/a.md", TASK);
