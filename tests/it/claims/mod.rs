@@ -136,14 +136,3 @@ fn an_enforced_claim_binds_every_protocol() {
     assert_eq!(renamed.status, 200, "{}", renamed.text());
     assert_eq!(client.get("/api/svc/claims").json()["claims"][0]["path"], "b.md");
 }
-
-#[test]
-fn a_lapsed_claim_ends_without_a_request() {
-    let space = TestSpace::new();
-    put(&space.client(), &[], "a.md", TASK);
-    lapsing_claim(&space, "ann", "a.md");
-    wait::until("the claim is ended", || {
-        let (events, _) = space.space().vfs.claim_events_after(0);
-        events.iter().any(|event| event.kind.name() == "expire")
-    });
-}

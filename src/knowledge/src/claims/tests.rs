@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use svcfs_base::{Actor, Caller};
 
-use crate::spaces::test_space::{TestSpace, caller, status_and_error};
+use crate::spaces::test_space::{TestSpace, caller, path, status_and_error};
 
 fn named(actor: &str) -> Caller {
     caller().with_actor(Actor::new(actor))
@@ -139,4 +139,18 @@ fn a_write_by_others_gets_a_note_or_is_refused() {
     let old = Caller { claim_fence: Some(7), ..named("ann") };
     let fault = space.ask_as(&old, "write", write).unwrap_err();
     assert!(fault.message().contains("fence 7 is over"), "{fault}");
+}
+
+#[test]
+fn a_lapsed_claim_ends_without_a_request() {
+    let space = space_with_pages();
+    claim(&space, "ann", json!({ "path": "tasks/a.md", "lease_duration": "1m" }));
+    let vfs = &space.space().vfs;
+    // The clock advances a second at each reading.
+    while vfs.claim_at(&path("tasks/a.md")).is_some() {}
+    while vfs.claim_events_after(0).0.iter().all(|event| event.kind.name() != "expire") {
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+    }
+    let text = space.text("tasks/a.md");
+    assert!(text.contains("attempts: 1"), "{text}");
 }
