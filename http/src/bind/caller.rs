@@ -101,8 +101,8 @@ fn parse_required_etags(name: &str, tags: &str) -> Result<Precondition, Fault> {
     tags.map(Precondition::OneOf)
 }
 
-/// The caller of a tool. Removes `actor`, `provenance`, `if_match` and `fence` from the arguments, except
-/// those that are inputs of the operation. Errors: `Invalid`, naming the argument that cannot be
+/// The caller of a tool. Removes `actor`, `provenance`, `if_match` and `fence` from the arguments,
+/// except those that are inputs of the operation. Errors: `Invalid`, naming the argument that cannot be
 /// parsed.
 pub(crate) fn from_arguments(
     arguments: &mut Map<String, Value>,

@@ -270,8 +270,8 @@ struct EventSubscriber {
     /// When access was last checked.
     last_check: Instant,
     newest: watch::Receiver<Seq>,
-    /// The last claim event that was sent. Claim events are not logged: a subscriber gets those that
-    /// happen while it is connected.
+    /// The last claim event that was sent. Claim events are not logged: a subscriber gets those
+    /// that happen while it is connected.
     last_claim_event: u64,
     newest_claim: watch::Receiver<u64>,
     position: EventPosition,

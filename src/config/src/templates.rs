@@ -46,7 +46,8 @@ macro_rules! pages {
     };
 }
 
-/// The definition of the workflow `tasks`; a space without the template gets it with its first task.
+/// The definition of the workflow `tasks`; a space without the template gets it with its first
+/// task.
 pub const TASK_WORKFLOW: &str = include_str!("../templates/tasks/dot-svc/workflows/tasks.json");
 
 /// The id of the default template.

@@ -1,7 +1,7 @@
 //! Tasks: pages that describe work, handed out to one worker each (`POST /tasks/next`).
 //!
 //! Invariant: a task is defined by its frontmatter alone: `status`, `priority`, `due`, and in
-//! `depends_on` and `blocked_by` the pages that must be finished before. Who works on it is a claim.
+//! `depends_on` and `blocked_by` the pages that must be finished before. Its worker is a claim.
 
 mod attempts;
 mod creation;

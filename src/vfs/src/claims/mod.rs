@@ -1,8 +1,8 @@
 //! Claims: cooperative write leases of actors on pages, with fence numbers.
 //!
-//! Invariant: expiry is checked with the clock at every use; removing lapsed claims only makes them
-//! known to followers. A claim starts while its page is locked: writes before it are complete, later
-//! ones see it.
+//! Invariant: expiry is checked with the clock at every use; removing lapsed claims only makes
+//! them known to followers. A claim starts while its page is locked: writes before it are complete,
+//! later ones see it.
 
 mod registry;
 mod rules;

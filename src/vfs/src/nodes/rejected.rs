@@ -217,8 +217,8 @@ impl Vfs {
         self.flush()
     }
 
-    /// Records why a change of a page was refused that has no text to store (`user.svc.lint`), until
-    /// the next accepted write.
+    /// Records why a change of a page was refused that has no text to store (`user.svc.lint`),
+    /// until the next accepted write.
     pub fn note_refusal(&self, path: &TreePath, reason: &str) {
         drop(self.core.refusals.note(path, reason));
     }
