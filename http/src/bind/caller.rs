@@ -102,8 +102,8 @@ fn parse_required_etags(name: &str, tags: &str) -> Result<Precondition, Fault> {
 }
 
 /// The caller of a tool. Removes `actor`, `provenance`, `if_match` and `fence` from the arguments,
-/// except those that are inputs of the operation. Errors: `Invalid`, naming the argument that cannot be
-/// parsed.
+/// except those that are inputs of the operation. Errors: `Invalid`, naming the argument that
+/// cannot be parsed.
 pub(crate) fn from_arguments(
     arguments: &mut Map<String, Value>,
     is_input: impl Fn(&str) -> bool,
