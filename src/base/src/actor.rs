@@ -219,6 +219,8 @@ pub struct Caller {
     pub provenance: Option<Provenance>,
     /// Condition on the written page (`If-Match`, `If-None-Match`).
     pub precondition: Precondition,
+    /// Number of the lease under which the caller writes (`X-Claim-Fence`), if it names one.
+    pub claim_fence: Option<u64>,
     /// What the credentials allow.
     pub permissions: Permissions,
     /// The client that sent the request.
@@ -235,6 +237,7 @@ impl Caller {
             address: None,
             provenance: None,
             precondition: Precondition::Any,
+            claim_fence: None,
             permissions: Permissions::FULL,
             client: Client { key: None, connection: None },
         }

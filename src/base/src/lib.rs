@@ -8,6 +8,7 @@ mod actor;
 mod address;
 mod audit;
 mod change;
+mod claim;
 mod clock;
 mod fault;
 mod hash;
@@ -26,6 +27,7 @@ pub use change::{
     ApplyResult, Change, ChangeSet, DiskAttributes, Durability, EventAnnouncement, FileKind, LargeFile, Precondition,
     WriteResult,
 };
+pub use claim::Claim;
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, dataview::DataviewConfig, files::FilesConfig,
-    janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig, nfs::NfsConfig,
-    protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig, space::OtherSpace,
-    space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, workflow::WorkflowConfig,
+    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, claims::ClaimsConfig, dataview::DataviewConfig,
+    files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig,
+    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig,
+    space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -45,6 +45,7 @@ pub struct Config {
     pub(crate) memory: MemoryConfig,
     pub(crate) janitor: JanitorConfig,
     pub(crate) links: LinksConfig,
+    pub(crate) claims: ClaimsConfig,
     pub(crate) workflow: WorkflowConfig,
     pub(crate) tracing: TracingConfig,
     pub(crate) ui: UiConfig,

@@ -9,9 +9,9 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::FilesConfig,
-    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
-    protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
+    files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
+    nfs::NfsConfig, protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
     workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
@@ -47,6 +47,8 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Links between pages.
     pub links: LinksConfig,
+    /// Write leases on pages.
+    pub claims: ClaimsConfig,
     /// Transitions that writes may make.
     pub workflow: WorkflowSettings,
     /// Destination of the server log.
@@ -114,6 +116,7 @@ impl Settings {
             memory,
             janitor,
             links,
+            claims,
             workflow,
             tracing,
             audit,
@@ -163,6 +166,7 @@ impl Settings {
                     memory,
                     janitor,
                     links,
+                    claims,
                     workflow,
                     log,
                     audit,

@@ -9,6 +9,7 @@ pub mod access;
 pub mod activity;
 pub mod appearance;
 pub mod audit;
+pub mod claims;
 pub mod content_quality;
 pub mod files;
 pub mod graph;
@@ -44,6 +45,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     content_quality::AREA,
     usage::AREA,
     memory::AREA,
+    claims::AREA,
     workflows::AREA,
     tasks::AREA,
     appearance::AREA,

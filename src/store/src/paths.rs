@@ -65,6 +65,10 @@ impl StatePaths {
     pub fn inode_table(&self) -> PathBuf {
         self.directory.join("nfs.db")
     }
+    /// Claims: write leases on pages.
+    pub fn claims(&self) -> PathBuf {
+        self.directory.join("claims.db")
+    }
     /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")

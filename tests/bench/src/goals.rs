@@ -1,4 +1,4 @@
-//! What issues 3, 4, 5, 7 and 34 ask for, beside what was measured of it.
+//! What issues 3, 4, 5, 7, 34 and 38 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::questions::Questions;
 use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
 use crate::searching::{Judged as JudgedSearch, Searching};
+use crate::tasks::Tasks;
 
 /// What memory may be at most, in bytes.
 const MEMORY: f64 = 150e6;
@@ -52,6 +53,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         answers,
         boards,
         large_trees,
+        tasks,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -71,6 +73,11 @@ pub fn table(measured: &Measured) -> MarkdownTable {
     boards.iter().for_each(|boards| goals.boards(boards));
     large_trees.iter().flat_map(LargeTrees::judged).for_each(|goal| goals.answered(goal));
     large_trees.iter().flat_map(LargeTrees::judged_memory).for_each(|goal| goals.memory(goal));
+    tasks.iter().flat_map(Tasks::judged).for_each(|goal| goals.answered(goal));
+    if let Some((count, rate)) = tasks.as_ref().map(Tasks::rate) {
+        let what = format!("`POST /tasks/next` by 64 workers over {count} tasks, per second");
+        goals.at_least(&what, (500.0, "500"), rate, TableCell::Rate);
+    }
     goals.0
 }
 

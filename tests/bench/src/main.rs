@@ -24,6 +24,7 @@ mod questions;
 mod ranking;
 mod scale;
 mod searching;
+mod tasks;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -54,6 +55,7 @@ use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
 use crate::searching::Searching;
+use crate::tasks::Tasks;
 
 /// Measure svcfs beside git and beside the bare filesystem; markdown tables on standard output
 #[derive(Debug, Parser)]
@@ -121,6 +123,8 @@ enum Part {
     Boards,
     /// Answers as long as the tree, and memory over a large one
     LargeTrees,
+    /// Claims, and many workers that take tasks
+    Tasks,
 }
 
 /// What was measured.
@@ -143,6 +147,7 @@ struct Measured {
     answers: Option<Answers>,
     boards: Option<Boards>,
     large_trees: Option<LargeTrees>,
+    tasks: Option<Tasks>,
 }
 
 fn main() -> Result<()> {
@@ -213,6 +218,7 @@ impl Measured {
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
             Part::Boards => self.boards = Some(boards::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
+            Part::Tasks => self.tasks = Some(tasks::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -242,6 +248,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         answers,
         boards,
         large_trees,
+        tasks,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -264,6 +271,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(boards.iter().map(Boards::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
+    tables.extend(tasks.iter().map(Tasks::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }

@@ -84,7 +84,7 @@ pub fn bulk(
     }
     let message = message.unwrap_or_else(|| format!("{}: bulk write — {count} files", caller.actor()));
     let set = ChangeSet::new(changes).with_message(message).with_announcement(EventAnnouncement::Bulk);
-    cx.space.vfs.apply(caller, set).map_err(|fault| {
+    cx.apply_as(caller, set).map_err(|fault| {
         let path = fault.detail().get("path").and_then(|path| TreePath::parse(path.as_str()?).ok());
         match path.and_then(|path| Some((*indexes.get(&path)?, path))) {
             Some((index, path)) if fault.kind().refuses_content() => with_entry(&fault, index, &path),
@@ -215,6 +215,14 @@ fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<Fi
         Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
         Err(fault) => Err(fault),
     }
+}
+
+/// The text of a new page that an operation made, formatted if set for the caller's protocol.
+///
+/// # Errors
+/// As [`write()`].
+pub fn format_new_page(cx: &OperationContext<'_>, path: &TreePath, text: String) -> Result<Bytes, Fault> {
+    prepare(cx, cx.caller, (path, false), text.into())
 }
 
 /// Prepares content from a caller: checks the size; for a page adds the provenance and, if set for

@@ -20,6 +20,7 @@ use crate::graph::AnalysisCache;
 use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::search::RecheckQueue;
 use crate::spaces::SpaceCollection;
+use crate::tasks::TaskQueue;
 use crate::workflows::BoardCache;
 
 use super::MinSeq;
@@ -59,6 +60,8 @@ pub struct Space {
     pub recheck_queue: RecheckQueue,
     /// Usage statistics. Operations use [`OperationContext::usage`].
     pub usage: UsageCounts,
+    /// The tasks that can be started.
+    pub task_queue: TaskQueue,
     /// The last content quality survey.
     pub survey_cache: content_quality::SurveyCache,
     /// Cached analyses of the link graph.
@@ -102,6 +105,7 @@ impl Space {
             index_watermark: Watermark::new(indexed.0),
             recheck_queue: RecheckQueue::default(),
             usage,
+            task_queue: TaskQueue::default(),
             survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
             visibility: RwLock::new(settings.visibility),
@@ -294,7 +298,16 @@ impl<'a> OperationContext<'a> {
     /// # Errors
     /// Those of [`Vfs::apply`].
     pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
-        self.space.vfs.apply(self.caller, set)
+        self.apply_as(self.caller, set)
+    }
+    /// As [`apply`](Self::apply), for a variant of the caller.
+    ///
+    /// # Errors
+    /// Those of [`Vfs::apply`].
+    pub fn apply_as(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
+        let applied = self.space.vfs.apply(caller, set)?;
+        applied.notes.iter().for_each(|note| self.add_note(note.as_str()));
+        Ok(applied)
     }
     /// A commit message as the caller may read it: without the hidden files that it lists, and
     /// empty for a key that is limited to a folder.

@@ -27,6 +27,7 @@ pub use install_template::{InstalledTemplate, write_template};
 pub use operations::AREA;
 
 use crate::audit::AuditWriter;
+use crate::claims::{self, ClaimSweeper};
 use crate::content_quality::JanitorTask;
 use crate::files::SpaceLinkResolver;
 use crate::kernel::{OperationContext, Space};
@@ -84,6 +85,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         watch,
         progress,
     })?;
+    vfs.set_claim_policy(claims::policy(settings.claims));
     let index = Index::open(&index_file)?
         .with_typed_links(settings.links.link_fields())?
         .with_hidden_files(settings.hidden_files.clone())?
@@ -148,8 +150,8 @@ fn change_signal(space: &Space) -> Signal {
     change_signal
 }
 
-/// Starts the other tasks of a served space: janitor, refresh of computed pages, usage and audit
-/// writers.
+/// Starts the other tasks of a served space: janitor, refresh of computed pages, end of claims,
+/// usage and audit writers.
 ///
 /// # Errors
 /// As [`start_indexer`].
@@ -163,6 +165,7 @@ pub fn start_service_tasks(
     let started = supervisor
         .start(JanitorTask::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
         .and_then(|()| supervisor.start(refresher, change_signal(space)))
+        .and_then(|()| supervisor.start(ClaimSweeper::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
@@ -221,6 +224,7 @@ const RESERVED: &[&str] = &[
     "stale",
     "suggestions",
     "sync",
+    "tasks",
     "template",
     "templates",
     "theme",

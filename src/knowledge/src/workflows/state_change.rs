@@ -17,6 +17,7 @@ use super::transition::{MovedPage, check_transition, is_started, quoted};
 use super::{BlockerCheck, WorkflowDefinition, WorkflowState, read_definition};
 use crate::files;
 use crate::kernel::OperationContext;
+use crate::tasks;
 
 /// Attempts of a change that loses against concurrent writers.
 const ATTEMPTS: usize = 8;
@@ -95,7 +96,8 @@ fn state_edits(
 ) -> Vec<(&'static str, Value)> {
     let mut edits = vec![("state", state.name.as_str().into())];
     if state.terminal && string(frontmatter, "type") == Some(TASK_TYPE) {
-        edits.push(("status", "done".into()));
+        let is_failed = fold_label(&state.name) == "failed";
+        edits.push(("status", if is_failed { "failed" } else { "done" }.into()));
     }
     edits.push(("modified", cx.now().to_string().into()));
     edits
@@ -127,7 +129,8 @@ fn write(
     (text, message): (String, String),
 ) -> Result<ETag, Fault> {
     let change = Change::put(path.clone(), text).with_precondition(Precondition::OneOf(vec![etag]));
-    let written = cx.space.vfs.apply(caller, ChangeSet::from(change).with_message(message))?.single()?;
+    let written = cx.apply_as(caller, ChangeSet::from(change).with_message(message))?.single()?;
+    tasks::release_finished(cx.space, &caller.actor(), path);
     Ok(written.etag.unwrap_or(etag))
 }
 
@@ -267,7 +270,7 @@ pub(super) fn reorder_all(
         }
         let message = format!("{}: order of {}/{}", caller.actor(), definition.name, state.name);
         let set = ChangeSet::new(changes).with_message(message).with_announcement(EventAnnouncement::Bulk);
-        cx.space.vfs.apply(caller, set)?;
+        cx.apply_as(caller, set)?;
         Ok((ordered, false))
     })
 }

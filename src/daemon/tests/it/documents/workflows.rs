@@ -1,4 +1,4 @@
-//! The chapter about workflows, as a reader types it.
+//! The chapters about workflows, leases and tasks, as a reader types them.
 
 use super::{block, commands, printed, type_commands};
 use crate::harness::{Place, Running, can_mount, svcfs};
@@ -25,6 +25,19 @@ fn a_page_moves_through_a_workflow_as_documented() {
     if can_mount() {
         assert_eq!(run("board"), shown("board"));
         assert!(place.git("notes", &["show", "HEAD:posts/tides.md"]).contains("state: published\n"));
+    }
+    server.stop();
+}
+
+#[test]
+fn pages_are_claimed_and_tasks_finished_as_documented() {
+    let place = Place::new();
+    svcfs(&["init", "--root", &place.at("notes")]).assert().success();
+    let server = Running::serve(&place.at("notes"), &[]);
+    let address = server.url().trim_start_matches("http://").to_owned();
+    for test in ["leases", "tasks"] {
+        let typed = printed(&type_commands(&place, &block(PAGE, test), &[("127.0.0.1:3333", &address)]));
+        assert_eq!(typed, shown(test));
     }
     server.stop();
 }
