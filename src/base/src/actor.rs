@@ -221,6 +221,9 @@ pub struct Caller {
     pub precondition: Precondition,
     /// What the credentials allow.
     pub permissions: Permissions,
+    /// Whether the caller may end the protection of an append-only page: root on a mount, and a
+    /// request with `force` to a server without authentication. Admin keys may, too.
+    pub may_unlock: bool,
     /// The client that sent the request.
     pub client: Client,
 }
@@ -236,6 +239,7 @@ impl Caller {
             provenance: None,
             precondition: Precondition::Any,
             permissions: Permissions::FULL,
+            may_unlock: false,
             client: Client { key: None, connection: None },
         }
     }

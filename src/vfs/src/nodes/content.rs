@@ -438,7 +438,7 @@ impl Vfs {
         match self.apply(caller, change) {
             Ok(applied) => applied.single(),
             Err(fault) => {
-                if fault.kind() == Kind::Rejected {
+                if fault.kind().refuses_content() {
                     self.keep_rejected(&path, content, &fault, None);
                 }
                 Err(fault)

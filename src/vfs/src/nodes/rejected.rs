@@ -27,7 +27,7 @@ pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
 impl DirtyBuffer {
     /// Records why its content was rejected; after a disk error it is retried as it is.
     pub(super) fn record_rejection(&mut self, fault: &Fault) {
-        if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
+        if fault.kind().refuses_content() || matches!(fault.kind(), Kind::Conflict | Kind::Locked) {
             self.rejected = Some(fault.duplicate());
         }
         if fault.kind() == Kind::Conflict {
