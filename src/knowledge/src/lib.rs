@@ -8,6 +8,7 @@
 pub mod access;
 pub mod activity;
 pub mod appearance;
+pub mod append_only;
 pub mod audit;
 pub mod content_quality;
 pub mod files;
@@ -20,6 +21,7 @@ pub mod memory;
 pub mod metrics;
 pub mod pages;
 pub mod query;
+pub mod schemas;
 pub mod search;
 pub mod spaces;
 pub mod tasks;
@@ -43,6 +45,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     usage::AREA,
     memory::AREA,
     tasks::AREA,
+    schemas::AREA,
     appearance::AREA,
     audit::AREA,
     spaces::AREA,

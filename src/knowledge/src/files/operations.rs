@@ -261,6 +261,10 @@ pub struct WriteFile {
     /// Store the page exactly as sent, even if the settings enable formatting
     #[serde(default)]
     pub exact: bool,
+    /// Allow that this write removes `append_only` from a page; needs an admin key, or a server
+    /// without authentication
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The result of writing a file.
@@ -295,7 +299,7 @@ impl Operation for WriteFile {
     fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
         let path = super::named(self.path)?;
         if !self.symlink {
-            return write::write(cx, path, self.content.0, self.exact)?.try_into();
+            return write::write(cx, path, self.content.0, (self.exact, self.force))?.try_into();
         }
         let written: WrittenFile = symlink::create(cx, path, &self.content.0)?.try_into()?;
         Ok(WrittenFile { kind: Some(FileType::Symlink), ..written })
