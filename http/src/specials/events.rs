@@ -437,7 +437,8 @@ fn lint_event(space: &Space, event: &FeedEvent, (name, data): &(&'static str, Va
         return None;
     }
     let change = event.changes.iter().find(|change| data["path"] == change.path.as_str())?;
-    let issues = lint::stored_issues(space, &change.path, change.new?)?;
+    let externally_replaced = change.old.filter(|_| event.protocol == Protocol::Direct);
+    let issues = lint::stored_issues(space, &change.path, change.new?, externally_replaced)?;
     let mut data = data.clone();
     data["op"] = json!("lint");
     data["issues"] = json!(issues);

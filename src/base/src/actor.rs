@@ -223,6 +223,9 @@ pub struct Caller {
     pub claim_fence: Option<u64>,
     /// What the credentials allow.
     pub permissions: Permissions,
+    /// Whether the caller may end the protection of an append-only page: root on a mount, and a
+    /// request with `force` to a server without authentication. Admin keys may, too.
+    pub may_unlock: bool,
     /// The client that sent the request.
     pub client: Client,
 }
@@ -239,6 +242,7 @@ impl Caller {
             precondition: Precondition::Any,
             claim_fence: None,
             permissions: Permissions::FULL,
+            may_unlock: false,
             client: Client { key: None, connection: None },
         }
     }

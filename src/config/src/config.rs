@@ -13,8 +13,9 @@ use serde_json::{Map, Value};
 use crate::sections::{
     assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, claims::ClaimsConfig, dataview::DataviewConfig,
     files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig,
-    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig,
-    space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, workflow::WorkflowConfig,
+    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
+    server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
+    workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -40,6 +41,7 @@ pub struct Config {
     pub(crate) auth: AuthConfig,
     pub(crate) audit: AuditConfig,
     pub(crate) lint: LintConfig,
+    pub(crate) schema: SchemaConfig,
     pub(crate) files: FilesConfig,
     pub(crate) assets: AssetsConfig,
     pub(crate) memory: MemoryConfig,

@@ -51,6 +51,7 @@ pub use sections::lint::{LintSettings, RuleLevel, RuleLevels};
 pub use sections::memory::MemorySettings;
 pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};
 pub use sections::protocols::{ProtocolFlags, ProtocolSettings, is_plain_prefix};
+pub use sections::schema::SchemaConfig;
 pub use sections::search::{SearchConfig, SearchEngine};
 pub use sections::server::{ListenAddress, PublicUrl, RateLimitSettings, ServerSettings};
 pub use sections::space::{SpaceSettings, SpaceVisibility, space_name_error};

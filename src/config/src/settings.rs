@@ -11,8 +11,8 @@ use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
     files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
-    nfs::NfsConfig, protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
-    workflow::WorkflowConfig, workflow::WorkflowSettings,
+    nfs::NfsConfig, protocols::WebDav, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
+    versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -34,6 +34,8 @@ pub struct Settings {
     pub auth: AuthSettings,
     /// Checks and formatting of written pages.
     pub lint: LintSettings,
+    /// Schemas of pages.
+    pub schema: SchemaConfig,
     /// Scratch files: valid globs over the last component of a path. Such files are stored but not
     /// versioned, linted or indexed.
     pub scratch: Vec<String>,
@@ -112,6 +114,7 @@ impl Settings {
             versioning,
             mut auth,
             lint,
+            schema,
             files,
             memory,
             janitor,
@@ -160,6 +163,7 @@ impl Settings {
                     versioning,
                     auth,
                     lint: lint.into(),
+                    schema,
                     hidden_files: files.exceptions(),
                     scratch: files.scratch,
                     assets: assets.resolve(),

@@ -119,6 +119,7 @@ pub const TEMPLATES: &[Template] = &[
         name: "Runbooks",
         description: "Procedures, incidents and postmortems for people on call",
         pages: pages!["runbook":
+            ".svc/schemas/runbook.json",
             "SCHEMA.md",
             "incidents/template.md",
             "index.md",
@@ -134,6 +135,8 @@ pub const TEMPLATES: &[Template] = &[
         name: "Research notebook",
         description: "Literature, experiments and open questions around one research question",
         pages: pages!["research":
+            ".svc/schemas/experiment.json",
+            ".svc/schemas/paper.json",
             "SCHEMA.md",
             "experiments/exp-001-baseline.md",
             "index.md",
@@ -147,6 +150,7 @@ pub const TEMPLATES: &[Template] = &[
         name: "Tasks",
         description: "One page per task, with its state, assignee and dependencies",
         pages: pages!["tasks":
+            ".svc/schemas/task.json",
             "SCHEMA.md",
             "WORKFLOW.md",
             "index.md",

@@ -22,7 +22,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "import.prefer_external",
     "import.pull_policy",
     "net.allow",
-    "schema.enforce",
     "search.vector.chunk.overlap",
     "search.vector.chunk.size",
     "search.vector.embedder.api_key",

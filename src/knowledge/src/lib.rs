@@ -8,6 +8,7 @@
 pub mod access;
 pub mod activity;
 pub mod appearance;
+pub mod append_only;
 pub mod audit;
 pub mod claims;
 pub mod content_quality;
@@ -22,6 +23,7 @@ pub mod merge;
 pub mod metrics;
 pub mod pages;
 pub mod query;
+pub mod schemas;
 pub mod search;
 pub mod spaces;
 pub mod tasks;
@@ -48,6 +50,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     claims::AREA,
     workflows::AREA,
     tasks::AREA,
+    schemas::AREA,
     appearance::AREA,
     audit::AREA,
     spaces::AREA,

@@ -24,4 +24,21 @@ pub trait WriteGate: Send + Sync + 'static {
     /// # Errors
     /// The refusal, worded for the writer.
     fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault>;
+
+    /// Checks the removal or rename of a versioned file with this content. Not for the files of a
+    /// renamed directory, see [`check_directory`](Self::check_directory).
+    ///
+    /// # Errors
+    /// The refusal, worded for the caller.
+    fn check_removal(&self, _caller: &Caller, _path: &TreePath, _content: &Bytes) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Checks the rename of a directory.
+    ///
+    /// # Errors
+    /// The refusal, worded for the caller.
+    fn check_directory(&self, _caller: &Caller, _path: &TreePath) -> Result<(), Fault> {
+        Ok(())
+    }
 }

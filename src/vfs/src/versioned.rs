@@ -11,7 +11,12 @@ use crate::path_class::PathClass;
 use crate::{EntryKind, Vfs};
 
 /// Folders below `.svc` whose files pass through the gates: an invalid definition is refused.
-const GATED_FOLDERS: [&str; 1] = [".svc/workflows/"];
+const GATED_FOLDERS: [&str; 2] = [".svc/schemas/", ".svc/workflows/"];
+
+/// Whether a path is that of a definition: the gates check also a file that is renamed to it.
+pub(crate) fn is_definition(path: &TreePath) -> bool {
+    GATED_FOLDERS.iter().any(|folder| path.as_str().starts_with(folder))
+}
 
 impl VfsCore {
     /// Whether changes of a path become versions: not for state and scratch files, files that git
@@ -24,7 +29,7 @@ impl VfsCore {
     pub(crate) fn is_gated(&self, path: &TreePath) -> bool {
         let is_gated = match self.path_classes.classify(path) {
             PathClass::Content => true,
-            PathClass::Control => GATED_FOLDERS.iter().any(|folder| path.as_str().starts_with(folder)),
+            PathClass::Control => is_definition(path),
             PathClass::State | PathClass::Scratch => false,
         };
         is_gated && !self.is_unversioned_by_git(path)

@@ -15,6 +15,7 @@ pub(crate) mod lint;
 pub(crate) mod memory;
 pub(crate) mod nfs;
 pub(crate) mod protocols;
+pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod server;
 pub(crate) mod space;

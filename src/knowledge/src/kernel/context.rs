@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
-use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
+use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
 use svcfs_vfs::Vfs;
@@ -18,6 +18,7 @@ use crate::audit::{self, AuditRecorder};
 use crate::content_quality;
 use crate::graph::AnalysisCache;
 use crate::metrics::{FlushTimes, ServerMetrics};
+use crate::schemas::SchemaRegistry;
 use crate::search::RecheckQueue;
 use crate::spaces::SpaceCollection;
 use crate::tasks::TaskQueue;
@@ -66,6 +67,8 @@ pub struct Space {
     pub survey_cache: content_quality::SurveyCache,
     /// Cached analyses of the link graph.
     pub graph: AnalysisCache,
+    /// The schemas of pages.
+    pub schemas: Arc<SchemaRegistry>,
     /// The audit log; none if disabled.
     pub audit: Option<Arc<AuditRecorder>>,
     /// Its settings.
@@ -108,9 +111,16 @@ impl Space {
             task_queue: TaskQueue::default(),
             survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
+            schemas: Arc::default(),
             visibility: RwLock::new(settings.visibility),
             settings,
         }
+    }
+    /// The same space with these schemas, which its gates use too.
+    #[must_use]
+    pub fn with_schemas(self, schemas: Arc<SchemaRegistry>) -> Self {
+        schemas.attach(&self.vfs);
+        Self { schemas, ..self }
     }
     /// The status of its background tasks.
     pub fn tasks(&self) -> Vec<TaskStatus> {
@@ -394,6 +404,10 @@ impl<'a> OperationContext<'a> {
     /// The settings of the space.
     pub fn settings(&self) -> &'a Settings {
         &self.space.settings
+    }
+    /// Whether the server authenticates its callers.
+    pub fn needs_credentials(&self) -> bool {
+        self.server.settings().auth != AuthSettings::None
     }
     /// The server's public address, if set.
     pub fn public_url(&self) -> Option<&'a PublicUrl> {

@@ -8,6 +8,7 @@ mod proxies;
 mod readme;
 mod reference;
 mod workflows;
+mod working_together;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
