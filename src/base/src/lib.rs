@@ -9,6 +9,7 @@ mod address;
 mod audit;
 mod change;
 mod clock;
+mod draft;
 mod fault;
 mod hash;
 mod limit;
@@ -27,6 +28,7 @@ pub use change::{
     WriteResult,
 };
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
+pub use draft::{Draft, DraftId, DraftPage};
 pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;

@@ -65,6 +65,10 @@ impl StatePaths {
     pub fn inode_table(&self) -> PathBuf {
         self.directory.join("nfs.db")
     }
+    /// Drafts: pages that wait for a review.
+    pub fn drafts(&self) -> PathBuf {
+        self.directory.join("drafts.db")
+    }
     /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")

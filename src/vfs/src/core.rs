@@ -16,6 +16,7 @@ use tracing::warn;
 
 use crate::audit_hook::{OnAccepted, OnChange};
 use crate::committer::CommitPolicy;
+use crate::drafts::DraftRegistry;
 use crate::feed::ChangeFeed;
 use crate::leases::LeaseRegistry;
 use crate::links::LinkResolver;
@@ -48,6 +49,7 @@ pub(crate) struct VfsCore {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commit_policy: CommitPolicy,
     pub(crate) path_locks: PathLocks,
+    pub(crate) drafts: DraftRegistry,
     /// Leases that clients of one protocol hold against the others.
     pub(crate) leases: LeaseRegistry,
     pub(crate) overlay: Overlay,
