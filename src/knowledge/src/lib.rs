@@ -17,6 +17,7 @@ pub mod insight;
 pub mod kernel;
 pub mod lint;
 pub mod memory;
+pub mod merge;
 pub mod metrics;
 pub mod pages;
 pub mod query;

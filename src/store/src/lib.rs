@@ -38,7 +38,7 @@ pub use git_names::path_refusal;
 pub use history::{
     BadObject, BlameHunk, BranchPage, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit,
     ForeignEntry, GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit,
-    TreeState, UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, compare_entries,
+    TreeState, UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, changed_lines, compare_entries,
     normalize_message, repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};

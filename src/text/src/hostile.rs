@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::frontmatter::{append_provenance, parse, remove, set};
 use crate::links::{LinkTargets, PageMove, links, retarget, rewrite_targets};
+use crate::merge::{ChangedLines, merge_page};
 use crate::sections::{SectionSelector, section};
 use crate::{Page, format, frontmatter, headings, lint};
 
@@ -31,6 +32,7 @@ const ALL: &[HostileCheck] = &[
     ("lint", |text| drop(black_box(lint::lint(text)))),
     ("format changes", |text| drop(black_box(format::format_changes(half(text), text)))),
     ("format", |text| drop(black_box(format::format(text)))),
+    ("merge", |text| drop(black_box(merge_page((half(text), text, &text.replace('a', "b")), all_lines)))),
     ("snippet", |text| drop(black_box(crate::snippet::snippet(text, &["aaaab", "]x"])))),
     ("page", |text| drop(black_box(Page::parse("p.md", text)))),
 ];
@@ -38,6 +40,11 @@ const ALL: &[HostileCheck] = &[
 /// The text without its first half: the stored text of a write.
 fn half(text: &str) -> &str {
     &text[text.floor_char_boundary(text.len() / 2)..]
+}
+
+/// Counts all lines as changed.
+fn all_lines(old: &str, new: &str) -> Vec<ChangedLines> {
+    vec![(0..old.split_inclusive('\n').count(), 0..new.split_inclusive('\n').count())]
 }
 
 struct Everywhere;

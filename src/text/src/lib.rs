@@ -16,6 +16,7 @@ pub mod frontmatter;
 pub mod headings;
 pub mod links;
 pub mod lint;
+pub mod merge;
 pub mod metadata;
 pub mod page;
 pub mod sections;

@@ -8,6 +8,7 @@ mod content;
 mod lines;
 mod link_rewrite;
 mod link_targets;
+mod merged_write;
 mod operations;
 mod read;
 mod rename;

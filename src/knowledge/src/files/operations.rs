@@ -1,11 +1,12 @@
 mod renames;
+mod writes;
 
 use std::num::NonZeroUsize;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Actor, Caller, ETag, Fault, Limit, Precondition, Timestamp, TreePath, WriteResult};
+use svcfs_base::{Actor, Caller, ETag, Fault, Limit, Precondition, Timestamp, TreePath};
 use svcfs_work::Lane;
 
 use super::content::TextOrBytes;
@@ -16,6 +17,7 @@ use super::{assets, read, symlink, tree, write};
 use crate::kernel::{FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::usage;
 use renames::{RenameDirectory, RenameFile};
+use writes::{AppendToFile, WriteFile, WrittenFile};
 
 /// An `ETag` as an argument, or `*`; a header may have several.
 const IF_MATCH: &str = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#;
@@ -241,70 +243,6 @@ impl Operation for ReadSymlink {
     }
 }
 
-/// Write a page or any other file, creating it if absent
-///
-/// Replaces the full content; to add to a file use `append`. The write becomes one commit under the
-/// actor's name. Pages are checked, and formatted if the settings say so. Returns the path and the
-/// ETag of the stored text, which may differ from the text sent.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct WriteFile {
-    /// Path of the file, such as `notes/today.md`; missing directories are created
-    #[schemars(example = "notes/today.md")]
-    pub path: TreePath,
-    /// The full new content, at most 32 MiB; for a page markdown with optional YAML frontmatter
-    #[schemars(example = "---\ntitle: Today\n---\n\nSee [[index]].\n")]
-    pub content: TextOrBytes,
-    /// Create a symbolic link with `content` as its target: relative to the directory of the link
-    /// and inside the tree. Over HTTP, `Content-Type: application/x-symlink` has the same effect
-    #[serde(default)]
-    pub symlink: bool,
-    /// Store the page exactly as sent, even if the settings enable formatting
-    #[serde(default)]
-    pub exact: bool,
-}
-
-/// The result of writing a file.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct WrittenFile {
-    /// Normalised path
-    pub path: TreePath,
-    /// Hash of the stored content
-    pub etag: ETag,
-    /// `symlink` for a symbolic link; absent for an ordinary file
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<FileType>,
-}
-
-impl TryFrom<WriteResult> for WrittenFile {
-    type Error = Fault;
-    fn try_from(result: WriteResult) -> Result<Self, Fault> {
-        let WriteResult { path, etag } = result;
-        let etag = etag.ok_or_else(|| Fault::internal(format!("`{path}` was removed while it was written")))?;
-        Ok(Self { path, etag, kind: None })
-    }
-}
-
-impl Operation for WriteFile {
-    const NAME: &'static str = "write";
-    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
-    const HTTP: &'static [Route] =
-        &[Route::put("/file").raw("content").media_flag("application/x-symlink", "symlink").etag()];
-    const TOOL: bool = true;
-    const CONDITIONAL: bool = true;
-    type Output = WrittenFile;
-    fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
-        let path = super::named(self.path)?;
-        if !self.symlink {
-            return write::write(cx, path, self.content.0, self.exact)?.try_into();
-        }
-        let written: WrittenFile = symlink::create(cx, path, &self.content.0)?.try_into()?;
-        Ok(WrittenFile { kind: Some(FileType::Symlink), ..written })
-    }
-    fn render_text(written: &WrittenFile) -> Option<String> {
-        Some(format!("Written {} (ETag: {})", written.path, written.etag))
-    }
-}
-
 /// Delete a file, a symbolic link or an empty directory
 ///
 /// Older versions stay readable in the history. Returns the deleted path.
@@ -405,42 +343,6 @@ impl BulkFile {
             Some(text) => Precondition::OneOf(vec![ETag::parse(&format!("files[{index}].if_match"), text)?]),
         };
         Ok(write::BulkEntry { path: self.path, content: self.content.0, precondition })
-    }
-}
-
-/// Append text to a file, creating it if absent
-///
-/// Safe for concurrent writers: all appends are kept. Existing text is not formatted. Returns the
-/// path and the new ETag.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct AppendToFile {
-    /// Path of the file
-    #[schemars(example = "log.md")]
-    pub path: TreePath,
-    /// Text to append, at most 32 MiB; the resulting file may have at most 64 MiB
-    #[schemars(example = "- one more line\n")]
-    pub content: TextOrBytes,
-    /// Text between the existing and the appended content; not used if the file is new or empty
-    #[serde(default = "newline")]
-    pub separator: String,
-}
-
-fn newline() -> String {
-    "\n".to_owned()
-}
-
-impl Operation for AppendToFile {
-    const NAME: &'static str = "append";
-    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
-    const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
-    const TOOL: bool = true;
-    const CONDITIONAL: bool = true;
-    type Output = WrittenFile;
-    fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
-        write::append(cx, &super::named(self.path)?, &self.separator, &self.content.0)?.try_into()
-    }
-    fn render_text(written: &WrittenFile) -> Option<String> {
-        Some(format!("Appended to {} (ETag: {})", written.path, written.etag))
     }
 }
 

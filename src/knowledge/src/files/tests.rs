@@ -9,6 +9,7 @@ mod appending;
 mod attachments;
 mod bulk;
 mod linking;
+mod merging;
 mod renaming;
 mod renaming_directories;
 mod uploading;

@@ -11,6 +11,7 @@ use svcfs_base::{
 use svcfs_text::frontmatter;
 use svcfs_vfs::{EntryKind, FileView};
 
+use super::merged_write::{MergedWrite, write_merged};
 use crate::kernel::OperationContext;
 use crate::lint;
 
@@ -32,6 +33,26 @@ pub struct BulkEntry {
 pub fn write(cx: &OperationContext<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<WriteResult, Fault> {
     let content = prepare(cx, cx.caller, (&path, is_exact), content)?;
     cx.apply(Change::put(path, content).with_precondition(cx.caller.precondition.clone()))?.single()
+}
+
+/// As [`write()`]; a text that is based on an older version is merged with the present one.
+///
+/// # Errors
+/// Those of [`write()`] and [`write_merged`].
+pub fn merge(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    content: &Bytes,
+    is_exact: bool,
+) -> Result<MergedWrite, Fault> {
+    if content.len() > MAX_PAGE_BYTES {
+        return Err(Fault::too_large("file", MAX_PAGE_BYTES));
+    }
+    if path.is_page() {
+        as_text(content)?;
+    }
+    let prepare = |merged| prepare(cx, cx.caller, (path, is_exact), merged);
+    write_merged(cx, path, |_| Ok(content.clone()), prepare)
 }
 
 /// Writes many files in one commit, all or none. The actor is that of `caller`.
@@ -113,7 +134,7 @@ pub fn append(
     let mut attempt = 1;
     loop {
         let etag = existing.as_ref().map(|file| file.etag);
-        let content = concat_content(existing.as_ref(), separator, addition)?;
+        let content = concat_content(existing.as_ref().map(|file| &file.content), separator, addition)?;
         let precondition = precondition_for(&cx.caller.precondition, etag);
         let fault = match cx.apply(Change::put(path.clone(), content).with_precondition(precondition)) {
             Ok(applied) => return applied.single(),
@@ -127,6 +148,28 @@ pub fn append(
         }
         attempt += 1;
     }
+}
+
+/// As [`append`]; if the caller's precondition names an older version, the addition to that is
+/// merged with the present one.
+///
+/// # Errors
+/// Those of [`append`] and [`write_merged`].
+pub fn merge_appended(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    separator: &str,
+    addition: &Bytes,
+) -> Result<MergedWrite, Fault> {
+    if addition.len() > MAX_PAGE_BYTES {
+        return Err(Fault::too_large("file", MAX_PAGE_BYTES));
+    }
+    read_existing(cx, path)?;
+    let check_size = |content: Bytes| match content.len() > MAX_FILE_BYTES {
+        true => Err(Fault::too_large("the resulting file", MAX_FILE_BYTES)),
+        false => Ok(content),
+    };
+    write_merged(cx, path, |existing| concat_content(Some(existing), separator, addition), check_size)
 }
 
 /// The precondition for content based on `current`: the file is unchanged. A caller's precondition
@@ -146,15 +189,15 @@ fn precondition_for(requested: &Precondition, current: Option<ETag>) -> Precondi
     }
 }
 
-fn concat_content(existing: Option<&FileView>, separator: &str, addition: &Bytes) -> Result<Bytes, Fault> {
-    let Some(existing) = existing.filter(|file| !file.content.is_empty()) else {
+fn concat_content(existing: Option<&Bytes>, separator: &str, addition: &Bytes) -> Result<Bytes, Fault> {
+    let Some(existing) = existing.filter(|content| !content.is_empty()) else {
         return Ok(addition.clone());
     };
-    let length = existing.content.len() + separator.len() + addition.len();
+    let length = existing.len() + separator.len() + addition.len();
     if length > MAX_FILE_BYTES {
         return Err(Fault::too_large("the resulting file", MAX_FILE_BYTES));
     }
-    Ok([&existing.content[..], separator.as_bytes(), &addition[..]].concat().into())
+    Ok([&existing[..], separator.as_bytes(), &addition[..]].concat().into())
 }
 
 fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<FileView>, Fault> {

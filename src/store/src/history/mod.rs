@@ -48,7 +48,7 @@ pub use inspection::{
 };
 pub(crate) use owner::{give_as_its_directory, give_below};
 pub use past_tree::PastEntry;
-pub use read::unified_diff;
+pub use read::{changed_lines, unified_diff};
 pub use uncommitted::{UncommittedChanges, UncommittedFile, UncommittedKind};
 
 use crate::deferred_unlink::Reclaimer;

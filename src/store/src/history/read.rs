@@ -1,10 +1,11 @@
 //! Reads of commits, trees and blobs.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
-use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
+use git2::{DiffHunk, DiffOptions, ErrorClass, ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
 use svcfs_base::{CommitId, ETag, FileKind, TreePath};
 
 use super::{History, HistoryResult, commit_id, etag, oid};
@@ -88,6 +89,36 @@ pub fn unified_diff(path: &TreePath, old: Option<&[u8]>, new: Option<&[u8]>) -> 
     let file_name = Some(Path::new(path.as_str()));
     let mut patch = Patch::from_buffers(old.unwrap_or_default(), file_name, new.unwrap_or_default(), file_name, None)?;
     Ok(String::from_utf8_lossy(&patch.to_buf()?).into_owned())
+}
+
+/// Lines of a text, counted from 0, and the lines of another text that replace them.
+type ChangedLines = (Range<usize>, Range<usize>);
+
+/// The changed lines between two texts, in order, as git finds them to merge them.
+#[must_use]
+pub fn changed_lines(old: &str, new: &str) -> Vec<ChangedLines> {
+    let mut options = DiffOptions::new();
+    options.context_lines(0).interhunk_lines(0).force_text(true);
+    let mut hunks = || {
+        let patch = Patch::from_buffers(old.as_bytes(), None, new.as_bytes(), None, Some(&mut options))?;
+        (0..patch.num_hunks())
+            .map(|index| Ok(hunk_lines(&patch.hunk(index)?.0)))
+            .collect::<Result<Vec<_>, git2::Error>>()
+    };
+    hunks().unwrap_or_else(|error| {
+        // Correct, too: all lines count as changed.
+        tracing::warn!(%error, "git cannot compare two texts by lines");
+        vec![(0..old.split_inclusive('\n').count(), 0..new.split_inclusive('\n').count())]
+    })
+}
+
+fn hunk_lines(hunk: &DiffHunk<'_>) -> ChangedLines {
+    // An empty range is named by the line before it.
+    let range = |start: u32, count: u32| {
+        let start = if count == 0 { start } else { start.saturating_sub(1) } as usize;
+        start..start + count as usize
+    };
+    (range(hunk.old_start(), hunk.old_lines()), range(hunk.new_start(), hunk.new_lines()))
 }
 
 /// Looks up many paths of one tree; each directory is read once.

@@ -56,7 +56,7 @@ pub fn split(text: &str) -> SplitPage<'_> {
     without_block(if is_unterminated { FrontmatterBlock::Unterminated } else { FrontmatterBlock::Absent })
 }
 
-pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The line before and after a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

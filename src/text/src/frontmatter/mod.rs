@@ -15,6 +15,7 @@ mod yaml;
 
 use serde_json::{Map, Value};
 
+pub(crate) use block::BYTE_ORDER_MARK;
 pub use block::split;
 pub use edit::{DerivedFrom, FrontmatterError, append_provenance, remove, replace_value, set};
 
@@ -150,6 +151,16 @@ fn parse_content(split: &SplitPage<'_>) -> Result<Map<String, Value>, ParseError
             (None, Some(toml)) => toml::parse(toml),
             (Some(_) | None, _) => Ok(Map::new()),
         },
+    }
+}
+
+/// The keys of a closed block and the lines in it (from 1) where they begin, in order; none if a
+/// key has no line of its own.
+pub(crate) fn key_lines(split: &SplitPage<'_>) -> Option<Vec<(String, usize)>> {
+    match (split.yaml, split.toml) {
+        (Some(yaml), _) => yaml::key_lines(yaml),
+        (None, Some(toml)) => toml::key_lines(toml),
+        (None, None) => Some(Vec::new()),
     }
 }
 

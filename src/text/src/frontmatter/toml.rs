@@ -1,7 +1,7 @@
 //! TOML blocks: parse, and edits that preserve comments and layout.
 
 use serde_json::{Map, Number, Value};
-use toml_edit::{Array, DocumentMut, InlineTable, Item, TableLike, Value as TomlValue};
+use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Key, TableLike, Value as TomlValue};
 
 use super::ParseError;
 
@@ -13,6 +13,34 @@ const MAX_INTEGER: u64 = 1 << 53;
 pub(super) fn parse(toml: &str) -> Result<Map<String, Value>, ParseError> {
     let document: DocumentMut = toml.parse().map_err(|error| malformed_error(&error, toml))?;
     Ok(to_map(document.as_table()))
+}
+
+/// The keys of the outermost table and the lines (from 1) where they begin; none if the parts of one
+/// key are in several places.
+pub(super) fn key_lines(toml: &str) -> Option<Vec<(String, usize)>> {
+    let document = Document::parse(toml).ok()?;
+    let mut offsets = Vec::new();
+    for (name, item) in document.iter() {
+        let key_span = document.key(name).and_then(Key::span);
+        let start = match item {
+            Item::Table(table) => table.span().or(key_span)?.start,
+            Item::ArrayOfTables(tables) => tables.iter().next()?.span().or(key_span)?.start,
+            Item::None | Item::Value(_) => key_span?.start,
+        };
+        offsets.push((start, name.to_owned()));
+    }
+    offsets.sort_unstable();
+    let (mut line, mut counted) = (1, 0);
+    let mut keys: Vec<(String, usize)> = Vec::with_capacity(offsets.len());
+    for (start, name) in offsets {
+        line += toml.get(counted..start)?.matches('\n').count();
+        counted = start;
+        if keys.last().is_some_and(|(_, last)| *last >= line) {
+            return None;
+        }
+        keys.push((name, line));
+    }
+    Some(keys)
 }
 
 /// The block with a key set to a value; none if the value cannot be written in TOML.

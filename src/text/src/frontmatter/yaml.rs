@@ -46,6 +46,33 @@ pub(super) fn parse(yaml: &str) -> Result<Map<String, Value>, ParseError> {
     }
 }
 
+/// The keys of the outermost mapping and the lines (from 1) where they begin; none for invalid
+/// YAML, for merge keys (`<<`), and if two keys begin on one line.
+pub(super) fn key_lines(yaml: &str) -> Option<Vec<(String, usize)>> {
+    let mut keys: Vec<(String, usize)> = Vec::new();
+    let (mut depth, mut is_key) = (0_usize, false);
+    for event in Parser::new_from_str(yaml) {
+        let (event, span) = event.ok()?;
+        match event {
+            Event::Scalar(name, ..) if depth == 1 && is_key => {
+                let line = span.start.line();
+                if name == "<<" || keys.last().is_some_and(|(_, last)| *last >= line) {
+                    return None;
+                }
+                keys.push((name.into_owned(), line));
+            }
+            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+            Event::SequenceEnd | Event::MappingEnd => depth = depth.checked_sub(1)?,
+            Event::Scalar(..) | Event::Alias(..) => {}
+            _ => continue,
+        }
+        if depth == 1 {
+            is_key = !is_key;
+        }
+    }
+    Some(keys)
+}
+
 struct Reader<'y> {
     yaml: &'y str,
     parser: Parser<'y, StrInput<'y>>,

@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use svcfs_base::{CommitId, ETag, Fault, Seq, Timestamp, TreePath, VersionId};
+use svcfs_base::{CommitId, ETag, Fault, Kind, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{NamePeriod, PathVersion, VersionStore};
 
 use super::{MAX_VERSIONS, PageVersion};
 use crate::Vfs;
+
+/// Versions of a path in which a content is searched first.
+const NEWEST_VERSIONS: usize = 64;
 
 /// Where the content of an earlier version is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -118,6 +121,35 @@ impl Vfs {
             }
             VersionStore::LogOnly { .. } => Box::new(|_| None),
         })
+    }
+
+    /// The stored content of a path that had this hash, under one of these names; none if no version
+    /// had it, or its content is not stored.
+    ///
+    /// # Errors
+    /// `Internal` when log or history cannot be read.
+    pub fn content_of_etag(&self, names: &[NamePeriod], etag: ETag) -> Result<Option<Bytes>, Fault> {
+        self.wait_committed()?;
+        for name in names {
+            let find_content = self.content_finder(&name.path)?;
+            // A requested version is nearly always one of the newest.
+            for max in [NEWEST_VERSIONS, MAX_VERSIONS] {
+                let versions = self.recorded_versions(name, max)?;
+                let is_all = versions.len() < max;
+                let with_etag = versions.iter().filter(|version| version.new == Some(etag));
+                for stored in with_etag.filter_map(&find_content) {
+                    match self.stored_content(&stored) {
+                        Ok(content) if ETag::from_content(&content) == etag => return Ok(Some(content)),
+                        Err(fault) if fault.kind() != Kind::NotFound => return Err(fault),
+                        Ok(_) | Err(_) => {}
+                    }
+                }
+                if is_all {
+                    break;
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The newest version of a path, after waiting for its pending changes; none when it was never

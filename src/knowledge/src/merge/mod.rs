@@ -1,0 +1,27 @@
+//! The three-way merge of a page, for all operations that bring two versions together: saves with
+//! `on_conflict=merge`, drafts and undo.
+//!
+//! Invariant: bodies are merged as `git merge-file` does it, because git compares the lines
+//! (`svcfs_store::changed_lines`); frontmatter is merged key by key (`svcfs_text::merge`).
+
+#[cfg(test)]
+mod tests;
+
+pub use svcfs_text::merge::{MergeConflict, MergedPage};
+
+/// Merges two texts of a page that were made from the same base. The merged text has that of `ours`
+/// where both sides changed the same; each such place is a conflict.
+///
+/// For a merge of a branch, `ours` is what is stored now and `theirs` the branch. To undo a change,
+/// `base` is the page after that change, `ours` the page now, and `theirs` the page before the
+/// change.
+#[must_use]
+pub fn merge_page(base: &str, ours: &str, theirs: &str) -> MergedPage {
+    svcfs_text::merge::merge_page((base, ours, theirs), svcfs_store::changed_lines)
+}
+
+/// Merges two texts without frontmatter by lines.
+#[must_use]
+pub fn merge_text(base: &str, ours: &str, theirs: &str) -> MergedPage {
+    svcfs_text::merge::merge_text((base, ours, theirs), svcfs_store::changed_lines)
+}
