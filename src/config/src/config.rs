@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, dataview::DataviewConfig, files::FilesConfig,
+    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig,
     janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig, nfs::NfsConfig,
     protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig, space::OtherSpace,
     space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
@@ -44,6 +44,7 @@ pub struct Config {
     pub(crate) assets: AssetsConfig,
     pub(crate) memory: MemoryConfig,
     pub(crate) janitor: JanitorConfig,
+    pub(crate) drafts: DraftsConfig,
     pub(crate) links: LinksConfig,
     pub(crate) tracing: TracingConfig,
     pub(crate) ui: UiConfig,

@@ -44,6 +44,7 @@ pub use sections::audit::AuditSettings;
 pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSettings};
 pub use sections::cors::{AllowedOrigins, CorsMethod, CorsSettings};
 pub use sections::dataview::DataviewSettings;
+pub use sections::drafts::DraftSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::links::{LinkResolution, LinksConfig};
 pub use sections::lint::{LintSettings, RuleLevel, RuleLevels};

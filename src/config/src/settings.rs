@@ -9,7 +9,7 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::FilesConfig,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig,
     janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
     protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
 };
@@ -44,6 +44,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// Scans for stale, broken and empty pages.
     pub janitor: JanitorSettings,
+    /// Drafts.
+    pub drafts: DraftSettings,
     /// Links between pages.
     pub links: LinksConfig,
     /// Destination of the server log.
@@ -110,6 +112,7 @@ impl Settings {
             files,
             memory,
             janitor,
+            drafts,
             links,
             tracing,
             audit,
@@ -144,6 +147,7 @@ impl Settings {
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
+        let drafts = check.value("drafts.auto_discard", drafts.resolve());
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
@@ -152,8 +156,8 @@ impl Settings {
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
-        match (server, dataview, memory, janitor, auth, log) {
-            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
+        match (server, dataview, memory, janitor, drafts, auth, log) {
+            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(drafts), Some(auth), Some(log))
                 if check.problems.is_empty() =>
             {
                 Ok(Self {
@@ -168,6 +172,7 @@ impl Settings {
                     assets: assets.resolve(),
                     memory,
                     janitor,
+                    drafts,
                     links,
                     log,
                     audit,

@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod cors;
 pub(crate) mod dataview;
+pub(crate) mod drafts;
 pub(crate) mod files;
 pub(crate) mod janitor;
 pub(crate) mod links;
