@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig,
-    janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig, nfs::NfsConfig,
-    protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig, space::OtherSpace,
-    space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
+    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, dataview::DataviewConfig, drafts::DraftsConfig,
+    files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig,
+    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig,
+    space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 

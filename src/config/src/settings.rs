@@ -9,9 +9,10 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig,
-    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
-    protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings,
+    drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings,
+    memory::MemorySettings, nfs::NfsConfig, protocols::WebDav, search::SearchConfig, server::ServerConfig,
+    versioning::VersioningConfig,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,

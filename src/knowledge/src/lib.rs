@@ -10,6 +10,7 @@ pub mod activity;
 pub mod appearance;
 pub mod audit;
 pub mod content_quality;
+pub mod drafts;
 pub mod files;
 pub mod graph;
 pub mod history;
@@ -44,6 +45,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     usage::AREA,
     memory::AREA,
     tasks::AREA,
+    drafts::AREA,
     appearance::AREA,
     audit::AREA,
     spaces::AREA,

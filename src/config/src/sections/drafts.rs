@@ -39,7 +39,8 @@ pub struct DraftSettings {
 
 impl DraftsConfig {
     pub(crate) fn resolve(self) -> Result<DraftSettings, &'static str> {
-        const MESSAGE: &str = "must be a time such as `30d` or `12h`, at least `1m`; empty or `0` never discards a draft";
+        const MESSAGE: &str =
+            "must be a time such as `30d` or `12h`, at least `1m`; empty or `0` never discards a draft";
         let text = self.auto_discard.trim();
         let auto_discard = if text.is_empty() || text == "0" {
             None
