@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    analytics, bench, call, check_config, completions, doctor, init, janitor, man, mcp, mount, query, reindex, rules,
-    serve, status, token, unmount,
+    analytics, bench, call, check_config, completions, doctor, drafts, init, janitor, man, mcp, mount, query, reindex,
+    rules, serve, status, token, unmount,
 };
 use crate::failure::EXIT_CODES;
 use crate::logging::LogFlags;
@@ -60,6 +60,7 @@ pub enum CliCommand {
     Janitor(janitor::JanitorArgs),
     Analytics(analytics::AnalyticsArgs),
     Rules(rules::RulesArgs),
+    Drafts(drafts::DraftsArgs),
     Token(token::TokenArgs),
     Mcp(mcp::McpArgs),
     Bench(bench::BenchArgs),
