@@ -15,6 +15,7 @@ mod contract;
 mod crash;
 mod disk;
 mod doctor;
+mod drafts;
 mod editors;
 mod linear;
 mod mixed;

@@ -248,3 +248,24 @@ fn accepted_pages_leave_the_draft() {
     assert!(space.vfs.discard_old_drafts(Timestamp::UNIX_EPOCH).unwrap().is_empty());
     assert_eq!(space.vfs.discard_old_drafts(Timestamp::MAX).unwrap(), [id]);
 }
+
+/// As after a kill between the commit of a merge and the end of the draft.
+#[test]
+fn a_page_that_the_tree_has_already_starts_again_from_the_tree() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    space.put("gone.md", "one\n");
+    let view = space.vfs.draft(open(&space)).unwrap();
+    put(&view, "a.md", "two\n");
+    put(&view, "new.md", "two\n");
+    remove(&view, "gone.md");
+    space.put("a.md", "two\n");
+    space.put("new.md", "two\n");
+    space.vfs.apply(&eve(), Change::remove(at("gone.md"))).unwrap();
+    for name in ["a.md", "new.md", "gone.md"] {
+        put(&view, name, "three\n");
+    }
+    let bases: Vec<_> = view.pages().into_iter().map(|(path, page)| (path.as_str().to_owned(), page.base)).collect();
+    let two = Some(ETag::from_content(b"two\n"));
+    assert_eq!(bases, [("a.md".to_owned(), two), ("gone.md".to_owned(), None), ("new.md".to_owned(), two)]);
+}

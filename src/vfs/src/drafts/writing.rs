@@ -208,15 +208,16 @@ impl DraftPlan<'_> {
 
     /// Plans the new content of a page; none removes it.
     fn set(&mut self, path: TreePath, content: Option<(ETag, Bytes)>) -> Result<(), Fault> {
-        let id = self.view.draft.draft.id;
-        let stored = self.view.page(&path);
-        // The base of a page that the draft changes already stays.
+        let (tree_etag, tree_content) = match self.state_in_tree(&path)? {
+            DraftState::File(etag, content) => (Some(etag), Some(content)),
+            DraftState::Absent | DraftState::Directory => (None, None),
+        };
+        // The base of a page that the draft changes already stays. If the tree has the page as the
+        // draft has it, a merge was interrupted after its commit: the page starts again.
+        let stored = self.view.page(&path).filter(|page| page.etag != tree_etag);
         let (base, base_content) = match &stored {
             Some(page) => (page.base, None),
-            None => match self.state_in_tree(&path)? {
-                DraftState::File(etag, content) => (Some(etag), Some(content)),
-                DraftState::Absent | DraftState::Directory => (None, None),
-            },
+            None => (tree_etag, tree_content),
         };
         let (etag, content) = content.unzip();
         let page = DraftPage {
@@ -234,7 +235,6 @@ impl DraftPlan<'_> {
             let (path, page, content) = (path.clone(), page.clone(), content.clone());
             (DraftWrite::Start { path, page: page.clone(), base: base_content, content }, Some(page))
         };
-        tracing::trace!(draft.id = %id, page.path = %path, "a page of a draft changes");
         self.planned.insert(path, PlannedPage { write, page, content });
         Ok(())
     }
