@@ -82,10 +82,18 @@ fn writers_beside_merges_lose_nothing() {
         for round in 1..=10 {
             let id = open(&client);
             for n in 0..PAGES {
-                let target = format!("/drafts/{id}{}", page(n));
-                let first = client.get(&format!("{API}{target}")).text().lines().next().unwrap().to_owned();
-                let body = format!("{first}\n\nmiddle\n\nlast {round}\n");
-                assert_eq!(ask(&client, "PUT", &target, "agent", &body).status, 200);
+                let target = format!("{API}/drafts/{id}{}", page(n));
+                loop {
+                    let read = client.get(&target);
+                    let first = read.text().lines().next().unwrap().to_owned();
+                    let etag = read.headers["etag"].to_str().unwrap().to_owned();
+                    let body = format!("{first}\n\nmiddle\n\nlast {round}\n");
+                    let sent = client.send("PUT", &target, &[("If-Match", &etag)], body);
+                    if sent.status == 200 {
+                        break;
+                    }
+                    assert_eq!(sent.status, 409, "{}", sent.text());
+                }
             }
             let merged = ask(&client, "POST", &format!("/drafts/{id}/merge"), "reviewer", "{}");
             assert_eq!(merged.status, 200, "{}", merged.text());
