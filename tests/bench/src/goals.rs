@@ -1,4 +1,4 @@
-//! What issues 3, 4, 5, 7 and 34 ask for, beside what was measured of it.
+//! What issues 3, 4, 5, 7, 34 and 38 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use svcfs_measure::writing::{CROWD_CLIENTS, WritingResults};
 use crate::Measured;
 use crate::answers::{Answers, Judged as JudgedAnswer};
 use crate::committer::Committer;
+use crate::drafts::Drafts;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
@@ -50,6 +51,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         searching,
         answers,
         large_trees,
+        drafts,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -68,6 +70,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
     answers.iter().flat_map(Answers::judged).for_each(|goal| goals.answered(goal));
     large_trees.iter().flat_map(LargeTrees::judged).for_each(|goal| goals.answered(goal));
     large_trees.iter().flat_map(LargeTrees::judged_memory).for_each(|goal| goals.memory(goal));
+    drafts.iter().flat_map(Drafts::judged).for_each(|goal| goals.answered(goal));
     goals.0
 }
 

@@ -9,6 +9,7 @@ mod answers;
 mod asked;
 mod committer;
 mod document;
+mod drafts;
 mod files;
 mod goals;
 mod large_trees;
@@ -40,6 +41,7 @@ use svcfs_work::StopToken;
 
 use crate::answers::Answers;
 use crate::committer::Committer;
+use crate::drafts::Drafts;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
@@ -117,6 +119,8 @@ enum Part {
     Answers,
     /// Answers as long as the tree, and memory over a large one
     LargeTrees,
+    /// Opening, writing and merging drafts
+    Drafts,
 }
 
 /// What was measured.
@@ -138,6 +142,7 @@ struct Measured {
     searching: Option<Searching>,
     answers: Option<Answers>,
     large_trees: Option<LargeTrees>,
+    drafts: Option<Drafts>,
 }
 
 fn main() -> Result<()> {
@@ -207,6 +212,7 @@ impl Measured {
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
+            Part::Drafts => self.drafts = Some(drafts::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -235,6 +241,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         searching,
         answers,
         large_trees,
+        drafts,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -256,6 +263,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
+    tables.extend(drafts.iter().map(Drafts::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }
