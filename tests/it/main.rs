@@ -16,6 +16,7 @@ mod contract;
 mod crash;
 mod disk;
 mod doctor;
+mod drafts;
 mod editors;
 mod linear;
 mod mixed;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{CommitId, ETag, Fault, Seq, TreePath};
+use crate::{Actor, CommitId, ETag, Fault, Seq, TreePath};
 
 /// Condition on a path that must hold before it is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -229,6 +229,8 @@ pub struct ChangeSet {
     pub changes: Vec<Change>,
     /// Subject of the commit; none for the default.
     pub message: Option<String>,
+    /// Author of the commit, if it is not the caller: who wrote what the caller accepts.
+    pub author: Option<Actor>,
     /// When the writer is answered.
     pub durability: Durability,
     /// How event subscribers see the set.
@@ -238,12 +240,24 @@ pub struct ChangeSet {
 impl ChangeSet {
     /// Changes with [`Durability::Now`].
     pub const fn new(changes: Vec<Change>) -> Self {
-        Self { changes, message: None, durability: Durability::Now, announcement: EventAnnouncement::Files }
+        Self {
+            changes,
+            message: None,
+            author: None,
+            durability: Durability::Now,
+            announcement: EventAnnouncement::Files,
+        }
     }
     /// The same set with a commit subject.
     #[must_use]
     pub fn with_message(mut self, text: impl Into<String>) -> Self {
         self.message = Some(text.into());
+        self
+    }
+    /// The same set with another author.
+    #[must_use]
+    pub fn with_author(mut self, actor: Actor) -> Self {
+        self.author = Some(actor);
         self
     }
     /// The same set with another announcement.

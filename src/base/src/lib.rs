@@ -10,6 +10,7 @@ mod audit;
 mod change;
 mod claim;
 mod clock;
+mod draft;
 mod fault;
 mod hash;
 mod limit;
@@ -29,6 +30,7 @@ pub use change::{
 };
 pub use claim::Claim;
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
+pub use draft::{Draft, DraftId, DraftPage};
 pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;

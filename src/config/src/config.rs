@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::sections::{
     assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, claims::ClaimsConfig, dataview::DataviewConfig,
-    files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig,
-    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
-    server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
-    workflow::WorkflowConfig,
+    drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig,
+    memory::MemoryConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig,
+    search::SearchConfig, server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig,
+    versioning::VersioningConfig, workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -46,6 +46,7 @@ pub struct Config {
     pub(crate) assets: AssetsConfig,
     pub(crate) memory: MemoryConfig,
     pub(crate) janitor: JanitorConfig,
+    pub(crate) drafts: DraftsConfig,
     pub(crate) links: LinksConfig,
     pub(crate) claims: ClaimsConfig,
     pub(crate) workflow: WorkflowConfig,

@@ -45,6 +45,7 @@ pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSet
 pub use sections::claims::ClaimsConfig;
 pub use sections::cors::{AllowedOrigins, CorsMethod, CorsSettings};
 pub use sections::dataview::DataviewSettings;
+pub use sections::drafts::DraftSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::links::{LinkResolution, LinksConfig};
 pub use sections::lint::{LintSettings, RuleLevel, RuleLevels};

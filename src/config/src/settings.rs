@@ -10,9 +10,9 @@ use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
-    files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
-    nfs::NfsConfig, protocols::WebDav, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
-    versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
+    drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings,
+    memory::MemorySettings, nfs::NfsConfig, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
+    server::ServerConfig, versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -47,6 +47,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// Scans for stale, broken and empty pages.
     pub janitor: JanitorSettings,
+    /// Drafts.
+    pub drafts: DraftSettings,
     /// Links between pages.
     pub links: LinksConfig,
     /// Write leases on pages.
@@ -118,6 +120,7 @@ impl Settings {
             files,
             memory,
             janitor,
+            drafts,
             links,
             claims,
             workflow,
@@ -143,6 +146,7 @@ impl Settings {
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
         let workflow = check.workflow(&workflow);
+        let drafts = check.value("drafts.auto_discard", drafts.resolve());
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         let oidc = (overrides.oidc_issuer, overrides.oidc_client_id);
         override_auth(&mut auth, (overrides.auth, overrides.api_key), oidc);
@@ -152,8 +156,8 @@ impl Settings {
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
-        match (server, dataview, memory, janitor, auth, log) {
-            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
+        match (server, dataview, memory, janitor, drafts, auth, log) {
+            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(drafts), Some(auth), Some(log))
                 if check.problems.is_empty() =>
             {
                 Ok(Self {
@@ -169,6 +173,7 @@ impl Settings {
                     assets: assets.resolve(),
                     memory,
                     janitor,
+                    drafts,
                     links,
                     claims,
                     workflow,

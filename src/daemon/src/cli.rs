@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    analytics, bench, call, check_config, completions, doctor, init, janitor, man, mcp, mount, query, reindex, rules,
-    serve, status, tasks, token, unmount,
+    analytics, bench, call, check_config, completions, doctor, drafts, init, janitor, man, mcp, mount, query, reindex,
+    rules, serve, status, tasks, token, unmount,
 };
 use crate::failure::EXIT_CODES;
 use crate::logging::LogFlags;
@@ -61,6 +61,7 @@ pub enum CliCommand {
     Analytics(analytics::AnalyticsArgs),
     Rules(rules::RulesArgs),
     Tasks(tasks::TasksArgs),
+    Drafts(drafts::DraftsArgs),
     Token(token::TokenArgs),
     Mcp(mcp::McpArgs),
     Bench(bench::BenchArgs),

@@ -12,6 +12,7 @@ pub mod append_only;
 pub mod audit;
 pub mod claims;
 pub mod content_quality;
+pub mod drafts;
 pub mod files;
 pub mod graph;
 pub mod history;
@@ -51,6 +52,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     workflows::AREA,
     tasks::AREA,
     schemas::AREA,
+    drafts::AREA,
     appearance::AREA,
     audit::AREA,
     spaces::AREA,

@@ -11,6 +11,7 @@ mod audit_log;
 pub mod boot_marker;
 mod claims;
 mod deferred_unlink;
+mod drafts;
 mod error;
 mod fail_points;
 mod git_names;
@@ -34,13 +35,14 @@ pub use atomic_file::{FileRights, create_file, replace_file};
 pub use audit_log::{AuditLog, RetentionLimits};
 pub use claims::{ClaimFile, ClaimWrite, StoredClaims};
 pub use deferred_unlink::DeferGuard;
+pub use drafts::{DraftContents, DraftFile, DraftWrite, StoredDraft};
 pub use error::StoreError;
 pub use fail_points::{FailPoint, FailPointKind, FailPoints};
 pub use git_names::path_refusal;
 pub use history::{
-    BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
-    GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
-    UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, changed_lines, compare_entries,
+    BadObject, BlameHunk, BranchPage, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit,
+    ForeignEntry, GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit,
+    TreeState, UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, changed_lines, compare_entries,
     normalize_message, repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};

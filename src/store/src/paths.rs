@@ -69,6 +69,10 @@ impl StatePaths {
     pub fn claims(&self) -> PathBuf {
         self.directory.join("claims.db")
     }
+    /// Drafts: pages that wait for a review.
+    pub fn drafts(&self) -> PathBuf {
+        self.directory.join("drafts.db")
+    }
     /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")

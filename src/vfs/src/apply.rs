@@ -98,7 +98,8 @@ impl Vfs {
         Ok(set)
     }
 
-    fn admit(&self, caller: &Caller, set: &ChangeSet) -> Result<(), Fault> {
+    /// Step 1: whether the caller may make these changes, whatever the tree contains.
+    pub(crate) fn admit(&self, caller: &Caller, set: &ChangeSet) -> Result<(), Fault> {
         if set.changes.is_empty() {
             return Err(Fault::new(Kind::Invalid, "nothing to change: the list is empty"));
         }
@@ -207,7 +208,7 @@ impl Vfs {
         let (sender, receiver) = mpsc::sync_channel(1);
         must_answer |= !moves.is_empty();
         let queued = QueuedSet {
-            actor: caller.actor(),
+            actor: set.author.unwrap_or_else(|| caller.actor()),
             protocol: caller.protocol,
             origin_id: caller.origin,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
@@ -416,7 +417,7 @@ fn changed_paths(set: &ChangeSet) -> BTreeSet<TreePath> {
     paths
 }
 
-fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> String {
+pub(crate) fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> String {
     let actor = caller.actor();
     match changes {
         [Change::Put { path, kind, .. }] => match kind {

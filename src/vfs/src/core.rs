@@ -17,6 +17,7 @@ use tracing::warn;
 use crate::audit_hook::{OnAccepted, OnChange};
 use crate::claims::{ClaimPolicy, ClaimRegistry};
 use crate::committer::CommitPolicy;
+use crate::drafts::DraftRegistry;
 use crate::feed::ChangeFeed;
 use crate::leases::LeaseRegistry;
 use crate::links::LinkResolver;
@@ -52,6 +53,7 @@ pub(crate) struct VfsCore {
     /// Write leases of actors on pages.
     pub(crate) claims: ClaimRegistry,
     pub(crate) claim_policy: OnceLock<ClaimPolicy>,
+    pub(crate) drafts: DraftRegistry,
     /// Leases that clients of one protocol hold against the others.
     pub(crate) leases: LeaseRegistry,
     pub(crate) overlay: Overlay,

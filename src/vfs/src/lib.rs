@@ -11,6 +11,7 @@ mod audit_hook;
 mod claims;
 mod committer;
 mod core;
+mod drafts;
 mod feed;
 mod gate;
 mod leases;
@@ -36,6 +37,7 @@ pub use adoption_plan::AdoptionPlan;
 pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use claims::{ClaimAttempt, ClaimEvent, ClaimEventKind, ClaimPolicy, StartedClaim};
 pub use committer::CommitPolicy;
+pub use drafts::{AcceptedPage, DraftMerge, DraftView};
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
 pub use gate::{ProposedFile, WriteGate};
 pub use leases::LeaseBarrier;
@@ -51,8 +53,9 @@ pub use past::{
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
 pub use svcfs_store::{
-    ChangeFilter, DayActivity, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
-    StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy, changed_lines,
+    ChangeFilter, DayActivity, DraftContents, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile,
+    SpecialKind, StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy,
+    changed_lines,
 };
 pub use view::{DirectoryEntry, EntryKind, FileView, PathAttributes};
 
@@ -152,6 +155,7 @@ impl Vfs {
         let core = Arc::new(VfsCore {
             claims: claims::ClaimRegistry::open(&StatePaths::new(&root))?,
             claim_policy: OnceLock::new(),
+            drafts: drafts::DraftRegistry::open(&StatePaths::new(&root))?,
             leases: leases::LeaseRegistry::open(&StatePaths::new(&root))?,
             feed: ChangeFeed::new(Arc::clone(&log), log.last_seq()),
             refusals: nodes::RecentRefusals::open(&tree),
@@ -188,6 +192,7 @@ impl Vfs {
             recovery::recover(&core, is_new_log, &mut reporter).map_err(|fault| with_root(&core.root, fault))?;
         recovery::switch_strategy(&core, strategy).map_err(|fault| with_root(&core.root, fault))?;
         core.feed.restart(committer.last_seq);
+        core.sync_draft_branches();
         let commit_leader = Arc::new(committer::CommitLeader::new(committer));
         let leader = Arc::clone(&commit_leader);
         let thread = std::thread::Builder::new()

@@ -10,6 +10,7 @@ use crate::Measured;
 use crate::answers::{Answers, Judged as JudgedAnswer};
 use crate::boards::Boards;
 use crate::committer::Committer;
+use crate::drafts::Drafts;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
@@ -54,6 +55,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         boards,
         large_trees,
         tasks,
+        drafts,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -78,6 +80,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         let what = format!("`POST /tasks/next` by 64 workers over {count} tasks, per second");
         goals.at_least(&what, (500.0, "500"), rate, TableCell::Rate);
     }
+    drafts.iter().flat_map(Drafts::judged).for_each(|goal| goals.answered(goal));
     goals.0
 }
 

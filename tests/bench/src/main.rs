@@ -10,6 +10,7 @@ mod asked;
 mod boards;
 mod committer;
 mod document;
+mod drafts;
 mod files;
 mod goals;
 mod large_trees;
@@ -43,6 +44,7 @@ use svcfs_work::StopToken;
 use crate::answers::Answers;
 use crate::boards::Boards;
 use crate::committer::Committer;
+use crate::drafts::Drafts;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
@@ -125,6 +127,8 @@ enum Part {
     LargeTrees,
     /// Claims, and many workers that take tasks
     Tasks,
+    /// Opening, writing and merging drafts
+    Drafts,
 }
 
 /// What was measured.
@@ -148,6 +152,7 @@ struct Measured {
     boards: Option<Boards>,
     large_trees: Option<LargeTrees>,
     tasks: Option<Tasks>,
+    drafts: Option<Drafts>,
 }
 
 fn main() -> Result<()> {
@@ -219,6 +224,7 @@ impl Measured {
             Part::Boards => self.boards = Some(boards::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
             Part::Tasks => self.tasks = Some(tasks::measure(&run, extent)?),
+            Part::Drafts => self.drafts = Some(drafts::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -249,6 +255,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         boards,
         large_trees,
         tasks,
+        drafts,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -272,6 +279,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(boards.iter().map(Boards::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
     tables.extend(tasks.iter().map(Tasks::table));
+    tables.extend(drafts.iter().map(Drafts::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }

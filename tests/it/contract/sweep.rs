@@ -19,8 +19,9 @@ use crate::space::{TestSpace, tree};
 /// else was found in order.
 const STALE: &str = "0123456789012345678901234567890123456789";
 
-/// Routes that need no input, and do something only to pages that ask for it; there is none.
-const ASKS_NOTHING: &[&str] = &["/view/refresh"];
+/// Routes that need no input: one does something only to pages that ask for it, and there is none;
+/// the other opens a draft, beside the tree.
+const ASKS_NOTHING: &[&str] = &["/view/refresh", "/drafts"];
 /// Routes of parts that are off unless the settings switch them on (contract 7: 501).
 const OFF: &[&str] = &["/audit"];
 

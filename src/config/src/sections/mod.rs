@@ -8,6 +8,7 @@ pub(crate) mod auth;
 pub(crate) mod claims;
 pub(crate) mod cors;
 pub(crate) mod dataview;
+pub(crate) mod drafts;
 pub(crate) mod files;
 pub(crate) mod janitor;
 pub(crate) mod links;

@@ -6,6 +6,7 @@ pub mod call;
 pub mod check_config;
 pub mod completions;
 pub mod doctor;
+pub mod drafts;
 pub mod init;
 pub mod janitor;
 pub mod man;
@@ -45,6 +46,7 @@ pub fn run(cli: Cli) -> Result<(), CommandFailure> {
         CliCommand::Analytics(command) => command.run(),
         CliCommand::Rules(command) => command.run(),
         CliCommand::Tasks(command) => command.run(),
+        CliCommand::Drafts(command) => command.run(),
         CliCommand::Token(command) => command.run(),
         CliCommand::Mcp(command) => command.run(),
         CliCommand::Bench(command) => command.run(),

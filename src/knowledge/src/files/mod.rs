@@ -30,10 +30,12 @@ pub use link_targets::resolve_target;
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
 pub use read::{list_stems, permalink, read_file, to_timestamp};
+pub(crate) use tree::FileTreeNode;
 pub use write::format_new_page;
+pub(crate) use write::prepare_with;
 
 /// The path of a file to change: any path except the root.
-fn named(path: TreePath) -> Result<TreePath, Fault> {
+pub(crate) fn named(path: TreePath) -> Result<TreePath, Fault> {
     require_path("path", &path)?;
     Ok(path)
 }

@@ -33,6 +33,19 @@ pub struct FileTreeNode {
     pub kind: Option<NodeType>,
 }
 
+impl FileTreeNode {
+    /// A directory with its entries.
+    pub(crate) fn directory(path: TreePath, children: Option<Vec<Self>>) -> Self {
+        let name = path.name().to_owned();
+        Self { path, name, is_dir: true, size: 0, children, permalink: None, modified: None, kind: None }
+    }
+    /// A file.
+    pub(crate) fn file(path: TreePath, size: u64) -> Self {
+        let name = path.name().to_owned();
+        Self { path, name, is_dir: false, size, children: None, permalink: None, modified: None, kind: None }
+    }
+}
+
 /// Type of a tree entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

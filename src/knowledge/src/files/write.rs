@@ -244,6 +244,20 @@ fn prepare(
     (path, is_exact): (&TreePath, bool),
     content: Bytes,
 ) -> Result<Bytes, Fault> {
+    prepare_with(cx, caller, (path, is_exact), content, || cx.space.vfs.read(caller.protocol, path))
+}
+
+/// Prepares content for a page whose stored version is elsewhere, as in a draft.
+///
+/// # Errors
+/// `TooLarge`, `Invalid` for bad text or frontmatter.
+pub fn prepare_with(
+    cx: &OperationContext<'_>,
+    caller: &Caller,
+    (path, is_exact): (&TreePath, bool),
+    content: Bytes,
+    read_stored: impl Fn() -> Result<FileView, Fault>,
+) -> Result<Bytes, Fault> {
     if content.len() > MAX_PAGE_BYTES {
         return Err(Fault::too_large("file", MAX_PAGE_BYTES));
     }
@@ -258,7 +272,7 @@ fn prepare(
     let source = with_provenance.as_deref().unwrap_or(text);
     if !is_exact
         && cx.settings().lint.should_format(caller.protocol)
-        && let Some(formatted) = format(cx, caller, path, source)?
+        && let Some(formatted) = format(source, read_stored)
     {
         return Ok(formatted.into());
     }
@@ -267,18 +281,18 @@ fn prepare(
 
 /// The text with its new lines formatted; none if nothing changes. The stored page is read only if
 /// formatting would change something.
-fn format(cx: &OperationContext<'_>, caller: &Caller, path: &TreePath, text: &str) -> Result<Option<String>, Fault> {
-    let Cow::Owned(as_new_page) = lint::format_text(None, text) else { return Ok(None) };
-    let stored = match cx.space.vfs.read(caller.protocol, path) {
+fn format(text: &str, read_stored: impl Fn() -> Result<FileView, Fault>) -> Option<String> {
+    let Cow::Owned(as_new_page) = lint::format_text(None, text) else { return None };
+    let stored = match read_stored() {
         Ok(file) => file.content,
         // Whether the path can be written is checked when it is.
-        Err(_) => return Ok(Some(as_new_page)),
+        Err(_) => return Some(as_new_page),
     };
-    let Ok(stored) = std::str::from_utf8(&stored) else { return Ok(Some(as_new_page)) };
-    Ok(match lint::format_text(Some(stored), text) {
+    let Ok(stored) = std::str::from_utf8(&stored) else { return Some(as_new_page) };
+    match lint::format_text(Some(stored), text) {
         Cow::Owned(formatted) => Some(formatted),
         Cow::Borrowed(_) => None,
-    })
+    }
 }
 
 fn as_text(content: &Bytes) -> Result<&str, Fault> {

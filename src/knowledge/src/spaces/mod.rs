@@ -30,6 +30,7 @@ use crate::append_only::AppendOnlyGate;
 use crate::audit::AuditWriter;
 use crate::claims::{self, ClaimSweeper};
 use crate::content_quality::JanitorTask;
+use crate::drafts::DraftRetention;
 use crate::files::SpaceLinkResolver;
 use crate::kernel::{OperationContext, Space};
 use crate::lint::LintGate;
@@ -176,7 +177,8 @@ pub fn start_service_tasks(
         .start(JanitorTask::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
         .and_then(|()| supervisor.start(refresher, change_signal(space)))
         .and_then(|()| supervisor.start(ClaimSweeper::new(Arc::clone(space)), Signal::new()))
-        .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
+        .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
+        .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), clock), Signal::new()))
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
 }

@@ -8,6 +8,7 @@ mod blame;
 mod branch;
 mod commit;
 mod deflate;
+mod draft_branch;
 mod exclude;
 mod external_commits;
 mod external_git;
@@ -37,6 +38,7 @@ use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
 pub use commit::{CommitAuthor, FileEdit, StagedCommit};
+pub use draft_branch::BranchPage;
 pub(crate) use exclude::without_own_lines;
 pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, compare_entries, normalize_message};
 pub use external_git::ExternalGit;

@@ -1,0 +1,22 @@
+//! The example of drafts in docs/working-together.md.
+
+use super::{block, commands, printed, type_commands};
+use crate::harness::{Place, Running, svcfs};
+
+#[test]
+fn a_part_of_a_draft_is_merged_as_documented() {
+    let place = Place::new();
+    svcfs(&["init", "--root", &place.at("notes")]).assert().success();
+    let server = Running::serve(&place.at("notes"), &[]);
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let typed = block("docs/working-together.md", "drafts");
+    let output = printed(&type_commands(&place, &typed, &[("127.0.0.1:3333", &address)]));
+    for command in commands(&typed) {
+        for line in command.output.iter().filter(|line| !line.contains('…')) {
+            assert!(output.lines().any(|printed| printed == line), "`{line}` of {} is not in {output}", command.text);
+        }
+    }
+    let log = place.git("notes", &["log", "-1", "--format=%an %(trailers:key=Merged-by,valueonly)"]);
+    assert_eq!(log.trim(), "agent Ann <svc@internal>");
+    server.stop();
+}

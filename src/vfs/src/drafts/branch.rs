@@ -1,0 +1,103 @@
+//! The git branches of drafts.
+//!
+//! Invariant: they are derived, so an error here is logged and never fails a write: the branch is
+//! made again with the next write or the next start.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use svcfs_base::{DraftId, Fault, TreePath};
+use svcfs_store::{BranchPage, CommitAuthor, History, StoreError};
+use tracing::warn;
+
+use super::OpenDraft;
+use crate::core::VfsCore;
+
+impl VfsCore {
+    /// Makes a commit of pages of a draft on its branch; of all pages if `changed` is none or there
+    /// is no branch. The writer lock of the draft must be held, or the draft must be new.
+    pub(super) fn update_draft_branch(&self, open: &OpenDraft, changed: Option<&[TreePath]>, message: &str) {
+        let Some(history) = self.versions.git() else { return };
+        let id = open.draft.id;
+        if let Err(fault) = self.try_update_branch(history, open, changed, message) {
+            warn!(draft.id = %id, error = ?fault, "the git branch of a draft could not be updated; the draft itself is complete");
+        }
+    }
+
+    fn try_update_branch(
+        &self,
+        history: &History,
+        open: &OpenDraft,
+        changed: Option<&[TreePath]>,
+        message: &str,
+    ) -> Result<(), Fault> {
+        let id = open.draft.id;
+        let pages = open.pages.read();
+        let all: Vec<TreePath>;
+        let paths = match changed {
+            Some(changed) if history.draft_branch_exists(id)? => changed,
+            Some(_) | None => {
+                all = pages.keys().cloned().collect();
+                &all
+            }
+        };
+        let paths: Vec<&TreePath> = paths.iter().filter(|path| self.is_versioned(path)).collect();
+        let mut contents: BTreeMap<&TreePath, Option<Bytes>> = BTreeMap::new();
+        for path in paths.iter().filter(|path| pages.contains_key(*path)) {
+            contents.insert(path, self.drafts.file.contents(id, path)?.content);
+        }
+        let page = |path: &&TreePath| match contents.get(*path) {
+            Some(Some(content)) => BranchPage::Content(content),
+            Some(None) => BranchPage::Removed,
+            None => BranchPage::Unchanged,
+        };
+        let states: Vec<_> = paths.iter().map(|path| (*path, page(path))).collect();
+        let newest = paths.iter().filter_map(|path| pages.get(*path)).max_by_key(|page| page.changed_at);
+        let (actor, time) =
+            newest.map_or((&open.draft.actor, open.draft.created_at), |page| (&page.author, page.changed_at));
+        let message = if message.is_empty() { format!("{actor}: draft {id}") } else { message.to_owned() };
+        let author = CommitAuthor { actor, email: None, time, message: &message };
+        Ok(history.update_draft_branch(id, open.draft.base_commit, &states, &author)?)
+    }
+
+    pub(super) fn remove_draft_branch(&self, id: DraftId) {
+        let removed = self.versions.git().map_or(Ok(()), |history| history.remove_draft_branch(id));
+        if let Err(error) = removed {
+            warn!(draft.id = %id, %error, "the git branch of a closed draft could not be removed");
+        }
+    }
+
+    /// Makes missing and outdated branches again, and removes those of closed drafts.
+    pub(crate) fn sync_draft_branches(&self) {
+        let Some(history) = self.versions.git() else { return };
+        let drafts: Vec<_> = self.drafts.drafts.read().values().cloned().collect();
+        match history.draft_branches() {
+            Ok(ids) => {
+                let is_closed = |id: &DraftId| drafts.iter().all(|open| open.draft.id != *id);
+                ids.into_iter().filter(is_closed).for_each(|id| self.remove_draft_branch(id));
+            }
+            Err(error) => warn!(%error, "the git branches of drafts cannot be listed"),
+        }
+        for open in drafts {
+            match self.has_branch(history, &open) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    warn!(draft.id = %open.draft.id, %error, "the git branch of a draft is damaged and is made again");
+                    if let Err(error) = history.remove_torn_objects() {
+                        warn!(%error, "torn git objects could not be removed");
+                    }
+                    self.remove_draft_branch(open.draft.id);
+                }
+            }
+            self.update_draft_branch(&open, None, "");
+        }
+    }
+
+    fn has_branch(&self, history: &History, open: &OpenDraft) -> Result<bool, StoreError> {
+        let pages = open.pages.read();
+        let versioned = pages.iter().filter(|(path, _)| self.is_versioned(path));
+        let states: Vec<_> = versioned.map(|(path, page)| (path, page.etag)).collect();
+        history.has_draft_branch(open.draft.id, &states)
+    }
+}

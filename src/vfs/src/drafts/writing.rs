@@ -1,0 +1,295 @@
+//! Writing in a draft.
+//!
+//! Invariant: a write passes the gates of any write and is answered after one flush. It changes
+//! neither the tree nor the index, and is no event.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use svcfs_base::{
+    Caller, Change, ChangeSet, DraftPage, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Precondition, Timestamp,
+    TreePath, WriteResult,
+};
+use svcfs_store::DraftWrite;
+
+use super::{DraftView, OpenDraft, not_found};
+use crate::Vfs;
+use crate::apply::default_message;
+use crate::core::EffectiveState;
+use crate::gate::ProposedFile;
+use crate::precondition::{CurrentState, check_precondition};
+
+/// What is at a path of a draft.
+enum DraftState {
+    Absent,
+    Directory,
+    File(ETag, Bytes),
+}
+
+/// A page as it will be after the set; none if the draft will not change it.
+struct PlannedPage {
+    write: DraftWrite,
+    page: Option<DraftPage>,
+    content: Option<Bytes>,
+}
+
+struct DraftPlan<'a> {
+    view: &'a DraftView<'a>,
+    caller: &'a Caller,
+    now: Timestamp,
+    planned: BTreeMap<TreePath, PlannedPage>,
+    files: Vec<WriteResult>,
+}
+
+impl DraftView<'_> {
+    /// Applies a set of changes in the draft: all of them or none. A rename is a removal and a new
+    /// page; directories exist while they have a file.
+    ///
+    /// # Errors
+    /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link or an empty directory.
+    pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Vec<WriteResult>, Fault> {
+        let mut set = set.into();
+        self.resolve_put_links(caller, &mut set)?;
+        self.vfs.admit(caller, &set)?;
+        let is_open = self.draft.is_open.lock();
+        if !*is_open {
+            return Err(not_found());
+        }
+        let core = &self.vfs.core;
+        let message = set.message.unwrap_or_else(|| default_message(caller, &set.changes, core));
+        let (planned, files) = (BTreeMap::new(), Vec::new());
+        let mut plan = DraftPlan { view: self, caller, now: core.clock.now(), planned, files };
+        set.changes.into_iter().try_for_each(|change| plan.add(change))?;
+        let DraftPlan { planned, files, .. } = plan;
+        if planned.is_empty() {
+            return Ok(files);
+        }
+        let (mut writes, mut pages) = (Vec::new(), Vec::new());
+        for (path, planned) in planned {
+            writes.push(planned.write);
+            pages.push((path, planned.page));
+        }
+        core.drafts.file.write(self.draft.draft.id, &writes)?;
+        let changed: Vec<TreePath> = pages.iter().map(|(path, _)| path.clone()).collect();
+        self.draft.set_pages(pages);
+        core.update_draft_branch(&self.draft, Some(&changed), &message);
+        Ok(files)
+    }
+
+    fn resolve_put_links(&self, caller: &Caller, set: &mut ChangeSet) -> Result<(), Fault> {
+        for change in &mut set.changes {
+            if let Change::Put { path, kind: None, .. } = change
+                && !caller.protocol.is_filesystem()
+                && self.page(path).is_none()
+            {
+                *path = self.vfs.resolve_final_link(caller.protocol, path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OpenDraft {
+    pub(super) fn set_pages(&self, changed: Vec<(TreePath, Option<DraftPage>)>) {
+        let mut pages = self.pages.write();
+        for (path, page) in changed {
+            match page {
+                Some(page) => drop(pages.insert(path, page)),
+                None => drop(pages.remove(&path)),
+            }
+        }
+    }
+}
+
+impl Vfs {
+    /// The content of a page after the gates.
+    fn run_draft_gates(
+        &self,
+        caller: &Caller,
+        path: &TreePath,
+        (content, old_content): (Bytes, Option<Bytes>),
+    ) -> Result<Bytes, Fault> {
+        if !self.core.is_gated(path) {
+            return Ok(content);
+        }
+        let mut proposal = ProposedFile { path: path.clone(), content, old_content };
+        self.gates.iter().try_for_each(|gate| gate.check(caller, &mut proposal))?;
+        Ok(proposal.content)
+    }
+}
+
+impl DraftPlan<'_> {
+    fn add(&mut self, change: Change) -> Result<(), Fault> {
+        match change {
+            Change::Put { path, content, precondition, kind, attributes: _ } => {
+                if kind == Some(FileKind::Symlink) {
+                    return Err(no_links(&path));
+                }
+                self.put(path, content, &precondition)
+            }
+            Change::Remove { path, precondition } => self.remove(path, &precondition),
+            Change::Move { from, to, precondition } => self.rename(&from, to, &precondition),
+            Change::MakeDir { path } => {
+                let message = format_args!("`{path}`: a draft has no empty directories; write a page below it");
+                Err(Fault::invalid("path", message))
+            }
+            Change::RemoveDir { path } => match self.state(&path)? {
+                DraftState::Absent => Err(Fault::file_not_found(&path)),
+                DraftState::File(..) => Err(Fault::not_directory(&path)),
+                DraftState::Directory if self.view.walk(self.caller.protocol, &path)?.is_empty() => Ok(()),
+                DraftState::Directory => Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` is not empty"))),
+            },
+        }
+    }
+
+    fn put(&mut self, path: TreePath, content: Bytes, precondition: &Precondition) -> Result<(), Fault> {
+        self.check_parents(&path)?;
+        let old = match self.state(&path)? {
+            DraftState::Absent => None,
+            DraftState::Directory => return Err(Fault::is_directory(&path)),
+            DraftState::File(etag, content) => Some((etag, content)),
+        };
+        let current = old.as_ref().map_or(CurrentState::Nothing, |(etag, _)| CurrentState::Content(*etag));
+        check_precondition(&path, current, precondition)?;
+        if content.len() > MAX_FILE_BYTES {
+            return Err(Fault::too_large("file", MAX_FILE_BYTES));
+        }
+        let old_content = old.as_ref().map(|(_, content)| content.clone());
+        let content = self.view.vfs.run_draft_gates(self.caller, &path, (content, old_content))?;
+        let etag = ETag::from_content(&content);
+        self.files.push(WriteResult { path: path.clone(), etag: Some(etag) });
+        if old.is_some_and(|(old, _)| old == etag) {
+            return Ok(());
+        }
+        self.set(path, Some((etag, content)))
+    }
+
+    fn remove(&mut self, path: TreePath, precondition: &Precondition) -> Result<(), Fault> {
+        let current = match self.state(&path)? {
+            DraftState::Absent => CurrentState::Nothing,
+            DraftState::Directory => return Err(Fault::is_directory(&path)),
+            DraftState::File(etag, _) => CurrentState::Content(etag),
+        };
+        check_precondition(&path, current, precondition)?;
+        if matches!(current, CurrentState::Nothing) {
+            return Err(Fault::file_not_found(&path));
+        }
+        self.files.push(WriteResult { path: path.clone(), etag: None });
+        self.set(path, None)
+    }
+
+    fn rename(&mut self, from: &TreePath, to: TreePath, precondition: &Precondition) -> Result<(), Fault> {
+        match self.state(from)? {
+            DraftState::Absent => Err(Fault::file_not_found(from)),
+            _ if *from == to => Ok(()),
+            DraftState::File(_, content) => {
+                self.remove(from.clone(), &Precondition::Any)?;
+                self.put(to, content, precondition)
+            }
+            DraftState::Directory => {
+                if to.is_under(from) {
+                    return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
+                }
+                match self.state(&to)? {
+                    DraftState::File(..) => return Err(Fault::not_directory(&to)),
+                    DraftState::Directory if !self.view.walk(self.caller.protocol, &to)?.is_empty() => {
+                        return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
+                    }
+                    DraftState::Directory | DraftState::Absent => {}
+                }
+                for file in self.view.walk(self.caller.protocol, from)? {
+                    let Some(target) = file.path.rebase(from, &to) else { continue };
+                    self.rename(&file.path, target, &Precondition::Absent)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Plans the new content of a page; none removes it.
+    fn set(&mut self, path: TreePath, content: Option<(ETag, Bytes)>) -> Result<(), Fault> {
+        let (tree_etag, tree_content) = match self.state_in_tree(&path)? {
+            DraftState::File(etag, content) => (Some(etag), Some(content)),
+            DraftState::Absent | DraftState::Directory => (None, None),
+        };
+        // The base of a page that the draft changes already stays. If the tree has the page as the
+        // draft has it, a merge was interrupted after its commit: the page starts again.
+        let stored = self.view.page(&path).filter(|page| page.etag != tree_etag);
+        let (base, base_content) = match &stored {
+            Some(page) => (page.base, None),
+            None => (tree_etag, tree_content),
+        };
+        let (etag, content) = content.unzip();
+        let page = DraftPage {
+            base,
+            etag,
+            size: content.as_ref().map_or(0, Bytes::len) as u64,
+            author: self.caller.actor(),
+            changed_at: self.now,
+        };
+        let (write, page) = if etag == base {
+            (DraftWrite::Drop(path.clone()), None)
+        } else if stored.is_some() {
+            (DraftWrite::Update { path: path.clone(), page: page.clone(), content: content.clone() }, Some(page))
+        } else {
+            let (path, page, content) = (path.clone(), page.clone(), content.clone());
+            (DraftWrite::Start { path, page: page.clone(), base: base_content, content }, Some(page))
+        };
+        self.planned.insert(path, PlannedPage { write, page, content });
+        Ok(())
+    }
+
+    /// What the draft shows at a path; links are not followed.
+    fn state(&self, path: &TreePath) -> Result<DraftState, Fault> {
+        if let Some(planned) = self.planned.get(path) {
+            return Ok(match &planned.content {
+                Some(content) => DraftState::File(ETag::from_content(content), content.clone()),
+                None => self.absent_or_directory(path),
+            });
+        }
+        match self.view.page(path) {
+            Some(DraftPage { etag: Some(etag), .. }) => {
+                let content = self.view.contents(path)?.content.ok_or_else(|| Fault::file_not_found(path))?;
+                Ok(DraftState::File(etag, content))
+            }
+            Some(_) => Ok(self.absent_or_directory(path)),
+            None if self.view.is_below_page(path) => Ok(DraftState::Absent),
+            None => match self.state_in_tree(path)? {
+                DraftState::Absent => Ok(self.absent_or_directory(path)),
+                state => Ok(state),
+            },
+        }
+    }
+
+    fn absent_or_directory(&self, path: &TreePath) -> DraftState {
+        let is_new = |(below, planned): (&TreePath, &PlannedPage)| planned.content.is_some() && below.is_under(path);
+        let is_directory = self.view.has_pages_below(path) || self.planned.iter().any(is_new);
+        if is_directory { DraftState::Directory } else { DraftState::Absent }
+    }
+
+    fn state_in_tree(&self, path: &TreePath) -> Result<DraftState, Fault> {
+        match self.view.vfs.core.effective_state(path)? {
+            EffectiveState::Absent => Ok(DraftState::Absent),
+            EffectiveState::Directory => Ok(DraftState::Directory),
+            EffectiveState::Leaf(leaf, _) if leaf.kind == FileKind::Symlink => Err(no_links(path)),
+            EffectiveState::Leaf(leaf, _) => Ok(DraftState::File(leaf.etag, leaf.content)),
+            EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
+        }
+    }
+
+    /// Refuses a path below a file.
+    fn check_parents(&self, path: &TreePath) -> Result<(), Fault> {
+        for above in path.ancestors().filter(|above| !above.is_root()) {
+            match self.state(&above)? {
+                DraftState::Directory => return Ok(()),
+                DraftState::File(..) => return Err(Fault::not_directory(&above)),
+                DraftState::Absent => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_links(path: &TreePath) -> Fault {
+    Fault::invalid("path", format_args!("`{path}`: a draft cannot change symbolic links"))
+}
