@@ -24,6 +24,7 @@ pub mod query;
 pub mod search;
 pub mod spaces;
 pub mod tasks;
+pub mod undo;
 pub mod usage;
 pub mod views;
 
@@ -34,6 +35,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     files::AREA,
     pages::AREA,
     history::AREA,
+    undo::AREA,
     search::AREA,
     query::AREA,
     views::AREA,
