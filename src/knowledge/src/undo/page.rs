@@ -35,6 +35,10 @@ pub struct PageUndo {
 }
 
 impl PageUndo {
+    /// Whether the page has the same path before and after the undo.
+    pub fn keeps_path(&self) -> bool {
+        matches!((&self.now, &self.result), (Some(now), Some(result)) if now.path == result.path)
+    }
     /// The path after the undo; of a removed page, its last one.
     pub fn path(&self) -> Option<&TreePath> {
         self.result.as_ref().or(self.now.as_ref()).map(|file| &file.path)

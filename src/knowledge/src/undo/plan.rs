@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use svcfs_base::{Change, ETag, Fault, Kind, Precondition, TreePath, VersionId};
+use svcfs_vfs::EntryKind;
 
 use super::operations::UndoConflict;
 use super::page::{PageFile, PageUndo, PageUndoer};
@@ -56,33 +57,33 @@ impl UndoPlan {
 
     /// Leaves pages where they are whose former path another page has now.
     fn drop_occupied(&mut self, cx: &OperationContext<'_>) {
-        let exists = |path: &TreePath| cx.space.vfs.stat(cx.caller.protocol, path).is_ok();
         loop {
-            let stays = |page: &PageUndo| matches!((&page.now, &page.result), (Some(now), Some(result)) if now.path == result.path);
-            let vacated: HashSet<&TreePath> = self
-                .pages
-                .iter()
-                .filter(|page| !stays(page))
-                .filter_map(|page| Some(&page.now.as_ref()?.path))
-                .collect();
+            let moved = self.pages.iter().enumerate().filter(|(_, page)| !page.keeps_path());
+            let vacated: HashSet<&TreePath> =
+                moved.clone().filter_map(|(_, page)| Some(&page.now.as_ref()?.path)).collect();
             let mut taken: HashSet<&TreePath> = HashSet::new();
-            let occupied = self.pages.iter().position(|page| {
-                let Some(result) = page.result.as_ref().filter(|_| !stays(page)) else { return false };
-                !taken.insert(&result.path) || (exists(&result.path) && !vacated.contains(&result.path))
-            });
-            let Some(index) = occupied else { return };
-            let page = &mut self.pages[index];
-            if let (Some(result), Some(commit)) = (&mut page.result, page.commits.first()) {
+            let occupied: Vec<usize> = moved
+                .filter(|(_, page)| {
+                    let Some(result) = &page.result else { return false };
+                    !taken.insert(&result.path) || is_occupied(cx, &result.path, &vacated)
+                })
+                .map(|(index, _)| index)
+                .collect();
+            if occupied.is_empty() {
+                return;
+            }
+            for index in occupied {
+                let page = &mut self.pages[index];
+                let (Some(result), Some(commit)) = (&mut page.result, page.commits.first()) else { continue };
                 let (path, commit): (TreePath, VersionId) = (result.path.clone(), *commit);
                 let reason = "another page has this path now".to_owned();
                 self.conflicts.push(UndoConflict { path, commit, reason, lines: None });
-                if let Some(now) = &page.now {
-                    result.path = now.path.clone();
+                match &page.now {
+                    Some(now) => result.path = now.path.clone(),
+                    None => page.result = None,
                 }
             }
-            if page.now.is_none() || page.now == page.result {
-                self.pages.remove(index);
-            }
+            self.pages.retain(|page| page.now != page.result);
         }
     }
 
@@ -140,6 +141,14 @@ impl UndoPlan {
         changes.extend(writes);
         changes
     }
+}
+
+/// Whether a path has a file that stays, or is below one.
+fn is_occupied(cx: &OperationContext<'_>, path: &TreePath, vacated: &HashSet<&TreePath>) -> bool {
+    let kind_at = |path: &TreePath| Some(cx.space.vfs.stat(cx.caller.protocol, path).ok()?.kind);
+    let is_file = |path: &TreePath| kind_at(path).is_some_and(|kind| kind != EntryKind::Directory);
+    let exists = kind_at(path).is_some() && !vacated.contains(path);
+    exists || path.ancestors().any(|above| !above.is_root() && is_file(&above) && !vacated.contains(&above))
 }
 
 fn is_in(selected: &[bool], step: &svcfs_vfs::PageStep) -> bool {

@@ -107,6 +107,7 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
         ("docs/operating.md", &["upgrade", "backup", "drill", "restore"]),
         ("docs/proxies.md", &["nginx", "caddy", "nginx prefix", "caddy prefix"]),
         ("docs/install.md", &["package", "tarball", "cargo"]),
+        ("docs/working-together.md", &["undo", "restore"]),
     ];
     let mut pages: Vec<String> = std::fs::read_dir(super::workspace().join("docs"))
         .unwrap()

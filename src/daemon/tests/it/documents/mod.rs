@@ -7,6 +7,7 @@ mod guides;
 mod proxies;
 mod readme;
 mod reference;
+mod undo;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
