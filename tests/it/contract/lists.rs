@@ -14,16 +14,20 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 2] = [
+const BEYOND: [&str; 5] = [
     "GET /api/docs/", // the page itself, to which /api/docs leads, so that its parts are found beside it
     "GET /api/docs/{}",
+    "POST /api/svc/revert", // undo, and what it needs beside it
+    "POST /api/svc/restore",
+    "GET /api/svc/trash",
 ];
 
 /// Tools beside the contract, each with its reason.
-const BEYOND_TOOLS: [&str; 3] = [
+const BEYOND_TOOLS: [&str; 4] = [
     "svc_version", // agents read, compare and attribute versions, as callers of REST do
     "svc_diff",
     "svc_blame",
+    "svc_undo", // agents undo their own mistakes
 ];
 
 /// The rows of a table below its heading, split into columns.

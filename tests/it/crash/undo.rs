@@ -17,7 +17,6 @@ const ROUNDS: u64 = 3;
 /// An undo of so many pages takes about this long.
 const MAX_MILLISECONDS: usize = 60;
 
-/// Shows: issue 38, "no half undo"
 #[test]
 fn a_crash_during_an_undo_leaves_no_half_undo() {
     let rounds = setting("SVCFS_UNDO_ROUNDS").unwrap_or(ROUNDS);

@@ -230,7 +230,7 @@ impl PageUndoer<'_> {
         }
         let Some(new_content) = self.stored(run, &run.after().path, new)? else { return Ok(current) };
         let texts = [&new_content, &current.content, &old_content].map(|content| std::str::from_utf8(content));
-        let [Ok(base), Ok(ours), Ok(theirs)] = texts else {
+        let [Ok(base), Ok(present), Ok(reverse)] = texts else {
             self.add_conflict(run.last(), "the file was changed since, and is not text".to_owned());
             return Ok(current);
         };
@@ -239,7 +239,7 @@ impl PageUndoer<'_> {
             return Ok(current);
         }
         let merge = if current.path.is_page() { merge_page } else { merge_text };
-        let merged = merge(base, ours, theirs);
+        let merged = merge(base, present, reverse);
         for conflict in merged.conflicts {
             let place = conflict.key.map_or("the lines were".to_owned(), |key| format!("the key `{key}` was"));
             self.add_conflict(run.last(), format!("{place} changed since"));

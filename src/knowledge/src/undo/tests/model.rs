@@ -96,7 +96,6 @@ fn tree(space: &TestSpace) -> BTreeMap<String, String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Shows: issue 38, criterion 5
     #[test]
     fn undo_of_an_actor_equals_the_tree_without_its_changes(steps in steps()) {
         let space = TestSpace::new();
