@@ -20,6 +20,7 @@ Environment (a variable that is set already is not changed):
   SVCFS_LINEAR_SECONDS Seconds of concurrent writes through all protocols in the linearizability test (default here: 60)
   SVCFS_OTHERS_TIMES   Factor for the git commands in the root while agents write (default here: 10)
   SVCFS_POWER_ROUNDS   Loads whose disk loses power at nine moments, and machines that lose power (default here: 50)
+  SVCFS_UNDO_ROUNDS    Times the server is killed during an undo (default here: 50)
   SVCFS_STRESS_SECONDS Seconds of stress-ng with unusual system calls on the mount (default here: 120)
   SVCFS_DOOR_FILES     Small files uploaded and downloaded over WebDAV, S3 and NFS (default here: 10000)
   SVCFS_DOOR_MIB       MiB of a file copied through every protocol with little memory (default here: 2048)
@@ -44,6 +45,7 @@ export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
 export SVCFS_CLAIM_ROUNDS="${SVCFS_CLAIM_ROUNDS:-50}"
 export SVCFS_DRAFT_ROUNDS="${SVCFS_DRAFT_ROUNDS:-50}"
 export SVCFS_FSX_OPERATIONS="${SVCFS_FSX_OPERATIONS:-1000000}"
+export SVCFS_UNDO_ROUNDS="${SVCFS_UNDO_ROUNDS:-50}"
 export SVCFS_STRESS_SECONDS="${SVCFS_STRESS_SECONDS:-120}"
 export SVCFS_LINEAR_SECONDS="${SVCFS_LINEAR_SECONDS:-60}"
 export SVCFS_OTHERS_TIMES="${SVCFS_OTHERS_TIMES:-10}"

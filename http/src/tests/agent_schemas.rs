@@ -178,6 +178,8 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_graph_path", json!({ "from": "index.md", "to": "notes/a.md" })),
         ("svc_memory_report", json!({ "episodes_prefix": "episodes" })),
         ("svc_timeline", json!({ "type": "write" })),
+        ("svc_undo", json!({ "since": "1h", "path_prefix": "notes" })),
+        ("svc_undo", json!({ "commits": [versions["new"]], "dry_run": false })),
     ];
     asked.extend(
         ["svc_peek", "svc_versions", "svc_backlinks", "svc_graph_walk", "svc_health_check"]

@@ -3,7 +3,7 @@
 //! Invariant: standard output has only the output itself; progress, logs and errors go to standard
 //! error.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -59,4 +59,18 @@ pub fn has_colours(stream: &impl IsTerminal) -> bool {
 /// Writes a line on standard error; a failure is ignored.
 pub fn complain(text: &str) {
     let _nobody_to_tell = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Whether a person can be asked.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks the person at the terminal. If the question cannot be shown, the answer is no.
+pub fn confirm(question: &str) -> bool {
+    let mut stderr = io::stderr().lock();
+    let shown = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
+    let mut answer = String::new();
+    let read = shown.and_then(|()| io::stdin().lock().read_line(&mut answer));
+    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }

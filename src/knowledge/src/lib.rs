@@ -28,6 +28,7 @@ pub mod schemas;
 pub mod search;
 pub mod spaces;
 pub mod tasks;
+pub mod undo;
 pub mod usage;
 pub mod views;
 pub mod workflows;
@@ -39,6 +40,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     files::AREA,
     pages::AREA,
     history::AREA,
+    undo::AREA,
     search::AREA,
     query::AREA,
     views::AREA,

@@ -47,8 +47,8 @@ pub use nodes::{
     RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, StagedFile, WriteAt, is_upload_name, rejected_path,
 };
 pub use past::{
-    BlameLine, ChangeFeedPage, ChangeRecord, NewestVersion, PageVersion, PastName, PastState, PathAction, PathTimeline,
-    StoredContent, StoredVersion, TimelineEvent,
+    BlameLine, ChangeFeedPage, ChangeRecord, NewestVersion, PageState, PageStep, PageSteps, PageTrail, PageVersion,
+    PastName, PastState, PathAction, PathTimeline, RemovedFile, SetOrigin, StoredContent, StoredVersion, TimelineEvent,
 };
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};

@@ -2,6 +2,7 @@
 
 mod blame;
 mod former_names;
+mod page_steps;
 mod states;
 mod stored_versions;
 mod timeline;
@@ -16,6 +17,7 @@ use svcfs_base::{Actor, ETag, Fault, HiddenFiles, Protocol, Seq, Timestamp, Tree
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
+pub use page_steps::{PageState, PageStep, PageSteps, PageTrail, RemovedFile, SetOrigin};
 pub use states::{PastName, PastState};
 pub use stored_versions::{NewestVersion, StoredContent, StoredVersion};
 pub use timeline::{PathTimeline, TimelineEvent};

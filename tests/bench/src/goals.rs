@@ -228,6 +228,8 @@ impl Goals {
         let what = "`/changes`, `/timeline`, `/versions`, `/velocity`, feed: slowest p99";
         self.within(what, Duration::from_millis(10), from_log);
         self.within("`/blame`, p99", Duration::from_millis(50), blame);
+        let (count, elapsed) = past.undo;
+        self.within(&format!("undo of {count} changes"), Duration::from_secs(2), Some(elapsed));
     }
 
     fn ranking(&mut self, ranking: &Ranking) {

@@ -3,10 +3,10 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use svcfs_measure::git;
 use svcfs_measure::http::{ACTOR_COUNT, BenchClient, percent_encode};
@@ -26,6 +26,8 @@ const BUSY_EVERY: usize = 100;
 const DAYS: usize = 28;
 const SECONDS_A_DAY: usize = 86_400;
 const BLAME: &str = "`/blame`";
+/// Commits that are undone at once.
+const UNDONE: usize = 1_000;
 
 /// All that is measured of questions about history.
 pub struct Past {
@@ -41,6 +43,8 @@ pub struct Past {
     pub next_start: Duration,
     /// One for each question.
     pub questions: Vec<Asked>,
+    /// How many of the newest commits were undone at once, and how long it took.
+    pub undo: (usize, Duration),
     /// Most memory of the server.
     pub memory: u64,
 }
@@ -92,9 +96,11 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Past> {
     for question in questions_about(&root, &page, commits)? {
         questions.push(ask(run, &mut client, (&root, plan), question)?);
     }
+    run.report("history: undo");
+    let undo = undo(&mut client, &root)?;
     let memory = server.memory()?.peak;
     server.stop()?;
-    Ok(Past { commits, pages: plan.pages.count, versions, first_start, next_start, questions, memory })
+    Ok(Past { commits, pages: plan.pages.count, versions, first_start, next_start, questions, undo, memory })
 }
 
 /// What is asked: for people, of svcfs, of git.
@@ -192,14 +198,30 @@ impl Past {
         let asked: Vec<String> = self.questions.iter().map(|asked| asked.svcfs.len().to_string()).collect();
         table.notes.push(format!(
             "Questions per row: {}. Before that, the first start over this history, which a person made with git, took {}, \
-             the next {}; the server had at most {}.",
+             the next {}; the server had at most {}. After them, the newest {} commits were undone in one commit in {}.",
             asked.join(", "),
             format_duration(self.first_start),
             format_duration(self.next_start),
             TableCell::Bytes(self.memory),
+            self.undo.0,
+            format_duration(self.undo.1),
         ));
         table
     }
+}
+
+/// Undoes the newest [`UNDONE`] commits.
+fn undo(client: &mut BenchClient, root: &Path) -> Result<(usize, Duration)> {
+    let newest = machine::run(git::git_command(root).args(["log", "--format=%H", "-n", &UNDONE.to_string()]))?;
+    let commits: Vec<&str> = newest.lines().collect();
+    let before = machine::run(git::git_command(root).args(["rev-parse", &format!("HEAD~{}^{{tree}}", commits.len())]))?;
+    let started = Instant::now();
+    let answer: Value = serde_json::from_slice(&client.post("/api/svc/revert", &json!({ "commits": commits }))?)?;
+    let elapsed = started.elapsed();
+    ensure!(answer["conflicts"] == json!([]), "`/revert` found conflicts");
+    let after = machine::run(git::git_command(root).args(["rev-parse", "HEAD^{tree}"]))?;
+    ensure!(before == after, "`/revert` did not undo everything");
+    Ok((commits.len(), elapsed))
 }
 
 /// Makes sure that svcfs and git tell the same; how many versions the page has.

@@ -14,7 +14,7 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 7] = [
+const BEYOND: [&str; 11] = [
     "GET /api/docs/", // the page itself, to which /api/docs leads, so that its parts are found beside it
     "GET /api/docs/{}",
     "POST /api/svc/tasks", // workers use the task queue over REST as agents do
@@ -22,15 +22,20 @@ const BEYOND: [&str; 7] = [
     "POST /api/svc/tasks/renew",
     "POST /api/svc/tasks/progress",
     "POST /api/svc/tasks/done",
+    "POST /api/svc/revert", // undo, and what it needs beside it
+    "POST /api/svc/restore",
+    "GET /api/svc/trash",
+    "DELETE /api/svc/schemas/{}", // a schema that is saved can be removed
 ];
 
 /// Tools beside the contract, each with its reason.
-const BEYOND_TOOLS: [&str; 5] = [
+const BEYOND_TOOLS: [&str; 6] = [
     "svc_version", // agents read, compare and attribute versions, as callers of REST do
     "svc_diff",
     "svc_blame",
     "svc_task_next", // the queue: eligible and claim in one step, so that no task is taken twice
     "svc_task_done",
+    "svc_undo", // agents undo their own mistakes
 ];
 
 /// The rows of a table below its heading, split into columns.

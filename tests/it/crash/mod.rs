@@ -7,6 +7,7 @@ pub mod load;
 pub mod random;
 pub mod server;
 pub mod told;
+mod undo;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -31,6 +31,9 @@ accepted changes, records external edits, refreshes `.git/index`, rebuilds `inde
 and removes unfinished files. It never changes or removes a page. Damaged files are moved to
 `.git/damaged` or renamed to `.svc/state/log.db.damaged-1`.
 
+Unwanted changes of pages are no damage: `svcfs undo` undoes those of an actor, a period or a commit;
+`svcfs restore` brings a removed page or an earlier version back.
+
 Exit codes: 0 without problems (warnings are listed), 1 when problems remain, 3 when --fix is given
 and a server uses the root.";
 

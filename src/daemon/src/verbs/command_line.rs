@@ -11,7 +11,7 @@ use crate::failure::{CommandFailure, ExitStatus};
 use crate::manual;
 
 /// Parameters that are paths of the tree.
-const PATH_PARAMETERS: [&str; 4] = ["path", "path_prefix", "from", "to"];
+const PATH_PARAMETERS: [&str; 5] = ["path", "paths", "path_prefix", "from", "to"];
 
 pub const JSON: &str = "json";
 pub const ACTOR: &str = "actor";
@@ -29,7 +29,7 @@ pub fn of_verb(verb: &Verb) -> Command {
         command.args(verb.flags.iter().map(|flag| {
             Arg::new(flag.name).long(flag.name).short(flag.short).help(flag.help).action(ArgAction::SetTrue)
         }));
-    if !entry.is_read_only() {
+    if !entry.is_read_only() && !verb.selects_by_actor() {
         command = command.arg(
             Arg::new(ACTOR).long("actor").value_name("NAME").help("Author of the commit [default: the login name]"),
         );
@@ -37,6 +37,10 @@ pub fn of_verb(verb: &Verb) -> Command {
     if entry.is_conditional {
         let help = "Refuse the change unless the page still has this ETag, which `svcfs read PATH --json` shows";
         command = command.arg(Arg::new(IF_MATCH).long("if-match").value_name("ETAG").help(help));
+    }
+    // The `--version` of `restore` is that of a page.
+    if verb.options.iter().any(|option| option.long == "version") {
+        command = command.disable_version_flag(true);
     }
     let has_short_root = !verb.flags.iter().any(|flag| flag.short == 'r');
     let json = Arg::new(JSON).long("json").help("Print the result as JSON");
@@ -83,7 +87,7 @@ fn option(declared: &VerbOption, field: &InputField) -> Arg {
         _ if !declared.value_name.is_empty() => declared.value_name,
         InputKind::Integer | InputKind::Number => "N",
         InputKind::Boolean => "true|false",
-        InputKind::Text if PATH_PARAMETERS.contains(&declared.parameter) => "PATH",
+        InputKind::Text | InputKind::List(_) if PATH_PARAMETERS.contains(&declared.parameter) => "PATH",
         InputKind::Text | InputKind::List(_) | InputKind::Json => "TEXT",
     };
     arg.help(help).value_name(value_name)

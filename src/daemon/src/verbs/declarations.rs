@@ -59,7 +59,8 @@ const VERB: Verb = Verb {
 const PAGE: &str = "Path of the page; inside the root or a mount, relative to the current directory";
 
 /// All verbs, in the order of the help.
-pub const VERBS: &[Verb] = &[SEARCH, READ, WRITE, APPEND, LS, TREE, RENAME, RM, LOG, BLAME, DIFF, LINKS, BACKLINKS];
+pub const VERBS: &[Verb] =
+    &[SEARCH, READ, WRITE, APPEND, LS, TREE, RENAME, RM, LOG, BLAME, DIFF, UNDO, RESTORE, TRASH, LINKS, BACKLINKS];
 
 const SEARCH: Verb = Verb {
     name: "search",
@@ -134,8 +135,7 @@ Examples:
   svcfs write notes/tides.md draft.md
   date | svcfs write notes/now.md
   svcfs read a.md | sed s/moon/sun/ | svcfs write a.md
-  svcfs write a.md draft.md --if-match \"$(svcfs read a.md --json | jq -r .etag)\"
-  svcfs call version path=a.md version=4f2a09c1 | svcfs write a.md    restore an old version",
+  svcfs write a.md draft.md --if-match \"$(svcfs read a.md --json | jq -r .etag)\"",
     positionals: &[
         required("path", "PATH", "Path to write; missing directories are created", Path),
         optional("content", "FILE", "File on this machine with the content [default: standard input]", File),
@@ -246,12 +246,12 @@ const RM: Verb = Verb {
     name: "rm",
     operation: "delete",
     about: "Remove pages, other files and empty directories",
-    details: "Each is a commit. Older versions stay in the history: `svcfs log PATH` lists them.",
+    details: "Each is a commit. Older versions stay in the history: `svcfs restore PATH` brings a page back.",
     examples: "\
 Examples:
   svcfs rm notes/old.md
   svcfs rm -r drafts                               a directory with everything in it
-  svcfs call version path=notes/old.md version=4f2a09c1 | svcfs write notes/old.md    bring one back",
+  svcfs restore notes/old.md                       bring one back",
     positionals: &[required("path", "PATH", "Path to remove", Paths)],
     flags: &[VerbFlag { name: "recursive", short: 'r', help: "Remove directories with everything in them" }],
     action: Steps(steps::remove),
@@ -312,6 +312,58 @@ Examples:
         optional("to", "TO", "Newer version [default: the newest]", Value),
     ],
     action: Steps(steps::diff),
+    ..VERB
+};
+
+const UNDO: Verb = Verb {
+    name: "undo",
+    operation: "revert",
+    about: "Undo changes of an actor, of a period or of some commits",
+    details: "The reverse of these changes is merged into the pages as they are now, in one commit; later changes by \
+              others stay, and what overlaps with them is listed. At a terminal it shows what will be undone and asks.",
+    examples: "\
+Examples:
+  svcfs undo --actor agent:x --since 2h --dry-run  show what would be undone
+  svcfs undo --actor agent:x --since 2026-11-29T08:00:00Z --path notes
+  svcfs undo --commits 4f2a09c1,9b1c0d22 --yes     do not ask",
+    options: &[
+        option("actor"),
+        option("since"),
+        option("commits"),
+        VerbOption { alias: Some("in"), ..long_option("paths", "path") },
+        long_option("dry_run", "dry-run"),
+    ],
+    flags: &[VerbFlag { name: "yes", short: 'y', help: "Do not ask" }],
+    action: Steps(steps::undo),
+    ..VERB
+};
+
+const RESTORE: Verb = Verb {
+    name: "restore",
+    operation: "restore",
+    about: "Bring a removed page back, or set a page to an earlier version",
+    examples: "\
+Examples:
+  svcfs trash                                      removed pages
+  svcfs restore notes/old.md                       as it was before its removal
+  svcfs restore index.md --version 4f2a09c1        a version of `svcfs log index.md`",
+    positionals: &[required("path", "PATH", PAGE, Path)],
+    options: &[option("version")],
+    action: Once(views::undo::restored),
+    ..VERB
+};
+
+const TRASH: Verb = Verb {
+    name: "trash",
+    operation: "trash",
+    about: "List removed pages that can be brought back, newest removal first",
+    examples: "\
+Examples:
+  svcfs trash
+  svcfs trash --in notes -n 100
+  svcfs trash --json | jq -r '.pages[].path'",
+    options: &[LIMIT, option("offset"), FOLDER],
+    action: Once(views::undo::trash),
     ..VERB
 };
 

@@ -75,6 +75,13 @@ struct VerbOption {
     help: &'static str,
 }
 
+impl Verb {
+    /// Whether `--actor` selects changes, so that the author of a commit is the login name.
+    fn selects_by_actor(&self) -> bool {
+        self.options.iter().any(|option| option.parameter == command_line::ACTOR)
+    }
+}
+
 struct VerbFlag {
     name: &'static str,
     short: char,

@@ -41,8 +41,8 @@ pub fn run(verb: &'static Verb, matches: &mut ArgMatches) -> Result<(), CommandF
     let arguments = command_line::arguments(verb, matches, &paths)?;
     let text = |name| matches.try_get_one::<String>(name).ok().flatten().cloned();
     let (actor, if_match) = (text(ACTOR), text(IF_MATCH));
-    let is_change = !manual::find(verb.operation)?.is_read_only();
-    let caller = cli_caller(actor.as_deref().filter(|_| is_change));
+    let names_author = !manual::find(verb.operation)?.is_read_only() && !verb.selects_by_actor();
+    let caller = cli_caller(actor.as_deref().filter(|_| names_author));
     let precondition = if_match.as_deref().map(root::expectation).transpose();
     let precondition = precondition.map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?.unwrap_or_default();
     let caller = Caller { precondition, ..caller };

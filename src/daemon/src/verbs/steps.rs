@@ -178,6 +178,30 @@ fn remove_directory(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure>
     }
 }
 
+/// `undo`: at a terminal shows what will be undone and asks before it does.
+///
+/// # Errors
+/// The refusals of the operation; `Refused` if the answer is no.
+pub fn undo(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
+    let mut arguments = run.arguments().clone();
+    let asks = !arguments.contains_key("dry_run") && !run.has_flag("yes") && !run.has_flag("json") && output::can_ask();
+    if asks {
+        let mut dry_run = arguments.clone();
+        dry_run.insert("dry_run".to_owned(), true.into());
+        let shown = run.call("revert", dry_run)?;
+        run.print(&shown, views::undo::undone)?;
+        if shown["undone"].as_array().is_none_or(Vec::is_empty) {
+            return Ok(());
+        }
+        if !output::confirm("\nUndo this now? [yes/No] ") {
+            return Err(CommandFailure::saying(ExitStatus::Refused, "nothing was changed"));
+        }
+        // What was shown, and nothing else.
+        arguments.insert("etag".to_owned(), shown["etag"].clone());
+    }
+    run.print(&run.call("revert", arguments)?, views::undo::undone)
+}
+
 /// The paths of a tree, those in a directory before it.
 fn collect_entries(nodes: &Value, paths: &mut Vec<String>) {
     for node in nodes.as_array().into_iter().flatten() {

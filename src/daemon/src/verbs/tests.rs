@@ -37,8 +37,9 @@ fn every_verb_names_parameters_of_its_operation() {
 fn every_verb_has_a_consistent_command_line() {
     Cli::command().debug_assert();
     let names: BTreeSet<&str> = names().collect();
-    let expected =
-        "append backlinks blame diff links log ls read rename rm search tree write".split(' ').collect::<BTreeSet<_>>();
+    let expected = "append backlinks blame diff links log ls read rename restore rm search trash tree undo write"
+        .split(' ')
+        .collect::<BTreeSet<_>>();
     assert_eq!(names, expected);
 }
 
@@ -82,6 +83,10 @@ fn options_and_positionals_may_come_in_any_order() {
         &["rm", "-r", "a", "b", "--actor", "ann"],
         &["log"],
         &["diff", "a.md", "1111", "2222"],
+        &["undo", "--actor", "agent:x", "--since", "2h", "--path", "notes", "--dry-run"],
+        &["undo", "--commits", "1111,2222", "-y"],
+        &["restore", "a.md", "--version", "1111", "--actor", "ann"],
+        &["trash", "-n5", "--in", "notes"],
     ] {
         assert!(parsed(line).is_ok(), "{line:?}: {}", parsed(line).unwrap_err());
     }

@@ -14,6 +14,7 @@ mod latest_state;
 mod read;
 mod renames;
 mod rows;
+mod sets;
 mod spool;
 mod writer;
 
@@ -34,6 +35,7 @@ pub use history_stats::{ChangeFilter, DayActivity, PageActivity, PathOccurrence,
 pub use kinds::{DiffBase, RecordKind};
 pub use read::{ChangePage, PathChange, PathVersion, SetMetadata};
 pub use renames::{FileCreation, NamePeriod, RenameSources};
+pub use sets::{HistorySet, RemovedPath};
 
 use cache_drop::DatabaseFile;
 use journal::AppendError;

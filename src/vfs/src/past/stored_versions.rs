@@ -51,7 +51,7 @@ pub struct NewestVersion {
 }
 
 /// Finds the stored content of a version.
-type ContentFinder = Box<dyn Fn(&PathVersion) -> Option<StoredContent>>;
+pub(super) type ContentFinder = Box<dyn Fn(&PathVersion) -> Option<StoredContent>>;
 
 impl Vfs {
     /// The readable versions of a path, oldest first; the newest 10,000 of more. Empty where none
@@ -95,7 +95,7 @@ impl Vfs {
     }
 
     /// Where the contents of versions of a path are stored.
-    fn content_finder(&self, path: &TreePath) -> Result<ContentFinder, Fault> {
+    pub(super) fn content_finder(&self, path: &TreePath) -> Result<ContentFinder, Fault> {
         let path = path.clone();
         Ok(match &self.core.versions {
             VersionStore::Git { legacy_snapshots, .. } => {

@@ -8,6 +8,7 @@ pub mod history;
 pub mod links;
 pub mod search;
 pub mod tree;
+pub mod undo;
 
 use serde_json::Value;
 
