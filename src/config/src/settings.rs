@@ -125,18 +125,6 @@ impl Settings {
             spaces: listed,
             origin: ConfigOrigin { path, lines, problems },
         } = config;
-        let CliOverrides {
-            host,
-            port,
-            public_url,
-            auth: auth_type,
-            api_key,
-            oidc_issuer,
-            oidc_client_id,
-            s3: s3_flags,
-            webdav: webdav_flags,
-            nfs: nfs_flags,
-        } = overrides;
         // Sections that are validated as a unit: after a rejected key, a second error would
         // mislead.
         let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
@@ -150,13 +138,14 @@ impl Settings {
         let janitor = check.value("janitor.interval", janitor.resolve());
         let drafts = check.value("drafts.auto_discard", drafts.resolve());
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
-        override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
+        let oidc = (overrides.oidc_issuer, overrides.oidc_client_id);
+        override_auth(&mut auth, (overrides.auth, overrides.api_key), oidc);
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
-        let (nfs, webdav) = (check.nfs(nfs, &nfs_flags, auth.as_ref()), check.webdav(&webdav, &webdav_flags));
-        let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
+        let (nfs, webdav) = (check.nfs(nfs, &overrides.nfs, auth.as_ref()), check.webdav(&webdav, &overrides.webdav));
+        let s3 = check.value("--s3-port", s3.resolve(&overrides.s3)).flatten();
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
-        let server = check.server(server, (host, port, public_url), auth.as_ref());
+        let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
         match (server, dataview, memory, janitor, drafts, auth, log) {
             (Some(server), Some(dataview), Some(memory), Some(janitor), Some(drafts), Some(auth), Some(log))
                 if check.problems.is_empty() =>
