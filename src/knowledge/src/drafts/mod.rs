@@ -5,7 +5,7 @@
 //! set: all pages or none. Search, backlinks and queries do not see drafts.
 
 mod hunks;
-mod merging;
+mod merge;
 mod operations;
 mod retention;
 #[cfg(test)]

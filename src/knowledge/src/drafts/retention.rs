@@ -1,4 +1,4 @@
-//! The task that discards drafts which nobody changes any more.
+//! The task that discards drafts that were not changed for a time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -285,7 +285,7 @@ fn drafts_can_be_disabled_and_are_limited() {
 }
 
 #[test]
-fn drafts_that_nobody_changes_are_discarded() {
+fn drafts_without_changes_are_discarded() {
     // The clock advances at each reading, and the first check is immediate.
     let space = TestSpace::with("[drafts]\nauto_discard = \"1h\"\n", &[("a.md", "x\n")]);
     let id = open(&space);

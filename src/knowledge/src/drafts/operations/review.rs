@@ -10,7 +10,7 @@ use svcfs_work::Lane;
 
 use super::DRAFT_ID;
 use crate::drafts::hunks::{self, ChangedPage, DraftHunk, PageChange};
-use crate::drafts::merging::{self, MergeRequest, MergeSide};
+use crate::drafts::merge::{self, MergeRequest, MergeSide};
 use crate::drafts::{find, state_etag, visible_pages};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route};
 
@@ -182,8 +182,8 @@ impl Operation for MergeDraft {
         let view = find(cx, &self.id)?;
         let etag = self.etag.as_deref().map(|text| ETag::parse("etag", text)).transpose()?;
         let request = MergeRequest { paths: self.paths, hunks: self.hunks, etag, resolve: self.resolve };
-        let merged = merging::merge(cx, &view, &request)?;
-        let merging::MergedDraft { commit, paths, remaining } = merged;
+        let merged = merge::merge(cx, &view, &request)?;
+        let merge::MergedDraft { commit, paths, remaining } = merged;
         Ok(DraftMergeResult { status: "merged", version: commit, paths, remaining })
     }
     fn render_text(merged: &DraftMergeResult) -> Option<String> {
