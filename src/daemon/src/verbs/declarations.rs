@@ -329,8 +329,12 @@ Examples:
     options: &[
         option("actor"),
         option("since"),
-        option("commits"),
-        VerbOption { alias: Some("in"), ..long_option("paths", "path") },
+        VerbOption { value_name: "HASHES", help: "Only these commits, separated by commas", ..option("commits") },
+        VerbOption {
+            alias: Some("in"),
+            help: "Only pages at or below this path; may be given several times",
+            ..long_option("paths", "path")
+        },
         long_option("dry_run", "dry-run"),
     ],
     flags: &[VerbFlag { name: "yes", short: 'y', help: "Do not ask" }],
@@ -362,7 +366,7 @@ Examples:
   svcfs trash
   svcfs trash --in notes -n 100
   svcfs trash --json | jq -r '.pages[].path'",
-    options: &[LIMIT, option("offset"), FOLDER],
+    options: &[limit("Maximum number of pages [default: 50]"), skip("Skip this many of the newest removals"), FOLDER],
     action: Once(views::undo::trash),
     ..VERB
 };

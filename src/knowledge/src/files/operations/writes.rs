@@ -92,7 +92,10 @@ impl Operation for WriteFile {
         let path = named(self.path)?;
         match (self.symlink, self.on_conflict) {
             (_, OnConflict::Merge) if self.force => {
-                return Err(Fault::invalid("force", "not with `on_conflict=merge`; read the page, and write it with `fail`"));
+                return Err(Fault::invalid(
+                    "force",
+                    "not with `on_conflict=merge`; read the page, and write it with `fail`",
+                ));
             }
             (false, OnConflict::Fail) => {
                 return write::write(cx, path, self.content.0, (self.exact, self.force))?.try_into();
