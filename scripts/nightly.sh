@@ -14,6 +14,7 @@ Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, sc
 
 Environment (a variable that is set already is not changed):
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
+  SVCFS_CLAIM_ROUNDS   Times the server is killed while workers claim tasks (default here: 50)
   SVCFS_FSX_OPERATIONS Random operations on an asset and on a page of the mount (default here: 1000000)
   SVCFS_LINEAR_SECONDS Seconds of concurrent writes through all protocols in the linearizability test (default here: 60)
   SVCFS_OTHERS_TIMES   Factor for the git commands in the root while agents write (default here: 10)
@@ -40,6 +41,7 @@ case "${1:-}" in
 esac
 
 export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
+export SVCFS_CLAIM_ROUNDS="${SVCFS_CLAIM_ROUNDS:-50}"
 export SVCFS_FSX_OPERATIONS="${SVCFS_FSX_OPERATIONS:-1000000}"
 export SVCFS_UNDO_ROUNDS="${SVCFS_UNDO_ROUNDS:-50}"
 export SVCFS_STRESS_SECONDS="${SVCFS_STRESS_SECONDS:-120}"

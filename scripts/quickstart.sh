@@ -10,11 +10,13 @@ Usage: scripts/quickstart.sh [OPTIONS] [DIR]
 
 DIR is the folder to serve (default: ./knowledge). A new or empty folder is filled from a template. In a folder with
 files, the files do not change; settings and a git repository are added. In a git repository with uncommitted changes,
-the script first asks whether to commit them.
+the script first asks whether to commit them, unless --adopt is given.
 
 Options:
   --port PORT          Port to serve on (default: 3333)
   --template TEMPLATE  knowledge, wiki, runbook, research, tasks or blank (default: knowledge)
+  --adopt[=tracked]    Commit uncommitted changes of a git repository without a question; with `tracked`,
+                       only those of files that git tracks
   -h, --help           Show this help
 
 Installs missing packages with apt-get; without root and sudo it prints the command to run.
@@ -32,10 +34,12 @@ source "$here/scripts/prerequisites.sh"
 directory=""
 port=3333
 template=knowledge
+adopt=()
 while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage && exit ;;
         --port) port="${2:?--port needs a number}" && shift 2 ;;
+        --adopt | --adopt=tracked) adopt=("$1") && shift ;;
         --template) template="${2:?--template needs a name}" && shift 2 ;;
         -*) usage >&2 && exit 2 ;;
         *)
@@ -75,7 +79,8 @@ initialise() {
         template=blank
     fi
     # Print only the first line, the result. The next step that `init` suggests is done below.
-    "$svcfs" init --root "$directory" --template "$template" | sed -n 1p
+    "$svcfs" init --root "$directory" --template "$template" "${adopt[@]}" | sed -n 1p
+    adopt=()
 }
 
 server=""
@@ -105,7 +110,7 @@ start() {
     trap stop INT TERM HUP
     trap remove_mountpoint EXIT
     # In its own session: Ctrl-C reaches only this script, so that the server gets one signal.
-    setsid "$svcfs" serve --root "$directory" --host 127.0.0.1 --port "$port" --mount "$mountpoint" >"$log" 2>&1 &
+    setsid "$svcfs" serve --root "$directory" --host 127.0.0.1 --port "$port" --mount "$mountpoint" "${adopt[@]}" >"$log" 2>&1 &
     server=$!
 }
 

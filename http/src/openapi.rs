@@ -18,10 +18,15 @@ const DESCRIPTION: &str = "Read, write, search and follow a tree of markdown pag
 const KEY_DESCRIPTION: &str = "A key of `auth.api_key` or `auth.api_keys`; ignored when `auth.type` is `none`";
 
 /// Header parameters, by their key under `components`.
-const HEADERS: [(&str, &str, &str); 7] = [
+const HEADERS: [(&str, &str, &str); 8] = [
     ("Space", SPACE, "Name of the space; takes precedence over the path. 404 when there is none of that name"),
     ("Actor", "X-Actor", "Author of the change and of its commit. `anonymous` when absent"),
     ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
+    (
+        "ClaimFence",
+        "X-Claim-Fence",
+        "Number `fence` of your claim on the page; 409 when it is not the newest, or the lease has ended",
+    ),
     (
         "IfMatch",
         "If-Match",
@@ -350,9 +355,9 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
     let headers: &[&str] = match (route.is_read_only, entry.is_conditional, route.has_etag) {
         (true, _, false) => &["Space"],
         (true, _, true) => &["Space", "IfNoneMatchRead", "IfModifiedSince"],
-        (false, false, _) => &["Space", "Actor", "Provenance"],
-        (false, true, false) => &["Space", "Actor", "Provenance", "IfMatch"],
-        (false, true, true) => &["Space", "Actor", "Provenance", "IfMatch", "IfNoneMatch"],
+        (false, false, _) => &["Space", "Actor", "Provenance", "ClaimFence"],
+        (false, true, false) => &["Space", "Actor", "Provenance", "ClaimFence", "IfMatch"],
+        (false, true, true) => &["Space", "Actor", "Provenance", "ClaimFence", "IfMatch", "IfNoneMatch"],
     };
     parameters.extend(headers.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })));
     parameters

@@ -217,6 +217,10 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyEmpty,
     ) {
         let caller = self.author(request);
+        if is_view_id(parent.0) && flags != RenameFlags::RENAME_EXCHANGE {
+            let (from, to) = ((parent, entry), (new_parent, new_entry));
+            return self.answer("rename", reply, || self.server.move_view_entry((request, &caller), from, to));
+        }
         self.answer("rename", reply, || {
             let (from, to) = (self.server.entry(parent, entry)?, self.server.entry(new_parent, new_entry)?);
             let (from, to) = ((from.0, &from.1), (to.0, &to.1));

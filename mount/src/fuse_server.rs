@@ -73,7 +73,7 @@ impl FuseServer {
 
     /// The caller of a user who reads.
     pub(crate) fn user(&self, uid: u32) -> Caller {
-        self.caller(self.actors.name(uid))
+        self.caller(self.actors.name(uid), uid)
     }
 
     /// The same for the views, with the data needed to check permissions.
@@ -83,14 +83,14 @@ impl FuseServer {
 
     /// The caller of a change: the user, or the actor in `SVC_ACTOR` of the program's environment.
     pub(crate) fn author(&self, request: &Request) -> Caller {
-        self.caller(self.actors.author(request.uid(), request.pid()))
+        self.caller(self.actors.author(request.uid(), request.pid()), request.uid())
     }
 
     /// The caller for data written through a handle, known since the open or the last write. The
     /// closing process is not inspected: during execve(2) it closes handles while it holds the lock
     /// under which its environment is read.
     pub(crate) fn handle_author(&self, request: &Request, file: FileHandle) -> Caller {
-        self.caller(self.writers.author(file).unwrap_or_else(|| self.actors.name(request.uid())))
+        self.caller(self.writers.author(file).unwrap_or_else(|| self.actors.name(request.uid())), request.uid())
     }
 
     /// Records the author of a write through a handle.
@@ -104,7 +104,8 @@ impl FuseServer {
 
     /// Forgets a handle, and returns the caller for what it has not published.
     pub(crate) fn remove_writer(&self, request: &Request, file: FileHandle) -> Caller {
-        self.writers.remove(file).map_or_else(|| self.user(request.uid()), |writer| self.caller(writer.author))
+        let uid = request.uid();
+        self.writers.remove(file).map_or_else(|| self.user(uid), |writer| self.caller(writer.author, uid))
     }
 
     /// The node of an inode that is about to be changed.
@@ -125,6 +126,23 @@ impl FuseServer {
             return Err(RequestFailure::Errno(Errno::EROFS));
         }
         Ok((directory, name(entry)?))
+    }
+
+    /// Moves an entry of a view folder.
+    ///
+    /// # Errors
+    /// `EROFS` unless both folders are views that allow it; those of the move.
+    pub(crate) fn move_view_entry(
+        &self,
+        (request, author): (&Request, &Caller),
+        (parent, entry): (INodeNo, &OsStr),
+        (new_parent, new_entry): (INodeNo, &OsStr),
+    ) -> Result<(), RequestFailure> {
+        if !is_view_id(new_parent.0) {
+            return Err(RequestFailure::Errno(Errno::EROFS));
+        }
+        let (from, to) = ((parent, &name(entry)?), (new_parent, &name(new_entry)?));
+        self.views.move_entry((&self.view_reader(request), author), from, to)
     }
 
     /// The offset of the next data or hole.
@@ -456,7 +474,8 @@ impl FuseServer {
 
     /// Author and node of every handle still open for writing.
     pub(crate) fn open_writers(&self) -> Vec<(Caller, NodeId)> {
-        self.writers.all().into_iter().map(|writer| (self.caller(writer.author), writer.node)).collect()
+        // Their users are not known any more.
+        self.writers.all().into_iter().map(|writer| (self.caller(writer.author, u32::MAX), writer.node)).collect()
     }
 
     /// Whether the kernel received the invalidations of all announced changes.
@@ -464,7 +483,8 @@ impl FuseServer {
         self.progress.position() >= self.vfs.feed().last_seq()
     }
 
-    fn caller(&self, actor: Actor) -> Caller {
-        Caller::new(Protocol::Fuse).with_origin(self.origin_id).with_actor(actor)
+    fn caller(&self, actor: Actor, uid: u32) -> Caller {
+        let caller = Caller::new(Protocol::Fuse).with_origin(self.origin_id).with_actor(actor);
+        Caller { may_unlock: uid == 0, ..caller }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) enum VirtualXattr {
     /// Why the last save was rejected, else the lint errors of the stored page. Listed only after a
     /// rejection: otherwise the page must be read to know.
     Lint,
+    /// The active claim of the page, as JSON.
+    Claim,
     /// How many pages link to this one.
     Backlinks,
     /// Commit message of the caller's next save; the only one that can be set.
@@ -53,6 +55,7 @@ impl VirtualXattr {
             "version" => Self::Version,
             "actor" => Self::Actor,
             "lint" => Self::Lint,
+            "claim" => Self::Claim,
             "backlinks" => Self::Backlinks,
             "message" => Self::Message,
             _ => Self::Unknown,
@@ -95,6 +98,7 @@ impl FuseServer {
                 Some(reason) => Some(reason),
                 None => self.views.lint_errors(&self.view_reader(request), &path)?,
             },
+            VirtualXattr::Claim => self.vfs.claim_at(&path).map(|claim| claim.to_json().to_string()),
             VirtualXattr::Backlinks => self.views.count_backlinks(&self.view_reader(request), &path)?,
             VirtualXattr::Message => self.vfs.save_message(&self.author(request), &path),
             VirtualXattr::Unknown => None,
@@ -111,7 +115,11 @@ impl FuseServer {
             return Ok(names);
         }
         let mut add = |name: &str| names.extend([SVCFS_PREFIX, name, "\0"].concat().into_bytes());
-        if self.vfs.try_newest_version(&self.vfs.path_of(node)?)?.is_some() {
+        let path = self.vfs.path_of(node)?;
+        if self.vfs.claim_at(&path).is_some() {
+            add("claim");
+        }
+        if self.vfs.try_newest_version(&path)?.is_some() {
             ["etag", "version", "actor"].into_iter().for_each(&mut add);
         }
         if self.vfs.rejection_reason(node).is_some() {
@@ -184,6 +192,7 @@ impl FuseServer {
             | VirtualXattr::Version
             | VirtualXattr::Actor
             | VirtualXattr::Lint
+            | VirtualXattr::Claim
             | VirtualXattr::Backlinks => Ok(()),
             VirtualXattr::Unknown => Err(RequestFailure::Errno(Errno::ENOTSUP)),
         }

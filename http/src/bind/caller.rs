@@ -46,8 +46,17 @@ pub(crate) fn from_headers(headers: &HeaderMap, is_read: bool) -> Result<Caller,
         actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
         precondition: precondition(if_match.as_deref(), if_none_match.as_deref())?,
+        claim_fence: header(headers, CLAIM_FENCE)?.filter(|_| !is_read).map(|text| parse_fence(&text)).transpose()?,
         ..Caller::new(Protocol::Http)
     })
+}
+
+/// The header that names the fence of a claim.
+const CLAIM_FENCE: &str = "X-Claim-Fence";
+
+fn parse_fence(text: &str) -> Result<u64, Fault> {
+    let advice = "must be the number `fence` of your claim";
+    text.trim().parse().map_err(|_| Fault::invalid(CLAIM_FENCE, advice))
 }
 
 fn precondition(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Precondition, Fault> {
@@ -92,13 +101,24 @@ fn parse_required_etags(name: &str, tags: &str) -> Result<Precondition, Fault> {
     tags.map(Precondition::OneOf)
 }
 
-/// The caller of a tool. Removes `actor`, `provenance` and `if_match` from the arguments, except
-/// those that are inputs of the operation. Errors: `Invalid`, naming the argument that cannot be
-/// parsed.
+/// The caller of a tool. Removes `actor`, `provenance`, `if_match` and `fence` from the arguments,
+/// except those that are inputs of the operation. Errors: `Invalid`, naming the argument that
+/// cannot be parsed.
 pub(crate) fn from_arguments(
     arguments: &mut Map<String, Value>,
     is_input: impl Fn(&str) -> bool,
 ) -> Result<Caller, Fault> {
+    let claim_fence = match arguments.get("fence") {
+        Some(_) if is_input("fence") => None,
+        Some(Value::Null) | None => None,
+        Some(fence) => {
+            let advice = || Fault::invalid("fence", "must be the number `fence` of your claim");
+            Some(fence.as_u64().or_else(|| fence.as_str()?.trim().parse().ok()).ok_or_else(advice)?)
+        }
+    };
+    if !is_input("fence") {
+        arguments.remove("fence");
+    }
     let mut take = |name: &str| match arguments.get(name) {
         Some(_) if is_input(name) => Ok(None),
         Some(Value::String(_)) | None => match arguments.remove(name) {
@@ -112,6 +132,7 @@ pub(crate) fn from_arguments(
         actor: actor.map(|text| Actor::new(&text)),
         provenance: provenance.and_then(|text| Provenance::parse(&text)),
         precondition: if_match.map_or(Ok(Precondition::Any), |tags| parse_required_etags("if_match", &tags))?,
+        claim_fence,
         ..Caller::new(Protocol::Mcp)
     })
 }

@@ -16,14 +16,18 @@ const PREFIX: &str = "svc_";
 
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
-const EXTRA_ARGUMENTS: [(&str, &str); 3] = [
+const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
     ("actor", "Your name; becomes the author of the version. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
+    (FENCE, "Number `fence` of your claim on the page; refused if it is not the newest or the lease has ended"),
     (
         PRECONDITION,
         "ETag of the file as you read it; the change is refused if the file has changed since. `*`: the file must exist",
     ),
 ];
+
+/// The number of a claim; the only one that is no text.
+const FENCE: &str = "fence";
 
 /// The precondition.
 const PRECONDITION: &str = "if_match";
@@ -126,7 +130,8 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
     object.remove("title");
     if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
         for (name, description) in extra_arguments(entry) {
-            let described = || json!({ "type": "string", "description": description });
+            let kind = if name == FENCE { "integer" } else { "string" };
+            let described = || json!({ "type": kind, "description": description });
             properties.entry(name).or_insert_with(described);
         }
         for (name, default) in entry.agent_defaults {

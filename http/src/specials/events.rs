@@ -15,9 +15,9 @@ use std::time::Duration;
 use futures_util::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use svcfs_base::{EventAnnouncement, Fault, Permissions, Protocol, Seq, TreePath};
+use svcfs_base::{Claim, EventAnnouncement, Fault, Permissions, Protocol, Seq, TreePath};
 use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY, RateLimitKey};
-use svcfs_knowledge::kernel::{EventChange, FeedEvent, Space};
+use svcfs_knowledge::kernel::{ClaimEvent, EventChange, FeedEvent, Space};
 use svcfs_knowledge::lint;
 use svcfs_work::Lane;
 use tokio::sync::watch;
@@ -97,28 +97,36 @@ struct FollowedSpace {
     /// Detects that the space was replaced by one of the same name.
     space: Weak<Space>,
     newest: watch::Receiver<Seq>,
+    /// The number of the newest claim event.
+    newest_claim: watch::Receiver<u64>,
 }
 
 impl SubscriberRegistry {
     pub(crate) fn new() -> Self {
         Self { newest: Mutex::default(), max_behind: MAX_LAG_SETS, recheck: RECHECK_INTERVAL, count: Arc::default() }
     }
-    /// The newest position of a space; registers for its changes.
-    fn newest_of(&self, space: &Arc<Space>) -> watch::Receiver<Seq> {
+    /// The newest position and claim event of a space; registers for its changes.
+    fn newest_of(&self, space: &Arc<Space>) -> (watch::Receiver<Seq>, watch::Receiver<u64>) {
         let mut spaces = self.newest.lock();
         if let Some(followed_space) = spaces.get(&space.name)
             && followed_space.space.upgrade().is_some_and(|followed_space| Arc::ptr_eq(&followed_space, space))
         {
-            return followed_space.newest.clone();
+            return (followed_space.newest.clone(), followed_space.newest_claim.clone());
         }
         let (sender, newest) = watch::channel(space.vfs.last_seq());
         space.vfs.feed().on_event(move |seq| {
             sender.send_replace(seq);
             true
         });
-        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest: newest.clone() };
+        let (claim_sender, newest_claim) = watch::channel(space.vfs.last_claim_event());
+        space.vfs.on_claim_event(move |number| {
+            claim_sender.send_replace(number);
+            true
+        });
+        let followed = (newest.clone(), newest_claim.clone());
+        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest, newest_claim };
         spaces.insert(space.name.clone(), followed_space);
-        newest
+        followed
     }
     /// Number of subscribers.
     pub(crate) fn count(&self) -> usize {
@@ -218,8 +226,8 @@ pub(super) fn subscribe(
     (special, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
     let resume = bind::header(&special.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
-    let newest = app.subscribers.newest_of(&space);
-    let last = space.vfs.last_seq().0;
+    let (newest, newest_claim) = app.subscribers.newest_of(&space);
+    let (last, space_claims) = (space.vfs.last_seq().0, space.vfs.last_claim_event());
     let mut subscriber = EventSubscriber {
         position: resume.map_or(Ok(EventPosition { seq: last, part: 0 }), |text| text.parse())?,
         pending: VecDeque::new(),
@@ -231,7 +239,9 @@ pub(super) fn subscribe(
         special,
         identity,
         last_check: Instant::now(),
+        last_claim_event: space_claims,
         newest,
+        newest_claim,
     };
     // Such an id is from before the history of this space was replaced.
     if subscriber.position.seq > last {
@@ -260,6 +270,10 @@ struct EventSubscriber {
     /// When access was last checked.
     last_check: Instant,
     newest: watch::Receiver<Seq>,
+    /// The last claim event that was sent. Claim events are not logged: a subscriber gets those
+    /// that happen while it is connected.
+    last_claim_event: u64,
+    newest_claim: watch::Receiver<u64>,
     position: EventPosition,
     pending: VecDeque<sse::Event>,
     /// Whether it has caught up with the log once.
@@ -286,11 +300,16 @@ impl EventSubscriber {
             if self.has_ended {
                 return None;
             }
+            if *self.newest_claim.borrow_and_update() > self.last_claim_event {
+                self.read_claims();
+                continue;
+            }
             let newest = self.newest.borrow_and_update().0;
             if newest <= self.position.seq {
                 tokio::select! {
                     () = self.app.stop.cancelled() => return None,
                     changed = self.newest.changed() => changed.ok()?,
+                    changed = self.newest_claim.changed() => changed.ok()?,
                     () = tokio::time::sleep_until(due) => {}
                 }
                 continue;
@@ -360,6 +379,24 @@ impl EventSubscriber {
         }
     }
 
+    /// Adds the new events of claims. They have the id of the position, so that resuming skips no
+    /// change.
+    fn read_claims(&mut self) {
+        let (events, is_incomplete) = self.space.vfs.claim_events_after(self.last_claim_event);
+        self.last_claim_event = events.last().map_or_else(|| self.space.vfs.last_claim_event(), |event| event.number);
+        let permissions = self.identity.permissions.clone();
+        let protocol = self.app.protocol_of(&self.special.headers, &self.identity);
+        if is_incomplete {
+            let hint = "events of claims were missed: read `GET /claims`";
+            self.push(self.position, Some(("lagged", json!({ "resume": self.position.to_string(), "hint": hint }))));
+        }
+        for event in events {
+            if is_visible(&self.space, &event.claim.path, (protocol, &permissions)) {
+                self.push(self.position, Some((event.kind.name(), claim_data(&event))));
+            }
+        }
+    }
+
     fn push(&mut self, id: EventPosition, event: Option<(&'static str, Value)>) {
         let sent =
             |(name, data): (_, Value)| sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
@@ -400,7 +437,8 @@ fn lint_event(space: &Space, event: &FeedEvent, (name, data): &(&'static str, Va
         return None;
     }
     let change = event.changes.iter().find(|change| data["path"] == change.path.as_str())?;
-    let issues = lint::stored_issues(space, &change.path, change.new?)?;
+    let externally_replaced = change.old.filter(|_| event.protocol == Protocol::Direct);
+    let issues = lint::stored_issues(space, &change.path, change.new?, externally_replaced)?;
     let mut data = data.clone();
     data["op"] = json!("lint");
     data["issues"] = json!(issues);
@@ -423,6 +461,18 @@ fn change_event(event: &FeedEvent, change: &EventChange) -> (&'static str, Value
         }
         None => ("delete", json!({ "op": "delete", "path": path, "actor": actor, "timestamp": timestamp })),
     }
+}
+
+fn claim_data(event: &ClaimEvent) -> Value {
+    let Claim { path, claimed_by, fence, expires_at, .. } = &event.claim;
+    json!({
+        "op": event.kind.name(),
+        "path": path,
+        "actor": claimed_by,
+        "fence": fence,
+        "expires_at": expires_at,
+        "timestamp": event.time,
+    })
 }
 
 #[cfg(test)]

@@ -136,6 +136,23 @@ async fn events_of_hidden_files_are_for_remote_mounts_only() {
     assert_eq!(mount.take(1).await, [row("1", "write", json!(".env.md"))]);
 }
 
+/// They have the id of the newest change: resuming at it skips none.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_are_events_while_they_happen() {
+    let server = TestServer::new();
+    server.put("a.md", "one\n").await;
+    let mut reader = follow(&server, None).await;
+    let ann = [("X-Actor", "ann"), ("Content-Type", "application/json")];
+    for method in ["POST", "POST", "DELETE"] {
+        let answer = server.send(&format!("{method} /api/svc/claim"), &ann, r#"{"path": "a.md"}"#).await;
+        assert_eq!(answer.status(), 200);
+    }
+    server.put("b.md", "two\n").await;
+    let expected = ["claim", "claim", "release"].map(|event| row("1", event, json!("a.md")));
+    assert_eq!(reader.take(3).await, expected);
+    assert_eq!(reader.take(1).await, [row("2", "write", json!("b.md"))]);
+}
+
 /// Shows: HTTP-10
 #[tokio::test(start_paused = true)]
 async fn an_event_stream_sends_bytes_first_and_every_30_seconds() {

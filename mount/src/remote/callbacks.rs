@@ -17,7 +17,7 @@ use svcfs_base::{Actor, Fault, Kind};
 use svcfs_vfs::{DiskSpace, NodeId, OpenMode, WriteAt};
 
 use super::replies::{DIRECT_IO, or_stale};
-use super::tree::RemoteTree;
+use super::tree::{OpenAccess, RemoteTree};
 use super::writeback::{ChangeAuthor, WriteOffset};
 use crate::actors::{ActorResolver, AttributionPolicy};
 use crate::convert::{flag_bits, minimal_attr, name, open_mode, utf8, write_at};
@@ -214,7 +214,7 @@ impl Filesystem for RemoteCallbacks {
         let mode = open_mode(flags);
         answer("open", reply, || {
             let opening = (inode, process_of(request.pid()));
-            let handle = self.tree.open(opening, mode.write, mode.truncate).map_err(or_stale)?;
+            let handle = self.tree.open(opening, OpenAccess::of(flags)).map_err(or_stale)?;
             // A read-only handle needs no `flush`.
             let flags = if mode.write { DIRECT_IO } else { DIRECT_IO | FopenFlags::FOPEN_NOFLUSH };
             Ok::<_, RequestFailure>((self.register_open(request, inode, (handle, mode)), flags))

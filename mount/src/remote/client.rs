@@ -17,6 +17,7 @@ use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader};
 
 use super::connectivity::{RetryMode, ServerConnectivity};
+use super::request_errors::{is_tls_error, is_undelivered, protocol_error, tls_error, unreachable};
 
 const API_PREFIX: &str = "/api/svc";
 /// Idle connections; as many as concurrent FUSE requests.
@@ -472,37 +473,4 @@ pub(super) fn busy_interval(response: &ApiResponse) -> Option<Duration> {
     }
     let retry_after = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     Some(retry_after.map_or(RETRY_INTERVAL, Duration::from_secs))
-}
-
-/// Whether the server certainly did not receive the request.
-fn is_undelivered(error: &ureq::Error) -> bool {
-    use ureq::Timeout::{Connect, Resolve};
-    matches!(error, ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Timeout(Connect | Resolve))
-        || matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused)
-}
-
-/// Whether the server's certificate was refused, which a retry does not change.
-fn is_tls_error(error: &ureq::Error) -> bool {
-    rustls_error(error).is_some()
-}
-
-pub(super) fn rustls_error(error: &ureq::Error) -> Option<&rustls::Error> {
-    match error {
-        ureq::Error::Rustls(error) => Some(error),
-        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
-        _ => None,
-    }
-}
-
-pub(super) fn tls_error(error: &ureq::Error) -> Fault {
-    let help = "install the CA certificate or set SSL_CERT_FILE";
-    Fault::new(Kind::Upstream, format!("no secure connection: {error}; {help}"))
-}
-
-fn unreachable(error: &ureq::Error) -> Fault {
-    Fault::new(Kind::Upstream, format!("the server cannot be reached: {error}"))
-}
-
-pub(super) fn protocol_error(what: impl std::fmt::Display) -> Fault {
-    Fault::new(Kind::Upstream, format!("not an svcfs server, or an incompatible version: {what}"))
 }

@@ -11,7 +11,8 @@ use ureq::http::header::LOCATION;
 use ureq::http::{StatusCode, Uri};
 use ureq::{Agent, Error};
 
-use super::client::{ApiClient, ApiResponse, RemoteEntry, busy_interval, protocol_error, rustls_error, tls_error};
+use super::client::{ApiClient, ApiResponse, RemoteEntry, busy_interval};
+use super::request_errors::{protocol_error, rustls_error, tls_error};
 
 /// Timeout of the request that finds out which of HTTP and TLS the port speaks.
 const SCHEME_TIMEOUT: Duration = Duration::from_secs(2);

@@ -2,7 +2,8 @@
 //!
 //! The server merges it with the current version when they do not overlap. The file then has a text
 //! that the program did not send and does not know: what the program saves next is based on the
-//! text that it sent (`read_versions`). Overlapping saves are rejected.
+//! text that it sent (`read_versions`). Overlapping saves are rejected, also if both made the same
+//! change.
 
 use bytes::Bytes;
 use fuser::INodeNo;
@@ -38,7 +39,18 @@ impl RemoteTree {
         bytes: &Bytes,
         base: ExpectedVersion,
     ) -> Result<SavedVersion, Fault> {
-        if let Some(sent_text) = author.process.and_then(|process| self.read_versions.sent_text(process, path)) {
+        if base == ExpectedVersion::Absent
+            && let Some((set_aside, read)) = author.process.and_then(|it| self.read_versions.take_set_aside(it, path))
+            && let Ok(theirs) = self.content(&set_aside, None)
+        {
+            // The server takes the file back, so that it has a version to merge with.
+            self.client.write(&author.name, path, &theirs.bytes, base)?;
+            self.cache.record_own_change(path, None);
+            return self.merge_known(author, path, bytes, (Some(read), overlap(path)));
+        }
+        if let (ExpectedVersion::Version(read), Some(process)) = (base, author.process)
+            && let Some(sent_text) = self.read_versions.sent_text(process, path, read)
+        {
             return self.save_after_merge(author, path, (&sent_text, bytes));
         }
         let refusal = match self.client.write(&author.name, path, bytes, base) {
@@ -50,6 +62,34 @@ impl RemoteTree {
                 self.merge_save(author, path, bytes, (base, refusal))
             }
             ExpectedVersion::Version(_) | ExpectedVersion::Absent => Err(refusal),
+        }
+    }
+
+    /// Whether a file has changes that the process, which has read it, does not know.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub(super) fn has_unread_changes(&self, author: &ChangeAuthor, path: &TreePath) -> Result<bool, Fault> {
+        let Some(process) = author.process else { return Ok(false) };
+        match self.read_versions.version(process, path) {
+            Some(read) => Ok(self.version(path)? != read),
+            None => Ok(false),
+        }
+    }
+
+    /// Merges a text with the current version, from what the process knows: the text it sent, or a
+    /// version that it has read.
+    fn merge_known(
+        &self,
+        author: &ChangeAuthor,
+        path: &TreePath,
+        bytes: &Bytes,
+        (read, refusal): (Option<ETag>, Fault),
+    ) -> Result<SavedVersion, Fault> {
+        let Some(read) = read else { return Err(refusal) };
+        match author.process.and_then(|process| self.read_versions.sent_text(process, path, read)) {
+            Some(sent_text) => self.save_after_merge(author, path, (&sent_text, bytes)),
+            None => self.merge_save(author, path, bytes, (read, refusal)),
         }
     }
 
@@ -87,7 +127,7 @@ impl RemoteTree {
             let texts = [sent_text, bytes, &current.bytes].map(|text| std::str::from_utf8(text));
             let [Ok(base), Ok(ours), Ok(theirs)] = texts else { return Err(overlap(path)) };
             let merged = merge_page((base, ours, theirs), svcfs_vfs::changed_lines);
-            if !merged.conflicts.is_empty() {
+            if merged.has_same_changes || !merged.conflicts.is_empty() {
                 return Err(overlap(path));
             }
             let base = ExpectedVersion::Version(current.etag);
@@ -141,12 +181,7 @@ impl RemoteTree {
                 return Err(refusal);
             }
         };
-        let sent_text = author.process.and_then(|process| self.read_versions.sent_text(process, to));
-        let saved = match (sent_text, replaced) {
-            (Some(sent_text), _) => self.save_after_merge(author, to, (&sent_text, &content.bytes)),
-            (None, Some(base)) => self.merge_save(author, to, &content.bytes, (base, refusal)),
-            (None, None) => Err(refusal),
-        };
+        let saved = self.merge_known(author, to, &content.bytes, (replaced, refusal));
         if let Err(fault) = saved {
             if let Some(process) = author.process {
                 self.read_versions.forget(process, to);

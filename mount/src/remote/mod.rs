@@ -25,6 +25,7 @@ mod nodes;
 mod read_versions;
 mod rejected;
 mod replies;
+mod request_errors;
 mod tree;
 mod writeback;
 

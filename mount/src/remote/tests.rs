@@ -18,7 +18,7 @@ use super::dirty_buffers::DirtyBufferPool;
 use super::nodes::RemoteNodes;
 use super::read_versions::ReadVersions;
 use super::rejected::RejectedSaves;
-use super::tree::RemoteTree;
+use super::tree::{OpenAccess, RemoteTree};
 use super::writeback::{ChangeAuthor, WriteOffset};
 
 /// Longest time anything in a test is waited for.
@@ -411,12 +411,12 @@ fn truncate_by_name_is_saved_although_the_file_is_open_to_read() {
         _ => listing(&["a.md"]),
     });
     let inode = told.tree.nodes.inode_for(&path("a.md"), 1);
-    let reader = told.tree.open((inode, None), false, false).unwrap();
+    let reader = told.tree.open((inode, None), OpenAccess::Read).unwrap();
     told.tree.resize(&ann(), (inode, None), 2).unwrap();
     assert!(told.has_asked("PUT /file te"), "{:?}", told.asked.lock());
     assert_eq!(told.tree.read(inode, reader, (0, 9)).unwrap(), "te");
     // Whoever has it open to write saves it.
-    let writer = told.tree.open((inode, None), true, false).unwrap();
+    let writer = told.tree.open((inode, None), OpenAccess::Write).unwrap();
     told.tree.resize(&ann(), (inode, None), 1).unwrap();
     assert!(!told.has_asked("PUT /file t"));
     told.tree.release(&ann(), inode, writer).unwrap();

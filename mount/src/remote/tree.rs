@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use fuser::{FileAttr, FileType, INodeNo};
+use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags};
 use svcfs_base::{ETag, Fault, Kind, PathComponent, TreePath};
 
 use super::cache::{CacheLookup, RemoteCache};
@@ -13,7 +13,7 @@ use super::dirty_buffers::DirtyBufferPool;
 use super::nodes::{RemoteHandle, RemoteNodes, UnsavedChange};
 use super::read_versions::ReadVersions;
 use super::rejected::RejectedSaves;
-use crate::convert::minimal_attr;
+use crate::convert::{minimal_attr, open_mode};
 use crate::listings::{DirectoryListing, ListingEntry};
 
 /// How long the kernel may cache an entry while the event stream is open; changes invalidate it
@@ -287,50 +287,68 @@ impl RemoteTree {
         }
     }
 
-    /// Opens a file for a process; `is_truncating` for `O_TRUNC`.
+    /// Opens a file for a process. One that opens a file only to write it does not learn what is in
+    /// it.
     ///
     /// # Errors
     /// `NotFound`, `TooLarge`, `ReadOnly` for a rejected text, those of the request.
-    pub(super) fn open(
-        &self,
-        (inode, process): (INodeNo, Option<u32>),
-        is_writing: bool,
-        is_truncating: bool,
-    ) -> Result<u64, Fault> {
+    pub(super) fn open(&self, (inode, process): (INodeNo, Option<u32>), access: OpenAccess) -> Result<u64, Fault> {
         let path = self.nodes.path(inode)?;
+        let is_writing = access != OpenAccess::Read;
         if is_writing {
             RejectedSaves::check_writable(&path)?;
         }
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
         let mut opened = RemoteHandle::new(inode, is_writing);
-        if is_writing && is_truncating {
-            let base = match &shared.unsaved {
-                Some(unsaved) => unsaved.base,
-                None => ExpectedVersion::Version(
-                    match process.and_then(|process| self.read_versions.version(process, &path)) {
-                        Some(read) => read,
-                        None => self.version(&path)?,
-                    },
-                ),
-            };
+        let reader = process.filter(|_| matches!(access, OpenAccess::Read | OpenAccess::ReadWrite));
+        if access == OpenAccess::Replace {
+            let base = self.base_of_new_text(shared.unsaved.as_ref(), process, &path)?;
             shared.unsaved = Some(UnsavedChange::of(base, self.dirty_buffers.empty()));
             return Ok(self.nodes.open(opened));
         }
         if let Some(unsaved) = &shared.unsaved {
             // Unsaved bytes may become a version, or not, or be incomplete.
-            if let Some(process) = process {
+            if let Some(process) = reader {
                 self.read_versions.record_read(process, &path, unsaved.buffer.etag()?);
             }
             return Ok(self.nodes.open(opened));
         }
         let content = self.content(&path, None)?;
-        if let Some(process) = process {
+        if let Some(process) = reader {
             self.read_versions.record_read(process, &path, content.etag);
         }
         self.check_listed(&path, &content);
         opened.content = Some(content);
         Ok(self.nodes.open(opened))
+    }
+
+    /// The version on which a complete new text of a file is based: the one that the process has
+    /// read, else the current one.
+    pub(super) fn base_of_new_text(
+        &self,
+        unsaved: Option<&UnsavedChange>,
+        process: Option<u32>,
+        path: &TreePath,
+    ) -> Result<ExpectedVersion, Fault> {
+        if let Some(unsaved) = unsaved {
+            return Ok(unsaved.base);
+        }
+        let read = process.and_then(|process| self.read_versions.version(process, path));
+        Ok(ExpectedVersion::Version(read.map_or_else(|| self.version(path), Ok)?))
+    }
+
+    /// Starts an empty dirty buffer for a file that is truncated after it was opened, as `O_TRUNC`
+    /// does.
+    pub(super) fn begin_new_text(&self, process: Option<u32>, inode: INodeNo) -> Result<(), Fault> {
+        let (shared, path) = (self.nodes.shared(inode)?, self.nodes.path(inode));
+        let mut shared = shared.lock();
+        // A removed file is saved nowhere.
+        if let (None, Ok(path)) = (&shared.unsaved, path) {
+            let base = self.base_of_new_text(None, process, &path)?;
+            shared.unsaved = Some(UnsavedChange::of(base, self.dirty_buffers.empty()));
+        }
+        Ok(())
     }
 
     /// Fetches an entry whose size does not match the content.
@@ -381,6 +399,27 @@ impl RemoteTree {
 
     pub(super) fn target(&self, inode: INodeNo) -> Result<Bytes, Fault> {
         self.client.target(&self.nodes.path(inode)?)
+    }
+}
+
+/// What a program opens a file for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenAccess {
+    Read,
+    Write,
+    ReadWrite,
+    /// To write a new text (`O_TRUNC`).
+    Replace,
+}
+
+impl OpenAccess {
+    pub(super) fn of(flags: OpenFlags) -> Self {
+        match (flags.acc_mode(), open_mode(flags).truncate) {
+            (OpenAccMode::O_RDONLY, _) => Self::Read,
+            (_, true) => Self::Replace,
+            (OpenAccMode::O_WRONLY, false) => Self::Write,
+            (OpenAccMode::O_RDWR, false) => Self::ReadWrite,
+        }
     }
 }
 

@@ -221,6 +221,7 @@ impl RemoteTree {
             None => None,
         };
         let content = self.cache.content(&from).filter(|(_, is_current)| *is_current).map(|(content, _)| content);
+        let has_unread_changes = self.has_unread_changes(author, &from)?;
         let renamed = match self.client.rename(&author.name, (&from, &to), replaced) {
             Err(fault) if fault.kind() == Kind::Conflict => {
                 return Ok(self.merge_rename(author, (&from, &to), content, (replaced, fault))?);
@@ -243,6 +244,9 @@ impl RemoteTree {
         }
         self.nodes.rename(&from, &to);
         self.rejected.discard(&to);
+        if let Some(process) = author.process.filter(|_| has_unread_changes) {
+            self.read_versions.record_set_aside(process, &from, &to);
+        }
         self.refresh_entry(&to)?;
         Ok(())
     }
@@ -287,6 +291,9 @@ impl RemoteTree {
         check_not_merged(&opened)?;
         self.nodes.path(inode).map_or(Ok(()), |path| RejectedSaves::check_writable(&path))?;
         let size = check_size(usize::try_from(size).unwrap_or(usize::MAX))?;
+        if size == 0 {
+            self.begin_new_text(author.process, inode)?;
+        }
         self.change(&opened, |unsaved| unsaved.buffer.resize(size))?;
         if self.nodes.is_open_for_writing(inode) { Ok(()) } else { self.publish(author, inode) }
     }

@@ -44,6 +44,24 @@ pub trait KnowledgeSource: Send + Sync {
     /// Those of the index.
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault>;
 
+    /// Names of the workflows, in order.
+    ///
+    /// # Errors
+    /// Those of reading the definitions.
+    fn workflows(&self, caller: &Caller) -> Result<Vec<String>, Fault>;
+
+    /// The states of a workflow, each with the pages in it.
+    ///
+    /// # Errors
+    /// `NotFound`, `Invalid` for a workflow that cannot be used; those of the index.
+    fn board(&self, caller: &Caller, workflow: &str) -> Result<Vec<(String, Vec<TreePath>)>, Fault>;
+
+    /// Moves a page to another state of its workflow.
+    ///
+    /// # Errors
+    /// `NotAllowed` with the reason; those of writing the page.
+    fn advance(&self, caller: &Caller, page: &TreePath, state: &str) -> Result<(), Fault>;
+
     /// Lint findings in the text of a page, in line order.
     ///
     /// # Errors

@@ -339,9 +339,9 @@ impl LinkQuery {
     }
 }
 
-struct PageLink {
-    target: String,
-    page: TreePath,
+pub(super) struct PageLink {
+    pub(super) target: String,
+    pub(super) page: TreePath,
 }
 
 impl ViewNode for PageLink {

@@ -1,13 +1,15 @@
 //! Views: virtual files below `.svc/` of the mount, with earlier versions, past trees and query
 //! results.
 //!
-//! Invariant: views are read-only, and cost nothing until opened. A [`ViewNode`] is a folder, file
+//! Invariant: views are read-only, except that entries of [`board`] can be moved, and cost nothing
+//! until opened. A [`ViewNode`] is a folder, file
 //! or link of a view. This module assigns inodes and answers the kernel; the other modules provide
 //! the content.
 //!
 //! View folders are not listed, so that `grep -r` or `find` do not visit every version of every
 //! page. [`guide`] is listed instead, and documents them.
 
+mod board;
 mod guide;
 mod history;
 mod inode_table;
@@ -50,7 +52,7 @@ pub(crate) const fn is_view_id(number: u64) -> bool {
     number & VIEW_ID_BIT != 0
 }
 
-const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint"];
+const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint", "board"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewNodeKind {
@@ -118,6 +120,16 @@ trait ViewNode: Send + Sync {
     fn list(&self, _views: &MountViews, _reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         Ok(Vec::new())
     }
+    /// Moves an entry to another folder, given by its key.
+    fn move_entry(
+        &self,
+        _views: &MountViews,
+        _callers: (&ViewReader, &Caller),
+        _name: &PathComponent,
+        _target: (&[u8], &PathComponent),
+    ) -> Result<(), RequestFailure> {
+        Err(RequestFailure::Errno(Errno::EROFS))
+    }
     /// The full content; of a link, its target.
     fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
         Ok(Bytes::new())
@@ -139,6 +151,7 @@ pub(crate) struct MountViews {
     contents: OpenContents,
     past: past_file::PastCache,
     recent_answers: links::RecentAnswers,
+    boards: board::Boards,
 }
 
 impl MountViews {
@@ -152,6 +165,7 @@ impl MountViews {
             contents: OpenContents::default(),
             past: past_file::PastCache::default(),
             recent_answers: links::RecentAnswers::default(),
+            boards: board::Boards::default(),
         }
     }
 
@@ -182,6 +196,7 @@ impl MountViews {
             (Some("query"), Some(_)) => Some(Arc::new(queries::QueryFolder(String::new()))),
             (Some("tags"), Some(_)) => Some(Arc::new(links::TagFolder(String::new()))),
             (Some("backlinks"), Some(_)) => Some(Arc::new(links::BacklinkFolder(root()))),
+            (Some("board"), Some(_)) => Some(Arc::new(board::BoardRoot)),
             (Some("lint"), Some(_)) => Some(Arc::new(lint::LintFolder(root()))),
             (Some(_) | None, _) => None,
         };

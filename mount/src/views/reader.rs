@@ -11,8 +11,9 @@ use std::sync::Arc;
 use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
 use svcfs_vfs::{EntryKind, PathAttributes, Vfs};
 
-/// Permission to read a file, and to search a directory.
+/// Permission to read and to write a file, and to search a directory.
 const READ_BIT: u32 = 0o4;
+const WRITE_BIT: u32 = 0o2;
 const SEARCH_BIT: u32 = 0o1;
 
 /// Credentials for permission checks.
@@ -95,6 +96,16 @@ impl ReadAccess<'_> {
             };
         }
         Ok(rights.allow(READ_BIT, &attributes) && self.is_reachable(&rights, page.parent())?)
+    }
+
+    /// Whether a page may be read and written; not checked for root.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn can_write(&mut self, page: &TreePath) -> Result<bool, Fault> {
+        let Some(rights) = self.rights.clone() else { return Ok(true) };
+        let is_writable = self.stat(page)?.is_some_and(|attributes| rights.allow(WRITE_BIT, &attributes));
+        Ok(is_writable && self.can_read(page)?)
     }
 
     fn is_reachable(&mut self, rights: &ReaderRights, directory: Option<TreePath>) -> Result<bool, Fault> {

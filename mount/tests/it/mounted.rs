@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Caller, Change, Fault, Protocol, SystemClock, TreePath};
+use svcfs_base::{Caller, Change, Fault, Kind, Protocol, SystemClock, TreePath};
 use svcfs_mount::{KnowledgeSource, LintFinding, LocalMount, MountOptions, PageFilter, PageHit, PageHits};
 use svcfs_vfs::{ProposedFile, Vfs, WriteGate};
 use tempfile::TempDir;
@@ -80,6 +80,17 @@ impl KnowledgeSource for Told {
     }
     fn backlinks(&self, _: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
         Ok(hits(if page.as_str() == "notes/tides.md" { &[("a.md", "A")] } else { &[] }))
+    }
+    fn workflows(&self, _: &Caller) -> Result<Vec<String>, Fault> {
+        Ok(vec!["tasks".to_owned()])
+    }
+    fn board(&self, _: &Caller, _: &str) -> Result<Vec<(String, Vec<TreePath>)>, Fault> {
+        let pages = hits(&[("notes/tides.md", ""), ("a.md", "")]).into_iter().map(|hit| hit.path).collect();
+        Ok(vec![("todo".to_owned(), pages), ("done".to_owned(), Vec::new()), ("shut".to_owned(), Vec::new())])
+    }
+    fn advance(&self, _: &Caller, page: &TreePath, state: &str) -> Result<(), Fault> {
+        let refused = || Err(Fault::new(Kind::NotAllowed, format!("`{page}` cannot move to `{state}`")));
+        if state == "shut" { refused() } else { Ok(()) }
     }
     fn lint(&self, _: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.contains("FORBIDDEN") || line.contains("odd"));

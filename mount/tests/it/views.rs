@@ -433,3 +433,48 @@ fn a_snapshot_mount_shows_the_past_tree_and_changes_nothing() {
     }
     mount.stop(Duration::from_secs(5)).unwrap();
 }
+
+/// Shows: VIEW-2
+#[test]
+fn a_link_moved_to_another_state_moves_its_page() {
+    let Some(space) = Mounted::with(&options()) else { return };
+    put(&space, "eve", "notes/tides.md", "# Tides\n");
+    put(&space, "eve", "a.md", "# A\n");
+    assert_eq!(names(&space, ".svc/board"), ["tasks"]);
+    assert_eq!(names(&space, ".svc/board/tasks"), [".refused", "done", "shut", "todo"]);
+    assert_eq!(names(&space, ".svc/board/tasks/todo"), ["a.md", "tides.md"]);
+    assert_eq!(space.shell("cat .svc/board/tasks/todo/tides.md"), "# Tides\n");
+    assert_eq!(space.shell("cat .svc/board/tasks/.refused"), "");
+    let link = |name: &str| space.at(".svc/board/tasks").join(name);
+    let moved = |from: &str, to: &str| errno(fs::rename(link(from), link(to)));
+    assert_eq!(moved("todo/a.md", "done/a.md"), None);
+    const EPERM: Option<i32> = Some(1);
+    assert_eq!(moved("todo/tides.md", "shut/tides.md"), EPERM);
+    let reason = || {
+        let mut value = vec![0; 256];
+        let length = rustix::fs::getxattr(space.at("notes/tides.md"), "user.svc.lint", &mut value).ok()?;
+        value.truncate(length);
+        String::from_utf8(value).ok()
+    };
+    assert_eq!(reason().unwrap(), "`notes/tides.md` cannot move to `shut`");
+    let refused = space.shell("tail -n 1 .svc/board/tasks/.refused");
+    assert!(
+        refused.contains(" root notes/tides.md todo -> shut: `notes/tides.md` cannot move to `shut`\n"),
+        "{refused}"
+    );
+    assert_eq!(moved("todo/tides.md", "done/other.md"), EPERM, "a link keeps its name");
+    assert!(space.shell("tail -n 1 .svc/board/tasks/.refused").contains("keeps its name"));
+    assert_eq!(moved("todo/tides.md", "tides.md"), EPERM);
+    assert_eq!(moved("todo/gone.md", "done/gone.md"), Some(2));
+    for (from, to) in [("todo", "other"), (".refused", "done/x")] {
+        assert_eq!(moved(from, to), EROFS, "{from}");
+    }
+    assert_eq!(errno(fs::rename(link("todo/a.md"), space.at("b.md"))), EROFS);
+    assert_eq!(errno(fs::rename(space.at("a.md"), link("todo/b.md"))), EROFS);
+    assert_eq!(errno(fs::remove_file(link("todo/a.md"))), EROFS);
+    assert_eq!(errno(fs::write(link("todo/new.md"), "x")), EROFS);
+    assert_eq!(errno(fs::create_dir(link("new"))), EROFS);
+    // An accepted write of the page ends the refusal.
+    put(&space, "eve", "notes/tides.md", "# Tides and moon\n");
+    wait_for(|| reason().is_none());
+}

@@ -355,7 +355,8 @@ impl NfsExport {
             session.is_closed = true;
             return self.vfs().release(&session.caller, session.handle);
         };
-        if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::TooLarge) {
+        let is_final = matches!(fault.kind(), Kind::Conflict | Kind::Locked | Kind::TooLarge);
+        if !is_final && !fault.kind().refuses_content() {
             session.retry_at = Some(Instant::now() + RETRY_INTERVAL);
             return Err(fault);
         }

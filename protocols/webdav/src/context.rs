@@ -345,6 +345,7 @@ fn fs_error(kind: Kind) -> FsError {
         | Kind::PreconditionFailed
         | Kind::Invalid
         | Kind::Rejected
+        | Kind::NotAllowed
         | Kind::Unauthenticated
         | Kind::Forbidden
         | Kind::ReadOnly

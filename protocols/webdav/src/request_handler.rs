@@ -311,6 +311,7 @@ fn better_response(
         | Kind::PreconditionFailed
         | Kind::Invalid
         | Kind::Rejected
+        | Kind::NotAllowed
         | Kind::Unauthenticated
         | Kind::Forbidden
         | Kind::ReadOnly

@@ -36,7 +36,9 @@ fn check_template(template: &Template) -> Vec<Finding> {
             }
         }
     }
-    let unreachable = template.pages.iter().filter(|page| !linked.contains(page.path));
+    // Schemas and other definitions are files of `.svc`, not pages.
+    let pages = template.pages.iter().filter(|page| page.path.ends_with(".md"));
+    let unreachable = pages.filter(|page| !linked.contains(page.path));
     findings.extend(unreachable.map(|page| {
         let name = format!("{} of template `{}`", page.path, template.id);
         Finding::about(&name, "has no link from another page; link to it, for example from index.md")

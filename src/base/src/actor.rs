@@ -219,8 +219,13 @@ pub struct Caller {
     pub provenance: Option<Provenance>,
     /// Condition on the written page (`If-Match`, `If-None-Match`).
     pub precondition: Precondition,
+    /// Number of the lease under which the caller writes (`X-Claim-Fence`), if it names one.
+    pub claim_fence: Option<u64>,
     /// What the credentials allow.
     pub permissions: Permissions,
+    /// Whether the caller may end the protection of an append-only page: root on a mount, and a
+    /// request with `force` to a server without authentication. Admin keys may, too.
+    pub may_unlock: bool,
     /// The client that sent the request.
     pub client: Client,
 }
@@ -235,7 +240,9 @@ impl Caller {
             address: None,
             provenance: None,
             precondition: Precondition::Any,
+            claim_fence: None,
             permissions: Permissions::FULL,
+            may_unlock: false,
             client: Client { key: None, connection: None },
         }
     }

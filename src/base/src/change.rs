@@ -285,6 +285,8 @@ pub struct ApplyResult {
     pub commit: Option<CommitId>,
     /// The changed files, in the requested order.
     pub files: Vec<WriteResult>,
+    /// Notes for the caller, such as that another actor has claimed the page.
+    pub notes: Vec<String>,
 }
 
 impl ApplyResult {

@@ -74,6 +74,8 @@ faults! {
     Invalid            400  22    22 "InvalidArgument"    Info  Tool
     /// A gate (lint, schema) refused the content.
     Rejected           422  22    22 "InvalidRequest"     Info  Tool
+    /// A rule of the space, such as a workflow, does not allow the change.
+    NotAllowed         409  22    22 "InvalidRequest"     Info  Tool
     /// No or wrong credentials.
     Unauthenticated    401  13    13 "AccessDenied"       Info  Tool
     /// The caller may not do this.
@@ -108,6 +110,13 @@ faults! {
     DiskFailed         500   5     5 "InternalError"      Error Tool
     /// A failure of the server itself.
     Internal           500   5     5 "InternalError"      Error Internal
+}
+
+impl Kind {
+    /// Whether the content itself was refused: the same content is refused again.
+    pub const fn refuses_content(self) -> bool {
+        matches!(self, Self::Rejected | Self::NotAllowed | Self::Invalid)
+    }
 }
 
 /// How the message about a full disk starts. Clients of the API recognize it by that.

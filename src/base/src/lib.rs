@@ -8,6 +8,7 @@ mod actor;
 mod address;
 mod audit;
 mod change;
+mod claim;
 mod clock;
 mod fault;
 mod hash;
@@ -26,13 +27,14 @@ pub use change::{
     ApplyResult, Change, ChangeSet, DiskAttributes, Durability, EventAnnouncement, FileKind, LargeFile, Precondition,
     WriteResult,
 };
+pub use claim::Claim;
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;
 pub use path::{HiddenFiles, PathComponent, TreePath, is_hidden_name};
 pub use permissions::{Permissions, Scope};
-pub use plain::escape_unprintable;
+pub use plain::{escape_unprintable, fold_label};
 pub use query_text::{excerpt, message_at, nearest_name};
 pub use scratch::{expand_case, is_case_insensitive};
 pub use version::VersionId;

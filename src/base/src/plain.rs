@@ -13,6 +13,12 @@ pub fn escape_unprintable(text: &str) -> String {
     shown
 }
 
+/// A label, such as a status, in the form in which labels are compared: in lower case, with single
+/// spaces.
+pub fn fold_label(label: &str) -> String {
+    label.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
 #[cfg(test)]
 mod tests {
     use super::escape_unprintable;

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, dataview::DataviewConfig, files::FilesConfig,
-    janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig, nfs::NfsConfig,
-    protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig, space::OtherSpace,
-    space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
+    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, claims::ClaimsConfig, dataview::DataviewConfig,
+    files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig,
+    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
+    server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
+    workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -40,11 +41,14 @@ pub struct Config {
     pub(crate) auth: AuthConfig,
     pub(crate) audit: AuditConfig,
     pub(crate) lint: LintConfig,
+    pub(crate) schema: SchemaConfig,
     pub(crate) files: FilesConfig,
     pub(crate) assets: AssetsConfig,
     pub(crate) memory: MemoryConfig,
     pub(crate) janitor: JanitorConfig,
     pub(crate) links: LinksConfig,
+    pub(crate) claims: ClaimsConfig,
+    pub(crate) workflow: WorkflowConfig,
     pub(crate) tracing: TracingConfig,
     pub(crate) ui: UiConfig,
     pub(crate) s3: S3Config,

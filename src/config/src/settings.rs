@@ -9,9 +9,10 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::FilesConfig,
-    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
-    protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
+    files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
+    nfs::NfsConfig, protocols::WebDav, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
+    versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -33,6 +34,8 @@ pub struct Settings {
     pub auth: AuthSettings,
     /// Checks and formatting of written pages.
     pub lint: LintSettings,
+    /// Schemas of pages.
+    pub schema: SchemaConfig,
     /// Scratch files: valid globs over the last component of a path. Such files are stored but not
     /// versioned, linted or indexed.
     pub scratch: Vec<String>,
@@ -46,6 +49,10 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Links between pages.
     pub links: LinksConfig,
+    /// Write leases on pages.
+    pub claims: ClaimsConfig,
+    /// Transitions that writes may make.
+    pub workflow: WorkflowSettings,
     /// Destination of the server log.
     pub log: LogOutput,
     /// Audit log; none when it is off.
@@ -107,10 +114,13 @@ impl Settings {
             versioning,
             mut auth,
             lint,
+            schema,
             files,
             memory,
             janitor,
             links,
+            claims,
+            workflow,
             tracing,
             audit,
             ui,
@@ -121,18 +131,6 @@ impl Settings {
             spaces: listed,
             origin: ConfigOrigin { path, lines, problems },
         } = config;
-        let CliOverrides {
-            host,
-            port,
-            public_url,
-            auth: auth_type,
-            api_key,
-            oidc_issuer,
-            oidc_client_id,
-            s3: s3_flags,
-            webdav: webdav_flags,
-            nfs: nfs_flags,
-        } = overrides;
         // Sections that are validated as a unit: after a rejected key, a second error would
         // mislead.
         let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
@@ -144,14 +142,16 @@ impl Settings {
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
+        let workflow = check.workflow(&workflow);
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
-        override_auth(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
+        let oidc = (overrides.oidc_issuer, overrides.oidc_client_id);
+        override_auth(&mut auth, (overrides.auth, overrides.api_key), oidc);
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
-        let (nfs, webdav) = (check.nfs(nfs, &nfs_flags, auth.as_ref()), check.webdav(&webdav, &webdav_flags));
-        let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
+        let (nfs, webdav) = (check.nfs(nfs, &overrides.nfs, auth.as_ref()), check.webdav(&webdav, &overrides.webdav));
+        let s3 = check.value("--s3-port", s3.resolve(&overrides.s3)).flatten();
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
-        let server = check.server(server, (host, port, public_url), auth.as_ref());
+        let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
         match (server, dataview, memory, janitor, auth, log) {
             (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
                 if check.problems.is_empty() =>
@@ -163,12 +163,15 @@ impl Settings {
                     versioning,
                     auth,
                     lint: lint.into(),
+                    schema,
                     hidden_files: files.exceptions(),
                     scratch: files.scratch,
                     assets: assets.resolve(),
                     memory,
                     janitor,
                     links,
+                    claims,
+                    workflow,
                     log,
                     audit,
                     ui,
@@ -278,6 +281,14 @@ impl SettingsCheck {
         for (index, error) in files.invalid_exceptions() {
             self.report(&format!("files.serve_hidden[{index}]"), &error);
         }
+    }
+
+    /// The transitions; reports an invalid one.
+    fn workflow(&mut self, workflow: &WorkflowConfig) -> WorkflowSettings {
+        workflow.resolve().unwrap_or_else(|(index, message)| {
+            self.report(&format!("workflow.transitions[{index}]"), message);
+            WorkflowSettings::default()
+        })
     }
 
     /// Absolute paths of directories; reports the invalid ones.

@@ -23,6 +23,8 @@ pub struct Template {
     pub description: &'static str,
     /// Its pages, without those in [`COMMON`].
     pub pages: &'static [TemplateFile],
+    /// Its workflow definitions.
+    pub workflows: &'static [TemplateFile],
 }
 
 impl Template {
@@ -34,7 +36,7 @@ impl Template {
 
     /// All files, those of [`COMMON`] first. Callers must not overwrite existing files.
     pub fn files(&self) -> impl Iterator<Item = &'static TemplateFile> + use<> {
-        COMMON.iter().chain(self.pages)
+        COMMON.iter().chain(self.pages).chain(self.workflows)
     }
 }
 
@@ -43,6 +45,10 @@ macro_rules! pages {
         &[$(TemplateFile { path: $path, content: include_str!(concat!("../templates/", $folder, "/", $path)) }),*]
     };
 }
+
+/// The definition of the workflow `tasks`; a space without the template gets it with its first
+/// task.
+pub const TASK_WORKFLOW: &str = include_str!("../templates/tasks/dot-svc/workflows/tasks.json");
 
 /// The id of the default template.
 pub const DEFAULT: &str = "knowledge";
@@ -89,6 +95,7 @@ pub const TEMPLATES: &[Template] = &[
             "log.md",
             "welcome.md",
         ],
+        workflows: &[],
     },
     Template {
         id: "wiki",
@@ -105,12 +112,14 @@ pub const TEMPLATES: &[Template] = &[
             "product/roadmap.md",
             "product/specs/example-feature.md",
         ],
+        workflows: &[],
     },
     Template {
         id: "runbook",
         name: "Runbooks",
         description: "Procedures, incidents and postmortems for people on call",
         pages: pages!["runbook":
+            ".svc/schemas/runbook.json",
             "SCHEMA.md",
             "incidents/template.md",
             "index.md",
@@ -119,36 +128,43 @@ pub const TEMPLATES: &[Template] = &[
             "procedures/rotate-secrets.md",
             "procedures/scale-up.md",
         ],
+        workflows: &[],
     },
     Template {
         id: "research",
         name: "Research notebook",
         description: "Literature, experiments and open questions around one research question",
         pages: pages!["research":
+            ".svc/schemas/experiment.json",
+            ".svc/schemas/paper.json",
             "SCHEMA.md",
             "experiments/exp-001-baseline.md",
             "index.md",
             "literature/example-paper.md",
             "notes/open-questions.md",
         ],
+        workflows: &[],
     },
     Template {
         id: "tasks",
         name: "Tasks",
         description: "One page per task, with its state, assignee and dependencies",
         pages: pages!["tasks":
+            ".svc/schemas/task.json",
             "SCHEMA.md",
             "WORKFLOW.md",
             "index.md",
             "tasks/blocked-example.md",
             "tasks/example-task.md",
         ],
+        workflows: &[TemplateFile { path: ".svc/workflows/tasks.json", content: TASK_WORKFLOW }],
     },
     Template {
         id: "blank",
         name: "Blank",
         description: "Settings and page templates only; for a tree that already has its pages",
         pages: &[],
+        workflows: &[],
     },
 ];
 

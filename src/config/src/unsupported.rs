@@ -22,7 +22,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "import.prefer_external",
     "import.pull_policy",
     "net.allow",
-    "schema.enforce",
     "search.vector.chunk.overlap",
     "search.vector.chunk.size",
     "search.vector.embedder.api_key",
@@ -41,8 +40,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "webhooks.enabled",
     "webhooks.max_retries",
     "webhooks.max_workers",
-    "workflow.enforce_transitions",
-    "workflow.transitions",
 ];
 
 /// Relation of a key to [`UNSUPPORTED_KEYS`].

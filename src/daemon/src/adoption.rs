@@ -1,4 +1,5 @@
-//! The first time svcfs is used in a directory with files: what it would commit, and consent to it.
+//! The first time svcfs is used in a directory with files, on this machine: what it would commit,
+//! and consent to it.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal, Write as _};
@@ -8,6 +9,7 @@ use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_config::{Settings, VersioningStrategy};
+use svcfs_store::StatePaths;
 use svcfs_vfs::{AdoptionPlan, UncommittedFile, UncommittedKind};
 
 use crate::failure::{CommandFailure, ExitStatus};
@@ -85,14 +87,14 @@ impl AdoptFlag {
     }
 }
 
-/// Whether svcfs was never used in a directory, and would commit what is there.
+/// Whether svcfs was never used in a directory, and would commit what is there. A clone of a shared
+/// knowledge base has `.svc` from git, and no state.
 fn is_first_time(root: &Path, settings: &Settings) -> bool {
-    settings.versioning.strategy == VersioningStrategy::Git
-        && root.is_dir()
-        && root.join(".svc").symlink_metadata().is_err()
+    settings.versioning.strategy == VersioningStrategy::Git && root.is_dir() && !StatePaths::new(root).was_opened()
 }
 
-/// Refuses a secondary space whose first use needs consent, which a running server cannot ask for.
+/// Refuses a root whose first use needs consent, for what cannot ask for it: a secondary space of a
+/// running server, and every command but `init` and `serve`.
 ///
 /// # Errors
 /// `Conflict`, with what to do.

@@ -11,6 +11,7 @@ use svcfs_config::{CliOverrides, LogOutput, Settings};
 use svcfs_knowledge::kernel::{OperationEntry, Space};
 use tracing::level_filters::LevelFilter;
 
+use crate::adoption::refuse_uncommitted;
 use crate::client::{self, OperationCall};
 use crate::control::{self, OperationRequest, OperationResponse};
 use crate::failure::{CommandFailure, ExitStatus};
@@ -196,6 +197,7 @@ enum ServerTarget {
 /// Opens the root, or finds the process that has it. Waits for another command and for a process
 /// that is starting or stopping.
 fn find_target(path: &Path, settings: &Settings, started: Instant) -> Result<ServerTarget, CommandFailure> {
+    refuse_uncommitted(path, settings)?;
     loop {
         let fault = match OpenRoot::open(path, settings.clone(), false) {
             Ok(root) => return Ok(ServerTarget::Local(Box::new(root))),

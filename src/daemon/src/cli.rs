@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     analytics, bench, call, check_config, completions, doctor, init, janitor, man, mcp, mount, query, reindex, rules,
-    serve, status, token, unmount,
+    serve, status, tasks, token, unmount,
 };
 use crate::failure::EXIT_CODES;
 use crate::logging::LogFlags;
@@ -60,6 +60,7 @@ pub enum CliCommand {
     Janitor(janitor::JanitorArgs),
     Analytics(analytics::AnalyticsArgs),
     Rules(rules::RulesArgs),
+    Tasks(tasks::TasksArgs),
     Token(token::TokenArgs),
     Mcp(mcp::McpArgs),
     Bench(bench::BenchArgs),

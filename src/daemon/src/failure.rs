@@ -132,6 +132,7 @@ fn exit_of(kind: Kind) -> ExitStatus {
         | Kind::PreconditionFailed
         | Kind::Invalid
         | Kind::Rejected
+        | Kind::NotAllowed
         | Kind::Unauthenticated
         | Kind::Forbidden
         | Kind::ReadOnly

@@ -10,6 +10,7 @@ use svcfs_base::{Caller, Fault, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
 use svcfs_knowledge::query::has_limit;
+use svcfs_knowledge::workflows::{self, BoardCard};
 use svcfs_mount::{KnowledgeSource, LintFinding, PageFilter, PageHit, PageHits};
 
 /// Maximum links in a search folder: the limit of the operation.
@@ -177,6 +178,22 @@ impl KnowledgeSource for MountOperations {
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
         let context = OperationContext::new(&self.server, &self.space, caller);
         Ok(visible_hits(caller, context.index().linking_titles(page)?))
+    }
+
+    fn workflows(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
+        workflows::names(&OperationContext::new(&self.server, &self.space, caller))
+    }
+
+    fn board(&self, caller: &Caller, workflow: &str) -> Result<Vec<(String, Vec<TreePath>)>, Fault> {
+        let context = OperationContext::new(&self.server, &self.space, caller);
+        let columns = workflows::read_board(&context, workflow, None)?.board.0;
+        let paths = |cards: Vec<BoardCard>| cards.into_iter().map(|card| card.path).collect();
+        Ok(columns.into_iter().map(|(state, cards)| (state, paths(cards))).collect())
+    }
+
+    fn advance(&self, caller: &Caller, page: &TreePath, state: &str) -> Result<(), Fault> {
+        let arguments = json!({ "path": page, "target_state": state });
+        self.call::<Value>(caller, "workflow_advance", arguments).map(drop)
     }
 
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {

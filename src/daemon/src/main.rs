@@ -31,7 +31,6 @@ mod progress;
 mod protocols;
 mod reloading;
 mod remote;
-mod replacing;
 mod root;
 mod root_flag;
 mod signals;

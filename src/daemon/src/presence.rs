@@ -15,12 +15,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
 use svcfs_mount::MountError;
-use svcfs_store::StatePaths;
+use svcfs_store::{FileRights, StatePaths, replace_file};
 
 use crate::control;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::mounting::MountFlags;
-use crate::replacing::{FileRights, replace};
 
 const FILE: &str = "server.json";
 
@@ -85,7 +84,7 @@ pub fn announce(
     let space = Some(space).filter(|space| *space != FIRST).map(str::to_owned);
     let served = ServedRoot { pid: std::process::id(), url, space, control, mounts };
     let file = PresenceFile { path: path(root), key: key_path(root), served };
-    replace(&file.key, key.as_bytes(), FileRights::Mode(0o600))
+    replace_file(&file.key, key.as_bytes(), FileRights::Mode(0o600))
         .with_context(|| format!("cannot write `{}`", file.key.display()))?;
     file.write()?;
     Ok(file)
@@ -103,7 +102,7 @@ impl PresenceFile {
 
     fn write(&self) -> Result<(), CommandFailure> {
         let text = serde_json::to_vec(&self.served).map_err(anyhow::Error::new)?;
-        replace(&self.path, &text, FileRights::Mode(0o644))
+        replace_file(&self.path, &text, FileRights::Mode(0o644))
             .with_context(|| format!("cannot write `{}`", self.path.display()))?;
         Ok(())
     }

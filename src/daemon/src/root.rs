@@ -17,7 +17,7 @@ use svcfs_work::Supervisor;
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::progress::OpeningProgress;
-use crate::{adoption, control, credentials, handover, presence};
+use crate::{adoption, control, credentials, handover, presence, root_flag};
 
 /// How long background tasks may take to end.
 const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(8);
@@ -257,11 +257,11 @@ pub fn require_initialised(root: &Path) -> Result<(), CommandFailure> {
     if root.join(".svc").is_dir() {
         return Ok(());
     }
-    let text = root.display();
+    let (text, shown, choice) = (root.display(), root_flag::shown(root), root_flag::choice(root));
     let message = if root.is_dir() {
-        format!("`{text}` is not a knowledge root; run `svcfs init --root {text}`, which keeps existing files")
+        format!("{shown} is not a knowledge root; run `svcfs init --root {text}`, which keeps existing files")
     } else {
-        format!("root `{text}` does not exist; create it with `svcfs init --root {text}`, or give another with --root")
+        format!("root {shown} does not exist; create it with `svcfs init --root {text}`, or {choice}")
     };
     Err(CommandFailure::saying(ExitStatus::Refused, message))
 }
@@ -281,7 +281,7 @@ pub fn refuse_invalid_root(root: &Path) -> Result<(), CommandFailure> {
         return Err(CommandFailure::saying(ExitStatus::Refused, message));
     }
     if root.exists() && !root.is_dir() {
-        let message = format!("root `{}` is a file; give a directory", root.display());
+        let message = format!("root {} is a file; give a directory", root_flag::shown(root));
         return Err(CommandFailure::saying(ExitStatus::Refused, message));
     }
     Ok(())

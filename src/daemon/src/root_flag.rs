@@ -58,6 +58,15 @@ impl RootFlag {
         if is_empty || current.join(".git").exists() {
             return Ok(current);
         }
+        if let Some(repository) = current.ancestors().find(|above| above.join(".git").exists()) {
+            let (current, repository) = (current.display(), repository.display());
+            let message = format!(
+                "`{current}` is in the git repository `{repository}`; `svcfs init --root {repository}` sets up the \
+                 whole repository, `svcfs init --root . --adopt` makes this directory a repository of its own, \
+                 `svcfs init --root knowledge` creates a new knowledge base in it"
+            );
+            return Err(CommandFailure::saying(ExitStatus::Refused, message));
+        }
         let message = format!(
             "`{}` has files and no git repository; `svcfs init --root .` sets it up with all its files, \
              `svcfs init --root knowledge` creates a new knowledge base in it",
@@ -76,6 +85,21 @@ impl RootFlag {
     }
 }
 
+/// A root as messages call it: with the variable, if that names it.
+pub fn shown(root: &Path) -> String {
+    let of_variable = if is_of_environment(root) { format!(", which {VARIABLE} names,") } else { String::new() };
+    format!("`{}`{of_variable}", root.display())
+}
+
+/// How another root is chosen than this one.
+pub fn choice(root: &Path) -> String {
+    if is_of_environment(root) { format!("correct or unset {VARIABLE}") } else { "give another with --root".to_owned() }
+}
+
+fn is_of_environment(root: &Path) -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|variable| Path::new(&variable) == root)
+}
+
 /// The root around a directory; in a mount, the root that is mounted.
 fn enclosing_root(directory: &Path) -> Option<PathBuf> {
     let root = directory.ancestors().find(|above| above.join(".svc").is_dir())?;
@@ -90,9 +114,11 @@ pub fn require_directory(root: &Path) -> Result<(), CommandFailure> {
     if root.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let root = root.display();
     let message = format!(
-        "root `{root}` does not exist; create it with `svcfs init --root {root}`, or give --create, or another --root"
+        "root {} does not exist; create it with `svcfs init --root {}` or with --create, or {}",
+        shown(root),
+        root.display(),
+        choice(root)
     );
     Err(CommandFailure::saying(ExitStatus::Refused, message))
 }

@@ -1,8 +1,14 @@
-//! What an unknown command may have meant: names that other programs use for the same.
+//! What an unknown command may have meant: a typing error, or a name that other programs use for
+//! the same.
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::cli::Cli;
 use crate::manual;
+
+/// Typing errors with which a command is still recognised.
+const MAX_TYPOS: usize = 2;
 
 /// What people type, and the command for it.
 const SYNONYMS: &[(&[&str], &str)] = &[
@@ -52,8 +58,20 @@ pub fn of_error(error: &clap::Error) -> Option<String> {
         return None;
     }
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let meant = of_name(given)?;
-    Some(format!("there is no command `{given}`; use `svcfs {meant}`\n\n`svcfs --help` lists the commands."))
+    let advice = match of_name(given) {
+        Some(meant) => format!("use `svcfs {meant}`"),
+        None => format!("did you mean `svcfs {}`?", of_typo(given)?),
+    };
+    Some(format!("there is no command `{given}`; {advice}\n\n`svcfs --help` lists the commands."))
+}
+
+/// The command with the fewest typing errors: letters that are missing, wrong, surplus or swapped.
+fn of_typo(given: &str) -> Option<String> {
+    let (given, program) = (given.to_lowercase(), Cli::command());
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+    let typos = commands.map(clap::Command::get_name).map(|name| (strsim::damerau_levenshtein(&given, name), name));
+    let near = typos.filter(|(count, name)| *count <= MAX_TYPOS.min(name.len() / 2));
+    near.min_by_key(|(count, _)| *count).map(|(_, name)| name.to_owned())
 }
 
 fn of_name(given: &str) -> Option<String> {
@@ -71,10 +89,9 @@ fn of_name(given: &str) -> Option<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
     use super::*;
-    use crate::cli::Cli;
 
     #[test]
     fn every_synonym_leads_to_a_command_and_is_none_itself() {
@@ -108,7 +125,21 @@ mod tests {
             let message = of_error(&error).unwrap();
             assert!(message.contains(&format!("use `{meant}`")), "{given}: {message}");
         }
-        for given in ["serch", "xyzzy"] {
+        for (given, meant) in [
+            ("serach", "svcfs search"),
+            ("serch", "svcfs search"),
+            ("Raed", "svcfs read"),
+            ("ssrve", "svcfs serve"),
+            ("backlink5", "svcfs backlinks"),
+            ("tre", "svcfs tree"),
+            ("lgo", "svcfs log"),
+            ("statsu", "svcfs status"),
+            ("sl", "svcfs ls"),
+        ] {
+            let message = of_error(&Cli::try_parse_from(["svcfs", given]).unwrap_err()).unwrap();
+            assert!(message.contains(&format!("did you mean `{meant}`?")), "{given}: {message}");
+        }
+        for given in ["xyzzy", "q", "frobnicate"] {
             assert_eq!(of_error(&Cli::try_parse_from(["svcfs", given]).unwrap_err()), None, "{given}");
         }
     }

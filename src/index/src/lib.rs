@@ -14,6 +14,7 @@
 
 mod assets;
 mod bulk;
+mod change_log;
 mod connections;
 mod dataview;
 mod dates;
@@ -41,6 +42,7 @@ mod tasks;
 mod tests;
 mod value;
 mod words;
+mod workflows;
 mod writer;
 
 use std::error::Error;
@@ -66,6 +68,7 @@ pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
 pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
 pub use segments::MergeStep;
+pub use workflows::WorkflowPage;
 
 use connections::ReaderPool;
 use segments::WriterLock;
@@ -129,6 +132,7 @@ pub struct Index {
     early_fields: fields::EarlyFields,
     backlinks: links::BacklinkCache,
     answers: search::AnswerCache,
+    changes: change_log::ChangeLog,
 }
 
 impl Index {
@@ -152,6 +156,7 @@ impl Index {
             early_fields: fields::EarlyFields::default(),
             backlinks: links::BacklinkCache::default(),
             answers: search::AnswerCache::default(),
+            changes: change_log::ChangeLog::default(),
         })
     }
 
@@ -283,6 +288,7 @@ impl Index {
         commit.record(changes);
         self.answers.clear();
         self.backlinks.clear();
+        self.changes.record(batch.steps.iter().map(writer::WriteStep::path));
         if let Some(touched_pages) = &mut writer.touched_pages {
             touched_pages.extend(batch.steps.iter().map(|step| step.path().clone()));
         }

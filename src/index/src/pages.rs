@@ -147,6 +147,27 @@ impl Index {
         })
     }
 
+    /// The pages whose frontmatter has one of these texts as `type`, in path order.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn pages_of_types(&self, types: &[String]) -> Result<Vec<MetaRow>, IndexError> {
+        const KEY: &str = "type";
+        // As in `pages_with_keys`: the full-text index selects candidates.
+        let word = field_words::token(KEY, "");
+        let sql = format!(
+            "SELECT path, title, frontmatter FROM pages
+             WHERE id IN (SELECT rowid FROM texts WHERE texts MATCH '{{fields}} : (\"{word}\")')
+               AND json_extract(frontmatter, '$.{KEY}') IN (SELECT value FROM json_each(?1)) ORDER BY path"
+        );
+        let list = serde_json::to_string(types).map_err(|error| IndexError::Source(error.into()))?;
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows = statement.query_and_then([&list], MetaRow::of)?;
+            rows.collect()
+        })
+    }
+
     /// All distinct tags of the pages, in frontmatter and text, sorted. Of tags that differ only in
     /// case, the first counts.
     ///

@@ -98,6 +98,7 @@ impl Index {
         commit.record_full_change();
         self.answers.clear();
         self.backlinks.clear();
+        self.changes.record_full_change();
         writer.touched_pages = None;
         Ok(())
     }

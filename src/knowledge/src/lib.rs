@@ -8,7 +8,9 @@
 pub mod access;
 pub mod activity;
 pub mod appearance;
+pub mod append_only;
 pub mod audit;
+pub mod claims;
 pub mod content_quality;
 pub mod files;
 pub mod graph;
@@ -21,12 +23,14 @@ pub mod merge;
 pub mod metrics;
 pub mod pages;
 pub mod query;
+pub mod schemas;
 pub mod search;
 pub mod spaces;
 pub mod tasks;
 pub mod undo;
 pub mod usage;
 pub mod views;
+pub mod workflows;
 
 use kernel::OperationArea;
 
@@ -45,7 +49,10 @@ pub const CATALOGUE: &[OperationArea] = &[
     content_quality::AREA,
     usage::AREA,
     memory::AREA,
+    claims::AREA,
+    workflows::AREA,
     tasks::AREA,
+    schemas::AREA,
     appearance::AREA,
     audit::AREA,
     spaces::AREA,

@@ -83,6 +83,15 @@ impl BenchClient {
         self.runtime.block_on(self.connection.send("POST", target, "application/json", body))
     }
 
+    /// Sends a request with a JSON body as an actor; returns the body of the response.
+    pub fn send_as(&mut self, actor: &str, method: &str, target: &str, body: &Value) -> Result<Bytes> {
+        self.runtime.block_on(async {
+            let request = self.connection.request(method, target).header("X-Actor", actor);
+            let request = request.header("Content-Type", "application/json");
+            self.connection.read_response(request.body(Full::new(body.to_string().into()))?).await
+        })
+    }
+
     /// Sends a PUT request with a file; returns the body of the response.
     pub fn put(&mut self, target: &str, content: impl Into<Bytes>) -> Result<Bytes> {
         self.runtime.block_on(self.connection.send("PUT", target, "application/octet-stream", content.into()))

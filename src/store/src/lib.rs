@@ -6,8 +6,10 @@
 #![warn(missing_docs)]
 #![expect(clippy::disallowed_methods, reason = "only this crate accesses the disk")]
 
+mod atomic_file;
 mod audit_log;
 pub mod boot_marker;
+mod claims;
 mod deferred_unlink;
 mod error;
 mod fail_points;
@@ -28,7 +30,9 @@ mod untracked;
 mod usage;
 mod version_store;
 
+pub use atomic_file::{FileRights, create_file, replace_file};
 pub use audit_log::{AuditLog, RetentionLimits};
+pub use claims::{ClaimFile, ClaimWrite, StoredClaims};
 pub use deferred_unlink::DeferGuard;
 pub use error::StoreError;
 pub use fail_points::{FailPoint, FailPointKind, FailPoints};

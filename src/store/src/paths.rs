@@ -65,6 +65,10 @@ impl StatePaths {
     pub fn inode_table(&self) -> PathBuf {
         self.directory.join("nfs.db")
     }
+    /// Claims: write leases on pages.
+    pub fn claims(&self) -> PathBuf {
+        self.directory.join("claims.db")
+    }
     /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")
@@ -72,6 +76,11 @@ impl StatePaths {
     /// Files that were left untracked when the root was set up.
     pub fn untracked(&self) -> PathBuf {
         self.directory.join("untracked")
+    }
+    /// Whether a space of this root was ever opened on this machine, or is about to be with
+    /// consent. A clone has other files of svcfs, from git.
+    pub fn was_opened(&self) -> bool {
+        [self.log(), self.boot_marker(), self.index(), self.untracked()].iter().any(|file| file.exists())
     }
     /// Lock of the one server of this root; it contains the process id.
     pub fn lock(&self) -> PathBuf {

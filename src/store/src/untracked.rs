@@ -4,15 +4,15 @@
 //! makes it an ordinary file again; nothing has to be updated then.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use svcfs_base::TreePath;
 
 use crate::history::give_below;
-use crate::{FileStat, STATE_DIRECTORY, StatePaths, StoreError};
+use crate::{FileRights, FileStat, STATE_DIRECTORY, StatePaths, StoreError, replace_file};
 
 /// The files, by path.
 #[derive(Debug, Default)]
@@ -70,13 +70,8 @@ impl UntrackedFiles {
             files.map(|(path, size, modified)| (path.as_str(), FileVersion::new(size, modified))).collect();
         let bytes = postcard::to_allocvec(&files).map_err(io::Error::other)?;
         fs::create_dir_all(paths.directory())?;
-        let temporary = paths.untracked().with_extension("new");
-        let mut file = File::create(&temporary)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, paths.untracked())?;
-        File::open(paths.directory())?.sync_all()?;
         give_below(paths.root(), STATE_DIRECTORY)?;
+        replace_file(&paths.untracked(), &bytes, FileRights::Preserve)?;
         Ok(())
     }
 

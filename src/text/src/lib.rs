@@ -9,6 +9,7 @@
 //! pulldown-cmark (CommonMark and the GitHub extensions) parses the structure of a page. Wiki links
 //! are scanned here, in the text that pulldown-cmark does not report as code.
 
+pub mod append_only;
 pub mod computed_block;
 pub mod fold;
 pub mod format;

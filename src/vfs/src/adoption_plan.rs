@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use svcfs_base::{Actor, Fault, HiddenFiles, MAX_FILE_BYTES, Protocol, Timestamp};
-use svcfs_store::{CommitAuthor, History, PathRules, StatePaths, UncommittedChanges, UncommittedFile, UntrackedFiles};
+use svcfs_store::{CommitAuthor, History, StatePaths, UncommittedChanges, UncommittedFile, UntrackedFiles};
 
 use crate::adopt::with_source;
 use crate::path_class::PathClassifier;
@@ -28,10 +28,14 @@ impl AdoptionPlan {
     pub fn read(root: &Path, scratch_patterns: &[String]) -> Result<Self, Fault> {
         let classes = PathClassifier::new(scratch_patterns, HiddenFiles::default())?;
         let mut changes = UncommittedChanges::read(root)?;
-        changes.files.retain(|file| classes.classify(&file.path).is_versioned());
+        changes.files.retain(|file| {
+            // Settings that were written before the first start are not work of a person.
+            let is_own = file.is_untracked && file.path.as_str().starts_with(".svc/");
+            !is_own && classes.classify(&file.path).is_versioned()
+        });
         let (files, oversized) = changes.files.into_iter().partition(|file| file.size <= MAX_FILE_BYTES as u64);
         changes.files = files;
-        let author = match PathRules::new(root).identity() {
+        let author = match &changes.identity {
             Some(identity) => format!("{} <{}>", identity.name, identity.email),
             None => Protocol::Direct.default_actor().to_owned(),
         };
@@ -73,11 +77,11 @@ impl AdoptionPlan {
             return Ok(());
         }
         let (history, _) = History::open_locked(root, scratch_patterns)?;
-        let identity = history.rules().identity();
+        let identity = self.changes.identity.as_ref();
         let fallback = Actor::new(Protocol::Direct.default_actor());
         let author = CommitAuthor {
-            actor: identity.as_ref().map_or(&fallback, |identity| &identity.name),
-            email: identity.as_ref().map(|identity| identity.email.as_str()),
+            actor: identity.map_or(&fallback, |identity| &identity.name),
+            email: identity.map(|identity| identity.email.as_str()),
             time: now,
             message: &with_source(STAGED_MESSAGE),
         };

@@ -13,6 +13,7 @@ use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, File
 use svcfs_store::{FailPoint, InstallResult, StatKind, StoreError};
 
 use crate::Vfs;
+use crate::claims::WriteOutcome;
 use crate::core::{DISK_POLL_INTERVAL, VfsCore};
 use crate::nodes::RefusalMark;
 use crate::overlay::{OverlayFile, PendingState};
@@ -157,6 +158,8 @@ impl Vfs {
         self.core.fail_points.hit(FailPoint::AcceptLocked);
         let mut must_answer = self.core.must_await(set.durability)?;
         self.core.check_no_leases(caller, &set.changes)?;
+        let notes = self.core.check_claims(caller, &set.changes)?;
+        let moved_claims = self.core.claims_moved_by(caller, &set.changes);
         let (message_key, message) = match &set.message {
             Some(message) => (None, message.clone()),
             None => match self.core.messages.find(caller, &set.changes) {
@@ -186,7 +189,7 @@ impl Vfs {
                 self.core.tree.remove(path)?;
             }
             self.core.forget_rejected(written.iter(), self.core.refusals.mark());
-            return Ok(PendingAnswer { answer: None, files, was_queued: false, made_directories: Vec::new() });
+            return Ok(PendingAnswer { files, notes, ..PendingAnswer::default() });
         }
         for (_, to) in &moves {
             self.core.make_parents(to)?;
@@ -220,6 +223,7 @@ impl Vfs {
             answer: must_answer.then_some(sender),
         };
         self.core.queue.push(queued, |queued| self.core.show_pending(queued))?;
+        let moved_claims = self.core.move_claims(moved_claims);
         // The paths are still locked: rejections caused by this set are recorded later.
         let accepted = self.core.refusals.mark();
         if !must_answer {
@@ -230,13 +234,17 @@ impl Vfs {
         }
         self.core.fail_points.hit(FailPoint::AcceptQueued);
         let answer = must_answer.then_some(ApplyReceiver { receiver, written, accepted });
-        Ok(PendingAnswer { answer, files, was_queued: true, made_directories: made })
+        Ok(PendingAnswer { answer, files, notes, moved_claims, was_queued: true, made_directories: made })
     }
 }
 
+#[derive(Default)]
 struct PendingAnswer {
     answer: Option<ApplyReceiver>,
     files: Vec<WriteResult>,
+    notes: Vec<String>,
+    /// The outcome of moving claims with their pages.
+    moved_claims: Option<WriteOutcome>,
     was_queued: bool,
     /// Directories created for it, outermost first.
     made_directories: Vec<TreePath>,
@@ -256,7 +264,8 @@ impl PendingAnswer {
             if must_wait && self.was_queued {
                 core.wait_applied(MAX_WAIT)?;
             }
-            return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files });
+            core.wait_for_moved_claims(self.moved_claims.as_ref());
+            return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files, notes: self.notes });
         };
         vfs.commit_leader.lead_or_wake(core);
         let outcome = core.receive_answer(&answer.receiver)?;
@@ -266,7 +275,8 @@ impl PendingAnswer {
         }
         let receipt = outcome?; // 9
         core.forget_rejected(answer.written.iter(), answer.accepted);
-        Ok(ApplyResult { seq: receipt.seq, commit: receipt.commit, files: self.files })
+        core.wait_for_moved_claims(self.moved_claims.as_ref());
+        Ok(ApplyResult { seq: receipt.seq, commit: receipt.commit, files: self.files, notes: self.notes })
     }
 }
 

@@ -15,6 +15,7 @@ use svcfs_store::{
 use tracing::warn;
 
 use crate::audit_hook::{OnAccepted, OnChange};
+use crate::claims::{ClaimPolicy, ClaimRegistry};
 use crate::committer::CommitPolicy;
 use crate::feed::ChangeFeed;
 use crate::leases::LeaseRegistry;
@@ -48,6 +49,9 @@ pub(crate) struct VfsCore {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commit_policy: CommitPolicy,
     pub(crate) path_locks: PathLocks,
+    /// Write leases of actors on pages.
+    pub(crate) claims: ClaimRegistry,
+    pub(crate) claim_policy: OnceLock<ClaimPolicy>,
     /// Leases that clients of one protocol hold against the others.
     pub(crate) leases: LeaseRegistry,
     pub(crate) overlay: Overlay,

@@ -18,9 +18,27 @@ pub struct ProposedFile {
 ///
 /// Upper layers provide gates: the write path depends on neither linter nor index.
 pub trait WriteGate: Send + Sync + 'static {
-    /// Checks one file. Only for versioned regular files outside `.svc`, not for external edits.
+    /// Checks one file. Only for versioned regular files outside `.svc` and for
+    /// definitions in it, not for external edits.
     ///
     /// # Errors
     /// The refusal, worded for the writer.
     fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault>;
+
+    /// Checks the removal or rename of a versioned file with this content. Not for the files of a
+    /// renamed directory, see [`check_directory`](Self::check_directory).
+    ///
+    /// # Errors
+    /// The refusal, worded for the caller.
+    fn check_removal(&self, _caller: &Caller, _path: &TreePath, _content: &Bytes) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Checks the rename of a directory.
+    ///
+    /// # Errors
+    /// The refusal, worded for the caller.
+    fn check_directory(&self, _caller: &Caller, _path: &TreePath) -> Result<(), Fault> {
+        Ok(())
+    }
 }

@@ -8,6 +8,7 @@ mod adopt;
 mod adoption_plan;
 mod apply;
 mod audit_hook;
+mod claims;
 mod committer;
 mod core;
 mod feed;
@@ -33,6 +34,7 @@ mod watch;
 
 pub use adoption_plan::AdoptionPlan;
 pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
+pub use claims::{ClaimAttempt, ClaimEvent, ClaimEventKind, ClaimPolicy, StartedClaim};
 pub use committer::CommitPolicy;
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
 pub use gate::{ProposedFile, WriteGate};
@@ -148,6 +150,8 @@ impl Vfs {
         }
         let untracked = UntrackedFiles::load(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
+            claims: claims::ClaimRegistry::open(&StatePaths::new(&root))?,
+            claim_policy: OnceLock::new(),
             leases: leases::LeaseRegistry::open(&StatePaths::new(&root))?,
             feed: ChangeFeed::new(Arc::clone(&log), log.last_seq()),
             refusals: nodes::RecentRefusals::open(&tree),

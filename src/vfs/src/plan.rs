@@ -19,6 +19,7 @@ use crate::gate::{ProposedFile, WriteGate};
 use crate::overlay::OverlayFile;
 use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, StateAfter, StateBefore};
+use crate::versioned::is_definition;
 
 /// A change applied to the tree directly, because it creates no version.
 pub(crate) enum DirectChange {
@@ -120,6 +121,7 @@ impl<'a> ChangePlan<'a> {
                     }
                     EffectiveState::Absent | EffectiveState::Directory => return Err(Fault::file_not_found(&path)),
                 };
+                self.check_removal(&path, &leaf)?;
                 let recheck = if precondition == Precondition::Any { Precondition::Present } else { precondition };
                 self.remove(path, (leaf, is_on_disk), is_pending.then_some(recheck));
                 Ok(())
@@ -241,6 +243,7 @@ impl<'a> ChangePlan<'a> {
         before: Option<&(OverlayFile, bool)>,
     ) -> Result<Bytes, Fault> {
         if kind == FileKind::Symlink || !self.core.is_gated(path) {
+            before.map_or(Ok(()), |(replaced, _)| self.check_removal(path, replaced))?;
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
@@ -249,6 +252,13 @@ impl<'a> ChangePlan<'a> {
             gate.check(self.caller, &mut proposal)?;
         }
         Ok(proposal.content)
+    }
+
+    fn check_removal(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), Fault> {
+        if leaf.kind == FileKind::Symlink || !self.core.is_gated(path) {
+            return Ok(());
+        }
+        self.gates.iter().try_for_each(|gate| gate.check_removal(self.caller, path, &leaf.content))
     }
 
     fn put(
@@ -328,6 +338,7 @@ impl<'a> ChangePlan<'a> {
             self.files.push(WriteResult { path: to, etag: Some(leaf.etag) });
             return Ok(());
         }
+        self.check_removal(&from, &leaf)?;
         let is_pending = self.is_pending(&to);
         let target = self.replaced_file(&to, &precondition)?;
         let target_recheck = is_pending.then_some(precondition);
@@ -337,7 +348,11 @@ impl<'a> ChangePlan<'a> {
             // Attributes inherited at the old name; the replaced file has its own.
             moved.disk = self.core.resulting_attributes(&from, moved.disk)?;
         }
-        if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
+        let becomes_gated = (to.is_page() && !from.is_page()) || is_definition(&to);
+        if let Some((replaced, _)) = target.as_ref().filter(|_| is_from_versioned && !becomes_gated) {
+            self.check_removal(&to, replaced)?;
+        }
+        if is_to_versioned && (!is_from_versioned || becomes_gated) {
             let content = self.run_gates(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
             moved = OverlayFile { disk: moved.disk, ..OverlayFile::new(content, leaf.kind) };
         }
@@ -394,6 +409,7 @@ impl<'a> ChangePlan<'a> {
             return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
         }
         self.core.check_no_submodule(&from)?;
+        self.gates.iter().try_for_each(|gate| gate.check_directory(self.caller, &from))?;
         match self.effective_state(&to)? {
             EffectiveState::Absent => {}
             EffectiveState::Leaf(..) | EffectiveState::Large(_) => return Err(Fault::not_directory(&to)),

@@ -28,7 +28,7 @@ mod others;
 mod racing;
 mod rejected;
 mod seat;
-mod space;
+pub(crate) mod space;
 mod stop;
 mod strategies;
 mod uploads;

@@ -10,6 +10,14 @@ use crate::core::VfsCore;
 use crate::path_class::PathClass;
 use crate::{EntryKind, Vfs};
 
+/// Folders below `.svc` whose files pass through the gates: an invalid definition is refused.
+const GATED_FOLDERS: [&str; 2] = [".svc/schemas/", ".svc/workflows/"];
+
+/// Whether a path is that of a definition: the gates check also a file that is renamed to it.
+pub(crate) fn is_definition(path: &TreePath) -> bool {
+    GATED_FOLDERS.iter().any(|folder| path.as_str().starts_with(folder))
+}
+
 impl VfsCore {
     /// Whether changes of a path become versions: not for state and scratch files, files that git
     /// ignores, and the contents of submodules.
@@ -19,7 +27,12 @@ impl VfsCore {
 
     /// Whether the gates check a path.
     pub(crate) fn is_gated(&self, path: &TreePath) -> bool {
-        self.path_classes.classify(path) == PathClass::Content && !self.is_unversioned_by_git(path)
+        let is_gated = match self.path_classes.classify(path) {
+            PathClass::Content => true,
+            PathClass::Control => is_definition(path),
+            PathClass::State | PathClass::Scratch => false,
+        };
+        is_gated && !self.is_unversioned_by_git(path)
     }
 
     fn is_unversioned_by_git(&self, path: &TreePath) -> bool {

@@ -1,4 +1,4 @@
-//! What issues 3, 4, 5, 7 and 34 ask for, beside what was measured of it.
+//! What issues 3, 4, 5, 7, 34 and 38 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use svcfs_measure::writing::{CROWD_CLIENTS, WritingResults};
 
 use crate::Measured;
 use crate::answers::{Answers, Judged as JudgedAnswer};
+use crate::boards::Boards;
 use crate::committer::Committer;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
@@ -20,6 +21,7 @@ use crate::questions::Questions;
 use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
 use crate::searching::{Judged as JudgedSearch, Searching};
+use crate::tasks::Tasks;
 
 /// What memory may be at most, in bytes.
 const MEMORY: f64 = 150e6;
@@ -49,7 +51,9 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         ranking,
         searching,
         answers,
+        boards,
         large_trees,
+        tasks,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -66,8 +70,14 @@ pub fn table(measured: &Measured) -> MarkdownTable {
     ranking.iter().for_each(|ranking| goals.ranking(ranking));
     searching.iter().for_each(|searching| goals.searching(searching));
     answers.iter().flat_map(Answers::judged).for_each(|goal| goals.answered(goal));
+    boards.iter().for_each(|boards| goals.boards(boards));
     large_trees.iter().flat_map(LargeTrees::judged).for_each(|goal| goals.answered(goal));
     large_trees.iter().flat_map(LargeTrees::judged_memory).for_each(|goal| goals.memory(goal));
+    tasks.iter().flat_map(Tasks::judged).for_each(|goal| goals.answered(goal));
+    if let Some((count, rate)) = tasks.as_ref().map(Tasks::rate) {
+        let what = format!("`POST /tasks/next` by 64 workers over {count} tasks, per second");
+        goals.at_least(&what, (500.0, "500"), rate, TableCell::Rate);
+    }
     goals.0
 }
 
@@ -262,6 +272,11 @@ impl Goals {
         self.within(&what, Duration::from_millis(150), judged.unindexed);
         let what = format!("the same with the index of the field among {pages} pages, p99");
         self.within(&what, Duration::from_millis(10), judged.indexed);
+    }
+
+    fn boards(&mut self, boards: &Boards) {
+        let what = format!("board of a workflow with {} pages, p50", boards.pages);
+        self.within(&what, Duration::from_millis(20), boards.judged());
     }
 
     fn links(&mut self, links: &Links) {

@@ -7,6 +7,7 @@
 
 mod answers;
 mod asked;
+mod boards;
 mod committer;
 mod document;
 mod files;
@@ -23,6 +24,7 @@ mod questions;
 mod ranking;
 mod scale;
 mod searching;
+mod tasks;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -39,6 +41,7 @@ use svcfs_measure::writing::{self, WritingResults};
 use svcfs_work::StopToken;
 
 use crate::answers::Answers;
+use crate::boards::Boards;
 use crate::committer::Committer;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
@@ -52,6 +55,7 @@ use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
 use crate::searching::Searching;
+use crate::tasks::Tasks;
 
 /// Measure svcfs beside git and beside the bare filesystem; markdown tables on standard output
 #[derive(Debug, Parser)]
@@ -115,8 +119,12 @@ enum Part {
     Searching,
     /// Search, queries and backlinks over a large tree, by several clients and while others write
     Answers,
+    /// The board of a workflow
+    Boards,
     /// Answers as long as the tree, and memory over a large one
     LargeTrees,
+    /// Claims, and many workers that take tasks
+    Tasks,
 }
 
 /// What was measured.
@@ -137,7 +145,9 @@ struct Measured {
     ranking: Option<Ranking>,
     searching: Option<Searching>,
     answers: Option<Answers>,
+    boards: Option<Boards>,
     large_trees: Option<LargeTrees>,
+    tasks: Option<Tasks>,
 }
 
 fn main() -> Result<()> {
@@ -206,7 +216,9 @@ impl Measured {
             Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
+            Part::Boards => self.boards = Some(boards::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
+            Part::Tasks => self.tasks = Some(tasks::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -234,7 +246,9 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         ranking,
         searching,
         answers,
+        boards,
         large_trees,
+        tasks,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -255,7 +269,9 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(ranking.iter().map(Ranking::table));
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
+    tables.extend(boards.iter().map(Boards::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
+    tables.extend(tasks.iter().map(Tasks::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }

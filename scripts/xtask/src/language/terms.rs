@@ -38,6 +38,9 @@ pub(super) const IDIOMS: &[&str] = &[
     "by the way",
 ];
 
+/// Git's names for the sides of a three-way merge, allowed in folders and files `merge…`.
+pub(super) const MERGE_SIDES: &[&str] = &["ours", "theirs"];
+
 /// Identifiers that are refused outside tests, and what to write instead.
 pub(super) const TERMS: &[(&str, &str)] = &[
     ("told", "say whether it is returned, reported, logged or recorded"),

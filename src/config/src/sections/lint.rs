@@ -108,6 +108,11 @@ pub struct RuleLevels {
     pub heading_skip_level: RuleLevel,
     /// An image has no target.
     pub link_image_broken: RuleLevel,
+    /// The frontmatter does not fit the schema of its `type`. An error while `schema.enforce` is
+    /// on.
+    pub schema_violation: RuleLevel,
+    /// An edit beside the server changed text of an append-only page.
+    pub append_only_violation: RuleLevel,
 }
 
 impl Default for RuleLevels {
@@ -123,6 +128,8 @@ impl Default for RuleLevels {
             heading_duplicate_slug: RuleLevel::Warning,
             heading_skip_level: RuleLevel::Warning,
             link_image_broken: RuleLevel::Warning,
+            schema_violation: RuleLevel::Warning,
+            append_only_violation: RuleLevel::Warning,
         }
     }
 }

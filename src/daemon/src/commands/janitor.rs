@@ -37,10 +37,11 @@ pub struct JanitorArgs {
 }
 
 /// Counted kinds of findings, with their labels.
-const COUNTS: [(&str, &str); 8] = [
+const COUNTS: [(&str, &str); 9] = [
     ("broken_links", "broken links"),
     ("contradictions", "contradictions"),
     ("lint_errors", "lint errors"),
+    ("schema_violations", "schema violations"),
     ("stale", "stale"),
     ("empty", "empty"),
     ("duplicates", "duplicates"),

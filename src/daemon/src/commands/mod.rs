@@ -16,6 +16,7 @@ pub mod reindex;
 pub mod rules;
 pub mod serve;
 pub mod status;
+pub mod tasks;
 pub mod token;
 pub mod unmount;
 
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> Result<(), CommandFailure> {
         CliCommand::Janitor(command) => command.run(),
         CliCommand::Analytics(command) => command.run(),
         CliCommand::Rules(command) => command.run(),
+        CliCommand::Tasks(command) => command.run(),
         CliCommand::Token(command) => command.run(),
         CliCommand::Mcp(command) => command.run(),
         CliCommand::Bench(command) => command.run(),

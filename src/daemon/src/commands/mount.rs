@@ -17,7 +17,7 @@ use crate::remote::RemoteFlags;
 use crate::root::{OpenRoot, require_initialised, settings};
 use crate::root_flag::RootFlag;
 use crate::stop::{self, RunningServer};
-use crate::{background, control, handover, logging, output, presence, signals};
+use crate::{adoption, background, control, handover, logging, output, presence, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -135,6 +135,7 @@ impl MountArgs {
 
 /// Opens a root without a server; waits for a server that is stopping.
 fn open(path: &Path, settings: Settings) -> Result<OpenRoot, CommandFailure> {
+    adoption::refuse_uncommitted(path, &settings)?;
     let opened = handover::open(path, || OpenRoot::open(path, settings.clone(), true));
     opened.map_err(|fault| match presence::secondary_space(path) {
         Some((space, pid)) if presence::holder(path, &fault).is_some() => {

@@ -8,7 +8,7 @@ use tracing::level_filters::LevelFilter;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::{OpenRoot, require_initialised, settings};
 use crate::root_flag::RootFlag;
-use crate::{control, indexing, logging, output, presence, progress};
+use crate::{adoption, control, indexing, logging, output, presence, progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,6 +53,7 @@ impl ReindexArgs {
             return print_report(&report, check, json);
         }
         let settings = settings(&path, None, CliOverrides::default())?;
+        adoption::refuse_uncommitted(&path, &settings)?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let advice = "stop it first, and start it again afterwards";
         let root =

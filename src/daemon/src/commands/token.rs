@@ -12,10 +12,10 @@ use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
 use svcfs_config::{CliOverrides, KeyDigest, templates};
 use svcfs_knowledge::access::SigningKey;
 use svcfs_knowledge::spaces;
+use svcfs_store::{FileRights, replace_file};
 
 use crate::control::{self, ReloadResponse};
 use crate::failure::{CommandFailure, ExitStatus};
-use crate::replacing::{FileRights, replace};
 use crate::root::require_initialised;
 use crate::root_flag::RootFlag;
 use crate::table::table;
@@ -305,7 +305,7 @@ fn read(root: &Path) -> Result<String, CommandFailure> {
 fn change<T>(root: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, CommandFailure> {
     let path = root.join(templates::CONFIG.path);
     let (text, result) = edit(&read(root)?).map_err(refused)?;
-    replace(&path, text.as_bytes(), FileRights::Preserve)
+    replace_file(&path, text.as_bytes(), FileRights::Preserve)
         .with_context(|| format!("cannot write `{}`", path.display()))?;
     Ok(result)
 }

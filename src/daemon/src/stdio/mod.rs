@@ -26,7 +26,7 @@ use crate::failure::CommandFailure;
 use crate::root::{OpenRoot, settings};
 use crate::signals::SignalRuntime;
 use crate::stop::{self, RunningServer};
-use crate::{handover, presence};
+use crate::{adoption, handover, presence};
 use relay::AgentRelay;
 use session::ConnectionEnd;
 
@@ -166,6 +166,7 @@ impl AgentProcess {
             return Ok(RootAttempt::Reserved);
         }
         let settings = settings(&self.root, self.config.as_deref(), CliOverrides::default())?;
+        adoption::refuse_uncommitted(&self.root, &settings)?;
         match OpenRoot::open(&self.root, settings, true) {
             Ok(root) => Ok(RootAttempt::Opened(Box::new(root))),
             Err(fault) if presence::holder(&self.root, &fault).is_some() => Ok(RootAttempt::InUse(fault)),

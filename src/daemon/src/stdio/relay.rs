@@ -4,6 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, Stdout, stdin, stdout};
 use tokio::runtime::Runtime;
@@ -113,6 +114,12 @@ impl AgentRelay {
     }
 }
 
+/// Whether a last line without a line break is complete: an agent that ended within a line sent no
+/// request.
+fn is_message(line: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(line).is_ok()
+}
+
 /// Reads standard input to its end.
 async fn read(lines: mpsc::Sender<Bytes>) {
     let mut input = BufReader::new(stdin());
@@ -127,9 +134,15 @@ async fn read(lines: mpsc::Sender<Bytes>) {
                     return;
                 }
             }
+            Ok(false) if is_message(&line) => {
+                line.push(b'\n');
+                // If the receiver has ended, the process ends.
+                let _sent = lines.send(line.into()).await;
+                return;
+            }
             Ok(false) => {
-                if !line.is_empty() {
-                    tracing::warn!("the last line of standard input was ignored: it has no line break at its end");
+                if !line.trim_ascii().is_empty() {
+                    tracing::warn!("the last line of standard input was ignored: it is not complete");
                 }
                 return;
             }

@@ -35,7 +35,7 @@ pub fn of_verb(verb: &Verb) -> Command {
         );
     }
     if entry.is_conditional {
-        let help = "Refuse the change unless the page still has this ETag";
+        let help = "Refuse the change unless the page still has this ETag, which `svcfs read PATH --json` shows";
         command = command.arg(Arg::new(IF_MATCH).long("if-match").value_name("ETAG").help(help));
     }
     // The `--version` of `restore` is that of a page.
@@ -43,7 +43,7 @@ pub fn of_verb(verb: &Verb) -> Command {
         command = command.disable_version_flag(true);
     }
     let has_short_root = !verb.flags.iter().any(|flag| flag.short == 'r');
-    let json = Arg::new(JSON).long("json").help("Print the exact output of the operation as JSON");
+    let json = Arg::new(JSON).long("json").help("Print the result as JSON");
     // The flags of the target bring a description, which the verb's replaces.
     let mut command = RootTarget::augment_args(command.arg(json.action(ArgAction::SetTrue)));
     command = command.about(verb.about).after_help(verb.examples).long_about(match verb.details {
@@ -66,7 +66,7 @@ fn positional(declared: &Positional) -> Arg {
 }
 
 fn option(declared: &VerbOption, field: &InputField) -> Arg {
-    let help = field.schema.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
+    let description = field.schema.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
     let mut arg = Arg::new(declared.parameter).long(declared.long);
     if let Some(short) = declared.short {
         arg = arg.short(short);
@@ -75,17 +75,22 @@ fn option(declared: &VerbOption, field: &InputField) -> Arg {
         arg = arg.visible_alias(alias);
     }
     if field.kind == InputKind::Boolean && field.schema.get("default") != Some(&Value::Bool(true)) {
+        let help = if declared.help.is_empty() { description } else { declared.help.to_owned() };
         return arg.help(help).action(ArgAction::SetTrue);
     }
-    let default = field.schema.get("default").filter(|default| !default.is_null());
-    let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
+    let help = match field.schema.get("default").filter(|default| !default.is_null()) {
+        _ if !declared.help.is_empty() => declared.help.to_owned(),
+        Some(default) => format!("{description} [default: {default}]"),
+        None => description,
+    };
     let value_name = match &field.kind {
+        _ if !declared.value_name.is_empty() => declared.value_name,
         InputKind::Integer | InputKind::Number => "N",
         InputKind::Boolean => "true|false",
         InputKind::Text | InputKind::List(_) if PATH_PARAMETERS.contains(&declared.parameter) => "PATH",
         InputKind::Text | InputKind::List(_) | InputKind::Json => "TEXT",
     };
-    arg.help(format!("{help}{default}")).value_name(value_name)
+    arg.help(help).value_name(value_name)
 }
 
 /// The arguments of one call, without the paths of [`PositionalKind::Paths`].

@@ -27,11 +27,21 @@ const fn option(parameter: &'static str) -> VerbOption {
 }
 
 const fn long_option(parameter: &'static str, long: &'static str) -> VerbOption {
-    VerbOption { parameter, long, short: None, alias: None }
+    VerbOption { parameter, long, short: None, alias: None, value_name: "", help: "" }
 }
 
-const LIMIT: VerbOption = VerbOption { short: Some('n'), ..option("limit") };
-const FOLDER: VerbOption = VerbOption { alias: Some("in"), ..long_option("path_prefix", "path-prefix") };
+const fn limit(help: &'static str) -> VerbOption {
+    VerbOption { short: Some('n'), help, ..option("limit") }
+}
+
+const fn skip(help: &'static str) -> VerbOption {
+    VerbOption { help, ..option("offset") }
+}
+
+const FOLDER: VerbOption =
+    VerbOption { alias: Some("in"), value_name: "DIR", ..long_option("path_prefix", "path-prefix") };
+const LINES: VerbOption = limit("Maximum number of lines [default: all]");
+const SKIPPED_LINES: VerbOption = skip("Skip this many lines");
 
 const VERB: Verb = Verb {
     name: "",
@@ -56,7 +66,8 @@ const SEARCH: Verb = Verb {
     name: "search",
     operation: "search",
     about: "Search pages by words, best match first",
-    details: "`svcfs call search --help` describes `AND`, `OR`, `NOT`, \"a phrase\", `pre*`, `title:word`, `tags:x`.",
+    details: "A page must have all words. Also understood: `OR`, `NOT`, \"a phrase\", `pre*`, `title:word`, `tags:x`; see \
+              `svcfs call search --help`.",
     examples: "\
 Examples:
   svcfs search refresh token
@@ -66,12 +77,23 @@ Examples:
   svcfs search tide --json | jq -r '.[].path'",
     positionals: &[required("q", "WORDS", "Words to search", Words)],
     options: &[
-        LIMIT,
-        option("offset"),
+        limit("Maximum number of pages [default: 50]"),
+        skip("Skip this many of the best pages"),
         FOLDER,
-        long_option("modified_after", "modified-after"),
-        option("boost"),
-        long_option("suggest_threshold", "suggest-threshold"),
+        VerbOption {
+            value_name: "TIME",
+            help: "Only pages changed after this time, such as 2026-05-01T00:00:00Z",
+            ..long_option("modified_after", "modified-after")
+        },
+        VerbOption {
+            value_name: "none",
+            help: "`none`: rank verified pages as all others [default: verified pages first]",
+            ..option("boost")
+        },
+        VerbOption {
+            help: "If nothing is found, search for similar words; 0 to 1 is how similar they must be, such as 0.7",
+            ..long_option("suggest_threshold", "suggest-threshold")
+        },
     ],
     action: Once(views::search::results),
     ..VERB
@@ -91,10 +113,13 @@ Examples:
   svcfs read index.md --json | jq -r .etag",
     positionals: &[required("path", "PATH", PAGE, Paths)],
     options: &[
-        option("offset"),
-        LIMIT,
-        long_option("metadata_only", "metadata-only"),
-        long_option("resolve_links", "resolve-links"),
+        SKIPPED_LINES,
+        LINES,
+        VerbOption { help: "Print only the frontmatter, as JSON", ..long_option("metadata_only", "metadata-only") },
+        VerbOption {
+            help: "Print wiki links as markdown links with full addresses; needs the setting `server.public_url`",
+            ..long_option("resolve_links", "resolve-links")
+        },
     ],
     action: EachPath(views::changes::content),
     ..VERB
@@ -110,12 +135,18 @@ Examples:
   svcfs write notes/tides.md draft.md
   date | svcfs write notes/now.md
   svcfs read a.md | sed s/moon/sun/ | svcfs write a.md
-  svcfs write a.md draft.md --if-match \"$(svcfs read a.md --json | jq -r .etag)\"   unless it has changed",
+  svcfs write a.md draft.md --if-match \"$(svcfs read a.md --json | jq -r .etag)\"",
     positionals: &[
         required("path", "PATH", "Path to write; missing directories are created", Path),
         optional("content", "FILE", "File on this machine with the content [default: standard input]", File),
     ],
-    options: &[option("exact"), option("symlink")],
+    options: &[
+        VerbOption { help: "Store the content unchanged, even if the settings enable formatting", ..option("exact") },
+        VerbOption {
+            help: "Create a symbolic link at PATH; the content is its target, relative to the directory of PATH",
+            ..option("symlink")
+        },
+    ],
     action: Once(views::changes::written),
     ..VERB
 };
@@ -135,7 +166,10 @@ Examples:
         required("path", "PATH", PAGE, Path),
         optional("content", "TEXT", "Text to append [default: standard input]", Text),
     ],
-    options: &[option("separator")],
+    options: &[VerbOption {
+        help: "Text between the present content and TEXT; not used in a new or empty page [default: a line break]",
+        ..option("separator")
+    }],
     action: Once(views::changes::appended),
     ..VERB
 };
@@ -169,7 +203,11 @@ Examples:
   svcfs tree notes --depth 2
   svcfs tree --json | jq -r '.. | .path? // empty'",
     positionals: &[optional("path", "PATH", "Directory [default: the current or the top directory]", Path)],
-    options: &[VerbOption { short: Some('L'), ..option("depth") }],
+    options: &[VerbOption {
+        short: Some('L'),
+        help: "Show this many levels of directories, at most 20 [default: 20]",
+        ..option("depth")
+    }],
     action: Once(views::tree::tree),
     ..VERB
 };
@@ -189,7 +227,17 @@ Examples:
         required("from", "FROM", "Current path of a page or directory", Path),
         required("to", "TO", "New path; missing directories are created", Path),
     ],
-    options: &[long_option("update_links", "update-links"), option("replacing")],
+    options: &[
+        VerbOption {
+            help: "`false` leaves the links of other pages as they are [default: true]",
+            ..long_option("update_links", "update-links")
+        },
+        VerbOption {
+            value_name: "ETAG",
+            help: "Replace TO if it exists with this ETag, or with any: `*` [default: an existing TO is refused]",
+            ..option("replacing")
+        },
+    ],
     action: Steps(steps::rename),
     ..VERB
 };
@@ -223,7 +271,12 @@ Examples:
   svcfs log notes/ -n 20 --actor ann
   svcfs diff index.md 4f2a09c1                     what changed since a version",
     positionals: &[optional("path", "PATH", "Page or directory [default: the current or the top directory]", Path)],
-    options: &[LIMIT, option("offset"), option("actor"), option("follow")],
+    options: &[
+        limit("Maximum number of entries [default: all versions of a page, 50 changes of a directory]"),
+        skip("Skip this many of the newest entries"),
+        VerbOption { value_name: "NAME", help: "Only changes by this author (exact name)", ..option("actor") },
+        VerbOption { help: "`false` omits what happened under former names [default: true]", ..option("follow") },
+    ],
     action: Steps(steps::log),
     ..VERB
 };
@@ -238,7 +291,7 @@ Examples:
   svcfs blame index.md --offset 100 --limit 20
   svcfs blame index.md --json | jq -r '.[].author' | sort | uniq -c",
     positionals: &[required("path", "PATH", PAGE, Path)],
-    options: &[option("offset"), LIMIT],
+    options: &[SKIPPED_LINES, LINES],
     action: Once(views::history::blame),
     ..VERB
 };
@@ -274,9 +327,9 @@ Examples:
   svcfs undo --actor agent:x --since 2026-11-29T08:00:00Z --path notes
   svcfs undo --commits 4f2a09c1,9b1c0d22 --yes     do not ask",
     options: &[
-        option("actor"),
-        option("since"),
-        option("commits"),
+        VerbOption { value_name: "NAME", ..option("actor") },
+        VerbOption { value_name: "TIME", ..option("since") },
+        VerbOption { value_name: "HASHES", help: "Only these commits, separated by commas", ..option("commits") },
         VerbOption { alias: Some("in"), ..long_option("paths", "path") },
         long_option("dry_run", "dry-run"),
     ],
@@ -295,7 +348,11 @@ Examples:
   svcfs restore notes/old.md                       as it was before its removal
   svcfs restore index.md --version 4f2a09c1        a version of `svcfs log index.md`",
     positionals: &[required("path", "PATH", PAGE, Path)],
-    options: &[option("version")],
+    options: &[VerbOption {
+        value_name: "HASH",
+        help: "Version, as `svcfs log PATH` shows it [default for a removed page: the newest]",
+        ..option("version")
+    }],
     action: Once(views::undo::restored),
     ..VERB
 };
@@ -309,7 +366,7 @@ Examples:
   svcfs trash
   svcfs trash --in notes -n 100
   svcfs trash --json | jq -r '.pages[].path'",
-    options: &[LIMIT, option("offset"), FOLDER],
+    options: &[limit("Maximum number of pages"), skip("Skip this many of the newest removals"), FOLDER],
     action: Once(views::undo::trash),
     ..VERB
 };
@@ -336,7 +393,7 @@ Examples:
   svcfs backlinks index.md
   svcfs backlinks index.md --json | jq length",
     positionals: &[required("path", "PATH", PAGE, Path)],
-    options: &[LIMIT],
-    action: Once(views::links::backlinks),
+    options: &[limit("Maximum number of pages [default: 1000]")],
+    action: Steps(steps::backlinks),
     ..VERB
 };

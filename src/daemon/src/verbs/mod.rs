@@ -1,8 +1,8 @@
 //! The commands people type most: `svcfs search`, `read`, `log` and others.
 //!
 //! Invariant: a verb is an operation with arguments by position. Its options are parameters of the
-//! operation, with the operation's own descriptions; `--json` prints the operation's answer
-//! unchanged. What only a verb knows is in [`declarations`].
+//! operation, with its descriptions where these are right for a command line; `--json` prints the
+//! operation's answer unchanged. What only a verb knows is in [`declarations`].
 
 mod command_line;
 mod content;
@@ -69,6 +69,10 @@ struct VerbOption {
     short: Option<char>,
     /// Another name of the option.
     alias: Option<&'static str>,
+    /// What the value is called; empty for the name of its type.
+    value_name: &'static str,
+    /// For a person at a command line; empty for the description of the parameter.
+    help: &'static str,
 }
 
 impl Verb {

@@ -20,7 +20,8 @@ pub fn log(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
     if path.is_empty() || run.text("actor").is_some() {
         return log_changes(run, path);
     }
-    let versions = run.call("versions", to_map(json!({ "path": path })))?;
+    let follow = run.arguments().get("follow").and_then(Value::as_bool).unwrap_or(true);
+    let versions = run.call("versions", to_map(json!({ "path": path, "follow": follow })))?;
     let Some(list) = versions.as_array().filter(|list| !list.is_empty()) else { return log_changes(run, path) };
     let number = |name: &str| run.arguments().get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     let (offset, limit) = (number("offset").unwrap_or(0), number("limit").unwrap_or(usize::MAX));
@@ -35,6 +36,24 @@ fn log_changes(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure> {
         arguments.insert("path_prefix".to_owned(), path.into());
     }
     run.print(&run.call("timeline", arguments)?, views::history::changes)
+}
+
+/// `backlinks`: says if the page does not exist. Pages may link to one that is still to be written.
+///
+/// # Errors
+/// The refusals of the operations.
+pub fn backlinks(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
+    let answer = run.call("backlinks", run.arguments().clone())?;
+    run.print(&answer, views::links::backlinks)?;
+    let path = run.text("path").unwrap_or_default();
+    let read = |path: &str| run.call("read", to_map(json!({ "path": path, "metadata_only": true })));
+    if answer.as_array().is_some_and(Vec::is_empty)
+        && let Err(failure) = read(path)
+        && failure.exit() == ExitStatus::Refused
+    {
+        output::complain(failure.message(false).trim_start_matches("svcfs: "));
+    }
+    Ok(())
 }
 
 /// `diff`: between two versions; those that are not given are the newest ones.

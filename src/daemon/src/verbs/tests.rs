@@ -37,10 +37,37 @@ fn every_verb_names_parameters_of_its_operation() {
 fn every_verb_has_a_consistent_command_line() {
     Cli::command().debug_assert();
     let names: BTreeSet<&str> = names().collect();
-    let expected = "append backlinks blame diff links log ls read rename restore rm search trash tree undo write"
-        .split(' ')
-        .collect::<BTreeSet<_>>();
+    let expected = "append backlinks blame diff links log ls read rename restore rm search trash tree undo write";
+    let expected = expected.split(' ').collect::<BTreeSet<_>>();
     assert_eq!(names, expected);
+}
+
+/// What a user at a terminal cannot know: the words of REST and JSON.
+#[test]
+fn the_help_of_a_verb_speaks_of_the_command_line() {
+    let mut program = Cli::command();
+    for verb in VERBS {
+        let help = program.find_subcommand_mut(verb.name).unwrap().render_long_help().to_string();
+        let words: Vec<_> = help.split_whitespace().collect();
+        let help = words.join(" ");
+        for word in [
+            "Content-Type",
+            "for agents",
+            "when absent",
+            "lowered to",
+            "`content`",
+            "`to`",
+            "`from`",
+            "`path`",
+            "did_you_mean",
+            "The results then",
+            "; default",
+            "<TEXT> Only",
+            "\"\\n\"",
+        ] {
+            assert!(!help.contains(word), "{}: {word}: {help}", verb.name);
+        }
+    }
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl TreePaths {
             };
         }
         let path = Path::new(text);
-        match self.inside(path).or_else(|| self.inside(&without_links(path)?)) {
+        let real = || self.inside(&without_links(path)?).or_else(|| self.inside(&path.canonicalize().ok()?));
+        match self.inside(path).or_else(real) {
             Some(path) => Ok(path),
             None => usage(self.outside(text)),
         }
@@ -192,7 +193,9 @@ mod tests {
         std::fs::create_dir(&root).unwrap();
         std::os::unix::fs::symlink(&root, place.path().join("link")).unwrap();
         let paths = TreePaths::new(vec![root], Path::new("/"));
-        let given = place.path().join("link/new/page.md");
-        assert_eq!(paths.resolve(given.to_str().unwrap()).unwrap(), "new/page.md");
+        for (given, expected) in [("link/new/page.md", "new/page.md"), ("link", ""), ("link/../notes/a.md", "a.md")] {
+            let given = place.path().join(given);
+            assert_eq!(paths.resolve(given.to_str().unwrap()).unwrap(), expected, "{given:?}");
+        }
     }
 }

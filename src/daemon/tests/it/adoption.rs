@@ -276,6 +276,51 @@ fn a_clean_repository_needs_no_consent() {
     assert_eq!(subjects(&place)[1..], ["Old Hand <old@example.org> base"]);
 }
 
+/// A clone has `.svc` from git, and was never served.
+#[test]
+fn a_clone_of_a_knowledge_base_is_adopted_as_any_repository() {
+    let place = Place::with_root();
+    for clone in ["clone", "clean"] {
+        place.git("kb", &["clone", "-q", ".", &format!("../{clone}")]);
+    }
+    svcfs(&["call", "tree", "--root", &place.at("clean")]).assert().success();
+    let server = Running::serve(&place.at("clean"), &[]);
+    server.stop();
+    let root = place.at("clone");
+    place.write("clone/.env", "SECRET=walrus\n");
+    place.write("clone/index.md", "# Mine\n");
+    svcfs(&["check-config", "--root", &root]).assert().success();
+    svcfs(&["token", "create", "--root", &root, "--scope", "read"]).assert().success();
+    let read = || (place.git("clone", &["rev-parse", "HEAD"]), place.git("clone", &["status", "--porcelain"]));
+    let before = read();
+    for command in [&["init"][..], &["serve", "--port", "0"]] {
+        let message = refusal(&[command, &["--root", &root]].concat(), 3);
+        assert!(message.contains(".env") && message.contains("--adopt=tracked"), "{command:?}: {message}");
+        assert_eq!(read(), before, "{command:?}");
+    }
+    for command in [&["mcp"][..], &["mount", "/mnt"], &["call", "tree"], &["ls"], &["reindex"]] {
+        let message = refusal(&[command, &["--root", &root]].concat(), 3);
+        assert!(message.contains("svcfs init --root"), "{command:?}: {message}");
+        assert_eq!(read(), before, "{command:?}");
+    }
+    svcfs(&["init", "--root", &root, "--adopt=tracked"]).assert().success();
+    assert_eq!(read().1, "?? .env");
+    assert_eq!(place.git("clone", &["show", "HEAD:index.md"]), "# Mine");
+    svcfs(&["ls", "--root", &root]).assert().success();
+    assert_eq!(read().1, "?? .env");
+}
+
+/// Settings may be written before the first start.
+#[test]
+fn settings_of_a_directory_that_was_never_served_need_no_consent() {
+    let place = Place::new();
+    place.write("kb/a.md", "a\n");
+    commit_all(&place, "kb");
+    place.write("kb/.svc/config.toml", "[server]\nport = 0\n");
+    svcfs(&["init", "--root", &place.at("kb")]).assert().success();
+    assert_eq!(place.git("kb", &["status", "--porcelain"]), "");
+}
+
 #[test]
 fn a_directory_without_git_is_listed_and_adopted_as_one_commit() {
     let place = Place::new();
@@ -364,11 +409,28 @@ fn a_command_finds_the_root_around_the_current_directory() {
     assert_eq!(run(".", &place.at("kb"), &read).0, Some(0));
     let (code, _, text) = run("kb", &place.at("nowhere"), &read);
     assert!(code == Some(3) && text.contains("nowhere"), "the variable goes first: {text}");
+    place.write("file", "");
+    for (name, arguments) in [
+        ("nowhere", &["ls"][..]),
+        ("nowhere", &["serve", "--port", "0"]),
+        ("nowhere", &["mcp"]),
+        ("file", &["ls"]),
+        ("kb/deep", &["status"]),
+    ] {
+        let (code, _, text) = run(".", &place.at(name), arguments);
+        assert!(code == Some(3) && text.contains("which SVC_ROOT names"), "{name}: {text}");
+        assert!(!text.contains("--root with") && !text.contains("another with --root"), "{name}: {text}");
+    }
     assert!(!place.has("knowledge") && !place.has("nowhere"));
     place.write("photos/cat.txt", "meow");
     let (code, _, text) = run("photos", "", &["init"]);
     assert!(code == Some(3) && text.contains("svcfs init --root ."), "{text}");
     assert!(!place.has("photos/.svc"));
+    place.write("repo/docs/a.md", "a\n");
+    commit_all(&place, "repo");
+    let (code, _, text) = run("repo/docs", "", &["init"]);
+    assert!(code == Some(3) && text.contains("is in the git repository") && text.contains("/repo` sets up"), "{text}");
+    assert!(!text.contains("no git repository") && !place.has("repo/docs/.svc"), "{text}");
     std::fs::create_dir(place.path("empty")).unwrap();
     assert_eq!(run("empty", "", &["init"]).0, Some(0));
     assert!(place.has("empty/index.md"));

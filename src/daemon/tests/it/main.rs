@@ -22,6 +22,7 @@ mod mcp;
 mod mounting;
 mod oidc;
 mod package;
+mod page_rules;
 mod program;
 mod protocol_writes;
 mod protocols;

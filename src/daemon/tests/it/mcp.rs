@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Place, eventually, program, within};
+use crate::harness::{Place, eventually, program, svcfs, within};
 
 #[test]
 fn an_agent_shakes_hands_writes_and_leaves() {
@@ -51,6 +51,31 @@ fn an_agent_shakes_hands_writes_and_leaves() {
     assert_eq!(status.unwrap().code(), Some(0));
     assert_eq!(rest.lines().count(), 0);
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "agent.md"]), "agent:9");
+}
+
+#[test]
+fn the_last_request_needs_no_line_break() {
+    let place = Place::with_root();
+    let client = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let first = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello });
+    let last = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+                       "params": { "name": "svc_read", "arguments": { "path": "index.md" } } })
+    .to_string();
+    let begin = format!("{first}\n{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    for (input, answers) in [
+        (format!("{begin}{last}\n"), 2),
+        (format!("{begin}{last}"), 2),
+        (format!("{begin}{last} "), 2),
+        (first.to_string(), 1),
+        (format!("{begin}{}", &last[..last.len() - 1]), 1),
+        (format!("{begin}  "), 1),
+    ] {
+        let output = svcfs(&["mcp", "--root", &place.at("kb")]).write_stdin(input.clone()).assert().success();
+        let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+        assert_eq!(text.lines().count(), answers, "{input}: {text}");
+        assert!(answers == 1 || text.contains("\"isError\":false"), "{input}: {text}");
+    }
 }
 
 #[test]

@@ -76,6 +76,16 @@ fn a_reload_is_refused_only_for_settings_that_cannot_apply() {
     }
 }
 
+/// Exit codes 2 and 3: the command line, and a refusal, such as the plan of an adoption.
+#[test]
+fn no_unit_is_restarted_when_a_restart_cannot_help() {
+    for name in ["svcfs.service", "svcfs@.service"] {
+        let text = fs::read_to_string(units().join(name)).unwrap();
+        let codes = text.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
+        assert_eq!(codes.split(' ').collect::<Vec<_>>(), ["2", "3"], "{name}");
+    }
+}
+
 #[test]
 fn no_unit_is_more_exposed_than_its_mount_makes_it() {
     let place = Place::new();

@@ -74,6 +74,11 @@ fn item_9_no_results_is_a_note_and_no_failure() {
         let assert = svcfs(line).args(["--root", &place.at("kb")]).assert().success().stdout("");
         assert.stderr(contains("no results").or(contains("no backlinks")).or(contains("no links")));
     }
+    for (page, is_missing) in [("notes/nothing.md", true), ("drafts/none.md", true), ("notes/tides.md", false)] {
+        let assert = svcfs(&["backlinks", page, "--root", &place.at("kb")]).assert().success().stdout("");
+        let errors = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        assert_eq!(errors.contains(&format!("file not found: {page}")), is_missing, "{errors}");
+    }
     let unchanged = svcfs(&["diff", "notes/moon.md", "-r", &place.at("kb")]).assert().success().stdout("");
     unchanged.stderr(contains("single version"));
     svcfs(&["search", "xqzzy", "--json", "-r", &place.at("kb")]).assert().success().stdout("[]\n").stderr("");

@@ -5,9 +5,7 @@
 //! The secret is therefore derived from the key's id and a random number of this root. No secret is
 //! stored, and revoking a key revokes its secret.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -63,27 +61,19 @@ impl SigningKey {
 }
 
 /// Writes a new number. If another process wrote one concurrently, that one is used.
-#[expect(clippy::disallowed_methods, reason = "the server's own state, which no protocol shows")]
 fn create(path: &Path) -> std::io::Result<()> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(std::io::Error::other)?;
     if let Some(state) = path.parent() {
         std::fs::create_dir_all(state)?;
     }
-    let temp_path = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp_path)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
-    let outcome = match std::fs::hard_link(&temp_path, path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        result => result,
-    };
-    std::fs::remove_file(&temp_path)?;
-    outcome
+    svcfs_store::create_file(path, &key, 0o600)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -43,6 +43,8 @@ pub enum FindingKind {
     Contradiction,
     /// It has a lint error, such as frontmatter that cannot be read.
     LintError,
+    /// Its frontmatter does not fit the schema of its type.
+    SchemaViolation,
 }
 
 /// The severity of a finding.
@@ -59,7 +61,7 @@ pub enum FindingSeverity {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Stale,
         Self::Orphan,
         Self::BrokenLink,
@@ -68,6 +70,7 @@ impl FindingKind {
         Self::Duplicate,
         Self::Contradiction,
         Self::LintError,
+        Self::SchemaViolation,
     ];
     /// Its name in JSON.
     pub const fn name(self) -> &'static str {
@@ -80,13 +83,14 @@ impl FindingKind {
             Self::Duplicate => "duplicate",
             Self::Contradiction => "contradiction",
             Self::LintError => "lint_error",
+            Self::SchemaViolation => "schema_violation",
         }
     }
     /// The severity of this kind.
     pub const fn severity(self) -> FindingSeverity {
         match self {
             Self::BrokenLink | Self::Contradiction | Self::LintError => FindingSeverity::Error,
-            Self::Stale | Self::Empty | Self::Duplicate => FindingSeverity::Warning,
+            Self::Stale | Self::Empty | Self::Duplicate | Self::SchemaViolation => FindingSeverity::Warning,
             Self::Orphan | Self::MissingFrontmatter => FindingSeverity::Info,
         }
     }
@@ -104,6 +108,9 @@ impl FindingKind {
                 ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
             }
             Self::LintError => ("page has", "pages have", "a lint error: correct the line that it names"),
+            Self::SchemaViolation => {
+                ("page does", "pages do", "not fit the schema of its type: correct the frontmatter, or the schema")
+            }
         };
         format!("{count} {} {advice}", if count == 1 { singular } else { plural })
     }

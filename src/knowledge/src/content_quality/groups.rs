@@ -85,6 +85,7 @@ impl<'g> GroupCounts<'g> {
             GroupKey::Kind(FindingKind::Orphan) => messages::ORPHAN.to_owned(),
             GroupKey::Kind(FindingKind::Empty) => messages::EMPTY.to_owned(),
             GroupKey::Kind(FindingKind::MissingFrontmatter) => messages::MISSING_FRONTMATTER.to_owned(),
+            GroupKey::Kind(FindingKind::SchemaViolation) => messages::SCHEMA_VIOLATION.to_owned(),
             GroupKey::Kind(kind) => kind.name().to_owned(),
             GroupKey::Target(target) => messages::broken_link(target),
             GroupKey::GeneratedPage => messages::GENERATED_PAGE.to_owned(),

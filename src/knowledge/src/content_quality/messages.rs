@@ -22,3 +22,5 @@ pub(super) fn shared_title(title: &str) -> String {
 pub(super) fn duplicate(others: usize) -> String {
     format!("has the title of {others} other {}", if others == 1 { "page" } else { "pages" })
 }
+
+pub const SCHEMA_VIOLATION: &str = "its frontmatter does not fit the schema of its type";

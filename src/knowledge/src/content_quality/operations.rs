@@ -149,6 +149,8 @@ pub struct TreeHealth {
     pub contradictions: usize,
     /// Pages with a lint error, such as frontmatter that cannot be read
     pub lint_errors: usize,
+    /// Pages that do not fit the schema of their type
+    pub schema_violations: usize,
     /// Recommendations, most severe first; empty if there are no findings
     pub recommendations: Vec<String>,
     /// Number of pages checked
@@ -185,6 +187,7 @@ impl Operation for RunJanitor {
             duplicates: survey.count(FindingKind::Duplicate),
             contradictions: survey.count(FindingKind::Contradiction),
             lint_errors: survey.count(FindingKind::LintError),
+            schema_violations: survey.count(FindingKind::SchemaViolation),
             recommendations,
             scanned: survey.scanned,
             healthy: survey.healthy,

@@ -8,6 +8,7 @@ use svcfs_text::lint::LintRule;
 use super::findings::{FindingKind, PageFinding};
 use super::{ReviewPolicy, find_disputes, linked_files, lint_errors, messages, survey};
 use crate::kernel::OperationContext;
+use crate::schemas::SchemaFindings;
 
 /// The content quality of one page.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -97,6 +98,9 @@ pub(super) fn findings(
     }
     if let Some((_, message)) = lint_error {
         add(FindingKind::LintError, message.clone());
+    }
+    if let Some(message) = SchemaFindings::of_frontmatter(cx.space, &page.frontmatter)? {
+        add(FindingKind::SchemaViolation, message);
     }
     Ok(findings)
 }

@@ -20,6 +20,7 @@ use super::linked_files::{self, LinkedFiles};
 use super::lint_errors::LintErrors;
 use super::{MAX_ISSUES, ReviewPolicy, messages};
 use crate::kernel::Space;
+use crate::schemas::SchemaFindings;
 
 /// Entry pages, which need no incoming links.
 const ENTRY_PAGES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
@@ -116,6 +117,7 @@ enum SurveyIssue<'g> {
     Duplicate(usize),
     Contradiction(usize),
     LintError(LintRule, &'g str),
+    SchemaViolation(&'g str),
 }
 
 impl<'g> SurveyIssue<'g> {
@@ -129,6 +131,7 @@ impl<'g> SurveyIssue<'g> {
             Self::Duplicate(_) => FindingKind::Duplicate,
             Self::Contradiction(_) => FindingKind::Contradiction,
             Self::LintError(..) => FindingKind::LintError,
+            Self::SchemaViolation(_) => FindingKind::SchemaViolation,
         }
     }
 
@@ -146,7 +149,9 @@ impl<'g> SurveyIssue<'g> {
             Self::Duplicate(number) => GroupKey::Title(*number),
             Self::Contradiction(number) => GroupKey::Dispute(*number),
             Self::LintError(rule, _) => GroupKey::Rule(*rule),
-            Self::Stale(..) | Self::Orphan | Self::Empty | Self::MissingFrontmatter => GroupKey::Kind(self.kind()),
+            Self::Stale(..) | Self::Orphan | Self::Empty | Self::MissingFrontmatter | Self::SchemaViolation(_) => {
+                GroupKey::Kind(self.kind())
+            }
         }
     }
 }
@@ -160,7 +165,7 @@ fn compute_survey(
     let review = ReviewPolicy::new(now, stale_days);
     let groups = IssueGroups::new(space, graph)?;
     let mut group_issues = groups.by_page(graph).into_iter().peekable();
-    let lint_errors = LintErrors::read(space)?;
+    let (lint_errors, schema_findings) = (LintErrors::read(space)?, SchemaFindings::read(space)?);
     let mut counts = SurveyCounts::default();
     let mut issues: Vec<SurveyIssue<'_>> = Vec::new();
     for node in graph.nodes() {
@@ -188,6 +193,7 @@ fn compute_survey(
         }
         issues.extend(std::iter::from_fn(|| group_issues.next_if(|(at, _)| *at == node).map(|(_, issue)| issue)));
         issues.extend(lint_error.map(|(rule, message)| SurveyIssue::LintError(rule, message)));
+        issues.extend(schema_findings.of_page(path).map(SurveyIssue::SchemaViolation));
         counts.links += facts.link_count as usize;
         counts.add((node, path), &mut issues);
     }
@@ -311,7 +317,7 @@ impl IssueGroups {
             SurveyIssue::Stale(due, days) => finding(messages::stale(due, days)),
             SurveyIssue::Orphan => finding(messages::ORPHAN.to_owned()),
             SurveyIssue::BrokenLink(link) => finding(messages::broken_link(&link.target)),
-            SurveyIssue::LintError(_, message) => finding(message.to_owned()),
+            SurveyIssue::LintError(_, message) | SurveyIssue::SchemaViolation(message) => finding(message.to_owned()),
             SurveyIssue::Empty => finding(messages::EMPTY.to_owned()),
             SurveyIssue::MissingFrontmatter => finding(messages::MISSING_FRONTMATTER.to_owned()),
             SurveyIssue::Duplicate(number) => {

@@ -64,7 +64,7 @@ pub fn write_merged(
                 Some(base) => base,
                 None => base.insert(find_base(cx, path, etags, &current)?),
             };
-            merge(path, base, &change(&base.content)?, &current)?
+            merge(cx.caller.protocol, path, base, &change(&base.content)?, &current)?
         } else {
             change(&current.content)?
         };
@@ -131,14 +131,25 @@ fn find_base(
     Err(conflict(current, &format!("{unknown}, so the changes cannot be merged")))
 }
 
-/// The merged content, or why both changes cannot be merged.
-fn merge(path: &TreePath, base: &BaseVersion, ours: &Bytes, current: &FileView) -> Result<Bytes, Fault> {
+/// The merged content, or why both changes cannot be merged. Programs on a remote mount do not know
+/// that their saves are merged: two that make the same change, such as to count up, must not both
+/// succeed.
+fn merge(
+    protocol: Protocol,
+    path: &TreePath,
+    base: &BaseVersion,
+    ours: &Bytes,
+    current: &FileView,
+) -> Result<Bytes, Fault> {
     let texts = [&base.content, ours, &current.content].map(|content| std::str::from_utf8(content));
     let [Ok(base_text), Ok(ours), Ok(theirs)] = texts else {
         return Err(conflict(current, &format!("`{path}` is not text in all three versions, so it cannot be merged")));
     };
     let merge = if path.is_page() { merge_page } else { merge_text };
     let merged = merge(base_text, ours, theirs);
+    if protocol == Protocol::Remote && merged.has_same_changes {
+        return Err(conflict(current, "others made some of your changes, too"));
+    }
     if merged.conflicts.is_empty() {
         return Ok(merged.text.into());
     }

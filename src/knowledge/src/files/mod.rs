@@ -30,6 +30,7 @@ pub use link_targets::resolve_target;
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
 pub use read::{list_stems, permalink, read_file, to_timestamp};
+pub use write::format_new_page;
 
 /// The path of a file to change: any path except the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {

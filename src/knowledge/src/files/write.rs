@@ -26,13 +26,22 @@ pub struct BulkEntry {
     pub precondition: Precondition,
 }
 
-/// Writes one file; with `is_exact` a page is not formatted.
+/// Writes one file; with `is_exact` a page is not formatted. With `is_forced` the write may end the
+/// protection of an append-only page, on a server without authentication.
 ///
 /// # Errors
 /// `TooLarge`, `Invalid` for bad text or frontmatter, and those of [`svcfs_vfs::Vfs::apply`].
-pub fn write(cx: &OperationContext<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<WriteResult, Fault> {
+pub fn write(
+    cx: &OperationContext<'_>,
+    path: TreePath,
+    content: Bytes,
+    (is_exact, is_forced): (bool, bool),
+) -> Result<WriteResult, Fault> {
     let content = prepare(cx, cx.caller, (&path, is_exact), content)?;
-    cx.apply(Change::put(path, content).with_precondition(cx.caller.precondition.clone()))?.single()
+    let may_unlock = cx.caller.may_unlock || is_forced && !cx.needs_credentials();
+    let caller = Caller { may_unlock, ..cx.caller.clone() };
+    let change = Change::put(path, content).with_precondition(caller.precondition.clone());
+    cx.apply_as(&caller, change)?.single()
 }
 
 /// As [`write()`]; a text that is based on an older version is merged with the present one.
@@ -84,10 +93,10 @@ pub fn bulk(
     }
     let message = message.unwrap_or_else(|| format!("{}: bulk write — {count} files", caller.actor()));
     let set = ChangeSet::new(changes).with_message(message).with_announcement(EventAnnouncement::Bulk);
-    cx.space.vfs.apply(caller, set).map_err(|fault| {
+    cx.apply_as(caller, set).map_err(|fault| {
         let path = fault.detail().get("path").and_then(|path| TreePath::parse(path.as_str()?).ok());
         match path.and_then(|path| Some((*indexes.get(&path)?, path))) {
-            Some((index, path)) if fault.kind() == Kind::Rejected => with_entry(&fault, index, &path),
+            Some((index, path)) if fault.kind().refuses_content() => with_entry(&fault, index, &path),
             Some(_) | None => fault,
         }
     })
@@ -215,6 +224,14 @@ fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<Fi
         Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
         Err(fault) => Err(fault),
     }
+}
+
+/// The text of a new page that an operation made, formatted if set for the caller's protocol.
+///
+/// # Errors
+/// As [`write()`].
+pub fn format_new_page(cx: &OperationContext<'_>, path: &TreePath, text: String) -> Result<Bytes, Fault> {
+    prepare(cx, cx.caller, (path, false), text.into())
 }
 
 /// Prepares content from a caller: checks the size; for a page adds the provenance and, if set for

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
-use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
+use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
 use svcfs_vfs::Vfs;
@@ -18,8 +18,11 @@ use crate::audit::{self, AuditRecorder};
 use crate::content_quality;
 use crate::graph::AnalysisCache;
 use crate::metrics::{FlushTimes, ServerMetrics};
+use crate::schemas::SchemaRegistry;
 use crate::search::RecheckQueue;
 use crate::spaces::SpaceCollection;
+use crate::tasks::TaskQueue;
+use crate::workflows::BoardCache;
 
 use super::MinSeq;
 use super::freshness::{IndexFreshness, RequiredFreshness};
@@ -58,16 +61,24 @@ pub struct Space {
     pub recheck_queue: RecheckQueue,
     /// Usage statistics. Operations use [`OperationContext::usage`].
     pub usage: UsageCounts,
+    /// The tasks that can be started.
+    pub task_queue: TaskQueue,
     /// The last content quality survey.
     pub survey_cache: content_quality::SurveyCache,
     /// Cached analyses of the link graph.
     pub graph: AnalysisCache,
+    /// The schemas of pages.
+    pub schemas: Arc<SchemaRegistry>,
     /// The audit log; none if disabled.
     pub audit: Option<Arc<AuditRecorder>>,
     /// Its settings.
     pub settings: Settings,
     /// Durations of disk flushes.
     pub flush_times: FlushTimes,
+    /// Locked while a page takes a place in a workflow state with a limit.
+    pub workflow_places: Mutex<()>,
+    /// Cached boards of workflows.
+    pub boards: BoardCache,
     tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
@@ -89,17 +100,27 @@ impl Space {
             flush_times: FlushTimes::new(&vfs),
             freshness: IndexFreshness::follow(&vfs),
             tasks: OnceLock::new(),
+            workflow_places: Mutex::default(),
+            boards: BoardCache::default(),
             audit,
             vfs,
             index,
             index_watermark: Watermark::new(indexed.0),
             recheck_queue: RecheckQueue::default(),
             usage,
+            task_queue: TaskQueue::default(),
             survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
+            schemas: Arc::default(),
             visibility: RwLock::new(settings.visibility),
             settings,
         }
+    }
+    /// The same space with these schemas, which its gates use too.
+    #[must_use]
+    pub fn with_schemas(self, schemas: Arc<SchemaRegistry>) -> Self {
+        schemas.attach(&self.vfs);
+        Self { schemas, ..self }
     }
     /// The status of its background tasks.
     pub fn tasks(&self) -> Vec<TaskStatus> {
@@ -287,7 +308,16 @@ impl<'a> OperationContext<'a> {
     /// # Errors
     /// Those of [`Vfs::apply`].
     pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
-        self.space.vfs.apply(self.caller, set)
+        self.apply_as(self.caller, set)
+    }
+    /// As [`apply`](Self::apply), for a variant of the caller.
+    ///
+    /// # Errors
+    /// Those of [`Vfs::apply`].
+    pub fn apply_as(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
+        let applied = self.space.vfs.apply(caller, set)?;
+        applied.notes.iter().for_each(|note| self.add_note(note.as_str()));
+        Ok(applied)
     }
     /// A commit message as the caller may read it: without the hidden files that it lists, and
     /// empty for a key that is limited to a folder.
@@ -374,6 +404,10 @@ impl<'a> OperationContext<'a> {
     /// The settings of the space.
     pub fn settings(&self) -> &'a Settings {
         &self.space.settings
+    }
+    /// Whether the server authenticates its callers.
+    pub fn needs_credentials(&self) -> bool {
+        self.server.settings().auth != AuthSettings::None
     }
     /// The server's public address, if set.
     pub fn public_url(&self) -> Option<&'a PublicUrl> {

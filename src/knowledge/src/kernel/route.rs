@@ -146,6 +146,13 @@ impl Route {
         self.body = BodyKind::Object(field);
         self
     }
+    /// The body may be a JSON object with the arguments, which may also be in the query.
+    #[must_use]
+    pub const fn json_or_query(mut self, inputs: &'static [&'static str]) -> Self {
+        self.body = BodyKind::Json;
+        self.query_inputs = inputs;
+        self
+    }
     /// The body is a form with a file.
     #[must_use]
     pub const fn form(mut self) -> Self {

@@ -20,7 +20,9 @@ use svcfs_config::{LintSettings, RuleLevel, RuleLevels};
 use svcfs_text::lint::{LintIssue, LintRule, RuleSeverities, Severity, introduced_error, lint_with, reject_message};
 use svcfs_vfs::{ProposedFile, WriteGate};
 
+use crate::append_only;
 use crate::kernel::Space;
+use crate::schemas::lint_page;
 
 /// Formats and checks pages before they are written.
 #[derive(Debug, Clone)]
@@ -88,6 +90,8 @@ pub fn severities(levels: &RuleLevels) -> RuleSeverities {
             LintRule::HeadingDuplicateSlug => levels.heading_duplicate_slug,
             LintRule::HeadingSkipLevel => levels.heading_skip_level,
             LintRule::LinkImageBroken => levels.link_image_broken,
+            LintRule::SchemaViolation => levels.schema_violation,
+            LintRule::AppendOnlyViolation => levels.append_only_violation,
         };
         match level {
             RuleLevel::Off => None,
@@ -99,10 +103,21 @@ pub fn severities(levels: &RuleLevels) -> RuleSeverities {
 }
 
 /// The issues of a page, if one of them is an error and the page is still stored with this content.
-pub fn stored_issues(space: &Space, path: &TreePath, etag: ETag) -> Option<Vec<LintIssue>> {
+/// With the hash of the text that an external edit replaced, also whether it changed an append-only
+/// page.
+pub fn stored_issues(
+    space: &Space,
+    path: &TreePath,
+    etag: ETag,
+    externally_replaced: Option<ETag>,
+) -> Option<Vec<LintIssue>> {
     let file = space.vfs.read(Protocol::Internal, path).ok().filter(|file| path.is_page() && file.etag == etag)?;
-    let issues = lint_with(std::str::from_utf8(&file.content).ok()?, &severities(&space.settings.lint.rules));
-    issues.iter().any(|issue| issue.severity == Severity::Error).then_some(issues)
+    let text = std::str::from_utf8(&file.content).ok()?;
+    let mut issues = lint_page(space, text).ok()?;
+    let rewrite = externally_replaced.and_then(|old| append_only::rewrite_of(space, old, text));
+    let is_reported = rewrite.is_some() || issues.iter().any(|issue| issue.severity == Severity::Error);
+    issues.extend(rewrite);
+    is_reported.then_some(issues)
 }
 
 /// The refusal of a page for an error, with all issues of the page as details.

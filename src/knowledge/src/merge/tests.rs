@@ -59,7 +59,7 @@ fn with_markers([base, ours, theirs]: &[String; 3]) -> String {
     let mut text = String::new();
     for part in merge_lines((base, ours, theirs), svcfs_store::changed_lines) {
         match part {
-            MergedLines::Resolved(lines) => text.push_str(lines),
+            MergedLines::Resolved(lines) | MergedLines::Agreed(lines) => text.push_str(lines),
             MergedLines::Conflict { base, ours, theirs, .. } => {
                 for (marker, lines) in
                     [("<<<<<<< ours", ours), ("||||||| base", base), ("=======", theirs), (">>>>>>> theirs", "")]

@@ -4,14 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_text::lint::{LintIssue, lint_with};
+use svcfs_text::lint::LintIssue;
 use svcfs_text::sections::{SectionSelector, section};
 use svcfs_text::{Heading, headings};
 
 use super::page_summary::{self, PageSummary};
 use super::templates;
+use crate::append_only::external_rewrite;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
-use crate::lint;
+use crate::schemas::lint_page;
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -314,10 +315,13 @@ impl Operation for LintPage {
     type Output = LintReport;
     fn run(self, cx: &OperationContext<'_>) -> Result<LintReport, Fault> {
         self.path.iter().try_for_each(|path| require_path("path", path))?;
-        let severities = lint::severities(&cx.settings().lint.rules);
         let issues = match (self.content, self.path) {
-            (Some(content), _) => lint_with(&content, &severities),
-            (None, Some(path)) => lint_with(&super::text(&super::file(cx, &path)?), &severities),
+            (Some(content), _) => lint_page(cx.space, &content)?,
+            (None, Some(path)) => {
+                let mut issues = lint_page(cx.space, &super::text(&super::file(cx, &path)?))?;
+                issues.extend(external_rewrite(cx.space, &path)?);
+                issues
+            }
             (None, None) => return Err(Fault::new(Kind::Invalid, "path or content is required")),
         };
         Ok(LintReport { issues })

@@ -312,6 +312,7 @@ fn is_file_error(kind: Kind) -> bool {
         | Kind::Locked
         | Kind::PreconditionFailed
         | Kind::Rejected
+        | Kind::NotAllowed
         | Kind::Unauthenticated
         | Kind::ReadOnly
         | Kind::NotEmpty

@@ -18,7 +18,7 @@ use svcfs_config::{Settings, VersioningConfig, space_name_error, templates};
 use svcfs_index::Index;
 use svcfs_store::{StatePaths, UsageCounts};
 use svcfs_text::links::LinkResolution;
-use svcfs_vfs::{CommitPolicy, VersionStrategy, Vfs, VfsOptions};
+use svcfs_vfs::{CommitPolicy, VersionStrategy, Vfs, VfsOptions, WriteGate};
 pub use svcfs_vfs::{OnProgress, OpenProgress};
 use svcfs_work::{Signal, Supervisor};
 
@@ -26,14 +26,18 @@ pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, ru
 pub use install_template::{InstalledTemplate, write_template};
 pub use operations::AREA;
 
+use crate::append_only::AppendOnlyGate;
 use crate::audit::AuditWriter;
+use crate::claims::{self, ClaimSweeper};
 use crate::content_quality::JanitorTask;
 use crate::files::SpaceLinkResolver;
 use crate::kernel::{OperationContext, Space};
 use crate::lint::LintGate;
+use crate::schemas::{SchemaGate, SchemaRegistry};
 use crate::search::Indexer;
 use crate::usage::UsageWriter;
 use crate::views::{ViewGate, ViewRefresher};
+use crate::workflows::{DefinitionGate, TransitionGate};
 
 /// Options to open a space.
 pub struct SpaceOptions {
@@ -66,10 +70,21 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         // meaningless. Reset it before a new log exists: a crash in between changes nothing.
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
     }
+    let (schemas, append_only) = (Arc::<SchemaRegistry>::default(), AppendOnlyGate::default());
+    let append_only_index = append_only.index();
+    let transition_gate = TransitionGate::new(settings.workflow.clone());
+    let gates: Vec<Box<dyn WriteGate>> = vec![
+        Box::new(append_only),
+        Box::new(transition_gate.clone()),
+        Box::new(SchemaGate::new(Arc::clone(&schemas), settings.schema.enforce, settings.lint.clone())),
+        Box::new(LintGate::new(settings.lint.clone())),
+        Box::new(ViewGate),
+        Box::new(DefinitionGate),
+    ];
     let vfs = Vfs::open(VfsOptions {
         root,
         clock,
-        gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
+        gates,
         strategy: strategy(&settings.versioning),
         scratch_patterns: settings.scratch.clone(),
         hidden_files: settings.hidden_files.clone(),
@@ -77,6 +92,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         watch,
         progress,
     })?;
+    vfs.set_claim_policy(claims::policy(settings.claims));
     let index = Index::open(&index_file)?
         .with_typed_links(settings.links.link_fields())?
         .with_hidden_files(settings.hidden_files.clone())?
@@ -86,7 +102,11 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let cursor = index.cursor()?;
     let indexed = if cursor > vfs.feed().last_seq() { Seq(0) } else { cursor };
     let usage = UsageCounts::open(&paths.usage())?;
-    let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
+    let index = Arc::new(index);
+    let _only_the_first = append_only_index.set(Arc::clone(&index));
+    let space = Space::new(name, vfs, (index, indexed), usage, settings.clone()).with_schemas(schemas);
+    let space = Arc::new(space);
+    transition_gate.attach(&space);
     if settings.links.update_on_rename {
         space.vfs.set_link_resolver(SpaceLinkResolver::of(&space));
     }
@@ -140,8 +160,8 @@ fn change_signal(space: &Space) -> Signal {
     change_signal
 }
 
-/// Starts the other tasks of a served space: janitor, refresh of computed pages, usage and audit
-/// writers.
+/// Starts the other tasks of a served space: janitor, refresh of computed pages, end of claims,
+/// usage and audit writers.
 ///
 /// # Errors
 /// As [`start_indexer`].
@@ -155,6 +175,7 @@ pub fn start_service_tasks(
     let started = supervisor
         .start(JanitorTask::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
         .and_then(|()| supervisor.start(refresher, change_signal(space)))
+        .and_then(|()| supervisor.start(ClaimSweeper::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
@@ -213,6 +234,7 @@ const RESERVED: &[&str] = &[
     "stale",
     "suggestions",
     "sync",
+    "tasks",
     "template",
     "templates",
     "theme",

@@ -1,25 +1,34 @@
-//! Tasks: pages that describe work (`GET /eligible`).
+//! Tasks: pages that describe work, handed out to one worker each (`POST /tasks/next`).
 //!
 //! Invariant: a task is defined by its frontmatter alone: `status`, `priority`, `due`, and in
-//! `depends_on` and `blocked_by` the pages that must be finished before.
+//! `depends_on` and `blocked_by` the pages that must be finished before. Its worker is a claim.
 
+mod attempts;
+mod creation;
+mod edits;
 mod operations;
+mod progress;
+mod queue;
 #[cfg(test)]
 mod tests;
+mod work;
 
-use serde_json::Value;
-use svcfs_base::{Fault, TreePath};
-use svcfs_config::LinksConfig;
-use svcfs_index::{Index, MetaRow};
+use serde_json::{Map, Value};
+use svcfs_base::{Actor, Fault, Protocol, TreePath};
+use svcfs_text::frontmatter;
 use svcfs_text::links::{LinkKind, links};
 
+use crate::kernel::Space;
+use crate::workflows::{BlockerCheck, WorkflowDefinition, read_definition};
+
+pub use attempts::{next_attempt, record_attempt};
 pub use operations::AREA;
+pub use queue::TaskQueue;
+
+/// The value of `type` of a page that is always protected by a claim.
+const TASK_TYPE: &str = "task";
 
 const OPEN_STATUS: &str = "todo";
-
-/// Values of `status` or `state` of a page that blocks no task.
-const FINISHED_STATUSES: [&str; 9] =
-    ["done", "complete", "completed", "finished", "closed", "resolved", "cancelled", "canceled", "archived"];
 
 /// Priorities as words; a lower number is more urgent.
 const PRIORITY_WORDS: [(&str, f64); 10] = [
@@ -37,28 +46,9 @@ const PRIORITY_WORDS: [(&str, f64); 10] = [
 
 const DEFAULT_PRIORITY: f64 = 3.0;
 
-/// The tasks at or below a path that can be started, by priority, then by `due`, then by path.
-pub fn list_eligible(index: &Index, below: &TreePath, limit: usize) -> Result<Vec<MetaRow>, Fault> {
-    let mut tasks = index.pages_with_status(OPEN_STATUS, below)?;
-    tasks.sort_by(|a, b| {
-        let (a, b) = (urgency(&a.metadata), urgency(&b.metadata));
-        a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1))
-    });
-    let mut eligible = Vec::new();
-    for task in tasks {
-        if eligible.len() == limit {
-            break;
-        }
-        if !is_blocked(index, &task)? {
-            eligible.push(task);
-        }
-    }
-    Ok(eligible)
-}
-
 /// The sort key: priority, whether there is no date, and the date.
-fn urgency(metadata: &Value) -> (f64, (bool, &str)) {
-    let priority = match metadata.get("priority") {
+fn urgency(fields: &Map<String, Value>) -> (f64, (bool, &str)) {
+    let priority = match fields.get("priority") {
         Some(Value::Number(number)) => number.as_f64(),
         Some(Value::String(text)) => {
             let text = text.trim().to_lowercase();
@@ -67,26 +57,59 @@ fn urgency(metadata: &Value) -> (f64, (bool, &str)) {
         }
         Some(_) | None => None,
     };
-    let due = ["due", "due_date"].iter().find_map(|field| metadata.get(*field)?.as_str()).unwrap_or_default();
+    let due = ["due", "due_date"].iter().find_map(|field| fields.get(*field)?.as_str()).unwrap_or_default();
     (priority.unwrap_or(DEFAULT_PRIORITY), (due.is_empty(), due))
 }
 
-/// Whether a page that must be finished first is not. A name without a page does not block.
-fn is_blocked(index: &Index, task: &MetaRow) -> Result<bool, Fault> {
-    for name in LinksConfig::DEPENDENCY_FIELDS.iter().filter_map(|field| task.metadata.get(*field)).flat_map(strings) {
-        if let Some(page) = resolve_page(index, &task.path, &name)?
-            && let Some(page) = index.page(&page)?
-            && !is_finished(&Value::Object(page.frontmatter))
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Whether a page is a task by its `type`.
+pub fn is_task(fields: &Map<String, Value>) -> bool {
+    fields.get("type").and_then(Value::as_str).is_some_and(|text| text.trim().eq_ignore_ascii_case(TASK_TYPE))
 }
 
-fn is_finished(metadata: &Value) -> bool {
-    let values = ["status", "state"].iter().filter_map(|field| metadata.get(*field)?.as_str());
-    values.map(|text| text.trim().to_lowercase()).any(|text| FINISHED_STATUSES.contains(&text.as_str()))
+/// Whether a page is work that can be started.
+fn is_open(fields: &Map<String, Value>) -> bool {
+    fields.get("status").and_then(Value::as_str).is_some_and(|text| text.trim().to_lowercase() == OPEN_STATUS)
+}
+
+/// Whether a page is finished, by its `status`, its `state`, or its workflow.
+fn is_finished(space: &Space, fields: Map<String, Value>) -> bool {
+    BlockerCheck::new(&space.vfs, &space.index).is_finished(&Value::Object(fields))
+}
+
+/// The states of the workflow that a page names, if it names a valid one.
+fn workflow_of(space: &Space, fields: &Map<String, Value>) -> Option<WorkflowDefinition> {
+    read_definition(&space.vfs, fields.get("workflow")?.as_str()?).ok()
+}
+
+/// Releases an actor's claim on a page that is finished now.
+pub fn release_finished(space: &Space, actor: &Actor, path: &TreePath) {
+    let is_theirs = space.vfs.claim_at(path).is_some_and(|claim| claim.claimed_by == *actor);
+    if is_theirs
+        && stored_fields(space, path).is_some_and(|fields| is_finished(space, fields))
+        && let Err(error) = space.vfs.release_claim(actor, path, None)
+    {
+        tracing::warn!(page.path = %path, ?error, "the claim of a finished page could not be released");
+    }
+}
+
+/// The pages that must be finished before a task and are not. A name without a page does not block.
+fn unfinished_dependencies(space: &Space, task: &TreePath, names: &[String]) -> Result<Vec<TreePath>, Fault> {
+    let mut unfinished = Vec::new();
+    for name in names {
+        if let Some(page) = resolve_page(space, task, name)?
+            && let Some(fields) = stored_fields(space, &page)
+            && !is_finished(space, fields)
+        {
+            unfinished.push(page);
+        }
+    }
+    Ok(unfinished)
+}
+
+/// The frontmatter of a page as it is stored now; none without a page.
+fn stored_fields(space: &Space, path: &TreePath) -> Option<Map<String, Value>> {
+    let file = space.vfs.read(Protocol::Internal, path).ok()?;
+    Some(frontmatter::parse(std::str::from_utf8(&file.content).ok()?).map)
 }
 
 /// All strings in a value: an unquoted `depends_on: [[a]]` is a list in a list.
@@ -98,12 +121,35 @@ fn strings(value: &Value) -> Vec<String> {
     }
 }
 
-/// The page that a link, path or name in a task's frontmatter refers to.
-fn resolve_page(index: &Index, from: &TreePath, text: &str) -> Result<Option<TreePath>, Fault> {
-    let target = match links(text).into_iter().next() {
+/// The target of a link, path or name in a task's frontmatter.
+fn target_of(text: &str) -> String {
+    match links(text).into_iter().next() {
         Some(link) if link.kind == LinkKind::Wiki => link.target,
         Some(link) => format!("./{}", link.target),
         None => text.trim().to_owned(),
-    };
-    Ok(index.resolve(from, &target)?.map(|target| target.path).filter(TreePath::is_page))
+    }
+}
+
+/// Whether a text in the frontmatter of the page `from` would refer to a page that does not exist
+/// yet.
+fn names_path(from: &TreePath, text: &str, new: &TreePath) -> bool {
+    let target = target_of(text);
+    let target = target.strip_suffix(".md").unwrap_or(&target);
+    let folder = from.parent().unwrap_or_else(TreePath::root);
+    let new_name = new.as_str().strip_suffix(".md").unwrap_or(new.as_str());
+    let relative = target.strip_prefix("./").map(|rest| format!("{folder}/{rest}"));
+    relative.is_some_and(|path| path.trim_start_matches('/') == new_name)
+        || target == new_name
+        || new_name.rsplit('/').next() == Some(target)
+}
+
+/// The page that a link, path or name in a task's frontmatter refers to.
+fn resolve_page(space: &Space, from: &TreePath, text: &str) -> Result<Option<TreePath>, Fault> {
+    let target = target_of(text);
+    if let Some(target) = space.index.resolve(from, &target)? {
+        return Ok(Some(target.path).filter(TreePath::is_page));
+    }
+    // A page that was written just now may not be indexed yet.
+    let path = TreePath::parse(&target).ok().filter(|path| path.is_page() && !path.is_root());
+    Ok(path.filter(|path| space.vfs.stat(Protocol::Internal, path).is_ok()))
 }

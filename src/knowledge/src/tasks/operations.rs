@@ -3,16 +3,30 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Limit, TreePath};
 
+use super::creation::CreateTask;
+use super::progress::AddTaskProgress;
+use super::queue::TaskFilter;
+use super::work::{EndTask, RenewTask, TakeNextTask};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: OperationArea =
-    OperationArea { title: "Tasks", operations: &[OperationEntry::new::<ListEligibleTasks>()] };
+pub const AREA: OperationArea = OperationArea {
+    title: "Tasks",
+    operations: &[
+        OperationEntry::new::<ListEligibleTasks>(),
+        OperationEntry::new::<CreateTask>(),
+        OperationEntry::new::<TakeNextTask>(),
+        OperationEntry::new::<RenewTask>(),
+        OperationEntry::new::<AddTaskProgress>(),
+        OperationEntry::new::<EndTask>(),
+    ],
+};
 
 /// List tasks that can be started now, most urgent first
 ///
-/// Use it to choose the next task. A task is a page with `status: todo`; it is left out while a
-/// page in its `depends_on` or `blocked_by` is not finished. Sorted by `priority` (1 before 2;
+/// Use it to see what can be done; `task_next` also claims one. A task is a page with
+/// `status: todo`; it is left out while an actor has claimed it, or a page in its `depends_on` or
+/// `blocked_by` is not finished. Sorted by `priority` (1 before 2;
 /// `urgent`, `high`, `medium`, `low` are valid; default 3), then by `due`. Returns path, title,
 /// status and priority of each task.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,7 +48,7 @@ pub struct EligibleTasks {
 }
 
 /// A task that can be started.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct EligibleTask {
     /// Path of its page
     pub path: TreePath,
@@ -53,13 +67,9 @@ impl Operation for ListEligibleTasks {
     const TOOL: bool = true;
     type Output = EligibleTasks;
     fn run(self, cx: &OperationContext<'_>) -> Result<EligibleTasks, Fault> {
-        let below = self.path_prefix.unwrap_or_else(TreePath::root);
-        let eligible = super::list_eligible(cx.index(), &below, self.limit.get())?;
-        let task = |mut row: svcfs_index::MetaRow| {
-            let mut field = |name: &str| row.metadata.get_mut(name).map(Value::take).unwrap_or_default();
-            let (status, priority) = (field("status"), field("priority"));
-            EligibleTask { path: row.path, title: row.title, status, priority }
-        };
-        Ok(EligibleTasks { tasks: eligible.into_iter().map(task).collect() })
+        // Names of dependencies are found in the index.
+        cx.index();
+        let filter = TaskFilter { below: self.path_prefix.unwrap_or_else(TreePath::root), labels: Vec::new() };
+        Ok(EligibleTasks { tasks: cx.space.task_queue.list(cx.space, &filter, self.limit.get())? })
     }
 }

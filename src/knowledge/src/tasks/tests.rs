@@ -80,3 +80,5 @@ fn bad_questions_about_tasks_are_refused() {
     }
     assert_eq!(eligible(&space, json!({ "limit": u64::MAX >> 1, "path_prefix": "' OR 1=1 --" })), [""; 0]);
 }
+
+mod queue;

@@ -88,7 +88,13 @@ fn remove(cx: &OperationContext<'_>, name: &str) -> Result<(), Fault> {
 const fn is_page_error(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::Invalid | Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::PreconditionFailed | Kind::TooLarge
+        Kind::Invalid
+            | Kind::Rejected
+            | Kind::NotAllowed
+            | Kind::Conflict
+            | Kind::Locked
+            | Kind::PreconditionFailed
+            | Kind::TooLarge
     )
 }
 

@@ -2,15 +2,14 @@
 //!
 //! Invariant: the lines between two markers belong to svcfs; every other byte stays.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::fs;
+use std::io::ErrorKind;
 
 use git2::Repository;
 use svcfs_base::expand_case;
 
-use super::{HistoryResult, owner};
-use crate::{AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, STATE_DIRECTORY};
+use super::HistoryResult;
+use crate::{AUDIT_DIRECTORY, FileRights, SNAPSHOT_DIRECTORY, STATE_DIRECTORY, replace_file};
 
 const BEGIN_MARKER: &[u8] = b"# svcfs: begin of what is never versioned";
 const END_MARKER: &[u8] = b"# svcfs: end";
@@ -29,8 +28,10 @@ pub(super) fn exclude(repository: &Repository, names: &[String]) -> HistoryResul
     };
     let updated = with_own_lines(&current, names);
     if updated != current {
-        // The file may be a symbolic link.
-        replace(&fs::canonicalize(&file).unwrap_or(file), &updated)?;
+        if let Some(directory) = file.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        replace_file(&file, &updated, FileRights::Preserve)?;
     }
     Ok(())
 }
@@ -71,32 +72,6 @@ pub(crate) fn without_own_lines(text: &[u8]) -> Vec<u8> {
 fn split_at<'t>(text: &'t [u8], marker: &[u8]) -> Option<(&'t [u8], &'t [u8])> {
     let at = text.windows(marker.len()).position(|window| window == marker)?;
     Some((&text[..at], &text[at + marker.len()..]))
-}
-
-/// Writes a temporary file, flushes and renames it: after a power failure the old or the new lines
-/// are complete.
-fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
-    let mut temporary = file.as_os_str().to_owned();
-    temporary.push(".svcfs");
-    let temporary = Path::new(&temporary);
-    if let Some(directory) = file.parent() {
-        fs::create_dir_all(directory)?;
-    }
-    let outcome = (|| {
-        let mut new = File::create(temporary)?;
-        new.write_all(content)?;
-        if let Ok(old) = fs::metadata(file) {
-            new.set_permissions(old.permissions())?;
-        }
-        owner::give_as_its_directory(temporary)?;
-        new.sync_all()?;
-        fs::rename(temporary, file)
-    })();
-    if outcome.is_err() {
-        // The first error is the meaningful one.
-        let _ = fs::remove_file(temporary);
-    }
-    outcome
 }
 
 #[cfg(test)]

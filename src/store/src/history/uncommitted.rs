@@ -8,7 +8,7 @@ use svcfs_base::{CommitId, FileKind, MAX_FILE_BYTES, TreePath};
 
 use super::index::{is_intent_to_add_only, is_nested_too_deep, status_options, use_head_as_index};
 use super::{CommitAuthor, FileEdit, History, HistoryResult, configure_libgit2, etag, head_of, oid};
-use crate::path_rules::{PathRules, hash_clean};
+use crate::path_rules::{GitIdentity, PathRules, hash_clean};
 use crate::{PathState, StoreError};
 
 /// How a file differs from HEAD.
@@ -54,6 +54,8 @@ pub struct UncommittedChanges {
     pub enclosing: Option<PathBuf>,
     /// The files, in path order.
     pub files: Vec<UncommittedFile>,
+    /// The user that git's settings name.
+    pub identity: Option<GitIdentity>,
 }
 
 impl UncommittedChanges {
@@ -67,8 +69,9 @@ impl UncommittedChanges {
         let repository = match Repository::open(root) {
             Ok(repository) => repository,
             Err(error) if error.code() == ErrorCode::NotFound => {
-                let (files, enclosing) = (files_without_repository(root), enclosing_work_tree(root));
-                return Ok(Self { files, enclosing, ..Self::default() });
+                let rules = PathRules::new(root);
+                let (files, enclosing) = (files_without_repository(root, &rules), enclosing_work_tree(root));
+                return Ok(Self { files, enclosing, identity: rules.identity(), ..Self::default() });
             }
             Err(error) => return Err(error.into()),
         };
@@ -102,7 +105,7 @@ impl UncommittedChanges {
             Some(target.strip_prefix("refs/heads/")?.to_owned())
         });
         let operation = operation(repository.state());
-        Ok(Self { has_repository: true, branch, operation, enclosing: None, files })
+        Ok(Self { has_repository: true, branch, operation, enclosing: None, files, identity: rules.identity() })
     }
 
     /// Whether something is staged that neither HEAD nor the work tree has.
@@ -192,8 +195,7 @@ const fn operation(state: RepositoryState) -> Option<&'static str> {
 }
 
 /// The files that a new repository would have.
-fn files_without_repository(root: &Path) -> Vec<UncommittedFile> {
-    let rules = PathRules::new(root);
+fn files_without_repository(root: &Path, rules: &PathRules) -> Vec<UncommittedFile> {
     let (mut files, mut pending) = (Vec::new(), vec![TreePath::root()]);
     while let Some(directory) = pending.pop() {
         // Opening the root reports an unreadable root, and adoption an unreadable directory.

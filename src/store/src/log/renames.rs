@@ -8,6 +8,9 @@ use svcfs_base::{ETag, Seq, TreePath};
 use super::kinds::in_history;
 use super::{DiffBase, Log, LogEntry, LogRecord, LogResult, RecordKind, rows};
 
+/// New files of a directory that are compared with removed ones to find its former name.
+const MAX_COMPARED_FILES: u32 = 16;
+
 /// A name of a file or directory, and the part of its history under that name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePeriod {
@@ -128,6 +131,45 @@ impl Log {
                 let moved = [(rows::path(row, 1)?, rows::path(row, 2)?)];
                 if let Some(former) = former_name(&moved, path) {
                     return Ok(Some((rows::seq(row.get(0)?), former)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// The former name of a directory that an external process renamed, and the position of the set
+    /// that found it: the oldest one before a position with files in the directory. Files of the
+    /// other directory were removed by this set, none is left there, and one was found unchanged.
+    pub fn directory_origin(&self, path: &TreePath, before: Seq) -> LogResult<Option<(Seq, TreePath)>> {
+        // Paths in a directory are between `name/` and `name0`, the next character.
+        let [first, end] = ["/", "0"].map(|next| format!("{path}{next}"));
+        self.read(|connection| {
+            let mut oldest = connection.prepare_cached(concat!(
+                "SELECT min(c.seq) FROM changes c CROSS JOIN sets s ON s.seq = c.seq
+                 WHERE c.path > ?1 AND c.path < ?2 AND c.seq < ?3 AND c.new IS NOT NULL AND s.against <> 1 AND ",
+                in_history!()
+            ))?;
+            let oldest: Option<i64> = oldest.query_row(params![first, end, rows::number(before)], |row| row.get(0))?;
+            let Some(seq) = oldest else { return Ok(None) };
+            let mut pairs = connection.prepare_cached(
+                "SELECT created.path, removed.path FROM
+                 (SELECT path, new FROM changes
+                  WHERE seq = ?1 AND path > ?2 AND path < ?3 AND old IS NULL AND new IS NOT NULL LIMIT ?4) created
+                 CROSS JOIN changes removed ON removed.seq = ?1 AND removed.new IS NULL AND removed.old = created.new",
+            )?;
+            let mut has_files = connection.prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM changes c WHERE path > ?2 AND path < ?3 AND seq <= ?1 AND new IS NOT NULL
+                 AND NOT EXISTS (SELECT 1 FROM changes d WHERE d.path = c.path AND d.seq > c.seq AND d.seq <= ?1))",
+            )?;
+            let mut pairs = pairs.query(params![seq, first, end, MAX_COMPARED_FILES])?;
+            while let Some(row) = pairs.next()? {
+                let (created, removed) = (rows::path(row, 0)?, rows::path(row, 1)?);
+                let former =
+                    created.as_str().strip_prefix(path.as_str()).and_then(|rest| removed.as_str().strip_suffix(rest));
+                let Some(former) = former.and_then(|former| TreePath::parse(former).ok()) else { continue };
+                let bounds = params![seq, format!("{former}/"), format!("{former}0")];
+                if !former.is_root() && !has_files.query_row(bounds, |row| row.get(0))? {
+                    return Ok(Some((rows::seq(seq), former)));
                 }
             }
             Ok(None)

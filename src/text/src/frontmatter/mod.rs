@@ -11,6 +11,7 @@ mod scalars;
 #[cfg(test)]
 mod tests;
 mod toml;
+mod value_lines;
 mod yaml;
 
 use serde_json::{Map, Value};
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 pub(crate) use block::BYTE_ORDER_MARK;
 pub use block::split;
 pub use edit::{DerivedFrom, FrontmatterError, append_provenance, remove, replace_value, set};
+pub use value_lines::ValueLines;
 
 /// A longer frontmatter block is treated as empty.
 pub const MAX_FRONTMATTER_BYTES: usize = 64 * 1024;

@@ -15,8 +15,8 @@ pub(super) fn parse(toml: &str) -> Result<Map<String, Value>, ParseError> {
     Ok(to_map(document.as_table()))
 }
 
-/// The keys of the outermost table and the lines (from 1) where they begin; none if the parts of one
-/// key are in several places.
+/// The keys of the outermost table and the lines (from 1) where they begin; none if the parts of
+/// one key are in several places.
 pub(super) fn key_lines(toml: &str) -> Option<Vec<(String, usize)>> {
     let document = Document::parse(toml).ok()?;
     let mut offsets = Vec::new();

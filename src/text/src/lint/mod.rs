@@ -67,11 +67,15 @@ pub enum LintRule {
     HeadingSkipLevel,
     /// An image without a target.
     LinkImageBroken,
+    /// The frontmatter does not fit the schema of its type.
+    SchemaViolation,
+    /// An external edit changed text of an append-only page.
+    AppendOnlyViolation,
 }
 
 impl LintRule {
     /// Every rule.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::FrontmatterYamlInvalid,
         Self::TableColumnMismatch,
         Self::TableNoSeparator,
@@ -82,6 +86,8 @@ impl LintRule {
         Self::HeadingDuplicateSlug,
         Self::HeadingSkipLevel,
         Self::LinkImageBroken,
+        Self::SchemaViolation,
+        Self::AppendOnlyViolation,
     ];
 
     /// Name in responses and messages.
@@ -98,6 +104,8 @@ impl LintRule {
             Self::HeadingDuplicateSlug => "heading-duplicate-slug",
             Self::HeadingSkipLevel => "heading-skip-level",
             Self::LinkImageBroken => "link-image-broken",
+            Self::SchemaViolation => "schema-violation",
+            Self::AppendOnlyViolation => "append-only-violation",
         }
     }
 }

@@ -31,7 +31,9 @@ impl Default for RuleSeverities {
             LintRule::FrontmatterDateInvalid
             | LintRule::HeadingDuplicateSlug
             | LintRule::HeadingSkipLevel
-            | LintRule::LinkImageBroken => Some(Severity::Warning),
+            | LintRule::LinkImageBroken
+            | LintRule::SchemaViolation
+            | LintRule::AppendOnlyViolation => Some(Severity::Warning),
         })
     }
 }

@@ -48,7 +48,8 @@ pub(super) fn merge((base, ours, theirs): (&str, &str, &str), diff: LineDiff) ->
         None => (in_ours.with_body(&body.text), vec![block_conflict(&sides)]),
     };
     conflicts.extend(body.conflicts);
-    Some(MergedPage { text, conflicts })
+    let has_same_changes = values.has_same_changes || body.has_same_changes;
+    Some(MergedPage { text, conflicts, has_same_changes })
 }
 
 /// A page whose frontmatter can be parsed, or that has none.
@@ -165,11 +166,13 @@ struct MergedValues {
     map: Map<String, Value>,
     /// Keys that both sides changed differently; `map` has the value of `ours`.
     conflicts: Vec<String>,
+    /// Whether both sides changed some key alike.
+    has_same_changes: bool,
 }
 
 impl MergedValues {
     fn of([base, ours, theirs]: &[PageSide<'_>; 3]) -> Self {
-        let mut merged = Self { map: Map::new(), conflicts: Vec::new() };
+        let mut merged = Self { map: Map::new(), conflicts: Vec::new(), has_same_changes: false };
         // a side that changed the order of keys, or added some, decides the order
         let (first, second) = if ours.map.keys().eq(base.map.keys()) { (theirs, ours) } else { (ours, theirs) };
         let mut following: HashMap<Option<&str>, Vec<&str>> = HashMap::new();
@@ -195,6 +198,7 @@ impl MergedValues {
         if ours != base && theirs != base && ours != theirs {
             self.conflicts.push(key.to_owned());
         }
+        self.has_same_changes |= ours != base && ours == theirs;
         if let Some(value) = pick([base, ours, theirs]) {
             self.map.insert(key.to_owned(), value.clone());
         }

@@ -1,8 +1,8 @@
 //! The three-way merge of texts by lines, as `git merge-file --diff3` does it.
 //!
 //! The changed lines of both sides are walked together. Changes that neither overlap nor touch are
-//! both made; the same change on both sides is made once; everything else is a conflict. Git reports
-//! conflicts that touch a change as one, and so does this.
+//! both made; the same change on both sides is made once; everything else is a conflict. Git
+//! reports conflicts that touch a change as one, and so does this.
 
 use std::ops::Range;
 
@@ -21,6 +21,8 @@ pub type LineDiff = fn(&str, &str) -> Vec<ChangedLines>;
 pub enum MergedLines<'a> {
     /// The same lines in both, or the lines of the side that changed them.
     Resolved(&'a str),
+    /// Lines that both sides changed alike; empty if both removed lines.
+    Agreed(&'a str),
     /// Both sides changed these lines, differently.
     Conflict {
         /// The lines in `ours`, counted from 0.
@@ -47,6 +49,7 @@ pub fn merge_lines<'a>((base, ours, theirs): (&'a str, &'a str, &'a str), diff: 
         at = in_ours.end;
         merged.push(match side {
             Side::Ours => MergedLines::Resolved(ours.text(in_ours)),
+            Side::Agreed => MergedLines::Agreed(ours.text(in_ours)),
             Side::Theirs => MergedLines::Resolved(theirs.text(in_theirs)),
             Side::Both => MergedLines::Conflict {
                 base: base.text(in_base),
@@ -104,6 +107,8 @@ fn compare(base: &Lines<'_>, side: &Lines<'_>, diff: LineDiff) -> Vec<ChangedLin
 enum Side {
     Ours,
     Theirs,
+    /// Both, alike.
+    Agreed,
     Both,
 }
 
@@ -150,9 +155,8 @@ fn combine(
             }
             (Some((our_old, our_new)), Some((their_old, their_new))) => {
                 let is_same = our_old == their_old && ours.text(our_new.clone()) == theirs.text(their_new.clone());
-                if !is_same {
-                    push(&mut hunks, conflict((our_old, our_new), (their_old, their_new)));
-                }
+                let hunk = conflict((our_old, our_new), (their_old, their_new));
+                push(&mut hunks, if is_same { Hunk { side: Side::Agreed, ..hunk } } else { hunk });
                 if our_old.end >= their_old.end {
                     their_changes.next();
                 }

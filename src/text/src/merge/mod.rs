@@ -30,6 +30,9 @@ pub struct MergedPage {
     /// What both sides changed differently, in the order of the page; empty when the merge is
     /// complete.
     pub conflicts: Vec<MergeConflict>,
+    /// Whether both sides made some change alike. It is no conflict, but two writers who count in a
+    /// page, or take a task, must know.
+    pub has_same_changes: bool,
 }
 
 /// A place that both sides changed differently.
@@ -76,21 +79,25 @@ fn merge_with(
         Some(_) => texts.map(|text| Cow::Owned(text.replace("\r\n", "\n"))),
         None => texts.map(Cow::Borrowed),
     };
-    let MergedPage { mut text, conflicts } = merge((&base, &ours, &theirs));
+    let MergedPage { mut text, conflicts, has_same_changes } = merge((&base, &ours, &theirs));
     if line_ends == Some(LineEnds::CrLf) {
         text = text.replace('\n', "\r\n");
     }
     if mark {
         text.insert(0, BYTE_ORDER_MARK);
     }
-    MergedPage { text, conflicts }
+    MergedPage { text, conflicts, has_same_changes }
 }
 
 /// Merges texts by lines; `first_line` is the number of the first line of `ours` in its page.
 fn merge_body(texts: (&str, &str, &str), first_line: usize, diff: LineDiff) -> MergedPage {
-    let mut page = MergedPage { text: String::new(), conflicts: Vec::new() };
+    let mut page = MergedPage { text: String::new(), conflicts: Vec::new(), has_same_changes: false };
     for part in merge_lines(texts, diff) {
         match part {
+            MergedLines::Agreed(text) => {
+                page.text.push_str(text);
+                page.has_same_changes = true;
+            }
             MergedLines::Resolved(text) => page.text.push_str(text),
             MergedLines::Conflict { lines, base, ours, theirs } => {
                 page.text.push_str(ours);

@@ -11,7 +11,7 @@ fn diff(old: &str, new: &str) -> Vec<ChangedLines> {
 
 /// The merged text, and per conflict `key or - : first line - last line`.
 fn merge(base: &str, ours: &str, theirs: &str) -> (String, Vec<String>) {
-    let MergedPage { text, conflicts } = merge_page((base, ours, theirs), diff);
+    let MergedPage { text, conflicts, .. } = merge_page((base, ours, theirs), diff);
     let name = |key: &Option<String>| key.clone().unwrap_or_else(|| "-".to_owned());
     (text, conflicts.iter().map(|found| format!("{}:{}-{}", name(&found.key), found.start, found.end)).collect())
 }
@@ -109,13 +109,6 @@ fn frontmatter_is_merged_by_keys() {
             "---\ntags: [a, b]\n---\n",
             &["tags:2-2"],
         ),
-        (
-            "---\ntags:\n- a\n---\n",
-            "---\ntags:\n- a\n- b\n---\n",
-            "---\ntags: [a, b]\n---\n",
-            "---\ntags:\n- a\n- b\n---\n",
-            &[],
-        ),
         // comments and quotes of both sides
         (
             "---\n# one\na: '1' # x\nb: \"2\"\nc: 3\n---\n",
@@ -152,6 +145,12 @@ fn keys_keep_their_places() {
     ]);
     // what only one side writes first
     for (base, ours, theirs, expected) in [
+        (
+            "---\ntags:\n- a\n---\n",
+            "---\ntags:\n- a\n- b\n---\n",
+            "---\ntags: [a, b]\n---\n",
+            "---\ntags:\n- a\n- b\n---\n",
+        ),
         ("---\na: 1\n---\n", "---\na: 1\nx: 0\n---\n", "---\na: 1\ny: 0\n---\n", "---\na: 1\ny: 0\nx: 0\n---\n"),
         ("x\n", "---\na: 1\n---\nx\n", "---\nb: 2\n---\nx\n", "---\nb: 2\na: 1\n---\nx\n"),
         ("---\na: 1\nb: 2\n---\n", "---\na: x\nb: 2\n---\n", "---\na: \"x\"\nb: 3\n---\n", "---\na: x\nb: 3\n---\n"),
@@ -242,6 +241,16 @@ fn broken_frontmatter_is_merged_by_lines() {
         // YAML here, TOML there
         ("---\na: 1\n---\nx\n", "+++\na = 1\n+++\nx\n", "---\na: 1\n---\ny\n", "+++\na = 1\n+++\nx\n", &["-:1-4"]),
     ]);
+}
+
+#[test]
+fn changes_made_alike_are_reported() {
+    let has_same_changes = |base, ours, theirs| merge_page((base, ours, theirs), diff).has_same_changes;
+    assert!(has_same_changes("1\n", "2\n", "2\n"));
+    assert!(has_same_changes("a\nb\nc\nd\n", "a\nc\nD\n", "a\nc\nd\n"));
+    assert!(has_same_changes("---\nn: 1\n---\nx\n", "---\nn: 2\n---\nx\n", "---\nn: 2\n---\ny\n"));
+    assert!(!has_same_changes("a\nb\nc\n", "A\nb\nc\n", "a\nb\nC\n"));
+    assert!(!has_same_changes("---\nn: 1\nm: 1\n---\n", "---\nn: 2\nm: 1\n---\n", "---\nn: 1\nm: 2\n---\n"));
 }
 
 #[test]

@@ -26,6 +26,7 @@ impl Vfs {
     ) -> Result<(), Fault> {
         if let Ok(path) = self.nodes.path_of(node) {
             self.core.check_not_leased(caller, &path, false)?;
+            self.core.check_not_claimed(caller, &path)?;
         }
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
@@ -129,6 +130,7 @@ impl Vfs {
                 return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
             }
             self.core.check_not_leased(caller, &path, false)?;
+            self.core.check_not_claimed(caller, &path)?;
         }
         let handle = self.nodes.open(node, caller.protocol, mode.write)?;
         let outcome = if mode.truncate && mode.write {
@@ -438,7 +440,7 @@ impl Vfs {
         match self.apply(caller, change) {
             Ok(applied) => applied.single(),
             Err(fault) => {
-                if fault.kind() == Kind::Rejected {
+                if fault.kind().refuses_content() {
                     self.keep_rejected(&path, content, &fault, None);
                 }
                 Err(fault)

@@ -34,6 +34,7 @@ impl Vfs {
         let Some(dirty) = &mut shared.dirty else { return Ok(()) };
         let DirtyBody::Disk { staged, .. } = &mut dirty.body else { return Ok(()) };
         self.core.check_not_leased(caller, path, false)?;
+        self.core.check_not_claimed(caller, path)?;
         let mut attributes = DiskAttributes {
             mode: dirty.mode,
             owner: Some((dirty.uid, dirty.gid)),

@@ -362,6 +362,7 @@ impl Vfs {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
         self.core.check_not_leased(caller, &path, true)?;
+        self.core.check_not_claimed(caller, &path)?;
         Ok(path)
     }
 

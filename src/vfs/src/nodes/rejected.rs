@@ -27,7 +27,7 @@ pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
 impl DirtyBuffer {
     /// Records why its content was rejected; after a disk error it is retried as it is.
     pub(super) fn record_rejection(&mut self, fault: &Fault) {
-        if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
+        if fault.kind().refuses_content() || matches!(fault.kind(), Kind::Conflict | Kind::Locked) {
             self.rejected = Some(fault.duplicate());
         }
         if fault.kind() == Kind::Conflict {
@@ -215,6 +215,12 @@ impl Vfs {
             attributes.or_else(|| own_attributes.mode.zip(own_attributes.owner)),
         )?;
         self.flush()
+    }
+
+    /// Records why a change of a page was refused that has no text to store (`user.svc.lint`),
+    /// until the next accepted write.
+    pub fn note_refusal(&self, path: &TreePath, reason: &str) {
+        drop(self.core.refusals.note(path, reason));
     }
 
     /// Flushes everything written below the root.

@@ -143,7 +143,7 @@ impl Vfs {
             locked.drop_orphan(to);
         }
         if let Err(fault) = &outcome
-            && fault.kind() == Kind::Rejected
+            && fault.kind().refuses_content()
             && is_single_change
         {
             let rejected = self.read(caller.protocol, from)?;

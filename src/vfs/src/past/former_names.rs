@@ -51,11 +51,14 @@ impl Vfs {
         may_read: impl Fn(&TreePath) -> bool,
     ) -> Result<Vec<NamePeriod>, Fault> {
         let mut names = self.names_of_page(path, &may_read)?;
-        while let [.., oldest] = &names[..]
+        while let [.., NamePeriod { path, range }] = &names[..]
             && names.len() < MAX_NAMES
-            && let Some((renamed_at, former)) = self.core.log.newest_directory_rename(&oldest.path, oldest.range.end)?
-            && may_read(&former)
         {
+            let recorded = self.core.log.newest_directory_rename(path, range.end)?;
+            // The rename by a direct edit or `git mv` is not recorded as one.
+            let renamed =
+                recorded.map_or_else(|| self.core.log.directory_origin(path, range.end), |it| Ok(Some(it)))?;
+            let Some((renamed_at, former)) = renamed.filter(|(_, former)| may_read(former)) else { break };
             names.push(NamePeriod { path: former, range: Seq(0)..renamed_at });
         }
         Ok(names)

@@ -123,8 +123,8 @@ impl Vfs {
         })
     }
 
-    /// The stored content of a path that had this hash, under one of these names; none if no version
-    /// had it, or its content is not stored.
+    /// The stored content of a path that had this hash, under one of these names; none if no
+    /// version had it, or its content is not stored.
     ///
     /// # Errors
     /// `Internal` when log or history cannot be read.

@@ -99,6 +99,20 @@ fn a_backup_is_taken_tested_and_restored_as_documented() {
     server.stop();
 }
 
+#[test]
+fn two_changes_of_a_page_are_merged_as_documented() {
+    let place = Place::new();
+    let server = serve_notes(&place);
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let typed = block("docs/working-together.md", "merge");
+    let output = printed(&type_commands(&place, &typed, &[("127.0.0.1:3333", &address)]));
+    let (answers, text) = output.split_once("---\n").unwrap();
+    assert!(answers.ends_with("\"merged\":true}"), "{answers}");
+    let (_, documented) = typed.split_once("$ curl -s \"$url\"\n---\n").unwrap();
+    assert_eq!(text, documented);
+    server.stop();
+}
+
 /// `scripts/release/story.sh` runs the commands of an installation on another system.
 #[test]
 fn every_marked_block_of_the_documentation_is_run_by_a_test() {
@@ -107,7 +121,10 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
         ("docs/operating.md", &["upgrade", "backup", "drill", "restore"]),
         ("docs/proxies.md", &["nginx", "caddy", "nginx prefix", "caddy prefix"]),
         ("docs/install.md", &["package", "tarball", "cargo"]),
-        ("docs/working-together.md", &["undo", "restore"]),
+        (
+            "docs/working-together.md",
+            &["merge", "schemas", "append-only", "workflows", "board", "leases", "tasks", "undo", "restore"],
+        ),
     ];
     let mut pages: Vec<String> = std::fs::read_dir(super::workspace().join("docs"))
         .unwrap()

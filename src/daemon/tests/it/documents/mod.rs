@@ -8,6 +8,8 @@ mod proxies;
 mod readme;
 mod reference;
 mod undo;
+mod workflows;
+mod working_together;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::{TypedCommand, blocks, commands, free_port, page, printed, shell, workspace};
-use crate::harness::{Place, Running, can_mount};
+use crate::harness::{Place, Running, can_mount, svcfs};
 
 /// The quickstart with the program of this test instead of a build: `cargo` builds nothing.
 fn quickstart(place: &Place, typed: &str, port: u16) -> Running {
@@ -78,4 +78,31 @@ fn each_command_of_the_first_screen_works_right_after_the_one_before() {
     server.stop();
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains(&place.at("notes.mnt")), "the mount is left behind");
+}
+
+/// A repository, and a clone of a knowledge base.
+#[test]
+fn the_quickstart_adopts_with_consent_only() {
+    if !can_mount() {
+        return;
+    }
+    for is_clone in [false, true] {
+        let place = Place::new();
+        place.write("origin/a.md", "# A\n");
+        place.git("origin", &["init", "-q", "-b", "main"]);
+        place.git("origin", &["add", "."]);
+        place.git("origin", &["commit", "-q", "-m", "base"]);
+        if is_clone {
+            svcfs(&["init", "--root", &place.at("origin")]).assert().success();
+        }
+        place.git("origin", &["clone", "-q", ".", "../kb"]);
+        place.write("kb/.env", "SECRET=walrus\n");
+        place.write("kb/a.md", "# Changed\n");
+        let (listener, port) = free_port();
+        drop(listener);
+        let typed = format!("./scripts/quickstart.sh --adopt=tracked {}", place.at("kb"));
+        quickstart(&place, &typed, port).stop();
+        assert_eq!(place.git("kb", &["status", "--porcelain"]), "?? .env", "a clone: {is_clone}");
+        assert_eq!(place.git("kb", &["show", "HEAD:a.md"]), "# Changed", "a clone: {is_clone}");
+    }
 }

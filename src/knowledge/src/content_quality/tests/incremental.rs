@@ -111,7 +111,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
         "stale": pages(FindingKind::Stale), "orphans": pages(FindingKind::Orphan), "broken_links": broken,
         "empty": pages(FindingKind::Empty), "missing_frontmatter": pages(FindingKind::MissingFrontmatter),
         "duplicates": pages(FindingKind::Duplicate), "contradictions": pages(FindingKind::Contradiction),
-        "lint_errors": pages(FindingKind::LintError), "scanned": paths.len(), "healthy": paths.len() - ill.len(), "issues": findings,
+        "lint_errors": pages(FindingKind::LintError), "schema_violations": 0, "scanned": paths.len(), "healthy": paths.len() - ill.len(), "issues": findings,
     });
     let coverage = if links == 0 { 100.0 } else { ((links - broken) as f64 * 1000.0 / links as f64).round() / 10.0 };
     let analytics = json!({

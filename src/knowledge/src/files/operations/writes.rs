@@ -36,6 +36,10 @@ pub struct WriteFile {
     #[serde(default)]
     #[schemars(default)]
     pub on_conflict: OnConflict,
+    /// Allow that this write removes `append_only` from a page; needs an admin key, or a server
+    /// without authentication
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The result of writing a file.
@@ -87,7 +91,12 @@ impl Operation for WriteFile {
     fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
         let path = named(self.path)?;
         match (self.symlink, self.on_conflict) {
-            (false, OnConflict::Fail) => return write::write(cx, path, self.content.0, self.exact)?.try_into(),
+            (_, OnConflict::Merge) if self.force => {
+                return Err(Fault::invalid("force", "not with `on_conflict=merge`; read the page, and write it with `fail`"));
+            }
+            (false, OnConflict::Fail) => {
+                return write::write(cx, path, self.content.0, (self.exact, self.force))?.try_into();
+            }
             (false, OnConflict::Merge) => return write::merge(cx, &path, &self.content.0, self.exact)?.try_into(),
             (true, OnConflict::Fail) => {}
             (true, OnConflict::Merge) => {

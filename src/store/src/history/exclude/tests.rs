@@ -50,7 +50,7 @@ fn an_exclude_file_is_replaced_atomically_only_when_different() {
         stat.ino(),
         "it was as it should be, and is written all the same"
     );
-    assert!(!info.join("exclude.svcfs").exists());
+    assert!(!info.join("exclude.new").exists());
 }
 
 #[test]

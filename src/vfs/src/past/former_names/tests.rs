@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "a person renames files in the root")]
+
 use svcfs_base::{Change, ChangeSet, TreePath};
 
 use crate::tests::{TestSpace, at, eve};
@@ -81,6 +83,39 @@ fn a_page_of_a_large_directory_is_followed_whoever_renames_it() {
     let text = "# Page 140\n";
     let expected = [version(text, None), version(text, Some("new/140.md")), version(text, Some("old/140.md"))];
     assert_eq!(versions(&space, "newer/140.md"), expected);
+}
+
+#[test]
+fn the_changes_of_a_directory_are_followed_through_renames_by_others() {
+    let space = TestSpace::new();
+    for page in ["old/a.md", "old/sub/b.md", "other/a.md", "other/c.md"] {
+        space.put(page, &format!("# {page}\n"));
+    }
+    space.vfs.wait_applied().unwrap();
+    // A direct edit, then git, then svcfs.
+    std::fs::rename(space.directory.path().join("old"), space.directory.path().join("edited")).unwrap();
+    space.vfs.rescan().unwrap();
+    space.put("edited/d.md", "new\n");
+    space.vfs.wait_applied().unwrap();
+    space.git(&["reset", "-q"]);
+    space.git(&["mv", "edited", "git"]);
+    space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "moved"]);
+    space.vfs.rescan().unwrap();
+    space.put("git/a.md", "changed\n");
+    rename(&space, "git", "new");
+    let names = |path: &str| {
+        let names = space.vfs.names_at_or_below(&at(path), |_| true).unwrap();
+        names.into_iter().map(|name| name.path.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("new"), ["new", "git", "edited", "old"]);
+    assert_eq!(names("new/sub"), ["new/sub", "git/sub", "edited/sub", "old/sub"]);
+    assert!(timeline(&space, "new").ends_with(&["Write old/sub/b.md".to_owned(), "Write old/a.md".to_owned()]));
+    // A page that leaves others behind does not bring the history of its directory.
+    std::fs::create_dir(space.directory.path().join("one")).unwrap();
+    std::fs::rename(space.directory.path().join("other/a.md"), space.directory.path().join("one/a.md")).unwrap();
+    space.vfs.rescan().unwrap();
+    assert_eq!(names("one"), ["one"]);
+    assert_eq!(names("one/a.md"), ["one/a.md", "other/a.md"]);
 }
 
 #[test]

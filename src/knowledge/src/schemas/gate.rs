@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+use svcfs_base::{Caller, Fault, Kind};
+use svcfs_config::{LintSettings, RuleLevel};
+use svcfs_text::frontmatter;
+use svcfs_vfs::{ProposedFile, WriteGate};
+
+use super::compiled::CompiledSchema;
+use super::violation::{RawViolation, refusal, with_lines};
+use super::{SchemaRegistry, TYPE_KEY, is_type_name, type_of_path};
+
+/// The schema of a page, and how the page violates it.
+type CheckedPage = (Arc<CompiledSchema>, Vec<RawViolation>);
+
+/// Refuses schemas that are not usable, and pages that do not fit the schema of their type.
+pub struct SchemaGate {
+    registry: Arc<SchemaRegistry>,
+    /// Whether pages are refused through every protocol.
+    is_enforced: bool,
+    lint: LintSettings,
+}
+
+impl SchemaGate {
+    /// A gate for the schemas of `registry`.
+    pub fn new(registry: Arc<SchemaRegistry>, is_enforced: bool, lint: LintSettings) -> Self {
+        Self { registry, is_enforced, lint }
+    }
+
+    fn check_page(&self, proposal: &ProposedFile, is_enforced: bool) -> Result<(), Fault> {
+        let Some((schema, violations)) = self.violations(&proposal.content)? else { return Ok(()) };
+        if violations.is_empty() {
+            return Ok(());
+        }
+        if !is_enforced {
+            // As for every lint error: only one that the write adds.
+            let old = proposal.old_content.as_deref().map(|old| self.violations(old)).transpose()?.flatten();
+            let old = old.filter(|(old_schema, _)| old_schema.name == schema.name).map(|(_, old)| old);
+            if old.is_some_and(|old| violations.iter().all(|violation| old.contains(violation))) {
+                return Ok(());
+            }
+        }
+        let text = String::from_utf8_lossy(&proposal.content);
+        Err(refusal(&schema.name, &with_lines(&text, violations)).with_detail("path", proposal.path.as_str()))
+    }
+
+    /// The schema of a page and how it is violated; none without a usable schema.
+    fn violations(&self, content: &[u8]) -> Result<Option<CheckedPage>, Fault> {
+        let Ok(text) = std::str::from_utf8(content) else { return Ok(None) };
+        let split = frontmatter::split(text);
+        // Fast path: without this text there is no such key.
+        if !split.content().is_some_and(|content| content.contains(TYPE_KEY)) {
+            return Ok(None);
+        }
+        let map = frontmatter::parse_split(&split).map;
+        let Some(schema) = self.registry.of_frontmatter(&map)? else { return Ok(None) };
+        // An unusable schema is reported as a lint issue.
+        let Ok(violations) = schema.violations(&Value::Object(map)) else { return Ok(None) };
+        Ok(Some((schema, violations)))
+    }
+}
+
+impl WriteGate for SchemaGate {
+    fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+        if let Some(name) = type_of_path(&proposal.path) {
+            if !is_type_name(name) {
+                let message =
+                    format!("`{}`: the name of a schema has only letters, digits, `_` and `-`", proposal.path);
+                return Err(Fault::new(Kind::Invalid, message));
+            }
+            return self.registry.check(name, &proposal.content);
+        }
+        let is_lint_error =
+            self.lint.rules.schema_violation == RuleLevel::Error && self.lint.should_reject(caller.protocol);
+        if !proposal.path.is_page() || !(self.is_enforced || is_lint_error) {
+            return Ok(());
+        }
+        self.check_page(proposal, self.is_enforced)
+    }
+}

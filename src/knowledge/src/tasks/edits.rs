@@ -1,0 +1,84 @@
+//! Edits of single parts of a stored page.
+
+use serde_json::Value;
+use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, ETag, Fault, Kind, Precondition, Protocol, TreePath};
+use svcfs_text::frontmatter;
+use svcfs_text::sections::{SectionSelector, section};
+
+use crate::kernel::Space;
+
+/// Attempts of an edit that loses against concurrent writers.
+const ATTEMPTS: usize = 256;
+
+/// Edits a page as it is stored now; repeated when another writer was first. The edit returns none
+/// when there is nothing to change.
+pub(super) fn edit_page(
+    space: &Space,
+    caller: &Caller,
+    path: &TreePath,
+    message: &str,
+    edit: impl Fn(&str) -> Result<Option<String>, Fault>,
+) -> Result<Option<(ETag, ApplyResult)>, Fault> {
+    let mut attempt = 1;
+    loop {
+        let file = space.vfs.read(Protocol::Internal, path)?;
+        let text = std::str::from_utf8(&file.content);
+        let text = text.map_err(|_| Fault::new(Kind::Invalid, format!("`{path}` is not UTF-8 text")))?;
+        let Some(edited) = edit(text)? else { return Ok(None) };
+        let change = Change::put(path.clone(), edited).with_precondition(Precondition::OneOf(vec![file.etag]));
+        let fault = match space.vfs.apply(caller, ChangeSet::from(change).with_message(message)) {
+            Ok(applied) => {
+                let etag = applied.files.first().and_then(|file| file.etag).unwrap_or(file.etag);
+                return Ok(Some((etag, applied)));
+            }
+            Err(fault) => fault,
+        };
+        let is_race = fault.kind() == Kind::Conflict
+            && space.vfs.read(Protocol::Internal, path).is_ok_and(|now| now.etag != file.etag);
+        if !is_race || attempt == ATTEMPTS {
+            return Err(fault);
+        }
+        attempt += 1;
+    }
+}
+
+/// Sets keys of the frontmatter.
+pub(super) fn set_fields(text: &str, fields: &[(&str, Value)]) -> Result<String, Fault> {
+    fields.iter().try_fold(text.to_owned(), |text, (key, value)| {
+        frontmatter::set(&text, key, value).map_err(|error| Fault::new(Kind::Invalid, error.to_string()))
+    })
+}
+
+/// Adds text at the end of a section, which is created at the end of the page if absent.
+pub(super) fn add_to_section(text: &str, heading: &str, addition: &str) -> String {
+    let addition = addition.trim();
+    let found = section(text, SectionSelector::Heading(heading))
+        .filter(|section| section.level == 2 && section.heading.eq_ignore_ascii_case(heading));
+    let Some(found) = found else {
+        return format!("{}\n\n## {heading}\n\n{addition}\n", text.trim_end());
+    };
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let (before, after) = lines.split_at(found.line_end.min(lines.len()));
+    let (before, after) = (before.concat(), after.concat());
+    let rest = if after.is_empty() { String::new() } else { format!("\n{after}") };
+    format!("{}\n\n{addition}\n{rest}", before.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_added_at_the_end_of_its_section() {
+        for (text, expected) in [
+            ("# A\n", "# A\n\n## Progress\n\nnew\n"),
+            ("", "\n\n## Progress\n\nnew\n"),
+            ("# A\n\n## Progress\n\nold\n", "# A\n\n## Progress\n\nold\n\nnew\n"),
+            ("## Progress", "## Progress\n\nnew\n"),
+            ("## progress\n\n### one\n\n## Next\n\ntext\n", "## progress\n\n### one\n\nnew\n\n## Next\n\ntext\n"),
+            ("## My Progress\n", "## My Progress\n\n## Progress\n\nnew\n"),
+        ] {
+            assert_eq!(add_to_section(text, "Progress", " new\n"), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `claims.db`: which actor has claimed a page, until when, and the last fence number.
+//!
+//! Invariant: fence numbers never go back, not even when the file is lost: without a last one, the
+//! first is the current Unix time, in seconds.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, Transaction};
+use svcfs_base::{Actor, Claim, Timestamp, TreePath};
+
+use crate::StoreError;
+
+const SCHEMA: i32 = 1;
+
+/// What the file contains.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct StoredClaims {
+    /// All claims, lapsed ones included.
+    pub claims: Vec<Claim>,
+    /// The last fence number; 0 if none is known.
+    pub last_fence: u64,
+}
+
+/// A change of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimWrite {
+    /// Stores a new or changed claim.
+    Put(Claim),
+    /// Removes the claim of a page.
+    Remove(TreePath),
+}
+
+/// The file; it is created with the first claim.
+pub struct ClaimFile {
+    file: PathBuf,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl ClaimFile {
+    /// Opens the file of a space and reads it. An unreadable file is logged and replaced: claims
+    /// expire anyway, and a space must open without them.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a damaged file cannot be removed.
+    pub fn open(file: &Path) -> Result<(Self, StoredClaims), StoreError> {
+        let new = |connection| Self { file: file.to_owned(), connection: Mutex::new(connection) };
+        if !file.exists() {
+            return Ok((new(None), StoredClaims::default()));
+        }
+        match connect(file).and_then(|connection| Ok((read_all(&connection)?, connection))) {
+            Ok((stored, connection)) => Ok((new(Some(connection)), stored)),
+            Err(error) => {
+                tracing::error!(claims.file = %file.display(), %error, "the claims cannot be read and are dropped; actors must claim their pages again");
+                for suffix in ["", "-wal", "-shm"] {
+                    let mut name = file.as_os_str().to_owned();
+                    name.push(suffix);
+                    match std::fs::remove_file(PathBuf::from(name)) {
+                        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                        Ok(()) | Err(_) => {}
+                    }
+                }
+                Ok((new(None), StoredClaims::default()))
+            }
+        }
+    }
+
+    /// Makes changes in one transaction, with one flush.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database; nothing has changed then.
+    pub fn write(&self, writes: &[ClaimWrite]) -> Result<(), StoreError> {
+        let mut connection = self.connection.lock();
+        let connection = match &mut *connection {
+            Some(connection) => connection,
+            none => none.insert(connect(&self.file)?),
+        };
+        let transaction = connection.transaction()?;
+        writes.iter().try_for_each(|write| apply(&transaction, write))?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Reads the file again, after a failed write.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn read(&self) -> Result<StoredClaims, StoreError> {
+        match &*self.connection.lock() {
+            Some(connection) => read_all(connection),
+            None => Ok(StoredClaims::default()),
+        }
+    }
+}
+
+fn apply(transaction: &Transaction<'_>, write: &ClaimWrite) -> Result<(), StoreError> {
+    match write {
+        ClaimWrite::Put(claim) => {
+            let fence = i64::try_from(claim.fence).unwrap_or(i64::MAX);
+            transaction.prepare_cached("INSERT OR REPLACE INTO claims VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute((
+                claim.path.as_str(),
+                claim.claimed_by.as_str(),
+                claim.claimed_at.as_microsecond(),
+                claim.expires_at.as_microsecond(),
+                fence,
+                claim.attempt,
+            ))?;
+            transaction.prepare_cached("UPDATE fences SET last = MAX(last, ?1)")?.execute([fence])?;
+        }
+        ClaimWrite::Remove(path) => {
+            transaction.prepare_cached("DELETE FROM claims WHERE path = ?1")?.execute([path.as_str()])?;
+        }
+    }
+    Ok(())
+}
+
+fn connect(file: &Path) -> Result<Connection, StoreError> {
+    let mut connection = Connection::open(file)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    // One flush per transaction; any other journal needs three.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    match version {
+        SCHEMA => {}
+        0 => {
+            let transaction = connection.transaction()?;
+            transaction.execute_batch(
+                "CREATE TABLE claims (path TEXT PRIMARY KEY, holder TEXT NOT NULL, claimed_at INTEGER NOT NULL,
+                 expires_at INTEGER NOT NULL, fence INTEGER NOT NULL, attempt INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+                 CREATE TABLE fences (last INTEGER NOT NULL) STRICT;
+                 INSERT INTO fences VALUES (0);",
+            )?;
+            transaction.pragma_update(None, "user_version", SCHEMA)?;
+            transaction.commit()?;
+        }
+        other => {
+            return Err(StoreError::Damaged(format!("claims.db has version {other}, this program knows {SCHEMA}")));
+        }
+    }
+    Ok(connection)
+}
+
+/// Reads everything; invalid rows are skipped.
+fn read_all(connection: &Connection) -> Result<StoredClaims, StoreError> {
+    let last: i64 = connection.query_row("SELECT last FROM fences", [], |row| row.get(0))?;
+    let mut statement =
+        connection.prepare("SELECT path, holder, claimed_at, expires_at, fence, attempt FROM claims")?;
+    let mut rows = statement.query([])?;
+    let mut claims = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (path, holder): (String, String) = (row.get(0)?, row.get(1)?);
+        let (claimed_at, expires_at) = (time(row.get(2)?), time(row.get(3)?));
+        let (Ok(path), Some(claimed_at), Some(expires_at)) = (TreePath::parse(&path), claimed_at, expires_at) else {
+            continue;
+        };
+        claims.push(Claim {
+            path,
+            claimed_by: Actor::new(&holder),
+            claimed_at,
+            expires_at,
+            fence: row.get::<_, i64>(4)?.max(0).cast_unsigned(),
+            attempt: row.get(5)?,
+        });
+    }
+    Ok(StoredClaims { claims, last_fence: last.max(0).cast_unsigned() })
+}
+
+fn time(microseconds: i64) -> Option<Timestamp> {
+    Timestamp::from_microsecond(microseconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).unwrap()
+    }
+
+    fn claim(path: &str, fence: u64) -> Claim {
+        Claim {
+            path: TreePath::parse(path).unwrap(),
+            claimed_by: Actor::new("ann"),
+            claimed_at: now(),
+            expires_at: Timestamp::from_microsecond(1_800_000_060_000_001).unwrap(),
+            fence,
+            attempt: 2,
+        }
+    }
+
+    #[test]
+    fn claims_and_the_last_fence_survive_a_reopen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("claims.db");
+        let (claims, stored) = ClaimFile::open(&file).unwrap();
+        assert!(stored == StoredClaims::default() && !file.exists());
+        let put = |path, fence| ClaimWrite::Put(claim(path, fence));
+        let b = TreePath::parse("b.md").unwrap();
+        claims.write(&[put("a.md", 1_800_000_001), put("b.md", 1_800_000_009), ClaimWrite::Remove(b)]).unwrap();
+        claims.write(&[put("a.md", 1_800_000_002)]).unwrap();
+        assert_eq!(claims.read().unwrap().claims, [claim("a.md", 1_800_000_002)]);
+        drop(claims);
+        let (_, stored) = ClaimFile::open(&file).unwrap();
+        let expected = StoredClaims { claims: vec![claim("a.md", 1_800_000_002)], last_fence: 1_800_000_009 };
+        assert_eq!(stored, expected);
+    }
+
+    #[test]
+    fn a_damaged_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("claims.db");
+        std::fs::write(&file, "not a database, but long enough to be one".repeat(100)).unwrap();
+        let (claims, stored) = ClaimFile::open(&file).unwrap();
+        assert_eq!(stored, StoredClaims::default());
+        claims.write(&[ClaimWrite::Put(claim("a.md", 1_800_000_001))]).unwrap();
+        assert_eq!(claims.read().unwrap().last_fence, 1_800_000_001);
+    }
+}
