@@ -327,8 +327,8 @@ Examples:
   svcfs undo --actor agent:x --since 2026-11-29T08:00:00Z --path notes
   svcfs undo --commits 4f2a09c1,9b1c0d22 --yes     do not ask",
     options: &[
-        option("actor"),
-        option("since"),
+        VerbOption { value_name: "NAME", ..option("actor") },
+        VerbOption { value_name: "TIME", ..option("since") },
         VerbOption { value_name: "HASHES", help: "Only these commits, separated by commas", ..option("commits") },
         VerbOption {
             alias: Some("in"),
@@ -352,7 +352,11 @@ Examples:
   svcfs restore notes/old.md                       as it was before its removal
   svcfs restore index.md --version 4f2a09c1        a version of `svcfs log index.md`",
     positionals: &[required("path", "PATH", PAGE, Path)],
-    options: &[option("version")],
+    options: &[VerbOption {
+        value_name: "HASH",
+        help: "Version, as `svcfs log PATH` shows it [default for a removed page: the newest]",
+        ..option("version")
+    }],
     action: Once(views::undo::restored),
     ..VERB
 };

@@ -47,7 +47,7 @@ pub fn undo(
             [_] => EventAnnouncement::Files,
             _ => EventAnnouncement::Bulk,
         });
-        match cx.space.vfs.apply(caller, set) {
+        match cx.apply_as(caller, set) {
             Ok(applied) => {
                 let version = applied.commit.map(VersionId::Commit);
                 return Ok(UndoResult { version, ..UndoResult::new(plan, false) });

@@ -24,6 +24,9 @@ const MAX_CLAIMS: usize = 100_000;
 
 const NOT_ENABLED: &str = "claims not enabled";
 
+/// Whether the content of a page is that of a task.
+pub type TaskTest = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 /// How a space uses claims.
 pub struct ClaimPolicy {
     /// Whether there are claims.
@@ -31,7 +34,7 @@ pub struct ClaimPolicy {
     /// Whether writes by others than the holder are refused on all pages, not only on tasks.
     pub is_enforced: bool,
     /// Whether the content of a page is that of a task.
-    pub is_task: Box<dyn Fn(&[u8]) -> bool + Send + Sync>,
+    pub is_task: TaskTest,
 }
 
 impl Default for ClaimPolicy {
@@ -143,8 +146,8 @@ impl Vfs {
         let is_full = self.core.claims.len() >= MAX_CLAIMS;
         let mut started = None;
         let outcome = self.core.claims.update(path, |present, new_fence| match present {
-            Some(present) if present.has_lapsed(now) => Err(Some(ClaimAttempt::Lapsed(present.clone()))),
-            Some(present) if present.claimed_by != *actor => Err(Some(ClaimAttempt::Active(present.clone()))),
+            Some(present) if present.has_lapsed(now) => Err(Some(Box::new(ClaimAttempt::Lapsed(present.clone())))),
+            Some(present) if present.claimed_by != *actor => Err(Some(Box::new(ClaimAttempt::Active(present.clone())))),
             Some(present) => Ok(Some(started.insert(Claim { expires_at, ..present.clone() }).clone())),
             None if is_full => Err(None),
             None => {
@@ -159,7 +162,7 @@ impl Vfs {
             (Ok(renewed), Some(claim)) => {
                 Ok(ClaimAttempt::Started(StartedClaim { core: &self.core, claim, renewed, is_confirmed: false }))
             }
-            (Err(Some(attempt)), _) => Ok(attempt),
+            (Err(Some(attempt)), _) => Ok(*attempt),
             (Err(None) | Ok(_), _) => Err(Fault::unavailable(format!(
                 "{MAX_CLAIMS} pages are claimed in this space; release some of them first"
             ))),

@@ -3,6 +3,7 @@
 //! Invariant: a page is followed from its first change on, whatever its name is, also over its
 //! removal to the next page of that name. So a change can be undone where the page is now.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
@@ -235,12 +236,15 @@ impl Vfs {
             if !may_read(&removal.path) || !self.is_versioned(&removal.path) {
                 continue;
             }
-            if !renamed_by_set.contains_key(&removal.seq) {
-                let set = self.core.log.set_at(removal.seq)?;
-                let renames = set.map(|set| self.renames_of(&set)).transpose()?.unwrap_or_default();
-                renamed_by_set.insert(removal.seq, renames.into_values().collect());
-            }
-            if !renamed_by_set.get(&removal.seq).is_some_and(|renamed| renamed.contains(&removal.path)) {
+            let renamed = match renamed_by_set.entry(removal.seq) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let set = self.core.log.set_at(removal.seq)?;
+                    let renames = set.map(|set| self.renames_of(&set)).transpose()?.unwrap_or_default();
+                    unknown.insert(renames.into_values().collect())
+                }
+            };
+            if !renamed.contains(&removal.path) {
                 removals.push(removal);
             }
         }
