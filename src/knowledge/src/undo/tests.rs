@@ -256,7 +256,7 @@ fn a_page_is_set_to_one_of_its_versions() {
         (json!({ "path": "a.md" }), 400, "`version`: `a.md` exists"),
         (json!({ "path": "a.md", "version": "0000000" }), 404, "version not found"),
         (json!({ "path": "never.md" }), 404, "no version of `never.md` is stored"),
-        (json!({ "path": ".svc/config.toml" }), 400, "path denied"),
+        (json!({ "path": ".svc/config.toml" }), 400, "`path`: path denied"),
     ] {
         let (found, text) = space.refusal("restore", arguments.clone());
         assert!(found == status && text.starts_with(message), "{arguments}: {found} {text}");
