@@ -43,6 +43,7 @@ fn body() -> impl Strategy<Value = [String; 3]> {
 }
 
 /// The output of `git merge-file`.
+#[expect(clippy::disallowed_methods, reason = "the files are outside any tree")]
 fn merge_file(texts: &[String; 3]) -> String {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in ["base", "ours", "theirs"].iter().zip(texts) {
