@@ -138,6 +138,43 @@ async fn tree(protocol: &Listening) -> BTreeMap<&'static str, String> {
     BTreeMap::from([("new", hash(0)), ("old", hash(1))])
 }
 
+/// Calls of the tools for workflows, claims, tasks and drafts, in an order in which all succeed.
+async fn shared_work(protocol: &Listening) -> Vec<(&'static str, Value)> {
+    let part = async |name: &str, arguments: Value, member: &str| {
+        let answer = call(protocol, name, arguments).await;
+        answer["result"]["structuredContent"][member].clone()
+    };
+    let task = part("svc_task_create", json!({ "title": "Own", "claim": true }), "path").await;
+    let fence = part("svc_claim", json!({ "path": task }), "fence").await;
+    let (merged, discarded) =
+        (part("svc_draft_create", json!({}), "id").await, part("svc_draft_create", json!({}), "id").await);
+    let states = json!([{ "name": "open" }, { "name": "closed", "terminal": true }]);
+    let transitions = json!([{ "from": "open", "to": "closed" }]);
+    vec![
+        ("svc_workflow_save", json!({ "name": "w", "states": states, "transitions": transitions })),
+        ("svc_workflow_list", json!({})),
+        ("svc_workflow_get", json!({ "name": "w" })),
+        ("svc_write", json!({ "path": "w.md", "content": "---\nworkflow: w\nstate: open\n---\n" })),
+        ("svc_workflow_board", json!({ "name": "w" })),
+        ("svc_workflow_advance", json!({ "path": "w.md", "target_state": "closed" })),
+        ("svc_claim", json!({ "path": "w.md" })),
+        ("svc_claims_list", json!({})),
+        ("svc_release", json!({ "path": "w.md" })),
+        ("svc_task_create", json!({ "title": "Other" })),
+        ("svc_task_next", json!({})),
+        ("svc_task_progress", json!({ "path": task, "message": "half" })),
+        ("svc_task_done", json!({ "path": task, "fence": fence })),
+        ("svc_draft_create", json!({})),
+        ("svc_draft_list", json!({})),
+        ("svc_draft_write", json!({ "draft_id": merged, "path": "w.md", "content": "# W\n" })),
+        ("svc_draft_read", json!({ "draft_id": merged, "path": "w.md" })),
+        ("svc_draft_diff", json!({ "draft_id": merged, "format": "hunks" })),
+        ("svc_draft_diff", json!({ "draft_id": merged, "stat": true })),
+        ("svc_draft_merge", json!({ "draft_id": merged })),
+        ("svc_draft_discard", json!({ "draft_id": discarded })),
+    ]
+}
+
 /// Shows: HTTP-11
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_answers_as_its_schema_says() {
@@ -181,6 +218,7 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_undo", json!({ "since": "1h", "path_prefix": "notes" })),
         ("svc_undo", json!({ "commits": [versions["new"]], "dry_run": false })),
     ];
+    asked.extend(shared_work(&protocol).await);
     asked.extend(
         ["svc_peek", "svc_versions", "svc_backlinks", "svc_graph_walk", "svc_health_check"]
             .map(|name| (name, a.clone())),

@@ -75,7 +75,7 @@ mod tests {
             id: "untidy",
             name: "Untidy",
             description: "",
-            workflows: &[],
+            definitions: &[],
             pages: &[
                 TemplateFile { path: "index.md", content: "---\ntitle: Index\n---\n\n* [[gone]]\n" },
                 TemplateFile { path: "alone.md", content: "Nothing leads [[alone|here]].\n" },

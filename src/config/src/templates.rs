@@ -23,8 +23,8 @@ pub struct Template {
     pub description: &'static str,
     /// Its pages, without those in [`COMMON`].
     pub pages: &'static [TemplateFile],
-    /// Its workflow definitions.
-    pub workflows: &'static [TemplateFile],
+    /// Its definitions below `.svc`: schemas and workflows.
+    pub definitions: &'static [TemplateFile],
 }
 
 impl Template {
@@ -36,13 +36,23 @@ impl Template {
 
     /// All files, those of [`COMMON`] first. Callers must not overwrite existing files.
     pub fn files(&self) -> impl Iterator<Item = &'static TemplateFile> + use<> {
-        COMMON.iter().chain(self.pages).chain(self.workflows)
+        COMMON.iter().chain(self.pages).chain(self.definitions)
     }
 }
 
 macro_rules! pages {
     ($folder:literal: $($path:literal),* $(,)?) => {
         &[$(TemplateFile { path: $path, content: include_str!(concat!("../templates/", $folder, "/", $path)) }),*]
+    };
+}
+
+/// Files below `.svc`; their sources are below `dot-svc`, see [`COMMON`].
+macro_rules! definitions {
+    ($folder:literal: $($path:literal),* $(,)?) => {
+        &[$(TemplateFile {
+            path: concat!(".svc/", $path),
+            content: include_str!(concat!("../templates/", $folder, "/dot-svc/", $path)),
+        }),*]
     };
 }
 
@@ -95,7 +105,7 @@ pub const TEMPLATES: &[Template] = &[
             "log.md",
             "welcome.md",
         ],
-        workflows: &[],
+        definitions: &[],
     },
     Template {
         id: "wiki",
@@ -112,14 +122,13 @@ pub const TEMPLATES: &[Template] = &[
             "product/roadmap.md",
             "product/specs/example-feature.md",
         ],
-        workflows: &[],
+        definitions: &[],
     },
     Template {
         id: "runbook",
         name: "Runbooks",
         description: "Procedures, incidents and postmortems for people on call",
         pages: pages!["runbook":
-            ".svc/schemas/runbook.json",
             "SCHEMA.md",
             "incidents/template.md",
             "index.md",
@@ -128,43 +137,40 @@ pub const TEMPLATES: &[Template] = &[
             "procedures/rotate-secrets.md",
             "procedures/scale-up.md",
         ],
-        workflows: &[],
+        definitions: definitions!["runbook": "schemas/runbook.json"],
     },
     Template {
         id: "research",
         name: "Research notebook",
         description: "Literature, experiments and open questions around one research question",
         pages: pages!["research":
-            ".svc/schemas/experiment.json",
-            ".svc/schemas/paper.json",
             "SCHEMA.md",
             "experiments/exp-001-baseline.md",
             "index.md",
             "literature/example-paper.md",
             "notes/open-questions.md",
         ],
-        workflows: &[],
+        definitions: definitions!["research": "schemas/experiment.json", "schemas/paper.json"],
     },
     Template {
         id: "tasks",
         name: "Tasks",
         description: "One page per task, with its state, assignee and dependencies",
         pages: pages!["tasks":
-            ".svc/schemas/task.json",
             "SCHEMA.md",
             "WORKFLOW.md",
             "index.md",
             "tasks/blocked-example.md",
             "tasks/example-task.md",
         ],
-        workflows: &[TemplateFile { path: ".svc/workflows/tasks.json", content: TASK_WORKFLOW }],
+        definitions: definitions!["tasks": "schemas/task.json", "workflows/tasks.json"],
     },
     Template {
         id: "blank",
         name: "Blank",
         description: "Settings and page templates only; for a tree that already has its pages",
         pages: &[],
-        workflows: &[],
+        definitions: &[],
     },
 ];
 

@@ -36,12 +36,12 @@ fn no_file_is_forgotten() {
     let own = TEMPLATES
         .iter()
         .flat_map(|template| template.pages.iter().map(move |page| format!("{}/{}", template.id, page.path)));
-    let workflows = TEMPLATES.iter().flat_map(|template| {
+    let definitions = TEMPLATES.iter().flat_map(|template| {
         let source =
             move |file: &TemplateFile| format!("{}/{}", template.id, file.path.replacen(".svc/", "dot-svc/", 1));
-        template.workflows.iter().map(source)
+        template.definitions.iter().map(source)
     });
-    assert_eq!(common.chain(own).chain(workflows).collect::<BTreeSet<_>>(), sources());
+    assert_eq!(common.chain(own).chain(definitions).collect::<BTreeSet<_>>(), sources());
 }
 
 #[test]
