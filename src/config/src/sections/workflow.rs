@@ -1,6 +1,6 @@
 //! `[workflow]`
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,9 +30,9 @@ pub struct WorkflowSettings {
 /// Allowed changes of `status`. Case and repeated spaces do not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatusTransitions {
-    pairs: HashSet<(String, String)>,
+    pairs: BTreeSet<(String, String)>,
     /// Those to which every status may change.
-    from_any: HashSet<String>,
+    from_any: BTreeSet<String>,
     /// All of them, as written.
     written: Vec<(String, String)>,
 }
