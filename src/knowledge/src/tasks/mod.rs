@@ -14,7 +14,7 @@ mod tests;
 mod work;
 
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Fault, Protocol, TreePath};
+use svcfs_base::{Actor, Fault, Kind, Protocol, TreePath};
 use svcfs_text::frontmatter;
 use svcfs_text::links::{LinkKind, links};
 
@@ -64,6 +64,15 @@ fn urgency(fields: &Map<String, Value>) -> (f64, (bool, &str)) {
 /// Whether a page is a task by its `type`.
 pub fn is_task(fields: &Map<String, Value>) -> bool {
     fields.get("type").and_then(Value::as_str).is_some_and(|text| text.trim().eq_ignore_ascii_case(TASK_TYPE))
+}
+
+/// Checks that a file is a task: a page with that `type`, or with a `status`.
+fn check_is_task(path: &TreePath, fields: &Map<String, Value>) -> Result<(), Fault> {
+    if path.is_page() && (is_task(fields) || fields.contains_key("status")) {
+        return Ok(());
+    }
+    let message = format!("`{path}` is no task: its frontmatter has neither `type: task` nor `status`");
+    Err(Fault::new(Kind::Invalid, message))
 }
 
 /// Whether a page is work that can be started.

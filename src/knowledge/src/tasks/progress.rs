@@ -67,11 +67,7 @@ impl Operation for AddTaskProgress {
         let agent = agent.as_deref().map(svcfs_base::Actor::new).unwrap_or_else(|| actor.clone());
         let note = format!("### {:.0} — {agent}\n\n{note}", cx.now());
         let edit = |text: &str| {
-            let fields = frontmatter::parse(text).map;
-            if !super::is_task(&fields) && !fields.contains_key("status") {
-                let message = format!("`{path}` is no task: its frontmatter has neither `type: task` nor `status`");
-                return Err(Fault::new(Kind::Invalid, message));
-            }
+            super::check_is_task(&path, &frontmatter::parse(text).map)?;
             let text = match percent {
                 Some(percent) => set_fields(text, &[("percent", json!(percent))])?,
                 None => text.to_owned(),

@@ -198,6 +198,7 @@ impl Operation for EndTask {
         cx.space.vfs.check_claim(&caller, &path)?;
         let edit = |text: &str| {
             let fields = frontmatter::parse(text).map;
+            super::check_is_task(&path, &fields)?;
             let mut changes = vec![("status", json!(status))];
             let workflow = super::workflow_of(cx.space, &fields);
             let state = workflow.as_ref().and_then(|workflow| outcome.state(workflow));

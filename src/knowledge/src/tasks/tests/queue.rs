@@ -107,6 +107,26 @@ fn tasks_that_cannot_be_created_are_refused() {
 }
 
 #[test]
+fn files_that_are_no_tasks_are_not_changed() {
+    let space = TestSpace::new();
+    space.put("plain.md", "# Plain\n");
+    space.put("data.csv", "a,b\n1,2\n");
+    for file in ["plain.md", "data.csv"] {
+        let before = space.text(file);
+        let claim = space.ask_as(&named("ann"), "claim", json!({ "path": file })).unwrap();
+        for (name, arguments) in [
+            ("task_done", json!({ "path": file, "fence": claim["fence"], "result": "Done." })),
+            ("task_progress", json!({ "path": file, "message": "Half." })),
+        ] {
+            let (status, message) = status_and_error(space.ask_as(&named("ann"), name, arguments));
+            assert_eq!(status, 400, "{name} {file} {message}");
+            assert!(message.contains("is no task"), "{name} {file} {message}");
+        }
+        assert_eq!(space.text(file), before, "{file}");
+    }
+}
+
+#[test]
 fn three_lapsed_leases_fail_a_task() {
     let space = TestSpace::new();
     create(&space, json!({ "title": "Hard" }));
