@@ -88,6 +88,7 @@ fn a_created_task_is_a_page_in_the_workflow() {
 fn tasks_that_cannot_be_created_are_refused() {
     let space = TestSpace::new();
     space.put("a.md", "---\nblocked_by: tasks/b.md\n---\n");
+    space.put("notes/c.md", "# C\n");
     for (arguments, status, text) in [
         (json!({}), 400, "title is required"),
         (json!({ "title": " \t" }), 400, "title is required"),
@@ -96,6 +97,9 @@ fn tasks_that_cannot_be_created_are_refused() {
         (json!({ "title": "x", "priority": 6 }), 400, "`priority`: must be 1"),
         (json!({ "title": "x", "blocked_by": ["none.md"] }), 404, "`blocked_by`: file not found: none.md"),
         (json!({ "title": "x", "parent": "none.md" }), 404, "`parent`: file not found: none.md"),
+        (json!({ "title": "x", "blocked_by": ["notes"] }), 400, "`blocked_by`: `notes` is not a page"),
+        (json!({ "title": "x", "due": "soon" }), 400, "`due`: must be a day"),
+        (json!({ "title": "x", "due": "2026-13-45" }), 400, "`due`: must be a day"),
         (json!({ "title": "b", "blocked_by": ["a.md"] }), 409, "`blocked_by`: `a.md` waits for `tasks/b.md` already"),
     ] {
         let (got, message) = status_and_error(space.ask_as(&named("ann"), "task_create", arguments.clone()));
