@@ -9,7 +9,7 @@ use super::operations::EligibleTask;
 use super::queue::{TaskFilter, normalize_label};
 use crate::claims::{self, LeaseDuration};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, require_path};
-use crate::workflows::{WorkflowDefinition, WorkflowState};
+use crate::workflows::{WorkflowDefinition, WorkflowState, strings};
 
 /// Maximum size of a result.
 const MAX_RESULT_BYTES: usize = 64 << 10;
@@ -204,7 +204,7 @@ impl Operation for EndTask {
             let state = workflow.as_ref().and_then(|workflow| outcome.state(workflow));
             changes.extend(state.map(|state| ("state", json!(state.name))));
             if !artifacts.is_empty() {
-                let mut all = fields.get("artifacts").map(super::strings).unwrap_or_default();
+                let mut all = fields.get("artifacts").map(strings).unwrap_or_default();
                 artifacts.iter().for_each(|artifact| {
                     if !all.contains(artifact) {
                         all.push(artifact.clone());
