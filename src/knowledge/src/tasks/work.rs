@@ -87,6 +87,10 @@ impl Operation for TakeNextTask {
         }
         Ok(TakenTask { task: None, claim: None, attempt: None })
     }
+    fn render_text(taken: &TakenTask) -> Option<String> {
+        // Tools leave out null: their text would be `{}`.
+        taken.task.is_none().then(|| "No task can be started now".to_owned())
+    }
 }
 
 /// Renew the claim on your task
