@@ -90,6 +90,11 @@ impl DraftFile {
         }
     }
 
+    /// Whether there is no file: no draft was created yet, or the file was lost or set aside.
+    pub fn is_missing(&self) -> bool {
+        self.connection.lock().is_none()
+    }
+
     /// Adds a draft without pages.
     ///
     /// # Errors
