@@ -56,9 +56,8 @@ pub(super) fn set_fields(text: &str, fields: &[(&str, Value)]) -> Result<String,
 /// Adds text at the end of a section, which is created at the end of the page if absent.
 pub(super) fn add_to_section(text: &str, heading: &str, addition: &str) -> String {
     let addition = addition.trim();
-    let is_wanted = |found: &Heading| {
-        found.level == SECTION_LEVEL && !found.is_nested && found.text.eq_ignore_ascii_case(heading)
-    };
+    let is_wanted =
+        |found: &Heading| found.level == SECTION_LEVEL && !found.is_nested && found.text.eq_ignore_ascii_case(heading);
     let index = headings(text).iter().position(is_wanted);
     let Some(found) = index.and_then(|index| section(text, SectionSelector::Index(index))) else {
         return format!("{}\n\n## {heading}\n\n{addition}\n", text.trim_end());
