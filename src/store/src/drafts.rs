@@ -77,11 +77,10 @@ impl DraftFile {
             Err(error) => {
                 let aside = file.with_extension(format!("damaged-{}", Timestamp::now().as_second()));
                 tracing::error!(drafts.file = %file.display(), drafts.aside = %aside.display(), %error, "the drafts cannot be read; the file was set aside");
-                std::fs::rename(file, aside)?;
+                std::fs::rename(file, &aside)?;
+                // The newest drafts may be in the log only.
                 for suffix in ["-wal", "-shm"] {
-                    let mut name = file.as_os_str().to_owned();
-                    name.push(suffix);
-                    match std::fs::remove_file(PathBuf::from(name)) {
+                    match std::fs::rename(with_suffix(file, suffix), with_suffix(&aside, suffix)) {
                         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                         Ok(()) | Err(_) => {}
                     }
@@ -89,6 +88,11 @@ impl DraftFile {
                 Ok((new(None), Vec::new()))
             }
         }
+    }
+
+    /// Whether there is no file: no draft was created yet, or the file was lost or set aside.
+    pub fn is_missing(&self) -> bool {
+        self.connection.lock().is_none()
     }
 
     /// Adds a draft without pages.
@@ -157,6 +161,12 @@ impl DraftFile {
         change(&transaction)?;
         Ok(transaction.commit()?)
     }
+}
+
+fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 fn apply(transaction: &Transaction<'_>, id: DraftId, write: &DraftWrite) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use svcfs_vfs::{AcceptedPage, DraftMerge, DraftView};
 use super::hunks::{self, ChangedPage};
 use super::{state_etag, visible_pages};
 use crate::kernel::OperationContext;
-use crate::merge::{MergeConflict, merge_page, merge_text};
+use crate::merge::{MergeConflict, merge_file};
 
 /// Attempts of a merge that loses against concurrent writers.
 const MERGE_ATTEMPTS: usize = 64;
@@ -189,7 +189,7 @@ fn plan_merge(
         let texts = [page.contents.base.as_ref(), current.as_ref().map(|(_, content)| content), theirs];
         plan.seen.push(etag);
         let precondition = etag.map_or(Precondition::Absent, |etag| Precondition::OneOf(vec![etag]));
-        match merge_file(path, texts, resolve.get(path).copied()) {
+        match merge_contents(path, texts, resolve.get(path).copied()) {
             Ok(PageOutcome::Unchanged) => continue,
             Ok(PageOutcome::Put(content)) => {
                 plan.changes.push(Change::put(path.clone(), content).with_precondition(precondition));
@@ -214,7 +214,7 @@ fn read_current(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<(ET
 }
 
 /// Merges a file. `ours` is the tree, `theirs` the draft; none is a missing file.
-fn merge_file(
+fn merge_contents(
     path: &TreePath,
     [base, ours, theirs]: [Option<&Bytes>; 3],
     resolution: Option<MergeSide>,
@@ -250,11 +250,10 @@ fn merge_texts(
     [base, ours, theirs]: [&str; 3],
     resolution: Option<MergeSide>,
 ) -> Result<PageOutcome, Vec<DraftConflict>> {
-    let merge = if path.is_page() { merge_page } else { merge_text };
     // The merged text has that of the first side where both changed the same.
     let merged = match resolution {
-        Some(MergeSide::Theirs) => merge(base, theirs, ours),
-        Some(MergeSide::Ours) | None => merge(base, ours, theirs),
+        Some(MergeSide::Theirs) => merge_file(path, base, theirs, ours),
+        Some(MergeSide::Ours) | None => merge_file(path, base, ours, theirs),
     };
     if merged.conflicts.is_empty() || resolution.is_some() {
         let is_unchanged = merged.text == ours;

@@ -59,10 +59,11 @@ fn check_enabled(cx: &OperationContext<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The caller with the default name of an operation on drafts, if it sent none over HTTP.
+/// The caller with the default name of an operation on drafts, if it sent none over HTTP. The name
+/// in a request is that of the caller, unless its key says who it is.
 fn named_caller(cx: &OperationContext<'_>, actor: Option<Actor>, default: &str) -> Caller {
     let mut caller = cx.caller.clone();
-    caller.actor = actor.or(caller.actor);
+    caller.actor = if caller.client.key.is_some() { caller.actor.or(actor) } else { actor.or(caller.actor) };
     if caller.protocol == Protocol::Http {
         caller.actor = caller.actor.or_else(|| Some(Actor::new(default)));
     }

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use svcfs_base::{Actor, Caller, ETag, Permissions, Precondition, Protocol};
+use svcfs_base::{Actor, Caller, Client, ETag, Permissions, Precondition, Protocol};
 
 use crate::spaces::test_space::{TestSpace, caller, path, status_and_error};
 
@@ -282,6 +282,14 @@ fn drafts_can_be_disabled_and_are_limited() {
     open(&space);
     let space = TestSpace::with("[versioning]\nstrategy = \"none\"\n", &[("a.md", "x\n")]);
     assert_eq!(space.refusal("draft_create", json!({})).0, 501);
+}
+
+#[test]
+fn the_owner_of_a_draft_is_the_actor_of_the_key() {
+    let space = TestSpace::new();
+    let keyed = Caller { client: Client { key: Some(1), connection: None }, ..named("ann") };
+    let created = space.ask_as(&keyed, "draft_create", json!({ "actor": "bob" })).unwrap();
+    assert_eq!(created["actor"], "ann");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use svcfs_vfs::FileView;
 
 use crate::history;
 use crate::kernel::OperationContext;
-use crate::merge::{MergeConflict, merge_page, merge_text};
+use crate::merge::{MergeConflict, merge_file};
 
 /// Attempts of a merge that loses against concurrent writers. Each failure means that another
 /// writer succeeded.
@@ -145,8 +145,7 @@ fn merge(
     let [Ok(base_text), Ok(ours), Ok(theirs)] = texts else {
         return Err(conflict(current, &format!("`{path}` is not text in all three versions, so it cannot be merged")));
     };
-    let merge = if path.is_page() { merge_page } else { merge_text };
-    let merged = merge(base_text, ours, theirs);
+    let merged = merge_file(path, base_text, ours, theirs);
     if protocol == Protocol::Remote && merged.has_same_changes {
         return Err(conflict(current, "others made some of your changes, too"));
     }

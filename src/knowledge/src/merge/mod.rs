@@ -7,7 +7,14 @@
 #[cfg(test)]
 mod tests;
 
+use svcfs_base::TreePath;
 pub use svcfs_text::merge::{MergeConflict, MergedPage};
+
+/// Merges two texts of a file: of a page with its frontmatter, of other files by lines.
+#[must_use]
+pub fn merge_file(path: &TreePath, base: &str, ours: &str, theirs: &str) -> MergedPage {
+    if path.is_page() { merge_page(base, ours, theirs) } else { merge_text(base, ours, theirs) }
+}
 
 /// Merges two texts of a page that were made from the same base. The merged text has that of `ours`
 /// where both sides changed the same; each such place is a conflict.

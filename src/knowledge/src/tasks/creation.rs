@@ -139,11 +139,18 @@ impl CreateTask {
         if !(1..=5).contains(&self.priority) {
             return Err(Fault::invalid("priority", "must be 1 (most urgent) to 5"));
         }
+        if self.due.as_ref().is_some_and(|day| day.parse::<jiff::civil::Date>().is_err()) {
+            return Err(Fault::invalid("due", "must be a day, such as `2026-12-31`"));
+        }
         let named = self.blocked_by.iter().map(|path| ("blocked_by", path));
         for (field, path) in named.chain(self.parent.iter().map(|path| ("parent", path))) {
             if path.is_root() || cx.space.vfs.stat(cx.caller.protocol, path).is_err() {
                 let message = format!("`{field}`: file not found: {path}; name a page that exists");
                 return Err(Fault::not_found(message).with_missing_path(path));
+            }
+            // A name that is no page may be the title of another one.
+            if !path.is_page() {
+                return Err(Fault::invalid(field, format_args!("`{path}` is not a page; name a `.md` file")));
             }
         }
         Ok(())

@@ -14,12 +14,11 @@ mod tests;
 mod work;
 
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Fault, Protocol, TreePath};
+use svcfs_base::{Actor, Fault, Kind, Protocol, TreePath};
 use svcfs_text::frontmatter;
-use svcfs_text::links::{LinkKind, links};
 
 use crate::kernel::Space;
-use crate::workflows::{BlockerCheck, WorkflowDefinition, read_definition};
+use crate::workflows::{BlockerCheck, WorkflowDefinition, blocker_target, read_definition};
 
 pub use attempts::{next_attempt, record_attempt};
 pub use operations::AREA;
@@ -64,6 +63,15 @@ fn urgency(fields: &Map<String, Value>) -> (f64, (bool, &str)) {
 /// Whether a page is a task by its `type`.
 pub fn is_task(fields: &Map<String, Value>) -> bool {
     fields.get("type").and_then(Value::as_str).is_some_and(|text| text.trim().eq_ignore_ascii_case(TASK_TYPE))
+}
+
+/// Checks that a file is a task: a page with that `type`, or with a `status`.
+fn check_is_task(path: &TreePath, fields: &Map<String, Value>) -> Result<(), Fault> {
+    if path.is_page() && (is_task(fields) || fields.contains_key("status")) {
+        return Ok(());
+    }
+    let message = format!("`{path}` is no task: its frontmatter has neither `type: task` nor `status`");
+    Err(Fault::new(Kind::Invalid, message))
 }
 
 /// Whether a page is work that can be started.
@@ -112,28 +120,10 @@ fn stored_fields(space: &Space, path: &TreePath) -> Option<Map<String, Value>> {
     Some(frontmatter::parse(std::str::from_utf8(&file.content).ok()?).map)
 }
 
-/// All strings in a value: an unquoted `depends_on: [[a]]` is a list in a list.
-fn strings(value: &Value) -> Vec<String> {
-    match value {
-        Value::String(text) => vec![text.clone()],
-        Value::Array(items) => items.iter().flat_map(strings).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
-    }
-}
-
-/// The target of a link, path or name in a task's frontmatter.
-fn target_of(text: &str) -> String {
-    match links(text).into_iter().next() {
-        Some(link) if link.kind == LinkKind::Wiki => link.target,
-        Some(link) => format!("./{}", link.target),
-        None => text.trim().to_owned(),
-    }
-}
-
 /// Whether a text in the frontmatter of the page `from` would refer to a page that does not exist
 /// yet.
 fn names_path(from: &TreePath, text: &str, new: &TreePath) -> bool {
-    let target = target_of(text);
+    let target = blocker_target(text);
     let target = target.strip_suffix(".md").unwrap_or(&target);
     let folder = from.parent().unwrap_or_else(TreePath::root);
     let new_name = new.as_str().strip_suffix(".md").unwrap_or(new.as_str());
@@ -145,7 +135,7 @@ fn names_path(from: &TreePath, text: &str, new: &TreePath) -> bool {
 
 /// The page that a link, path or name in a task's frontmatter refers to.
 fn resolve_page(space: &Space, from: &TreePath, text: &str) -> Result<Option<TreePath>, Fault> {
-    let target = target_of(text);
+    let target = blocker_target(text);
     if let Some(target) = space.index.resolve(from, &target)? {
         return Ok(Some(target.path).filter(TreePath::is_page));
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use svcfs_base::{ETag, Fault, Kind, TreePath, VersionId};
 use svcfs_text::frontmatter;
 
-use super::edits::{add_to_section, edit_page, set_fields};
+use super::edits::{add_to_section, edit_page, lower_headings, set_fields};
 use crate::claims::{self, LeaseDuration};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, require_path};
 
@@ -65,13 +65,9 @@ impl Operation for AddTaskProgress {
         }
         let actor = cx.caller.actor();
         let agent = agent.as_deref().map(svcfs_base::Actor::new).unwrap_or_else(|| actor.clone());
-        let note = format!("### {:.0} — {agent}\n\n{note}", cx.now());
+        let note = lower_headings(&format!("### {:.0} — {agent}\n\n{note}", cx.now()));
         let edit = |text: &str| {
-            let fields = frontmatter::parse(text).map;
-            if !super::is_task(&fields) && !fields.contains_key("status") {
-                let message = format!("`{path}` is no task: its frontmatter has neither `type: task` nor `status`");
-                return Err(Fault::new(Kind::Invalid, message));
-            }
+            super::check_is_task(&path, &frontmatter::parse(text).map)?;
             let text = match percent {
                 Some(percent) => set_fields(text, &[("percent", json!(percent))])?,
                 None => text.to_owned(),

@@ -9,7 +9,7 @@ use super::operations::EligibleTask;
 use super::queue::{TaskFilter, normalize_label};
 use crate::claims::{self, LeaseDuration};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, require_path};
-use crate::workflows::{WorkflowDefinition, WorkflowState};
+use crate::workflows::{WorkflowDefinition, WorkflowState, strings};
 
 /// Maximum size of a result.
 const MAX_RESULT_BYTES: usize = 64 << 10;
@@ -86,6 +86,10 @@ impl Operation for TakeNextTask {
             }
         }
         Ok(TakenTask { task: None, claim: None, attempt: None })
+    }
+    fn render_text(taken: &TakenTask) -> Option<String> {
+        // Tools leave out null: their text would be `{}`.
+        taken.task.is_none().then(|| "No task can be started now".to_owned())
     }
 }
 
@@ -198,12 +202,13 @@ impl Operation for EndTask {
         cx.space.vfs.check_claim(&caller, &path)?;
         let edit = |text: &str| {
             let fields = frontmatter::parse(text).map;
+            super::check_is_task(&path, &fields)?;
             let mut changes = vec![("status", json!(status))];
             let workflow = super::workflow_of(cx.space, &fields);
             let state = workflow.as_ref().and_then(|workflow| outcome.state(workflow));
             changes.extend(state.map(|state| ("state", json!(state.name))));
             if !artifacts.is_empty() {
-                let mut all = fields.get("artifacts").map(super::strings).unwrap_or_default();
+                let mut all = fields.get("artifacts").map(strings).unwrap_or_default();
                 artifacts.iter().for_each(|artifact| {
                     if !all.contains(artifact) {
                         all.push(artifact.clone());

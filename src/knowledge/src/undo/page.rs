@@ -7,7 +7,7 @@ use svcfs_vfs::{EntryKind, PageState, PageStep, PageSteps, PageTrail};
 use super::operations::{ConflictLines, UndoConflict};
 use crate::history;
 use crate::kernel::OperationContext;
-use crate::merge::{merge_page, merge_text};
+use crate::merge::merge_file;
 
 /// A file at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,8 +238,7 @@ impl PageUndoer<'_> {
             self.add_conflict(run.last(), "the symbolic link was changed since".to_owned());
             return Ok(current);
         }
-        let merge = if current.path.is_page() { merge_page } else { merge_text };
-        let merged = merge(base, present, reverse);
+        let merged = merge_file(&current.path, base, present, reverse);
         for conflict in merged.conflicts {
             let place = conflict.key.map_or("the lines were".to_owned(), |key| format!("the key `{key}` was"));
             self.add_conflict(run.last(), format!("{place} changed since"));

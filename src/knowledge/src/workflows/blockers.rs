@@ -98,12 +98,7 @@ impl<'a> BlockerCheck<'a> {
                 return Ok(Some(path));
             }
         }
-        let target = match links(text).into_iter().next() {
-            Some(link) if link.kind == LinkKind::Wiki => link.target,
-            Some(link) => format!("./{}", link.target),
-            None => text.trim().to_owned(),
-        };
-        Ok(self.index.resolve(from, &target)?.map(|target| target.path).filter(TreePath::is_page))
+        Ok(self.index.resolve(from, &blocker_target(text))?.map(|target| target.path).filter(TreePath::is_page))
     }
 
     /// Refuses a page that waits for itself, also through other pages.
@@ -143,8 +138,17 @@ pub fn blocker_names(frontmatter: &Value) -> Vec<String> {
     LinksConfig::DEPENDENCY_FIELDS.iter().filter_map(|field| frontmatter.get(*field)).flat_map(strings).collect()
 }
 
+/// The target of a link, path or name in the frontmatter of a page.
+pub fn blocker_target(text: &str) -> String {
+    match links(text).into_iter().next() {
+        Some(link) if link.kind == LinkKind::Wiki => link.target,
+        Some(link) => format!("./{}", link.target),
+        None => text.trim().to_owned(),
+    }
+}
+
 /// All strings in a value: an unquoted `depends_on: [[a]]` is a list in a list.
-fn strings(value: &Value) -> Vec<String> {
+pub fn strings(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
         Value::Array(items) => items.iter().flat_map(strings).collect(),

@@ -14,6 +14,8 @@ use super::{EMAIL, History, HistoryResult, etag, oid, owner};
 use crate::{CommitAuthor, StoreError};
 
 const BRANCHES: &str = "refs/heads/draft/";
+/// Branches of drafts that are not in `drafts.db` any more.
+const LOST_BRANCHES: &str = "refs/heads/lost-draft/";
 
 /// The state of a page in the branch of a draft.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +79,20 @@ impl History {
     /// Whether the branch of a draft exists.
     pub fn draft_branch_exists(&self, id: DraftId) -> HistoryResult<bool> {
         self.reader(|repository| Ok(tip_of(repository, id)?.is_some()))
+    }
+
+    /// Renames the branch of a draft that is not in `drafts.db` any more to `lost-draft/<id>`,
+    /// unless it is checked out.
+    pub fn set_draft_branch_aside(&self, id: DraftId) -> HistoryResult<()> {
+        self.reader(|repository| {
+            let (name, aside) = (reference_name(id), format!("{LOST_BRANCHES}{id}"));
+            if is_checked_out(repository, &name) {
+                return Ok(());
+            }
+            let mut reference = repository.find_reference(&name)?;
+            reference.rename(&aside, true, "the draft is not in drafts.db")?;
+            Ok(owner::give_branch(repository, &aside)?)
+        })
     }
 
     /// Removes the branch of a draft, unless it is checked out.

@@ -215,8 +215,9 @@ impl Vfs {
         self.core.check_claims(caller, &[Change::remove(path.clone())]).map(drop)
     }
 
-    /// The active claim of a page.
+    /// The active claim of a page; none while claims are switched off.
     pub fn claim_at(&self, path: &TreePath) -> Option<Claim> {
+        self.core.check_enabled().ok()?;
         self.core.claims.at(path).filter(|claim| !claim.has_lapsed(self.core.clock.now()))
     }
 

@@ -195,6 +195,19 @@ fn an_unconfirmed_claim_ends_and_a_disabled_space_has_none() {
 }
 
 #[test]
+fn stored_claims_do_not_count_while_claims_are_switched_off() {
+    let space = ClaimSpace::new(false);
+    space.put("a.md", "task\n");
+    space.claim("ann", "a.md");
+    space.vfs.close().unwrap();
+    let root = space.directory.path();
+    let vfs = Vfs::open(VfsOptions { clock: Arc::clone(&space.clock) as _, ..options(root, false) }).unwrap();
+    vfs.set_claim_policy(ClaimPolicy { is_enabled: false, ..ClaimPolicy::default() });
+    assert!(vfs.claim_at(&at("a.md")).is_none());
+    vfs.apply(&caller("bob"), Change::put(at("a.md"), "task 2\n")).unwrap();
+}
+
+#[test]
 fn many_actors_claim_each_page_once() {
     let space = ClaimSpace::new(false);
     for n in 0..20 {

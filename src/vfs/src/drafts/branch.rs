@@ -67,14 +67,20 @@ impl VfsCore {
         }
     }
 
-    /// Makes missing and outdated branches again, and removes those of closed drafts.
+    /// Makes missing and outdated branches again, and removes those of closed drafts. Without the
+    /// file of drafts, after a restore from git for example, a branch may be the only copy: it
+    /// stays under another name.
     pub(crate) fn sync_draft_branches(&self) {
         let Some(history) = self.versions.git() else { return };
         let drafts: Vec<_> = self.drafts.drafts.read().values().cloned().collect();
         match history.draft_branches() {
             Ok(ids) => {
                 let is_closed = |id: &DraftId| drafts.iter().all(|open| open.draft.id != *id);
-                ids.into_iter().filter(is_closed).for_each(|id| self.remove_draft_branch(id));
+                let close = |id| match self.drafts.file.is_missing() {
+                    true => self.set_draft_branch_aside(history, id),
+                    false => self.remove_draft_branch(id),
+                };
+                ids.into_iter().filter(is_closed).for_each(close);
             }
             Err(error) => warn!(%error, "the git branches of drafts cannot be listed"),
         }
@@ -91,6 +97,13 @@ impl VfsCore {
                 }
             }
             self.update_draft_branch(&open, None, "");
+        }
+    }
+
+    fn set_draft_branch_aside(&self, history: &History, id: DraftId) {
+        match history.set_draft_branch_aside(id) {
+            Ok(()) => warn!(draft.id = %id, "a draft has a git branch and no record; see the branch `lost-draft/{id}`"),
+            Err(error) => warn!(draft.id = %id, %error, "the git branch of a lost draft could not be renamed"),
         }
     }
 

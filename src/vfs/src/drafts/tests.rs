@@ -170,6 +170,22 @@ fn a_draft_survives_a_restart_and_has_a_branch() {
 }
 
 #[test]
+fn branches_stay_when_the_file_of_drafts_is_lost() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let id = open(&space);
+    put(&space.vfs.draft(id).unwrap(), "a.md", "mine\n");
+    let state = space.directory.path().join(".svc/state");
+    for name in ["drafts.db", "drafts.db-wal", "drafts.db-shm"] {
+        let _may_be_absent = std::fs::remove_file(state.join(name));
+    }
+    space.reopen();
+    assert!(space.vfs.drafts().is_empty());
+    assert_eq!(space.git(&["show", &format!("lost-draft/{id}:a.md")]), "mine\n");
+    assert_eq!(space.git(&["branch", "--list", "draft/*"]), "");
+}
+
+#[test]
 fn a_checked_out_branch_is_not_moved() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");

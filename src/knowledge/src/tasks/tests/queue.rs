@@ -88,6 +88,7 @@ fn a_created_task_is_a_page_in_the_workflow() {
 fn tasks_that_cannot_be_created_are_refused() {
     let space = TestSpace::new();
     space.put("a.md", "---\nblocked_by: tasks/b.md\n---\n");
+    space.put("notes/c.md", "# C\n");
     for (arguments, status, text) in [
         (json!({}), 400, "title is required"),
         (json!({ "title": " \t" }), 400, "title is required"),
@@ -96,6 +97,9 @@ fn tasks_that_cannot_be_created_are_refused() {
         (json!({ "title": "x", "priority": 6 }), 400, "`priority`: must be 1"),
         (json!({ "title": "x", "blocked_by": ["none.md"] }), 404, "`blocked_by`: file not found: none.md"),
         (json!({ "title": "x", "parent": "none.md" }), 404, "`parent`: file not found: none.md"),
+        (json!({ "title": "x", "blocked_by": ["notes"] }), 400, "`blocked_by`: `notes` is not a page"),
+        (json!({ "title": "x", "due": "soon" }), 400, "`due`: must be a day"),
+        (json!({ "title": "x", "due": "2026-13-45" }), 400, "`due`: must be a day"),
         (json!({ "title": "b", "blocked_by": ["a.md"] }), 409, "`blocked_by`: `a.md` waits for `tasks/b.md` already"),
     ] {
         let (got, message) = status_and_error(space.ask_as(&named("ann"), "task_create", arguments.clone()));
@@ -104,6 +108,26 @@ fn tasks_that_cannot_be_created_are_refused() {
     }
     assert_eq!(space.refusal("task_create", json!({ "title": "x", "claim": true })).0, 400);
     assert!(space.space().vfs.stat(svcfs_base::Protocol::Http, &path("tasks")).is_err());
+}
+
+#[test]
+fn files_that_are_no_tasks_are_not_changed() {
+    let space = TestSpace::new();
+    space.put("plain.md", "# Plain\n");
+    space.put("data.csv", "a,b\n1,2\n");
+    for file in ["plain.md", "data.csv"] {
+        let before = space.text(file);
+        let claim = space.ask_as(&named("ann"), "claim", json!({ "path": file })).unwrap();
+        for (name, arguments) in [
+            ("task_done", json!({ "path": file, "fence": claim["fence"], "result": "Done." })),
+            ("task_progress", json!({ "path": file, "message": "Half." })),
+        ] {
+            let (status, message) = status_and_error(space.ask_as(&named("ann"), name, arguments));
+            assert_eq!(status, 400, "{name} {file} {message}");
+            assert!(message.contains("is no task"), "{name} {file} {message}");
+        }
+        assert_eq!(space.text(file), before, "{file}");
+    }
 }
 
 #[test]
