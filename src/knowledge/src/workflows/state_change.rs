@@ -160,7 +160,7 @@ pub(super) fn assign(
         let frontmatter = Value::Object(page.frontmatter.clone());
         if !super::blocker_names(&frontmatter).is_empty() {
             let index = cx.up_to_date_index(INDEX_TIMEOUT)?;
-            BlockerCheck::new(&cx.space.vfs, index).check_acyclic(path, &frontmatter)?;
+            BlockerCheck::new(&cx.space.vfs, index).check_acyclic(&caller.permissions, path, &frontmatter)?;
         }
         let mut edits = vec![("workflow", Value::from(workflow))];
         edits.extend(state_edits(cx, target, &page.frontmatter));
@@ -202,7 +202,7 @@ pub(super) fn advance(
             target_state.is_some_and(|state| state.wip_limit.is_some()).then(|| cx.space.workflow_places.lock());
         let needs_index = target_state.is_some_and(|state| state.wip_limit.is_some() || is_started(&state.name));
         let index = if needs_index { cx.up_to_date_index(INDEX_TIMEOUT)? } else { &cx.space.index };
-        let moved = MovedPage { path, frontmatter: &page.frontmatter };
+        let moved = MovedPage { path, frontmatter: &page.frontmatter, permissions: &caller.permissions };
         let state = check_transition((&cx.space.vfs, index), &definition, &moved, (from, target))?;
         let from_state = definition.state(from).map_or_else(|| from.to_owned(), |state| state.name.clone());
         let text = edit(&page.text, path, &state_edits(cx, state, &page.frontmatter))?;

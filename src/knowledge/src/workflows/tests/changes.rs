@@ -268,6 +268,38 @@ fn a_board_has_every_state_and_its_cards() {
 }
 
 #[test]
+fn a_key_of_a_folder_gets_no_paths_of_blockers_elsewhere() {
+    let space = space_with(
+        "",
+        &[
+            ("t/a.md", &(task("backlog") + "\nblocked_by: [Hidden]")),
+            ("t/c.md", &(task("backlog") + "\nblocked_by: [u/d]")),
+            ("u/b.md", "title: Hidden"),
+            ("u/d.md", "blocked_by: [c]"),
+        ],
+    );
+    let limited = Caller {
+        permissions: svcfs_base::Permissions { folder: Some(path("t")), ..caller().permissions },
+        ..Caller::new(Protocol::Http)
+    };
+    let all = space.get("workflow_board", json!({ "workflow": "tasks" }));
+    assert_eq!(all["board"]["backlog"][0]["block_reason"], "waits for u/b.md");
+    let board = space.ask_as(&limited, "workflow_board", json!({ "workflow": "tasks" })).unwrap();
+    let card = &board["board"]["backlog"][0];
+    assert_eq!((&card["blocked"], &card["block_reason"]), (&json!(true), &json!("waits for other pages")));
+    assert!(!board.to_string().contains("u/b.md"), "{board}");
+    for (page, expected) in [
+        ("t/a.md", "it waits for pages outside the folder of this key; finish these first"),
+        ("t/c.md", "t/c.md ← … ← t/c.md"),
+    ] {
+        let moved = json!({ "path": page, "target_state": "in_progress" });
+        let (status, message) = status_and_error(space.ask_as(&limited, "workflow_advance", moved));
+        assert_eq!(status, 409, "{message}");
+        assert!(message.contains(expected) && !message.contains("u/"), "{message}");
+    }
+}
+
+#[test]
 fn tasks_in_a_terminal_state_are_neither_eligible_nor_blockers() {
     let space = TestSpace::with(
         "",
