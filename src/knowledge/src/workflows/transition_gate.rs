@@ -112,9 +112,10 @@ impl TransitionGate {
             return Ok(());
         }
         let (path, allowed) = (&proposal.path, transitions.targets(&from));
-        let change = match &to {
-            Some(to) => format!("`status` cannot change from `{from}` to `{to}`"),
-            None => format!("`status` cannot be removed while it is `{from}`"),
+        let change = match (&to, &new.error) {
+            (Some(to), _) => format!("`status` cannot change from `{from}` to `{to}`"),
+            (None, Some(error)) => format!("`status` is `{from}`, and the new frontmatter is invalid: {error}"),
+            (None, None) => format!("`status` cannot be removed while it is `{from}`"),
         };
         let choices = match &allowed[..] {
             [] => "no status follows it".to_owned(),
