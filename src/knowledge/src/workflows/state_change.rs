@@ -103,6 +103,11 @@ fn state_edits(
     edits
 }
 
+/// Whether a page is a task with the status of a terminal state.
+fn is_ended_task(frontmatter: &Map<String, Value>) -> bool {
+    string(frontmatter, "type") == Some(TASK_TYPE) && matches!(string(frontmatter, "status"), Some("done" | "failed"))
+}
+
 /// Repeats `work` while the page changes meanwhile. Only a caller without a precondition of its own
 /// may have its request checked against newer content.
 fn retry<T>(caller: &Caller, mut work: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
@@ -164,6 +169,9 @@ pub(super) fn assign(
         }
         let mut edits = vec![("workflow", Value::from(workflow))];
         edits.extend(state_edits(cx, target, &page.frontmatter));
+        if !target.terminal && is_ended_task(&page.frontmatter) {
+            edits.push(("status", "todo".into()));
+        }
         edits.extend(ordinal.map(|ordinal| ("ordinal", ordinal.into())));
         let message = format!("{}: {path} → {workflow}/{to_state}", caller.actor());
         let etag = write(cx, caller, (path, page.etag), (edit(&page.text, path, &edits)?, message))?;

@@ -97,6 +97,8 @@ fn a_page_moves_along_the_transitions() {
     space.put("t/b.md", "---\ntype: task\nstatus: doing\nworkflow: tasks\nstate: in_progress\n---\n");
     advance(&space, "t/b.md", "done");
     assert!(space.text("t/b.md").contains("status: done\n"), "{}", space.text("t/b.md"));
+    space.get("workflow_assign", json!({ "path": "t/b.md", "workflow": "tasks", "state": "backlog" }));
+    assert!(space.text("t/b.md").contains("status: todo\n"), "{}", space.text("t/b.md"));
 }
 
 #[test]
