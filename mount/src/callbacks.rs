@@ -22,7 +22,9 @@ use crate::convert::{
 use crate::fuse_server::FuseServer;
 use crate::init_flags::{INIT_FLAGS, negotiate};
 use crate::passthrough::is_eligible;
-use crate::reply::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, or_stale};
+use crate::reply::{
+    ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, or_not_permitted, or_stale,
+};
 use crate::session::SessionSentinel;
 use crate::views::is_view_id;
 use crate::xattrs::VirtualXattr;
@@ -185,7 +187,7 @@ impl Filesystem for LocalCallbacks {
         let caller = self.author(request);
         self.answer("unlink", reply, || {
             let (parent, entry) = self.server.entry(parent, entry)?;
-            Ok::<_, RequestFailure>(self.vfs.unlink(&caller, parent, &entry)?)
+            self.vfs.unlink(&caller, parent, &entry).map_err(or_not_permitted)
         });
     }
 

@@ -40,6 +40,12 @@ pub(crate) fn or_stale(fault: Fault) -> RequestFailure {
     if fault.kind() == Kind::NotFound { RequestFailure::Errno(Errno::ESTALE) } else { RequestFailure::Fault(fault) }
 }
 
+/// Maps `NotAllowed` to `EPERM` for removals: `rm -f` takes `EINVAL` for a missing file, and would
+/// report success.
+pub(crate) fn or_not_permitted(fault: Fault) -> RequestFailure {
+    if fault.kind() == Kind::NotAllowed { RequestFailure::Errno(Errno::EPERM) } else { RequestFailure::Fault(fault) }
+}
+
 /// A reply that can carry an error number.
 pub(crate) trait ErrorReply: Sized {
     fn send_error(self, errno: Errno);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fuser::{Errno, INodeNo};
 use parking_lot::Mutex;
-use svcfs_base::{Caller, ETag, Fault, PathComponent, Seq, TreePath};
+use svcfs_base::{Caller, ETag, Fault, Kind, PathComponent, Seq, TreePath};
 
 use super::links::PageLink;
 use super::reader::ReaderRights;
@@ -207,8 +207,10 @@ impl ViewNode for StateFolder {
         let columns = views.board(reader, &self.workflow)?;
         let state = columns.iter().find(|column| Self::new(&self.workflow, &column.state).key() == target);
         let refusal = match state {
-            None => Fault::invalid("state", "a link can be moved to another state of its workflow only"),
-            Some(_) if name != new_name => Fault::invalid("state", "a link keeps its name; rename the page instead"),
+            None => Fault::new(Kind::NotAllowed, "a link can be moved to another state of its workflow only"),
+            Some(_) if name != new_name => {
+                Fault::new(Kind::NotAllowed, "a link keeps its name; rename the page instead")
+            }
             Some(_) if !reader.access(&views.vfs).can_write(&page)? => {
                 return Err(RequestFailure::Errno(Errno::EACCES));
             }

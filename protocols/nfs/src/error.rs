@@ -30,6 +30,12 @@ impl From<GarbageArguments> for NfsError {
     }
 }
 
+/// Maps `NotAllowed` to the status for `EPERM` for removals: `rm -f` takes `EINVAL` for a missing
+/// file, and would report success.
+pub(crate) fn or_not_permitted(fault: Fault) -> NfsError {
+    if fault.kind() == Kind::NotAllowed { nfsstat3::NFS3ERR_PERM.into() } else { fault.into() }
+}
+
 pub(crate) fn status(kind: Kind) -> nfsstat3 {
     nfsstat3::unpack(&mut &kind.nfs().to_be_bytes()[..]).map_or(nfsstat3::NFS3ERR_SERVERFAULT, |(status, _)| status)
 }

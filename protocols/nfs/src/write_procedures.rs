@@ -14,7 +14,7 @@ use svcfs_vfs::{EntryKind, InodeTable, StableOperation, WriteAt};
 use crate::NfsServer;
 use crate::attributes::{parse_sattr, time};
 use crate::dispatch::CallContext;
-use crate::error::NfsError;
+use crate::error::{NfsError, or_not_permitted};
 use crate::file_handle::{ExportEntry, parse_name};
 use crate::read_procedures::MAX_TRANSFER_BYTES;
 use crate::xdr_reader::GarbageArguments;
@@ -201,7 +201,7 @@ impl NfsServer {
             (true, EntryKind::Directory) => vfs.remove_directory(caller, state.node, &name)?,
             (true, _) => return Err(nfsstat3::NFS3ERR_NOTDIR.into()),
             (false, EntryKind::Directory) => return Err(nfsstat3::NFS3ERR_ISDIR.into()),
-            (false, _) => vfs.unlink(caller, state.node, &name)?,
+            (false, _) => vfs.unlink(caller, state.node, &name).map_err(or_not_permitted)?,
         }
         let abandoned = export.abandon(removed.inode);
         export.inode_table.remove(&path).map_err(Fault::from)?;

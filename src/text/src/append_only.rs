@@ -43,8 +43,8 @@ impl RewriteError {
 #[must_use]
 pub fn is_append_only(text: &str) -> bool {
     let split = split(text);
-    // Fast path: most pages do not have the key.
-    split.content().is_some_and(|content| content.contains(APPEND_ONLY_KEY))
+    // Fast path: most pages have neither the key nor an escape sequence.
+    split.content().is_some_and(|content| content.contains(APPEND_ONLY_KEY) || content.contains('\\'))
         && frontmatter::parse_split(&split).map.get(APPEND_ONLY_KEY) == Some(&Value::Bool(true))
 }
 
@@ -121,6 +121,7 @@ mod tests {
             (HEAD, true),
             ("+++\nappend_only = true\n+++\n", true),
             ("---\r\nappend_only: true\r\n---\r\n", true),
+            ("---\n\"append\\x5fonly\": true\n---\n", true),
             ("---\nappend_only: yes\n---\n", false),
             ("---\nappend_only: \"true\"\n---\n", false),
             ("---\nappend_only: false\n---\n", false),

@@ -109,8 +109,10 @@ fn an_append_only_page_on_the_mount_only_grows() {
     let error = served.save("log.md", &LOG.replace("one", "three")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     assert!(served.reason("log.md").starts_with("`log.md` is append-only: line 5 "), "{}", served.reason("log.md"));
+    // Not EINVAL: with that, `rm -f` reports success.
+    let removed = std::fs::remove_file(&page).unwrap_err();
+    assert_eq!(removed.kind(), ErrorKind::PermissionDenied, "{removed}");
     for refused in [
-        std::fs::remove_file(&page),
         std::fs::rename(&page, served.place.path("mnt/new.md")),
         std::fs::rename(&page, served.place.path("mnt/log.md~")),
     ] {

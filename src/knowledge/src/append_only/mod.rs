@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -49,11 +50,11 @@ impl WriteGate for AppendOnlyGate {
         let Some(old) = proposal.old_content.as_deref().and_then(|old| protected_text(path, old)) else {
             return Ok(());
         };
-        let new = std::str::from_utf8(&proposal.content).unwrap_or_default();
-        if may_unlock(caller) && !is_append_only(new) {
+        let new = String::from_utf8_lossy(&proposal.content);
+        if may_unlock(caller) && !is_append_only(&new) {
             return Ok(());
         }
-        check_addition(old, new).map_err(|error| refusal(path, error))
+        check_addition(&old, &new).map_err(|error| refusal(path, error))
     }
 
     fn check_removal(&self, _caller: &Caller, path: &TreePath, content: &Bytes) -> Result<(), Fault> {
@@ -75,9 +76,9 @@ impl WriteGate for AppendOnlyGate {
 }
 
 /// The text of an append-only page; none for other files.
-fn protected_text<'c>(path: &TreePath, content: &'c [u8]) -> Option<&'c str> {
-    let text = std::str::from_utf8(content).ok().filter(|_| path.is_page())?;
-    is_append_only(text).then_some(text)
+fn protected_text<'c>(path: &TreePath, content: &'c [u8]) -> Option<Cow<'c, str>> {
+    let text = path.is_page().then(|| String::from_utf8_lossy(content))?;
+    is_append_only(&text).then_some(text)
 }
 
 fn may_unlock(caller: &Caller) -> bool {

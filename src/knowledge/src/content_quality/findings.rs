@@ -102,14 +102,14 @@ impl FindingKind {
             Self::Empty => ("page has", "pages have", "no text: write it or remove it"),
             Self::MissingFrontmatter => ("page has", "pages have", "no frontmatter: give it a title and tags"),
             Self::Duplicate => {
-                ("page shares", "pages share", "its title with another page: merge the pages, or rename one")
+                ("page shares", "pages share", "the title with another page: merge the pages, or rename one")
             }
             Self::Contradiction => {
                 ("page contradicts", "pages contradict", "another page: decide which is right, see GET /contradictions")
             }
             Self::LintError => ("page has", "pages have", "a lint error: correct the line that it names"),
             Self::SchemaViolation => {
-                ("page does", "pages do", "not fit the schema of its type: correct the frontmatter, or the schema")
+                ("page does", "pages do", "not fit the schema of the type: correct the frontmatter, or the schema")
             }
         };
         format!("{count} {} {advice}", if count == 1 { singular } else { plural })

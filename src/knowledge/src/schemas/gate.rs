@@ -46,10 +46,10 @@ impl SchemaGate {
 
     /// The schema of a page and how it is violated; none without a usable schema.
     fn violations(&self, content: &[u8]) -> Result<Option<CheckedPage>, Fault> {
-        let Ok(text) = std::str::from_utf8(content) else { return Ok(None) };
-        let split = frontmatter::split(text);
-        // Fast path: without this text there is no such key.
-        if !split.content().is_some_and(|content| content.contains(TYPE_KEY)) {
+        let text = String::from_utf8_lossy(content);
+        let split = frontmatter::split(&text);
+        // Fast path: without this text, or an escape sequence, there is no such key.
+        if !split.content().is_some_and(|content| content.contains(TYPE_KEY) || content.contains('\\')) {
             return Ok(None);
         }
         let map = frontmatter::parse_split(&split).map;

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Fault, Kind, Permissions, TreePath};
 use svcfs_config::LinksConfig;
 use svcfs_index::Index;
 use svcfs_text::links::{LinkKind, links};
@@ -104,8 +104,9 @@ impl<'a> BlockerCheck<'a> {
     /// Refuses a page that waits for itself, also through other pages.
     ///
     /// # Errors
-    /// `NotAllowed` with the cycle; those of the index.
-    pub fn check_acyclic(&self, page: &TreePath, frontmatter: &Value) -> Result<(), Fault> {
+    /// `NotAllowed` with the cycle, of which a key of a folder gets its own pages; those of the
+    /// index.
+    pub fn check_acyclic(&self, permissions: &Permissions, page: &TreePath, frontmatter: &Value) -> Result<(), Fault> {
         let mut visited: HashMap<TreePath, TreePath> = HashMap::new();
         let mut queue: Vec<TreePath> = Vec::new();
         let mut next = self.blockers(page, frontmatter)?;
@@ -113,7 +114,7 @@ impl<'a> BlockerCheck<'a> {
         loop {
             for blocker in next {
                 if blocker == *page {
-                    return Err(cycle_fault(page, &from, &visited));
+                    return Err(cycle_fault(permissions, page, &from, &visited));
                 }
                 if !visited.contains_key(&blocker) {
                     visited.insert(blocker.clone(), from.clone());
@@ -156,11 +157,17 @@ pub fn strings(value: &Value) -> Vec<String> {
     }
 }
 
-fn cycle_fault(page: &TreePath, last: &TreePath, visited: &HashMap<TreePath, TreePath>) -> Fault {
+fn cycle_fault(
+    permissions: &Permissions,
+    page: &TreePath,
+    last: &TreePath,
+    visited: &HashMap<TreePath, TreePath>,
+) -> Fault {
+    let shown = |path: &TreePath| if permissions.covers(path) { path.to_string() } else { "…".to_owned() };
     let mut cycle = vec![page.to_string()];
     let (mut at, mut seen) = (last, HashSet::new());
     while at != page && seen.insert(at) {
-        cycle.push(at.to_string());
+        cycle.push(shown(at));
         match visited.get(at) {
             Some(previous) => at = previous,
             None => break,

@@ -108,6 +108,7 @@ pub fn read_board(cx: &OperationContext<'_>, name: &str, limit: Option<usize>) -
     let mut columns = cached.columns.clone();
     if cx.caller.permissions.folder.is_some() {
         columns.iter_mut().for_each(|(_, cards)| cards.retain(|card| cx.caller.permissions.covers(&card.path)));
+        columns.iter_mut().flat_map(|(_, cards)| cards).try_for_each(BoardCard::redact)?;
         columns.retain(|(state, cards)| state != UNMATCHED || !cards.is_empty());
     }
     let counts = columns.iter().map(|(state, cards)| (state.clone(), cards.len())).collect();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use svcfs_base::{Fault, Timestamp, TreePath, fold_label};
 use svcfs_index::WorkflowPage;
 
@@ -27,6 +27,21 @@ pub struct BoardCard {
     /// Path of the page
     pub path: TreePath,
     json: Arc<RawValue>,
+}
+
+impl BoardCard {
+    /// The card without the paths of the pages it waits for, which a key of a folder may not see.
+    pub(super) fn redact(&mut self) -> Result<(), Fault> {
+        if !self.json.get().contains("\"block_reason\"") {
+            return Ok(());
+        }
+        let mut members: Map<String, Value> = serde_json::from_str(self.json.get()).map_err(Fault::internal)?;
+        if let Some(reason) = members.get_mut("block_reason") {
+            *reason = "waits for other pages".into();
+            self.json = serde_json::value::to_raw_value(&members).map_err(Fault::internal)?.into();
+        }
+        Ok(())
+    }
 }
 
 impl Serialize for BoardCard {

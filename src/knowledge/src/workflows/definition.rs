@@ -30,7 +30,7 @@ pub struct WorkflowDefinition {
 
 /// A state of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `name`")]
 pub struct WorkflowState {
     /// Name, such as `in_progress`
     pub name: String,
@@ -48,7 +48,7 @@ pub struct WorkflowState {
 
 /// An allowed transition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `from` and `to`")]
 pub struct WorkflowTransition {
     /// The state it leaves
     pub from: String,

@@ -103,6 +103,11 @@ fn state_edits(
     edits
 }
 
+/// Whether a page is a task with the status of a terminal state.
+fn is_ended_task(frontmatter: &Map<String, Value>) -> bool {
+    string(frontmatter, "type") == Some(TASK_TYPE) && matches!(string(frontmatter, "status"), Some("done" | "failed"))
+}
+
 /// Repeats `work` while the page changes meanwhile. Only a caller without a precondition of its own
 /// may have its request checked against newer content.
 fn retry<T>(caller: &Caller, mut work: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
@@ -160,10 +165,13 @@ pub(super) fn assign(
         let frontmatter = Value::Object(page.frontmatter.clone());
         if !super::blocker_names(&frontmatter).is_empty() {
             let index = cx.up_to_date_index(INDEX_TIMEOUT)?;
-            BlockerCheck::new(&cx.space.vfs, index).check_acyclic(path, &frontmatter)?;
+            BlockerCheck::new(&cx.space.vfs, index).check_acyclic(&caller.permissions, path, &frontmatter)?;
         }
         let mut edits = vec![("workflow", Value::from(workflow))];
         edits.extend(state_edits(cx, target, &page.frontmatter));
+        if !target.terminal && is_ended_task(&page.frontmatter) {
+            edits.push(("status", "todo".into()));
+        }
         edits.extend(ordinal.map(|ordinal| ("ordinal", ordinal.into())));
         let message = format!("{}: {path} → {workflow}/{to_state}", caller.actor());
         let etag = write(cx, caller, (path, page.etag), (edit(&page.text, path, &edits)?, message))?;
@@ -202,7 +210,7 @@ pub(super) fn advance(
             target_state.is_some_and(|state| state.wip_limit.is_some()).then(|| cx.space.workflow_places.lock());
         let needs_index = target_state.is_some_and(|state| state.wip_limit.is_some() || is_started(&state.name));
         let index = if needs_index { cx.up_to_date_index(INDEX_TIMEOUT)? } else { &cx.space.index };
-        let moved = MovedPage { path, frontmatter: &page.frontmatter };
+        let moved = MovedPage { path, frontmatter: &page.frontmatter, permissions: &caller.permissions };
         let state = check_transition((&cx.space.vfs, index), &definition, &moved, (from, target))?;
         let from_state = definition.state(from).map_or_else(|| from.to_owned(), |state| state.name.clone());
         let text = edit(&page.text, path, &state_edits(cx, state, &page.frontmatter))?;

@@ -1,7 +1,7 @@
 //! Whether a page may change its state.
 
 use serde_json::{Map, Value};
-use svcfs_base::{Fault, Kind, TreePath, fold_label};
+use svcfs_base::{Fault, Kind, Permissions, TreePath, fold_label};
 use svcfs_index::Index;
 use svcfs_vfs::Vfs;
 
@@ -14,6 +14,8 @@ const STARTED_STATE: &str = "in_progress";
 pub(super) struct MovedPage<'a> {
     pub path: &'a TreePath,
     pub frontmatter: &'a Map<String, Value>,
+    /// What the caller may see.
+    pub permissions: &'a Permissions,
 }
 
 /// Checks the transition of a page from its state to another one.
@@ -69,11 +71,10 @@ pub(super) fn check_transition<'d>(
     if is_started(&target.name) {
         let frontmatter = Value::Object(page.frontmatter.clone());
         let mut blockers = BlockerCheck::new(vfs, index);
-        blockers.check_acyclic(path, &frontmatter)?;
+        blockers.check_acyclic(page.permissions, path, &frontmatter)?;
         let unfinished = blockers.unfinished(path, &frontmatter)?;
         if !unfinished.is_empty() {
-            let names: Vec<&str> = unfinished.iter().map(TreePath::as_str).collect();
-            return refuse(format!("it waits for {}; finish these first", quoted(&names)));
+            return refuse(format!("it waits for {}; finish these first", named(&unfinished, page.permissions)));
         }
     }
     Ok(target)
@@ -98,6 +99,17 @@ fn count_in_state(
         text("workflow") == definition.name && fold_label(text("state")) == fold_label(state)
     };
     Ok(pages.iter().filter(|page| page.path != *path && is_counted(&page.frontmatter)).count())
+}
+
+/// The names of pages, without those that the caller may not see.
+fn named(pages: &[TreePath], permissions: &Permissions) -> String {
+    let visible: Vec<&str> = pages.iter().filter(|page| permissions.covers(page)).map(TreePath::as_str).collect();
+    let hidden = "pages outside the folder of this key";
+    match (visible.is_empty(), visible.len() == pages.len()) {
+        (_, true) => quoted(&visible),
+        (true, false) => hidden.to_owned(),
+        (false, false) => format!("{} and {hidden}", quoted(&visible)),
+    }
 }
 
 pub(super) fn quoted(names: &[&str]) -> String {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
 
-use svcfs_base::{Caller, Fault, Kind, fold_label};
+use svcfs_base::{Caller, Fault, Kind, Permissions, fold_label};
 use svcfs_config::WorkflowSettings;
 use svcfs_text::frontmatter::{self, Frontmatter};
 use svcfs_vfs::{ProposedFile, WriteGate};
@@ -34,7 +34,7 @@ impl TransitionGate {
 }
 
 impl WriteGate for TransitionGate {
-    fn check(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         let WorkflowSettings { enforce_transitions, transitions } = &self.settings;
         if !proposal.path.is_page() || !*enforce_transitions && transitions.is_empty() {
             return Ok(());
@@ -42,7 +42,9 @@ impl WriteGate for TransitionGate {
         let new = frontmatter::parse(&text(&proposal.content));
         let old = proposal.old_content.as_ref().map(|old| frontmatter::parse(&text(old)));
         match new.text("workflow") {
-            Some(workflow) if *enforce_transitions => self.check_state(proposal, &workflow, (old.as_ref(), &new)),
+            Some(workflow) if *enforce_transitions => {
+                self.check_state((&*proposal, &caller.permissions), &workflow, (old.as_ref(), &new))
+            }
             Some(_) => Ok(()),
             None => self.check_status(proposal, (old.as_ref(), &new)),
         }
@@ -58,7 +60,7 @@ impl TransitionGate {
     /// have any of its states.
     fn check_state(
         &self,
-        proposal: &ProposedFile,
+        (proposal, permissions): (&ProposedFile, &Permissions),
         workflow: &str,
         (old, new): (Option<&Frontmatter>, &Frontmatter),
     ) -> Result<(), Fault> {
@@ -69,7 +71,7 @@ impl TransitionGate {
         let to = new.text("state");
         let names = |page: &Frontmatter| blocker_names(&page.map.clone().into());
         if old.is_none_or(|old| names(old) != names(new)) {
-            BlockerCheck::new(&space.vfs, &space.index).check_acyclic(path, &new.map.clone().into())?;
+            BlockerCheck::new(&space.vfs, &space.index).check_acyclic(permissions, path, &new.map.clone().into())?;
         }
         if from.as_deref().map(fold_label) == to.as_deref().map(fold_label) {
             return Ok(());
@@ -90,7 +92,7 @@ impl TransitionGate {
                 }
             };
         };
-        let page = MovedPage { path, frontmatter: &new.map };
+        let page = MovedPage { path, frontmatter: &new.map, permissions };
         check_transition((&space.vfs, &space.index), &definition, &page, (from, to)).map(drop)
     }
 
@@ -110,9 +112,10 @@ impl TransitionGate {
             return Ok(());
         }
         let (path, allowed) = (&proposal.path, transitions.targets(&from));
-        let change = match &to {
-            Some(to) => format!("`status` cannot change from `{from}` to `{to}`"),
-            None => format!("`status` cannot be removed while it is `{from}`"),
+        let change = match (&to, &new.error) {
+            (Some(to), _) => format!("`status` cannot change from `{from}` to `{to}`"),
+            (None, Some(error)) => format!("`status` is `{from}`, and the new frontmatter is invalid: {error}"),
+            (None, None) => format!("`status` cannot be removed while it is `{from}`"),
         };
         let choices = match &allowed[..] {
             [] => "no status follows it".to_owned(),

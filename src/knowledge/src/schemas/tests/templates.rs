@@ -27,6 +27,17 @@ fn the_pages_of_every_template_fit_its_schemas() {
             assert_eq!(violating["total"], 1, "{} {name} checks something", template.id);
             schemas += 1;
         }
+        if template.id == "tasks" {
+            let fields = json!({ "title": "New", "priority": 1, "blocked_by": ["tasks/example-task.md"] });
+            let task = space.get("task_create", fields);
+            let page = space.text(task["path"].as_str().unwrap());
+            for status in ["todo", "done", "failed", "blocked"] {
+                let page = page.replace("status: todo", &format!("status: {status}"));
+                space.get("write", json!({ "path": "tasks/new.md", "content": page }));
+                let violating = space.get("schemas_get", json!({ "type": "task", "violations": true }));
+                assert_eq!(violating["total"], 1, "{status}: {page}");
+            }
+        }
     }
     assert_eq!(schemas, 4);
 }

@@ -97,6 +97,8 @@ fn a_page_moves_along_the_transitions() {
     space.put("t/b.md", "---\ntype: task\nstatus: doing\nworkflow: tasks\nstate: in_progress\n---\n");
     advance(&space, "t/b.md", "done");
     assert!(space.text("t/b.md").contains("status: done\n"), "{}", space.text("t/b.md"));
+    space.get("workflow_assign", json!({ "path": "t/b.md", "workflow": "tasks", "state": "backlog" }));
+    assert!(space.text("t/b.md").contains("status: todo\n"), "{}", space.text("t/b.md"));
 }
 
 #[test]
@@ -265,6 +267,38 @@ fn a_board_has_every_state_and_its_cards() {
     };
     let hidden = space.ask_as(&below, "workflow_board", json!({ "workflow": "tasks" })).unwrap();
     assert_eq!(hidden["counts"], json!({ "backlog": 0, "in_progress": 0, "done": 0 }));
+}
+
+#[test]
+fn a_key_of_a_folder_gets_no_paths_of_blockers_elsewhere() {
+    let space = space_with(
+        "",
+        &[
+            ("t/a.md", &(task("backlog") + "\nblocked_by: [Hidden]")),
+            ("t/c.md", &(task("backlog") + "\nblocked_by: [u/d]")),
+            ("u/b.md", "title: Hidden"),
+            ("u/d.md", "blocked_by: [c]"),
+        ],
+    );
+    let limited = Caller {
+        permissions: svcfs_base::Permissions { folder: Some(path("t")), ..caller().permissions },
+        ..Caller::new(Protocol::Http)
+    };
+    let all = space.get("workflow_board", json!({ "workflow": "tasks" }));
+    assert_eq!(all["board"]["backlog"][0]["block_reason"], "waits for u/b.md");
+    let board = space.ask_as(&limited, "workflow_board", json!({ "workflow": "tasks" })).unwrap();
+    let card = &board["board"]["backlog"][0];
+    assert_eq!((&card["blocked"], &card["block_reason"]), (&json!(true), &json!("waits for other pages")));
+    assert!(!board.to_string().contains("u/b.md"), "{board}");
+    for (page, expected) in [
+        ("t/a.md", "it waits for pages outside the folder of this key; finish these first"),
+        ("t/c.md", "t/c.md ← … ← t/c.md"),
+    ] {
+        let moved = json!({ "path": page, "target_state": "in_progress" });
+        let (status, message) = status_and_error(space.ask_as(&limited, "workflow_advance", moved));
+        assert_eq!(status, 409, "{message}");
+        assert!(message.contains(expected) && !message.contains("u/"), "{message}");
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn a_definition_that_is_not_valid_names_its_field() {
         (states(json!([{ "name": ".refused" }]), json!([])), "begins with a dot"),
         (states(json!([{ "name": "__unmatched__" }]), json!([])), "is reserved"),
         (states(json!([{ "name": 7 }]), json!([])), "`states[0].name`: invalid type"),
+        (states(json!(["a"]), json!([])), "`states[0]`: invalid type: string \"a\", expected an object with `name`"),
         (states(json!([{ "name": "a", "wip_limt": 1 }]), json!([])), "unknown field `wip_limt`"),
         (states(json!([{ "name": "a", "wip_limit": 0 }]), json!([])), "`wip_limit` must be at least 1"),
         (states(json!([{ "name": "a b" }, { "name": "A  B" }]), json!([])), "are the same name"),
