@@ -114,6 +114,11 @@ fn a_server_with_removed_state_acknowledges_nothing_unsafe() {
         assert!(reply.status == 503 && reply.text().contains("the write is not stored"), "{}", reply.text());
     });
     server.stop();
+    // Without its state a root is as new, and `.git/index` is behind: the first start asks.
+    let refused = patient.run(&["ls"]);
+    assert_eq!(refused.status.code(), Some(3), "{}", String::from_utf8_lossy(&refused.stderr));
+    let adopted = patient.run(&["init", "--adopt"]);
+    assert!(adopted.status.success(), "{}", String::from_utf8_lossy(&adopted.stderr));
     let (server, client) = patient.serve();
     assert_eq!(page(&client, "before.md").as_deref(), Some("# Before\n"));
     stop_and_audit(&patient, server);
