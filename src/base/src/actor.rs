@@ -213,6 +213,8 @@ pub struct Caller {
     pub origin: Option<OriginId>,
     /// The name that the caller sent, if any.
     pub actor: Option<Actor>,
+    /// Whether the name is that of the credentials, which no input of an operation can replace.
+    pub is_actor_fixed: bool,
     /// The network address, for protocols without another identity of the client.
     pub address: Option<IpAddr>,
     /// The origin that the caller sent, if any.
@@ -237,6 +239,7 @@ impl Caller {
             protocol,
             origin: None,
             actor: None,
+            is_actor_fixed: false,
             address: None,
             provenance: None,
             precondition: Precondition::Any,
@@ -250,6 +253,15 @@ impl Caller {
     #[must_use]
     pub fn with_actor(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
+        self
+    }
+    /// The same caller with the name that the input of an operation has, if any. The name of
+    /// credentials remains.
+    #[must_use]
+    pub fn with_input_actor(mut self, actor: Option<Actor>) -> Self {
+        if !self.is_actor_fixed {
+            self.actor = actor.or(self.actor);
+        }
         self
     }
     /// The same caller through one of several mounts.

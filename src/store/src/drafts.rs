@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
 use svcfs_base::{Actor, CommitId, Draft, DraftId, DraftPage, ETag, Seq, Timestamp, TreePath};
 
 use crate::StoreError;
@@ -62,11 +62,12 @@ pub struct DraftFile {
 }
 
 impl DraftFile {
-    /// Opens the file of a space and reads the drafts. A file that cannot be read is logged and set
-    /// aside: a space must open without it.
+    /// Opens the file of a space and reads the drafts. A damaged file is logged and set aside with
+    /// its journal: a space must open without it.
     ///
     /// # Errors
-    /// [`StoreError`] when a damaged file cannot be renamed.
+    /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
+    /// error, and when a damaged one cannot be renamed.
     pub fn open(file: &Path) -> Result<(Self, Vec<StoredDraft>), StoreError> {
         let new = |connection| Self { file: file.to_owned(), connection: Mutex::new(connection) };
         if !file.exists() {
@@ -74,12 +75,13 @@ impl DraftFile {
         }
         match connect(file).and_then(|connection| Ok((read_all(&connection)?, connection))) {
             Ok((drafts, connection)) => Ok((new(Some(connection)), drafts)),
+            Err(error) if !is_damage(&error) => Err(error),
             Err(error) => {
                 let aside = file.with_extension(format!("damaged-{}", Timestamp::now().as_second()));
                 tracing::error!(drafts.file = %file.display(), drafts.aside = %aside.display(), %error, "the drafts cannot be read; the file was set aside");
-                std::fs::rename(file, &aside)?;
-                // The newest drafts may be in the log only.
-                for suffix in ["-wal", "-shm"] {
+                // The newest contents may be in the journal only. It is renamed first: it must not
+                // be applied to a new file after a crash.
+                for suffix in ["-wal", "-shm", ""] {
                     match std::fs::rename(with_suffix(file, suffix), with_suffix(&aside, suffix)) {
                         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                         Ok(()) | Err(_) => {}
@@ -166,7 +168,20 @@ impl DraftFile {
 fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
-    PathBuf::from(name)
+    name.into()
+}
+
+/// Whether the file itself is unusable, so that another attempt would fail as well.
+fn is_damage(error: &StoreError) -> bool {
+    match error {
+        StoreError::Damaged(_) => true,
+        StoreError::Database(error) => match error.sqlite_error_code() {
+            Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown),
+            // An invalid value.
+            None => true,
+        },
+        _ => false,
+    }
 }
 
 fn apply(transaction: &Transaction<'_>, id: DraftId, write: &DraftWrite) -> Result<(), StoreError> {

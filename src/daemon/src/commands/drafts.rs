@@ -1,5 +1,7 @@
 //! `svcfs drafts`
 
+use std::io::IsTerminal;
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
@@ -161,8 +163,23 @@ impl SharedArgs {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let given = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
         let answer = target.run_operation(manual::find(operation)?, given, cli_caller(actor), None)?;
-        if json { output::json(&answer) } else { output::say(&to_text(&answer)) }
+        if json {
+            return output::json(&answer);
+        }
+        let shown = to_text(&answer);
+        match operation {
+            _ if !shown.is_empty() => {}
+            "draft_list" => output::complain("no open drafts"),
+            "draft_merge" => output::complain("nothing to merge; the draft is closed"),
+            _ => output::complain("no changes"),
+        }
+        if std::io::stdout().is_terminal() { output::say(&visible(&shown)) } else { output::say(&shown) }
     }
+}
+
+/// Lines of pages for a terminal, which control characters in them could change unseen.
+fn visible(lines: &str) -> String {
+    lines.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { ' ' } else { c }).collect()
 }
 
 fn text(value: &Value, name: &str) -> String {

@@ -124,6 +124,7 @@ impl CallerIdentity {
         let key = self.token.as_ref().map(KeyDigest::short_number).or(caller.client.key);
         Caller {
             actor: self.actor.clone().or(caller.actor),
+            is_actor_fixed: self.actor.is_some(),
             permissions: self.permissions.clone(),
             client: Client { key, ..caller.client },
             ..caller

@@ -3,6 +3,7 @@
 //! Invariant: hunks are numbered over the draft in path order, and by line within a page. The
 //! numbers stay while the draft does not change; its ETag says whether it has.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -89,7 +90,7 @@ pub fn unified(pages: &[ChangedPage]) -> Result<String, Fault> {
 
 impl ChangedPage {
     /// The base with the selected hunks; none if all are selected, which is the page of the draft.
-    pub fn base_with(&self, selected: &[usize]) -> Option<Bytes> {
+    pub fn base_with(&self, selected: &BTreeSet<usize>) -> Option<Bytes> {
         if self.hunks.iter().all(|hunk| selected.contains(&hunk.id)) {
             return None;
         }

@@ -4,7 +4,7 @@
 //! set. The pages leave the draft after that: a merge that is repeated after a crash finds its
 //! pages in the tree, writes nothing and completes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use svcfs_text::headings::{Heading, headings};
 use svcfs_vfs::{AcceptedPage, DraftMerge, DraftView};
 
 use super::hunks::{self, ChangedPage};
-use super::{state_etag, visible_pages};
+use super::{check_folder, state_etag, visible_pages};
 use crate::kernel::OperationContext;
 use crate::merge::{MergeConflict, merge_file};
 
@@ -61,6 +61,9 @@ struct DraftConflict {
     path: TreePath,
     #[serde(flatten)]
     place: MergeConflict,
+    /// Why the whole file is in conflict; absent for lines and keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
     /// The headings above the place, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     headings: Vec<String>,
@@ -139,38 +142,43 @@ fn select(cx: &OperationContext<'_>, view: &DraftView<'_>, request: &MergeReques
     }
     let MergeRequest { paths, hunks, .. } = request;
     let is_all = paths.is_none() && hunks.is_none();
-    if is_all && let Some((path, _)) = view.pages().iter().find(|page| !visible.contains(page)) {
-        cx.caller.permissions.check_path(path)?;
+    if is_all && visible.len() < view.pages().len() {
+        check_folder(cx, view)?;
         let message =
             "the draft changes files that are not served here, such as hidden ones; name the pages to merge in `paths`";
         return Err(Fault::new(Kind::Forbidden, message));
     }
     let pages = hunks::changed_pages(view, visible)?;
-    let paths = paths.as_deref().unwrap_or_default();
-    for path in paths {
-        if !pages.iter().any(|page| page.path.is_under(path) || page.path == *path) {
-            return Err(Fault::not_found(format!("`{path}` is not changed by the draft")));
-        }
+    let paths: BTreeSet<TreePath> = paths.iter().flatten().cloned().collect();
+    let changed: BTreeSet<TreePath> = pages.iter().flat_map(|page| with_ancestors(&page.path)).collect();
+    if let Some(path) = paths.iter().find(|path| !changed.contains(*path)) {
+        return Err(Fault::not_found(format!("`{path}` is not changed by the draft")));
     }
     let count = pages.iter().map(|page| page.hunks.len()).sum::<usize>();
-    let hunks = hunks.as_deref().unwrap_or_default();
-    if let Some(unknown) = hunks.iter().find(|id| !(1..=count).contains(id)) {
+    let hunks: BTreeSet<usize> = hunks.iter().flatten().copied().collect();
+    if let Some(unknown) = hunks.iter().find(|id| !(1..=count).contains(*id)) {
         return Err(Fault::invalid("hunks", format_args!("the draft has no hunk {unknown}; it has {count} hunks")));
     }
     if !is_all && paths.is_empty() && hunks.is_empty() {
         return Err(Fault::invalid("hunks", "name at least one hunk or path, or leave both out to merge all"));
     }
     let select = |page: ChangedPage| {
-        let is_whole = is_all || paths.iter().any(|path| page.path.is_under(path) || page.path == *path);
+        let is_whole = is_all || with_ancestors(&page.path).any(|path| paths.contains(&path));
         let is_selected = is_whole || page.hunks.iter().any(|hunk| hunks.contains(&hunk.id));
-        let part = if is_whole { None } else { page.base_with(hunks) };
+        let part = if is_whole { None } else { page.base_with(&hunks) };
         is_selected.then_some(SelectedPage { page, part })
     };
     let selected: Vec<SelectedPage> = pages.into_iter().filter_map(select).collect();
-    match request.resolve.keys().find(|path| selected.iter().all(|selected| selected.page.path != **path)) {
+    let merged: BTreeSet<TreePath> = selected.iter().map(|selected| selected.page.path.clone()).collect();
+    match request.resolve.keys().find(|path| !merged.contains(*path)) {
         Some(path) => Err(Fault::invalid("resolve", format_args!("`{path}` is not merged"))),
         None => Ok(selected),
     }
+}
+
+/// A path and the directories above it.
+fn with_ancestors(path: &TreePath) -> impl Iterator<Item = TreePath> {
+    std::iter::once(path.clone()).chain(path.ancestors())
 }
 
 fn plan_merge(
@@ -238,9 +246,14 @@ fn merge_contents(
         None => {
             let shown = |content: Option<&Bytes>| text(content).unwrap_or_default();
             let end = shown(ours).lines().count();
+            let reason = match (ours, theirs) {
+                (None, _) => "removed or renamed in the tree",
+                (_, None) => "removed in the draft",
+                (Some(_), Some(_)) => "not text",
+            };
             let (base, ours, theirs) = (shown(base), shown(ours), shown(theirs));
             let place = MergeConflict { key: None, start: 1, end, base, ours, theirs };
-            Err(vec![DraftConflict { path: path.clone(), place, headings: Vec::new() }])
+            Err(vec![DraftConflict { path: path.clone(), place, reason: Some(reason), headings: Vec::new() }])
         }
     }
 }
@@ -262,7 +275,7 @@ fn merge_texts(
     let headings = headings(ours);
     let conflict = |place: MergeConflict| {
         let headings = headings_above(&headings, place.start);
-        DraftConflict { path: path.clone(), place, headings }
+        DraftConflict { path: path.clone(), place, reason: None, headings }
     };
     Err(merged.conflicts.into_iter().map(conflict).collect())
 }
@@ -279,7 +292,10 @@ fn headings_above(headings: &[Heading], line: usize) -> Vec<String> {
 
 fn conflict(conflicts: &[DraftConflict]) -> Fault {
     let place = |conflict: &DraftConflict| {
-        let DraftConflict { path, place: MergeConflict { key, start, end, .. }, .. } = conflict;
+        let DraftConflict { path, place: MergeConflict { key, start, end, .. }, reason, .. } = conflict;
+        if let Some(reason) = reason {
+            return format!("`{path}` ({reason})");
+        }
         match key {
             Some(key) => format!("`{path}` key `{key}`"),
             None if end > start => format!("`{path}` lines {start}-{end}"),
@@ -299,10 +315,12 @@ fn conflict(conflicts: &[DraftConflict]) -> Fault {
     Fault::new(Kind::Conflict, message).with_detail("conflicts", listed)
 }
 
-/// One commit by the author of most pages; others and the caller are named in trailers.
+/// One commit by the author of most pages, of several the owner of the draft; others and the caller
+/// are named in trailers.
 fn change_set(cx: &OperationContext<'_>, view: &DraftView<'_>, plan: &MergePlan) -> ChangeSet {
-    let (merger, id) = (cx.caller.actor(), view.draft().id);
-    let author = plan.authors.iter().max_by_key(|(_, pages)| **pages).map_or(&merger, |(author, _)| author);
+    let (merger, id, owner) = (cx.caller.actor(), view.draft().id, &view.draft().actor);
+    let most = plan.authors.iter().max_by_key(|(author, pages)| (**pages, *author == owner));
+    let author = most.map_or(&merger, |(author, _)| author);
     let (count, plural) = (plan.changes.len(), if plan.changes.len() == 1 { "" } else { "s" });
     let mut message = format!("{author}: merge draft {id} — {count} file{plural}\n\n");
     for other in plan.authors.keys().filter(|other| *other != author) {

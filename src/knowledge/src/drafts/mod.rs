@@ -62,12 +62,20 @@ fn check_enabled(cx: &OperationContext<'_>) -> Result<(), Fault> {
 /// The caller with the default name of an operation on drafts, if it sent none over HTTP. The name
 /// in a request is that of the caller, unless its key says who it is.
 fn named_caller(cx: &OperationContext<'_>, actor: Option<Actor>, default: &str) -> Caller {
-    let mut caller = cx.caller.clone();
-    caller.actor = if caller.client.key.is_some() { caller.actor.or(actor) } else { actor.or(caller.actor) };
+    let mut caller = cx.caller.clone().with_input_actor(actor);
     if caller.protocol == Protocol::Http {
         caller.actor = caller.actor.or_else(|| Some(Actor::new(default)));
     }
     caller
+}
+
+/// Refuses a draft with pages outside the folder of the caller's key, without their names.
+fn check_folder(cx: &OperationContext<'_>, view: &DraftView<'_>) -> Result<(), Fault> {
+    if view.pages().iter().all(|(path, _)| cx.caller.permissions.covers(path)) {
+        return Ok(());
+    }
+    let message = "path outside key scope: the draft also changes pages outside the folder of this key";
+    Err(Fault::new(Kind::Forbidden, message))
 }
 
 /// The pages of a draft that a caller may see.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault};
 
-use super::{DraftSummary, check_enabled, find, named_caller, summary};
+use super::{DraftSummary, check_enabled, check_folder, find, named_caller, summary};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use pages::{ListDraftTree, ReadDraftFile, RemoveDraftFile, WriteDraftFile};
 use review::{DiffDraft, MergeDraft};
@@ -50,7 +50,9 @@ impl Operation for CreateDraft {
     type Output = DraftSummary;
     fn run(self, cx: &OperationContext<'_>) -> Result<DraftSummary, Fault> {
         check_enabled(cx)?;
-        let actor = named_caller(cx, self.actor, "api").actor();
+        // An empty name is none, and must not become `anonymous`.
+        let named = self.actor.filter(|actor| *actor != Actor::new(""));
+        let actor = named_caller(cx, named, "api").actor();
         let draft = cx.space.vfs.open_draft(actor, cx.settings().drafts.max_active)?;
         Ok(summary(cx, &cx.space.vfs.draft(draft.id)?))
     }
@@ -126,7 +128,7 @@ impl Operation for DiscardDraft {
     type Output = DiscardedDraft;
     fn run(self, cx: &OperationContext<'_>) -> Result<DiscardedDraft, Fault> {
         let view = find(cx, &self.id)?;
-        view.pages().iter().try_for_each(|(path, _)| cx.caller.permissions.check_path(path))?;
+        check_folder(cx, &view)?;
         cx.space.vfs.discard_draft(view.draft().id)?;
         Ok(DiscardedDraft { status: "discarded", id: self.id })
     }

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use svcfs_base::{Actor, Caller, Client, ETag, Permissions, Precondition, Protocol};
+use svcfs_base::{Actor, Caller, ETag, Permissions, Precondition, Protocol};
 
 use crate::spaces::test_space::{TestSpace, caller, path, status_and_error};
 
@@ -162,6 +162,8 @@ fn what_both_changed_is_a_conflict_until_it_is_resolved() {
         let paths: Vec<&str> = conflicts.iter().map(|conflict| conflict["path"].as_str().unwrap()).collect();
         assert_eq!(paths, ["a.md", "a.md", "added.md", "removed_here.md", "removed_there.md"]);
         assert_eq!(conflicts[0]["key"], "owner");
+        assert_eq!(conflicts[3]["reason"], "removed or renamed in the tree");
+        assert_eq!(conflicts[4]["reason"], "removed in the draft");
         assert_eq!(
             conflicts[1],
             json!({ "path": "a.md", "start": 8, "end": 8, "base": "one\n", "ours": "eins\n", "theirs": "uno\n", "headings": ["Title"] })
@@ -215,6 +217,18 @@ fn the_author_of_most_pages_is_the_author_of_the_merge() {
 }
 
 #[test]
+fn of_several_authors_the_owner_is_the_author_of_the_merge() {
+    let space = TestSpace::with("", &[("index.md", "x\n")]);
+    let opened = space.ask_as(&named("ann"), "draft_create", json!({})).unwrap();
+    for (author, name) in [("zoe", "a.md"), ("ann", "b.md")] {
+        let arguments = json!({ "id": opened["id"], "path": name, "content": "x\n" });
+        space.ask_as(&named(author), "draft_write", arguments).unwrap();
+    }
+    space.get("draft_merge", json!({ "id": opened["id"] }));
+    assert_eq!(space.newest("a.md").1, "ann");
+}
+
+#[test]
 fn writes_in_a_draft_pass_the_gates() {
     let space = TestSpace::with("[lint]\nformat_protocols = [\"http\"]\n", &[("index.md", "x\n")]);
     let id = open(&space);
@@ -259,10 +273,45 @@ fn a_key_with_a_folder_sees_its_part_of_a_draft() {
         ("draft_merge", json!({ "id": id })),
         ("draft_discard", json!({ "id": id })),
     ] {
-        assert_eq!(status_and_error(ask(name, arguments)).0, 403, "{name}");
+        let (status, message) = status_and_error(ask(name, arguments.clone()));
+        assert_eq!(status, 403, "{name}");
+        assert!(arguments["path"] == "secret.md" || !message.contains("secret"), "{name}: {message}");
     }
     let merged = ask("draft_merge", json!({ "id": id, "paths": ["team"] })).unwrap();
     assert_eq!(merged["paths"], json!(["team/a.md"]));
+}
+
+#[test]
+fn the_name_of_credentials_cannot_be_replaced() {
+    let space = TestSpace::with("", &[("index.md", "x\n")]);
+    let named_by_key = Caller { is_actor_fixed: true, ..named("ann") };
+    let ask = |name: &str, arguments: Value| space.ask_as(&named_by_key, name, arguments).unwrap();
+    assert_eq!(ask("draft_create", json!({ "actor": "boss" }))["actor"], "ann");
+    ask("bulk_write", json!({ "files": [{ "path": "index.md", "content": "y\n" }], "actor": "boss" }));
+    assert_eq!(space.newest("index.md").1, "ann");
+    ask("undo", json!({ "actor": "ann", "dry_run": false, "author": "boss" }));
+    let (_, author, message) = space.newest("index.md");
+    assert_eq!((space.text("index.md"), &*author), ("x\n".to_owned(), "ann"));
+    assert!(message.starts_with("ann: undo"), "{message}");
+}
+
+#[test]
+fn an_empty_owner_is_none() {
+    let space = TestSpace::with("", &[("index.md", "x\n")]);
+    assert_eq!(space.get("draft_create", json!({ "actor": "" }))["actor"], "api");
+    assert_eq!(space.ask_as(&named("ann"), "draft_create", json!({ "actor": " " })).unwrap()["actor"], "ann");
+}
+
+#[test]
+fn an_append_only_page_cannot_be_removed_in_a_draft() {
+    let space = TestSpace::new();
+    let page = "---\nappend_only: true\n---\n\n- a\n";
+    space.put("log.md", page);
+    let id = open(&space);
+    assert_eq!(space.refusal("draft_delete", json!({ "id": id, "path": "log.md" })).0, 409);
+    // One that only the draft has can.
+    write(&space, &id, "new.md", page);
+    remove(&space, &id, "new.md");
 }
 
 #[test]
@@ -282,14 +331,6 @@ fn drafts_can_be_disabled_and_are_limited() {
     open(&space);
     let space = TestSpace::with("[versioning]\nstrategy = \"none\"\n", &[("a.md", "x\n")]);
     assert_eq!(space.refusal("draft_create", json!({})).0, 501);
-}
-
-#[test]
-fn the_owner_of_a_draft_is_the_actor_of_the_key() {
-    let space = TestSpace::new();
-    let keyed = Caller { client: Client { key: Some(1), connection: None }, ..named("ann") };
-    let created = space.ask_as(&keyed, "draft_create", json!({ "actor": "bob" })).unwrap();
-    assert_eq!(created["actor"], "ann");
 }
 
 #[test]

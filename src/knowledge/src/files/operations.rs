@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Actor, Caller, ETag, Fault, Limit, Precondition, Timestamp, TreePath};
+use svcfs_base::{Actor, ETag, Fault, Limit, Precondition, Timestamp, TreePath};
 use svcfs_work::Lane;
 
 use super::content::TextOrBytes;
@@ -322,8 +322,7 @@ impl Operation for BulkWriteFiles {
     const TOOL: bool = true;
     type Output = BulkWriteResult;
     fn run(self, cx: &OperationContext<'_>) -> Result<BulkWriteResult, Fault> {
-        let mut caller: Caller = cx.caller.clone();
-        caller.actor = self.actor.or(caller.actor);
+        let caller = cx.caller.clone().with_input_actor(self.actor);
         let entries = self.files.into_iter().enumerate().map(|(index, file)| file.entry(index));
         let applied = write::bulk(cx, &caller, entries.collect::<Result<_, _>>()?, self.message)?;
         let files: Vec<WrittenFile> = applied.files.into_iter().map(WrittenFile::try_from).collect::<Result<_, _>>()?;

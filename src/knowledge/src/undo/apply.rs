@@ -37,24 +37,31 @@ pub fn undo(
     let mut attempt = 1;
     loop {
         let resolved = selection.resolve(cx)?;
-        let plan = plan(cx, &resolved, parts)?;
-        let changes = plan.changes();
-        if changes.is_empty() {
-            return Ok(UndoResult::new(plan, false));
-        }
-        let set = ChangeSet::new(changes).with_message(message(caller, selection, &plan));
-        let set = set.with_announcement(match &plan.pages[..] {
-            [_] => EventAnnouncement::Files,
-            _ => EventAnnouncement::Bulk,
-        });
-        match cx.apply_as(caller, set) {
-            Ok(applied) => {
-                let version = applied.commit.map(VersionId::Commit);
-                return Ok(UndoResult { version, ..UndoResult::new(plan, false) });
+        let mut plan = plan(cx, &resolved, parts)?;
+        let fault = loop {
+            let changes = plan.changes();
+            if changes.is_empty() {
+                return Ok(UndoResult::new(plan, false));
             }
-            Err(fault) if is_race(&fault) && attempt < UNDO_ATTEMPTS => attempt += 1,
-            Err(fault) => return Err(fault),
+            let set = ChangeSet::new(changes).with_message(message(caller, selection, &plan));
+            let set = set.with_announcement(match &plan.pages[..] {
+                [_] => EventAnnouncement::Files,
+                _ => EventAnnouncement::Bulk,
+            });
+            match cx.apply_as(caller, set) {
+                Ok(applied) => {
+                    let version = applied.commit.map(VersionId::Commit);
+                    return Ok(UndoResult { version, ..UndoResult::new(plan, false) });
+                }
+                // One page that a rule protects must not prevent the undo of all others.
+                Err(fault) if caller.claim_fence.is_none() && plan.leave_refused(cx, &fault) => {}
+                Err(fault) => break fault,
+            }
+        };
+        if !is_race(&fault) || attempt == UNDO_ATTEMPTS {
+            return Err(fault);
         }
+        attempt += 1;
     }
 }
 

@@ -213,8 +213,7 @@ impl Operation for UndoChanges {
         if dry_run {
             return apply::dry_run(cx, &selection, &parts);
         }
-        let mut caller = cx.caller.clone();
-        caller.actor = author.or(caller.actor);
+        let caller = cx.caller.clone().with_input_actor(author);
         apply::undo(cx, &caller, &selection, &parts)
     }
 }

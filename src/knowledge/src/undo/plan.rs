@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde_json::Value;
 use svcfs_base::{Change, ETag, Fault, Kind, Precondition, TreePath, VersionId};
 use svcfs_vfs::EntryKind;
 
@@ -85,6 +86,25 @@ impl UndoPlan {
             }
             self.pages.retain(|page| page.now != page.result);
         }
+    }
+
+    /// Leaves a page as it is whose change a rule or a claim refused. Returns whether the plan has
+    /// the page that the refusal names.
+    pub fn leave_refused(&mut self, cx: &OperationContext<'_>, refusal: &Fault) -> bool {
+        let Some(path) = refusal.detail().get("path").and_then(Value::as_str) else { return false };
+        let is_at = |file: &Option<PageFile>| file.as_ref().is_some_and(|file| file.path.as_str() == path);
+        let Some(index) = self.pages.iter().position(|page| is_at(&page.now) || is_at(&page.result)) else {
+            return false;
+        };
+        let page = self.pages.remove(index);
+        if let (Some(path), Some(commit)) = (page.path(), page.commits.first()) {
+            let (path, commit, reason) = (path.clone(), *commit, refusal.message().to_owned());
+            self.conflicts.push(UndoConflict { path, commit, reason, lines: None });
+        }
+        // No other page can get the path of the one that stays.
+        self.drop_occupied(cx);
+        self.conflicts.sort_by(|a, b| a.path.cmp(&b.path));
+        true
     }
 
     /// Identifies the state of the pages and what the undo makes of them.

@@ -37,6 +37,25 @@ fn reasons(answer: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
+fn a_page_that_a_rule_protects_stays_and_is_listed() {
+    let space = TestSpace::new();
+    let log = "---\nappend_only: true\n---\n\n- a\n";
+    let longer = format!("{log}- b\n");
+    space.put("log.md", log);
+    space.put("a.md", BASE);
+    let changes =
+        vec![Change::put(path("log.md"), longer.clone()), Change::put(path("a.md"), BASE.replace("one", "ONE"))];
+    apply_as(&space, "bot", changes);
+    for undone in [vec![("a.md", "changed")], vec![]] {
+        let answer = undo(&space, json!({ "actor": "bot" }));
+        assert_eq!(actions(&answer), undone);
+        assert_eq!(reasons(&answer).len(), 1, "{answer}");
+        assert!(reasons(&answer)[0].1.contains("append-only"), "{answer}");
+        assert_eq!((space.text("a.md"), space.text("log.md")), (BASE.to_owned(), longer.clone()));
+    }
+}
+
+#[test]
 fn changes_of_an_actor_are_undone_below_later_ones() {
     let space = TestSpace::new();
     space.put("a.md", BASE);

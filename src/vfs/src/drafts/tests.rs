@@ -170,6 +170,7 @@ fn a_draft_survives_a_restart_and_has_a_branch() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a person removes the file behind the server")]
 fn branches_stay_when_the_file_of_drafts_is_lost() {
     let mut space = TestSpace::new();
     space.put("a.md", "one\n");

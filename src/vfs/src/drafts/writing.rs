@@ -174,8 +174,23 @@ impl DraftPlan<'_> {
         if matches!(current, CurrentState::Nothing) {
             return Err(Fault::file_not_found(&path));
         }
+        self.check_removal(&path)?;
         self.files.push(WriteResult { path: path.clone(), etag: None });
         self.set(path, None)
+    }
+
+    /// The gates of the merge: a page that the tree does not have can always be removed.
+    fn check_removal(&self, path: &TreePath) -> Result<(), Fault> {
+        let vfs = self.view.vfs;
+        if !vfs.core.is_gated(path) {
+            return Ok(());
+        }
+        match self.state_in_tree(path)? {
+            DraftState::File(_, content) => {
+                vfs.gates.iter().try_for_each(|gate| gate.check_removal(self.caller, path, &content))
+            }
+            DraftState::Absent | DraftState::Directory => Ok(()),
+        }
     }
 
     fn rename(&mut self, from: &TreePath, to: TreePath, precondition: &Precondition) -> Result<(), Fault> {
