@@ -144,8 +144,8 @@ async fn shared_work(protocol: &Listening) -> Vec<(&'static str, Value)> {
         let answer = call(protocol, name, arguments).await;
         answer["result"]["structuredContent"][member].clone()
     };
-    let task = part("svc_task_create", json!({ "title": "Own", "claim": true }), "path").await;
-    let fence = part("svc_claim", json!({ "path": task }), "fence").await;
+    let task = part("svc_task_create", json!({ "title": "Own", "claim": true, "actor": "bot" }), "path").await;
+    let fence = part("svc_claim", json!({ "path": task, "actor": "bot" }), "fence").await;
     let (merged, discarded) =
         (part("svc_draft_create", json!({}), "id").await, part("svc_draft_create", json!({}), "id").await);
     let states = json!([{ "name": "open" }, { "name": "closed", "terminal": true }]);
@@ -157,13 +157,13 @@ async fn shared_work(protocol: &Listening) -> Vec<(&'static str, Value)> {
         ("svc_write", json!({ "path": "w.md", "content": "---\nworkflow: w\nstate: open\n---\n" })),
         ("svc_workflow_board", json!({ "name": "w" })),
         ("svc_workflow_advance", json!({ "path": "w.md", "target_state": "closed" })),
-        ("svc_claim", json!({ "path": "w.md" })),
+        ("svc_claim", json!({ "path": "w.md", "actor": "bot" })),
         ("svc_claims_list", json!({})),
-        ("svc_release", json!({ "path": "w.md" })),
+        ("svc_release", json!({ "path": "w.md", "actor": "bot" })),
         ("svc_task_create", json!({ "title": "Other" })),
-        ("svc_task_next", json!({})),
-        ("svc_task_progress", json!({ "path": task, "message": "half" })),
-        ("svc_task_done", json!({ "path": task, "fence": fence })),
+        ("svc_task_next", json!({ "actor": "bot" })),
+        ("svc_task_progress", json!({ "path": task, "message": "half", "actor": "bot" })),
+        ("svc_task_done", json!({ "path": task, "fence": fence, "actor": "bot" })),
         ("svc_draft_create", json!({})),
         ("svc_draft_list", json!({})),
         ("svc_draft_write", json!({ "draft_id": merged, "path": "w.md", "content": "# W\n" })),
