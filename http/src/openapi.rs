@@ -118,6 +118,7 @@ fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
     let schema = match key {
         "IfMatch" => json!({ "type": "string", "pattern": schema_patterns::IF_MATCH }),
         "IfNoneMatch" => json!({ "type": "string", "examples": ["*"] }),
+        "ClaimFence" => json!({ "type": "string", "pattern": "^[0-9]{1,18}$" }),
         _ => json!({ "type": "string" }),
     };
     (key.to_owned(), json!({ "name": name, "in": "header", "description": description, "schema": schema }))
