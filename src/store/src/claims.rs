@@ -3,16 +3,24 @@
 //! Invariant: fence numbers never go back, not even when the file is lost: without a last one, the
 //! first is the current Unix time, in seconds.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction};
 use svcfs_base::{Actor, Claim, Timestamp, TreePath};
 
 use crate::StoreError;
+use crate::sqlite_file::{self, SqliteFile, SqliteFormat};
 
-const SCHEMA: i32 = 1;
+const FORMAT: SqliteFormat = SqliteFormat {
+    name: "claims.db",
+    version: 1,
+    tables: "CREATE TABLE claims (path TEXT PRIMARY KEY, holder TEXT NOT NULL, claimed_at INTEGER NOT NULL,
+             expires_at INTEGER NOT NULL, fence INTEGER NOT NULL, attempt INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+             CREATE TABLE fences (last INTEGER NOT NULL) STRICT;
+             INSERT INTO fences VALUES (0);",
+    // One flush per transaction; any other journal needs three.
+    journal: "WAL",
+};
 
 /// What the file contains.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -33,10 +41,7 @@ pub enum ClaimWrite {
 }
 
 /// The file; it is created with the first claim.
-pub struct ClaimFile {
-    file: PathBuf,
-    connection: Mutex<Option<Connection>>,
-}
+pub struct ClaimFile(SqliteFile);
 
 impl ClaimFile {
     /// Opens the file of a space and reads it. An unreadable file is logged and replaced: claims
@@ -45,23 +50,12 @@ impl ClaimFile {
     /// # Errors
     /// [`StoreError`] when a damaged file cannot be removed.
     pub fn open(file: &Path) -> Result<(Self, StoredClaims), StoreError> {
-        let new = |connection| Self { file: file.to_owned(), connection: Mutex::new(connection) };
-        if !file.exists() {
-            return Ok((new(None), StoredClaims::default()));
-        }
-        match connect(file).and_then(|connection| Ok((read_all(&connection)?, connection))) {
-            Ok((stored, connection)) => Ok((new(Some(connection)), stored)),
+        match SqliteFile::open(file, &FORMAT, read_all) {
+            Ok((database, stored)) => Ok((Self(database), stored)),
             Err(error) => {
                 tracing::error!(claims.file = %file.display(), %error, "the claims cannot be read and are dropped; actors must claim their pages again");
-                for suffix in ["", "-wal", "-shm"] {
-                    let mut name = file.as_os_str().to_owned();
-                    name.push(suffix);
-                    match std::fs::remove_file(PathBuf::from(name)) {
-                        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-                        Ok(()) | Err(_) => {}
-                    }
-                }
-                Ok((new(None), StoredClaims::default()))
+                sqlite_file::remove(file)?;
+                Ok((Self(SqliteFile::missing(file, &FORMAT)), StoredClaims::default()))
             }
         }
     }
@@ -71,14 +65,7 @@ impl ClaimFile {
     /// # Errors
     /// [`StoreError`] of the database; nothing has changed then.
     pub fn write(&self, writes: &[ClaimWrite]) -> Result<(), StoreError> {
-        let mut connection = self.connection.lock();
-        let connection = match &mut *connection {
-            Some(connection) => connection,
-            none => none.insert(connect(&self.file)?),
-        };
-        let transaction = connection.transaction()?;
-        writes.iter().try_for_each(|write| apply(&transaction, write))?;
-        Ok(transaction.commit()?)
+        self.0.in_transaction(|transaction| writes.iter().try_for_each(|write| apply(transaction, write)))
     }
 
     /// Reads the file again, after a failed write.
@@ -86,10 +73,7 @@ impl ClaimFile {
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn read(&self) -> Result<StoredClaims, StoreError> {
-        match &*self.connection.lock() {
-            Some(connection) => read_all(connection),
-            None => Ok(StoredClaims::default()),
-        }
+        Ok(self.0.with_open(read_all)?.unwrap_or_default())
     }
 }
 
@@ -112,33 +96,6 @@ fn apply(transaction: &Transaction<'_>, write: &ClaimWrite) -> Result<(), StoreE
         }
     }
     Ok(())
-}
-
-fn connect(file: &Path) -> Result<Connection, StoreError> {
-    let mut connection = Connection::open(file)?;
-    connection.busy_timeout(Duration::from_secs(5))?;
-    // One flush per transaction; any other journal needs three.
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    match version {
-        SCHEMA => {}
-        0 => {
-            let transaction = connection.transaction()?;
-            transaction.execute_batch(
-                "CREATE TABLE claims (path TEXT PRIMARY KEY, holder TEXT NOT NULL, claimed_at INTEGER NOT NULL,
-                 expires_at INTEGER NOT NULL, fence INTEGER NOT NULL, attempt INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-                 CREATE TABLE fences (last INTEGER NOT NULL) STRICT;
-                 INSERT INTO fences VALUES (0);",
-            )?;
-            transaction.pragma_update(None, "user_version", SCHEMA)?;
-            transaction.commit()?;
-        }
-        other => {
-            return Err(StoreError::Damaged(format!("claims.db has version {other}, this program knows {SCHEMA}")));
-        }
-    }
-    Ok(connection)
 }
 
 /// Reads everything; invalid rows are skipped.

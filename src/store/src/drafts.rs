@@ -4,17 +4,25 @@
 //! only copy of what their authors wrote, so a damaged file is set aside and never removed.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
 use svcfs_base::{Actor, CommitId, Draft, DraftId, DraftPage, ETag, Seq, Timestamp, TreePath};
 
 use crate::StoreError;
+use crate::sqlite_file::{self, SqliteFile, SqliteFormat};
 
-const SCHEMA: i32 = 1;
+const FORMAT: SqliteFormat = SqliteFormat {
+    name: "drafts.db",
+    version: 1,
+    tables: "CREATE TABLE drafts (id INTEGER PRIMARY KEY, actor TEXT NOT NULL, created_at INTEGER NOT NULL,
+             base_commit BLOB, base_seq INTEGER NOT NULL) STRICT;
+             CREATE TABLE pages (draft INTEGER NOT NULL, path TEXT NOT NULL, base BLOB, base_content BLOB, etag BLOB,
+             content BLOB, author TEXT NOT NULL, changed_at INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;",
+    // One flush per transaction; any other journal needs three.
+    journal: "WAL",
+};
 
 /// A draft and its pages, without contents.
 pub type StoredDraft = (Draft, BTreeMap<TreePath, DraftPage>);
@@ -56,10 +64,7 @@ pub struct DraftContents {
 }
 
 /// The file; it is created with the first draft.
-pub struct DraftFile {
-    file: PathBuf,
-    connection: Mutex<Option<Connection>>,
-}
+pub struct DraftFile(SqliteFile);
 
 impl DraftFile {
     /// Opens the file of a space and reads the drafts. A damaged file is logged and set aside with
@@ -69,32 +74,22 @@ impl DraftFile {
     /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
     /// error, and when a damaged one cannot be renamed.
     pub fn open(file: &Path) -> Result<(Self, Vec<StoredDraft>), StoreError> {
-        let new = |connection| Self { file: file.to_owned(), connection: Mutex::new(connection) };
-        if !file.exists() {
-            return Ok((new(None), Vec::new()));
-        }
-        match connect(file).and_then(|connection| Ok((read_all(&connection)?, connection))) {
-            Ok((drafts, connection)) => Ok((new(Some(connection)), drafts)),
+        match SqliteFile::open(file, &FORMAT, read_all) {
+            Ok((database, drafts)) => Ok((Self(database), drafts)),
             Err(error) if !is_damage(&error) => Err(error),
             Err(error) => {
                 let aside = file.with_extension(format!("damaged-{}", Timestamp::now().as_second()));
                 tracing::error!(drafts.file = %file.display(), drafts.aside = %aside.display(), %error, "the drafts cannot be read; the file was set aside");
-                // The newest contents may be in the journal only. It is renamed first: it must not
-                // be applied to a new file after a crash.
-                for suffix in ["-wal", "-shm", ""] {
-                    match std::fs::rename(with_suffix(file, suffix), with_suffix(&aside, suffix)) {
-                        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-                        Ok(()) | Err(_) => {}
-                    }
-                }
-                Ok((new(None), Vec::new()))
+                // The newest contents may be in the journal only.
+                sqlite_file::rename(file, &aside)?;
+                Ok((Self(SqliteFile::missing(file, &FORMAT)), Vec::new()))
             }
         }
     }
 
     /// Whether there is no file: no draft was created yet, or the file was lost or set aside.
     pub fn is_missing(&self) -> bool {
-        self.connection.lock().is_none()
+        self.0.is_missing()
     }
 
     /// Adds a draft without pages.
@@ -102,7 +97,7 @@ impl DraftFile {
     /// # Errors
     /// [`StoreError`] of the database; nothing has changed then, as for all methods.
     pub fn create(&self, draft: &Draft) -> Result<(), StoreError> {
-        self.in_transaction(|transaction| {
+        self.0.in_transaction(|transaction| {
             transaction.prepare_cached("INSERT INTO drafts VALUES (?1, ?2, ?3, ?4, ?5)")?.execute((
                 draft.id.0,
                 draft.actor.as_str(),
@@ -119,7 +114,7 @@ impl DraftFile {
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn remove(&self, id: DraftId) -> Result<(), StoreError> {
-        self.in_transaction(|transaction| {
+        self.0.in_transaction(|transaction| {
             transaction.execute("DELETE FROM pages WHERE draft = ?1", [id.0])?;
             transaction.execute("DELETE FROM drafts WHERE id = ?1", [id.0])?;
             Ok(())
@@ -131,7 +126,7 @@ impl DraftFile {
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn write(&self, id: DraftId, writes: &[DraftWrite]) -> Result<(), StoreError> {
-        self.in_transaction(|transaction| writes.iter().try_for_each(|write| apply(transaction, id, write)))
+        self.0.in_transaction(|transaction| writes.iter().try_for_each(|write| apply(transaction, id, write)))
     }
 
     /// The contents of a page; both are none when the draft does not change it.
@@ -139,36 +134,17 @@ impl DraftFile {
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn contents(&self, id: DraftId, path: &TreePath) -> Result<DraftContents, StoreError> {
-        let connection = self.connection.lock();
-        let Some(connection) = &*connection else { return Ok(DraftContents::default()) };
-        let mut statement =
-            connection.prepare_cached("SELECT base_content, content FROM pages WHERE draft = ?1 AND path = ?2")?;
-        let bytes = |bytes: Option<Vec<u8>>| bytes.map(Bytes::from);
-        let read = statement.query_row((id.0, path.as_str()), |row| {
-            Ok(DraftContents { base: bytes(row.get(0)?), content: bytes(row.get(1)?) })
-        });
-        Ok(read.optional()?.unwrap_or_default())
+        let contents = self.0.with_open(|connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT base_content, content FROM pages WHERE draft = ?1 AND path = ?2")?;
+            let bytes = |bytes: Option<Vec<u8>>| bytes.map(Bytes::from);
+            let read = statement.query_row((id.0, path.as_str()), |row| {
+                Ok(DraftContents { base: bytes(row.get(0)?), content: bytes(row.get(1)?) })
+            });
+            Ok(read.optional()?)
+        })?;
+        Ok(contents.flatten().unwrap_or_default())
     }
-
-    fn in_transaction(
-        &self,
-        change: impl FnOnce(&Transaction<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let mut connection = self.connection.lock();
-        let connection = match &mut *connection {
-            Some(connection) => connection,
-            none => none.insert(connect(&self.file)?),
-        };
-        let transaction = connection.transaction()?;
-        change(&transaction)?;
-        Ok(transaction.commit()?)
-    }
-}
-
-fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 /// Whether the file itself is unusable, so that another attempt would fail as well.
@@ -220,33 +196,6 @@ fn apply(transaction: &Transaction<'_>, id: DraftId, write: &DraftWrite) -> Resu
         }
     }
     Ok(())
-}
-
-fn connect(file: &Path) -> Result<Connection, StoreError> {
-    let mut connection = Connection::open(file)?;
-    connection.busy_timeout(Duration::from_secs(5))?;
-    // One flush per transaction; any other journal needs three.
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    match version {
-        SCHEMA => {}
-        0 => {
-            let transaction = connection.transaction()?;
-            transaction.execute_batch(
-                "CREATE TABLE drafts (id INTEGER PRIMARY KEY, actor TEXT NOT NULL, created_at INTEGER NOT NULL,
-                 base_commit BLOB, base_seq INTEGER NOT NULL) STRICT;
-                 CREATE TABLE pages (draft INTEGER NOT NULL, path TEXT NOT NULL, base BLOB, base_content BLOB, etag BLOB,
-                 content BLOB, author TEXT NOT NULL, changed_at INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;",
-            )?;
-            transaction.pragma_update(None, "user_version", SCHEMA)?;
-            transaction.commit()?;
-        }
-        other => {
-            return Err(StoreError::Damaged(format!("drafts.db has version {other}, this program knows {SCHEMA}")));
-        }
-    }
-    Ok(connection)
 }
 
 /// Reads everything but the contents; rows with an invalid path or time are skipped.

@@ -2,16 +2,24 @@
 //!
 //! Invariant: this file only stores leases. The protocols decide what a lease means and enforce it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use parking_lot::Mutex;
 use rusqlite::Connection;
 use svcfs_base::{Protocol, TreePath};
 
 use crate::StoreError;
+use crate::sqlite_file::{self, SqliteFile, SqliteFormat};
 
-const SCHEMA: i32 = 1;
+const FORMAT: SqliteFormat = SqliteFormat {
+    name: "leases.db",
+    version: 1,
+    tables: "CREATE TABLE leases (token TEXT PRIMARY KEY, path TEXT NOT NULL, is_deep INTEGER NOT NULL,
+             is_shared INTEGER NOT NULL, door TEXT NOT NULL, holder TEXT NOT NULL, note TEXT NOT NULL,
+             until INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    // Few rows, rarely written: a WAL file would be one more file to manage.
+    journal: "TRUNCATE",
+};
 
 /// The exclusive or shared use of a file or folder by a client of a protocol, for a limited time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +44,7 @@ pub struct Lease {
 
 /// The file; it is created with the first lease.
 /// Methods fail with an error of the database unless they say otherwise.
-pub struct LeaseFile {
-    file: PathBuf,
-    connection: Mutex<Option<Connection>>,
-}
+pub struct LeaseFile(SqliteFile);
 
 impl LeaseFile {
     /// Opens the file of a space and reads its leases. An unreadable file is logged and replaced:
@@ -48,31 +53,22 @@ impl LeaseFile {
     /// # Errors
     /// [`StoreError`] when a damaged file cannot be removed.
     pub fn open(file: &Path) -> Result<(Self, Vec<Lease>), StoreError> {
-        let new = |connection| Self { file: file.to_owned(), connection: Mutex::new(connection) };
-        if !file.exists() {
-            return Ok((new(None), Vec::new()));
-        }
-        let opened = connect(file).and_then(|connection| Ok((read_all(&connection)?, connection)));
-        match opened {
-            Ok((leases, connection)) => Ok((new(Some(connection)), leases)),
+        match SqliteFile::open(file, &FORMAT, read_all) {
+            Ok((database, leases)) => Ok((Self(database), leases)),
             Err(error) => {
                 tracing::error!(leases.file = %file.display(), %error, "the leases of WebDAV clients cannot be read and are dropped; clients must lock again");
-                std::fs::remove_file(file)?;
-                Ok((new(None), Vec::new()))
+                sqlite_file::remove(file)?;
+                Ok((Self(SqliteFile::missing(file, &FORMAT)), Vec::new()))
             }
         }
     }
 
     /// Stores a new or changed lease.
     pub fn put(&self, lease: &Lease) -> Result<(), StoreError> {
-        let mut connection = self.connection.lock();
-        let connection = match &mut *connection {
-            Some(connection) => connection,
-            none => none.insert(connect(&self.file)?),
-        };
         let expires_at = lease.expires_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        connection.prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
-            (
+        self.0.in_transaction(|transaction| {
+            let sql = "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+            transaction.prepare_cached(sql)?.execute((
                 &lease.token,
                 lease.path.as_str(),
                 lease.is_deep,
@@ -81,43 +77,15 @@ impl LeaseFile {
                 &lease.holder,
                 &lease.note,
                 i64::try_from(expires_at.as_millis()).unwrap_or(i64::MAX),
-            ),
-        )?;
-        Ok(())
+            ))?;
+            Ok(())
+        })
     }
 
     /// Removes a lease.
     pub fn remove(&self, token: &str) -> Result<(), StoreError> {
-        if let Some(connection) = &*self.connection.lock() {
-            connection.execute("DELETE FROM leases WHERE token = ?1", [token])?;
-        }
-        Ok(())
+        self.0.with_open(|connection| Ok(connection.execute("DELETE FROM leases WHERE token = ?1", [token])?)).map(drop)
     }
-}
-
-fn connect(file: &Path) -> Result<Connection, StoreError> {
-    let mut connection = Connection::open(file)?;
-    connection.busy_timeout(Duration::from_secs(5))?;
-    // Few rows, rarely written: a WAL file would be one more file to manage.
-    connection.pragma_update_and_check(None, "journal_mode", "TRUNCATE", |_| Ok(()))?;
-    let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    match version {
-        SCHEMA => {}
-        0 => {
-            let transaction = connection.transaction()?;
-            transaction.execute_batch(
-                "CREATE TABLE leases (token TEXT PRIMARY KEY, path TEXT NOT NULL, is_deep INTEGER NOT NULL,
-                 is_shared INTEGER NOT NULL, door TEXT NOT NULL, holder TEXT NOT NULL, note TEXT NOT NULL,
-                 until INTEGER NOT NULL) STRICT, WITHOUT ROWID",
-            )?;
-            transaction.pragma_update(None, "user_version", SCHEMA)?;
-            transaction.commit()?;
-        }
-        other => {
-            return Err(StoreError::Damaged(format!("leases.db has version {other}, this program knows {SCHEMA}")));
-        }
-    }
-    Ok(connection)
 }
 
 /// Reads all leases; invalid rows are skipped.

@@ -26,6 +26,7 @@ mod probe;
 mod recycled_files;
 mod removal;
 mod rename;
+mod sqlite_file;
 mod tree;
 mod untracked;
 mod usage;

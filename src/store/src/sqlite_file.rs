@@ -1,0 +1,144 @@
+//! A small database of its own in the state folder, such as `claims.db`: created with its first
+//! row, and kept open from then on.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, Transaction};
+
+use crate::StoreError;
+
+/// What a database contains, and how it is written.
+pub(crate) struct SqliteFormat {
+    /// Name of the file, for errors.
+    pub name: &'static str,
+    /// `user_version` of a file of this format.
+    pub version: i32,
+    /// Statements that create the tables.
+    pub tables: &'static str,
+    /// `journal_mode`.
+    pub journal: &'static str,
+}
+
+/// The file.
+pub(crate) struct SqliteFile {
+    file: PathBuf,
+    format: &'static SqliteFormat,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl SqliteFile {
+    /// Opens the file and reads it; a missing one is not created, and read as the default.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read; the file is closed again then.
+    pub fn open<T: Default>(
+        file: &Path,
+        format: &'static SqliteFormat,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<(Self, T), StoreError> {
+        if !file.exists() {
+            return Ok((Self::missing(file, format), T::default()));
+        }
+        let connection = format.connect(file)?;
+        let content = read(&connection)?;
+        Ok((Self { connection: Mutex::new(Some(connection)), ..Self::missing(file, format) }, content))
+    }
+
+    /// A file that is created with the first transaction.
+    pub fn missing(file: &Path, format: &'static SqliteFormat) -> Self {
+        Self { file: file.to_owned(), format, connection: Mutex::new(None) }
+    }
+
+    pub fn is_missing(&self) -> bool {
+        self.connection.lock().is_none()
+    }
+
+    /// Uses the database as it is; none if it is missing.
+    ///
+    /// # Errors
+    /// Those of `action`.
+    pub fn with_open<T>(
+        &self,
+        action: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        self.connection.lock().as_ref().map(action).transpose()
+    }
+
+    /// Makes changes in one transaction, with one flush.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database, and those of `change`; nothing has changed then.
+    pub fn in_transaction(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut connection = self.connection.lock();
+        let connection = match &mut *connection {
+            Some(connection) => connection,
+            none => none.insert(self.format.connect(&self.file)?),
+        };
+        let transaction = connection.transaction()?;
+        change(&transaction)?;
+        Ok(transaction.commit()?)
+    }
+}
+
+impl SqliteFormat {
+    fn connect(&self, file: &Path) -> Result<Connection, StoreError> {
+        let Self { name, version, tables, journal } = self;
+        let mut connection = Connection::open(file)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update_and_check(None, "journal_mode", journal, |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        let found: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        match found {
+            0 => {
+                let transaction = connection.transaction()?;
+                transaction.execute_batch(tables)?;
+                transaction.pragma_update(None, "user_version", version)?;
+                transaction.commit()?;
+            }
+            found if found == *version => {}
+            other => {
+                return Err(StoreError::Damaged(format!("{name} has version {other}, this program knows {version}")));
+            }
+        }
+        Ok(connection)
+    }
+}
+
+/// A database and the files that SQLite keeps beside it, its journal first: a journal must not
+/// outlive its database and be applied to a new one.
+pub(crate) fn files_of(database: &Path) -> [PathBuf; 3] {
+    ["-wal", "-shm", ""].map(|suffix| {
+        let mut name = database.as_os_str().to_owned();
+        name.push(suffix);
+        name.into()
+    })
+}
+
+/// Removes a database that cannot be read.
+///
+/// # Errors
+/// If a file cannot be removed.
+pub(crate) fn remove(database: &Path) -> Result<(), StoreError> {
+    files_of(database).iter().try_for_each(|file| ignore_missing(std::fs::remove_file(file)))
+}
+
+/// Renames a database.
+///
+/// # Errors
+/// If a file cannot be renamed.
+pub(crate) fn rename(database: &Path, target: &Path) -> Result<(), StoreError> {
+    let pairs = files_of(database).into_iter().zip(files_of(target));
+    pairs.into_iter().try_for_each(|(from, to)| ignore_missing(std::fs::rename(from, to)))
+}
+
+fn ignore_missing(outcome: std::io::Result<()>) -> Result<(), StoreError> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
