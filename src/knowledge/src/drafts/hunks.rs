@@ -13,6 +13,8 @@ use svcfs_base::{Actor, DraftPage, Fault, TreePath};
 use svcfs_store::{changed_lines, unified_diff};
 use svcfs_vfs::{DraftContents, DraftView};
 
+use crate::merge::apply_changes;
+
 /// Unchanged lines that are shown before and after a change.
 const CONTEXT_LINES: usize = 3;
 
@@ -97,16 +99,16 @@ impl ChangedPage {
         // Only modified texts have several hunks.
         let base = std::str::from_utf8(self.contents.base.as_deref()?).ok()?;
         let draft = std::str::from_utf8(self.contents.content.as_deref()?).ok()?;
-        let (base, draft) = (lines(base), lines(draft));
-        let (mut merged, mut at) = (String::new(), 0);
-        for hunk in self.hunks.iter().filter(|hunk| selected.contains(&hunk.id)) {
-            let (start, in_draft) = (hunk.base_start - 1, hunk.draft_start - 1);
-            merged.extend(base[at..start].iter().copied());
-            merged.extend(draft[in_draft..in_draft + hunk.draft_lines].iter().copied());
-            at = start + hunk.base_lines;
-        }
-        merged.extend(base[at..].iter().copied());
-        Some(merged.into())
+        let taken = self.hunks.iter().filter(|hunk| selected.contains(&hunk.id));
+        Some(apply_changes(base, draft, taken.map(DraftHunk::lines)).into())
+    }
+}
+
+impl DraftHunk {
+    /// The lines of the base and of the draft.
+    fn lines(&self) -> (Range<usize>, Range<usize>) {
+        let (base, draft) = (self.base_start - 1, self.draft_start - 1);
+        (base..base + self.base_lines, draft..draft + self.draft_lines)
     }
 }
 

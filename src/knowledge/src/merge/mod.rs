@@ -7,8 +7,24 @@
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use svcfs_base::TreePath;
 pub use svcfs_text::merge::{MergeConflict, MergedPage};
+
+/// The old text with some of the changes between two texts: ranges of lines of both, in order.
+#[must_use]
+pub fn apply_changes(old: &str, new: &str, changes: impl IntoIterator<Item = (Range<usize>, Range<usize>)>) -> String {
+    let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    let (mut text, mut at) = (String::new(), 0);
+    for (in_old, in_new) in changes {
+        text.extend(old[at..in_old.start].iter().copied());
+        text.extend(new[in_new].iter().copied());
+        at = in_old.end;
+    }
+    text.extend(old[at..].iter().copied());
+    text
+}
 
 /// Merges two texts of a file: of a page with its frontmatter, of other files by lines.
 #[must_use]

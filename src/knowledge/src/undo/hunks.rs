@@ -12,6 +12,7 @@ use svcfs_store::{changed_lines, unified_diff};
 use super::operations::UndoHunk;
 use super::page::PageUndo;
 use super::plan::UndoPlan;
+use crate::merge::apply_changes;
 
 /// The hunks of all pages, numbered from 1, and the diff of each page, in the order of the plan.
 ///
@@ -82,17 +83,7 @@ fn line_texts(page: &PageUndo) -> Option<(&str, &str)> {
 
 /// The old text with the changes that are taken.
 fn with_hunks(old: &str, new: &str, mut take: impl FnMut() -> bool) -> String {
-    let (old_lines, new_lines): (Vec<&str>, Vec<&str>) =
-        (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
-    let (mut text, mut at) = (String::new(), 0);
-    for (in_old, in_new) in changed_lines(old, new) {
-        text.extend(old_lines[at..in_old.start].iter().copied());
-        let lines = if take() { &new_lines[in_new] } else { &old_lines[in_old.clone()] };
-        text.extend(lines.iter().copied());
-        at = in_old.end;
-    }
-    text.extend(old_lines[at..].iter().copied());
-    text
+    apply_changes(old, new, changed_lines(old, new).into_iter().filter(|_| take()))
 }
 
 #[cfg(test)]
