@@ -40,6 +40,7 @@ pub use drafts::{DraftContents, DraftFile, DraftWrite, StoredDraft};
 pub use error::StoreError;
 pub use fail_points::{FailPoint, FailPointKind, FailPoints};
 pub use git_names::path_refusal;
+pub use history::EMAIL as INTERNAL_EMAIL;
 pub use history::{
     BadObject, BlameHunk, BranchPage, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit,
     ForeignEntry, GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit,

@@ -179,7 +179,7 @@ impl Vfs {
 }
 
 /// Distinguishes external edits in git's history from writes by the same person.
-const SOURCE_TRAILER: &str = "Svc-Source: direct-edit";
+pub const EXTERNAL_EDIT_TRAILER: &str = "Svc-Source: direct-edit";
 
 /// A set of external edits, by the person who commits in the repository: nothing says who edits
 /// files in the root.
@@ -231,7 +231,7 @@ pub(crate) fn adoption_message(core: &VfsCore, actor: &Actor, effects: &[FileEff
 
 /// A commit message with the trailer of external edits.
 pub(crate) fn with_source(message: &str) -> String {
-    format!("{message}\n\n{SOURCE_TRAILER}")
+    format!("{message}\n\n{EXTERNAL_EDIT_TRAILER}")
 }
 
 #[cfg(test)]

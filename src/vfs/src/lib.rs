@@ -33,6 +33,7 @@ mod versioned;
 mod view;
 mod watch;
 
+pub use adopt::EXTERNAL_EDIT_TRAILER;
 pub use adoption_plan::AdoptionPlan;
 pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use claims::{ClaimAttempt, ClaimEvent, ClaimEventKind, ClaimPolicy, StartedClaim};

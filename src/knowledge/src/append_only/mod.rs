@@ -16,13 +16,10 @@ use svcfs_base::{Caller, ETag, Fault, Kind, Scope, TreePath};
 use svcfs_index::Index;
 use svcfs_text::append_only::{APPEND_ONLY_KEY, check_addition, is_append_only};
 use svcfs_text::lint::{LintIssue, LintRule};
-use svcfs_vfs::{ProposedFile, StoredContent, WriteGate};
+use svcfs_vfs::{EXTERNAL_EDIT_TRAILER, ProposedFile, StoredContent, WriteGate};
 
 use crate::kernel::Space;
 use crate::lint::severities;
-
-/// The trailer of commits of external edits.
-const EXTERNAL_EDIT: &str = "Svc-Source: direct-edit";
 
 /// Number of versions in which external edits are looked for.
 const MAX_VERSIONS: usize = 20;
@@ -102,7 +99,7 @@ pub fn external_rewrite(space: &Space, path: &TreePath) -> Result<Option<LintIss
     let versions = space.vfs.versions(path)?;
     for pair in versions.windows(2).take(MAX_VERSIONS) {
         let [newer, older] = pair else { continue };
-        if !newer.message.contains(EXTERNAL_EDIT) {
+        if !newer.message.contains(EXTERNAL_EDIT_TRAILER) {
             continue;
         }
         let read = |version: &svcfs_vfs::PageVersion| space.vfs.read_version(path, &version.hash.to_string());

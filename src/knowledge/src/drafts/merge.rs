@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{
     Actor, Change, ChangeSet, CommitId, ETag, EventAnnouncement, Fault, Kind, Precondition, Protocol, TreePath,
 };
+use svcfs_store::INTERNAL_EMAIL;
 use svcfs_text::headings::{Heading, headings};
 use svcfs_vfs::{AcceptedPage, DraftMerge, DraftView};
 
@@ -24,8 +25,6 @@ use crate::merge::{MergeConflict, merge_file};
 const MERGE_ATTEMPTS: usize = 64;
 /// Maximum number of conflicts that the message of a refusal names.
 const MAX_NAMED_CONFLICTS: usize = 5;
-/// The e-mail address of actors that svcfs knows by name only.
-const EMAIL: &str = "svc@internal";
 
 /// Which side wins where both changed the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -324,9 +323,9 @@ fn change_set(cx: &OperationContext<'_>, view: &DraftView<'_>, plan: &MergePlan)
     let (count, plural) = (plan.changes.len(), if plan.changes.len() == 1 { "" } else { "s" });
     let mut message = format!("{author}: merge draft {id} — {count} file{plural}\n\n");
     for other in plan.authors.keys().filter(|other| *other != author) {
-        message.push_str(&format!("Co-authored-by: {other} <{EMAIL}>\n"));
+        message.push_str(&format!("Co-authored-by: {other} <{INTERNAL_EMAIL}>\n"));
     }
-    message.push_str(&format!("Merged-by: {merger} <{EMAIL}>\n"));
+    message.push_str(&format!("Merged-by: {merger} <{INTERNAL_EMAIL}>\n"));
     let set = ChangeSet::new(plan.changes.clone()).with_message(message).with_announcement(EventAnnouncement::Bulk);
     set.with_author(author.clone())
 }

@@ -57,7 +57,7 @@ use crate::recycled_files::RecyclePool;
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// The e-mail address of svcfs, and of authors that it knows by name only.
-const EMAIL: &str = "svc@internal";
+pub const EMAIL: &str = "svc@internal";
 /// Bytes of objects that libgit2 caches; its structures about double them.
 const OBJECT_CACHE_BYTES: isize = 8 << 20;
 /// Bytes of a pack that libgit2 maps per window, and of all packs together.
