@@ -102,18 +102,25 @@ proptest! {
         let mut actual: Pages = (0..PAGES).map(|number| (number, Page::new(number, format!("p{number}.md")))).collect();
         let mut without = actual.clone();
         apply_as(&space, "base", actual.values().map(|page| Change::put(path(&page.name), page.text())).collect());
-        let (mut created_by_bot, mut shared) = (BTreeSet::new(), BTreeSet::new());
+        // Pages that bot created and zoe changed, with the names that they have without what bot
+        // did after zoe's first change.
+        let (mut created_by_bot, mut shared) = (BTreeSet::new(), BTreeMap::new());
         for (at, (is_bot, page, edit)) in steps.into_iter().enumerate() {
             // Pages that were created during the test are addressed after the first ones.
             let page = actual.keys().nth(page).copied().unwrap_or(page);
+            let former = actual.get(&page).map(|page| page.name.clone()).unwrap_or_default();
             let Some(change) = step(&mut actual, (at, page, edit)) else { continue };
             apply_as(&space, if is_bot { "bot" } else { "zoe" }, vec![change]);
             match (is_bot, edit) {
                 (true, Edit::Create) => drop(created_by_bot.insert(2 * PAGES + at)),
                 (true, _) => {}
                 (false, _) => {
-                    if created_by_bot.contains(&page) && !matches!(edit, Edit::Create) {
-                        shared.insert(page);
+                    match edit {
+                        Edit::Create => {}
+                        _ if !created_by_bot.contains(&page) => {}
+                        Edit::Line(_) => drop(shared.entry(page).or_insert(former)),
+                        Edit::Rename => drop(shared.insert(page, format!("renamed/{at}.md"))),
+                        Edit::Remove => drop(shared.remove(&page)),
                     }
                     step(&mut without, (at, page, edit));
                 }
@@ -122,9 +129,9 @@ proptest! {
         prop_assert_eq!(tree(&space), contents(actual.values()), "the model is right");
         let answer = undo(&space, json!({ "actor": "bot" }));
         let mut undone = tree(&space);
-        // Pages that bot created and zoe changed stay, and are listed.
-        for number in shared.iter().filter(|number| actual.contains_key(number)) {
-            let name = &actual[number].name;
+        // Pages that bot created and zoe changed stay, and are listed; bot's renames and removals
+        // are undone.
+        for name in shared.values() {
             prop_assert!(undone.remove(name).is_some(), "`{}` is missing", name);
             prop_assert!(answer["conflicts"].to_string().contains("created by this change"), "{}", answer);
         }
