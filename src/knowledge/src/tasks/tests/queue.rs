@@ -229,3 +229,17 @@ fn notes_of_concurrent_writers_are_all_kept() {
     let text = space.text("tasks/busy.md");
     (0..16).for_each(|n| assert!(text.contains(&format!("note {n}.")), "{text}"));
 }
+
+#[test]
+fn a_key_of_the_task_folder_creates_the_first_task() {
+    let space = TestSpace::new();
+    let key = |folder: &str| {
+        let permissions = svcfs_base::Permissions { scope: svcfs_base::Scope::Write, folder: Some(path(folder)) };
+        Caller { permissions, ..named("w") }
+    };
+    let title = || json!({ "title": "One" });
+    assert_eq!(status_and_error(space.ask_as(&key("notes"), "task_create", title())).0, 403);
+    let created = space.ask_as(&key("tasks"), "task_create", title()).unwrap();
+    assert_eq!(created["path"], "tasks/one.md");
+    assert_eq!(space.newest(".svc/workflows/tasks.json"), space.newest("tasks/one.md"));
+}
