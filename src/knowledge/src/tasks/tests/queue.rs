@@ -243,3 +243,31 @@ fn a_key_of_the_task_folder_creates_the_first_task() {
     assert_eq!(created["path"], "tasks/one.md");
     assert_eq!(space.newest(".svc/workflows/tasks.json"), space.newest("tasks/one.md"));
 }
+
+#[test]
+fn a_failed_task_blocks_others_and_blocked_ones_are_not_offered() {
+    let space = TestSpace::new();
+    create(&space, json!({ "title": "Made" }));
+    for (name, lines) in [
+        ("tasks/made.md", "status: failed\nworkflow: tasks\nstate: failed"),
+        ("plain.md", "status: failed"),
+        ("state.md", "workflow: tasks\nstate: Failed"),
+    ] {
+        space.put(name, &format!("---\n{lines}\n---\n"));
+    }
+    for (name, lines) in [
+        ("t/a.md", "blocked_by: tasks/made.md"),
+        ("t/b.md", "blocked_by: plain.md"),
+        ("t/c.md", "blocked_by: state.md"),
+        ("t/d.md", "workflow: tasks\nstate: blocked"),
+        ("t/e.md", "state: failed"),
+    ] {
+        task(&space, name, lines);
+    }
+    assert_eq!(next(&space, "w", json!({})), json!({ "task": null }));
+    for name in ["tasks/made.md", "plain.md", "state.md"] {
+        space.put(name, "---\nstatus: done\n---\n");
+    }
+    task(&space, "t/d.md", "workflow: tasks\nstate: ready");
+    assert_eq!(space.get("eligible", json!({}))["tasks"].as_array().unwrap().len(), 4);
+}
