@@ -271,3 +271,17 @@ fn a_failed_task_blocks_others_and_blocked_ones_are_not_offered() {
     task(&space, "t/d.md", "workflow: tasks\nstate: ready");
     assert_eq!(space.get("eligible", json!({}))["tasks"].as_array().unwrap().len(), 4);
 }
+
+#[test]
+fn a_task_whose_claim_cannot_start_stays_in_the_queue() {
+    let space = TestSpace::new();
+    task(&space, "t/a.md", "priority: 1");
+    let (vfs, actor) = (&space.space().vfs, Actor::new("many"));
+    let minute = std::time::Duration::from_secs(36_000_000);
+    for n in 0..100_000 {
+        std::mem::forget(vfs.start_claim(&actor, &path(&format!("x/{n}.md")), minute).unwrap());
+    }
+    assert_eq!(status_and_error(space.ask_as(&named("w"), "task_next", json!({}))).0, 503);
+    assert!(vfs.release_claim(&actor, &path("x/0.md"), None).unwrap());
+    assert_eq!(next(&space, "w", json!({}))["task"]["path"], "t/a.md");
+}
