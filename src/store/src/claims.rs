@@ -1,7 +1,7 @@
 //! `claims.db`: which actor has claimed a page, until when, and the last fence number.
 //!
 //! Invariant: fence numbers never go back, not even when the file is lost: without a last one, the
-//! first is the current Unix time, in seconds.
+//! first is the current Unix time in milliseconds, more than there can have been claims.
 
 use std::path::Path;
 
@@ -44,17 +44,19 @@ pub enum ClaimWrite {
 pub struct ClaimFile(SqliteFile);
 
 impl ClaimFile {
-    /// Opens the file of a space and reads it. An unreadable file is logged and replaced: claims
-    /// expire anyway, and a space must open without them.
+    /// Opens the file of a space and reads it. A damaged file is logged and set aside: claims expire
+    /// anyway, and a space must open without them.
     ///
     /// # Errors
-    /// [`StoreError`] when a damaged file cannot be removed.
+    /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
+    /// error, and when a damaged one cannot be renamed.
     pub fn open(file: &Path) -> Result<(Self, StoredClaims), StoreError> {
         match SqliteFile::open(file, &FORMAT, read_all) {
             Ok((database, stored)) => Ok((Self(database), stored)),
+            Err(error) if !sqlite_file::is_damage(&error) => Err(error),
             Err(error) => {
-                tracing::error!(claims.file = %file.display(), %error, "the claims cannot be read and are dropped; actors must claim their pages again");
-                sqlite_file::remove(file)?;
+                let aside = sqlite_file::set_aside(file)?;
+                tracing::error!(claims.file = %file.display(), claims.aside = %aside.display(), %error, "the claims cannot be read and the file was set aside; actors must claim their pages again");
                 Ok((Self(SqliteFile::missing(file, &FORMAT)), StoredClaims::default()))
             }
         }
@@ -164,7 +166,21 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_replaced() {
+    fn a_file_that_cannot_be_opened_now_is_no_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("claims.db");
+        let (claims, _) = ClaimFile::open(&file).unwrap();
+        claims.write(&[ClaimWrite::Put(claim("a.md", 7))]).unwrap();
+        drop(claims);
+        // A directory where the journal must be created stands for an I/O error.
+        std::fs::create_dir_all(folder.path().join("claims.db-wal/x")).unwrap();
+        assert!(ClaimFile::open(&file).is_err());
+        std::fs::remove_dir_all(folder.path().join("claims.db-wal")).unwrap();
+        assert_eq!(ClaimFile::open(&file).unwrap().1.last_fence, 7);
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("claims.db");
         std::fs::write(&file, "not a database, but long enough to be one".repeat(100)).unwrap();
@@ -172,5 +188,7 @@ mod tests {
         assert_eq!(stored, StoredClaims::default());
         claims.write(&[ClaimWrite::Put(claim("a.md", 1_800_000_001))]).unwrap();
         assert_eq!(claims.read().unwrap().last_fence, 1_800_000_001);
+        let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.filter(|name| name.to_string_lossy().contains("damaged")).count(), 1);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension, Transaction};
 use svcfs_base::{Actor, CommitId, Draft, DraftId, DraftPage, ETag, Seq, Timestamp, TreePath};
 
 use crate::StoreError;
@@ -76,12 +76,10 @@ impl DraftFile {
     pub fn open(file: &Path) -> Result<(Self, Vec<StoredDraft>), StoreError> {
         match SqliteFile::open(file, &FORMAT, read_all) {
             Ok((database, drafts)) => Ok((Self(database), drafts)),
-            Err(error) if !is_damage(&error) => Err(error),
+            Err(error) if !sqlite_file::is_damage(&error) => Err(error),
             Err(error) => {
-                let aside = file.with_extension(format!("damaged-{}", Timestamp::now().as_second()));
+                let aside = sqlite_file::set_aside(file)?;
                 tracing::error!(drafts.file = %file.display(), drafts.aside = %aside.display(), %error, "the drafts cannot be read; the file was set aside");
-                // The newest contents may be in the journal only.
-                sqlite_file::rename(file, &aside)?;
                 Ok((Self(SqliteFile::missing(file, &FORMAT)), Vec::new()))
             }
         }
@@ -144,19 +142,6 @@ impl DraftFile {
             Ok(read.optional()?)
         })?;
         Ok(contents.flatten().unwrap_or_default())
-    }
-}
-
-/// Whether the file itself is unusable, so that another attempt would fail as well.
-fn is_damage(error: &StoreError) -> bool {
-    match error {
-        StoreError::Damaged(_) => true,
-        StoreError::Database(error) => match error.sqlite_error_code() {
-            Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown),
-            // An invalid value.
-            None => true,
-        },
-        _ => false,
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, ErrorCode, Transaction};
+use svcfs_base::Timestamp;
 
 use crate::StoreError;
 
@@ -127,13 +128,29 @@ pub(crate) fn remove(database: &Path) -> Result<(), StoreError> {
     files_of(database).iter().try_for_each(|file| ignore_missing(std::fs::remove_file(file)))
 }
 
-/// Renames a database.
+/// Renames a database that cannot be read, so that a person can look at it; returns its new name.
+/// The newest rows may be in the journal only, which goes with it.
 ///
 /// # Errors
 /// If a file cannot be renamed.
-pub(crate) fn rename(database: &Path, target: &Path) -> Result<(), StoreError> {
-    let pairs = files_of(database).into_iter().zip(files_of(target));
-    pairs.into_iter().try_for_each(|(from, to)| ignore_missing(std::fs::rename(from, to)))
+pub(crate) fn set_aside(database: &Path) -> Result<PathBuf, StoreError> {
+    let aside = database.with_extension(format!("damaged-{}", Timestamp::now().as_second()));
+    let pairs = files_of(database).into_iter().zip(files_of(&aside));
+    pairs.into_iter().try_for_each(|(from, to)| ignore_missing(std::fs::rename(from, to)))?;
+    Ok(aside)
+}
+
+/// Whether the file itself is unusable, so that another attempt would fail as well.
+pub(crate) fn is_damage(error: &StoreError) -> bool {
+    match error {
+        StoreError::Damaged(_) => true,
+        StoreError::Database(error) => match error.sqlite_error_code() {
+            Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown),
+            // An invalid value.
+            None => true,
+        },
+        _ => false,
+    }
 }
 
 fn ignore_missing(outcome: std::io::Result<()>) -> Result<(), StoreError> {

@@ -143,6 +143,13 @@ fn select(cx: &OperationContext<'_>, view: &DraftView<'_>, request: &MergeReques
     let is_all = paths.is_none() && hunks.is_none();
     if is_all && visible.len() < view.pages().len() {
         check_folder(cx, view)?;
+        if let Some((path, _)) = view.pages().iter().find(|(path, _)| !cx.space.vfs.is_versioned(path)) {
+            let message = format!(
+                "`{path}` cannot be merged: git ignores it since it was written in the draft, which stays open; change \
+                 the rule in `.gitignore`, name the pages to merge in `paths`, or discard the draft"
+            );
+            return Err(Fault::new(Kind::Conflict, message).with_detail("path", path.as_str()));
+        }
         let message =
             "the draft changes files that are not served here, such as hidden ones; name the pages to merge in `paths`";
         return Err(Fault::new(Kind::Forbidden, message));

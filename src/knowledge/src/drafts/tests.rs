@@ -345,3 +345,20 @@ fn drafts_without_changes_are_discarded() {
     assert_eq!(vfs.discard_old_drafts(later).unwrap().len(), 1);
     assert_eq!(space.get("draft_list", json!({})), json!([]));
 }
+
+#[test]
+fn a_page_that_git_ignores_since_stays_in_its_draft() {
+    let space = TestSpace::new();
+    space.put("a.md", "# A\n");
+    let id = open(&space);
+    write(&space, &id, "a.md", "# B\n");
+    write(&space, &id, "late/x.md", "# X\n");
+    space.edit_behind(".gitignore", "late/\n");
+    let (status, message) = status_and_error(merge(&space, &id, json!({})));
+    assert!(status == 409 && message.starts_with("`late/x.md` cannot be merged: git ignores it"), "{message}");
+    let merged = merge(&space, &id, json!({ "paths": ["a.md"] })).unwrap();
+    assert_eq!(merged["remaining"], json!(["late/x.md"]));
+    space.edit_behind(".gitignore", "");
+    merge(&space, &id, json!({})).unwrap();
+    assert_eq!(space.text("late/x.md"), "# X\n");
+}

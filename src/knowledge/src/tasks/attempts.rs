@@ -17,7 +17,7 @@ const MAX_ATTEMPTS: u32 = 3;
 pub fn next_attempt(space: &Space, path: &TreePath) -> Option<u32> {
     let fields = super::stored_fields(space, path)?;
     let count = attempts(fields.get("attempts")).saturating_add(1);
-    (super::is_open(&fields) && !super::is_finished(space, fields)).then_some(count)
+    (super::is_open(&fields) && !super::has_ended(space, fields)).then_some(count)
 }
 
 fn attempts(value: Option<&Value>) -> u32 {

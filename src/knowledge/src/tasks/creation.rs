@@ -4,7 +4,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use svcfs_base::{Change, ChangeSet, Claim, ETag, Fault, Kind, Precondition, Protocol, TreePath, VersionId};
+use svcfs_base::{Caller, Change, ChangeSet, Claim, ETag, Fault, Kind, Precondition, Protocol, TreePath, VersionId};
 use svcfs_config::templates::TASK_WORKFLOW as DEFAULT_DEFINITION;
 use svcfs_text::headings::slug;
 
@@ -108,7 +108,7 @@ impl Operation for CreateTask {
                 None => None,
             };
             let (set, is_new_workflow) = self.to_change_set(cx, &path)?;
-            let fault = match cx.apply(set) {
+            let fault = match cx.apply_as(&self.writer(cx, &path, is_new_workflow)?, set) {
                 Ok(applied) => {
                     let etag = applied.files.first().and_then(|file| file.etag);
                     let etag = etag.ok_or_else(|| Fault::file_not_found(&path))?;
@@ -128,6 +128,17 @@ impl Operation for CreateTask {
 }
 
 impl CreateTask {
+    /// The caller, who may write the page of the task. Creating the shipped definition of the
+    /// workflow is an act of the server: a key of a folder does not need access to it.
+    fn writer(&self, cx: &OperationContext<'_>, path: &TreePath, is_new_workflow: bool) -> Result<Caller, Fault> {
+        let mut caller = cx.caller.clone();
+        if is_new_workflow {
+            caller.permissions.check_path(path)?;
+            caller.permissions.folder = None;
+        }
+        Ok(caller)
+    }
+
     fn check(&self, cx: &OperationContext<'_>) -> Result<(), Fault> {
         let title = self.title.trim();
         if title.is_empty() {

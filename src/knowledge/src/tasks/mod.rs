@@ -14,11 +14,10 @@ mod tests;
 mod work;
 
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Fault, Kind, Protocol, TreePath};
-use svcfs_text::frontmatter;
+use svcfs_base::{Actor, Fault, Kind, TreePath};
 
 use crate::kernel::Space;
-use crate::workflows::{BlockerCheck, WorkflowDefinition, blocker_target, read_definition};
+use crate::workflows::{self, BlockerCheck, WorkflowDefinition, blocker_target, read_definition};
 
 pub use attempts::{next_attempt, record_attempt};
 pub use operations::AREA;
@@ -28,6 +27,9 @@ pub use queue::TaskQueue;
 const TASK_TYPE: &str = "task";
 
 const OPEN_STATUS: &str = "todo";
+
+/// The state of a task on which no one can work now.
+const BLOCKED_STATE: &str = "blocked";
 
 /// Priorities as words; a lower number is more urgent.
 const PRIORITY_WORDS: [(&str, f64); 10] = [
@@ -79,9 +81,9 @@ fn is_open(fields: &Map<String, Value>) -> bool {
     fields.get("status").and_then(Value::as_str).is_some_and(|text| text.trim().to_lowercase() == OPEN_STATUS)
 }
 
-/// Whether a page is finished, by its `status`, its `state`, or its workflow.
-fn is_finished(space: &Space, fields: Map<String, Value>) -> bool {
-    BlockerCheck::new(&space.vfs, &space.index).is_finished(&Value::Object(fields))
+/// Whether work on a page has ended, by its `status`, its `state`, or its workflow.
+fn has_ended(space: &Space, fields: Map<String, Value>) -> bool {
+    BlockerCheck::new(&space.vfs, &space.index).has_ended(&Value::Object(fields))
 }
 
 /// The states of the workflow that a page names, if it names a valid one.
@@ -93,7 +95,7 @@ fn workflow_of(space: &Space, fields: &Map<String, Value>) -> Option<WorkflowDef
 pub fn release_finished(space: &Space, actor: &Actor, path: &TreePath) {
     let is_theirs = space.vfs.claim_at(path).is_some_and(|claim| claim.claimed_by == *actor);
     if is_theirs
-        && stored_fields(space, path).is_some_and(|fields| is_finished(space, fields))
+        && stored_fields(space, path).is_some_and(|fields| has_ended(space, fields))
         && let Err(error) = space.vfs.release_claim(actor, path, None)
     {
         tracing::warn!(page.path = %path, ?error, "the claim of a finished page could not be released");
@@ -102,22 +104,12 @@ pub fn release_finished(space: &Space, actor: &Actor, path: &TreePath) {
 
 /// The pages that must be finished before a task and are not. A name without a page does not block.
 fn unfinished_dependencies(space: &Space, task: &TreePath, names: &[String]) -> Result<Vec<TreePath>, Fault> {
-    let mut unfinished = Vec::new();
-    for name in names {
-        if let Some(page) = resolve_page(space, task, name)?
-            && let Some(fields) = stored_fields(space, &page)
-            && !is_finished(space, fields)
-        {
-            unfinished.push(page);
-        }
-    }
-    Ok(unfinished)
+    BlockerCheck::of_stored_pages(&space.vfs, &space.index).unfinished_of(task, names)
 }
 
 /// The frontmatter of a page as it is stored now; none without a page.
 fn stored_fields(space: &Space, path: &TreePath) -> Option<Map<String, Value>> {
-    let file = space.vfs.read(Protocol::Internal, path).ok()?;
-    Some(frontmatter::parse(std::str::from_utf8(&file.content).ok()?).map)
+    workflows::stored_fields(&space.vfs, path)
 }
 
 /// Whether a text in the frontmatter of the page `from` would refer to a page that does not exist
@@ -135,11 +127,5 @@ fn names_path(from: &TreePath, text: &str, new: &TreePath) -> bool {
 
 /// The page that a link, path or name in a task's frontmatter refers to.
 fn resolve_page(space: &Space, from: &TreePath, text: &str) -> Result<Option<TreePath>, Fault> {
-    let target = blocker_target(text);
-    if let Some(target) = space.index.resolve(from, &target)? {
-        return Ok(Some(target.path).filter(TreePath::is_page));
-    }
-    // A page that was written just now may not be indexed yet.
-    let path = TreePath::parse(&target).ok().filter(|path| path.is_page() && !path.is_root());
-    Ok(path.filter(|path| space.vfs.stat(Protocol::Internal, path).is_ok()))
+    BlockerCheck::of_stored_pages(&space.vfs, &space.index).resolve(from, text)
 }

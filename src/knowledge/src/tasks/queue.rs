@@ -120,7 +120,10 @@ impl QueueState {
     /// Whether all dependencies of a ready task are finished; else it waits for them.
     fn is_startable(&mut self, space: &Space, path: &TreePath) -> Result<bool, Fault> {
         let Some(task) = self.tasks.get(path) else { return Ok(false) };
-        if super::is_finished(space, task.workflow_fields.clone()) {
+        let state = task.workflow_fields.get("state").and_then(Value::as_str);
+        if state.is_some_and(|state| state.trim().eq_ignore_ascii_case(super::BLOCKED_STATE))
+            || super::has_ended(space, task.workflow_fields.clone())
+        {
             self.ready.remove(&(task.order.clone(), path.clone()));
             return Ok(false);
         }

@@ -1,14 +1,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use svcfs_base::{Caller, Claim, ETag, Fault, Kind, TreePath};
+use svcfs_base::{Actor, Caller, Claim, ETag, Fault, Kind, TreePath};
 use svcfs_text::frontmatter;
 
 use super::edits::{add_to_section, edit_page, set_fields};
 use super::operations::EligibleTask;
 use super::queue::{TaskFilter, normalize_label};
 use crate::claims::{self, LeaseDuration};
-use crate::kernel::{FolderScope, Operation, OperationContext, Route, require_path};
+use crate::kernel::{FolderScope, Operation, OperationContext, Route, Space, require_path};
 use crate::workflows::{WorkflowDefinition, WorkflowState, strings};
 
 /// Maximum size of a result.
@@ -69,16 +69,12 @@ impl Operation for TakeNextTask {
             labels: self.labels.iter().map(|label| normalize_label(label)).collect(),
         };
         while let Some(task) = space.task_queue.take(space, &filter)? {
-            // Another worker may have it: then its end puts it back.
-            let Ok(mut started) = claims::start(space, &actor, &task.path, self.lease.get())? else { continue };
-            if started.is_renewal() {
-                continue;
-            }
-            // Before the claim started, another worker may have finished it.
-            let Some(attempt) = super::next_attempt(space, &task.path) else { continue };
-            started.set_attempt(attempt);
-            match started.confirm() {
-                Ok(claim) => return Ok(TakenTask { task: Some(task), claim: Some(claim), attempt: Some(attempt) }),
+            match claim_taken(space, &actor, &task.path, self.lease) {
+                Ok(Some(claim)) => {
+                    let attempt = Some(claim.attempt);
+                    return Ok(TakenTask { task: Some(task), claim: Some(claim), attempt });
+                }
+                Ok(None) => {}
                 Err(fault) => {
                     space.task_queue.put_back(&task.path);
                     return Err(fault);
@@ -91,6 +87,19 @@ impl Operation for TakeNextTask {
         // Tools leave out null: their text would be `{}`.
         taken.task.is_none().then(|| "No task can be started now".to_owned())
     }
+}
+
+/// Claims a task that was taken from the queue; none when it cannot be started any more.
+fn claim_taken(space: &Space, actor: &Actor, path: &TreePath, lease: LeaseDuration) -> Result<Option<Claim>, Fault> {
+    // Another worker may have it: then its end puts it back.
+    let Ok(mut started) = claims::start(space, actor, path, lease.get())? else { return Ok(None) };
+    if started.is_renewal() {
+        return Ok(None);
+    }
+    // Before the claim started, another worker may have finished it.
+    let Some(attempt) = super::next_attempt(space, path) else { return Ok(None) };
+    started.set_attempt(attempt);
+    started.confirm().map(Some)
 }
 
 /// Renew the claim on your task

@@ -183,7 +183,7 @@ fn arrange(
     for card in cards.values() {
         let column = states.get(&card.state).copied().unwrap_or(states.len());
         let is_terminal = definition.states.get(column).is_some_and(|state| state.terminal);
-        blockers.insert(card.path().clone(), is_terminal || card.is_finished);
+        blockers.insert(card.path().clone(), !card.has_failed && (is_terminal || card.is_finished));
         sorted.push((column, card));
     }
     sorted.sort_unstable_by(|(a_column, a), (b_column, b)| {

@@ -13,7 +13,7 @@ use svcfs_base::{Fault, Timestamp, TreePath, fold_label};
 use svcfs_index::WorkflowPage;
 
 use super::blocker_names;
-use super::blockers::says_finished;
+use super::blockers::{says_failed, says_finished};
 
 /// Limit of the description of a card, in characters.
 const MAX_DESCRIPTION: usize = 120;
@@ -129,6 +129,8 @@ pub(super) struct ReadCard {
     pub ordinal: f64,
     /// Whether its status or state says by itself that it is finished.
     pub is_finished: bool,
+    /// Whether its status or state says that it has failed.
+    pub has_failed: bool,
     /// The frontmatter keys with its blockers, if it has any.
     pub blockers: Option<Value>,
     /// The card of a page that waits for none.
@@ -148,6 +150,7 @@ impl ReadCard {
         }
         let state = text(fields.state);
         let is_finished = says_finished(&state) || fields.status.as_str().is_some_and(says_finished);
+        let has_failed = says_failed(&state) || fields.status.as_str().is_some_and(says_failed);
         let ordinal = fields.ordinal.as_f64().unwrap_or(f64::INFINITY);
         let has_blockers = !fields.depends_on.is_null() || !fields.blocked_by.is_null();
         let blockers = has_blockers
@@ -173,7 +176,8 @@ impl ReadCard {
             state,
         };
         let (state, unblocked) = (fold_label(&members.state), card(&members)?);
-        Ok(Some(Self { state, ordinal, is_finished, blockers, unblocked, members, blocked: Mutex::default() }))
+        let blocked = Mutex::default();
+        Ok(Some(Self { state, ordinal, is_finished, has_failed, blockers, unblocked, members, blocked }))
     }
 
     pub(super) fn path(&self) -> &TreePath {

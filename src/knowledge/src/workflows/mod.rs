@@ -23,7 +23,7 @@ use svcfs_vfs::Vfs;
 
 use crate::files;
 use crate::kernel::OperationContext;
-pub use blockers::{BlockerCheck, blocker_names, blocker_target, strings};
+pub use blockers::{BlockerCheck, blocker_names, blocker_target, stored_fields, strings};
 pub use board::{BoardCache, BoardColumns, StateCounts, WorkflowBoard, read_board};
 pub use card::BoardCard;
 pub use definition::{UNMATCHED, WorkflowDefinition, WorkflowState, WorkflowTransition};

@@ -153,7 +153,7 @@ impl Vfs {
             None => {
                 let (path, claimed_by) = (path.clone(), actor.clone());
                 // The first of a new file: earlier ones may have been lost with the old file.
-                let fence = if new_fence == 1 { u64::try_from(now.as_second()).unwrap_or(1) } else { new_fence };
+                let fence = if new_fence == 1 { u64::try_from(now.as_millisecond()).unwrap_or(1) } else { new_fence };
                 let claim = Claim { path, claimed_by, claimed_at: now, expires_at, fence, attempt: 0 };
                 Ok(Some(started.insert(claim).clone()))
             }

@@ -120,28 +120,31 @@ fn a_fence_must_be_that_of_the_active_claim_of_its_actor() {
         outcome.map(drop).map_err(|fault| (fault.message().to_owned(), fault.detail()["active_claim"].clone()))
     };
     let first = space.claim("ann", "a.md");
-    assert_eq!(first.fence, 1_800_000_000);
+    assert_eq!(first.fence, 1_800_000_000_000);
     write(&with_fence("ann", first.fence)).unwrap();
     let (message, active) = write(&with_fence("bob", first.fence)).unwrap_err();
-    assert_eq!(message, "claim_lost: fence 1800000000 of `a.md` belongs to `ann`; write as that actor");
+    assert_eq!(message, "claim_lost: fence 1800000000000 of `a.md` belongs to `ann`; write as that actor");
     assert_eq!(active, first.to_json());
     space.advance(30);
     let renewed = space.claim("ann", "a.md");
     assert_eq!((renewed.fence, renewed.claimed_at), (first.fence, first.claimed_at));
     space.advance(60);
     let (message, active) = write(&with_fence("ann", first.fence)).unwrap_err();
-    assert!(message.starts_with("claim_lost: the lease of `a.md` with fence 1800000000 ended at 2027-"), "{message}");
+    assert!(
+        message.starts_with("claim_lost: the lease of `a.md` with fence 1800000000000 ended at 2027-"),
+        "{message}"
+    );
     assert!(active.is_null());
     let [lapsed] = space.vfs.lapsed_claims().try_into().unwrap();
     space.vfs.end_lapsed_claim(&lapsed).unwrap();
     let second = space.claim("bob", "a.md");
     assert_eq!(second.fence, first.fence + 1);
     let (message, active) = write(&with_fence("ann", first.fence)).unwrap_err();
-    assert!(message.contains("is claimed by `bob` with fence 1800000001; fence 1800000000 is over"), "{message}");
+    assert!(message.contains("is claimed by `bob` with fence 1800000000001; fence 1800000000000 is over"), "{message}");
     assert_eq!(active, second.to_json());
     assert!(space.vfs.release_claim(&Actor::new("bob"), &at("a.md"), None).unwrap());
     let (message, _) = write(&with_fence("bob", second.fence)).unwrap_err();
-    assert!(message.contains("`a.md` has no claim with fence 1800000001"), "{message}");
+    assert!(message.contains("`a.md` has no claim with fence 1800000000001"), "{message}");
     write(&caller("ann")).unwrap();
 }
 

@@ -229,3 +229,59 @@ fn notes_of_concurrent_writers_are_all_kept() {
     let text = space.text("tasks/busy.md");
     (0..16).for_each(|n| assert!(text.contains(&format!("note {n}.")), "{text}"));
 }
+
+#[test]
+fn a_key_of_the_task_folder_creates_the_first_task() {
+    let space = TestSpace::new();
+    let key = |folder: &str| {
+        let permissions = svcfs_base::Permissions { scope: svcfs_base::Scope::Write, folder: Some(path(folder)) };
+        Caller { permissions, ..named("w") }
+    };
+    let title = || json!({ "title": "One" });
+    assert_eq!(status_and_error(space.ask_as(&key("notes"), "task_create", title())).0, 403);
+    let created = space.ask_as(&key("tasks"), "task_create", title()).unwrap();
+    assert_eq!(created["path"], "tasks/one.md");
+    assert_eq!(space.newest(".svc/workflows/tasks.json"), space.newest("tasks/one.md"));
+}
+
+#[test]
+fn a_failed_task_blocks_others_and_blocked_ones_are_not_offered() {
+    let space = TestSpace::new();
+    create(&space, json!({ "title": "Made" }));
+    for (name, lines) in [
+        ("tasks/made.md", "status: failed\nworkflow: tasks\nstate: failed"),
+        ("plain.md", "status: failed"),
+        ("state.md", "workflow: tasks\nstate: Failed"),
+    ] {
+        space.put(name, &format!("---\n{lines}\n---\n"));
+    }
+    for (name, lines) in [
+        ("t/a.md", "blocked_by: tasks/made.md"),
+        ("t/b.md", "blocked_by: plain.md"),
+        ("t/c.md", "blocked_by: state.md"),
+        ("t/d.md", "workflow: tasks\nstate: blocked"),
+        ("t/e.md", "state: failed"),
+    ] {
+        task(&space, name, lines);
+    }
+    assert_eq!(next(&space, "w", json!({})), json!({ "task": null }));
+    for name in ["tasks/made.md", "plain.md", "state.md"] {
+        space.put(name, "---\nstatus: done\n---\n");
+    }
+    task(&space, "t/d.md", "workflow: tasks\nstate: ready");
+    assert_eq!(space.get("eligible", json!({}))["tasks"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_task_whose_claim_cannot_start_stays_in_the_queue() {
+    let space = TestSpace::new();
+    task(&space, "t/a.md", "priority: 1");
+    let (vfs, actor) = (&space.space().vfs, Actor::new("many"));
+    let minute = std::time::Duration::from_secs(36_000_000);
+    for n in 0..100_000 {
+        std::mem::forget(vfs.start_claim(&actor, &path(&format!("x/{n}.md")), minute).unwrap());
+    }
+    assert_eq!(status_and_error(space.ask_as(&named("w"), "task_next", json!({}))).0, 503);
+    assert!(vfs.release_claim(&actor, &path("x/0.md"), None).unwrap());
+    assert_eq!(next(&space, "w", json!({}))["task"]["path"], "t/a.md");
+}
