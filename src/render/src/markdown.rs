@@ -11,8 +11,8 @@ use crate::escape::escape_html;
 use crate::parts::{PageLink, QueryBlock, Slot};
 use crate::sanitize;
 
-/// Delimiters of a wiki link in the text that is parsed. A page that has them itself can only repeat
-/// its own links.
+/// Delimiters of a wiki link in the text that is parsed. A page that has them can only repeat its
+/// own links.
 const OPEN: char = '\u{e000}';
 const CLOSE: char = '\u{e001}';
 
