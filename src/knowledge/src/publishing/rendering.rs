@@ -72,7 +72,9 @@ pub struct RenderedPage {
 }
 
 /// Parsed pages by content hash and path; emptied when it is full.
-static PARSED: Mutex<Option<HashMap<(ETag, TreePath), Arc<ParsedPage>>>> = Mutex::new(None);
+static PARSED: Mutex<Option<ParsedPages>> = Mutex::new(None);
+
+type ParsedPages = HashMap<(ETag, TreePath), Arc<ParsedPage>>;
 
 /// The parsed page; without its computed result, which shows other pages, if `is_limited`.
 fn parsed(path: &TreePath, file: &FileView, is_limited: bool) -> Arc<ParsedPage> {
