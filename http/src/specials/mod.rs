@@ -7,6 +7,7 @@ pub(crate) mod events;
 mod health;
 mod llms;
 mod metrics;
+mod published;
 mod raw;
 
 pub(crate) use health::{VERSION, identify_cached};
@@ -34,6 +35,7 @@ pub(crate) enum SpecialPage {
     DocsFile,
     Llms,
     Raw,
+    Published,
     Events,
     Mcp,
 }
@@ -45,6 +47,8 @@ impl SpecialPage {
             Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => RequestGuard::Open,
             // They describe the server, not its content.
             Self::OpenApi | Self::Docs | Self::DocsFolder | Self::DocsFile => RequestGuard::Open,
+            // It serves only what was published to everyone.
+            Self::Published => RequestGuard::Open,
             // For MCP, each tool checks its own scope.
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::RequiresScope(Scope::Read),
         }
@@ -128,7 +132,7 @@ impl SpecialRoute {
             | SpecialPage::Docs
             | SpecialPage::DocsFolder
             | SpecialPage::DocsFile => "unchanged",
-            SpecialPage::Readyz | SpecialPage::Metrics => "as without a key",
+            SpecialPage::Readyz | SpecialPage::Metrics | SpecialPage::Published => "as without a key",
             SpecialPage::Llms | SpecialPage::Events => "only entries in the folder",
             SpecialPage::Raw => "the path must be in the folder",
             SpecialPage::Mcp => "as the operation of each tool",
@@ -175,6 +179,9 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
     SpecialRoute::root("/llms.txt", "llms", SpecialPage::Llms)
         .with_summary("Read an index of all pages, for agents")
         .with_responses(&[(200, "text/plain")]),
+    SpecialRoute::root("/p/{*path}", "published", SpecialPage::Published)
+        .with_summary("Read a published page as HTML, or a file that one uses, without credentials")
+        .with_responses(&[(200, "*/*"), (304, ""), (400, "application/json"), (404, "application/json")]),
     SpecialRoute::root("/raw/{*path}", "raw", SpecialPage::Raw)
         .with_summary("Read a file's bytes, for embedding in a web page")
         .with_responses(&[
@@ -225,6 +232,7 @@ pub(crate) async fn handle(
         SpecialPage::DocsFolder => Ok(docs::redirect("index.html")),
         SpecialPage::DocsFile => docs::file(parameter()),
         SpecialPage::Llms => llms::index(app, space, &identity).await,
+        SpecialPage::Published => published::published(app, space, (headers, parameter())).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
         SpecialPage::Events => events::subscribe(app, space, (special, identity)),
         // The listener handles it; it is in the table for the lists only.

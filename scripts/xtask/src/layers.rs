@@ -26,6 +26,7 @@ const LAYERS: &[LayeredCrate] = &[
     // 1
     LayeredCrate { name: "svcfs-config", may_use: Only(&["svcfs-base", "svcfs-work"]) },
     LayeredCrate { name: "svcfs-text", may_use: Only(&["svcfs-base", "svcfs-work"]) },
+    LayeredCrate { name: "svcfs-render", may_use: Only(&["svcfs-text"]) },
     LayeredCrate { name: "svcfs-dataview", may_use: Only(&["svcfs-base", "svcfs-text"]) },
     // 2: index receives documents and does not use store
     LayeredCrate { name: "svcfs-store", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
@@ -44,6 +45,7 @@ const LAYERS: &[LayeredCrate] = &[
             "svcfs-net",
             "svcfs-config",
             "svcfs-text",
+            "svcfs-render",
             "svcfs-dataview",
             "svcfs-store",
             "svcfs-index",
@@ -94,6 +96,7 @@ const LAYERS: &[LayeredCrate] = &[
 ///
 /// `svcfs-tests` may use all of them: it checks the results of the protocols with these libraries.
 const OWNED: &[(&str, &[&str])] = &[
+    ("ammonia", &["svcfs-render"]),
     ("anyhow", &["svcfs", "svcfs-measure", "svcfs-bench", "xtask"]),
     ("clap", &["svcfs", "svcfs-bench"]),
     ("clap_complete", &["svcfs"]),
@@ -113,7 +116,8 @@ const OWNED: &[(&str, &[&str])] = &[
     ("notify", &["svcfs-vfs"]),
     ("procfs", &["svcfs-knowledge"]),
     ("prometheus-client", &["svcfs-http", "svcfs-knowledge"]),
-    ("pulldown-cmark", &["svcfs-text", "xtask"]),
+    ("pulldown-cmark", &["svcfs-render", "svcfs-text", "xtask"]),
+    ("pulldown-latex", &["svcfs-render"]),
     ("rmcp", &["svcfs-http"]),
     ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-bench"]),
     ("rustls", &["svcfs-mount", "svcfs-net"]),

@@ -23,6 +23,7 @@ pub mod memory;
 pub mod merge;
 pub mod metrics;
 pub mod pages;
+pub mod publishing;
 pub mod query;
 pub mod schemas;
 pub mod search;
@@ -55,6 +56,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     tasks::AREA,
     schemas::AREA,
     drafts::AREA,
+    publishing::AREA,
     appearance::AREA,
     audit::AREA,
     spaces::AREA,

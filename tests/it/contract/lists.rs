@@ -14,7 +14,9 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 11] = [
+const BEYOND: [&str; 12] = [
+    // D40: the HTML of a page.
+    "GET /api/svc/render",
     "GET /api/docs/", // the page itself, to which /api/docs leads, so that its parts are found beside it
     "GET /api/docs/{}",
     "POST /api/svc/tasks", // workers use the task queue over REST as agents do

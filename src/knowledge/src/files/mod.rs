@@ -29,7 +29,7 @@ pub(crate) use link_rewrite::SpaceLinkResolver;
 pub use link_targets::resolve_target;
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
-pub use read::{list_stems, permalink, read_file, to_timestamp};
+pub use read::{frontmatter, list_stems, permalink, read_file, to_timestamp};
 pub(crate) use tree::FileTreeNode;
 pub use write::format_new_page;
 pub(crate) use write::prepare_with;
