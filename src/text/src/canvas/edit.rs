@@ -165,7 +165,8 @@ impl<'a> CanvasEditor<'a> {
             return Ok(());
         }
         for edge in self.edges_of.remove(id).unwrap_or_default() {
-            let has_end = ["fromNode", "toNode"].into_iter().any(|end| self.edge_text(edge, end).as_deref() == Some(id));
+            let has_end =
+                ["fromNode", "toNode"].into_iter().any(|end| self.edge_text(edge, end).as_deref() == Some(id));
             if has_end && !self.edges.slots[edge].is_removed {
                 let edge_id = self.edge_text(edge, "id").unwrap_or_default();
                 self.edges.remove(edge, &edge_id);
@@ -315,7 +316,8 @@ fn render_element(text: &str, element: &Element<'_>, changes: &Map<String, Value
     let offset = element.range.start;
     let (mut replacements, mut appended) = (Vec::new(), String::new());
     let style = members.len().checked_sub(2).map_or("", |before| &text[members[before].range.end..last.range.start]);
-    let separator: String = style.chars().take_while(|character| matches!(character, ',' | ' ' | '\t' | '\r' | '\n')).collect();
+    let separator: String =
+        style.chars().take_while(|character| matches!(character, ',' | ' ' | '\t' | '\r' | '\n')).collect();
     let separator = if separator.starts_with(',') { separator.as_str() } else { "," };
     let colon = if style.ends_with(": ") || text[offset..last.range.start].ends_with(": ") { ": " } else { ":" };
     for (name, value) in changes {

@@ -131,7 +131,9 @@ pub(crate) fn check_element(is_node: bool, element: &Value) -> Result<(), Canvas
             return Err(CanvasError(format!("`{name}` is required and must be a text")));
         }
     }
-    if let Some(name) = texts.iter().find(|name| members.get(**name).is_some_and(|value| !value.is_string() && !value.is_null())) {
+    if let Some(name) =
+        texts.iter().find(|name| members.get(**name).is_some_and(|value| !value.is_string() && !value.is_null()))
+    {
         return Err(CanvasError(format!("`{name}` must be a text")));
     }
     if let Some(name) = numbers.iter().find(|name| members.get(**name).is_some_and(|value| !value.is_number())) {

@@ -24,7 +24,10 @@ fn an_edit_leaves_every_other_byte_as_it_is() {
     use ListKind::{Edges, Nodes};
     assert_eq!(edited(OBSIDIAN, |_| ()), OBSIDIAN);
     let moved = edited(OBSIDIAN, |editor| editor.update(Nodes, "b", object(json!({ "x": 7, "color": "1" }))).unwrap());
-    assert_eq!(moved, OBSIDIAN.replace("\"x\":1e2", "\"x\":7").replace("\"height\":400", "\"height\":400,\"color\":\"1\""));
+    assert_eq!(
+        moved,
+        OBSIDIAN.replace("\"x\":1e2", "\"x\":7").replace("\"height\":400", "\"height\":400,\"color\":\"1\"")
+    );
     let same = edited(OBSIDIAN, |editor| editor.update(Nodes, "b", object(json!({ "x": 100.0 }))).unwrap());
     assert_eq!(same, OBSIDIAN, "an equal value stays as written");
     let added = edited(OBSIDIAN, |editor| editor.add(Nodes, object(json!({ "id": "d", "x": 1 }))).unwrap());
@@ -50,7 +53,10 @@ fn edits_are_written_in_the_style_of_the_document() {
         ("{}", format!("{{\n\t\"nodes\":[\n\t\t{line}\n\t],\n\t\"edges\":[]\n}}")),
         (r#"{"nodes":[],"edges":[]}"#, format!(r#"{{"nodes":[{line}],"edges":[]}}"#)),
         (r#"{"edges":[], "a": 1 }"#, format!(r#"{{"edges":[], "a": 1,"nodes":[{line}] }}"#)),
-        ("{\r\n  \"nodes\": [],\r\n  \"edges\": []\r\n}\r\n", format!("{{\r\n  \"nodes\": [\r\n    {line}\r\n  ],\r\n  \"edges\": []\r\n}}\r\n")),
+        (
+            "{\r\n  \"nodes\": [],\r\n  \"edges\": []\r\n}\r\n",
+            format!("{{\r\n  \"nodes\": [\r\n    {line}\r\n  ],\r\n  \"edges\": []\r\n}}\r\n"),
+        ),
         (r#"{"nodes":[ {"id":"o"} ],"edges":[]}"#, format!(r#"{{"nodes":[ {{"id":"o"}}, {line} ],"edges":[]}}"#)),
     ] {
         assert_eq!(add(before), after, "{before}");
@@ -78,7 +84,12 @@ fn each_refused_edit_has_a_reason() {
         (Nodes, None, json!({ "id": "b" }), "the id `b` is already used by another node"),
         (Nodes, None, json!({ "id": "n", "x": "1" }), "`x` must be a number"),
         (Edges, None, json!({ "id": "n", "fromNode": "b" }), "`toNode` is required and must be a text"),
-        (Edges, None, json!({ "id": "n", "fromNode": "b", "toNode": "z" }), "`toNode` is `z`, but there is no such node"),
+        (
+            Edges,
+            None,
+            json!({ "id": "n", "fromNode": "b", "toNode": "z" }),
+            "`toNode` is `z`, but there is no such node",
+        ),
         (Nodes, Some("z"), Value::Null, "there is no node `z`"),
         (Nodes, Some("a"), Value::Null, "the canvas has several nodes with the id `a`"),
         (Nodes, Some("b"), json!({ "id": "q" }), "the id cannot be changed; remove the element and add another one"),
@@ -150,13 +161,20 @@ impl RetargetContext for Moves {
 
 #[test]
 fn links_are_files_backgrounds_and_links_in_texts() {
-    let text = OBSIDIAN.replace("\"color\"", "\"c\"").replace("}\n\t],\n\t\"edges", "},\n\t\t{\"id\":\"p\",\"data\":{\"path\":\"x/y.md\"}}\n\t],\n\t\"edges");
+    let text = OBSIDIAN
+        .replace("\"color\"", "\"c\"")
+        .replace("}\n\t],\n\t\"edges", "},\n\t\t{\"id\":\"p\",\"data\":{\"path\":\"x/y.md\"}}\n\t],\n\t\"edges");
     let targets: Vec<(String, Option<String>)> =
         links(&text).into_iter().map(|link| (link.target, link.heading)).collect();
     let target = |target: &str, heading: Option<&str>| (target.to_owned(), heading.map(str::to_owned));
     assert_eq!(
         targets,
-        [target("Boat", None), target("/notes/Boat.md", Some("Hull")), target("/sea.png", None), target("/x/y.md", None)]
+        [
+            target("Boat", None),
+            target("/notes/Boat.md", Some("Hull")),
+            target("/sea.png", None),
+            target("/x/y.md", None)
+        ]
     );
     assert!(links("no canvas").is_empty());
 }
