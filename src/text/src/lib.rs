@@ -10,6 +10,7 @@
 //! are scanned here, in the text that pulldown-cmark does not report as code.
 
 pub mod append_only;
+pub mod canvas;
 pub mod comments;
 pub mod computed_block;
 pub mod fold;
