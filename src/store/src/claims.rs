@@ -44,8 +44,8 @@ pub enum ClaimWrite {
 pub struct ClaimFile(SqliteFile);
 
 impl ClaimFile {
-    /// Opens the file of a space and reads it. A damaged file is logged and set aside: claims expire
-    /// anyway, and a space must open without them.
+    /// Opens the file of a space and reads it. A damaged file is logged and set aside: claims
+    /// expire anyway, and a space must open without them.
     ///
     /// # Errors
     /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O

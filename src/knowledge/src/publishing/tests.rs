@@ -28,9 +28,7 @@ fn space() -> TestSpace {
             ("other.png", "png"),
             (
                 "view.md",
-                &format!(
-                    "---\npublished: true\nsvc-view: true\n---\na\n<!-- svc:auto -->\nclosed.md\n<!-- /svc-view -->\n"
-                ),
+                "---\npublished: true\nsvc-view: true\n---\na\n<!-- svc:auto -->\nclosed.md\n<!-- /svc-view -->\n",
             ),
         ],
     );

@@ -167,8 +167,8 @@ impl DraftView<'_> {
         let pages = self.draft.pages.read();
         pages.values().map(|page| page.changed_at).max().unwrap_or(self.draft.draft.created_at)
     }
-    /// The pages that the draft changes, in path order, without scratch files. Pages that git ignores
-    /// since they were written are included: they must not be lost with the draft.
+    /// The pages that the draft changes, in path order, without scratch files. Pages that git
+    /// ignores since they were written are included: they must not be lost with the draft.
     pub fn pages(&self) -> Vec<(TreePath, DraftPage)> {
         let pages = self.draft.pages.read();
         let changed = pages.iter().filter(|(path, _)| self.vfs.core.path_classes.classify(path).is_versioned());
