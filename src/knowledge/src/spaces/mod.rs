@@ -226,6 +226,7 @@ const RESERVED: &[&str] = &[
     "readlink",
     "rename",
     "rename-dir",
+    "render",
     "resolve-links",
     "restore",
     "revert",
