@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction};
 use svcfs_base::{Actor, Claim, Timestamp, TreePath};
 
 use crate::StoreError;
-use crate::sqlite_file::{self, SqliteFile, SqliteFormat};
+use crate::sqlite_file::{SqliteFile, SqliteFormat};
 
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "claims.db",
@@ -51,15 +51,9 @@ impl ClaimFile {
     /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
     /// error, and when a damaged one cannot be renamed.
     pub fn open(file: &Path) -> Result<(Self, StoredClaims), StoreError> {
-        match SqliteFile::open(file, &FORMAT, read_all) {
-            Ok((database, stored)) => Ok((Self(database), stored)),
-            Err(error) if !sqlite_file::is_damage(&error) => Err(error),
-            Err(error) => {
-                let aside = sqlite_file::set_aside(file)?;
-                tracing::error!(claims.file = %file.display(), claims.aside = %aside.display(), %error, "the claims cannot be read and the file was set aside; actors must claim their pages again");
-                Ok((Self(SqliteFile::missing(file, &FORMAT)), StoredClaims::default()))
-            }
-        }
+        let consequence = "actors must claim their pages again";
+        let (database, stored) = SqliteFile::open_or_set_aside(file, &FORMAT, read_all, consequence)?;
+        Ok((Self(database), stored))
     }
 
     /// Makes changes in one transaction, with one flush.

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 use svcfs_base::{Actor, CommitId, Draft, DraftId, DraftPage, ETag, Seq, Timestamp, TreePath};
 
 use crate::StoreError;
-use crate::sqlite_file::{self, SqliteFile, SqliteFormat};
+use crate::sqlite_file::{SqliteFile, SqliteFormat};
 
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "drafts.db",
@@ -74,15 +74,9 @@ impl DraftFile {
     /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
     /// error, and when a damaged one cannot be renamed.
     pub fn open(file: &Path) -> Result<(Self, Vec<StoredDraft>), StoreError> {
-        match SqliteFile::open(file, &FORMAT, read_all) {
-            Ok((database, drafts)) => Ok((Self(database), drafts)),
-            Err(error) if !sqlite_file::is_damage(&error) => Err(error),
-            Err(error) => {
-                let aside = sqlite_file::set_aside(file)?;
-                tracing::error!(drafts.file = %file.display(), drafts.aside = %aside.display(), %error, "the drafts cannot be read; the file was set aside");
-                Ok((Self(SqliteFile::missing(file, &FORMAT)), Vec::new()))
-            }
-        }
+        let consequence = "the branches of the drafts have their last contents";
+        let (database, drafts) = SqliteFile::open_or_set_aside(file, &FORMAT, read_all, consequence)?;
+        Ok((Self(database), drafts))
     }
 
     /// Whether there is no file: no draft was created yet, or the file was lost or set aside.

@@ -47,6 +47,28 @@ impl SqliteFile {
         Ok((Self { connection: Mutex::new(Some(connection)), ..Self::missing(file, format) }, content))
     }
 
+    /// As [`open`](Self::open). A damaged file is set aside, and a new one is read as the default;
+    /// `consequence` says in the log what that means.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
+    /// error, and when a damaged one cannot be renamed.
+    pub fn open_or_set_aside<T: Default>(
+        file: &Path,
+        format: &'static SqliteFormat,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
+        consequence: &'static str,
+    ) -> Result<(Self, T), StoreError> {
+        match Self::open(file, format, read) {
+            Err(error) if is_damage(&error) => {
+                let aside = set_aside(file)?;
+                tracing::error!(database.file = %file.display(), database.aside = %aside.display(), %error, "{} cannot be read and was set aside; {consequence}", format.name);
+                Ok((Self::missing(file, format), T::default()))
+            }
+            outcome => outcome,
+        }
+    }
+
     /// A file that is created with the first transaction.
     pub fn missing(file: &Path, format: &'static SqliteFormat) -> Self {
         Self { file: file.to_owned(), format, connection: Mutex::new(None) }
@@ -133,7 +155,7 @@ pub(crate) fn remove(database: &Path) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// If a file cannot be renamed.
-pub(crate) fn set_aside(database: &Path) -> Result<PathBuf, StoreError> {
+fn set_aside(database: &Path) -> Result<PathBuf, StoreError> {
     let aside = database.with_extension(format!("damaged-{}", Timestamp::now().as_second()));
     let pairs = files_of(database).into_iter().zip(files_of(&aside));
     pairs.into_iter().try_for_each(|(from, to)| ignore_missing(std::fs::rename(from, to)))?;
@@ -141,7 +163,7 @@ pub(crate) fn set_aside(database: &Path) -> Result<PathBuf, StoreError> {
 }
 
 /// Whether the file itself is unusable, so that another attempt would fail as well.
-pub(crate) fn is_damage(error: &StoreError) -> bool {
+fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::Damaged(_) => true,
         StoreError::Database(error) => match error.sqlite_error_code() {
