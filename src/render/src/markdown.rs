@@ -1,9 +1,11 @@
 //! Markdown to HTML that is not sanitised yet, with slots for what depends on the reader.
 
+use std::convert::Infallible;
 use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd, TextMergeStream, html};
 use svcfs_text::links::LinkKind;
+use svcfs_text::replace::replace_ranges;
 use svcfs_text::{Heading, Link, Page, comments, frontmatter};
 
 use crate::callouts;
@@ -58,8 +60,9 @@ pub(crate) fn render(text: &str, page: &Page<'_>) -> Rendered {
 
 /// The body without comments, and with a delimited number instead of each wiki link.
 fn replace_wiki_links(text: &str, (links, hidden): (&[Link], &[Range<usize>]), slots: &mut Vec<Slot>) -> String {
-    let start = frontmatter::split(text).body_offset;
-    let mut edits: Vec<(Range<usize>, String)> = hidden.iter().map(|range| (range.clone(), String::new())).collect();
+    let frontmatter = 0..frontmatter::split(text).body_offset;
+    let removed = std::iter::once(&frontmatter).chain(hidden);
+    let mut edits: Vec<(Range<usize>, String)> = removed.map(|range| (range.clone(), String::new())).collect();
     for link in links.iter().filter(|link| link.kind.is_wiki()) {
         let is_embed = link.kind == LinkKind::Embed;
         let from = link.full_range.start - usize::from(is_embed);
@@ -73,17 +76,7 @@ fn replace_wiki_links(text: &str, (links, hidden): (&[Link], &[Range<usize>]), s
         slots.push(if is_embed { Slot::Embed(target) } else { Slot::Link(target) });
     }
     edits.sort_by_key(|(range, _)| range.start);
-    let mut body = String::with_capacity(text.len() - start);
-    let mut copied = start;
-    for (range, replacement) in edits {
-        if range.start >= copied {
-            body.push_str(&text[copied..range.start]);
-            body.push_str(&replacement);
-            copied = range.end;
-        }
-    }
-    body.push_str(&text[copied.min(text.len())..]);
-    body
+    replace_ranges(text, edits)
 }
 
 struct EventWriter<'a, S> {
@@ -353,13 +346,12 @@ fn mathml(source: &str, is_display: bool) -> String {
         return as_code();
     }
     let storage = Storage::new();
-    let parser = Parser::new(source, &storage);
-    if Parser::new(source, &Storage::new()).any(|event| event.is_err()) {
-        return as_code();
-    }
+    // An error in the middle would leave half a formula in the output.
+    let Ok(events) = Parser::new(source, &storage).collect::<Result<Vec<_>, _>>() else { return as_code() };
+    let events = events.into_iter().map(Ok::<_, Infallible>);
     let display_mode = if is_display { DisplayMode::Block } else { DisplayMode::Inline };
     let mut output = String::new();
-    match push_mathml(&mut output, parser, RenderConfig { display_mode, ..RenderConfig::default() }) {
+    match push_mathml(&mut output, events, RenderConfig { display_mode, ..RenderConfig::default() }) {
         Ok(()) => sanitize::formula(&output),
         Err(_) => as_code(),
     }

@@ -149,22 +149,26 @@ impl Splitter {
                 self.push(Part::Image { source, alt, rest: written(&attributes, &["src", "alt"]) });
             }
             "span" | "div" if value("data-slot").is_some() => {
-                self.start(name, &attributes, &["data-slot"]);
+                self.start(name, &attributes, &["data-slot"], None);
                 if let Some(number) = value("data-slot").and_then(|number| number.parse().ok()) {
                     self.push(Part::Slot(number));
                 }
             }
-            _ if value("id").is_some() => self.start(name, &attributes, &[]),
+            _ if value("id").is_some() => self.start(name, &attributes, &[], None),
             _ => self.text.push_str(tag),
         }
     }
 
-    /// A start tag whose id gets the prefix of the reader.
-    fn start(&mut self, name: &str, attributes: &[(&str, &str)], without: &[&str]) {
+    /// A start tag whose id, and anchor if it is a link within the page, get the prefix of the
+    /// reader.
+    fn start(&mut self, name: &str, attributes: &[(&str, &str)], without: &[&str], anchor: Option<&str>) {
         self.text.push('<');
         self.text.push_str(name);
         if let Some((_, id)) = attributes.iter().find(|(key, _)| *key == "id") {
             self.push(Part::Id((*id).to_owned()));
+        }
+        if let Some(anchor) = anchor {
+            self.push(Part::LocalLink(anchor.to_owned()));
         }
         let without: Vec<&str> = without.iter().copied().chain(["id"]).collect();
         self.text.push_str(&written(attributes, &without));
@@ -180,24 +184,14 @@ impl Splitter {
         let href = value("href").map(unescape_attribute).unwrap_or_default();
         if let Some(anchor) = href.strip_prefix('#') {
             self.push(Part::OtherLinkStart);
-            self.start_local(attributes, anchor);
+            self.start("a", attributes, &["href", "data-slot", "rel"], Some(anchor));
         } else if !href.is_empty() && !is_external(&href) {
             let rest = written(attributes, &["href", "data-slot", "id", "rel"]);
             self.push(Part::LinkStart(LinkTarget::Url(page_link(&href)), rest));
         } else {
             self.push(Part::OtherLinkStart);
-            self.start("a", attributes, &["data-slot"]);
+            self.start("a", attributes, &["data-slot"], None);
         }
-    }
-
-    fn start_local(&mut self, attributes: &[(&str, &str)], anchor: &str) {
-        self.text.push_str("<a");
-        if let Some((_, id)) = attributes.iter().find(|(key, _)| *key == "id") {
-            self.push(Part::Id((*id).to_owned()));
-        }
-        self.push(Part::LocalLink(anchor.to_owned()));
-        self.text.push_str(&written(attributes, &["href", "data-slot", "id", "rel"]));
-        self.text.push('>');
     }
 }
 

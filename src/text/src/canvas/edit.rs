@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::{Canvas, CanvasError, EMPTY_CANVAS, Element, ElementList, Members, check_element, replace_ranges};
+use super::{Canvas, CanvasError, EMPTY_CANVAS, Element, ElementList, Members, check_element};
+use crate::replace::replace_ranges;
 
 /// An array of a canvas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +207,7 @@ impl<'a> CanvasEditor<'a> {
             }
         }
         replacements.sort_by_key(|(range, _)| range.start);
-        replace_ranges(text, &replacements)
+        replace_ranges(text, replacements)
     }
 
     const fn list(&self, kind: ListKind) -> &EditedList {
@@ -335,5 +336,5 @@ fn render_element(text: &str, element: &Element<'_>, changes: &Map<String, Value
     let end = last.range.end - offset;
     replacements.push((end..end, appended));
     replacements.sort_by_key(|(range, _)| range.start);
-    replace_ranges(element.raw, &replacements)
+    replace_ranges(element.raw, replacements)
 }

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Canvas, Element, Members, replace_ranges};
+use super::{Canvas, Element, Members};
 use crate::links::{self as page_links, Link, LinkKind, PageMove, RetargetContext};
+use crate::replace::replace_ranges;
 
 /// A member of a node that is the path of a file, from the root of the tree.
 struct FileReference {
@@ -51,7 +52,7 @@ pub fn retarget(text: &str, page: PageMove<'_>, moves: &impl RetargetContext) ->
         }
     }
     replacements.sort_by_key(|(range, _)| range.start);
-    (count > 0).then(|| (replace_ranges(text, &replacements), count))
+    (count > 0).then(|| (replace_ranges(text, replacements), count))
 }
 
 /// `file`, `background` and `data.path` of a node.

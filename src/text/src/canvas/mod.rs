@@ -246,16 +246,3 @@ fn without_position(error: &serde_json::Error) -> String {
     let message = error.to_string();
     message.rsplit_once(" at line ").map_or(message.clone(), |(message, _)| message.to_owned())
 }
-
-/// Replaces ranges of a text, which are sorted and do not overlap.
-fn replace_ranges(text: &str, replacements: &[(Range<usize>, String)]) -> String {
-    let mut new = String::with_capacity(text.len());
-    let mut copied = 0;
-    for (range, replacement) in replacements {
-        new.push_str(&text[copied..range.start]);
-        new.push_str(replacement);
-        copied = range.end;
-    }
-    new.push_str(&text[copied..]);
-    new
-}

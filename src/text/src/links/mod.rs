@@ -25,6 +25,7 @@ pub use retarget::{PageMove, RetargetContext, retarget, rewrite_targets};
 
 use crate::frontmatter::{SplitPage, split};
 use crate::lines::LineStarts;
+use crate::replace::replace_ranges;
 use crate::structure::{self, BodyStructure};
 
 /// Maximum length of the `context` of a link, in characters.
@@ -126,16 +127,11 @@ pub(crate) fn without_wiki_markup(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains("[[") {
         return text.into();
     }
-    let mut plain = String::with_capacity(text.len());
-    let mut copied = 0;
-    for (range, inner) in scan::brackets(text, 0) {
-        plain.push_str(&text[copied..range.start]);
+    let labels = scan::brackets(text, 0).map(|(range, inner)| {
         let (target, label) = scan::label_of(&text[inner]);
-        plain.push_str(label.unwrap_or(target));
-        copied = range.end;
-    }
-    plain.push_str(&text[copied..]);
-    plain.into()
+        (range, label.unwrap_or(target))
+    });
+    replace_ranges(text, labels).into()
 }
 
 /// The line around a link, cut to [`CONTEXT_CHARS`].

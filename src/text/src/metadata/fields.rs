@@ -8,6 +8,7 @@ use super::tags::is_emoji;
 use super::value::FieldValue;
 use crate::lines::LineStarts;
 use crate::literal_spans::RangeCursor;
+use crate::replace::replace_ranges;
 
 /// Maximum length of a key, in bytes; a longer one is prose.
 const MAX_KEY_BYTES: usize = 128;
@@ -214,17 +215,9 @@ fn closing_brackets(line: &str) -> Vec<(usize, usize)> {
 /// Removes `[key:: value]` and `(key:: value)` from a text.
 pub(super) fn remove_bracketed(text: &str) -> String {
     let lines = LineStarts::new(text);
-    let mut plain = String::with_capacity(text.len());
-    let mut copied = 0;
-    for field in scan(text, 0, &lines, &[]) {
-        if text[field.range.clone()].starts_with(['[', '(']) && field.range.start >= copied {
-            plain.push_str(&text[copied..field.range.start]);
-            plain.push(' ');
-            copied = field.range.end;
-        }
-    }
-    plain.push_str(&text[copied..]);
-    plain
+    let is_bracketed = |range: &Range<usize>| text[range.clone()].starts_with(['[', '(']);
+    let ranges = scan(text, 0, &lines, &[]).into_iter().map(|field| field.range).filter(is_bracketed);
+    replace_ranges(text, ranges.map(|range| (range, " ")))
 }
 
 #[cfg(test)]

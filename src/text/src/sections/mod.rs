@@ -46,12 +46,7 @@ pub fn section(text: &str, select: SectionSelector<'_>) -> Option<Section> {
     let heading = headings.get(index)?;
     let lines = LineStarts::new(text);
     let end = headings[end_of(&headings, index)..].first();
-    let end_offset = end.map_or(text.len(), |next| match lines.start(next.line - 1) {
-        // a heading inside a quote begins after the `>` of its line
-        line if line >= heading.range.end => line,
-        // same line: a lone `\r` separates headings but is not a line ending
-        _ => next.range.start,
-    });
+    let end_offset = end.map_or(text.len(), |next| end_offset(heading, next, &lines));
     let line_end = end.map_or(lines.count(), |next| next.line - 1);
     let content = text.get(heading.range.end..end_offset).unwrap_or_default();
     Some(Section {
@@ -61,6 +56,27 @@ pub fn section(text: &str, select: SectionSelector<'_>) -> Option<Section> {
         line_start: heading.line,
         line_end: line_end.max(heading.line),
     })
+}
+
+/// The source of the section with this anchor, its heading included; none without such a heading.
+#[must_use]
+pub fn section_source<'t>(text: &'t str, anchor: &str) -> Option<&'t str> {
+    let headings = headings(text);
+    let index = headings.iter().position(|heading| heading.slug == anchor)?;
+    let heading = &headings[index];
+    let end = headings[end_of(&headings, index)..].first();
+    let end_offset = end.map_or(text.len(), |next| end_offset(heading, next, &LineStarts::new(text)));
+    text.get(heading.range.start..end_offset)
+}
+
+/// Where a section ends that `next` follows.
+fn end_offset(heading: &Heading, next: &Heading, lines: &LineStarts<'_>) -> usize {
+    match lines.start(next.line - 1) {
+        // a heading inside a quote begins after the `>` of its line
+        line if line >= heading.range.end => line,
+        // same line: a lone `\r` separates headings but is not a line ending
+        _ => next.range.start,
+    }
 }
 
 /// Index of the heading that ends the section at `index`; the number of headings if none does.
