@@ -177,7 +177,7 @@ pub(crate) fn http_date(timestamp: Timestamp) -> Option<String> {
 }
 
 /// Whether an `If-None-Match` list contains the ETag; quotes and weak marks are ignored.
-fn contains_etag(tags: &str, etag: &str) -> bool {
+pub(crate) fn contains_etag(tags: &str, etag: &str) -> bool {
     let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
     tags.split(',').any(|tag| tag.trim() == "*" || bare(tag) == etag)
 }

@@ -7,7 +7,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, StatusCode};
-use svcfs_base::{Caller, Fault, Permissions, Protocol, TreePath};
+use svcfs_base::{Caller, ETag, Fault, Permissions, Protocol, TreePath};
 use svcfs_knowledge::files;
 use svcfs_knowledge::kernel::{OperationContext, Space};
 use svcfs_knowledge::publishing::{
@@ -17,7 +17,8 @@ use svcfs_work::Lane;
 use warp::reply::Response;
 
 use crate::app::AppState;
-use crate::media;
+use crate::bind::etag_header;
+use crate::{media, reply};
 
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' https: http:; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
@@ -32,7 +33,7 @@ const STYLESHEET_NAME: &str = "@style.css";
 struct Document {
     mime: String,
     body: bytes::Bytes,
-    etag: String,
+    etag: ETag,
 }
 
 /// A published page or a file that one uses. Errors: `NotFound` for everything else alike.
@@ -51,12 +52,10 @@ pub(super) async fn published(
         document(&OperationContext::new(&server, &space, &caller), &path)
     };
     let document = app.blocking(Lane::Quick, work).await?;
-    let is_current = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        value.split(',').any(|tag| {
-            matches!(tag.trim().trim_start_matches("W/"), "*") || tag.trim().trim_start_matches("W/") == document.etag
-        })
-    });
-    let mut response = Response::new(if is_current { bytes::Bytes::new().into() } else { document.body.into() });
+    let etag = document.etag.to_string();
+    let is_current = etag_header(headers, &IF_NONE_MATCH).is_some_and(|tags| reply::contains_etag(&tags, &etag));
+    let mut response =
+        if is_current { reply::empty(StatusCode::NOT_MODIFIED) } else { Response::new(document.body.into()) };
     let answer = response.headers_mut();
     media::describe(answer, &document.mime);
     if document.mime.starts_with("text/html") {
@@ -66,22 +65,18 @@ pub(super) async fn published(
     answer.insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
     answer.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin-when-cross-origin"));
     answer.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if let Ok(etag) = HeaderValue::from_str(&document.etag) {
+    if let Ok(etag) = HeaderValue::from_str(&format!("\"{etag}\"")) {
         answer.insert(ETAG, etag);
-    }
-    if is_current {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     Ok(response)
 }
 
 fn document(cx: &OperationContext<'_>, path: &str) -> Result<Document, Fault> {
     if path == STYLESHEET_NAME {
-        let etag = svcfs_base::ETag::from_content(STYLESHEET.as_bytes());
         return Ok(Document {
             mime: "text/css; charset=utf-8".to_owned(),
             body: bytes::Bytes::from_static(STYLESHEET.as_bytes()),
-            etag: format!("\"{etag}\""),
+            etag: ETag::from_content(STYLESHEET.as_bytes()),
         });
     }
     let path = cx.space.parse_path(path)?;
@@ -94,8 +89,8 @@ fn document(cx: &OperationContext<'_>, path: &str) -> Result<Document, Fault> {
     let options =
         DocumentOptions { canonical, stylesheet: format!("/p/{STYLESHEET_NAME}"), ..DocumentOptions::default() };
     let html = page_document(&page, &options);
-    let etag = svcfs_base::ETag::from_content(html.as_bytes());
-    Ok(Document { mime: "text/html".to_owned(), body: html.into(), etag: format!("\"{etag}\"") })
+    let etag = ETag::from_content(html.as_bytes());
+    Ok(Document { mime: "text/html".to_owned(), body: html.into(), etag })
 }
 
 fn asset(cx: &OperationContext<'_>, path: &TreePath) -> Result<Document, Fault> {
@@ -104,5 +99,5 @@ fn asset(cx: &OperationContext<'_>, path: &TreePath) -> Result<Document, Fault> 
     }
     let file = files::read_file(cx, path)?;
     let mime = media::of(path, &file.content);
-    Ok(Document { mime, etag: format!("\"{}\"", file.etag), body: file.content })
+    Ok(Document { mime, etag: file.etag, body: file.content })
 }

@@ -141,9 +141,10 @@ fn select(cx: &OperationContext<'_>, view: &DraftView<'_>, request: &MergeReques
     }
     let MergeRequest { paths, hunks, .. } = request;
     let is_all = paths.is_none() && hunks.is_none();
-    if is_all && visible.len() < view.pages().len() {
+    let all_pages = if is_all { view.pages() } else { Vec::new() };
+    if is_all && visible.len() < all_pages.len() {
         check_folder(cx, view)?;
-        if let Some((path, _)) = view.pages().iter().find(|(path, _)| !cx.space.vfs.is_versioned(path)) {
+        if let Some((path, _)) = all_pages.iter().find(|(path, _)| !cx.space.vfs.is_versioned(path)) {
             let message = format!(
                 "`{path}` cannot be merged: git ignores it since it was written in the draft, which stays open; change \
                  the rule in `.gitignore`, name the pages to merge in `paths`, or discard the draft"

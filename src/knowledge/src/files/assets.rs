@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use mime_guess::mime;
-use percent_encoding::utf8_percent_encode;
 use svcfs_base::{Change, ETag, Fault, Kind, PathComponent, Precondition, TreePath};
 
-use super::read::SEGMENT;
+use super::read::url_below;
 use crate::kernel::OperationContext;
 
 const DEFAULT_FOLDER: &str = "assets";
@@ -72,10 +71,9 @@ pub fn store_asset(
             }
             outcome => drop(outcome?),
         }
-        let address: Vec<String> =
-            path.components().map(|part| utf8_percent_encode(part, SEGMENT).to_string()).collect();
+        let address = url_below("/raw".to_owned(), &path, None);
         let is_media = matches!(media_type.type_(), mime::IMAGE | mime::VIDEO | mime::AUDIO);
-        let markdown = format!("{}[{}](/raw/{})", if is_media { "!" } else { "" }, path.stem(), address.join("/"));
+        let markdown = format!("{}[{}]({address})", if is_media { "!" } else { "" }, path.stem());
         return Ok(StoredAsset { path, markdown, mime: media_type.to_string(), size: content.len(), etag });
     }
     Err(Fault::new(

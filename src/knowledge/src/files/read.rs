@@ -94,8 +94,14 @@ pub fn permalink(site: Option<&PublicUrl>, path: &TreePath) -> Option<String> {
     site.map(|site| file_url(site.as_str(), path, None))
 }
 
-fn file_url(site: &str, path: &TreePath, heading: Option<&str>) -> String {
-    let mut url = format!("{site}/{}", if path.is_page() { "page" } else { "raw" });
+/// The address of a page or a file on a site, for readers with access.
+pub(crate) fn file_url(site: &str, path: &TreePath, heading: Option<&str>) -> String {
+    url_below(format!("{site}/{}", if path.is_page() { "page" } else { "raw" }), path, heading)
+}
+
+/// The URL of a path below a prefix without a final `/`.
+pub(crate) fn url_below(prefix: String, path: &TreePath, heading: Option<&str>) -> String {
+    let mut url = prefix;
     for segment in path.components() {
         url.push('/');
         url.extend(utf8_percent_encode(segment, SEGMENT));

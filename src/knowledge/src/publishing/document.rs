@@ -14,8 +14,6 @@ pub struct DocumentOptions {
     pub canonical: Option<String>,
     /// Address of the stylesheet.
     pub stylesheet: String,
-    /// Address of an Atom feed.
-    pub feed: Option<String>,
     /// Whether search engines must not list it.
     pub is_unlisted: bool,
 }
@@ -41,9 +39,6 @@ pub fn page_document(page: &RenderedPage, options: &DocumentOptions) -> String {
         head.push_str(&format!(
             "<link rel=\"canonical\" href=\"{canonical}\">\n<meta property=\"og:url\" content=\"{canonical}\">\n"
         ));
-    }
-    if let Some(feed) = options.feed.as_deref().map(escape_html) {
-        head.push_str(&format!("<link rel=\"alternate\" type=\"application/atom+xml\" href=\"{feed}\">\n"));
     }
     if options.is_unlisted {
         head.push_str("<meta name=\"robots\" content=\"noindex\">\n");

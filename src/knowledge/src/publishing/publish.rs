@@ -8,7 +8,7 @@ use svcfs_base::{Change, ChangeSet, Fault, Precondition, TreePath};
 use svcfs_index::{AnswerLimit, MetaCondition, MetaQuery};
 use svcfs_text::frontmatter;
 
-use super::rendering::{Audience, read_admitted};
+use super::rendering::{Audience, is_hidden, read_admitted};
 use crate::files;
 use crate::kernel::{OperationContext, require_path};
 
@@ -33,23 +33,21 @@ pub(super) struct PublishState {
 
 /// Where the published pages of a space begin.
 pub(super) fn public_prefix(cx: &OperationContext<'_>) -> String {
-    if cx.spaces().first().name == cx.space.name { "/p".to_owned() } else { format!("/p/@{}", encoded(&cx.space.name)) }
+    if cx.spaces().first().name == cx.space.name {
+        return "/p".to_owned();
+    }
+    format!("/p/@{}", utf8_percent_encode(&cx.space.name, files::SEGMENT))
 }
 
 /// The public address of a page on this server, without host.
 pub fn public_path(cx: &OperationContext<'_>, path: &TreePath) -> String {
-    let segments: Vec<String> = path.components().map(encoded).collect();
-    format!("{}/{}", public_prefix(cx), segments.join("/"))
-}
-
-fn encoded(segment: &str) -> String {
-    utf8_percent_encode(segment, files::SEGMENT).to_string()
+    files::url_below(public_prefix(cx), path, None)
 }
 
 /// The change that publishes or withdraws a page.
 pub(super) fn plan(cx: &OperationContext<'_>, path: &TreePath, publish: bool) -> Result<PublishState, Fault> {
     require_path("path", path)?;
-    if !path.is_page() || !cx.space.vfs.hidden_files().lists(path) || path.as_str().starts_with('.') {
+    if !path.is_page() || is_hidden(cx, path) {
         let reason = format!("`{path}` cannot be published; only `.md` pages that are not hidden can");
         return Err(Fault::invalid("path", reason));
     }

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_index::DqlQuery;
 use svcfs_render::{PageFiller, PageLink, ParsedPage, QueryBlock, escape_html};
 use svcfs_text::computed_block::{ComputedAnswer, find_answer};
 use svcfs_text::links::LinkKind;
+use svcfs_text::sections::section_source;
 use svcfs_text::{Heading, headings};
 use svcfs_vfs::FileView;
 
+use super::publish::public_prefix;
 use crate::files;
 use crate::kernel::OperationContext;
 use crate::query::{
@@ -95,6 +96,14 @@ fn parsed(path: &TreePath, file: &FileView, is_limited: bool) -> Arc<ParsedPage>
     page
 }
 
+/// One section of a page, as [`parsed`]; `None` without such a heading.
+fn parsed_section(path: &TreePath, file: &FileView, heading: &str, is_limited: bool) -> Option<Arc<ParsedPage>> {
+    let content = String::from_utf8_lossy(&file.content);
+    let limited = if is_limited { without_computed_result(&content) } else { None };
+    let section = section_source(limited.as_deref().unwrap_or(&content), &headings::anchor_of_link(heading))?;
+    Some(Arc::new(svcfs_render::parse(path.as_str(), section)))
+}
+
 /// A page without the result of its query, which was computed from all pages; `None` without one.
 fn without_computed_result(text: &str) -> Option<String> {
     let page = svcfs_text::frontmatter::split(text);
@@ -116,9 +125,14 @@ pub fn read_admitted(cx: &OperationContext<'_>, path: &TreePath, audience: Audie
     if is_admitted { Ok(file) } else { Err(Fault::file_not_found(path)) }
 }
 
+/// Whether a file is never rendered or published.
+pub(super) fn is_hidden(cx: &OperationContext<'_>, path: &TreePath) -> bool {
+    !cx.space.vfs.hidden_files().lists(path) || path.as_str().starts_with('.')
+}
+
 /// Reads a file that is not hidden and that the caller may read.
 fn read_visible(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
-    if !cx.space.vfs.hidden_files().lists(path) || path.as_str().starts_with('.') {
+    if is_hidden(cx, path) {
         return Err(Fault::file_not_found(path));
     }
     cx.space.check_path_access(&cx.caller.permissions, cx.caller.protocol, path)?;
@@ -194,14 +208,10 @@ impl ReaderFiller<'_, '_> {
     }
 
     fn address(&self, path: &TreePath, heading: Option<&str>) -> String {
-        let prefix = match self.audience {
-            Audience::Published => super::publish::public_prefix(self.cx),
-            _ if path.is_page() => "/page".to_owned(),
-            _ => "/raw".to_owned(),
-        };
-        let segments = path.components().map(|part| utf8_percent_encode(part, files::SEGMENT).to_string());
-        let anchor = heading.map(|heading| format!("#{}", headings::anchor_of_link(heading))).unwrap_or_default();
-        format!("{prefix}/{}{anchor}", segments.collect::<Vec<_>>().join("/"))
+        match self.audience {
+            Audience::Published => files::url_below(public_prefix(self.cx), path, heading),
+            Audience::Caller | Audience::Public | Audience::OnePage => files::file_url("", path, heading),
+        }
     }
 
     fn run(&mut self, query: &QueryBlock) -> Result<String, Fault> {
@@ -269,14 +279,9 @@ impl PageFiller for ReaderFiller<'_, '_> {
             return Some(format!("<p class=\"embed-error\">{} {reason}</p>", escape_html(&link.display_text())));
         }
         let file = read_visible(self.cx, &path).ok()?;
-        let content = String::from_utf8_lossy(&file.content);
-        let public = (self.audience != Audience::Caller).then(|| without_computed_result(&content)).flatten();
-        let text = public.unwrap_or_else(|| content.into_owned());
-        let section = link.heading.as_deref().map(headings::anchor_of_link);
-        let page = match section.and_then(|anchor| section_of(&text, &anchor)) {
-            Some(section) => Arc::new(svcfs_render::parse(path.as_str(), section)),
-            None => parsed(&path, &file, self.audience != Audience::Caller),
-        };
+        let is_limited = self.audience != Audience::Caller;
+        let section = link.heading.as_deref().and_then(|heading| parsed_section(&path, &file, heading, is_limited));
+        let page = section.unwrap_or_else(|| parsed(&path, &file, is_limited));
         let prefix = format!("e{}-", self.filled);
         self.stack.push(path);
         let html = page.fill(self, &prefix);
@@ -298,12 +303,4 @@ impl PageFiller for ReaderFiller<'_, '_> {
             Err(fault) => format!("<p class=\"embed-error\">{}</p>\n", escape_html(fault.message())),
         }
     }
-}
-
-/// The text from a heading to the next of the same or a higher level.
-fn section_of<'t>(text: &'t str, anchor: &str) -> Option<&'t str> {
-    let all = headings::headings(text);
-    let at = all.iter().position(|heading| heading.slug == anchor)?;
-    let end = all[at + 1..].iter().find(|heading| heading.level <= all[at].level);
-    text.get(all[at].range.start..end.map_or(text.len(), |heading| heading.range.start))
 }
