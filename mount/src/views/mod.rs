@@ -32,6 +32,7 @@ use svcfs_base::{Caller, Clock, Fault, Kind, PathComponent, Protocol, Timestamp,
 use svcfs_vfs::{EntryKind, NodeId, PastState, PathAttributes, Vfs};
 
 use crate::convert::{file_attr, file_type, name};
+use crate::drafts::DRAFTS;
 use crate::listings::{DirectoryListing, ListingEntry};
 use crate::reply::RequestFailure;
 use inode_table::{OpenContents, ViewInodeTable};
@@ -52,7 +53,7 @@ pub(crate) const fn is_view_id(number: u64) -> bool {
     number & VIEW_ID_BIT != 0
 }
 
-const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint", "board"];
+const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint", "board", DRAFTS];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewNodeKind {
