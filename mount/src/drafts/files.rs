@@ -146,12 +146,15 @@ impl DraftFiles {
             None => return Ok(()),
         };
         let precondition = base.map_or(Precondition::Absent, |base| Precondition::OneOf(vec![base]));
-        let change = Change::put(path.clone(), bytes).with_precondition(precondition);
+        let change = Change::put(path.clone(), bytes.clone()).with_precondition(precondition);
         match self.view(*id).and_then(|view| view.apply(caller, change)) {
-            Ok(_) => {
+            Ok(written) => {
                 *file = None;
                 self.nodes.set_new(entry.clone(), false);
-                self.nodes.clear_snapshots(inode);
+                // A gate may have rewritten the bytes; they are read again then.
+                let etag = ETag::from_content(&bytes);
+                let is_same = written.iter().all(|file| file.etag == Some(etag));
+                self.nodes.set_snapshots(inode, is_same.then_some(&bytes));
                 self.record_rejection((*id, path.clone()), None);
                 Ok(())
             }

@@ -224,10 +224,10 @@ impl DraftNodes {
         }
     }
 
-    /// Makes the handles of a file read its saved content.
-    pub(super) fn clear_snapshots(&self, inode: INodeNo) {
+    /// Gives the handles of a file its saved content; without it they read it again.
+    pub(super) fn set_snapshots(&self, inode: INodeNo, content: Option<&Bytes>) {
         for handle in self.0.lock().handles.values_mut().filter(|handle| handle.inode == inode) {
-            handle.snapshot = None;
+            handle.snapshot = content.cloned();
         }
     }
 
