@@ -16,10 +16,6 @@ impl ViewNode for LintFolder {
         format!("lint {}", self.0).into_bytes()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&self.0))
     }

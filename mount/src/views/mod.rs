@@ -101,13 +101,18 @@ type ViewNodeRef = Arc<dyn ViewNode>;
 trait ViewNode: Send + Sync {
     /// Unique key. Nodes with the same key are one inode; a folder has only one parent.
     fn key(&self) -> Vec<u8>;
-    /// Its type, known without I/O.
-    fn node_kind(&self) -> ViewNodeKind;
+    /// Its type, known without I/O: most nodes are folders.
+    fn node_kind(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
+    }
     /// Whether all users find the same names, so that the kernel may cache them.
     fn is_user_independent(&self) -> bool {
         true
     }
-    fn attributes(&self, views: &MountViews) -> Result<ViewAttributes, Fault>;
+    /// Its attributes; by default those of a folder with the permissions of the tree's root.
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&TreePath::root()))
+    }
     /// Looks up an entry.
     fn lookup(
         &self,
