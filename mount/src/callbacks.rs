@@ -17,14 +17,13 @@ use svcfs_base::{Caller, Durability, Fault};
 use svcfs_vfs::{SetAttributes, Vfs};
 
 use crate::convert::{
-    MODE_BITS, allocation, attr_of, attr_ttl, handle, hole_search, node, open_mode, resolve_time, utf8, write_at,
+    MODE_BITS, allocation, attr_ttl, handle, hole_search, is_virtual_id, node, open_mode, resolve_time, write_at,
 };
+use crate::drafts::is_draft_id;
 use crate::fuse_server::FuseServer;
 use crate::init_flags::{INIT_FLAGS, negotiate};
 use crate::passthrough::is_eligible;
-use crate::reply::{
-    ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, or_not_permitted, or_stale,
-};
+use crate::reply::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, or_stale};
 use crate::session::SessionSentinel;
 use crate::views::is_view_id;
 use crate::xattrs::VirtualXattr;
@@ -107,11 +106,7 @@ impl Filesystem for LocalCallbacks {
 
     fn getattr(&self, request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
         let inode = self.server.map_root(inode);
-        if is_view_id(inode.0) {
-            return self.answer("getattr", reply, || self.server.views.attributes(&self.caller(request), inode));
-        }
-        let node = node(inode);
-        self.answer("getattr", reply, || self.vfs.attributes(node).map(|attr| attr_of(inode, &attr)).map_err(or_stale));
+        self.answer("getattr", reply, || self.server.attributes(request, inode));
     }
 
     fn setattr(
@@ -143,17 +138,18 @@ impl Filesystem for LocalCallbacks {
             gid,
             modified: modified.map(resolve),
             accessed: accessed.map(resolve),
-            handle: file.filter(|file| !is_view_id(file.0)).map(handle),
+            handle: file.filter(|file| !is_virtual_id(file.0)).map(handle),
         };
-        self.answer("setattr", reply, || {
-            let node = self.server.node(inode)?;
-            self.vfs.set_attributes(&caller, node, set).map(|attr| attr_of(inode, &attr)).map_err(or_stale)
-        });
+        let inode = self.server.map_root(inode);
+        self.answer("setattr", reply, || self.server.set_attributes(&caller, inode, set));
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
         if is_view_id(inode.0) {
             return self.answer("readlink", reply, || self.server.views.target(inode));
+        }
+        if let Some(drafts) = self.server.drafts_of(inode) {
+            return self.answer("readlink", reply, || drafts.target(inode).map(Bytes::from));
         }
         let caller = self.caller(request);
         self.answer("readlink", reply, || {
@@ -171,41 +167,28 @@ impl Filesystem for LocalCallbacks {
         device: u32,
         reply: ReplyEntry,
     ) {
+        let parent = self.server.map_root(parent);
         self.answer("mknod", reply, || self.server.mknod(request, (parent, entry), mode, device));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let (caller, mode) = (self.caller(request), mode & MODE_BITS);
-        self.answer("mkdir", reply, || {
-            let (parent, entry) = self.server.entry(parent, entry)?;
-            let created = self.vfs.make_directory(&caller, parent, &entry, mode)?;
-            Ok::<_, RequestFailure>(self.server.set_owner(request, parent, created)?)
-        });
+        let parent = self.server.map_root(parent);
+        self.answer("mkdir", reply, || self.server.make_directory(request, (parent, entry), mode & MODE_BITS));
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
-        let caller = self.author(request);
-        self.answer("unlink", reply, || {
-            let (parent, entry) = self.server.entry(parent, entry)?;
-            self.vfs.unlink(&caller, parent, &entry).map_err(or_not_permitted)
-        });
+        let parent = self.server.map_root(parent);
+        self.answer("unlink", reply, || self.server.unlink(request, (parent, entry)));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
-        let caller = self.caller(request);
-        self.answer("rmdir", reply, || {
-            let (parent, entry) = self.server.entry(parent, entry)?;
-            Ok::<_, RequestFailure>(self.vfs.remove_directory(&caller, parent, &entry)?)
-        });
+        let parent = self.server.map_root(parent);
+        self.answer("rmdir", reply, || self.server.remove_directory(request, (parent, entry)));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
-        let caller = self.author(request);
-        self.answer("symlink", reply, || {
-            let (parent, entry) = self.server.entry(parent, entry)?;
-            let created = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
-            Ok::<_, RequestFailure>(self.server.set_owner(request, parent, created)?)
-        });
+        let parent = self.server.map_root(parent);
+        self.answer("symlink", reply, || self.server.make_link(request, (parent, entry), target.as_os_str()));
     }
 
     fn rename(
@@ -218,28 +201,14 @@ impl Filesystem for LocalCallbacks {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let caller = self.author(request);
-        if is_view_id(parent.0) && flags != RenameFlags::RENAME_EXCHANGE {
-            let (from, to) = ((parent, entry), (new_parent, new_entry));
-            return self.answer("rename", reply, || self.server.move_view_entry((request, &caller), from, to));
-        }
-        self.answer("rename", reply, || {
-            let (from, to) = (self.server.entry(parent, entry)?, self.server.entry(new_parent, new_entry)?);
-            let (from, to) = ((from.0, &from.1), (to.0, &to.1));
-            if flags == RenameFlags::RENAME_EXCHANGE {
-                self.vfs.exchange(&caller, from, to)?;
-            } else if RenameFlags::RENAME_NOREPLACE.contains(flags) {
-                self.vfs.rename_node(&caller, from, to, flags.is_empty())?;
-            } else {
-                return Err(RequestFailure::Errno(Errno::EINVAL));
-            }
-            Ok(())
-        });
+        let (from, to) = ((self.server.map_root(parent), entry), (self.server.map_root(new_parent), new_entry));
+        self.answer("rename", reply, || self.server.rename(request, from, to, flags));
     }
 
     /// Implemented although mostly refused: git tries it for each object, and fuser would log a
     /// warning each time.
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
+        let parent = self.server.map_root(parent);
         self.answer("link", reply, || self.server.link(request, inode, (parent, entry)));
     }
 
@@ -247,6 +216,9 @@ impl Filesystem for LocalCallbacks {
         let mode = open_mode(flags);
         if is_view_id(inode.0) {
             return self.answer("open", reply, || self.server.views.open(inode, mode.write));
+        }
+        if is_draft_id(inode.0) {
+            return self.answer("open", reply, || self.server.open_in_draft(request, inode, mode));
         }
         let opened = || self.server.open(request, inode, (mode, flags), self.bypass);
         self.answer_with("open", reply, opened, |reply, opened| {
@@ -265,9 +237,9 @@ impl Filesystem for LocalCallbacks {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let parent = self.server.map_root(parent);
         self.answer("create", reply, || {
-            let (parent, entry) = self.server.entry(parent, entry)?;
-            self.server.create_opened(request, (parent, &entry), (mode & MODE_BITS, flags), self.bypass)
+            self.server.create_opened(request, (parent, entry), (mode & MODE_BITS, flags), self.bypass)
         });
     }
 
@@ -284,6 +256,9 @@ impl Filesystem for LocalCallbacks {
     ) {
         if is_view_id(file.0) {
             return self.answer("read", reply, || self.server.views.read(file, offset, size));
+        }
+        if is_draft_id(file.0) {
+            return self.answer("read", reply, || self.server.drafts.read(file, offset, size));
         }
         self.answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(or_stale));
     }
@@ -304,9 +279,12 @@ impl Filesystem for LocalCallbacks {
             // Recorded first: a copy of the handle that another process closes now must not publish
             // half a save.
             self.server.record_write(request, file);
+            if is_draft_id(file.0) {
+                return self.server.drafts.write(file, write_at(offset, flags, write_flags), data);
+            }
             let caller = self.server.handle_author(request, file);
             let written = self.vfs.write_node(&caller, handle(file), write_at(offset, flags, write_flags), data)?;
-            u32::try_from(written).map_err(Fault::internal)
+            Ok(u32::try_from(written).map_err(Fault::internal)?)
         });
     }
 
@@ -316,6 +294,9 @@ impl Filesystem for LocalCallbacks {
             return reply.ok();
         }
         let caller = self.server.handle_author(request, file);
+        if is_draft_id(file.0) {
+            return self.answer("flush", reply, || self.server.drafts.flush(&caller, file));
+        }
         self.answer("flush", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Soon));
     }
 
@@ -324,6 +305,9 @@ impl Filesystem for LocalCallbacks {
             return reply.ok();
         }
         let caller = self.server.handle_author(request, file);
+        if is_draft_id(file.0) {
+            return self.answer("fsync", reply, || self.server.drafts.fsync(&caller, file));
+        }
         self.answer("fsync", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Now));
     }
 
@@ -339,6 +323,11 @@ impl Filesystem for LocalCallbacks {
     ) {
         if is_view_id(file.0) {
             self.server.views.close(file);
+            return reply.ok();
+        }
+        if is_draft_id(file.0) {
+            let author = self.server.remove_writer(request, file);
+            self.server.drafts.release(&author, file);
             return reply.ok();
         }
         self.server.passthrough.close(inode);
@@ -413,7 +402,10 @@ impl Filesystem for LocalCallbacks {
     fn listxattr(&self, _request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let inode = self.server.map_root(inode);
         self.answer("listxattr", reply, || {
-            let names = self.server.node(inode).map_or(Ok(Vec::new()), |node| self.server.xattr_names(node));
+            let names = match self.server.drafts_of(inode) {
+                Some(drafts) => Ok(self.server.draft_xattr_names(drafts, inode)),
+                None => self.server.node(inode).map_or(Ok(Vec::new()), |node| self.server.xattr_names(node)),
+            };
             names.map(|names| (names, size)).map_err(or_stale)
         });
     }
@@ -474,7 +466,7 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyEmpty,
     ) {
         self.answer("fallocate", reply, || {
-            let part = allocation(offset, length, mode).ok_or(Errno::ENOTSUP)?;
+            let part = allocation(offset, length, mode).filter(|_| !is_virtual_id(file.0)).ok_or(Errno::ENOTSUP)?;
             Ok::<_, RequestFailure>(self.vfs.allocate(&self.author(request), handle(file), part)?)
         });
     }

@@ -9,19 +9,31 @@ use rustix::fs::{FallocateFlags, OFlags};
 use svcfs_base::{Clock, Fault, Kind, PathComponent};
 use svcfs_vfs::{Allocation, EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SpecialKind, WriteAt};
 
+use crate::drafts::is_draft_id;
 use crate::views::is_view_id;
+
+/// Whether an inode or a handle is none of the tree.
+pub(crate) const fn is_virtual_id(number: u64) -> bool {
+    is_view_id(number) || is_draft_id(number)
+}
 
 /// How long the kernel may cache a name or attributes; the follower invalidates changes of other
 /// protocols earlier.
 pub(crate) const ENTRY_TTL: Duration = Duration::from_secs(1);
 
 /// How long the kernel may cache attributes: not at all for special files, which may be changed
-/// under another hard link.
+/// under another hard link, and not for those of drafts.
 pub(crate) const fn attr_ttl(attributes: &FileAttr) -> Duration {
     match attributes.kind {
+        _ if is_draft_id(attributes.ino.0) => Duration::ZERO,
         FileType::RegularFile | FileType::Directory | FileType::Symlink => ENTRY_TTL,
         FileType::NamedPipe | FileType::Socket | FileType::CharDevice | FileType::BlockDevice => Duration::ZERO,
     }
+}
+
+/// How long the kernel may cache the name of a new entry.
+pub(crate) const fn name_ttl(attributes: &FileAttr) -> Duration {
+    if is_draft_id(attributes.ino.0) { Duration::ZERO } else { ENTRY_TTL }
 }
 
 /// How long the kernel may cache that a name does not exist. Shorter, because directories made by
@@ -101,7 +113,7 @@ pub(crate) const fn inode(node: NodeId) -> INodeNo {
 }
 
 pub(crate) const fn node(inode: INodeNo) -> NodeId {
-    NodeId(if is_view_id(inode.0) { inode.0 } else { inode.0 % GENERATION_STRIDE })
+    NodeId(if is_virtual_id(inode.0) { inode.0 } else { inode.0 % GENERATION_STRIDE })
 }
 
 /// Attributes under the inode number that the kernel used.

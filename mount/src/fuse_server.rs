@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenFlags, Request};
-use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Clock, Fault, Kind, OriginId, PathComponent, Protocol};
-use svcfs_vfs::{
-    EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SET_GROUP_ID, SetAttributes, SpecialFile, SpecialKind, Vfs,
-    WriteAt,
-};
+use svcfs_vfs::{EntryKind, HandleId, NodeId, OpenMode, SetAttributes, Vfs, WriteAt};
 
 use crate::actors::ActorResolver;
-use crate::convert::{ENTRY_TTL, MODE_BITS, attr_of, file_attr, flag_bits, handle, minimal_attr, name, node};
+use crate::convert::{ENTRY_TTL, attr_of, handle, is_virtual_id, minimal_attr, name, node};
+use crate::drafts::{DRAFTS, DraftFiles, is_draft_id};
 use crate::follower::FollowerProgress;
 use crate::init_flags::MAX_WRITE_BYTES;
 use crate::listings::{DirectoryListing, ListingEntry, OpenDirectories};
@@ -34,10 +31,12 @@ pub(crate) struct FuseServer {
     pub(crate) listings: OpenDirectories,
     /// Virtual files below `.svc/`.
     pub(crate) views: MountViews,
+    /// Files below `.svc/draft/`.
+    pub(crate) drafts: DraftFiles,
     /// Open files, and those the kernel reads itself (passthrough).
     pub(crate) passthrough: Arc<PassthroughFiles>,
     pub(crate) writers: WriteHandles,
-    /// Inode shown as the root: that of a past state when one is mounted.
+    /// Inode shown as the root: that of a past state or of a draft when one is mounted.
     root: INodeNo,
     /// Distinguishes changes of this mount from those of other mounts.
     pub(crate) origin_id: OriginId,
@@ -49,12 +48,18 @@ pub(crate) struct FuseServer {
 
 impl FuseServer {
     pub(crate) fn new(vfs: Arc<Vfs>, options: &MountOptions, progress: Arc<FollowerProgress>) -> Arc<Self> {
-        let MountOptions { clock, attribution, knowledge, past_state, on_answer, .. } = options.clone();
+        let MountOptions { clock, attribution, knowledge, past_state, draft, on_answer, .. } = options.clone();
+        let drafts = DraftFiles::new(Arc::clone(&vfs));
         let views = MountViews::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
         Arc::new(Self {
             origin_id: vfs.new_origin_id(),
-            root: past_state.map_or(INodeNo::ROOT, |state| views.root(state)),
+            root: match (past_state, draft) {
+                (Some(state), _) => views.root(state),
+                (None, Some(id)) => drafts.root(id),
+                (None, None) => INodeNo::ROOT,
+            },
             views,
+            drafts,
             vfs,
             clock,
             progress,
@@ -69,6 +74,11 @@ impl FuseServer {
     /// Replaces the root inode by the one that is shown as the root.
     pub(crate) const fn map_root(&self, inode: INodeNo) -> INodeNo {
         if inode.0 == INodeNo::ROOT.0 { self.root } else { inode }
+    }
+
+    /// The drafts, for an inode of one.
+    pub(crate) fn drafts_of(&self, inode: INodeNo) -> Option<&DraftFiles> {
+        is_draft_id(inode.0).then_some(&self.drafts)
     }
 
     /// The caller of a user who reads.
@@ -113,7 +123,7 @@ impl FuseServer {
     /// # Errors
     /// `EROFS` for an inode of a view.
     pub(crate) fn node(&self, inode: INodeNo) -> Result<NodeId, RequestFailure> {
-        if is_view_id(inode.0) { Err(RequestFailure::Errno(Errno::EROFS)) } else { Ok(node(inode)) }
+        if is_virtual_id(inode.0) { Err(RequestFailure::Errno(Errno::EROFS)) } else { Ok(node(inode)) }
     }
 
     /// The directory and name of an entry that is about to be created or removed.
@@ -128,21 +138,40 @@ impl FuseServer {
         Ok((directory, name(entry)?))
     }
 
-    /// Moves an entry of a view folder.
-    ///
-    /// # Errors
-    /// `EROFS` unless both folders are views that allow it; those of the move.
-    pub(crate) fn move_view_entry(
-        &self,
-        (request, author): (&Request, &Caller),
-        (parent, entry): (INodeNo, &OsStr),
-        (new_parent, new_entry): (INodeNo, &OsStr),
-    ) -> Result<(), RequestFailure> {
-        if !is_view_id(new_parent.0) {
-            return Err(RequestFailure::Errno(Errno::EROFS));
+    pub(crate) fn attributes(&self, request: &Request, inode: INodeNo) -> Result<FileAttr, RequestFailure> {
+        if let Some(drafts) = self.drafts_of(inode) {
+            return drafts.attributes(inode);
         }
-        let (from, to) = ((parent, &name(entry)?), (new_parent, &name(new_entry)?));
-        self.views.move_entry((&self.view_reader(request), author), from, to)
+        if is_view_id(inode.0) {
+            return Ok(self.views.attributes(&self.user(request.uid()), inode)?);
+        }
+        self.vfs.attributes(node(inode)).map(|attr| attr_of(inode, &attr)).map_err(or_stale)
+    }
+
+    pub(crate) fn set_attributes(
+        &self,
+        caller: &Caller,
+        inode: INodeNo,
+        set: SetAttributes,
+    ) -> Result<FileAttr, RequestFailure> {
+        if let Some(drafts) = self.drafts_of(inode) {
+            return drafts.set_attributes(caller, inode, &set);
+        }
+        self.vfs.set_attributes(caller, self.node(inode)?, set).map(|attr| attr_of(inode, &attr)).map_err(or_stale)
+    }
+
+    /// Opens a file of a draft.
+    pub(crate) fn open_in_draft(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        mode: OpenMode,
+    ) -> Result<(FileHandle, FopenFlags), RequestFailure> {
+        let handle = self.drafts.open(inode, mode.write)?;
+        if mode.write {
+            self.writers.add(handle, self.new_writer(request, NodeId(inode.0)));
+        }
+        Ok((handle, if mode.write { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH }))
     }
 
     /// The offset of the next data or hole.
@@ -155,9 +184,9 @@ impl FuseServer {
         inode: INodeNo,
         (offset, to_hole): (u64, bool),
     ) -> Result<u64, RequestFailure> {
-        let position = if is_view_id(inode.0) {
+        let position = if is_virtual_id(inode.0) {
             // The only hole is the one at the end.
-            let size = self.views.attributes(&self.user(request.uid()), inode)?.size;
+            let size = self.attributes(request, inode)?.size;
             (offset < size).then_some(if to_hole { size } else { offset })
         } else {
             self.vfs.seek_node(node(inode), offset, to_hole)?
@@ -175,9 +204,16 @@ impl FuseServer {
         if is_view_id(parent.0) {
             return Ok(self.views.lookup(&self.view_reader(request), parent, entry)?);
         }
+        if let Some(drafts) = self.drafts_of(parent) {
+            // Names that the tree does not allow do not exist.
+            return name(entry).map_or(Ok(None), |name| drafts.lookup(parent, &name));
+        }
         let caller = self.user(request.uid());
         let parent = node(parent);
         if self.views.is_view(parent, entry) {
+            if entry == DRAFTS {
+                return Ok(Some(self.drafts.lookup_drafts()?));
+            }
             return Ok(self.views.lookup_view(&caller, entry)?);
         }
         match self.vfs.lookup(&caller, parent, &name(entry)?) {
@@ -197,13 +233,19 @@ impl FuseServer {
 
     /// How long the kernel may cache names of a directory.
     pub(crate) fn entry_ttl(&self, directory: INodeNo) -> Duration {
-        if is_view_id(directory.0) { self.views.entry_ttl(directory, ENTRY_TTL) } else { ENTRY_TTL }
+        match directory.0 {
+            number if is_view_id(number) => self.views.entry_ttl(directory, ENTRY_TTL),
+            number if is_draft_id(number) => Duration::ZERO,
+            _ => ENTRY_TTL,
+        }
     }
 
     /// Decrements the lookup count.
     pub(crate) fn forget(&self, inode: INodeNo, count: u64) {
         if is_view_id(inode.0) {
             self.views.forget(inode, count);
+        } else if is_draft_id(inode.0) {
+            self.drafts.forget(inode, count);
         } else {
             self.vfs.forget(node(inode), count);
             // An unlinked inode that is still open keeps its generation.
@@ -215,7 +257,7 @@ impl FuseServer {
 
     /// The inode that names of a listed file resolve to now.
     pub(crate) fn current_inode(&self, listed: INodeNo) -> INodeNo {
-        if is_view_id(listed.0) { listed } else { self.passthrough.current_inode(node(listed)) }
+        if is_virtual_id(listed.0) { listed } else { self.passthrough.current_inode(node(listed)) }
     }
 
     pub(crate) fn open(
@@ -269,67 +311,6 @@ impl FuseServer {
         }
     }
 
-    /// Creates and opens a new file; its lookup count is 1. The first save determines the author.
-    pub(crate) fn create(
-        &self,
-        request: &Request,
-        parent: NodeId,
-        name: &PathComponent,
-        mode: u32,
-    ) -> Result<(FileAttr, HandleId), Fault> {
-        let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
-        Ok((self.set_owner(request, parent, (node, attributes))?, handle))
-    }
-
-    /// Like [`Self::create`], and registers the handle.
-    ///
-    /// # Errors
-    /// `ESTALE` when the file exists now and `O_EXCL` is not set; otherwise those of
-    /// [`Vfs::create`].
-    pub(crate) fn create_opened(
-        &self,
-        request: &Request,
-        (parent, entry): (NodeId, &PathComponent),
-        (mode, flags): (u32, i32),
-        bypass: FopenFlags,
-    ) -> Result<(FileAttr, FileHandle, FopenFlags), RequestFailure> {
-        match self.create(request, parent, entry, mode) {
-            Ok((attributes, handle)) => {
-                let writer = self.new_writer(request, node(attributes.ino));
-                let (file, opened) = self.register_open(handle, Some(writer), bypass);
-                self.passthrough.register_open(attributes.ino);
-                Ok((attributes, file, opened | self.passthrough.write_open_flags(OpenFlags(flags), entry.as_str())))
-            }
-            // Another protocol created the file first. The kernel looks the name up again, checks
-            // permissions and opens that file.
-            Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                Err(RequestFailure::Errno(self.passthrough.retry_lookup(request.pid())))
-            }
-            Err(fault) => Err(fault.into()),
-        }
-    }
-
-    /// Creates a special file, or an empty file.
-    pub(crate) fn mknod(
-        &self,
-        request: &Request,
-        (parent, entry): (INodeNo, &OsStr),
-        mode: u32,
-        device: u32,
-    ) -> Result<FileAttr, RequestFailure> {
-        let (directory, entry) = self.entry(parent, entry)?;
-        let permissions = mode & MODE_BITS;
-        if let Some(kind) = SpecialKind::from_mode(mode) {
-            let special = SpecialFile { kind, device: u64::from(device) };
-            let caller = self.user(request.uid());
-            let created = self.vfs.make_special(&caller, (directory, &entry), special, permissions)?;
-            return Ok(self.set_owner(request, directory, created)?);
-        }
-        let (attributes, handle) = self.create(request, directory, &entry, permissions)?;
-        self.vfs.release(&self.author(request), handle)?;
-        Ok(attributes)
-    }
-
     /// Copies bytes between files, up to the limit of one request; the caller requests the rest.
     ///
     /// # Errors
@@ -342,7 +323,7 @@ impl FuseServer {
         (to, to_offset): (FileHandle, u64),
         length: u64,
     ) -> Result<u32, RequestFailure> {
-        if is_view_id(from.0) || is_view_id(to.0) {
+        if is_virtual_id(from.0) || is_virtual_id(to.0) {
             return Err(RequestFailure::Errno(Errno::EOPNOTSUPP));
         }
         self.record_write(request, to);
@@ -366,46 +347,11 @@ impl FuseServer {
         Ok(copied)
     }
 
-    /// Creates a hard link to a pipe, a socket or a device; increments the lookup count.
-    ///
-    /// # Errors
-    /// `EPERM` for any other file.
-    pub(crate) fn link(
-        &self,
-        request: &Request,
-        inode: INodeNo,
-        (parent, entry): (INodeNo, &OsStr),
-    ) -> Result<FileAttr, RequestFailure> {
-        let (directory, entry) = self.entry(parent, entry)?;
-        let linked = self.vfs.link_special(&self.user(request.uid()), self.node(inode)?, (directory, &entry))?;
-        let (node, attributes) = linked.ok_or(RequestFailure::Errno(Errno::EPERM))?;
-        Ok(file_attr(node, &attributes))
-    }
-
-    /// Sets the owner of a new node, which the vfs creates as this process, to the requesting user.
-    /// The group is the user's, or the directory's if that has the set-group-id bit.
-    pub(crate) fn set_owner(
-        &self,
-        request: &Request,
-        parent: NodeId,
-        created: (NodeId, PathAttributes),
-    ) -> Result<FileAttr, Fault> {
-        let (node, attributes) = created;
-        let directory = self.vfs.attributes(parent)?;
-        let gid = if directory.mode & SET_GROUP_ID == 0 { request.gid() } else { directory.gid };
-        if (attributes.uid, attributes.gid) == (request.uid(), gid) {
-            return Ok(file_attr(node, &attributes));
-        }
-        let owner = SetAttributes { uid: Some(request.uid()), gid: Some(gid), ..SetAttributes::default() };
-        let attributes = self.vfs.set_attributes(&self.user(request.uid()), node, owner)?;
-        Ok(file_attr(node, &attributes))
-    }
-
     /// Whether the kernel may cache a listing until it changes an entry itself or the follower
     /// invalidates it. Not while the follower is behind, and not for views, which are computed on
     /// each read.
     pub(crate) fn listing_flags(&self, inode: INodeNo) -> FopenFlags {
-        if is_view_id(inode.0) || !self.is_up_to_date() {
+        if is_virtual_id(inode.0) || !self.is_up_to_date() {
             return FopenFlags::empty();
         }
         FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
@@ -425,6 +371,8 @@ impl FuseServer {
         }
         let listing = if is_view_id(inode.0) {
             self.views.listing(&self.view_reader(request), inode)?
+        } else if let Some(drafts) = self.drafts_of(inode) {
+            drafts.listing(inode)?
         } else {
             let own = DirectoryListing::read(&self.vfs, &self.user(request.uid()), node(inode))?;
             if self.views.is_views_parent(node(inode)) { own.with_entry(self.views.guide_entry()) } else { own }

@@ -13,7 +13,8 @@
 //! that the vfs reports, because this process does not know the caller's groups and capabilities.
 //! `access` is therefore never called.
 //!
-//! Below `.svc/` the mount shows virtual files such as earlier versions: see `views`.
+//! Below `.svc/` the mount shows virtual files such as earlier versions (see `views`) and the trees
+//! of drafts, which are writable (see `drafts`).
 //!
 //! Not supported: hard links, device nodes, extended attributes outside `user.` (see `xattrs`),
 //! locks across machines (the kernel handles `flock` and `fcntl` locally), and the kernel's
@@ -24,11 +25,13 @@
 mod actors;
 mod callbacks;
 mod convert;
+mod drafts;
 mod follower;
 mod fuse_server;
 mod init_flags;
 mod listings;
 mod mountpoint;
+mod names;
 mod namespace;
 mod passthrough;
 mod remote;

@@ -12,7 +12,7 @@ use fuser::{
 use svcfs_base::{Fault, Kind, LogLevel};
 use svcfs_vfs::DiskSpace;
 
-use crate::convert::{ENTRY_TTL, NEGATIVE_TTL, NO_ENTRY, attr_ttl};
+use crate::convert::{ENTRY_TTL, NEGATIVE_TTL, NO_ENTRY, attr_ttl, name_ttl};
 
 /// Why a request fails.
 pub(crate) enum RequestFailure {
@@ -148,7 +148,7 @@ impl ValueReply<FileAttr> for ReplyAttr {
 
 impl ValueReply<FileAttr> for ReplyEntry {
     fn send_value(self, attributes: FileAttr) {
-        self.entry_with_ttls(&attr_ttl(&attributes), &ENTRY_TTL, &attributes, Generation(0));
+        self.entry_with_ttls(&attr_ttl(&attributes), &name_ttl(&attributes), &attributes, Generation(0));
     }
 }
 
@@ -180,7 +180,7 @@ impl ValueReply<(FileHandle, FopenFlags)> for ReplyOpen {
 
 impl ValueReply<(FileAttr, FileHandle, FopenFlags)> for ReplyCreate {
     fn send_value(self, (attributes, handle, flags): (FileAttr, FileHandle, FopenFlags)) {
-        self.created(&ENTRY_TTL, &attributes, Generation(0), handle, flags);
+        self.created(&name_ttl(&attributes), &attributes, Generation(0), handle, flags);
     }
 }
 

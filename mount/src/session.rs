@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use fuser::{BackgroundSession, Config, Filesystem, MountOption, Notifier, Session, SessionACL};
-use svcfs_base::{Clock, Durability};
+use fuser::{BackgroundSession, Config, Filesystem, INodeNo, MountOption, Notifier, Session, SessionACL};
+use svcfs_base::{Clock, DraftId, Durability};
 use svcfs_vfs::{PastState, Vfs};
 
 use crate::actors::AttributionPolicy;
 use crate::callbacks::LocalCallbacks;
+use crate::drafts::is_draft_id;
 use crate::follower::{FeedFollower, FollowerProgress};
 use crate::fuse_server::FuseServer;
 use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, connection, detach};
@@ -32,6 +33,8 @@ pub struct MountOptions {
     pub is_read_only: bool,
     /// Show the tree as it was in this state, read-only, instead of the current one.
     pub past_state: Option<PastState>,
+    /// Show the tree as this draft does, instead of the current one.
+    pub draft: Option<DraftId>,
     /// Mount with noexec (`EACCES`).
     pub is_noexec: bool,
     /// Let every user use the mount, under the permissions of the files. Always set when root
@@ -58,6 +61,7 @@ impl MountOptions {
             threads,
             is_read_only: false,
             past_state: None,
+            draft: None,
             is_noexec: false,
             allow_other: false,
             attribution: AttributionPolicy::default(),
@@ -211,7 +215,9 @@ impl LocalMount {
         let is_in_use = self.session.is_used_after(timeout);
         let writers = self.server.open_writers();
         for (caller, node) in &writers {
-            if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
+            if is_draft_id(node.0) {
+                self.server.drafts.publish_at_end(caller, INodeNo(node.0));
+            } else if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
                 let path = self.vfs.path_of(*node).ok();
                 tracing::error!(?path, error = ?fault, "cannot save an open file at unmount");
             }

@@ -13,6 +13,7 @@ use svcfs_base::Fault;
 use svcfs_vfs::{EntryKind, NodeId, PathAttributes, SetXattrMode};
 
 use crate::convert::utf8;
+use crate::drafts::{DraftFiles, is_draft_id};
 use crate::fuse_server::FuseServer;
 use crate::reply::{RequestFailure, or_stale};
 
@@ -87,6 +88,9 @@ impl FuseServer {
         inode: INodeNo,
         attribute: VirtualXattr,
     ) -> Result<Option<Vec<u8>>, Fault> {
+        if let Some(drafts) = self.drafts_of(inode) {
+            return self.draft_attribute(request, (drafts, inode), attribute);
+        }
         let Ok(node) = self.node(inode) else { return Ok(None) };
         let path = self.vfs.path_of(node)?;
         let newest = || self.vfs.newest_version(&path);
@@ -104,6 +108,37 @@ impl FuseServer {
             VirtualXattr::Unknown => None,
         };
         Ok(value.map(String::into_bytes))
+    }
+
+    /// The value of an attribute of a page in a draft, which has no versions, claims and links.
+    fn draft_attribute(
+        &self,
+        request: &Request,
+        (drafts, inode): (&DraftFiles, INodeNo),
+        attribute: VirtualXattr,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let value = match attribute {
+            VirtualXattr::ETag => drafts.content(inode)?.map(|file| file.etag.to_string()),
+            VirtualXattr::Lint => match drafts.rejection(inode) {
+                Some(reason) => Some(reason),
+                None => drafts
+                    .page_text(inode)?
+                    .map_or(Ok(None), |text| self.views.lint_errors_in(&self.user(request.uid()), &text))?,
+            },
+            VirtualXattr::Version
+            | VirtualXattr::Actor
+            | VirtualXattr::Claim
+            | VirtualXattr::Backlinks
+            | VirtualXattr::Message
+            | VirtualXattr::Unknown => None,
+        };
+        Ok(value.map(String::into_bytes))
+    }
+
+    /// Names of the attributes of a file in a draft, as [`Self::xattr_names`].
+    pub(crate) fn draft_xattr_names(&self, drafts: &DraftFiles, inode: INodeNo) -> Vec<u8> {
+        let name = drafts.rejection(inode).map(|_| [SVCFS_PREFIX, "lint", "\0"].concat().into_bytes());
+        name.unwrap_or_default()
     }
 
     /// Names of the file's attributes that can be read without waiting, each ended by NUL.
@@ -147,6 +182,10 @@ impl FuseServer {
         name: &OsStr,
         (value, flags): (&[u8], i32),
     ) -> Result<(), RequestFailure> {
+        if is_draft_id(inode.0) {
+            // As for a filesystem without them: `cp -a` goes on.
+            return Err(RequestFailure::Errno(Errno::ENOTSUP));
+        }
         let node = self.node(inode)?;
         if !is_user_attribute(name) {
             // Not ENOSYS: after that the kernel sends no more such requests.
@@ -181,6 +220,9 @@ impl FuseServer {
         inode: INodeNo,
         (attribute, value): (VirtualXattr, Option<&[u8]>),
     ) -> Result<(), RequestFailure> {
+        if is_draft_id(inode.0) {
+            return Err(RequestFailure::Errno(Errno::ENOTSUP));
+        }
         let node = self.node(inode)?;
         match attribute {
             VirtualXattr::Message => {

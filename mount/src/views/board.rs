@@ -60,16 +60,8 @@ impl ViewNode for BoardRoot {
         b"board".to_vec()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn is_user_independent(&self) -> bool {
         false
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
     fn lookup(
@@ -99,16 +91,8 @@ impl ViewNode for WorkflowFolder {
         format!("board {}", self.0).into_bytes()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn is_user_independent(&self) -> bool {
         false
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
     fn lookup(
@@ -165,16 +149,8 @@ impl ViewNode for StateFolder {
         format!("board {}/{}", self.workflow, self.state).into_bytes()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn is_user_independent(&self) -> bool {
         false
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
     fn lookup(

@@ -9,7 +9,8 @@ pub(crate) const GUIDE: &str = "VIEWS.txt";
 
 const TEXT: &str = "\
 Virtual folders in this directory. They are not listed, so that a search through the tree does not
-visit them; open them by name. They are read-only, except that links of a board can be moved.
+visit them; open them by name. They are read-only, except that links of a board can be moved and
+that drafts are written.
 
   .svc/history/PATH/     every version of a page as a file, oldest first
   .svc/at/TIME/          the full tree at a time: 2026-11-22, 2026-11-22T10:00:00Z (UTC),
@@ -20,6 +21,8 @@ visit them; open them by name. They are read-only, except that links of a board 
   .svc/backlinks/PATH/   links to the pages that link to a page
   .svc/board/WORKFLOW/   links to the pages in each state; mv of a link moves the page, and a
                          refused move has its reason in .refused
+  .svc/draft/ID/         the tree as an open draft shows it, writable; nothing reaches the tree
+                         before the draft is merged. Drafts are opened with the API
   .svc/lint/PATH         lint findings of a page: path:line:column: severity: message
 
   ls .svc/history/notes/plan.md/

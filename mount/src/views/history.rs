@@ -8,7 +8,7 @@ use svcfs_vfs::StoredVersion;
 
 use super::links::{MORE_FILE, TextFile};
 use super::past_file::PastFile;
-use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
+use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeRef, ViewReader};
 
 const MIN_NUMBER_DIGITS: usize = 4;
 const MAX_ACTOR_BYTES: usize = 64;
@@ -20,10 +20,6 @@ pub(super) struct HistoryFolder(pub(super) TreePath);
 impl ViewNode for HistoryFolder {
     fn key(&self) -> Vec<u8> {
         format!("history {}", self.0).into_bytes()
-    }
-
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
     }
 
     fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {

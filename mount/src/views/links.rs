@@ -56,14 +56,6 @@ impl ViewNode for SearchRoot {
         b"search".to_vec()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
-    }
-
     fn lookup(
         &self,
         _views: &MountViews,
@@ -81,16 +73,8 @@ impl ViewNode for SearchFolder {
         format!("search {}", self.0).into_bytes()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn is_user_independent(&self) -> bool {
         false
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
     fn lookup(
@@ -122,16 +106,8 @@ impl ViewNode for TagFolder {
         format!("tags {}", self.0).into_bytes()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn is_user_independent(&self) -> bool {
         false
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
     fn lookup(
@@ -186,10 +162,6 @@ pub(super) struct BacklinkFolder(pub(super) TreePath);
 impl ViewNode for BacklinkFolder {
     fn key(&self) -> Vec<u8> {
         format!("backlinks {}", self.0).into_bytes()
-    }
-
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
     }
 
     fn is_user_independent(&self) -> bool {

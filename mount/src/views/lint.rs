@@ -16,10 +16,6 @@ impl ViewNode for LintFolder {
         format!("lint {}", self.0).into_bytes()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&self.0))
     }
@@ -95,12 +91,20 @@ impl MountViews {
         if self.knowledge().is_err() || !path.is_page() || !self.is_shown(path)? {
             return Ok(None);
         }
-        let findings = findings(self, &reader.caller, path)?;
-        let errors = findings.into_iter().filter(|finding| finding.severity == "error");
-        let lines: Vec<String> =
-            errors.map(|error| format!("{} (line {}): {}", error.rule, error.line, error.message)).collect();
-        Ok(if lines.is_empty() { None } else { Some(lines.join("\n")) })
+        Ok(errors_of(findings(self, &reader.caller, path)?))
     }
+
+    /// The same of a text.
+    pub(crate) fn lint_errors_in(&self, caller: &Caller, text: &str) -> Result<Option<String>, Fault> {
+        self.knowledge().map_or(Ok(None), |knowledge| knowledge.lint(caller, text).map(errors_of))
+    }
+}
+
+fn errors_of(findings: Vec<LintFinding>) -> Option<String> {
+    let errors = findings.into_iter().filter(|finding| finding.severity == "error");
+    let lines: Vec<String> =
+        errors.map(|error| format!("{} (line {}): {}", error.rule, error.line, error.message)).collect();
+    if lines.is_empty() { None } else { Some(lines.join("\n")) }
 }
 
 /// The findings as lines of a report.

@@ -32,6 +32,7 @@ use svcfs_base::{Caller, Clock, Fault, Kind, PathComponent, Protocol, Timestamp,
 use svcfs_vfs::{EntryKind, NodeId, PastState, PathAttributes, Vfs};
 
 use crate::convert::{file_attr, file_type, name};
+use crate::drafts::DRAFTS;
 use crate::listings::{DirectoryListing, ListingEntry};
 use crate::reply::RequestFailure;
 use inode_table::{OpenContents, ViewInodeTable};
@@ -52,7 +53,7 @@ pub(crate) const fn is_view_id(number: u64) -> bool {
     number & VIEW_ID_BIT != 0
 }
 
-const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint", "board"];
+const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint", "board", DRAFTS];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewNodeKind {
@@ -100,13 +101,18 @@ type ViewNodeRef = Arc<dyn ViewNode>;
 trait ViewNode: Send + Sync {
     /// Unique key. Nodes with the same key are one inode; a folder has only one parent.
     fn key(&self) -> Vec<u8>;
-    /// Its type, known without I/O.
-    fn node_kind(&self) -> ViewNodeKind;
+    /// Its type, known without I/O: most nodes are folders.
+    fn node_kind(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
+    }
     /// Whether all users find the same names, so that the kernel may cache them.
     fn is_user_independent(&self) -> bool {
         true
     }
-    fn attributes(&self, views: &MountViews) -> Result<ViewAttributes, Fault>;
+    /// Its attributes; by default those of a folder with the permissions of the tree's root.
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&TreePath::root()))
+    }
     /// Looks up an entry.
     fn lookup(
         &self,

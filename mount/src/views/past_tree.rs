@@ -6,7 +6,7 @@ use svcfs_base::{Fault, PathComponent, TreePath};
 use svcfs_vfs::{PastName, PastState};
 
 use super::past_file::PastFile;
-use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
+use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeRef, ViewReader};
 
 /// All states, by any of their names: too many to list.
 pub(super) struct PastStates;
@@ -14,14 +14,6 @@ pub(super) struct PastStates;
 impl ViewNode for PastStates {
     fn key(&self) -> Vec<u8> {
         b"at".to_vec()
-    }
-
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
     fn lookup(
@@ -48,10 +40,6 @@ impl ViewNode for PastDirectory {
     fn key(&self) -> Vec<u8> {
         let Self { state: PastState { commit, time: _ }, state_name, path } = self;
         format!("at {commit} {state_name}/{path}").into_bytes()
-    }
-
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
     }
 
     fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Fault, PathComponent, TreePath};
+use svcfs_base::{Fault, PathComponent};
 
 use super::links::LinkQuery;
-use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
+use super::{MountViews, ViewEntry, ViewNode, ViewNodeRef, ViewReader};
 
 /// A query or a prefix of one: a name cannot contain a slash, so a query with an open quote (`FROM
 /// "notes/plans"`) continues in a subfolder. The empty one lists the saved queries.
@@ -16,16 +16,8 @@ impl ViewNode for QueryFolder {
         format!("query {}", self.0).into_bytes()
     }
 
-    fn node_kind(&self) -> ViewNodeKind {
-        ViewNodeKind::Folder
-    }
-
     fn is_user_independent(&self) -> bool {
         false
-    }
-
-    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
     fn lookup(

@@ -9,6 +9,7 @@
 mod attributes;
 mod authors;
 mod coherence;
+mod drafts;
 mod fidelity;
 mod lifecycle;
 mod mounted;

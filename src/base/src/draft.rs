@@ -57,6 +57,15 @@ pub struct DraftPage {
     pub changed_at: Timestamp,
 }
 
+/// What a draft does to a directory. git has no empty directories, so neither is merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DraftDirectory {
+    /// It exists, also without files.
+    Made,
+    /// It exists only while it has files.
+    Removed,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,7 +30,7 @@ pub use change::{
 };
 pub use claim::Claim;
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
-pub use draft::{Draft, DraftId, DraftPage};
+pub use draft::{Draft, DraftDirectory, DraftId, DraftPage};
 pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;

@@ -20,6 +20,9 @@ pub struct MountFlags {
     /// Mount a past state read-only: a time, date, commit, branch or tag
     #[arg(long, value_name = "TIME|COMMIT", requires = "mountpoint")]
     pub at: Option<String>,
+    /// Mount the tree as an open draft shows it; saves change the draft only
+    #[arg(long, value_name = "ID", requires = "mountpoint", conflicts_with = "at")]
+    pub draft: Option<String>,
     /// Mount with noexec
     #[arg(long, requires = "mountpoint")]
     no_exec: bool,
@@ -47,7 +50,7 @@ struct PinnedActor {
 impl MountFlags {
     /// The options of a mount, with enough threads for a parallel build on all cores.
     pub fn options(self, clock: Arc<dyn Clock>) -> MountOptions {
-        let Self { read_only, at: _, no_exec, allow_other, actor, no_svc_actor, space: _ } = self;
+        let Self { read_only, at: _, draft: _, no_exec, allow_other, actor, no_svc_actor, space: _ } = self;
         let pinned = actor.into_iter().map(|PinnedActor { user, name }| (user, name)).collect::<HashMap<_, _>>();
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         MountOptions {
@@ -63,7 +66,7 @@ impl MountFlags {
 impl MountFlags {
     /// The same options as command-line flags.
     pub fn flags(&self) -> Vec<String> {
-        let Self { read_only, at, no_exec, allow_other, actor, no_svc_actor, space } = self;
+        let Self { read_only, at, draft, no_exec, allow_other, actor, no_svc_actor, space } = self;
         let switches = [
             (*read_only, "--read-only"),
             (*no_exec, "--no-exec"),
@@ -72,9 +75,11 @@ impl MountFlags {
         ];
         let switched = switches.iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| (*flag).to_owned());
         let at = at.iter().map(|at| format!("--at={at}"));
+        let draft = draft.iter().map(|id| format!("--draft={id}"));
         let space = space.iter().map(|space| format!("--space={space}"));
         switched
             .chain(at)
+            .chain(draft)
             .chain(space)
             .chain(actor.iter().map(|PinnedActor { user, name }| format!("--actor={user}={name}")))
             .collect()

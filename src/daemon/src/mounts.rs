@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use svcfs_base::SystemClock;
+use svcfs_base::{DraftId, SystemClock};
 use svcfs_knowledge::kernel::ServerState;
 use svcfs_knowledge::metrics::MountReport;
 use svcfs_mount::{LocalMount, MountError, MountNamespace};
@@ -84,6 +84,7 @@ impl RootMounts {
         let space = flags.space.as_deref().map_or_else(|| Ok(Arc::clone(spaces.first())), |name| spaces.find(name))?;
         let vfs = Arc::clone(&space.vfs);
         let past = flags.at.as_deref().map(|at| past_state(&vfs, at)).transpose()?;
+        let draft = flags.draft.as_deref().map(|id| open_draft(&vfs, id)).transpose()?;
         // A branch may have moved when the mount of a killed server is restored.
         flags.at = past.map(|past| past.commit.to_string());
         let mut state = self.state.lock();
@@ -93,6 +94,7 @@ impl RootMounts {
         let unmounted = Arc::clone(&self.unmounted);
         let mut options = flags.clone().options(Arc::new(SystemClock));
         options.past_state = past;
+        options.draft = draft;
         options.namespace = self.outside.clone();
         options.on_end = Some(Arc::new(move || unmounted.notify_one()));
         let server = Arc::clone(&self.server);
@@ -226,6 +228,14 @@ fn past_state(vfs: &Vfs, at: &str) -> Result<PastState, CommandFailure> {
         let message = format!(
             "`{at}` is not known: give a time since the first commit (`2026-11-22T10:00`, `2026-11-22`), a commit, a branch or a tag of the root's git history"
         );
+        CommandFailure::saying(ExitStatus::Refused, message)
+    })
+}
+
+fn open_draft(vfs: &Vfs, id: &str) -> Result<DraftId, CommandFailure> {
+    let draft = DraftId::parse(id).filter(|id| vfs.draft(*id).is_ok());
+    draft.ok_or_else(|| {
+        let message = format!("there is no open draft `{id}`: `svcfs drafts list` shows them");
         CommandFailure::saying(ExitStatus::Refused, message)
     })
 }

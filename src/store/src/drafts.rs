@@ -8,7 +8,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Transaction};
-use svcfs_base::{Actor, CommitId, Draft, DraftId, DraftPage, ETag, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, CommitId, Draft, DraftDirectory, DraftId, DraftPage, ETag, Seq, Timestamp, TreePath};
 
 use crate::StoreError;
 use crate::sqlite_file::{SqliteFile, SqliteFormat};
@@ -19,13 +19,27 @@ const FORMAT: SqliteFormat = SqliteFormat {
     tables: "CREATE TABLE drafts (id INTEGER PRIMARY KEY, actor TEXT NOT NULL, created_at INTEGER NOT NULL,
              base_commit BLOB, base_seq INTEGER NOT NULL) STRICT;
              CREATE TABLE pages (draft INTEGER NOT NULL, path TEXT NOT NULL, base BLOB, base_content BLOB, etag BLOB,
-             content BLOB, author TEXT NOT NULL, changed_at INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;",
+             content BLOB, author TEXT NOT NULL, changed_at INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;
+             CREATE TABLE directories (draft INTEGER NOT NULL, path TEXT NOT NULL, is_made INTEGER NOT NULL,
+             PRIMARY KEY (draft, path)) STRICT;",
     // One flush per transaction; any other journal needs three.
     journal: "WAL",
 };
 
-/// A draft and its pages, without contents.
-pub type StoredDraft = (Draft, BTreeMap<TreePath, DraftPage>);
+/// Created when a file is opened: the first files of this version did not have it.
+const DIRECTORIES: &str = "CREATE TABLE IF NOT EXISTS directories (draft INTEGER NOT NULL, path TEXT NOT NULL,
+                           is_made INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;";
+
+/// A draft, without contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDraft {
+    /// The draft.
+    pub draft: Draft,
+    /// The pages that it changes.
+    pub pages: BTreeMap<TreePath, DraftPage>,
+    /// The directories that it makes and removes.
+    pub directories: BTreeMap<TreePath, DraftDirectory>,
+}
 
 /// A change of one page of a draft.
 #[derive(Debug, Clone)]
@@ -52,6 +66,8 @@ pub enum DraftWrite {
     },
     /// The draft does not change the page any more.
     Drop(TreePath),
+    /// A directory is made or removed; none if the draft does not change it any more.
+    Directory(TreePath, Option<DraftDirectory>),
 }
 
 /// The contents of a page of a draft.
@@ -108,6 +124,7 @@ impl DraftFile {
     pub fn remove(&self, id: DraftId) -> Result<(), StoreError> {
         self.0.in_transaction(|transaction| {
             transaction.execute("DELETE FROM pages WHERE draft = ?1", [id.0])?;
+            transaction.execute("DELETE FROM directories WHERE draft = ?1", [id.0])?;
             transaction.execute("DELETE FROM drafts WHERE id = ?1", [id.0])?;
             Ok(())
         })
@@ -173,12 +190,22 @@ fn apply(transaction: &Transaction<'_>, id: DraftId, write: &DraftWrite) -> Resu
             let sql = "DELETE FROM pages WHERE draft = ?1 AND path = ?2";
             transaction.prepare_cached(sql)?.execute((id.0, path.as_str()))?;
         }
+        DraftWrite::Directory(path, Some(directory)) => {
+            let sql = "INSERT OR REPLACE INTO directories (draft, path, is_made) VALUES (?1, ?2, ?3)";
+            let is_made = *directory == DraftDirectory::Made;
+            transaction.prepare_cached(sql)?.execute((id.0, path.as_str(), is_made))?;
+        }
+        DraftWrite::Directory(path, None) => {
+            let sql = "DELETE FROM directories WHERE draft = ?1 AND path = ?2";
+            transaction.prepare_cached(sql)?.execute((id.0, path.as_str()))?;
+        }
     }
     Ok(())
 }
 
 /// Reads everything but the contents; rows with an invalid path or time are skipped.
 fn read_all(connection: &Connection) -> Result<Vec<StoredDraft>, StoreError> {
+    connection.execute_batch(DIRECTORIES)?;
     let mut drafts = BTreeMap::new();
     let mut statement = connection.prepare("SELECT id, actor, created_at, base_commit, base_seq FROM drafts")?;
     let mut rows = statement.query([])?;
@@ -188,14 +215,14 @@ fn read_all(connection: &Connection) -> Result<Vec<StoredDraft>, StoreError> {
         let base_commit = row.get::<_, Option<[u8; 20]>>(3)?.map(CommitId::from_bytes);
         let base_seq = Seq(row.get::<_, i64>(4)?.cast_unsigned());
         let draft = Draft { id, actor: Actor::new(&row.get::<_, String>(1)?), created_at, base_commit, base_seq };
-        drafts.insert(id, (draft, BTreeMap::new()));
+        drafts.insert(id, StoredDraft { draft, pages: BTreeMap::new(), directories: BTreeMap::new() });
     }
     let mut statement =
         connection.prepare("SELECT draft, path, base, etag, length(content), author, changed_at FROM pages")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let path = TreePath::parse(&row.get::<_, String>(1)?);
-        let (Some((_, pages)), Ok(path), Ok(changed_at)) =
+        let (Some(stored), Ok(path), Ok(changed_at)) =
             (drafts.get_mut(&DraftId(row.get(0)?)), path, Timestamp::from_microsecond(row.get(6)?))
         else {
             continue;
@@ -207,7 +234,15 @@ fn read_all(connection: &Connection) -> Result<Vec<StoredDraft>, StoreError> {
             author: Actor::new(&row.get::<_, String>(5)?),
             changed_at,
         };
-        pages.insert(path, page);
+        stored.pages.insert(path, page);
+    }
+    let mut statement = connection.prepare("SELECT draft, path, is_made FROM directories")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let path = TreePath::parse(&row.get::<_, String>(1)?);
+        let (Some(stored), Ok(path)) = (drafts.get_mut(&DraftId(row.get(0)?)), path) else { continue };
+        let directory = if row.get(2)? { DraftDirectory::Made } else { DraftDirectory::Removed };
+        stored.directories.insert(path, directory);
     }
     Ok(drafts.into_values().collect())
 }
@@ -256,6 +291,11 @@ mod tests {
             DraftWrite::Update { path: a.clone(), page: page(Some("one"), Some("")), content: Some(Bytes::new()) };
         drafts.write(DraftId(1), &[update, DraftWrite::Drop(b.clone()), start("c.md", Some("x"), None)]).unwrap();
         drafts.write(DraftId(u32::MAX), &[start("a.md", None, Some("other"))]).unwrap();
+        let made = |name: &str| DraftWrite::Directory(TreePath::parse(name).unwrap(), Some(DraftDirectory::Made));
+        drafts.write(DraftId(u32::MAX), &[made("e")]).unwrap();
+        drafts.write(DraftId(1), &[made("e"), made("f"), made("g")]).unwrap();
+        let removed = |name: &str, state| DraftWrite::Directory(TreePath::parse(name).unwrap(), state);
+        drafts.write(DraftId(1), &[removed("f", Some(DraftDirectory::Removed)), removed("g", None)]).unwrap();
         drafts.remove(DraftId(u32::MAX)).unwrap();
         drop(drafts);
         let (drafts, stored) = DraftFile::open(&file).unwrap();
@@ -263,11 +303,27 @@ mod tests {
             (a.clone(), page(Some("one"), Some(""))),
             (TreePath::parse("c.md").unwrap(), page(Some("x"), None)),
         ]);
-        assert_eq!(stored, [(draft(1), pages)]);
+        let directories = BTreeMap::from([
+            (TreePath::parse("e").unwrap(), DraftDirectory::Made),
+            (TreePath::parse("f").unwrap(), DraftDirectory::Removed),
+        ]);
+        assert_eq!(stored, [StoredDraft { draft: draft(1), pages, directories }]);
         let contents = DraftContents { base: Some(Bytes::from("one")), content: Some(Bytes::new()) };
         assert_eq!(drafts.contents(DraftId(1), &a).unwrap(), contents);
         assert_eq!(drafts.contents(DraftId(1), &b).unwrap(), DraftContents::default());
         assert_eq!(drafts.contents(DraftId(u32::MAX), &a).unwrap(), DraftContents::default());
+    }
+
+    #[test]
+    fn a_file_without_directories_gets_their_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("drafts.db");
+        DraftFile::open(&file).unwrap().0.create(&draft(1)).unwrap();
+        Connection::open(&file).unwrap().execute_batch("DROP TABLE directories").unwrap();
+        let (drafts, stored) = DraftFile::open(&file).unwrap();
+        assert_eq!(stored.len(), 1);
+        let made = DraftWrite::Directory(TreePath::parse("e").unwrap(), Some(DraftDirectory::Made));
+        drafts.write(DraftId(1), &[made]).unwrap();
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! kill -9 while drafts are written and merged: nothing acknowledged is lost, and no merge is half.
 
 use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use serde_json::Value;
 use crate::crash::server::Binary;
 use crate::crash::setting;
 use crate::space::client::Client;
-use crate::space::{folder, git};
+use crate::space::{can_mount, folder, git};
 
 const WRITERS: usize = 3;
 const PAGES: usize = 8;
@@ -56,6 +58,65 @@ fn a_crash_during_drafts_loses_nothing_and_merges_nothing_by_half() {
     server.stop();
     let check = git::git(&root, &["fsck", "--strict", "--no-dangling"]);
     assert!(!check.contains("error") && !check.contains("missing"), "{check}");
+}
+
+/// Programs sync pages of a draft on the mount until the server is killed.
+#[test]
+fn synced_pages_of_a_draft_on_the_mount_survive_a_crash() {
+    if !can_mount() {
+        return;
+    }
+    let binary = Binary::build();
+    let folder = folder();
+    let (root, mountpoint) = (folder.path().join("root"), folder.path().join("mnt"));
+    let mut server = binary.serve(&root, Some(&mountpoint));
+    let client = Client::new(server.address());
+    client.send("PUT", "/api/svc/file?path=index.md", &[], "index\n".to_owned());
+    let opened = client.send("POST", "/api/svc/drafts", &[("Content-Type", "application/json")], "{}".to_owned());
+    let id = opened.json()["id"].as_str().unwrap().to_owned();
+    let draft = mountpoint.join(".svc/draft").join(&id);
+    let synced: Vec<usize> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn({
+                    let draft = &draft;
+                    move || sync_pages(draft, writer)
+                })
+            })
+            .collect();
+        std::thread::park_timeout(Duration::from_millis(400));
+        server.kill();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    drop(server);
+    let server = binary.serve(&root, Some(&mountpoint));
+    let client = Client::new(server.address());
+    for (writer, count) in synced.into_iter().enumerate() {
+        assert!(count > 0);
+        for page in 0..count {
+            let read = client.get(&format!("/api/svc/drafts/{id}/file?path=w{writer}/{page}.md"));
+            assert_eq!((read.status, read.text()), (200, format!("{page}\n")), "w{writer}/{page}.md");
+        }
+    }
+    assert_eq!(client.get("/api/svc/file?path=w0/0.md").status, 404, "the tree is unchanged");
+    server.stop();
+}
+
+/// Creates and syncs pages; returns how many were acknowledged.
+fn sync_pages(draft: &Path, writer: usize) -> usize {
+    let directory = draft.join(format!("w{writer}"));
+    let mut count = 0;
+    let mut save = || -> std::io::Result<()> {
+        std::fs::create_dir(&directory)?;
+        loop {
+            let mut file = std::fs::File::create(directory.join(format!("{count}.md")))?;
+            writeln!(file, "{count}")?;
+            file.sync_all()?;
+            count += 1;
+        }
+    };
+    let _killed = save();
+    count
 }
 
 /// Writes all pages of a draft and merges it, again and again, until the server is killed.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use svcfs_base::{Actor, Draft, DraftId, DraftPage, Fault, Kind, Timestamp, TreePath};
-use svcfs_store::{DraftFile, StatePaths};
+use svcfs_base::{Actor, Draft, DraftDirectory, DraftId, DraftPage, Fault, Kind, Timestamp, TreePath};
+use svcfs_store::{DraftFile, StatePaths, StoredDraft};
 
 use crate::Vfs;
 
@@ -37,6 +37,7 @@ pub(crate) struct DraftRegistry {
 pub(crate) struct OpenDraft {
     draft: Draft,
     pages: RwLock<BTreeMap<TreePath, DraftPage>>,
+    directories: RwLock<BTreeMap<TreePath, DraftDirectory>>,
     /// Locked by writers and merges; false once the draft is merged or discarded.
     is_open: Mutex<bool>,
 }
@@ -50,11 +51,16 @@ pub struct DraftView<'a> {
 impl DraftRegistry {
     pub(crate) fn open(paths: &StatePaths) -> Result<Self, Fault> {
         let (file, stored) = DraftFile::open(&paths.drafts())?;
-        let open = |(draft, pages): (Draft, _)| {
-            (draft.id, Arc::new(OpenDraft { draft, pages: RwLock::new(pages), is_open: Mutex::new(true) }))
-        };
+        let open = |stored: StoredDraft| (stored.draft.id, Arc::new(OpenDraft::from(stored)));
         let drafts = RwLock::new(stored.into_iter().map(open).collect());
         Ok(Self { file, drafts, open_lock: Mutex::default() })
+    }
+}
+
+impl From<StoredDraft> for OpenDraft {
+    fn from(StoredDraft { draft, pages, directories }: StoredDraft) -> Self {
+        let (pages, directories) = (RwLock::new(pages), RwLock::new(directories));
+        Self { draft, pages, directories, is_open: Mutex::new(true) }
     }
 }
 
@@ -93,8 +99,8 @@ impl Vfs {
         let base_seq = self.core.feed.last_seq();
         let draft = Draft { id, actor, created_at: self.core.clock.now(), base_commit: Some(base_commit), base_seq };
         registry.file.create(&draft)?;
-        let pages = RwLock::default();
-        let opened = Arc::new(OpenDraft { draft: draft.clone(), pages, is_open: Mutex::new(true) });
+        let (pages, directories) = (BTreeMap::new(), BTreeMap::new());
+        let opened = Arc::new(OpenDraft::from(StoredDraft { draft: draft.clone(), pages, directories }));
         registry.drafts.write().insert(id, Arc::clone(&opened));
         self.core.update_draft_branch(&opened, None, "");
         Ok(draft)

@@ -100,7 +100,8 @@ fn writes_pass_the_checks_of_any_write() {
         (Change::remove(at("missing.md")), Kind::NotFound),
         (Change::remove(at("d")), Kind::IsDirectory),
         (Change::symlink(at("l"), "a.md"), Kind::Invalid),
-        (Change::MakeDir { path: at("e") }, Kind::Invalid),
+        (Change::MakeDir { path: at("d") }, Kind::Exists),
+        (Change::MakeDir { path: at("a.md/e") }, Kind::NotDirectory),
         (Change::RemoveDir { path: at("d") }, Kind::NotEmpty),
         (Change::rename(at("d"), at("d/e")), Kind::Invalid),
     ] {
@@ -120,6 +121,45 @@ fn writes_pass_the_checks_of_any_write() {
         (vec!["a.md".to_owned(), "e".to_owned(), "link.md".to_owned()], vec!["e/f/b.md".to_owned()])
     );
     assert_eq!(text(&view, "a.md").unwrap(), "stamped\n");
+}
+
+#[test]
+fn directories_exist_without_files_until_they_are_removed() {
+    let mut space = TestSpace::new();
+    space.put("d/b.md", "one\n");
+    let id = open(&space);
+    let fuse = Caller { protocol: Protocol::Fuse, ..eve() };
+    let names_now = |space: &TestSpace, path: &str| {
+        let mut names = names(space.vfs.draft(id).unwrap().list(Protocol::Fuse, &at(path)).unwrap());
+        names.retain(|name| !name.starts_with('.'));
+        names.join(" ")
+    };
+    let make = |path: &str| Change::MakeDir { path: at(path) };
+    let remove_dir = |path: &str| Change::RemoveDir { path: at(path) };
+    let steps: [(Change, Result<(), Kind>, &str); 14] = [
+        (make("e"), Ok(()), "d e"),
+        (make("e/f"), Ok(()), "d e"),
+        (make("e"), Err(Kind::Exists), "d e"),
+        (remove_dir("e"), Err(Kind::NotEmpty), "d e"),
+        (Change::rename(at("e"), at("g")), Ok(()), "d g"),
+        (remove_dir("g/f"), Ok(()), "d g"),
+        (Change::put(at("g/a.md"), "x\n"), Ok(()), "d g"),
+        (Change::remove(at("g/a.md")), Ok(()), "d g"),
+        (remove_dir("g"), Ok(()), "d"),
+        (Change::remove(at("d/b.md")), Ok(()), "d"),
+        (remove_dir("d"), Ok(()), ""),
+        (remove_dir("d"), Err(Kind::NotFound), ""),
+        (make("d"), Ok(()), "d"),
+        (make("new"), Ok(()), "d new"),
+    ];
+    for (change, expected, listed) in steps {
+        let outcome = space.vfs.draft(id).unwrap().apply(&fuse, change.clone());
+        assert_eq!(outcome.map(drop).map_err(|fault| fault.kind()), expected, "{change:?}");
+        assert_eq!(names_now(&space, ""), listed, "{change:?}");
+    }
+    space.reopen();
+    assert_eq!(names_now(&space, ""), "d new");
+    assert_eq!(space.text("d/b.md"), "one\n");
 }
 
 #[test]

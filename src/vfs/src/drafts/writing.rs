@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use svcfs_base::{
-    Caller, Change, ChangeSet, DraftPage, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Precondition, Timestamp,
-    TreePath, WriteResult,
+    Caller, Change, ChangeSet, DraftDirectory, DraftPage, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Precondition,
+    Protocol, Timestamp, TreePath, WriteResult,
 };
 use svcfs_store::DraftWrite;
 
+use super::view::below;
 use super::{DraftView, OpenDraft, not_found};
 use crate::Vfs;
 use crate::apply::default_message;
@@ -38,15 +39,16 @@ struct DraftPlan<'a> {
     caller: &'a Caller,
     now: Timestamp,
     planned: BTreeMap<TreePath, PlannedPage>,
+    directories: BTreeMap<TreePath, Option<DraftDirectory>>,
     files: Vec<WriteResult>,
 }
 
 impl DraftView<'_> {
     /// Applies a set of changes in the draft: all of them or none. A rename is a removal and a new
-    /// page; directories exist while they have a file.
+    /// page. A directory without files is not merged.
     ///
     /// # Errors
-    /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link or an empty directory.
+    /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Vec<WriteResult>, Fault> {
         let mut set = set.into();
         self.resolve_put_links(caller, &mut set)?;
@@ -57,11 +59,12 @@ impl DraftView<'_> {
         }
         let core = &self.vfs.core;
         let message = set.message.unwrap_or_else(|| default_message(caller, &set.changes, core));
-        let (planned, files) = (BTreeMap::new(), Vec::new());
-        let mut plan = DraftPlan { view: self, caller, now: core.clock.now(), planned, files };
+        let now = core.clock.now();
+        let (planned, directories, files) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut plan = DraftPlan { view: self, caller, now, planned, directories, files };
         set.changes.into_iter().try_for_each(|change| plan.add(change))?;
-        let DraftPlan { planned, files, .. } = plan;
-        if planned.is_empty() {
+        let DraftPlan { planned, directories, files, .. } = plan;
+        if planned.is_empty() && directories.is_empty() {
             return Ok(files);
         }
         let (mut writes, mut pages) = (Vec::new(), Vec::new());
@@ -69,10 +72,14 @@ impl DraftView<'_> {
             writes.push(planned.write);
             pages.push((path, planned.page));
         }
+        writes.extend(directories.iter().map(|(path, directory)| DraftWrite::Directory(path.clone(), *directory)));
         core.drafts.file.write(self.draft.draft.id, &writes)?;
         let changed: Vec<TreePath> = pages.iter().map(|(path, _)| path.clone()).collect();
+        set_all(&mut self.draft.directories.write(), directories);
         self.draft.set_pages(pages);
-        core.update_draft_branch(&self.draft, Some(&changed), &message);
+        if !changed.is_empty() {
+            core.update_draft_branch(&self.draft, Some(&changed), &message);
+        }
         Ok(files)
     }
 
@@ -91,12 +98,15 @@ impl DraftView<'_> {
 
 impl OpenDraft {
     pub(super) fn set_pages(&self, changed: Vec<(TreePath, Option<DraftPage>)>) {
-        let mut pages = self.pages.write();
-        for (path, page) in changed {
-            match page {
-                Some(page) => drop(pages.insert(path, page)),
-                None => drop(pages.remove(&path)),
-            }
+        set_all(&mut self.pages.write(), changed);
+    }
+}
+
+fn set_all<T>(map: &mut BTreeMap<TreePath, T>, changed: impl IntoIterator<Item = (TreePath, Option<T>)>) {
+    for (path, value) in changed {
+        match value {
+            Some(value) => drop(map.insert(path, value)),
+            None => drop(map.remove(&path)),
         }
     }
 }
@@ -129,15 +139,21 @@ impl DraftPlan<'_> {
             }
             Change::Remove { path, precondition } => self.remove(path, &precondition),
             Change::Move { from, to, precondition } => self.rename(&from, to, &precondition),
-            Change::MakeDir { path } => {
-                let message = format_args!("`{path}`: a draft has no empty directories; write a page below it");
-                Err(Fault::invalid("path", message))
-            }
+            Change::MakeDir { path } => match self.state(&path)? {
+                DraftState::Absent => {
+                    self.check_parents(&path)?;
+                    self.set_directory(path, true)
+                }
+                DraftState::File(..) | DraftState::Directory => Err(Fault::exists(&path)),
+            },
             Change::RemoveDir { path } => match self.state(&path)? {
                 DraftState::Absent => Err(Fault::file_not_found(&path)),
                 DraftState::File(..) => Err(Fault::not_directory(&path)),
-                DraftState::Directory if self.view.walk(self.caller.protocol, &path)?.is_empty() => Ok(()),
-                DraftState::Directory => Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` is not empty"))),
+                DraftState::Directory => {
+                    self.check_empty(&path)?;
+                    self.keep_parent(&path)?;
+                    self.set_directory(path, false)
+                }
             },
         }
     }
@@ -175,6 +191,7 @@ impl DraftPlan<'_> {
             return Err(Fault::file_not_found(&path));
         }
         self.check_removal(&path)?;
+        self.keep_parent(&path)?;
         self.files.push(WriteResult { path: path.clone(), etag: None });
         self.set(path, None)
     }
@@ -207,16 +224,21 @@ impl DraftPlan<'_> {
                 }
                 match self.state(&to)? {
                     DraftState::File(..) => return Err(Fault::not_directory(&to)),
-                    DraftState::Directory if !self.view.walk(self.caller.protocol, &to)?.is_empty() => {
-                        return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
-                    }
-                    DraftState::Directory | DraftState::Absent => {}
+                    DraftState::Directory => self.check_empty(&to)?,
+                    DraftState::Absent => self.check_parents(&to)?,
+                }
+                let directories = self.view.directories(self.caller.protocol, from)?;
+                for directory in directories.iter().filter_map(|directory| directory.rebase(from, &to)) {
+                    self.set_directory(directory, true)?;
                 }
                 for file in self.view.walk(self.caller.protocol, from)? {
                     let Some(target) = file.path.rebase(from, &to) else { continue };
                     self.rename(&file.path, target, &Precondition::Absent)?;
                 }
-                Ok(())
+                for directory in directories {
+                    self.set_directory(directory, false)?;
+                }
+                self.keep_parent(from)
             }
         }
     }
@@ -254,6 +276,39 @@ impl DraftPlan<'_> {
         Ok(())
     }
 
+    /// Plans that a directory exists, also without files, or that it does not.
+    fn set_directory(&mut self, path: TreePath, exists: bool) -> Result<(), Fault> {
+        let is_in_tree = matches!(self.state_in_tree(&path)?, DraftState::Directory);
+        let directory = match exists {
+            _ if exists == is_in_tree => None,
+            true => Some(DraftDirectory::Made),
+            false => Some(DraftDirectory::Removed),
+        };
+        if self.view.directory(&path) == directory {
+            self.directories.remove(&path);
+        } else {
+            self.directories.insert(path, directory);
+        }
+        Ok(())
+    }
+
+    /// Keeps the directory of a removed entry, as a file protocol expects.
+    fn keep_parent(&mut self, path: &TreePath) -> Result<(), Fault> {
+        match path.parent().filter(|parent| !parent.is_root()) {
+            Some(parent) if self.caller.protocol.is_filesystem() => self.set_directory(parent, true),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn check_empty(&self, path: &TreePath) -> Result<(), Fault> {
+        let is_empty = match self.view.list(self.caller.protocol, path) {
+            // Made by this set.
+            Err(fault) if fault.kind() == Kind::NotFound => true,
+            listed => listed?.is_empty(),
+        };
+        if is_empty { Ok(()) } else { Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` is not empty"))) }
+    }
+
     /// What the draft shows at a path; links are not followed.
     fn state(&self, path: &TreePath) -> Result<DraftState, Fault> {
         if let Some(planned) = self.planned.get(path) {
@@ -271,14 +326,28 @@ impl DraftPlan<'_> {
             None if self.view.is_below_page(path) => Ok(DraftState::Absent),
             None => match self.state_in_tree(path)? {
                 DraftState::Absent => Ok(self.absent_or_directory(path)),
+                DraftState::Directory if self.is_removed(path)? => Ok(self.absent_or_directory(path)),
                 state => Ok(state),
             },
         }
     }
 
+    /// Whether a directory of the tree is removed in the draft.
+    fn is_removed(&self, path: &TreePath) -> Result<bool, Fault> {
+        match self.directories.get(path) {
+            Some(planned) => Ok(*planned == Some(DraftDirectory::Removed)),
+            None if self.view.directory(path) != Some(DraftDirectory::Removed) => Ok(false),
+            None => Ok(self.view.stat(Protocol::Internal, path).is_err()),
+        }
+    }
+
     fn absent_or_directory(&self, path: &TreePath) -> DraftState {
-        let is_new = |(below, planned): (&TreePath, &PlannedPage)| planned.content.is_some() && below.is_under(path);
-        let is_directory = self.view.has_pages_below(path) || self.planned.iter().any(is_new);
+        let is_made = |directory: Option<DraftDirectory>| directory == Some(DraftDirectory::Made);
+        let planned = |(_, planned): (&TreePath, &PlannedPage)| planned.content.is_some();
+        let is_directory = is_made(self.directories.get(path).copied().unwrap_or_else(|| self.view.directory(path)))
+            || self.view.has_entries_below(path)
+            || below(&self.planned, path).any(planned)
+            || below(&self.directories, path).any(|(_, directory)| is_made(*directory));
         if is_directory { DraftState::Directory } else { DraftState::Absent }
     }
 

@@ -1,13 +1,16 @@
 //! The example of drafts in docs/working-together.md.
 
 use super::{block, commands, printed, type_commands};
-use crate::harness::{Place, Running, svcfs};
+use crate::harness::{Place, Running, can_mount, svcfs};
 
 #[test]
 fn a_part_of_a_draft_is_merged_as_documented() {
     let place = Place::new();
     svcfs(&["init", "--root", &place.at("notes")]).assert().success();
-    let server = Running::serve(&place.at("notes"), &[]);
+    std::fs::create_dir(place.path("mnt")).unwrap();
+    let mount = place.at("mnt");
+    let flags: &[&str] = if can_mount() { &["--mount", &mount] } else { &[] };
+    let server = Running::serve(&place.at("notes"), flags);
     let address = server.url().trim_start_matches("http://").to_owned();
     let typed = block("docs/working-together.md", "drafts");
     let output = printed(&type_commands(&place, &typed, &[("127.0.0.1:3333", &address)]));
@@ -23,5 +26,11 @@ fn a_part_of_a_draft_is_merged_as_documented() {
     }
     let log = place.git("notes", &["log", "-1", "--format=%an %(trailers:key=Merged-by,valueonly)"]);
     assert_eq!(log.trim(), "agent Ann <svc@internal>");
+    if can_mount() {
+        let typed = block("docs/working-together.md", "draft-mount");
+        let expected: Vec<String> = commands(&typed).into_iter().flat_map(|command| command.output).collect();
+        let output = printed(&type_commands(&place, &typed, &[("127.0.0.1:3333", &address)]));
+        assert_eq!(output.lines().collect::<Vec<_>>(), expected);
+    }
     server.stop();
 }

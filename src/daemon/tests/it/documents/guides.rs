@@ -123,7 +123,19 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
         ("docs/install.md", &["package", "tarball", "cargo"]),
         (
             "docs/working-together.md",
-            &["merge", "schemas", "append-only", "workflows", "board", "leases", "tasks", "drafts", "undo", "restore"],
+            &[
+                "merge",
+                "schemas",
+                "append-only",
+                "workflows",
+                "board",
+                "leases",
+                "tasks",
+                "drafts",
+                "draft-mount",
+                "undo",
+                "restore",
+            ],
         ),
     ];
     let mut pages: Vec<String> = std::fs::read_dir(super::workspace().join("docs"))
