@@ -65,7 +65,7 @@ pub fn store_asset(
         let path = folder.join(&PathComponent::parse(&name)?);
         match cx.apply(Change::put(path.clone(), content.clone()).with_precondition(Precondition::Absent)) {
             Err(fault) if fault.kind() == Kind::PreconditionFailed => {
-                match cx.space.vfs.read(cx.caller.protocol, &path) {
+                match cx.tree().read(cx.caller.protocol, &path) {
                     Ok(existing) if existing.etag == etag => {}
                     _ => continue,
                 }
