@@ -154,10 +154,18 @@ impl OperationEntry {
     /// # Errors
     /// `Forbidden`.
     pub fn check_permissions(&self, permissions: &Permissions) -> Result<(), Fault> {
-        if !(self.is_proposable && permissions.scope == Scope::Propose) {
-            permissions.check_scope(self.required_scope(), self.name)?;
-        }
+        self.check_scope(permissions)?;
         scope::check_folder_support(self, permissions)
+    }
+    /// Checks the scope alone.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub fn check_scope(&self, permissions: &Permissions) -> Result<(), Fault> {
+        if self.is_proposable && permissions.scope == Scope::Propose {
+            return Ok(());
+        }
+        permissions.check_scope(self.required_scope(), self.name)
     }
     /// The method of its first route; `POST` for a tool without one.
     pub fn method(&self) -> HttpMethod {
