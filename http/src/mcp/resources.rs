@@ -101,7 +101,8 @@ fn schema(space: &Space, caller: &Caller) -> Result<ResourceContents, Fault> {
             outcome => return outcome,
         }
     }
-    Ok(ResourceContents::text(memory::describe_tree(space, &caller.permissions)?, SCHEMA).with_mime_type("text/markdown"))
+    Ok(ResourceContents::text(memory::describe_tree(space, &caller.permissions)?, SCHEMA)
+        .with_mime_type("text/markdown"))
 }
 
 /// Reads a file that the caller may see.

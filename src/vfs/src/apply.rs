@@ -270,7 +270,13 @@ impl PendingAnswer {
                 core.wait_applied(MAX_WAIT)?;
             }
             core.wait_for_moved_claims(self.moved_claims.as_ref());
-            return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files, notes: self.notes, draft: None });
+            return Ok(ApplyResult {
+                seq: core.feed.last_seq(),
+                commit: None,
+                files: self.files,
+                notes: self.notes,
+                draft: None,
+            });
         };
         vfs.commit_leader.lead_or_wake(core);
         let outcome = core.receive_answer(&answer.receiver)?;

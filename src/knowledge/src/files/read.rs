@@ -21,7 +21,8 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 /// `Invalid` for the root; `NotFound` if there is no file or a directory.
 pub fn read_file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
     require_path("path", path)?;
-    cx.tree().read(cx.caller.protocol, path)
+    cx.tree()
+        .read(cx.caller.protocol, path)
         .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(path) } else { fault })
 }
 

@@ -156,11 +156,8 @@ fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, options: ListingOption
         EntryKind::Directory => {
             let child_options = ListingOptions { depth: options.depth.saturating_sub(1), ..options };
             let is_listed = child_options.depth > 0;
-            let entries = if is_listed {
-                list_children((&cx.space.vfs, cx.caller), &path, child_options)?
-            } else {
-                Vec::new()
-            };
+            let entries =
+                if is_listed { list_children((&cx.space.vfs, cx.caller), &path, child_options)? } else { Vec::new() };
             let children = Some(nodes(cx, entries, child_options)?);
             Ok(FileTreeNode { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }

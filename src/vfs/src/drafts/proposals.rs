@@ -57,7 +57,11 @@ impl Vfs {
     /// # Errors
     /// `Forbidden`, naming the scopes.
     pub(crate) fn check_writes_tree(&self, caller: &Caller) -> Result<(), Fault> {
-        if is_proposing(caller) { caller.permissions.check_scope(Scope::Write, "a write that has no draft") } else { Ok(()) }
+        if is_proposing(caller) {
+            caller.permissions.check_scope(Scope::Write, "a write that has no draft")
+        } else {
+            Ok(())
+        }
     }
 
     fn propose(&self, caller: &Caller, mut set: ChangeSet) -> Result<ApplyResult, Fault> {
@@ -75,7 +79,8 @@ impl Vfs {
                 None => {
                     let max_active = self.core.drafts.max_active.get().copied().unwrap_or(Some(usize::MAX));
                     let Some(max_active) = max_active else {
-                        let message = "this key may only propose changes, which needs drafts: `drafts.enabled` is false";
+                        let message =
+                            "this key may only propose changes, which needs drafts: `drafts.enabled` is false";
                         return Err(Fault::new(Kind::Disabled, message));
                     };
                     *opened.insert(self.open_draft(caller.actor(), max_active)?.id)
