@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Fault, Kind, Protocol, Scope, TreePath};
+use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, DraftId, Fault, Kind, Protocol, Scope, TreePath};
 
 use super::DraftView;
 use crate::{DirectoryEntry, FileView, OpenedFile, PathAttributes, Vfs};
@@ -70,36 +70,24 @@ impl Vfs {
         self.admit(caller, &set)?;
         // A draft has a directory as soon as it has a page below it.
         set.changes.retain(|change| !matches!(change, Change::MakeDir { .. }));
-        let mut files = Vec::new();
-        let mut opened = None;
-        let id = {
-            let _opening = self.core.drafts.proposal_lock.lock();
-            match self.proposal_of(caller) {
-                Some(view) => view.draft().id,
-                None => {
-                    let max_active = self.core.drafts.max_active.get().copied().unwrap_or(Some(usize::MAX));
-                    let Some(max_active) = max_active else {
-                        let message =
-                            "this key may only propose changes, which needs drafts: `drafts.enabled` is false";
-                        return Err(Fault::new(Kind::Disabled, message));
-                    };
-                    *opened.insert(self.open_draft(caller.actor(), max_active)?.id)
-                }
-            }
-        };
-        if !set.changes.is_empty() {
-            match self.draft(id)?.apply(caller, set) {
-                Ok(written) => files = written,
-                Err(fault) => {
-                    // A refused write leaves no empty draft, unless another write has used it.
-                    if opened.is_some() && self.draft(id).is_ok_and(|view| view.pages().is_empty()) {
-                        self.discard_draft(id)?;
-                    }
-                    return Err(fault);
-                }
-            }
-        }
+        let id = self.find_or_open_proposal(caller)?;
+        // If the draft refuses the set, a new draft stays open and empty: another write of the actor
+        // may be using it already.
+        let files = if set.changes.is_empty() { Vec::new() } else { self.draft(id)?.apply(caller, set)? };
         Ok(ApplyResult { seq: self.last_seq(), commit: None, files, notes: Vec::new(), draft: Some(id) })
+    }
+
+    fn find_or_open_proposal(&self, caller: &Caller) -> Result<DraftId, Fault> {
+        let registry = &self.core.drafts;
+        let _opening = registry.proposal_lock.lock();
+        if let Some(view) = self.proposal_of(caller) {
+            return Ok(view.draft().id);
+        }
+        let Some(max_active) = registry.max_active.get().copied().unwrap_or(Some(usize::MAX)) else {
+            let message = "this key may only propose changes, which needs drafts: `drafts.enabled` is false";
+            return Err(Fault::new(Kind::Disabled, message));
+        };
+        Ok(self.open_draft(caller.actor(), max_active)?.id)
     }
 }
 
