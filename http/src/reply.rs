@@ -107,11 +107,17 @@ pub(crate) const TOTAL: HeaderName = HeaderName::from_static("x-total-count");
 /// A note for the caller, such as that the index is not up to date.
 pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 
+/// The draft into which the changes of a caller went that may only propose them.
+pub(crate) const DRAFT: HeaderName = HeaderName::from_static("x-svc-draft");
+
 /// Adds the headers for the metadata of an output.
 pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
     // `from_str` would refuse the names of pages and fields that are not ASCII.
     for value in meta.notes.iter().filter_map(|note| HeaderValue::from_bytes(note.as_bytes()).ok()) {
         headers.append(NOTE, value);
+    }
+    if let Some(id) = meta.draft.and_then(|draft| HeaderValue::from_str(&draft.to_string()).ok()) {
+        headers.insert(DRAFT, id);
     }
     if let Some(total) = meta.total {
         headers.insert(TOTAL, total.into());

@@ -230,7 +230,7 @@ impl AppState {
         if route.is_at_root && entry.is_admin {
             identity.check_server_admin()?;
         }
-        identity.permissions.check_scope(entry.required_scope(), entry.name)?;
+        entry.check_scope(&identity.permissions)?;
         let client = Client { key: None, connection: request.connection };
         let protocol = self.protocol_of(headers, &identity);
         let caller = Caller { client, protocol, ..bind::from_headers(headers, route.is_read_only)? };

@@ -24,7 +24,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Fault, Kind, McpError, Protocol, TreePath};
+use svcfs_base::{Caller, Fault, Kind, McpError, Protocol, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::{self, RequestHead, RequestNotes};
@@ -260,7 +260,9 @@ impl ServerHandler for McpHandler {
         let audit_target = AuditTarget::of(&self.app, &context, ("resources/read", &request.uri));
         resources::file_path(&request.uri).iter().for_each(|file| audit_target.notes().set_file(file));
         let outcome = match self.authenticate(&context, audit_target.notes()) {
-            Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.permissions)).await,
+            Ok((identity, space)) => {
+                resources::read(&self.app, space, (&request.uri, identity.apply_to(Caller::new(Protocol::Mcp)))).await
+            }
             Err(fault) => Err(fault),
         };
         audit_target.end(outcome.as_ref().err());

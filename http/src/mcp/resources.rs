@@ -7,8 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
-use svcfs_base::{Caller, Fault, Kind, Permissions, Protocol, TreePath};
-use svcfs_knowledge::kernel::{EntryKind, Space, add_suggestions};
+use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
+use svcfs_knowledge::kernel::{CallerTree, EntryKind, Space, add_suggestions};
 use svcfs_knowledge::memory;
 use svcfs_work::Lane;
 
@@ -64,29 +64,28 @@ pub(super) fn file_uri(path: &TreePath) -> String {
 pub(super) async fn read(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (uri, permissions): (&str, Permissions),
+    (uri, caller): (&str, Caller),
 ) -> Result<ReadResourceResult, Fault> {
     let owned_uri = uri.to_owned();
     // The overview of a large tree counts all pages.
     let lane = if uri == SCHEMA { Lane::Slow } else { Lane::Quick };
-    let contents = app.blocking(lane, move || contents(&space, &owned_uri, &permissions)).await?;
+    let contents = app.blocking(lane, move || contents(&space, &owned_uri, &caller)).await?;
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-fn contents(space: &Space, uri: &str, permissions: &Permissions) -> Result<ResourceContents, Fault> {
+fn contents(space: &Space, uri: &str, caller: &Caller) -> Result<ResourceContents, Fault> {
     let path = |path: &str| space.parse_path(&percent_decode(path)?);
     if uri == SCHEMA {
-        return schema(space, permissions);
+        return schema(space, caller);
     }
     if let Some(text) = uri.strip_prefix(FILE) {
-        let caller = Caller { permissions: permissions.clone(), ..Caller::new(Protocol::Mcp) };
-        return file(space, (&path(text)?, permissions), uri).map_err(|fault| add_suggestions(fault, space, &caller));
+        return file(space, (&path(text)?, caller), uri).map_err(|fault| add_suggestions(fault, space, caller));
     }
     if let Some(text) = uri.strip_prefix(TREE) {
         let path = path(text)?;
-        space.check_path_access(permissions, Protocol::Mcp, &path)?;
+        space.check_path_access(&caller.permissions, Protocol::Mcp, &path)?;
         let mut listing = TreeListing::default();
-        listing.add(space, &path, 0)?;
+        listing.add(space, &space.vfs.tree_of(caller), &path, 0)?;
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));
     }
     let uri = uri.escape_default();
@@ -94,21 +93,22 @@ fn contents(space: &Space, uri: &str, permissions: &Permissions) -> Result<Resou
 }
 
 /// The page with the conventions of the tree; an overview when it is missing or empty.
-fn schema(space: &Space, permissions: &Permissions) -> Result<ResourceContents, Fault> {
-    for path in memory::candidate_paths(permissions, SCHEMA_PAGE)? {
-        match file(space, (&path, permissions), SCHEMA) {
+fn schema(space: &Space, caller: &Caller) -> Result<ResourceContents, Fault> {
+    for path in memory::candidate_paths(&caller.permissions, SCHEMA_PAGE)? {
+        match file(space, (&path, caller), SCHEMA) {
             Ok(ResourceContents::TextResourceContents { text, .. }) if text.trim().is_empty() => {}
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory | Kind::NotDirectory) => {}
             outcome => return outcome,
         }
     }
-    Ok(ResourceContents::text(memory::describe_tree(space, permissions)?, SCHEMA).with_mime_type("text/markdown"))
+    Ok(ResourceContents::text(memory::describe_tree(space, &caller.permissions)?, SCHEMA)
+        .with_mime_type("text/markdown"))
 }
 
 /// Reads a file that the caller may see.
-fn file(space: &Space, (path, permissions): (&TreePath, &Permissions), uri: &str) -> Result<ResourceContents, Fault> {
-    space.check_path_access(permissions, Protocol::Mcp, path)?;
-    let content = space.vfs.read(Protocol::Mcp, path)?.content;
+fn file(space: &Space, (path, caller): (&TreePath, &Caller), uri: &str) -> Result<ResourceContents, Fault> {
+    space.check_path_access(&caller.permissions, Protocol::Mcp, path)?;
+    let content = space.vfs.tree_of(caller).read(Protocol::Mcp, path)?.content;
     let mime = media::of(path, &content);
     let mime = mime.split(';').next().unwrap_or_default().to_owned();
     let contents = match std::str::from_utf8(&content) {
@@ -126,8 +126,8 @@ struct TreeListing {
 }
 
 impl TreeListing {
-    fn add(&mut self, space: &Space, directory: &TreePath, depth: usize) -> Result<(), Fault> {
-        for entry in space.vfs.list(Protocol::Mcp, directory)? {
+    fn add(&mut self, space: &Space, tree: &CallerTree<'_>, directory: &TreePath, depth: usize) -> Result<(), Fault> {
+        for entry in tree.list(Protocol::Mcp, directory)? {
             if !space.vfs.hidden_files().lists_name(&entry.path) {
                 continue;
             }
@@ -140,7 +140,7 @@ impl TreeListing {
             if entry.attributes.kind == EntryKind::Directory {
                 self.text.push_str(&format!("{indent}{name}/\n"));
                 if depth + 1 < TREE_DEPTH {
-                    self.add(space, &entry.path, depth + 1)?;
+                    self.add(space, tree, &entry.path, depth + 1)?;
                 }
             } else {
                 self.text.push_str(&format!("{indent}{name} ({} bytes)\n", entry.attributes.size));

@@ -11,7 +11,7 @@ use headers::{AcceptRanges, ContentLength, ContentRange, HeaderMapExt, IfRange, 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use svcfs_base::{Caller, Fault, Kind, Permissions, Protocol, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::{FileContent, FileReader, OpenedFile, Space};
 use svcfs_work::Lane;
@@ -100,16 +100,19 @@ impl RequestedRange {
 }
 
 /// Opens a file without blocking; [`open_file`] opens all others.
-fn open_cached(space: &Space, permissions: &Permissions, path: &TreePath) -> Option<RawFile> {
+fn open_cached(space: &Space, caller: &Caller, path: &TreePath) -> Option<RawFile> {
     // A cached file has no symbolic link in its path, so the path itself is checked.
-    permissions.check_path(path).ok()?;
+    caller.permissions.check_path(path).ok()?;
+    if space.vfs.proposal_of(caller).is_some() {
+        return None;
+    }
     let (file, _) = space.vfs.try_read_cached(Protocol::Http, path, None)?;
     RawFile::of(path, file.into()).ok()
 }
 
-fn open_file(space: &Space, permissions: &Permissions, path: &TreePath) -> Result<RawFile, Fault> {
-    space.check_path_access(permissions, Protocol::Http, path)?;
-    match space.vfs.open_content(Protocol::Http, path) {
+fn open_file(space: &Space, caller: &Caller, path: &TreePath) -> Result<RawFile, Fault> {
+    space.check_path_access(&caller.permissions, Protocol::Http, path)?;
+    match space.vfs.tree_of(caller).open_content(Protocol::Http, path) {
         Err(fault) if fault.kind() == Kind::TooLarge => open_large(space, path),
         opened => RawFile::of(path, opened?),
     }
@@ -124,15 +127,16 @@ pub(super) async fn raw(
     (headers, path, identity): (&HeaderMap, &str, &CallerIdentity),
 ) -> Result<Response, Fault> {
     let is_public = app.server.access().is_open() || identity.token.is_none();
+    let caller = identity.apply_to(Caller::new(Protocol::Http));
     let path = space.parse_path(path)?;
     if !space.vfs.hidden_files().lists(&path) {
         return Err(Fault::file_not_found(&path));
     }
-    let file = match open_cached(&space, &identity.permissions, &path) {
+    let file = match open_cached(&space, &caller, &path) {
         Some(file) => file,
         None => {
-            let (permissions, requested) = (identity.permissions.clone(), path.clone());
-            let file = app.blocking(Lane::Quick, move || open_file(&space, &permissions, &requested)).await;
+            let requested = path.clone();
+            let file = app.blocking(Lane::Quick, move || open_file(&space, &caller, &requested)).await;
             file.map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?
         }
     };

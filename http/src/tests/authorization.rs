@@ -30,6 +30,10 @@ actor = "agent:scribe"
 scope = "write"
 space = "default"
 [[auth.api_keys]]
+key = "proposer"
+actor = "agent"
+scope = "propose"
+[[auth.api_keys]]
 key = "elsewhere"
 space = "other"
 [[auth.api_keys]]
@@ -92,10 +96,62 @@ async fn every_operation_requires_the_scope_of_the_table() {
             let is_refused = status(&keys, &line, Some(token)).await == 403;
             assert_eq!(is_refused, entry.required_scope() > scope, "{line} with {token}");
         }
+        let answer = keys.send(&line, &[("Authorization", "Bearer proposer")], "{}").await;
+        let is_refused = answer.status() == 403;
+        assert_eq!(is_refused, entry.required_scope() > Scope::Propose && !entry.is_proposable, "{line} with propose");
+        if is_refused && !line.starts_with("HEAD") {
+            assert!(text(answer).await.contains("`propose`"), "{line} names no scope");
+        }
         if entry.folder_scope == FolderScope::WholeTree {
             let status = status(&keys, &line, Some("folder")).await;
             assert_eq!(status, 403, "{line} with the key of a folder");
         }
+    }
+}
+
+async fn text(answer: warp::reply::Response) -> String {
+    String::from_utf8_lossy(&answer.into_body().collect().await.unwrap().to_bytes()).into_owned()
+}
+
+/// Every write that a key of scope `propose` may make goes into its draft.
+#[tokio::test]
+async fn writes_of_a_proposing_key_reach_its_draft_only() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    let with = |key: &'static str| [("Authorization", key)];
+    let (full, agent) = (with("Bearer full"), with("Bearer proposer"));
+    for name in ["a", "b", "c", "d"] {
+        server.send(&format!("PUT /api/svc/file?path=docs/{name}.md"), &full, "# Page\n").await;
+    }
+    let before = text(server.send("GET /api/svc/tree?depth=5&details=true", &full, "").await).await;
+    let writes = [
+        ("PUT /api/svc/file?path=docs/a.md", "# Changed\n"),
+        ("PUT /api/svc/file?path=new/page.md", "# New\n"),
+        ("POST /api/svc/file/append?path=docs/b.md", "more\n"),
+        ("POST /api/svc/bulk", r##"{"files":[{"path":"x.md","content":"# X\n"}]}"##),
+        ("POST /api/svc/rename", r#"{"from":"docs/c.md","to":"docs/e.md"}"#),
+        ("DELETE /api/svc/file?path=docs/d.md", ""),
+        ("POST /api/svc/rename-dir", r#"{"from":"docs","to":"texts"}"#),
+    ];
+    let mut drafts = std::collections::BTreeSet::new();
+    for (line, body) in writes {
+        let answer = server.send(line, &agent, body).await;
+        assert!(answer.status().is_success(), "{line}: {}", text(answer).await);
+        let draft = answer.headers().get("x-svc-draft").unwrap_or_else(|| panic!("{line} names no draft"));
+        drafts.insert(draft.to_str().unwrap().to_owned());
+    }
+    assert_eq!(drafts.len(), 1, "{drafts:?}");
+    assert_eq!(text(server.send("GET /api/svc/tree?depth=5&details=true", &full, "").await).await, before);
+    for (path, status) in
+        [("texts/a.md", 200), ("texts/e.md", 200), ("texts/d.md", 404), ("docs/a.md", 404), ("x.md", 200)]
+    {
+        for (key, status) in [(&agent, status), (&full, if path == "docs/a.md" { 200 } else { 404 })] {
+            let answer = server.send(&format!("GET /api/svc/file?path={path}"), key, "").await;
+            assert_eq!(answer.status(), status, "{path}");
+        }
+    }
+    for line in ["PUT /api/svc/file?path=.svc/schemas/x.json", "DELETE /api/svc/file?path=.svc/config.toml"] {
+        let answer = server.send(line, &agent, "{}").await;
+        assert!(matches!(answer.status().as_u16(), 400 | 403 | 404), "{line}: {}", answer.status());
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Actor, CommitId, ETag, Fault, Seq, TreePath};
+use crate::{Actor, CommitId, DraftId, ETag, Fault, Seq, TreePath};
 
 /// Condition on a path that must hold before it is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -301,6 +301,8 @@ pub struct ApplyResult {
     pub files: Vec<WriteResult>,
     /// Notes for the caller, such as that another actor has claimed the page.
     pub notes: Vec<String>,
+    /// The draft with the changes, if the caller may only propose them.
+    pub draft: Option<DraftId>,
 }
 
 impl ApplyResult {

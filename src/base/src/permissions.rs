@@ -13,6 +13,8 @@ use crate::{Fault, Kind, TreePath};
 pub enum Scope {
     /// Read, search and query.
     Read,
+    /// Also change pages in a draft, which others review.
+    Propose,
     /// Also change pages.
     Write,
     /// Also change the server: spaces and their visibility.
@@ -24,6 +26,7 @@ impl Scope {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::Propose => "propose",
             Self::Write => "write",
             Self::Admin => "admin",
         }
@@ -90,7 +93,7 @@ impl Permissions {
         }
         let message = match self.scope {
             Scope::Read => format!("read-only token cannot perform `{what}`, which needs the scope `{needed}`"),
-            Scope::Write | Scope::Admin => {
+            Scope::Propose | Scope::Write | Scope::Admin => {
                 format!("a token of scope `{}` cannot perform `{what}`, which needs the scope `{needed}`", self.scope)
             }
         };
@@ -120,9 +123,9 @@ mod tests {
 
     #[test]
     fn a_scope_holds_those_below_it() {
-        for (scope, allowed) in [(Scope::Read, 1), (Scope::Write, 2), (Scope::Admin, 3)] {
+        for (scope, allowed) in [(Scope::Read, 1), (Scope::Propose, 2), (Scope::Write, 3), (Scope::Admin, 4)] {
             let reach = Permissions { scope, folder: None };
-            let scopes = [Scope::Read, Scope::Write, Scope::Admin];
+            let scopes = [Scope::Read, Scope::Propose, Scope::Write, Scope::Admin];
             assert_eq!(
                 scopes.iter().filter(|needed| reach.check_scope(**needed, "x").is_ok()).count(),
                 allowed,

@@ -41,6 +41,9 @@ impl Vfs {
     /// take it: nothing has changed then. `Unavailable` when the disk does not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let set = set.into();
+        if let Some(proposed) = self.try_propose(caller, &set) {
+            return proposed;
+        }
         self.check_no_unsaved(&set.changes)?;
         self.preserve_removed(&set.changes)?;
         let xattrs = self.xattrs_of_moved(&set.changes)?;
@@ -58,6 +61,7 @@ impl Vfs {
 
     /// As [`Vfs::apply`], for a caller that has locked the nodes of removed paths.
     pub(crate) fn apply_locked(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
+        self.check_writes_tree(caller)?;
         self.core.apply_audited(caller, set, |set| self.apply_inner(caller, set))
     }
 
@@ -266,7 +270,13 @@ impl PendingAnswer {
                 core.wait_applied(MAX_WAIT)?;
             }
             core.wait_for_moved_claims(self.moved_claims.as_ref());
-            return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files, notes: self.notes });
+            return Ok(ApplyResult {
+                seq: core.feed.last_seq(),
+                commit: None,
+                files: self.files,
+                notes: self.notes,
+                draft: None,
+            });
         };
         vfs.commit_leader.lead_or_wake(core);
         let outcome = core.receive_answer(&answer.receiver)?;
@@ -277,7 +287,7 @@ impl PendingAnswer {
         let receipt = outcome?; // 9
         core.forget_rejected(answer.written.iter(), answer.accepted);
         core.wait_for_moved_claims(self.moved_claims.as_ref());
-        Ok(ApplyResult { seq: receipt.seq, commit: receipt.commit, files: self.files, notes: self.notes })
+        Ok(ApplyResult { seq: receipt.seq, commit: receipt.commit, files: self.files, notes: self.notes, draft: None })
     }
 }
 

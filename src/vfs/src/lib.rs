@@ -38,7 +38,7 @@ pub use adoption_plan::AdoptionPlan;
 pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use claims::{ClaimAttempt, ClaimEvent, ClaimEventKind, ClaimPolicy, StartedClaim};
 pub use committer::CommitPolicy;
-pub use drafts::{AcceptedPage, DraftMerge, DraftView};
+pub use drafts::{AcceptedPage, CallerTree, DraftMerge, DraftView};
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
 pub use gate::{ProposedFile, WriteGate};
 pub use leases::LeaseBarrier;

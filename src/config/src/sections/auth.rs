@@ -64,7 +64,7 @@ pub(crate) struct ApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub actor: Option<String>,
-    /// Permitted operations: `read`, `write` or `admin`.
+    /// Permitted operations: `read`, `propose`, `write` or `admin`.
     #[serde(default = "admin")]
     pub scope: Scope,
     /// Restrict the key to this folder. If absent: the whole tree.

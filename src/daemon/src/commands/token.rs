@@ -116,6 +116,7 @@ fn scopes() -> impl TypedValueParser<Value = Scope> {
     let value = |(scope, help): (Scope, &'static str)| PossibleValue::new(scope.name()).help(help);
     let scopes = [
         (Scope::Read, "Read, search and query"),
+        (Scope::Propose, "Also change pages in a draft, which a person reviews and merges"),
         (Scope::Write, "Also change pages"),
         (Scope::Admin, "Also change the server"),
     ];
@@ -128,6 +129,7 @@ fn scopes() -> impl TypedValueParser<Value = Scope> {
 const fn key_prefix(scope: Scope) -> &'static str {
     match scope {
         Scope::Read => "svc_ro_",
+        Scope::Propose => "svc_pr_",
         Scope::Write => "svc_rw_",
         Scope::Admin => "svc_adm_",
     }

@@ -35,6 +35,7 @@ pub struct ClaimPage {
 
 impl Operation for ClaimPage {
     const NAME: &'static str = "claim";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/claim")];
     const TOOL: bool = true;
@@ -54,11 +55,11 @@ impl Operation for ClaimPage {
 /// Checks that a claim can be about a path: a file that exists.
 fn check_file(cx: &OperationContext<'_>, path: &TreePath) -> Result<(), Fault> {
     let protocol = cx.caller.protocol;
-    match cx.space.vfs.stat(protocol, path)?.kind {
+    match cx.tree().stat(protocol, path)?.kind {
         EntryKind::File => Ok(()),
         EntryKind::Directory => Err(Fault::is_directory(path)),
         EntryKind::Symlink => {
-            let target = cx.space.vfs.read_link(protocol, path)?;
+            let target = cx.tree().read_link(protocol, path)?;
             let message = format!("`{path}` is a symbolic link to `{target}`; claim its target");
             Err(Fault::new(Kind::Invalid, message))
         }
@@ -86,6 +87,7 @@ pub struct ReleasedClaim {
 
 impl Operation for ReleaseClaim {
     const NAME: &'static str = "release";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::delete("/claim").json_or_query(&["path"])];
     const TOOL: bool = true;

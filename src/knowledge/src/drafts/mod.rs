@@ -13,7 +13,7 @@ mod tests;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Actor, Caller, DraftId, DraftPage, ETag, Fault, Kind, Protocol, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, DraftId, DraftPage, ETag, Fault, Kind, Protocol, Scope, Timestamp, TreePath};
 use svcfs_vfs::DraftView;
 
 use crate::kernel::OperationContext;
@@ -50,6 +50,18 @@ pub(crate) fn find<'a>(cx: &OperationContext<'a>, id: &str) -> Result<DraftView<
     check_enabled(cx)?;
     let not_found = || Fault::not_found("draft not found");
     cx.space.vfs.draft(DraftId::parse(id).ok_or_else(not_found)?)
+}
+
+/// Finds a draft that the caller may change: with the scope `propose` only those of its actor.
+///
+/// # Errors
+/// Those of [`find`]; `Forbidden`, naming the scopes.
+pub(crate) fn find_for_change<'a>(cx: &OperationContext<'a>, id: &str) -> Result<DraftView<'a>, Fault> {
+    let view = find(cx, id)?;
+    if cx.is_proposing() && view.draft().actor != cx.caller.actor() {
+        cx.caller.permissions.check_scope(Scope::Write, "a change of a draft of someone else")?;
+    }
+    Ok(view)
 }
 
 fn check_enabled(cx: &OperationContext<'_>) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault};
 
-use super::{DraftSummary, check_enabled, check_folder, find, named_caller, summary};
+use super::{DraftSummary, check_enabled, check_folder, find, find_for_change, named_caller, summary};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use pages::{ListDraftTree, ReadDraftFile, RemoveDraftFile, WriteDraftFile};
 use review::{DiffDraft, MergeDraft};
@@ -44,6 +44,7 @@ pub struct CreateDraft {
 
 impl Operation for CreateDraft {
     const NAME: &'static str = "draft_create";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::post("/drafts").created()];
     const TOOL: bool = true;
@@ -121,13 +122,14 @@ pub struct DiscardedDraft {
 
 impl Operation for DiscardDraft {
     const NAME: &'static str = "draft_discard";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::delete("/drafts/{id}").no_content()];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = DRAFT_ID;
     type Output = DiscardedDraft;
     fn run(self, cx: &OperationContext<'_>) -> Result<DiscardedDraft, Fault> {
-        let view = find(cx, &self.id)?;
+        let view = find_for_change(cx, &self.id)?;
         check_folder(cx, &view)?;
         cx.space.vfs.discard_draft(view.draft().id)?;
         Ok(DiscardedDraft { status: "discarded", id: self.id })

@@ -63,12 +63,10 @@ pub fn store_asset(
         let name = if number == 1 { file_name.to_owned() } else { format!("{stem}-{number}.{extension}") };
         let path = folder.join(&PathComponent::parse(&name)?);
         match cx.apply(Change::put(path.clone(), content.clone()).with_precondition(Precondition::Absent)) {
-            Err(fault) if fault.kind() == Kind::PreconditionFailed => {
-                match cx.space.vfs.read(cx.caller.protocol, &path) {
-                    Ok(existing) if existing.etag == etag => {}
-                    _ => continue,
-                }
-            }
+            Err(fault) if fault.kind() == Kind::PreconditionFailed => match cx.tree().read(cx.caller.protocol, &path) {
+                Ok(existing) if existing.etag == etag => {}
+                _ => continue,
+            },
             outcome => drop(outcome?),
         }
         let address = url_below("/raw".to_owned(), &path, None);

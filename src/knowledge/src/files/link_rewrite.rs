@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use svcfs_base::{Caller, Change, ChangeSet, Fault, Kind, Protocol, TreePath};
-use svcfs_vfs::{EntryKind, FileView, LinkResolver, RelinkedPage, Vfs};
+use svcfs_vfs::{CallerTree, EntryKind, FileView, LinkResolver, RelinkedPage};
 
 use super::link_targets::{MovedFiles, PageLinkContext};
 use crate::kernel::{OperationContext, Space};
@@ -105,7 +105,7 @@ impl LinkRewrite {
                 let context = PageLinkContext::new((space, caller), &moved, links, page);
                 rewrite.add(context, page, file)
             };
-            Ok(for_each_file((&space.vfs, caller.protocol), &pages, add).map(|()| rewrite))
+            Ok(for_each_file((&space.vfs.tree_of(caller), caller.protocol), &pages, add).map(|()| rewrite))
         })?
     }
 
@@ -137,7 +137,7 @@ impl LinkRewrite {
 /// Calls `work` with the file at each path; paths without a file are skipped. For many pages a
 /// second thread reads ahead: reading takes as long as rewriting.
 fn for_each_file(
-    (vfs, protocol): (&Vfs, Protocol),
+    (tree, protocol): (&CallerTree<'_>, Protocol),
     pages: &BTreeSet<TreePath>,
     mut work: impl FnMut(&TreePath, FileView) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
@@ -145,14 +145,14 @@ fn for_each_file(
         read_if_file?.map_or(Ok(()), |file| work(page, file))
     };
     if pages.len() <= READ_BATCH {
-        return pages.iter().try_for_each(|page| handle(page, read_if_file(vfs, protocol, page)));
+        return pages.iter().try_for_each(|page| handle(page, read_if_file(tree, protocol, page)));
     }
     let paths: Vec<&TreePath> = pages.iter().collect();
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(1);
         scope.spawn(move || {
             for batch in paths.chunks(READ_BATCH) {
-                let files: Vec<_> = batch.iter().map(|page| (*page, read_if_file(vfs, protocol, page))).collect();
+                let files: Vec<_> = batch.iter().map(|page| (*page, read_if_file(tree, protocol, page))).collect();
                 if sender.send(files).is_err() {
                     // The receiver stopped at an error and returns it.
                     return;
@@ -164,9 +164,9 @@ fn for_each_file(
 }
 
 /// The file at a path; none if there is no file or something else.
-fn read_if_file(vfs: &Vfs, protocol: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
-    let file = vfs.stat(protocol, page).and_then(|attributes| match attributes.kind {
-        EntryKind::File => vfs.read(protocol, page).map(Some),
+fn read_if_file(tree: &CallerTree<'_>, protocol: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
+    let file = tree.stat(protocol, page).and_then(|attributes| match attributes.kind {
+        EntryKind::File => tree.read(protocol, page).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
     });
     match file {

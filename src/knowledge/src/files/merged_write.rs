@@ -101,7 +101,7 @@ fn expected_versions<'a>(cx: &OperationContext<'a>) -> Result<&'a [ETag], Fault>
 }
 
 fn read_current(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
-    cx.space.vfs.read(cx.caller.protocol, path).map_err(|fault| match fault.kind() {
+    cx.tree().read(cx.caller.protocol, path).map_err(|fault| match fault.kind() {
         Kind::NotFound => Fault::edit_conflict(path, None),
         _ => fault,
     })
@@ -115,7 +115,7 @@ fn find_base(
     current: &FileView,
 ) -> Result<BaseVersion, Fault> {
     let vfs = &cx.space.vfs;
-    let path_of_content = vfs.resolve_links(cx.caller.protocol, path)?;
+    let path_of_content = cx.tree().resolve_links(cx.caller.protocol, path)?;
     for follow in [false, true] {
         let names = history::names_of_page(cx, &path_of_content, follow)?;
         for etag in etags {

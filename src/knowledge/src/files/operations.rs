@@ -238,7 +238,7 @@ impl Operation for ReadSymlink {
     const HTTP: &'static [Route] = &[Route::get("/readlink").text("target", "text/plain; charset=utf-8")];
     type Output = SymlinkTarget;
     fn run(self, cx: &OperationContext<'_>) -> Result<SymlinkTarget, Fault> {
-        let target = cx.space.vfs.read_link(cx.caller.protocol, &self.path)?;
+        let target = cx.tree().read_link(cx.caller.protocol, &self.path)?;
         Ok(SymlinkTarget { path: self.path, target })
     }
 }
@@ -261,6 +261,7 @@ pub struct DeletedFile {
 
 impl Operation for DeleteFile {
     const NAME: &'static str = "delete";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::delete("/file")];
     const TOOL: bool = true;
@@ -317,6 +318,7 @@ pub struct BulkWriteResult {
 
 impl Operation for BulkWriteFiles {
     const NAME: &'static str = "bulk_write";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/bulk")];
     const TOOL: bool = true;
@@ -380,6 +382,7 @@ pub struct UploadedAsset {
 
 impl Operation for UploadAsset {
     const NAME: &'static str = "upload_asset";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/assets").form()];
     const LANE: Lane = Lane::Slow;

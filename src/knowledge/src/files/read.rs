@@ -21,8 +21,7 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 /// `Invalid` for the root; `NotFound` if there is no file or a directory.
 pub fn read_file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
     require_path("path", path)?;
-    cx.space
-        .vfs
+    cx.tree()
         .read(cx.caller.protocol, path)
         .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(path) } else { fault })
 }
@@ -33,7 +32,7 @@ pub fn read_file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView,
 /// # Errors
 /// `Internal` if the folder cannot be read.
 pub fn list_stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
-    let entries = match cx.space.vfs.list(cx.caller.protocol, folder) {
+    let entries = match cx.tree().list(cx.caller.protocol, folder) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
         entries => entries?,
     };

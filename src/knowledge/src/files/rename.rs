@@ -71,6 +71,7 @@ pub fn rename(
                 cx.apply(set).map(|applied| (applied, links))
             }
             LinkUpdatePolicy::Never => cx.apply(rename).map(|applied| (applied, 0)),
+            LinkUpdatePolicy::FileProtocolSettings if cx.is_proposing() => cx.apply(rename).map(|applied| (applied, 0)),
             LinkUpdatePolicy::FileProtocolSettings => {
                 cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set))
             }
@@ -104,16 +105,16 @@ pub struct RenamedDirectory {
 /// with a link to rewrite has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
     require_paths(&from, &to)?;
-    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
+    let (vfs, tree, protocol) = (&cx.space.vfs, cx.tree(), cx.caller.protocol);
     with_retries(|| {
         let attributes =
-            vfs.stat(protocol, &from).map_err(|fault| source_not_found(fault, "source directory not found", &from))?;
+            tree.stat(protocol, &from).map_err(|fault| source_not_found(fault, "source directory not found", &from))?;
         if attributes.kind != EntryKind::Directory {
             return Err(Fault::not_directory(&from));
         }
-        let files: Vec<TreePath> = vfs.walk(protocol, &from)?.into_iter().map(|file| file.path).collect();
+        let files: Vec<TreePath> = tree.walk(protocol, &from)?.into_iter().map(|file| file.path).collect();
         if from != to {
-            if vfs.stat(protocol, &to).is_ok() {
+            if tree.stat(protocol, &to).is_ok() {
                 return Err(Fault::exists(&to));
             }
             if protocol.serves_knowledge_only() && vfs.is_uncovering_rename(&from, &to)? {
@@ -192,14 +193,14 @@ impl RenameSource {
     }
 
     fn at(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
-        let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
-        match vfs.stat(protocol, from)?.kind {
+        let (tree, protocol) = (cx.tree(), cx.caller.protocol);
+        match tree.stat(protocol, from)?.kind {
             EntryKind::Directory => Err(Fault::is_directory(from)),
             EntryKind::Special(_) => Err(Fault::file_not_found(from)),
             EntryKind::Symlink => {
-                Ok(Self { etag: ETag::from_content(vfs.read_link(protocol, from)?.as_bytes()), is_page: false })
+                Ok(Self { etag: ETag::from_content(tree.read_link(protocol, from)?.as_bytes()), is_page: false })
             }
-            EntryKind::File => Ok(Self { etag: vfs.read(protocol, from)?.etag, is_page: from.is_page() }),
+            EntryKind::File => Ok(Self { etag: tree.read(protocol, from)?.etag, is_page: from.is_page() }),
         }
     }
 }

@@ -11,7 +11,7 @@ const MAX_TARGET_BYTES: usize = 4095;
 
 /// Whether a symbolic link is at the path.
 pub fn is_link(cx: &OperationContext<'_>, path: &TreePath) -> bool {
-    cx.space.vfs.stat(cx.caller.protocol, path).is_ok_and(|attributes| attributes.kind == EntryKind::Symlink)
+    cx.tree().stat(cx.caller.protocol, path).is_ok_and(|attributes| attributes.kind == EntryKind::Symlink)
 }
 
 /// Creates a symbolic link, replacing an existing file. The target need not exist. A line break at

@@ -1,8 +1,10 @@
 //! The tree as nested nodes.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Timestamp, TreePath};
 use svcfs_vfs::{DirectoryEntry, EntryKind, PathAttributes, Vfs};
 
 use super::read;
@@ -96,15 +98,15 @@ pub fn list_top(
     path: &TreePath,
     options: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
-    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
+    let protocol = cx.caller.protocol;
     if options.is_detailed
         && !path.is_root()
-        && let Ok(attributes) = vfs.stat(protocol, path)
+        && let Ok(attributes) = cx.tree().stat(protocol, path)
         && attributes.kind != EntryKind::Directory
     {
         return Ok(vec![DirectoryEntry { path: path.clone(), attributes }]);
     }
-    entries(vfs, protocol, path, options).map_err(|fault| match fault.kind() {
+    entries((&cx.space.vfs, cx.caller), path, options).map_err(|fault| match fault.kind() {
         Kind::NotFound => Fault::not_found(format!("path not found: {path}")),
         Kind::NotDirectory => Fault::not_found(fault.message().to_owned()),
         _ => fault,
@@ -112,24 +114,22 @@ pub fn list_top(
 }
 
 fn entries(
-    vfs: &Vfs,
-    protocol: Protocol,
+    (vfs, caller): (&Arc<Vfs>, &Caller),
     directory: &TreePath,
     options: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
-    let mut entries = vfs.list(protocol, directory)?;
+    let mut entries = vfs.tree_of(caller).list(caller.protocol, directory)?;
     entries.retain(|entry| options.is_detailed || vfs.hidden_files().lists_name(&entry.path));
     Ok(entries)
 }
 
 /// The entries of a directory; none if it was removed since it was listed.
 pub fn list_children(
-    vfs: &Vfs,
-    protocol: Protocol,
+    (vfs, caller): (&Arc<Vfs>, &Caller),
     directory: &TreePath,
     options: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {
-    match entries(vfs, protocol, directory, options) {
+    match entries((vfs, caller), directory, options) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(Vec::new()),
         outcome => outcome,
     }
@@ -156,11 +156,8 @@ fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, options: ListingOption
         EntryKind::Directory => {
             let child_options = ListingOptions { depth: options.depth.saturating_sub(1), ..options };
             let is_listed = child_options.depth > 0;
-            let entries = if is_listed {
-                list_children(&cx.space.vfs, cx.caller.protocol, &path, child_options)?
-            } else {
-                Vec::new()
-            };
+            let entries =
+                if is_listed { list_children((&cx.space.vfs, cx.caller), &path, child_options)? } else { Vec::new() };
             let children = Some(nodes(cx, entries, child_options)?);
             Ok(FileTreeNode { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use svcfs_base::{Fault, Protocol};
+use svcfs_base::{Caller, Fault};
 use svcfs_config::PublicUrl;
 use svcfs_vfs::{DirectoryEntry, EntryKind, Vfs};
 
@@ -17,7 +17,7 @@ use crate::kernel::{JsonPieces, ListSeparator, OperationContext, PIECE_BYTES, wr
 /// A list of nodes that is written in pieces.
 pub struct TreeText {
     vfs: Arc<Vfs>,
-    protocol: Protocol,
+    caller: Caller,
     public_url: Option<PublicUrl>,
     options: ListingOptions,
     has_started: bool,
@@ -41,7 +41,7 @@ impl TreeText {
     pub fn new(cx: &OperationContext<'_>, entries: Vec<DirectoryEntry>, options: ListingOptions) -> Self {
         Self {
             vfs: Arc::clone(&cx.space.vfs),
-            protocol: cx.caller.protocol,
+            caller: cx.caller.clone(),
             public_url: cx.public_url().cloned(),
             options,
             has_started: false,
@@ -60,7 +60,7 @@ impl TreeText {
             text.extend_from_slice(br#","isDir":true,"size":0,"children":["#);
             let is_listed = self.options.depth > self.open.len();
             let list_children = if is_listed {
-                tree::list_children(&self.vfs, self.protocol, &path, self.options)?
+                tree::list_children((&self.vfs, &self.caller), &path, self.options)?
             } else {
                 Vec::new()
             };

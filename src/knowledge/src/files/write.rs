@@ -108,7 +108,7 @@ pub fn bulk(
 /// `NotFound` if nothing is there and there is no precondition; `Invalid` for a directory with an
 /// ETag; those of [`svcfs_vfs::Vfs::apply`].
 pub fn remove(cx: &OperationContext<'_>, path: TreePath) -> Result<TreePath, Fault> {
-    let change = match cx.space.vfs.stat(cx.caller.protocol, &path) {
+    let change = match cx.tree().stat(cx.caller.protocol, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => match &cx.caller.precondition {
             Precondition::Any | Precondition::Present => Change::RemoveDir { path: path.clone() },
             Precondition::Absent | Precondition::OneOf(_) | Precondition::Large(_) => {
@@ -210,14 +210,14 @@ fn concat_content(existing: Option<&Bytes>, separator: &str, addition: &Bytes) -
 }
 
 fn read_existing(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<FileView>, Fault> {
-    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
-    let read = || match vfs.stat(protocol, path)?.kind {
+    let (tree, protocol) = (cx.tree(), cx.caller.protocol);
+    let read = || match tree.stat(protocol, path)?.kind {
         EntryKind::Symlink => {
-            let target = vfs.read_link(protocol, path)?;
+            let target = tree.read_link(protocol, path)?;
             let message = format!("`{path}` is a symbolic link to `{target}`; append to its target");
             Err(Fault::new(Kind::Invalid, message))
         }
-        EntryKind::File | EntryKind::Directory | EntryKind::Special(_) => vfs.read(protocol, path),
+        EntryKind::File | EntryKind::Directory | EntryKind::Special(_) => tree.read(protocol, path),
     };
     match read() {
         Ok(file) => Ok(Some(file)),
@@ -244,7 +244,7 @@ fn prepare(
     (path, is_exact): (&TreePath, bool),
     content: Bytes,
 ) -> Result<Bytes, Fault> {
-    prepare_with(cx, caller, (path, is_exact), content, || cx.space.vfs.read(caller.protocol, path))
+    prepare_with(cx, caller, (path, is_exact), content, || cx.tree().read(caller.protocol, path))
 }
 
 /// Prepares content for a page whose stored version is elsewhere, as in a draft.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
+use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Scope, Seq, Timestamp, TreePath};
 use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
-use svcfs_vfs::Vfs;
+use svcfs_vfs::{CallerTree, Vfs};
 use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
 use crate::access::{AccessControl, RequestLimiter};
@@ -303,7 +303,16 @@ impl<'a> OperationContext<'a> {
     pub fn response_meta(&self) -> ResponseMeta {
         self.meta.all()
     }
-    /// Applies a change set: all or nothing.
+    /// The tree as the caller sees it: with its draft over it, if it may only propose changes.
+    pub fn tree(&self) -> CallerTree<'a> {
+        self.space.vfs.tree_of(self.caller)
+    }
+    /// Whether the caller's changes of pages go into a draft.
+    pub fn is_proposing(&self) -> bool {
+        self.caller.permissions.scope == Scope::Propose
+    }
+    /// Applies a change set: all or nothing. The changes of a caller that may only propose go into
+    /// its draft.
     ///
     /// # Errors
     /// Those of [`Vfs::apply`].
@@ -317,6 +326,9 @@ impl<'a> OperationContext<'a> {
     pub fn apply_as(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let applied = self.space.vfs.apply(caller, set)?;
         applied.notes.iter().for_each(|note| self.add_note(note.as_str()));
+        if let Some(draft) = applied.draft {
+            self.meta.draft(draft);
+        }
         Ok(applied)
     }
     /// A commit message as the caller may read it: without the hidden files that it lists, and

@@ -37,4 +37,6 @@ pub use scope::FolderScope;
 pub use suggestions::add as add_suggestions;
 
 /// Types in the results of [`Space::vfs`].
-pub use svcfs_vfs::{ClaimEvent, EntryKind, EventChange, FeedEvent, FileContent, FileReader, FileView, OpenedFile};
+pub use svcfs_vfs::{
+    CallerTree, ClaimEvent, EntryKind, EventChange, FeedEvent, FileContent, FileReader, FileView, OpenedFile,
+};

@@ -30,6 +30,9 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// For any other writing operation a precondition is refused, because a caller who sends one
     /// relies on it.
     const CONDITIONAL: bool = false;
+    /// Whether callers with the scope `propose` may run it, although it writes: its changes are of
+    /// pages and go into the caller's draft, or it changes no page.
+    const PROPOSABLE: bool = false;
     /// Whether it administers the server; needs the scope `admin`.
     const ADMIN: bool = false;
     /// How it respects the folder that a key is limited to.
@@ -87,6 +90,8 @@ pub struct OperationEntry {
     pub lane: Lane,
     /// [`Operation::CONDITIONAL`]
     pub is_conditional: bool,
+    /// [`Operation::PROPOSABLE`]
+    pub is_proposable: bool,
     /// [`Operation::ADMIN`]
     pub is_admin: bool,
     /// [`Operation::FOLDER_SCOPE`]
@@ -118,6 +123,7 @@ impl OperationEntry {
             tool: O::TOOL,
             lane: O::LANE,
             is_conditional: O::CONDITIONAL,
+            is_proposable: O::PROPOSABLE,
             is_admin: O::ADMIN,
             folder_scope: O::FOLDER_SCOPE,
             is_text_only: O::TEXT_ONLY,
@@ -148,8 +154,18 @@ impl OperationEntry {
     /// # Errors
     /// `Forbidden`.
     pub fn check_permissions(&self, permissions: &Permissions) -> Result<(), Fault> {
-        permissions.check_scope(self.required_scope(), self.name)?;
+        self.check_scope(permissions)?;
         scope::check_folder_support(self, permissions)
+    }
+    /// Checks the scope alone.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub fn check_scope(&self, permissions: &Permissions) -> Result<(), Fault> {
+        if self.is_proposable && permissions.scope == Scope::Propose {
+            return Ok(());
+        }
+        permissions.check_scope(self.required_scope(), self.name)
     }
     /// The method of its first route; `POST` for a tool without one.
     pub fn method(&self) -> HttpMethod {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use svcfs_base::DraftId;
 
 use super::freshness::IndexAge;
 
@@ -18,13 +19,18 @@ pub struct ResponseMeta {
     pub total: Option<usize>,
     /// Whether the list is truncated.
     pub is_truncated: bool,
+    /// The draft into which the changes went, if the caller may only propose them.
+    pub draft: Option<DraftId>,
 }
 
 impl ResponseMeta {
     /// Everything as sentences.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let total = self.total.filter(|_| self.is_truncated).map(|total| format!("{total} entries in total"));
-        self.notes.iter().cloned().chain(total)
+        let draft = self.draft.map(|id| {
+            format!("proposed in draft {id}: the tree is unchanged until someone merges the draft; your reads show it")
+        });
+        self.notes.iter().cloned().chain(total).chain(draft)
     }
 }
 
@@ -42,6 +48,9 @@ impl MetaCollector {
     pub(super) fn total(&self, total: usize, shown: usize) {
         let mut meta = self.0.lock();
         (meta.total, meta.is_truncated) = (Some(total), shown < total);
+    }
+    pub(super) fn draft(&self, id: DraftId) {
+        self.0.lock().draft = Some(id);
     }
     pub(super) fn all(&self) -> ResponseMeta {
         self.0.lock().clone()

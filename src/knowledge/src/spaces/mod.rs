@@ -94,6 +94,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         progress,
     })?;
     vfs.set_claim_policy(claims::policy(settings.claims));
+    vfs.set_max_drafts(settings.drafts.enabled.then_some(settings.drafts.max_active));
     let index = Index::open(&index_file)?
         .with_typed_links(settings.links.link_fields())?
         .with_hidden_files(settings.hidden_files.clone())?

@@ -53,7 +53,7 @@ fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
 }
 
 fn view(cx: &OperationContext<'_>, name: &str) -> Result<SavedView, Fault> {
-    let file = match cx.space.vfs.read(cx.caller.protocol, &view_path(name)?) {
+    let file = match cx.tree().read(cx.caller.protocol, &view_path(name)?) {
         Err(fault) if fault.kind() == Kind::NotFound => {
             return Err(Fault::not_found(format!("view not found: {name}")));
         }

@@ -6,13 +6,14 @@
 
 mod branch;
 mod merging;
+mod proposals;
 #[cfg(test)]
 mod tests;
 mod view;
 mod writing;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -22,6 +23,7 @@ use svcfs_store::{DraftFile, StatePaths, StoredDraft};
 use crate::Vfs;
 
 pub use merging::{AcceptedPage, DraftMerge};
+pub use proposals::CallerTree;
 
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
@@ -31,6 +33,10 @@ pub(crate) struct DraftRegistry {
     drafts: RwLock<BTreeMap<DraftId, Arc<OpenDraft>>>,
     /// Locked while a draft is opened, so that the limit is exact.
     open_lock: Mutex<()>,
+    /// Locked while the draft of a proposing caller is found or opened, so that it gets one.
+    proposal_lock: Mutex<()>,
+    /// Maximum number of drafts that writers open; none disables drafts.
+    max_active: OnceLock<Option<usize>>,
 }
 
 /// An open draft and the pages that it changes.
@@ -53,7 +59,8 @@ impl DraftRegistry {
         let (file, stored) = DraftFile::open(&paths.drafts())?;
         let open = |stored: StoredDraft| (stored.draft.id, Arc::new(OpenDraft::from(stored)));
         let drafts = RwLock::new(stored.into_iter().map(open).collect());
-        Ok(Self { file, drafts, open_lock: Mutex::default() })
+        let (open_lock, proposal_lock, max_active) = Default::default();
+        Ok(Self { file, drafts, open_lock, proposal_lock, max_active })
     }
 }
 

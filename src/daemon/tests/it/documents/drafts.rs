@@ -34,3 +34,19 @@ fn a_part_of_a_draft_is_merged_as_documented() {
     }
     server.stop();
 }
+
+#[test]
+fn a_key_of_scope_propose_writes_in_a_draft_as_documented() {
+    let place = Place::new();
+    svcfs(&["init", "--root", &place.at("notes")]).assert().success();
+    let server = Running::serve(&place.at("notes"), &[]);
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let typed = block("docs/working-together.md", "propose");
+    let output = printed(&type_commands(&place, &typed, &[("127.0.0.1:3333", &address)]));
+    for line in commands(&typed).iter().flat_map(|command| &command.output) {
+        assert!(output.lines().any(|printed| printed.ends_with(line.as_str())), "`{line}` is not in {output}");
+    }
+    let log = place.git("notes", &["log", "-1", "--format=%an %(trailers:key=Merged-by,valueonly)"]);
+    assert_eq!(log.trim(), "agent Ann <svc@internal>");
+    server.stop();
+}

@@ -6,7 +6,7 @@ use svcfs_base::{Change, ETag, Fault, Kind, Limit, Precondition, Timestamp, Tree
 use svcfs_vfs::{DirectoryEntry, DraftView, EntryKind};
 
 use super::DRAFT_ID;
-use crate::drafts::{find, named_caller};
+use crate::drafts::{find, find_for_change, named_caller};
 use crate::files::{self, FileTreeNode, TextOrBytes};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route};
 
@@ -90,6 +90,7 @@ pub struct WrittenDraftFile {
 
 impl Operation for WriteDraftFile {
     const NAME: &'static str = "draft_write";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::put("/drafts/{id}/file").raw("content").etag()];
     const TOOL: bool = true;
@@ -98,7 +99,7 @@ impl Operation for WriteDraftFile {
     type Output = WrittenDraftFile;
     fn run(self, cx: &OperationContext<'_>) -> Result<WrittenDraftFile, Fault> {
         let path = files::named(self.path)?;
-        let (view, caller) = (find(cx, &self.id)?, named_caller(cx, None, DEFAULT_AUTHOR));
+        let (view, caller) = (find_for_change(cx, &self.id)?, named_caller(cx, None, DEFAULT_AUTHOR));
         let read_stored = || view.read(caller.protocol, &path);
         let content = files::prepare_with(cx, &caller, (&path, false), self.content.0, read_stored)?;
         let change = Change::put(path, content).with_precondition(caller.precondition.clone());
@@ -132,13 +133,14 @@ pub struct RemovedDraftFile {
 
 impl Operation for RemoveDraftFile {
     const NAME: &'static str = "draft_delete";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::delete("/drafts/{id}/file").no_content()];
     const CONDITIONAL: bool = true;
     type Output = RemovedDraftFile;
     fn run(self, cx: &OperationContext<'_>) -> Result<RemovedDraftFile, Fault> {
         let path = files::named(self.path)?;
-        let (view, caller) = (find(cx, &self.id)?, named_caller(cx, None, DEFAULT_AUTHOR));
+        let (view, caller) = (find_for_change(cx, &self.id)?, named_caller(cx, None, DEFAULT_AUTHOR));
         if caller.precondition == Precondition::Any {
             view.stat(caller.protocol, &path)?;
         }

@@ -35,6 +35,7 @@ pub struct RenameFile {
 
 impl Operation for RenameFile {
     const NAME: &'static str = "rename";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
     const TOOL: bool = true;
@@ -75,6 +76,7 @@ pub struct RenameDirectory {
 
 impl Operation for RenameDirectory {
     const NAME: &'static str = "rename_dir";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/rename-dir")];
     type Output = RenamedDirectory;

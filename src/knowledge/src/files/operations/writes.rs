@@ -82,6 +82,7 @@ impl TryFrom<WriteResult> for WrittenFile {
 
 impl Operation for WriteFile {
     const NAME: &'static str = "write";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] =
         &[Route::put("/file").raw("content").media_flag("application/x-symlink", "symlink").etag()];
@@ -143,6 +144,7 @@ fn newline() -> String {
 
 impl Operation for AppendToFile {
     const NAME: &'static str = "append";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
     const TOOL: bool = true;
