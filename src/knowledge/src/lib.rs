@@ -11,6 +11,7 @@ pub mod appearance;
 pub mod append_only;
 pub mod audit;
 pub mod claims;
+pub mod comments;
 pub mod content_quality;
 pub mod drafts;
 pub mod files;
@@ -52,6 +53,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     usage::AREA,
     memory::AREA,
     claims::AREA,
+    comments::AREA,
     workflows::AREA,
     tasks::AREA,
     schemas::AREA,

@@ -15,6 +15,7 @@ use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
 use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
+use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
 use crate::metrics::{FlushTimes, ServerMetrics};
@@ -63,6 +64,8 @@ pub struct Space {
     pub usage: UsageCounts,
     /// The tasks that can be started.
     pub task_queue: TaskQueue,
+    /// Where comments are.
+    pub comments: CommentIndex,
     /// The last content quality survey.
     pub survey_cache: content_quality::SurveyCache,
     /// Cached analyses of the link graph.
@@ -109,6 +112,7 @@ impl Space {
             recheck_queue: RecheckQueue::default(),
             usage,
             task_queue: TaskQueue::default(),
+            comments: CommentIndex::default(),
             survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
             schemas: Arc::default(),
