@@ -28,6 +28,7 @@ pub mod publishing;
 pub mod query;
 pub mod schemas;
 pub mod search;
+pub mod shares;
 pub mod spaces;
 pub mod tasks;
 pub mod undo;
@@ -54,6 +55,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     memory::AREA,
     claims::AREA,
     comments::AREA,
+    shares::AREA,
     workflows::AREA,
     tasks::AREA,
     schemas::AREA,

@@ -29,6 +29,7 @@ mod progress;
 mod queue;
 mod queue_load;
 mod recovery;
+mod relocation;
 mod uncommitted;
 mod versioned;
 mod view;
@@ -55,6 +56,7 @@ pub use past::{
 };
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
+pub use relocation::{OnRelocated, Relocation};
 pub use svcfs_store::{
     ChangeFilter, DayActivity, DraftContents, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile,
     SpecialKind, StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy,
@@ -189,6 +191,7 @@ impl Vfs {
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
             on_accepted: OnceLock::new(),
+            on_relocated: OnceLock::new(),
             link_resolver: OnceLock::new(),
         });
         let committer =

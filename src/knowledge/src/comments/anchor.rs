@@ -119,8 +119,8 @@ impl<'t> SearchWindow<'t> {
         anchor: &CommentAnchor,
     ) -> Option<(usize, usize)> {
         occurrences.min_by_key(|(start, end)| {
-            let context = common_suffix(&self.text[..*start], &anchor.prefix)
-                + common_prefix(&self.text[*end..], &anchor.suffix);
+            let context =
+                common_suffix(&self.text[..*start], &anchor.prefix) + common_prefix(&self.text[*end..], &anchor.suffix);
             (std::cmp::Reverse(context), (self.start + start).abs_diff(self.near))
         })
     }

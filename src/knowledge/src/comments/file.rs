@@ -154,8 +154,7 @@ pub(super) fn edit<T>(
         let (event, result) = change(&mut file.comments)?;
         match file.write(cx, page, &event) {
             // Edited through another protocol meanwhile.
-            Err(fault)
-                if matches!(fault.kind(), Kind::Conflict | Kind::PreconditionFailed) && attempt < ATTEMPTS => {}
+            Err(fault) if matches!(fault.kind(), Kind::Conflict | Kind::PreconditionFailed) && attempt < ATTEMPTS => {}
             Err(fault) => return Err(fault),
             Ok(()) => return Ok(result),
         }

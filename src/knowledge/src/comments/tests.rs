@@ -31,7 +31,10 @@ fn a_comment_is_a_version_by_its_author_and_is_resolved_and_deleted() {
     let id = added["id"].as_str().unwrap();
     assert_eq!(id.len(), 24);
     assert_eq!((&added["path"], &added["line"], &added["author"]), (&json!("docs/plan.md"), &json!(4), &json!("ann")));
-    assert_eq!((&added["body"], &added["resolved"], &added["outdated"]), (&json!("why?"), &json!(false), &json!(false)));
+    assert_eq!(
+        (&added["body"], &added["resolved"], &added["outdated"]),
+        (&json!("why?"), &json!(false), &json!(false))
+    );
     assert_eq!(added["anchor"]["quote"], "second thing");
     assert_eq!(list(&space, "docs/plan.md"), std::slice::from_ref(&added));
     let (_, author, message) = space.newest(".svc/comments/docs/plan.md.json");
@@ -96,7 +99,10 @@ fn comments_move_and_go_with_their_pages_in_the_same_commit() {
     assert_eq!(lines(&space, "a/b/c/back.md"), [(4, false)]);
     assert_eq!(lines(&space, "a/b/c/deep/other.md"), [(5, false)]);
     space.get("rename_dir", json!({ "from": "a/b/c", "to": "docs" }));
-    assert_eq!((lines(&space, "docs/back.md"), lines(&space, "docs/deep/other.md")), (vec![(4, false)], vec![(5, false)]));
+    assert_eq!(
+        (lines(&space, "docs/back.md"), lines(&space, "docs/deep/other.md")),
+        (vec![(4, false)], vec![(5, false)])
+    );
     let id = list(&space, "docs/back.md")[0]["id"].clone();
     assert_eq!(space.get("comments_resolve", json!({ "id": id, "resolved": true }))["path"], "docs/back.md");
     space.get("delete", json!({ "path": "docs/back.md" }));
@@ -152,7 +158,10 @@ fn an_invalid_comment_file_is_named_and_does_not_affect_its_page() {
             ("comments_add", json!({ "path": "top.md", "line": 1, "body": "x" })),
         ] {
             let (status, message) = space.refusal(name, arguments);
-            assert!(status == 422 && message.contains("`.svc/comments/top.md.json` is not a list"), "{status} {message}");
+            assert!(
+                status == 422 && message.contains("`.svc/comments/top.md.json` is not a list"),
+                "{status} {message}"
+            );
         }
         assert_eq!(space.text("top.md"), PAGE);
         let peek = space.get("peek", json!({ "path": "top.md" }));
