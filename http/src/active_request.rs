@@ -44,6 +44,9 @@ pub(crate) fn new_id() -> String {
 impl ActiveRequest {
     pub(crate) fn start(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
+        // Neither log gets the secrets of shares.
+        let redacted = specials::without_secrets(path);
+        let (path, query) = redacted.as_deref().map_or((path, query), |path| (path, ""));
         let head = RequestHead {
             protocol: if path == mcp::PATH { Protocol::Mcp } else { Protocol::Http },
             method: method.as_str().to_owned(),

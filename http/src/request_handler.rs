@@ -47,6 +47,8 @@ pub(crate) struct SpecialRequest {
     pub page: specials::SpecialPage,
     /// May contain credentials.
     pub headers: HeaderMap,
+    /// Query without `?`, percent-encoded.
+    pub query: String,
     /// Parameters in the path.
     pub address: RouteParameters,
     /// Address of the client.
@@ -141,8 +143,8 @@ impl AppState {
             RouteMatch::OtherMethods(allow) => Ok(reply::method_not_allowed(&allow)),
             RouteMatch::Target { target: RouteTarget::Special(page), address } => {
                 address.space(self, &request.headers).iter().for_each(|space| active.notes.set_space(space));
-                let HttpRequest { headers, peer, .. } = request;
-                let special = SpecialRequest { page: *page, headers, address, peer };
+                let HttpRequest { headers, query, peer, .. } = request;
+                let special = SpecialRequest { page: *page, headers, query, address, peer };
                 let (identity, space) = match page.guard() {
                     RequestGuard::Open => (CallerIdentity::UNRESTRICTED, self.unauthenticated_space(&special)?),
                     RequestGuard::RequiresScope(scope) => {

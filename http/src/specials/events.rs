@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{Claim, EventAnnouncement, Fault, Permissions, Protocol, Seq, TreePath};
 use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY, RateLimitKey};
+use svcfs_knowledge::comments::commented_page;
 use svcfs_knowledge::kernel::{ClaimEvent, EventChange, FeedEvent, Space};
 use svcfs_knowledge::lint;
 use svcfs_work::Lane;
@@ -414,20 +415,22 @@ impl EventSubscriber {
 
 /// The events of a change set, without changes that the subscriber must not see.
 fn announcements(event: &FeedEvent, is_visible: impl Fn(&TreePath) -> bool) -> Vec<(&'static str, Value)> {
+    let op = event.announcement.name();
+    if event.announcement.is_comment() {
+        let pages = event.changes.iter().filter_map(|change| commented_page(&change.path)).filter(|it| is_visible(it));
+        let data = |page| json!({ "op": op, "path": page, "actor": event.actor, "timestamp": event.time });
+        // Of several files, the last was that of a former name of the page.
+        return pages.take(1).map(|page| (op, data(page))).collect();
+    }
     let visible: Vec<&EventChange> = event.changes.iter().filter(|change| is_visible(&change.path)).collect();
     if visible.is_empty() {
         return Vec::new();
     }
-    let combined = |op: &'static str| {
-        let paths: Vec<&str> = visible.iter().map(|change| change.path.as_str()).collect();
-        let data = json!({ "op": op, "paths": paths, "actor": event.actor, "timestamp": event.time });
-        vec![(op, data)]
-    };
-    match event.announcement {
-        EventAnnouncement::Files => visible.iter().map(|change| change_event(event, change)).collect(),
-        EventAnnouncement::Bulk => combined("bulk"),
-        EventAnnouncement::Import => combined("import"),
+    if event.announcement == EventAnnouncement::Files {
+        return visible.iter().map(|change| change_event(event, change)).collect();
     }
+    let paths: Vec<&str> = visible.iter().map(|change| change.path.as_str()).collect();
+    vec![(op, json!({ "op": op, "paths": paths, "actor": event.actor, "timestamp": event.time }))]
 }
 
 /// The event `lint` of a page that a file protocol or an external edit stored with lint errors. It

@@ -9,8 +9,10 @@ mod llms;
 mod metrics;
 mod published;
 mod raw;
+mod shared;
 
 pub(crate) use health::{VERSION, identify_cached};
+pub(crate) use shared::without_secrets;
 
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ pub(crate) enum SpecialPage {
     Llms,
     Raw,
     Published,
+    Shared,
     Events,
     Mcp,
 }
@@ -49,6 +52,8 @@ impl SpecialPage {
             Self::OpenApi | Self::Docs | Self::DocsFolder | Self::DocsFile => RequestGuard::Open,
             // It serves only what was published to everyone.
             Self::Published => RequestGuard::Open,
+            // The token in the address is the credential.
+            Self::Shared => RequestGuard::Open,
             // For MCP, each tool checks its own scope.
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::RequiresScope(Scope::Read),
         }
@@ -132,7 +137,9 @@ impl SpecialRoute {
             | SpecialPage::Docs
             | SpecialPage::DocsFolder
             | SpecialPage::DocsFile => "unchanged",
-            SpecialPage::Readyz | SpecialPage::Metrics | SpecialPage::Published => "as without a key",
+            SpecialPage::Readyz | SpecialPage::Metrics | SpecialPage::Published | SpecialPage::Shared => {
+                "as without a key"
+            }
             SpecialPage::Llms | SpecialPage::Events => "only entries in the folder",
             SpecialPage::Raw => "the path must be in the folder",
             SpecialPage::Mcp => "as the operation of each tool",
@@ -191,6 +198,10 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
             (404, "application/json"),
             (416, "application/json"),
         ]),
+    SpecialRoute::root("/public/{token}", "shared", SpecialPage::Shared)
+        .with_summary("Read a shared page: HTML for browsers, else its bytes; `X-Share-Password` or `password` opens a protected one")
+        .with_responses(&[(200, "*/*"), (400, "application/json"), (401, "application/json"), (404, "application/json")])
+        .with_prefix(RoutePrefix::Space),
     SpecialRoute::root("/events", "events", SpecialPage::Events)
         .with_summary("Follow changes as server-sent events; `Last-Event-ID` replays missed events")
         .with_responses(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
@@ -233,6 +244,7 @@ pub(crate) async fn handle(
         SpecialPage::DocsFile => docs::file(parameter()),
         SpecialPage::Llms => llms::index(app, space, &identity).await,
         SpecialPage::Published => published::published(app, space, (headers, parameter())).await,
+        SpecialPage::Shared => shared::shared(app, &special).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
         SpecialPage::Events => events::subscribe(app, space, (special, identity)),
         // The listener handles it; it is in the table for the lists only.

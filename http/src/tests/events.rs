@@ -136,6 +136,30 @@ async fn events_of_hidden_files_are_for_remote_mounts_only() {
     assert_eq!(mount.take(1).await, [row("1", "write", json!(".env.md"))]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn comments_are_events_of_their_page_also_when_they_were_missed() {
+    let server = TestServer::new();
+    let mut live = follow(&server, None).await;
+    server.put("a.md", "one\n").await;
+    let body = json!({ "line": 1, "body": "why?" }).to_string();
+    let added = server.ask("POST /api/svc/comments?path=a.md", &[("X-Actor", "ann")], body).await;
+    let id = added.json()["id"].as_str().unwrap().to_owned();
+    let resolve = json!({ "resolved": true }).to_string();
+    assert_eq!(server.ask(&format!("PATCH /api/svc/comments/{id}"), &[], resolve).await.status, 200);
+    server.ask("POST /api/svc/rename", &[], json!({ "from": "a.md", "to": "b.md" }).to_string()).await;
+    assert_eq!(server.ask(&format!("DELETE /api/svc/comments/{id}"), &[], "").await.status, 200);
+    let story = [
+        row("1", "write", json!("a.md")),
+        row("2", "comment.add", json!("a.md")),
+        row("3", "comment.resolve", json!("a.md")),
+        row("4.1", "delete", json!("a.md")),
+        row("4", "write", json!("b.md")),
+        row("5", "comment.delete", json!("b.md")),
+    ];
+    assert_eq!(live.take(6).await, story);
+    assert_eq!(follow(&server, Some("0")).await.take(6).await, story);
+}
+
 /// They have the id of the newest change: resuming at it skips none.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_are_events_while_they_happen() {

@@ -14,6 +14,7 @@ mod long_answers;
 mod pages;
 mod published_schemas;
 mod server;
+mod shared;
 mod slow_clients;
 mod specials;
 mod uploads;

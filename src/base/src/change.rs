@@ -196,8 +196,7 @@ pub enum Durability {
 }
 
 /// How a change set appears in the event stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventAnnouncement {
     /// One `write` or `delete` for each path.
     Files,
@@ -205,6 +204,12 @@ pub enum EventAnnouncement {
     Bulk,
     /// One `import` with every path.
     Import,
+    /// One `comment.add` with the page.
+    CommentAdd,
+    /// One `comment.resolve` with the page; also when a comment is opened again.
+    CommentResolve,
+    /// One `comment.delete` with the page.
+    CommentDelete,
 }
 
 impl EventAnnouncement {
@@ -214,11 +219,19 @@ impl EventAnnouncement {
             Self::Files => "files",
             Self::Bulk => "bulk",
             Self::Import => "import",
+            Self::CommentAdd => "comment.add",
+            Self::CommentResolve => "comment.resolve",
+            Self::CommentDelete => "comment.delete",
         }
+    }
+    /// Whether it is about a comment; the change is one of the file with the comments of the page.
+    pub const fn is_comment(self) -> bool {
+        matches!(self, Self::CommentAdd | Self::CommentResolve | Self::CommentDelete)
     }
     /// Parses a name, as [`EventAnnouncement::name`] gives it.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Files, Self::Bulk, Self::Import].into_iter().find(|kind| kind.name() == name)
+        let comments = [Self::CommentAdd, Self::CommentResolve, Self::CommentDelete];
+        [Self::Files, Self::Bulk, Self::Import].into_iter().chain(comments).find(|kind| kind.name() == name)
     }
 }
 

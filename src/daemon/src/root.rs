@@ -130,7 +130,7 @@ impl OpenRoot {
         }
         // Open files are saved now; that must be in the audit log.
         let closed = self.space().vfs.close();
-        self.space().flush_audit();
+        self.space().flush_records();
         closed?;
         secondary
     }

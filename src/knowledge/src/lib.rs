@@ -11,6 +11,7 @@ pub mod appearance;
 pub mod append_only;
 pub mod audit;
 pub mod claims;
+pub mod comments;
 pub mod content_quality;
 pub mod drafts;
 pub mod files;
@@ -27,6 +28,7 @@ pub mod publishing;
 pub mod query;
 pub mod schemas;
 pub mod search;
+pub mod shares;
 pub mod spaces;
 pub mod tasks;
 pub mod undo;
@@ -52,6 +54,8 @@ pub const CATALOGUE: &[OperationArea] = &[
     usage::AREA,
     memory::AREA,
     claims::AREA,
+    comments::AREA,
+    shares::AREA,
     workflows::AREA,
     tasks::AREA,
     schemas::AREA,

@@ -26,6 +26,7 @@ mod probe;
 mod recycled_files;
 mod removal;
 mod rename;
+mod shares;
 mod sqlite_file;
 mod tree;
 mod untracked;
@@ -57,6 +58,7 @@ pub use log::{
 pub use path_rules::{GitIdentity, PathRules};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
+pub use shares::{Share, ShareFile, ShareWrite};
 pub use tree::{
     CachedFile, DiskUsage, ExpectedFile, FileInstall, FileStat, InstallResult, LargeFileStaging, OpenFile,
     SetXattrMode, SpecialFile, SpecialKind, StatKind, WorkTree, XattrProbe, strip_setid,

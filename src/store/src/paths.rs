@@ -73,6 +73,10 @@ impl StatePaths {
     pub fn drafts(&self) -> PathBuf {
         self.directory.join("drafts.db")
     }
+    /// Shares: links to single pages.
+    pub fn shares(&self) -> PathBuf {
+        self.directory.join("shares.db")
+    }
     /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")

@@ -14,6 +14,7 @@ use svcfs_store::{FailPoint, InstallResult, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::claims::WriteOutcome;
+use crate::comment_files::touched_comment_files;
 use crate::core::{DISK_POLL_INTERVAL, VfsCore};
 use crate::nodes::RefusalMark;
 use crate::overlay::{OverlayFile, PendingState};
@@ -69,7 +70,9 @@ impl Vfs {
         let set = self.resolve_put_links(caller, set)?;
         self.admit(caller, &set)?; // 1
         let touched = VfsCore::touched_paths(&set.changes);
+        let relocations = self.core.relocations(&set.changes);
         let applied = self.accept_and_wait(caller, set)?;
+        self.core.report_relocations(&relocations);
         self.core.follow_rules(touched.iter());
         Ok(applied)
     }
@@ -83,7 +86,9 @@ impl Vfs {
             // A directory rename is visible only once it is done: the tree stays locked until then.
             return accepted.wait(self, true);
         } else {
-            let _held = self.core.path_locks.lock(changed_paths(&set)); // 2
+            let mut paths = changed_paths(&set);
+            paths.extend(touched_comment_files(&set.changes));
+            let _held = self.core.path_locks.lock(paths); // 2
             self.accept(caller, set, false)?
         };
         pending.wait(self, false)
@@ -174,12 +179,12 @@ impl Vfs {
         };
         let written: Vec<TreePath> = set.changes.iter().filter_map(written_path).cloned().collect();
         let removed_paths = RemovedPaths::of(&set.changes);
+        let comment_changes = self.core.comment_changes(&set.changes)?;
         let mut plan = ChangePlan::new(&self.core, &self.gates, caller, is_exclusive);
-        for change in set.changes {
-            if let Err(fault) = plan.add(change) {
-                plan.restore_cancelled_removals();
-                return Err(fault);
-            } // 3, 4
+        let planned = set.changes.into_iter().try_for_each(|change| plan.add(change)); // 3, 4
+        if let Err(fault) = planned.and_then(|()| plan.add_comment_changes(comment_changes)) {
+            plan.restore_cancelled_removals();
+            return Err(fault);
         }
         plan.drop_noops();
         self.core.fail_points.hit(FailPoint::AcceptPlanned);

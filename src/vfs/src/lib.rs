@@ -9,6 +9,7 @@ mod adoption_plan;
 mod apply;
 mod audit_hook;
 mod claims;
+mod comment_files;
 mod committer;
 mod core;
 mod drafts;
@@ -28,6 +29,7 @@ mod progress;
 mod queue;
 mod queue_load;
 mod recovery;
+mod relocation;
 mod uncommitted;
 mod versioned;
 mod view;
@@ -37,6 +39,7 @@ pub use adopt::EXTERNAL_EDIT_TRAILER;
 pub use adoption_plan::AdoptionPlan;
 pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use claims::{ClaimAttempt, ClaimEvent, ClaimEventKind, ClaimPolicy, StartedClaim};
+pub use comment_files::{COMMENTS_DIRECTORY, comment_file, commented_page};
 pub use committer::CommitPolicy;
 pub use drafts::{AcceptedPage, CallerTree, DraftMerge, DraftView};
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
@@ -53,6 +56,7 @@ pub use past::{
 };
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
+pub use relocation::{OnRelocated, Relocation};
 pub use svcfs_store::{
     ChangeFilter, DayActivity, DraftContents, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile,
     SpecialKind, StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy,
@@ -187,6 +191,7 @@ impl Vfs {
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
             on_accepted: OnceLock::new(),
+            on_relocated: OnceLock::new(),
             link_resolver: OnceLock::new(),
         });
         let committer =

@@ -81,6 +81,18 @@ impl<'a> ChangePlan<'a> {
 
     pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
         self.check_allowed_with_rename(&change)?;
+        self.add_unchecked(change)
+    }
+
+    /// Adds changes of comment files, which the caller did not request: not among the results.
+    pub(crate) fn add_comment_changes(&mut self, changes: Vec<Change>) -> Result<(), Fault> {
+        let results = self.files.len();
+        changes.into_iter().try_for_each(|change| self.add_unchecked(change))?;
+        self.files.truncate(results);
+        Ok(())
+    }
+
+    fn add_unchecked(&mut self, change: Change) -> Result<(), Fault> {
         match change {
             Change::Put { path, content, precondition, kind, attributes: disk } => {
                 self.check_parents(&path)?;

@@ -128,7 +128,12 @@ impl QueuedSet {
     }
     /// Whether this effect writes or removes a file itself, not by the rename of its directory.
     pub(crate) fn is_installed_alone(&self, effect: &FileEffect) -> bool {
-        !effect.is_noop() && (self.moves.is_empty() || matches!(effect.after, Some(StateAfter::Leaf(_))))
+        let is_alone = match effect.after {
+            Some(StateAfter::Leaf(_)) => true,
+            Some(StateAfter::Blob(..)) => self.moves.is_empty(),
+            None => !self.is_in_renamed_directory(effect),
+        };
+        is_alone && !effect.is_noop()
     }
     /// Whether the path is below a directory that this set renames, under its old or new name.
     pub(crate) fn is_in_renamed_directory(&self, effect: &FileEffect) -> bool {

@@ -31,35 +31,44 @@ impl LeaseDuration {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const MESSAGE: &str = "must be a time such as `30m` or `1h30m`, from `1m` to `24h`";
-        let text = text.trim();
-        let (is_negative, mut rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
-        };
-        if rest.is_empty() {
-            return Err(MESSAGE);
-        }
-        let mut nanoseconds: f64 = if rest == "0" { 0.0 } else { -1.0 };
-        while !rest.is_empty() && rest != "0" {
-            let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(MESSAGE)?;
-            let number: f64 = rest[..number_end].parse().map_err(|_| MESSAGE)?;
-            rest = &rest[number_end..];
-            let unit_end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-            let (_, length) = UNITS.iter().find(|(unit, _)| *unit == &rest[..unit_end]).ok_or(MESSAGE)?;
-            nanoseconds = nanoseconds.max(0.0) + number * length;
-            rest = &rest[unit_end..];
-            if rest == "0" {
-                return Err(MESSAGE);
-            }
-        }
-        if is_negative || nanoseconds <= 0.0 {
-            return Err("must be more than 0, such as `30m`");
-        }
-        if nanoseconds > MAX.as_secs_f64() * 1e9 {
+        let length = parse_duration(text, MESSAGE)?;
+        if length > MAX {
             return Err("must be `24h` at most; renew the claim before it ends");
         }
-        Ok(Self(Duration::from_secs_f64(nanoseconds / 1e9).max(MIN)))
+        Ok(Self(length.max(MIN)))
     }
+}
+
+/// Parses a Go duration of more than 0, such as `30m` or `1h30m`.
+///
+/// # Errors
+/// `message` for other texts; that it must be more than 0.
+pub fn parse_duration(text: &str, message: &'static str) -> Result<Duration, &'static str> {
+    let text = text.trim();
+    let (is_negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest.is_empty() {
+        return Err(message);
+    }
+    let mut nanoseconds: f64 = if rest == "0" { 0.0 } else { -1.0 };
+    while !rest.is_empty() && rest != "0" {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(message)?;
+        let number: f64 = rest[..number_end].parse().map_err(|_| message)?;
+        rest = &rest[number_end..];
+        let unit_end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let (_, length) = UNITS.iter().find(|(unit, _)| *unit == &rest[..unit_end]).ok_or(message)?;
+        nanoseconds = nanoseconds.max(0.0) + number * length;
+        rest = &rest[unit_end..];
+        if rest == "0" {
+            return Err(message);
+        }
+    }
+    if is_negative || nanoseconds <= 0.0 {
+        return Err("must be more than 0, such as `30m`");
+    }
+    Ok(Duration::try_from_secs_f64(nanoseconds / 1e9).unwrap_or(Duration::MAX))
 }
 
 impl Default for LeaseDuration {

@@ -19,7 +19,7 @@ use svcfs_vfs::{ClaimAttempt, ClaimPolicy, StartedClaim};
 use crate::kernel::{OperationContext, Space};
 use crate::tasks;
 
-pub use duration::LeaseDuration;
+pub use duration::{LeaseDuration, parse_duration};
 pub use operations::AREA;
 pub use sweeper::ClaimSweeper;
 

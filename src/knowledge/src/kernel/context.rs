@@ -15,11 +15,13 @@ use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
 use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
+use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
 use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::schemas::SchemaRegistry;
 use crate::search::RecheckQueue;
+use crate::shares::{GuessLimiter, ShareRegistry};
 use crate::spaces::SpaceCollection;
 use crate::tasks::TaskQueue;
 use crate::workflows::BoardCache;
@@ -63,6 +65,10 @@ pub struct Space {
     pub usage: UsageCounts,
     /// The tasks that can be started.
     pub task_queue: TaskQueue,
+    /// Links to single pages.
+    pub shares: Arc<ShareRegistry>,
+    /// Where comments are.
+    pub comments: CommentIndex,
     /// The last content quality survey.
     pub survey_cache: content_quality::SurveyCache,
     /// Cached analyses of the link graph.
@@ -89,9 +95,12 @@ impl Space {
         name: impl Into<String>,
         vfs: Arc<Vfs>,
         (index, indexed): (Arc<Index>, Seq),
-        usage: UsageCounts,
+        (usage, shares): (UsageCounts, ShareRegistry),
         settings: Settings,
     ) -> Self {
+        let shares = Arc::new(shares);
+        let followed = Arc::clone(&shares);
+        vfs.on_relocated(Box::new(move |relocations| followed.follow(relocations)));
         let audit = settings.audit.as_ref().map(|audit| Arc::new(AuditRecorder::new(vfs.root(), audit)));
         let name = name.into();
         audit.iter().for_each(|audit| audit::follow(&vfs, audit, &name));
@@ -109,6 +118,8 @@ impl Space {
             recheck_queue: RecheckQueue::default(),
             usage,
             task_queue: TaskQueue::default(),
+            shares,
+            comments: CommentIndex::default(),
             survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
             schemas: Arc::default(),
@@ -209,8 +220,12 @@ impl Space {
             None => Ok(()),
         }
     }
-    /// Writes the queued audit entries at shutdown.
-    pub fn flush_audit(&self) {
+    /// Writes the queued audit entries and the views of shares at shutdown.
+    pub fn flush_records(&self) {
+        // Shares that expired meanwhile are removed at the next start.
+        if let Err(error) = self.shares.flush(Timestamp::UNIX_EPOCH) {
+            tracing::error!(space = self.name, %error, "cannot write the last views of shares");
+        }
         let Some(audit) = &self.audit else { return };
         if let Err(fault) = audit.flush() {
             let dropped = audit.status().pending;
@@ -229,6 +244,7 @@ pub struct ServerState {
     clock: Arc<dyn Clock>,
     access: AccessControl,
     limiter: Option<RequestLimiter>,
+    guess_limiter: GuessLimiter,
     started_at: Timestamp,
     metrics: ServerMetrics,
 }
@@ -237,7 +253,8 @@ impl ServerState {
     /// A server that starts now.
     pub fn new(spaces: SpaceCollection, clock: Arc<dyn Clock>, access: AccessControl) -> Self {
         let limiter = spaces.first().settings.server.rate_limit.map(RequestLimiter::new);
-        Self { spaces, started_at: clock.now(), clock, access, limiter, metrics: ServerMetrics::default() }
+        let (guess_limiter, metrics) = Default::default();
+        Self { spaces, started_at: clock.now(), clock, access, limiter, guess_limiter, metrics }
     }
     /// The space of requests that name none.
     pub fn primary(&self) -> &Arc<Space> {
@@ -261,6 +278,10 @@ impl ServerState {
     /// `RateLimited`, with the seconds to wait.
     pub fn check_rate_limit(&self, key: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.admit(key, address))
+    }
+    /// The limit on guessing of links and passwords.
+    pub(crate) const fn guess_limiter(&self) -> &GuessLimiter {
+        &self.guess_limiter
     }
     /// The metrics of the server.
     pub fn metrics(&self) -> &ServerMetrics {

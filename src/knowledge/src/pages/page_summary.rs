@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use svcfs_base::{ETag, Fault, Timestamp, TreePath};
 use svcfs_text::Page;
 
+use crate::comments;
 use crate::files;
 use crate::kernel::OperationContext;
 
@@ -28,6 +29,8 @@ pub struct PageSummary {
     pub links_in: Vec<TreePath>,
     /// Texts of the headings, in order
     pub headings: Vec<String>,
+    /// Number of comments that are not resolved
+    pub open_comments: usize,
     /// Number of words without frontmatter
     pub word_count: usize,
     /// Hash of the content
@@ -60,7 +63,13 @@ pub fn summarize(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummar
         }
     }
     let links_in = index.linking_pages(&path)?.into_iter().filter(|path| cx.caller.permissions.covers(path)).collect();
+    // An invalid comment file does not affect its page.
+    let open_comments = comments::count_open(cx.space, &path).unwrap_or_else(|fault| {
+        cx.add_note(fault.message());
+        0
+    });
     Ok(PageSummary {
+        open_comments,
         title: page.title,
         snippet: page.excerpt,
         frontmatter: page.frontmatter,

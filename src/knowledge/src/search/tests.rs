@@ -4,11 +4,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use svcfs_base::Seq;
 use svcfs_index::{Index, IndexEntry, MergeStep};
-use svcfs_store::UsageCounts;
+use svcfs_store::{StatePaths, UsageCounts};
 use svcfs_work::{NextStep, StopToken, Task};
 
 use super::{Indexer, check_index, reindex};
 use crate::kernel::Space;
+use crate::shares::ShareRegistry;
 use crate::spaces::test_space::{TestSpace, path};
 
 mod indexing;
@@ -22,7 +23,8 @@ fn paths(answer: &Value) -> Vec<&str> {
 fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
     let usage = UsageCounts::open(&space.root().join(".svc/state/beside.db")).unwrap();
     let settings = space.space().settings.clone();
-    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), (Arc::new(index), Seq(0)), usage, settings))
+    let shares = ShareRegistry::open(&StatePaths::new(&space.root().join("beside"))).unwrap();
+    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), (Arc::new(index), Seq(0)), (usage, shares), settings))
 }
 
 #[test]

@@ -391,7 +391,7 @@ fn close(running: RunningSpace) -> Result<(), Fault> {
     supervisor.stop(TASK_STOP_TIMEOUT);
     // Open dirty buffers are saved, possibly without their author.
     let closed = space.vfs.close();
-    space.flush_audit();
+    space.flush_records();
     drop(guard);
     closed
 }

@@ -135,6 +135,10 @@ impl TestSpace {
         Self { server: ServerState::new(spaces, clock, access), supervisor, service_tasks, root, parent }
     }
 
+    pub(crate) const fn server(&self) -> &ServerState {
+        &self.server
+    }
+
     pub(crate) fn space(&self) -> &Space {
         self.server.primary()
     }

@@ -8,6 +8,7 @@ mod guides;
 mod proxies;
 mod readme;
 mod reference;
+mod sharing;
 mod undo;
 mod workflows;
 mod working_together;

@@ -1,0 +1,153 @@
+//! `/api/svc/public/{token}`: a shared page, for people without credentials.
+//!
+//! Browsers get HTML with this page only: links to other pages are text, and neither embeds nor
+//! images of the tree are shown. Other clients get the bytes of the file.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, VARY, WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderName, StatusCode};
+use serde_json::json;
+use svcfs_base::Fault;
+use svcfs_knowledge::kernel::OperationContext;
+use svcfs_knowledge::publishing::{Audience, DocumentOptions, page_document, render_page};
+use svcfs_knowledge::shares::{ShareRefusal, SharedPage, open_share, reader};
+use svcfs_work::Lane;
+use warp::reply::Response;
+
+use crate::app::AppState;
+use crate::request_handler::SpecialRequest;
+use crate::{bind, media, reply};
+
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src https: http:; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
+
+const PASSWORD: &str = "X-Share-Password";
+
+const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
+
+/// The page behind a link. Errors: `NotFound` for every link that shows nothing; `RateLimited`.
+pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Result<Response, Fault> {
+    let token = special.address.parameters.first().map_or("", |(_, value)| value).to_owned();
+    let password = password(&special.headers, &special.query)?;
+    let (has_password, accepts_html) = (password.is_some(), accepts_html(&special.headers));
+    let (server, peer) = (Arc::clone(&app.server), special.peer);
+    let work = move || match open_share(&server, (&token, password.as_deref()), peer) {
+        Ok(page) => {
+            let (mime, body) = content(&page, accepts_html, |page| {
+                let caller = reader();
+                let cx = OperationContext::new(&server, &page.space, &caller);
+                let rendered = render_page(&cx, &page.path, &page.file, Audience::OnePage);
+                let stylesheet = "/p/@style.css".to_owned();
+                page_document(&rendered, &DocumentOptions { stylesheet, is_unlisted: true, ..Default::default() })
+            });
+            Ok(Some((mime, body)))
+        }
+        Err(ShareRefusal::Password) => Ok(None),
+        Err(ShareRefusal::Fault(fault)) => Err(fault),
+    };
+    // Verification of a password takes long; four at a time also bound its memory.
+    let lane = if has_password { Lane::Slow } else { Lane::Quick };
+    let mut response = match app.blocking(lane, work).await? {
+        Some((mime, body)) => {
+            let mut response = Response::new(body.into());
+            media::describe(response.headers_mut(), &mime);
+            response
+        }
+        None => {
+            let mut response = reply::json(StatusCode::UNAUTHORIZED, &json!({ "error": "password required" }));
+            let challenge = HeaderValue::from_static("Basic realm=\"svcfs-share\", charset=\"UTF-8\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            response
+        }
+    };
+    let headers = response.headers_mut();
+    if accepts_html {
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    Ok(response)
+}
+
+/// Media type and body of a page; HTML from `to_html` where the client wants it.
+fn content(
+    page: &SharedPage,
+    accepts_html: bool,
+    to_html: impl FnOnce(&SharedPage) -> String,
+) -> (String, bytes::Bytes) {
+    if accepts_html && page.path.is_page() {
+        return ("text/html; charset=utf-8".to_owned(), to_html(page).into());
+    }
+    (media::of(&page.path, &page.file.content), page.file.content.clone())
+}
+
+/// Whether the client is a browser: it names HTML, and not markdown.
+fn accepts_html(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let types: Vec<&str> =
+        accepted.flat_map(|list| list.split(',')).filter_map(|item| Some(item.split(';').next()?.trim())).collect();
+    types.contains(&"text/html") && !types.contains(&"text/markdown")
+}
+
+/// The password of a request: a header, the query, or Basic credentials with any name.
+fn password(headers: &HeaderMap, query: &str) -> Result<Option<String>, Fault> {
+    if let Some(password) = bind::header(headers, PASSWORD)? {
+        return Ok(Some(password));
+    }
+    if let Some((_, password)) = bind::parse_query(query)?.into_iter().find(|(name, _)| name == "password") {
+        return Ok(Some(password));
+    }
+    let basic = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
+        let (scheme, encoded) = value.split_once(' ')?;
+        let decoded = STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+        String::from_utf8(decoded).ok()?.split_once(':').map(|(_, password)| password.to_owned())
+    });
+    Ok(basic)
+}
+
+/// A path without the token of a share, and its query without a password, for logs. `None` for
+/// other requests.
+pub(crate) fn without_secrets(path: &str) -> Option<String> {
+    let (before, token) = path.strip_prefix(svcfs_knowledge::kernel::API_PREFIX)?.rsplit_once("/public/")?;
+    let is_token = !matches!(token, "" | "file" | "tree") && !before.trim_start_matches('/').contains('/');
+    is_token.then(|| format!("{}{before}/public/…", svcfs_knowledge::kernel::API_PREFIX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_have_no_tokens() {
+        for (path, expected) in [
+            ("/api/svc/public/abc", Some("/api/svc/public/…")),
+            ("/api/svc/team/public/abc", Some("/api/svc/team/public/…")),
+            ("/api/svc/public/file", None),
+            ("/api/svc/public/tree", None),
+            ("/api/svc/file", None),
+            ("/public/abc", None),
+        ] {
+            assert_eq!(without_secrets(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn browsers_get_html_and_programs_the_bytes() {
+        for (accept, expected) in [
+            ("text/html,application/xhtml+xml,*/*;q=0.8", true),
+            ("*/*", false),
+            ("text/markdown", false),
+            ("text/html, text/markdown", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(accepts_html(&headers), expected, "{accept}");
+        }
+    }
+}
