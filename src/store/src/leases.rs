@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use svcfs_base::{Protocol, TreePath};
 
 use crate::StoreError;
-use crate::sqlite_file::{self, SqliteFile, SqliteFormat};
+use crate::sqlite_file::{SqliteFile, SqliteFormat};
 
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "leases.db",
@@ -47,20 +47,16 @@ pub struct Lease {
 pub struct LeaseFile(SqliteFile);
 
 impl LeaseFile {
-    /// Opens the file of a space and reads its leases. An unreadable file is logged and replaced:
+    /// Opens the file of a space and reads its leases. A damaged file is logged and set aside:
     /// leases expire anyway, and a space must open without them.
     ///
     /// # Errors
-    /// [`StoreError`] when a damaged file cannot be removed.
+    /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
+    /// error, and when a damaged one cannot be renamed.
     pub fn open(file: &Path) -> Result<(Self, Vec<Lease>), StoreError> {
-        match SqliteFile::open(file, &FORMAT, read_all) {
-            Ok((database, leases)) => Ok((Self(database), leases)),
-            Err(error) => {
-                tracing::error!(leases.file = %file.display(), %error, "the leases of WebDAV clients cannot be read and are dropped; clients must lock again");
-                sqlite_file::remove(file)?;
-                Ok((Self(SqliteFile::missing(file, &FORMAT)), Vec::new()))
-            }
-        }
+        let consequence = "WebDAV clients must lock again";
+        let (database, leases) = SqliteFile::open_or_set_aside(file, &FORMAT, read_all, consequence)?;
+        Ok((Self(database), leases))
     }
 
     /// Stores a new or changed lease.

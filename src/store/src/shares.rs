@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction};
 use svcfs_base::{Actor, Timestamp, TreePath};
 
 use crate::StoreError;
-use crate::sqlite_file::{self, SqliteFile, SqliteFormat};
+use crate::sqlite_file::{SqliteFile, SqliteFormat};
 
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "shares.db",
@@ -62,15 +62,9 @@ impl ShareFile {
     /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
     /// error, and when a damaged one cannot be renamed.
     pub fn open(file: &Path) -> Result<(Self, Vec<Share>), StoreError> {
-        match SqliteFile::open(file, &FORMAT, read_all) {
-            Ok((database, shares)) => Ok((Self(database), shares)),
-            Err(error) if !sqlite_file::is_damage(&error) => Err(error),
-            Err(error) => {
-                let aside = sqlite_file::set_aside(file)?;
-                tracing::error!(shares.file = %file.display(), shares.aside = %aside.display(), %error, "the shares cannot be read and the file was set aside; share the pages again");
-                Ok((Self(SqliteFile::missing(file, &FORMAT)), Vec::new()))
-            }
-        }
+        let consequence = "its links answer 404; share the pages again";
+        let (database, shares) = SqliteFile::open_or_set_aside(file, &FORMAT, read_all, consequence)?;
+        Ok((Self(database), shares))
     }
 
     /// Makes changes, all or none.

@@ -134,20 +134,12 @@ impl SqliteFormat {
 
 /// A database and the files that SQLite keeps beside it, its journal first: a journal must not
 /// outlive its database and be applied to a new one.
-pub(crate) fn files_of(database: &Path) -> [PathBuf; 3] {
+fn files_of(database: &Path) -> [PathBuf; 3] {
     ["-wal", "-shm", ""].map(|suffix| {
         let mut name = database.as_os_str().to_owned();
         name.push(suffix);
         name.into()
     })
-}
-
-/// Removes a database that cannot be read.
-///
-/// # Errors
-/// If a file cannot be removed.
-pub(crate) fn remove(database: &Path) -> Result<(), StoreError> {
-    files_of(database).iter().try_for_each(|file| ignore_missing(std::fs::remove_file(file)))
 }
 
 /// Renames a database that cannot be read, so that a person can look at it; returns its new name.

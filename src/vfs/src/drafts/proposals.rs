@@ -64,12 +64,10 @@ impl Vfs {
         }
     }
 
-    fn propose(&self, caller: &Caller, mut set: ChangeSet) -> Result<ApplyResult, Fault> {
+    fn propose(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
         set.changes.iter().try_for_each(|change| check_is_proposable(caller, change))?;
         // The set is checked before a draft is opened for it.
         self.admit(caller, &set)?;
-        // A draft has a directory as soon as it has a page below it.
-        set.changes.retain(|change| !matches!(change, Change::MakeDir { .. }));
         let id = self.find_or_open_proposal(caller)?;
         // If the draft refuses the set, a new draft stays open and empty: another write of the actor
         // may be using it already.
