@@ -64,7 +64,7 @@ impl Comment {
 /// List the comments on a page, the oldest first
 ///
 /// `line` follows edits of the page. A comment whose text is gone is `outdated`. `body` is markdown
-/// source. Whoever may read the page may read its comments.
+/// source. A key that may read the page may read its comments.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListComments {
     /// Path of the page

@@ -77,6 +77,7 @@ fn a_peek_tells_what_a_page_is_about() {
             "links_broken": ["gone.md", "nowhere"],
             "links_in": ["notes/sessions.md"],
             "headings": ["Tokens", "Refresh", "Keys & co"],
+            "open_comments": 0,
             "word_count": 16,
             "etag": read["etag"],
             "size": read["size"],

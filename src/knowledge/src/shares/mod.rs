@@ -113,7 +113,7 @@ pub fn open_share(
 }
 
 /// Reads a file that can be shared: not hidden, and not through a symbolic link, which could lead
-/// out of the folder of whoever shared it.
+/// out of the folder of the key that shared it.
 ///
 /// # Errors
 /// `NotFound`.

@@ -76,7 +76,7 @@ impl From<Share> for ShareLink {
 
 /// Create a link that shows one page without credentials
 ///
-/// Whoever has the link reads this page, as it is then, and nothing else. It follows renames of the
+/// A person with the link reads this page in its present version, and nothing else. It follows renames of the
 /// page, and ends with its removal, when it expires, or when it is revoked. The answer has `token`
 /// and `url`; they are shown only once.
 #[derive(Deserialize, JsonSchema)]
