@@ -35,9 +35,12 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
     let token = special.address.parameters.first().map_or("", |(_, value)| value).to_owned();
     let password = password(&special.headers, &special.query)?;
     let (has_password, accepts_html) = (password.is_some(), accepts_html(&special.headers));
-    let (server, peer) = (Arc::clone(&app.server), special.peer);
+    let (server, peer, is_head) = (Arc::clone(&app.server), special.peer, special.is_head);
     let work = move || match open_share(&server, (&token, password.as_deref()), peer) {
         Ok(page) => {
+            if !is_head {
+                page.count_view();
+            }
             let (mime, body) = content(&page, accepts_html, |page| {
                 let caller = reader();
                 let cx = OperationContext::new(&server, &page.space, &caller);
@@ -45,7 +48,7 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
                 let stylesheet = "/p/@style.css".to_owned();
                 page_document(&rendered, &DocumentOptions { stylesheet, is_unlisted: true, ..Default::default() })
             });
-            Ok(Some((mime, body)))
+            Ok(Some((mime, body, accepts_html && page.path.is_page())))
         }
         Err(ShareRefusal::Password) => Ok(None),
         Err(ShareRefusal::Fault(fault)) => Err(fault),
@@ -53,9 +56,12 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
     // Verification of a password takes long; four at a time also bound its memory.
     let lane = if has_password { Lane::Slow } else { Lane::Quick };
     let mut response = match app.blocking(lane, work).await? {
-        Some((mime, body)) => {
+        Some((mime, body, is_rendered)) => {
             let mut response = Response::new(body.into());
             media::describe(response.headers_mut(), &mime);
+            if is_rendered {
+                response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+            }
             response
         }
         None => {
@@ -66,9 +72,6 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
         }
     };
     let headers = response.headers_mut();
-    if accepts_html {
-        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
     headers.insert(VARY, HeaderValue::from_static("Accept"));

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, Transaction};
-use svcfs_base::{Actor, Timestamp, TreePath};
+use rusqlite::{Connection, OptionalExtension, Transaction};
+use svcfs_base::{Actor, Seq, Timestamp, TreePath};
 
 use crate::StoreError;
 use crate::sqlite_file::{SqliteFile, SqliteFormat};
@@ -16,7 +16,8 @@ const FORMAT: SqliteFormat = SqliteFormat {
     version: 1,
     tables: "CREATE TABLE shares (id TEXT PRIMARY KEY, path TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
              password_hash TEXT, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER,
-             views INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+             views INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+             CREATE TABLE followed (id INTEGER PRIMARY KEY CHECK (id = 0), seq INTEGER NOT NULL) STRICT",
     // Few rows, rarely written: a WAL file would be one more file to manage.
     journal: "TRUNCATE",
 };
@@ -49,6 +50,17 @@ pub enum ShareWrite {
     Put(Share),
     /// The end of the share with this id.
     Remove(String),
+    /// The changes up to this position of the feed are applied to the shares.
+    Followed(Seq),
+}
+
+/// The stored shares.
+#[derive(Debug, Default)]
+pub struct StoredShares {
+    /// In the order of their ids.
+    pub shares: Vec<Share>,
+    /// The position of the feed up to which they follow their pages.
+    pub followed: Seq,
 }
 
 /// The file; it is created with the first share.
@@ -61,10 +73,10 @@ impl ShareFile {
     /// # Errors
     /// [`StoreError`] when the file cannot be read for another reason, such as a lock or an I/O
     /// error, and when a damaged one cannot be renamed.
-    pub fn open(file: &Path) -> Result<(Self, Vec<Share>), StoreError> {
+    pub fn open(file: &Path) -> Result<(Self, StoredShares), StoreError> {
         let consequence = "its links answer 404; share the pages again";
-        let (database, shares) = SqliteFile::open_or_set_aside(file, &FORMAT, read_all, consequence)?;
-        Ok((Self(database), shares))
+        let (database, stored) = SqliteFile::open_or_set_aside(file, &FORMAT, read_all, consequence)?;
+        Ok((Self(database), stored))
     }
 
     /// Makes changes, all or none.
@@ -94,12 +106,17 @@ fn apply(transaction: &Transaction<'_>, write: &ShareWrite) -> Result<(), StoreE
         ShareWrite::Remove(id) => {
             transaction.prepare_cached("DELETE FROM shares WHERE id = ?1")?.execute([id])?;
         }
+        ShareWrite::Followed(seq) => {
+            let seq = i64::try_from(seq.0).unwrap_or(i64::MAX);
+            transaction.prepare_cached("INSERT OR REPLACE INTO followed VALUES (0, ?1)")?.execute([seq])?;
+        }
     }
     Ok(())
 }
 
 /// Reads all shares; rows with an invalid path or time are skipped.
-fn read_all(connection: &Connection) -> Result<Vec<Share>, StoreError> {
+fn read_all(connection: &Connection) -> Result<StoredShares, StoreError> {
+    let followed = connection.query_row("SELECT seq FROM followed", [], |row| row.get::<_, i64>(0)).optional()?;
     let mut statement = connection
         .prepare("SELECT id, path, token_hash, password_hash, created_by, created_at, expires_at, views FROM shares")?;
     let mut rows = statement.query([])?;
@@ -120,7 +137,7 @@ fn read_all(connection: &Connection) -> Result<Vec<Share>, StoreError> {
             views: row.get::<_, i64>(7)?.max(0).cast_unsigned(),
         });
     }
-    Ok(shares)
+    Ok(StoredShares { shares, followed: Seq(followed.unwrap_or(0).max(0).cast_unsigned()) })
 }
 
 #[cfg(test)]
@@ -145,12 +162,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("shares.db");
         let (shares, stored) = ShareFile::open(&file).unwrap();
-        assert!(stored.is_empty() && !file.exists());
+        assert!(stored.shares.is_empty() && !file.exists());
         let puts = [share("a", None), share("b", Some(1_900_000_000)), share("c", None)].map(ShareWrite::Put);
         shares.write(&puts).unwrap();
         shares.write(&[ShareWrite::Remove("c".to_owned()), ShareWrite::Remove("none".to_owned())]).unwrap();
+        shares.write(&[ShareWrite::Followed(Seq(3)), ShareWrite::Followed(Seq(4))]).unwrap();
         drop(shares);
-        assert_eq!(ShareFile::open(&file).unwrap().1, [share("a", None), share("b", Some(1_900_000_000))]);
+        let stored = ShareFile::open(&file).unwrap().1;
+        assert_eq!(stored.shares, [share("a", None), share("b", Some(1_900_000_000))]);
+        assert_eq!(stored.followed, Seq(4));
     }
 
     #[test]
@@ -159,8 +179,8 @@ mod tests {
         let file = folder.path().join("shares.db");
         std::fs::write(&file, "not a database, but long enough to be one".repeat(100)).unwrap();
         let (shares, stored) = ShareFile::open(&file).unwrap();
-        assert!(stored.is_empty());
+        assert!(stored.shares.is_empty());
         shares.write(&[ShareWrite::Put(share("a", None))]).unwrap();
-        assert_eq!(ShareFile::open(&file).unwrap().1.len(), 1);
+        assert_eq!(ShareFile::open(&file).unwrap().1.shares.len(), 1);
     }
 }

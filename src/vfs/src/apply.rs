@@ -70,9 +70,7 @@ impl Vfs {
         let set = self.resolve_put_links(caller, set)?;
         self.admit(caller, &set)?; // 1
         let touched = VfsCore::touched_paths(&set.changes);
-        let relocations = self.core.relocations(&set.changes);
         let applied = self.accept_and_wait(caller, set)?;
-        self.core.report_relocations(&relocations);
         self.core.follow_rules(touched.iter());
         Ok(applied)
     }

@@ -3,7 +3,7 @@
 //! Invariant: the removal or rename of a page through any protocol removes or renames its comments
 //! in the same change set. Out-of-band changes do not: see `comments` in `knowledge`.
 
-use svcfs_base::{Change, Fault, Precondition, TreePath};
+use svcfs_base::{Change, Fault, FileKind, Precondition, TreePath};
 
 use crate::core::{EffectiveState, VfsCore};
 use crate::path_class::PathClass;
@@ -25,6 +25,12 @@ pub fn commented_page(file: &TreePath) -> Option<TreePath> {
     TreePath::parse(name).ok().filter(|page| !page.is_root())
 }
 
+/// Whether a page is renamed to a backup, such as `page.md.bak`: its editor writes it anew.
+pub fn is_backup(page: &TreePath, to: &TreePath) -> bool {
+    let suffix = to.as_str().strip_prefix(page.as_str());
+    page.is_page() && !to.is_page() && suffix.is_some_and(|suffix| !suffix.starts_with('/'))
+}
+
 /// The comment files that a change set may change, to lock them with its paths.
 pub(crate) fn touched_comment_files(changes: &[Change]) -> impl Iterator<Item = TreePath> {
     let paths = changes.iter().flat_map(|change| match change {
@@ -37,18 +43,23 @@ pub(crate) fn touched_comment_files(changes: &[Change]) -> impl Iterator<Item = 
 
 impl VfsCore {
     /// The changes that comment files need beside these changes of their pages. None for files that
-    /// the set changes itself. A page that is renamed to an unversioned name is about to be
-    /// replaced by its editor: its comments stay.
+    /// the set changes itself. A page that is renamed to an unversioned name or to a backup is about
+    /// to be replaced by its editor: its comments stay.
     pub(crate) fn comment_changes(&self, changes: &[Change]) -> Result<Vec<Change>, Fault> {
         let mut follow_ups = Vec::new();
         for change in changes {
             match change {
                 Change::Remove { path, .. } if self.is_content(path) => {
                     if let Some(file) = self.existing_comment_file(path)? {
-                        follow_ups.push(Change::remove(file));
+                        match self.new_name(path, changes)? {
+                            Some(to) => self.add_moves(path, to, &mut follow_ups)?,
+                            None => follow_ups.push(Change::remove(file)),
+                        }
                     }
                 }
-                Change::Move { from, to, .. } if from != to && self.is_content(from) && self.is_content(to) => {
+                Change::Move { from, to, .. }
+                    if from != to && !is_backup(from, to) && self.is_content(from) && self.is_content(to) =>
+                {
                     self.add_moves(from, to, &mut follow_ups)?;
                 }
                 Change::Put { .. }
@@ -74,8 +85,35 @@ impl VfsCore {
         Ok(exists.then_some(file))
     }
 
+    /// The name that a removed page gets in the same set, as in the merge of a draft: a new file
+    /// with the same content.
+    fn new_name<'c>(&self, removed: &TreePath, changes: &'c [Change]) -> Result<Option<&'c TreePath>, Fault> {
+        let EffectiveState::Leaf(page, _) = self.effective_state(removed)? else { return Ok(None) };
+        for change in changes {
+            if let Change::Put { path, content, .. } = change
+                && *content == page.content
+                && self.is_content(path)
+                && matches!(self.effective_state(path)?, EffectiveState::Absent)
+            {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a comment file can be written here. If not, its comments are found by the former
+    /// names of the page.
+    fn is_free(&self, file: &TreePath) -> bool {
+        let is_parent = |path: TreePath| {
+            matches!(self.effective_state(&path), Ok(EffectiveState::Absent | EffectiveState::Directory))
+        };
+        let is_file = matches!(self.effective_state(file), Ok(EffectiveState::Absent | EffectiveState::Leaf(..)));
+        is_file && file.ancestors().all(is_parent)
+    }
+
     /// Adds the changes that rename the comments of a page, or of the pages of a directory. They
-    /// are written at their new names: a set renames one directory only.
+    /// are written at their new names: a set renames one directory only. A comment file that
+    /// cannot be moved stays: it must not affect its page.
     fn add_moves(&self, from: &TreePath, to: &TreePath, follow_ups: &mut Vec<Change>) -> Result<(), Fault> {
         let mut files: Vec<TreePath> = self.existing_comment_file(from)?.into_iter().collect();
         let directory = TreePath::parse(&format!("{COMMENTS_DIRECTORY}/{from}"))?;
@@ -87,7 +125,10 @@ impl VfsCore {
         for file in files {
             let target = commented_page(&file).and_then(|page| page.rebase(from, to));
             let Some(target) = target.and_then(|page| comment_file(&page).ok()) else { continue };
-            if let EffectiveState::Leaf(leaf, _) = self.effective_state(&file)? {
+            if let EffectiveState::Leaf(leaf, _) = self.effective_state(&file)?
+                && leaf.kind == FileKind::Regular
+                && self.is_free(&target)
+            {
                 let put = Change::put(target, leaf.content.clone());
                 follow_ups.push(put);
                 let precondition = Precondition::OneOf(vec![leaf.etag]);

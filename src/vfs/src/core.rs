@@ -28,7 +28,6 @@ use crate::path_class::PathClassifier;
 use crate::path_locks::PathLocks;
 use crate::queue::{CommitQueue, StateBefore, WriteBarrier};
 use crate::queue_load::OnFlush;
-use crate::relocation::OnRelocated;
 use crate::uncommitted::UncommittedPaths;
 
 /// Grace period before the removal of a page that was renamed to a scratch name is recorded: an
@@ -90,7 +89,6 @@ pub(crate) struct VfsCore {
     pub(crate) on_flush: OnceLock<OnFlush>,
     pub(crate) on_change: OnceLock<OnChange>,
     pub(crate) on_accepted: OnceLock<OnAccepted>,
-    pub(crate) on_relocated: OnceLock<OnRelocated>,
     /// Finds the pages whose links follow a rename, if configured.
     pub(crate) link_resolver: OnceLock<Box<dyn LinkResolver>>,
 }

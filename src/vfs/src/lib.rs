@@ -29,7 +29,6 @@ mod progress;
 mod queue;
 mod queue_load;
 mod recovery;
-mod relocation;
 mod uncommitted;
 mod versioned;
 mod view;
@@ -39,7 +38,7 @@ pub use adopt::EXTERNAL_EDIT_TRAILER;
 pub use adoption_plan::AdoptionPlan;
 pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use claims::{ClaimAttempt, ClaimEvent, ClaimEventKind, ClaimPolicy, StartedClaim};
-pub use comment_files::{COMMENTS_DIRECTORY, comment_file, commented_page};
+pub use comment_files::{COMMENTS_DIRECTORY, comment_file, commented_page, is_backup};
 pub use committer::CommitPolicy;
 pub use drafts::{AcceptedPage, CallerTree, DraftMerge, DraftView};
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
@@ -56,7 +55,6 @@ pub use past::{
 };
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
-pub use relocation::{OnRelocated, Relocation};
 pub use svcfs_store::{
     ChangeFilter, DayActivity, DraftContents, InodeTable, Lease, NamePeriod, PageActivity, SetXattrMode, SpecialFile,
     SpecialKind, StableOperation, StableWrite, TotalActivity, UncommittedFile, UncommittedKind, VersionStrategy,
@@ -191,7 +189,6 @@ impl Vfs {
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
             on_accepted: OnceLock::new(),
-            on_relocated: OnceLock::new(),
             link_resolver: OnceLock::new(),
         });
         let committer =

@@ -10,6 +10,9 @@ const CONTEXT_CHARS: usize = 64;
 const MAX_QUOTE_BYTES: usize = 4096;
 /// Text before and after the last known place that is searched.
 const MAX_SEARCH_BYTES: usize = 1 << 20;
+/// The same for a search by words, which takes memory: a page may have many comments whose quotes
+/// are gone.
+const MAX_WORD_SEARCH_BYTES: usize = 64 << 10;
 /// Occurrences of a quote that are compared.
 const MAX_OCCURRENCES: usize = 1_000;
 /// The part of the context that must be there when the quote is not.
@@ -104,10 +107,14 @@ impl<'t> SearchWindow<'t> {
         let exact = self.text.match_indices(&anchor.quote).map(|(at, quote)| (at, at + quote.len()));
         let best = self.best(exact.take(MAX_OCCURRENCES), anchor);
         let found = best.or_else(|| {
-            let words = WordText::of(self.text);
+            let near = self.near - self.start;
+            let from = self.text.floor_char_boundary(near.saturating_sub(MAX_WORD_SEARCH_BYTES));
+            let to = self.text.ceil_char_boundary((near + MAX_WORD_SEARCH_BYTES).min(self.text.len()));
+            let words = WordText::of(&self.text[from..to]);
             let quote = WordText::of(&anchor.quote).text;
             let matches = words.text.match_indices(&quote).filter(|_| !quote.is_empty());
-            let ranges = matches.map(|(at, quote)| (words.offset(at), words.end_offset(at + quote.len())));
+            let ranges =
+                matches.map(|(at, quote)| (from + words.offset(at), from + words.end_offset(at + quote.len())));
             self.best(ranges.take(MAX_OCCURRENCES), anchor)
         });
         found.map(|(start, end)| (self.start + start, self.start + end))

@@ -51,13 +51,13 @@ impl CommentIndex {
             return Ok(Some(page));
         }
         let now = space.vfs.last_seq();
-        let mut pages = self.pages.lock();
         // Guessed ids must not cost a scan each.
-        if pages.scanned_at != Some(now) {
-            pages.by_id = scan(space)?;
-            pages.scanned_at = Some(now);
+        let is_scanned = self.pages.lock().scanned_at == Some(now);
+        if !is_scanned {
+            let by_id = scan(space)?;
+            *self.pages.lock() = IndexedPages { by_id, scanned_at: Some(now) };
         }
-        Ok(pages.by_id.get(id).cloned())
+        Ok(self.pages.lock().by_id.get(id).cloned())
     }
 }
 

@@ -6,6 +6,7 @@
 //! page, and the next write of a comment moves the file.
 
 mod anchor;
+mod cleanup;
 mod file;
 mod index;
 mod operations;
@@ -17,6 +18,7 @@ use svcfs_base::{Fault, Kind, TreePath};
 use crate::files;
 use crate::kernel::OperationContext;
 
+pub use cleanup::CommentCleanup;
 pub use file::count_open;
 pub use index::CommentIndex;
 pub use operations::AREA;

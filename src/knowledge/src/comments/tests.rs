@@ -128,6 +128,62 @@ fn comments_stay_with_a_page_that_an_editor_replaces() {
 }
 
 #[test]
+fn comments_stay_with_a_page_that_is_written_after_a_backup() {
+    let space = space();
+    add(&space, "top.md", 4);
+    let fuse = Caller::new(Protocol::Fuse);
+    let apply = |change: Change| space.space().vfs.apply(&fuse, change).unwrap();
+    apply(Change::rename(path("top.md"), path("top.md.bak")));
+    assert_eq!(lines(&space, "top.md.bak"), [(4, false)], "by its former name");
+    apply(Change::put(path("top.md"), format!("new\n{PAGE}")));
+    assert_eq!(lines(&space, "top.md"), [(5, false)]);
+    assert_eq!(lines(&space, "top.md.bak"), []);
+}
+
+#[test]
+fn comments_of_a_page_in_the_trash_are_removed() {
+    let space = space();
+    add(&space, "docs/plan.md", 4);
+    let mut cleanup = super::CommentCleanup::new(space.spaces().list_open().remove(0));
+    let fuse = Caller::new(Protocol::Fuse);
+    space.space().vfs.apply(&fuse, Change::rename(path("docs"), path(".Trash-0"))).unwrap();
+    assert_eq!(cleanup.follow().unwrap(), 1);
+    space.put("docs/plan.md", PAGE);
+    assert!(list(&space, "docs/plan.md").is_empty());
+    assert_eq!(cleanup.follow().unwrap(), 0);
+}
+
+#[test]
+fn comments_come_back_with_a_restored_page_and_move_with_a_merged_rename() {
+    let space = space();
+    add(&space, "top.md", 4);
+    space.get("delete", json!({ "path": "top.md" }));
+    let trash = space.get("trash", json!({}));
+    assert_eq!((&trash["total"], &trash["pages"][0]["path"]), (&json!(1), &json!("top.md")));
+    space.get("restore", json!({ "path": "top.md" }));
+    assert_eq!(lines(&space, "top.md"), [(4, false)]);
+    let changes = vec![Change::remove(path("top.md")), Change::put(path("new.md"), PAGE)];
+    space.space().vfs.apply(&Caller::new(Protocol::Http), svcfs_base::ChangeSet::new(changes)).unwrap();
+    assert_eq!(lines(&space, "new.md"), [(4, false)]);
+}
+
+#[test]
+fn a_comment_file_that_cannot_move_does_not_refuse_the_rename_of_its_page() {
+    let space = space();
+    add(&space, "top.md", 4);
+    add(&space, "docs/plan.md", 4);
+    let fuse = Caller::new(Protocol::Fuse);
+    let apply = |change: Change| space.space().vfs.apply(&fuse, change).unwrap();
+    // `.svc/comments/docs/plan.md.json` is a file.
+    apply(Change::rename(path("top.md"), path("docs/plan.md.json/top.md")));
+    assert_eq!(lines(&space, "docs/plan.md.json/top.md"), [(4, false)]);
+    apply(Change::symlink(path(".svc/comments/docs/other.md.json"), "plan.md.json"));
+    space.put("docs/other.md", PAGE);
+    apply(Change::rename(path("docs/other.md"), path("docs/moved.md")));
+    assert_eq!(space.refusal("read", json!({ "path": ".svc/comments/docs/moved.md.json" })).0, 404);
+}
+
+#[test]
 fn comments_follow_a_rename_beside_the_server_and_undo() {
     let space = space();
     let id = add(&space, "top.md", 4)["id"].clone();

@@ -66,7 +66,7 @@ pub struct Space {
     /// The tasks that can be started.
     pub task_queue: TaskQueue,
     /// Links to single pages.
-    pub shares: Arc<ShareRegistry>,
+    pub shares: ShareRegistry,
     /// Where comments are.
     pub comments: CommentIndex,
     /// The last content quality survey.
@@ -98,9 +98,6 @@ impl Space {
         (usage, shares): (UsageCounts, ShareRegistry),
         settings: Settings,
     ) -> Self {
-        let shares = Arc::new(shares);
-        let followed = Arc::clone(&shares);
-        vfs.on_relocated(Box::new(move |relocations| followed.follow(relocations)));
         let audit = settings.audit.as_ref().map(|audit| Arc::new(AuditRecorder::new(vfs.root(), audit)));
         let name = name.into();
         audit.iter().for_each(|audit| audit::follow(&vfs, audit, &name));

@@ -23,8 +23,9 @@ fn paths(answer: &Value) -> Vec<&str> {
 fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
     let usage = UsageCounts::open(&space.root().join(".svc/state/beside.db")).unwrap();
     let settings = space.space().settings.clone();
-    let shares = ShareRegistry::open(&StatePaths::new(&space.root().join("beside"))).unwrap();
-    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), (Arc::new(index), Seq(0)), (usage, shares), settings))
+    let vfs = Arc::clone(&space.space().vfs);
+    let shares = ShareRegistry::open(&StatePaths::new(&space.root().join("beside")), Arc::clone(&vfs)).unwrap();
+    Arc::new(Space::new("beside", vfs, (Arc::new(index), Seq(0)), (usage, shares), settings))
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Shares: links that show one page to people without credentials.
 //!
 //! Invariant: an unknown, revoked or expired link and one whose page is gone look alike. A share
-//! follows renames of its page and ends with its removal, through any protocol; after changes
-//! beside the server it leads nowhere until the page is back.
+//! follows renames of its page, and ends with its removal through any protocol. A page that is
+//! removed beside the server is shown again when it is back.
 
+mod follower;
 mod operations;
 mod password;
 mod registry;
@@ -27,10 +28,10 @@ pub use operations::AREA;
 pub use registry::ShareRegistry;
 pub use writer::ShareWriter;
 
-/// Attempts per minute and address: each password, and each link that does not exist.
+/// Attempts per minute and address: passwords that were not right before.
 const ATTEMPTS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(30).expect("not zero");
 
-/// Limits guessing of links and passwords.
+/// Limits guessing of passwords. Links need no limit: their tokens have 256 random bits.
 pub struct GuessLimiter(RequestLimiter);
 
 impl Default for GuessLimiter {
@@ -54,6 +55,15 @@ pub struct SharedPage {
     pub path: TreePath,
     /// Its content.
     pub file: FileView,
+    /// The id of the share.
+    id: String,
+}
+
+impl SharedPage {
+    /// Counts that the page is shown.
+    pub fn count_view(&self) {
+        self.space.shares.count_view(&self.id);
+    }
 }
 
 /// Why a link shows nothing.
@@ -81,35 +91,33 @@ pub fn reader() -> Caller {
     Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Http) }
 }
 
-/// The page behind a link, counted as a view. Verifies a password, which takes some time.
+/// The page behind a link. The first verification of a right password takes some time.
 ///
 /// # Errors
-/// `NotFound` for a link that shows nothing; `RateLimited` after too many attempts.
+/// `NotFound` for a link that shows nothing; `RateLimited` after too many passwords.
 pub fn open_share(
     server: &ServerState,
     (token, password): (&str, Option<&str>),
     address: Option<IpAddr>,
 ) -> Result<SharedPage, ShareRefusal> {
-    let refuse = || match server.guess_limiter().count(address) {
-        Ok(()) => link_not_found(),
-        Err(fault) => fault,
-    };
     let now = server.now();
     let spaces = server.spaces().list_open();
     let found = spaces.into_iter().find_map(|space| Some((space.shares.find(token, now)?, space)));
-    let (share, space) = found.ok_or_else(refuse)?;
+    let (share, space) = found.ok_or_else(link_not_found)?;
     if let Some(hash) = &share.password_hash {
         let password = password.ok_or(ShareRefusal::Password)?;
-        server.guess_limiter().count(address)?;
-        if !password::is_password(password, hash) {
-            return Err(ShareRefusal::Password);
+        if !space.shares.was_right(&share.id, password) {
+            server.guess_limiter().count(address)?;
+            if !password::is_password(password, hash) {
+                return Err(ShareRefusal::Password);
+            }
+            space.shares.add_right_password(&share.id, password);
         }
     }
     let caller = reader();
     let file = read_page(&OperationContext::new(server, &space, &caller), &share.path)
         .map_err(|fault| if fault.kind() == Kind::NotFound { link_not_found() } else { fault })?;
-    space.shares.count_view(&share.id);
-    Ok(SharedPage { space, path: share.path, file })
+    Ok(SharedPage { space, path: share.path, file, id: share.id })
 }
 
 /// Reads a file that can be shared: not hidden, and not through a symbolic link, which could lead

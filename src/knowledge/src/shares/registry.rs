@@ -1,28 +1,46 @@
 //! The shares of a space in memory, and their durable copy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{Fault, Kind, Seq, Timestamp, TreePath};
 use svcfs_store::{Share, ShareFile, ShareWrite, StatePaths, StoreError};
-use svcfs_vfs::Relocation;
+use svcfs_vfs::Vfs;
+
+use super::follower::{self, BackupRename};
 
 /// Limit of shares in a space.
 const MAX_SHARES: usize = 10_000;
+/// Events that are read at once.
+const EVENTS: usize = 512;
+/// After so many events, the position in the feed is stored although no share has changed.
+const MAX_UNSTORED_EVENTS: u64 = 10_000;
 
-/// Shares by id. Every change but a view is durable before it is answered.
+/// Shares by id. Every change but a view is durable before it is answered; how shares follow their
+/// pages is worked out from the feed, again after a crash.
 pub struct ShareRegistry {
     file: ShareFile,
+    vfs: Arc<Vfs>,
     state: Mutex<ShareState>,
 }
 
 #[derive(Default)]
-struct ShareState {
-    by_id: BTreeMap<String, Share>,
-    /// Shares whose views are not stored yet.
-    viewed: BTreeSet<String>,
+pub(super) struct ShareState {
+    pub by_id: BTreeMap<String, Share>,
+    /// Shares that changed and are not stored yet.
+    pub changed: BTreeSet<String>,
+    /// Shares that ended and are still stored.
+    pub ended: BTreeSet<String>,
+    /// Pages that were renamed to a backup a short time ago.
+    pub backups: Vec<BackupRename>,
+    /// SHA-256 of the passwords that were right, by share.
+    right_passwords: BTreeMap<String, [u8; 32]>,
+    /// The position in the feed.
+    followed: Seq,
+    stored_position: Seq,
 }
 
 impl ShareRegistry {
@@ -30,10 +48,12 @@ impl ShareRegistry {
     ///
     /// # Errors
     /// Those of [`ShareFile::open`].
-    pub fn open(paths: &StatePaths) -> Result<Self, StoreError> {
-        let (file, shares) = ShareFile::open(&paths.shares())?;
-        let by_id = shares.into_iter().map(|share| (share.id.clone(), share)).collect();
-        Ok(Self { file, state: Mutex::new(ShareState { by_id, viewed: BTreeSet::new() }) })
+    pub fn open(paths: &StatePaths, vfs: Arc<Vfs>) -> Result<Self, StoreError> {
+        let (file, stored) = ShareFile::open(&paths.shares())?;
+        let by_id = stored.shares.into_iter().map(|share| (share.id.clone(), share)).collect();
+        let (followed, stored_position) = (stored.followed, stored.followed);
+        let state = ShareState { by_id, followed, stored_position, ..ShareState::default() };
+        Ok(Self { file, vfs, state: Mutex::new(state) })
     }
 
     /// The hash of a token.
@@ -44,7 +64,7 @@ impl ShareRegistry {
     /// The active share of a token. All are compared, each in constant time.
     pub(super) fn find(&self, token: &str, now: Timestamp) -> Option<Share> {
         let hash = Self::token_hash(token);
-        let state = self.state.lock();
+        let state = self.current();
         let mut found = None;
         for share in state.by_id.values() {
             if bool::from(share.token_hash.ct_eq(&hash)) {
@@ -56,7 +76,7 @@ impl ShareRegistry {
 
     /// The active shares of a page, the oldest first.
     pub(super) fn of_page(&self, path: &TreePath, now: Timestamp) -> Vec<Share> {
-        let state = self.state.lock();
+        let state = self.current();
         let of_page = state.by_id.values().filter(|share| share.path == *path && is_active(share, now));
         let mut shares: Vec<Share> = of_page.cloned().collect();
         shares.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
@@ -64,20 +84,22 @@ impl ShareRegistry {
     }
 
     pub(super) fn get(&self, id: &str, now: Timestamp) -> Option<Share> {
-        self.state.lock().by_id.get(id).filter(|share| is_active(share, now)).cloned()
+        self.current().by_id.get(id).filter(|share| is_active(share, now)).cloned()
     }
 
-    /// Adds a share.
+    /// Adds a share of a page that the caller has read.
     ///
     /// # Errors
     /// `Conflict` when there are too many; those of the disk.
     pub(super) fn add(&self, share: Share) -> Result<(), Fault> {
-        let mut state = self.state.lock();
+        let mut state = self.current();
         if state.by_id.len() >= MAX_SHARES {
             let message = format!("this space has {MAX_SHARES} shares; revoke some of them first");
             return Err(Fault::new(Kind::Conflict, message));
         }
-        self.file.write(&[ShareWrite::Put(share.clone())]).map_err(not_stored)?;
+        let position = state.followed;
+        self.file.write(&[ShareWrite::Put(share.clone()), ShareWrite::Followed(position)]).map_err(not_stored)?;
+        state.stored_position = position;
         state.by_id.insert(share.id.clone(), share);
         Ok(())
     }
@@ -90,6 +112,7 @@ impl ShareRegistry {
         let mut state = self.state.lock();
         self.file.write(&[ShareWrite::Remove(id.to_owned())]).map_err(not_stored)?;
         state.by_id.remove(id);
+        state.changed.remove(id);
         Ok(())
     }
 
@@ -97,64 +120,70 @@ impl ShareRegistry {
         let mut state = self.state.lock();
         if let Some(share) = state.by_id.get_mut(id) {
             share.views = share.views.saturating_add(1);
-            state.viewed.insert(id.to_owned());
+            state.changed.insert(id.to_owned());
         }
     }
 
-    /// Follows renames and removals of pages.
-    pub(crate) fn follow(&self, relocations: &[Relocation]) {
+    /// Whether this password was verified for the share before, which takes no time.
+    pub(super) fn was_right(&self, id: &str, password: &str) -> bool {
+        let hash = Self::token_hash(password);
+        self.state.lock().right_passwords.get(id).is_some_and(|right| bool::from(right.ct_eq(&hash)))
+    }
+
+    pub(super) fn add_right_password(&self, id: &str, password: &str) {
+        self.state.lock().right_passwords.insert(id.to_owned(), Self::token_hash(password));
+    }
+
+    /// The shares, which follow every change of their pages that was answered.
+    fn current(&self) -> MutexGuard<'_, ShareState> {
         let mut state = self.state.lock();
+        if let Err(fault) = self.follow(&mut state) {
+            tracing::error!(error = ?fault, "the renames and removals of shared pages cannot be read; links to these pages show nothing, or what has their old name now");
+        }
+        state
+    }
+
+    fn follow(&self, state: &mut ShareState) -> Result<(), Fault> {
+        let feed = self.vfs.feed();
         if state.by_id.is_empty() {
-            return;
-        }
-        let mut writes = Vec::new();
-        for relocation in relocations {
-            match relocation {
-                Relocation::Moved { from, to } => {
-                    for share in state.by_id.values_mut() {
-                        if let Some(target) = share.path.rebase(from, to) {
-                            share.path = target;
-                            writes.push(ShareWrite::Put(share.clone()));
-                        }
-                    }
-                }
-                Relocation::Removed(path) => {
-                    let ended: Vec<String> = state
-                        .by_id
-                        .values()
-                        .filter(|share| share.path == *path)
-                        .map(|share| share.id.clone())
-                        .collect();
-                    for id in ended {
-                        state.by_id.remove(&id);
-                        writes.push(ShareWrite::Remove(id));
-                    }
-                }
-            }
-        }
-        if !writes.is_empty()
-            && let Err(error) = self.file.write(&writes)
-        {
-            tracing::error!(%error, "the renamed or removed pages of shares could not be stored; until then a restart shows the old ones");
-        }
-    }
-
-    /// Stores the views, and removes expired shares.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    pub fn flush(&self, now: Timestamp) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        let expired: Vec<String> =
-            state.by_id.values().filter(|share| !is_active(share, now)).map(|share| share.id.clone()).collect();
-        let viewed = state.viewed.iter().filter_map(|id| state.by_id.get(id).cloned()).map(ShareWrite::Put);
-        let writes: Vec<ShareWrite> = viewed.chain(expired.iter().cloned().map(ShareWrite::Remove)).collect();
-        if writes.is_empty() {
+            state.followed = feed.last_seq();
             return Ok(());
         }
+        loop {
+            let events = feed.events_after(state.followed, EVENTS)?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            for event in events {
+                follower::apply(state, &self.vfs, &event)?;
+                state.followed = event.seq;
+            }
+        }
+    }
+
+    /// Stores the views and what changed with the pages, and removes expired shares.
+    ///
+    /// # Errors
+    /// Those of the disk; the changes are stored by the next call then.
+    pub fn flush(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut state = self.current();
+        let expired: Vec<String> =
+            state.by_id.values().filter(|share| !is_active(share, now)).map(|share| share.id.clone()).collect();
+        state.ended.extend(expired.iter().cloned());
+        let changed = state.changed.iter().filter_map(|id| state.by_id.get(id).cloned()).map(ShareWrite::Put);
+        let mut writes: Vec<ShareWrite> = changed.chain(state.ended.iter().cloned().map(ShareWrite::Remove)).collect();
+        let unstored_events = state.followed.0.saturating_sub(state.stored_position.0);
+        if writes.is_empty() && (state.by_id.is_empty() || unstored_events < MAX_UNSTORED_EVENTS) {
+            return Ok(());
+        }
+        writes.push(ShareWrite::Followed(state.followed));
         self.file.write(&writes)?;
-        state.viewed.clear();
-        expired.iter().for_each(|id| drop(state.by_id.remove(id)));
+        state.stored_position = state.followed;
+        state.changed.clear();
+        for id in std::mem::take(&mut state.ended) {
+            state.by_id.remove(&id);
+            state.right_passwords.remove(&id);
+        }
         Ok(())
     }
 }

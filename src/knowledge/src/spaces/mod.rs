@@ -29,6 +29,7 @@ pub use operations::AREA;
 use crate::append_only::AppendOnlyGate;
 use crate::audit::AuditWriter;
 use crate::claims::{self, ClaimSweeper};
+use crate::comments::CommentCleanup;
 use crate::content_quality::JanitorTask;
 use crate::drafts::DraftRetention;
 use crate::files::SpaceLinkResolver;
@@ -107,8 +108,8 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let usage = UsageCounts::open(&paths.usage())?;
     let index = Arc::new(index);
     let _only_the_first = append_only_index.set(Arc::clone(&index));
-    let space = Space::new(name, vfs, (index, indexed), (usage, ShareRegistry::open(&paths)?), settings.clone())
-        .with_schemas(schemas);
+    let shares = ShareRegistry::open(&paths, Arc::clone(&vfs))?;
+    let space = Space::new(name, vfs, (index, indexed), (usage, shares), settings.clone()).with_schemas(schemas);
     let space = Arc::new(space);
     transition_gate.attach(&space);
     if settings.links.update_on_rename {
@@ -182,6 +183,7 @@ pub fn start_service_tasks(
         .and_then(|()| supervisor.start(ClaimSweeper::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| supervisor.start(ShareWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
+        .and_then(|()| supervisor.start(CommentCleanup::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), clock), Signal::new()))
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))

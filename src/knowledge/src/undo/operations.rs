@@ -313,7 +313,9 @@ impl Operation for ListTrash {
     fn run(self, cx: &OperationContext<'_>) -> Result<TrashList, Fault> {
         let Self { limit, offset, path_prefix } = self;
         let is_listed = |path: &TreePath| {
-            path_prefix.as_ref().is_none_or(|prefix| path.is_under(prefix)) && history::can_read(cx, path)
+            let is_comments = svcfs_vfs::commented_page(path).is_some();
+            let is_requested = path_prefix.as_ref().is_none_or(|prefix| path.is_under(prefix));
+            is_requested && !is_comments && history::can_read(cx, path)
         };
         let (files, total) = cx.space.vfs.removed_files(is_listed, offset as usize, limit.get())?;
         let page = |file: svcfs_vfs::RemovedFile| TrashedPage {

@@ -1,6 +1,6 @@
 //! Sets a page to one of its versions.
 
-use svcfs_base::{Change, Fault, FileKind, Kind, Precondition, TreePath, VersionId, WriteResult};
+use svcfs_base::{Caller, Change, Fault, FileKind, Kind, Precondition, Protocol, TreePath, VersionId, WriteResult};
 
 use crate::history;
 use crate::kernel::OperationContext;
@@ -45,6 +45,7 @@ pub fn restore(cx: &OperationContext<'_>, path: &TreePath, version: Option<Strin
             (newest.id.to_string(), vfs.stored_content(&newest.content)?)
         }
     };
+    let comments = if exists { None } else { removed_comments(cx, path)? };
     let kind = match vfs.find_set(&version)? {
         Some(seq) => vfs.recorded_kind(path, seq)?,
         None => None,
@@ -64,5 +65,29 @@ pub fn restore(cx: &OperationContext<'_>, path: &TreePath, version: Option<Strin
     let message = format!("{}: restore {path} from {short}", cx.caller.actor());
     let applied = cx.apply(svcfs_base::ChangeSet::from(change).with_message(message))?;
     let commit = applied.commit.map(VersionId::Commit);
-    Ok(RestoredPage { result: applied.single()?, version, commit })
+    let result = applied.single()?;
+    if let Some(comments) = comments {
+        let caller = Caller::new(Protocol::Internal).with_actor(cx.caller.actor());
+        let set = svcfs_base::ChangeSet::from(comments)
+            .with_message(format!("{}: restore comments of {path}", cx.caller.actor()));
+        // The page is back; its comments must not refuse that.
+        if let Err(fault) = vfs.apply(&caller, set) {
+            cx.add_note(format!("the comments of the page were not restored: {}", fault.message()));
+        }
+    }
+    Ok(RestoredPage { result, version, commit })
+}
+
+/// The change that brings back the comments that were removed together with the page.
+fn removed_comments(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<Change>, Fault> {
+    let vfs = &cx.space.vfs;
+    let Ok(file) = svcfs_vfs::comment_file(path) else { return Ok(None) };
+    let (removed, _) = vfs.removed_files(|removed| removed == path || *removed == file, 0, 2)?;
+    let find = |path: &TreePath| removed.iter().find(|removed| removed.path == *path);
+    let (Some(page), Some(comments)) = (find(path), find(&file)) else { return Ok(None) };
+    if page.removed_at != comments.removed_at {
+        return Ok(None);
+    }
+    let content = vfs.read_version(&file, &comments.version.to_string())?;
+    Ok(Some(Change::put(file, content).with_precondition(Precondition::Absent)))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, DraftId, Fault, Kind, Protocol, Scope, TreePath};
 
 use super::DraftView;
+use crate::core::VfsCore;
 use crate::{DirectoryEntry, FileView, OpenedFile, PathAttributes, Vfs};
 
 /// The tree as a caller sees it: with its open draft over it, if it may only propose changes.
@@ -65,14 +66,22 @@ impl Vfs {
     }
 
     fn propose(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
-        set.changes.iter().try_for_each(|change| check_is_proposable(caller, change))?;
+        check_is_proposable(caller, &set.changes)?;
         // The set is checked before a draft is opened for it.
         self.admit(caller, &set)?;
-        let id = self.find_or_open_proposal(caller)?;
         // If the draft refuses the set, a new draft stays open and empty: another write of the
         // actor may be using it already.
-        let files = if set.changes.is_empty() { Vec::new() } else { self.draft(id)?.apply(caller, set)? };
-        Ok(ApplyResult { seq: self.last_seq(), commit: None, files, notes: Vec::new(), draft: Some(id) })
+        let mut id = self.find_or_open_proposal(caller)?;
+        let apply = |id| {
+            if set.changes.is_empty() { Ok(Vec::new()) } else { self.draft(id)?.apply(caller, set.clone()) }
+        };
+        let mut applied = apply(id);
+        // Merged or discarded meanwhile.
+        if applied.is_err() && self.draft(id).is_err() {
+            id = self.find_or_open_proposal(caller)?;
+            applied = apply(id);
+        }
+        Ok(ApplyResult { seq: self.last_seq(), commit: None, files: applied?, notes: Vec::new(), draft: Some(id) })
     }
 
     fn find_or_open_proposal(&self, caller: &Caller) -> Result<DraftId, Fault> {
@@ -89,10 +98,10 @@ impl Vfs {
     }
 }
 
-/// Refuses changes of the server's own files, which have an effect at once.
-fn check_is_proposable(caller: &Caller, change: &Change) -> Result<(), Fault> {
-    let to = if let Change::Move { to, .. } = change { Some(to) } else { None };
-    for path in [Some(change.path()), to].into_iter().flatten() {
+/// Refuses changes of the server's own files by a caller that may only propose: they have an effect
+/// at once when they are merged.
+pub(super) fn check_is_proposable(caller: &Caller, changes: &[Change]) -> Result<(), Fault> {
+    for path in VfsCore::touched_paths(changes) {
         if path.components().next() == Some(".svc") {
             caller.permissions.check_scope(Scope::Write, &format!("a change of `{path}`"))?;
         }

@@ -12,6 +12,7 @@ use svcfs_base::{
 };
 use svcfs_store::DraftWrite;
 
+use super::proposals::check_is_proposable;
 use super::view::below;
 use super::{DraftView, OpenDraft, not_found};
 use crate::Vfs;
@@ -51,6 +52,7 @@ impl DraftView<'_> {
     /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Vec<WriteResult>, Fault> {
         let mut set = set.into();
+        check_is_proposable(caller, &set.changes)?;
         self.resolve_put_links(caller, &mut set)?;
         self.vfs.admit(caller, &set)?;
         let is_open = self.draft.is_open.lock();

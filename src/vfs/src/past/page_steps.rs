@@ -148,6 +148,16 @@ impl Vfs {
         Ok(steps)
     }
 
+    /// The renamed files of the set at a position of the feed: former names with the new ones.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn renames_at(&self, seq: Seq) -> Result<HashMap<TreePath, TreePath>, Fault> {
+        let set = self.core.log.set_at(seq)?;
+        let renames = set.map(|set| self.renames_of(&set)).transpose()?.unwrap_or_default();
+        Ok(renames.into_iter().map(|(to, from)| (from, to)).collect())
+    }
+
     /// The renamed files of a set: new names with the former ones.
     fn renames_of(&self, set: &HistorySet) -> Result<HashMap<TreePath, TreePath>, Fault> {
         let mut removed: Vec<&LogEntry> = set.changes.iter().filter(|entry| entry.new.is_none()).collect();

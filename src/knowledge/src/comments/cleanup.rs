@@ -1,0 +1,85 @@
+//! Removal of the comments of pages that were removed by a rename to an unversioned name, such as
+//! the trash folder of a file manager. The write path removes the others with their pages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use svcfs_base::{Caller, Change, ChangeSet, Fault, Protocol, Seq, TreePath};
+use svcfs_vfs::{FeedEvent, comment_file};
+use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
+
+use crate::kernel::Space;
+
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Events that are read at once.
+const EVENTS: usize = 512;
+
+/// The task that follows the feed. It begins at its end: comments that a stopped server did not
+/// remove stay until the page is written and removed again.
+pub struct CommentCleanup {
+    space: Arc<Space>,
+    followed: Seq,
+}
+
+impl CommentCleanup {
+    /// The task of a space.
+    pub fn new(space: Arc<Space>) -> Self {
+        let followed = space.vfs.feed().last_seq();
+        Self { space, followed }
+    }
+
+    /// Handles all events; returns the number of comment files that it removed.
+    pub(super) fn follow(&mut self) -> Result<usize, Fault> {
+        let mut removed = 0;
+        loop {
+            let events = self.space.vfs.feed().events_after(self.followed, EVENTS)?;
+            if events.is_empty() {
+                return Ok(removed);
+            }
+            for event in events {
+                removed += remove_comments(&self.space, &event)?;
+                self.followed = event.seq;
+            }
+        }
+    }
+}
+
+impl Task for CommentCleanup {
+    const NAME: &'static str = "comments";
+    fn step(&mut self, _stop: &StopToken) -> Result<NextStep, TaskFailure> {
+        if let Err(fault) = self.follow() {
+            tracing::warn!(error = ?fault, "the comments of removed pages could not be removed");
+        }
+        Ok(NextStep::After(INTERVAL))
+    }
+}
+
+fn remove_comments(space: &Space, event: &FeedEvent) -> Result<usize, Fault> {
+    // Beside svcfs, a removed page may be on another branch.
+    if event.protocol == Protocol::Direct {
+        return Ok(0);
+    }
+    let vfs = &space.vfs;
+    let exists = |path: &TreePath| vfs.stat(Protocol::Internal, path).is_ok();
+    let removed = event.changes.iter().filter(|change| change.new.is_none()).map(|change| &change.path);
+    let orphans: Vec<(&TreePath, TreePath)> = removed
+        .filter_map(|page| Some((page, comment_file(page).ok()?)))
+        .filter(|(page, file)| exists(file) && !exists(page))
+        .collect();
+    if orphans.is_empty() {
+        return Ok(0);
+    }
+    let renames = vfs.renames_at(event.seq)?;
+    let changes: Vec<Change> = orphans
+        .into_iter()
+        .filter(|(page, _)| !renames.contains_key(*page))
+        .map(|(_, file)| Change::remove(file))
+        .collect();
+    let count = changes.len();
+    if count > 0 {
+        let caller = Caller::new(Protocol::Internal).with_actor(event.actor.clone());
+        let set = ChangeSet::new(changes).with_message("comments: remove those of removed pages");
+        vfs.apply(&caller, set)?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,92 @@
+//! How shares follow their pages: one event of the feed at a time, so that the result is the same
+//! when the events are read again after a crash.
+
+use std::time::Duration;
+
+use svcfs_base::{Fault, Protocol, Timestamp, TreePath};
+use svcfs_vfs::{EventChange, FeedEvent, Vfs, is_backup};
+
+use super::registry::ShareState;
+
+/// An editor that renames a page to a backup writes it anew within this time.
+const BACKUP_GRACE: Duration = Duration::from_secs(10);
+
+/// A shared page that was renamed to a backup.
+pub(super) struct BackupRename {
+    share: String,
+    page: TreePath,
+    backup: TreePath,
+    time: Timestamp,
+}
+
+/// Applies one event: a renamed page has its shares under the new name, and a removed one has none.
+/// A page that is removed beside svcfs has its shares: it may be another branch of git.
+///
+/// # Errors
+/// `Internal` when the log cannot be read.
+pub(super) fn apply(state: &mut ShareState, vfs: &Vfs, event: &FeedEvent) -> Result<(), Fault> {
+    return_to_pages(state, event);
+    let is_removed = |path: &TreePath| {
+        let mut removed = event.changes.iter().filter(|change| change.new.is_none());
+        removed.any(|change| change.path == *path)
+    };
+    if event.changes.iter().all(|change| change.new.is_some()) {
+        return Ok(());
+    }
+    let affected: Vec<(String, TreePath)> = state
+        .by_id
+        .values()
+        .filter(|share| is_removed(&share.path))
+        .map(|share| (share.id.clone(), share.path.clone()))
+        .collect();
+    if affected.is_empty() {
+        return Ok(());
+    }
+    let renames = vfs.renames_at(event.seq)?;
+    for (share, page) in affected {
+        match renames.get(&page) {
+            Some(to) => {
+                if is_backup(&page, to) {
+                    let (share, page, backup) = (share.clone(), page, to.clone());
+                    state.backups.push(BackupRename { share, page, backup, time: event.time });
+                }
+                state.set_path(share, to.clone());
+            }
+            None if event.protocol == Protocol::Direct => {}
+            None => {
+                state.by_id.remove(&share);
+                state.changed.remove(&share);
+                state.ended.insert(share);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives pages their shares back that were written anew after a rename to a backup.
+fn return_to_pages(state: &mut ShareState, event: &FeedEvent) {
+    let is_recent = |backup: &BackupRename| event.time.duration_since(backup.time).unsigned_abs() <= BACKUP_GRACE;
+    state.backups.retain(is_recent);
+    let is_written = |path: &TreePath| {
+        let created = |change: &EventChange| change.old.is_none() && change.new.is_some() && change.path == *path;
+        event.changes.iter().any(created)
+    };
+    let (returned, waiting) =
+        std::mem::take(&mut state.backups).into_iter().partition(|backup| is_written(&backup.page));
+    state.backups = waiting;
+    let returned: Vec<BackupRename> = returned;
+    for BackupRename { share, page, backup, .. } in returned {
+        if state.by_id.get(&share).is_some_and(|share| share.path == backup) {
+            state.set_path(share, page);
+        }
+    }
+}
+
+impl ShareState {
+    fn set_path(&mut self, share: String, path: TreePath) {
+        if let Some(stored) = self.by_id.get_mut(&share) {
+            stored.path = path;
+            self.changed.insert(share);
+        }
+    }
+}
