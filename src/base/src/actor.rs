@@ -228,6 +228,9 @@ pub struct Caller {
     /// Whether the caller may end the protection of an append-only page: root on a mount, and a
     /// request with `force` to a server without authentication. Admin keys may, too.
     pub may_unlock: bool,
+    /// Whether the caller accepts that others which depend on the change cannot be used any more
+    /// (`force`).
+    pub is_forced: bool,
     /// The client that sent the request.
     pub client: Client,
 }
@@ -246,6 +249,7 @@ impl Caller {
             claim_fence: None,
             permissions: Permissions::FULL,
             may_unlock: false,
+            is_forced: false,
             client: Client { key: None, connection: None },
         }
     }

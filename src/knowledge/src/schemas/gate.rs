@@ -68,7 +68,13 @@ impl WriteGate for SchemaGate {
                     format!("`{}`: the name of a schema has only letters, digits, `_` and `-`", proposal.path);
                 return Err(Fault::new(Kind::Invalid, message));
             }
-            return self.registry.check(name, &proposal.content);
+            self.registry.check(name, &proposal.content)?;
+            // A removal is checked by its operation alone: editors remove what they save anew.
+            return if caller.is_forced {
+                Ok(())
+            } else {
+                self.registry.check_referrers(name, Some(&proposal.content))
+            };
         }
         let is_lint_error =
             self.lint.rules.schema_violation == RuleLevel::Error && self.lint.should_reject(caller.protocol);
