@@ -101,3 +101,22 @@ fn an_external_edit_is_stored_and_reported() {
     space.get("append", json!({ "path": "log.md", "content": "- three\n" }));
     assert!(external_rewrite(space.space(), &path("log.md")).unwrap().is_some());
 }
+
+#[test]
+fn a_directory_is_checked_with_pages_that_are_not_indexed_yet() {
+    let space = TestSpace::new();
+    for protocol in [Protocol::Fuse, Protocol::Nfs, Protocol::WebDav, Protocol::Http] {
+        let caller = &Caller::new(protocol);
+        for number in 0..10 {
+            let directory = format!("{}{number}", protocol.name());
+            let put =
+                |text: &str| apply(&space, caller, Change::put(path(&format!("{directory}/log.md")), text.to_owned()));
+            put(LOG).unwrap();
+            assert!(apply(&space, caller, rename(&directory, "moved")).is_err(), "{directory}");
+        }
+    }
+    // Free again before the index knows it.
+    let root = Caller { may_unlock: true, ..Caller::new(Protocol::Fuse) };
+    apply(&space, &root, Change::put(path("fuse0/log.md"), UNLOCKED.to_owned())).unwrap();
+    apply(&space, &root, rename("fuse0", "moved")).unwrap();
+}
