@@ -61,6 +61,20 @@ impl<'de> Deserialize<'de> for Actor {
     }
 }
 
+/// Deserializes a name that selects what is read or changed. Unlike an author it must not be empty:
+/// an empty name would select what callers without a name did.
+///
+/// # Errors
+/// If the name is empty.
+pub fn deserialize_selected_actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Actor>, D::Error> {
+    let Some(text) = Option::<Cow<'de, str>>::deserialize(deserializer)? else { return Ok(None) };
+    let actor = Actor::new(&text);
+    if actor == Actor::new("") && text.trim() != actor.as_str() {
+        return Err(serde::de::Error::custom("must be the name of an actor; leave it out to select all"));
+    }
+    Ok(Some(actor))
+}
+
 impl JsonSchema for Actor {
     fn schema_name() -> Cow<'static, str> {
         "Actor".into()

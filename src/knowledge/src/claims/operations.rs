@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Claim, Fault, Kind, TreePath};
+use svcfs_base::{Actor, Claim, Fault, Kind, TreePath, deserialize_selected_actor};
 use svcfs_vfs::EntryKind;
 
 use super::LeaseDuration;
@@ -120,7 +120,7 @@ pub struct ListClaims {
     #[schemars(example = &"tasks")]
     pub path_prefix: Option<TreePath>,
     /// Only claims of this actor
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_selected_actor")]
     #[schemars(with = "Option<String>", example = "agent:x")]
     pub actor: Option<Actor>,
 }
