@@ -35,6 +35,7 @@ pub struct ClaimPage {
 
 impl Operation for ClaimPage {
     const NAME: &'static str = "claim";
+    const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/claim")];
@@ -87,6 +88,7 @@ pub struct ReleasedClaim {
 
 impl Operation for ReleaseClaim {
     const NAME: &'static str = "release";
+    const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::delete("/claim").json_or_query(&["path"])];
