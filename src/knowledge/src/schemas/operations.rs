@@ -207,10 +207,8 @@ impl Operation for DeleteSchema {
     type Output = DeletedSchema;
     fn run(self, cx: &OperationContext<'_>) -> Result<DeletedSchema, Fault> {
         let change = Change::remove(schema_path(&self.name)?);
-        if !self.force {
-            cx.space.schemas.check_referrers(&self.name, None)?;
-        }
-        match cx.apply(ChangeSet::from(change).with_message(format!("schema: delete {}", self.name))) {
+        let caller = Caller { is_forced: self.force, ..cx.caller.clone() };
+        match cx.apply_as(&caller, ChangeSet::from(change).with_message(format!("schema: delete {}", self.name))) {
             Err(fault) if fault.kind() == Kind::NotFound => {
                 Err(Fault::not_found(format!("schema not found: {}", self.name)))
             }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use svcfs_base::{Caller, Change, Kind, Limit, Protocol};
+use svcfs_base::{Caller, Change, Kind, Limit, Precondition, Protocol};
 
 use crate::kernel::Operation;
 use crate::metrics::{MetricsAudience, readiness_report};
@@ -160,12 +160,19 @@ fn a_schema_stays_usable_for_those_that_refer_to_it() {
         assert_eq!((fault.kind(), fault.detail().get("schemas")), (Kind::NotAllowed, Some(&names)), "{fault}");
         assert!(fault.message().contains("`bug`") && fault.message().contains("force"), "{fault}");
     }
-    let put = |protocol| {
-        let change = Change::put(path(".svc/schemas/people.json"), "{}");
-        space.space().vfs.apply(&Caller::new(protocol), change).map(drop).map_err(|fault| fault.kind())
-    };
+    let people_file = || path(".svc/schemas/people.json");
+    let moved = |to| Change::Move { from: people_file(), to: path(to), precondition: Precondition::Any };
     for protocol in [Protocol::Fuse, Protocol::WebDav, Protocol::S3, Protocol::Nfs] {
-        assert_eq!(put(protocol), Err(Kind::NotAllowed), "{protocol:?}");
+        for change in [
+            Change::put(people_file(), "{}"),
+            Change::remove(people_file()),
+            moved(".svc/schemas/persons.json"),
+            moved("people.json"),
+            moved(".svc/schemas/people.json~"),
+        ] {
+            let applied = space.space().vfs.apply(&Caller::new(protocol), change.clone());
+            assert_eq!(applied.unwrap_err().kind(), Kind::NotAllowed, "{protocol:?}: {change:?}");
+        }
     }
     // What does not concern the others is allowed.
     save("people", json!({ "$defs": { "name": { "type": "string" }, "age": {} } }), false).unwrap();
