@@ -1,5 +1,8 @@
 use serde_json::json;
-use svcfs_base::{Caller, Change, Client, ETag, Fault, Kind, Permissions, Precondition, Protocol, Scope};
+use svcfs_base::{
+    Caller, Change, Client, ETag, Fault, Kind, PathComponent, Permissions, Precondition, Protocol, Scope,
+};
+use svcfs_vfs::NodeId;
 
 use super::external_rewrite;
 use crate::lint::stored_issues;
@@ -10,6 +13,10 @@ const UNLOCKED: &str = "---\ntitle: Log\n---\n\n# New\n";
 
 fn apply(space: &TestSpace, caller: &Caller, change: Change) -> Result<(), Fault> {
     space.space().vfs.apply(caller, change).map(drop)
+}
+
+fn name(text: &str) -> PathComponent {
+    PathComponent::parse(text).unwrap()
 }
 
 fn rename(from: &str, to: &str) -> Change {
@@ -112,7 +119,12 @@ fn a_directory_is_checked_with_pages_that_are_not_indexed_yet() {
             let put =
                 |text: &str| apply(&space, caller, Change::put(path(&format!("{directory}/log.md")), text.to_owned()));
             put(LOG).unwrap();
-            assert!(apply(&space, caller, rename(&directory, "moved")).is_err(), "{directory}");
+            let refused = apply(&space, caller, rename(&directory, "moved")).unwrap_err();
+            assert_eq!(refused.kind(), Kind::NotAllowed, "{directory}: {refused}");
+            // As a mount does it.
+            let (from, to) = (name(&directory), name("moved"));
+            let refused = space.space().vfs.rename_node(caller, (NodeId::ROOT, &from), (NodeId::ROOT, &to), true);
+            assert_eq!(refused.unwrap_err().kind(), Kind::NotAllowed, "{directory}");
         }
     }
     // Free again before the index knows it.
