@@ -110,6 +110,10 @@ pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 /// The draft into which the changes of a caller went that may only propose them.
 pub(crate) const DRAFT: HeaderName = HeaderName::from_static("x-svc-draft");
 
+/// The kind of a refusal. Several kinds have the same status: clients distinguish a rule of the space
+/// from a conflict with other writers.
+pub(crate) const ERROR_KIND: HeaderName = HeaderName::from_static("x-svc-error");
+
 /// Adds the headers for the metadata of an output.
 pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
     // `from_str` would refuse the names of pages and fields that are not ASCII.
@@ -201,6 +205,7 @@ pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
         body.extend(fault.detail().clone());
     }
     let mut response = json(status, &body.into());
+    response.headers_mut().insert(ERROR_KIND, HeaderValue::from_static(fault.kind().name()));
     if fault.kind() == Kind::Unauthenticated {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"svcfs\""));
     }

@@ -14,10 +14,13 @@ use crate::openapi::manual;
 /// Prefix of tool names.
 const PREFIX: &str = "svc_";
 
+/// The description of `actor` for operations that have no default for it.
+const REQUIRED_ACTOR: &str = "Your name, which the claim belongs to; required unless your key has a name";
+
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
 const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
-    ("actor", "Your name; becomes the author of the version. `mcp-agent` when absent"),
+    (ACTOR, "Your name; becomes the author of the version. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
     (FENCE, "Number `fence` of your claim on the page; refused if it is not the newest or the lease has ended"),
     (
@@ -25,6 +28,9 @@ const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
         "ETag of the file as you read it; the change is refused if the file has changed since. `*`: the file must exist",
     ),
 ];
+
+/// The author.
+const ACTOR: &str = "actor";
 
 /// The number of a claim; the only one that is no text.
 const FENCE: &str = "fence";
@@ -160,7 +166,10 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
 /// The additional arguments of a tool.
 fn extra_arguments(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
-    EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != PRECONDITION))
+    let arguments =
+        EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != PRECONDITION));
+    let is_required = entry.requires_actor;
+    arguments.map(move |(name, text)| (name, if is_required && name == ACTOR { REQUIRED_ACTOR } else { text }))
 }
 
 /// The same members in the same order, one of them renamed.

@@ -23,7 +23,7 @@ use crate::actors::{ActorResolver, AttributionPolicy};
 use crate::convert::{flag_bits, minimal_attr, name, open_mode, utf8, write_at};
 use crate::init_flags::{REMOTE_INIT_FLAGS, negotiate};
 use crate::listings::{DirectoryListing, OpenDirectories};
-use crate::reply::{RequestFailure, ValueReply, answer, answer_with};
+use crate::reply::{RequestFailure, ValueReply, answer, answer_with, or_not_permitted};
 use crate::session::SessionSentinel;
 use crate::write_handles::{WriteHandle, WriteHandles, process_of};
 
@@ -173,7 +173,7 @@ impl Filesystem for RemoteCallbacks {
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let author = self.author(request);
-        answer("unlink", reply, || self.tree.unlink(&author, parent, &name(entry)?));
+        answer("unlink", reply, || self.tree.unlink(&author, parent, &name(entry)?).map_err(or_not_permitted));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {

@@ -36,6 +36,8 @@ const SPACE: HeaderName = HeaderName::from_static("x-svc-space");
 /// Asks for the files that a mount of the server shows: also hidden files, and those that git
 /// ignores.
 const MOUNT: HeaderName = HeaderName::from_static("x-svc-mount");
+/// Distinguishes what a rule of the space refuses from conflicts with other writers.
+const ERROR_KIND: HeaderName = HeaderName::from_static("x-svc-error");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -159,6 +161,7 @@ impl ApiResponse {
             401 => Kind::Unauthenticated,
             403 => Kind::Forbidden,
             404 => Kind::NotFound,
+            409 if self.headers.get(ERROR_KIND).is_some_and(|kind| kind == Kind::NotAllowed.name()) => Kind::NotAllowed,
             409 => Kind::Conflict,
             412 => Kind::PreconditionFailed,
             413 => Kind::TooLarge,

@@ -20,6 +20,7 @@ use super::read_versions::ReadVersions;
 use super::rejected::RejectedSaves;
 use super::tree::{OpenAccess, RemoteTree};
 use super::writeback::{ChangeAuthor, WriteOffset};
+use crate::reply::RequestFailure;
 
 /// Longest time anything in a test is waited for.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -37,6 +38,8 @@ struct Asked {
 enum Say {
     /// A status, a version, and a body.
     Answer(u16, Option<ETag>, String),
+    /// A refusal, with the kind of the fault.
+    Refusal(Kind),
     /// It is busy for so many seconds.
     Busy(u16),
     /// The line breaks.
@@ -135,6 +138,7 @@ fn say(stream: &mut TcpStream, said: &Say) {
             while stream.write_all(b":keep-alive\n\n").is_ok() && !matches!(stream.read(&mut [0]), Ok(0)) {}
             return;
         }
+        Say::Refusal(kind) => (kind.http(), format!("x-svc-error: {}\r\n", kind.name()), r#"{"error":"refused"}"#),
         Say::Busy(seconds) => (429, format!("retry-after: {seconds}\r\n"), ""),
         Say::Answer(status, etag, body) => {
             (*status, etag.map(|etag| format!("etag: \"{etag}\"\r\n")).unwrap_or_default(), body.as_str())
@@ -239,6 +243,27 @@ fn fsync_after_a_failed_fsync_fails_again() {
         assert_eq!(kind(told.tree.fsync(&ann(), inode, handle)), Some(Kind::Rejected));
     }
     assert_eq!(told.tree.rejected.read(&path("a.md")).unwrap(), "text");
+}
+
+#[test]
+fn a_rule_of_the_space_is_distinguished_from_a_conflict() {
+    for (answered, expected) in
+        [(Kind::NotAllowed, Kind::NotAllowed), (Kind::Conflict, Kind::Conflict), (Kind::Exists, Kind::Conflict)]
+    {
+        let told = Told::by(move |asked| match asked.what.as_str() {
+            "PUT /file" | "POST /rename" => Say::Refusal(answered),
+            _ => listing(&["b.md"]),
+        });
+        let (inode, handle) = told.written("a.md", "text");
+        assert_eq!(kind(told.tree.fsync(&ann(), inode, handle)), Some(expected), "{answered:?}");
+        assert_eq!(told.tree.rejected.read(&path("a.md")).unwrap(), "text");
+        let root = INodeNo::ROOT;
+        let renamed = told.tree.rename(&ann(), (root, &name("b.md")), (root, &name("c.md")), true);
+        match renamed {
+            Err(RequestFailure::Fault(fault)) => assert_eq!(fault.kind(), expected, "{answered:?}"),
+            other => panic!("{answered:?}: {}", other.is_ok()),
+        }
+    }
 }
 
 #[test]

@@ -61,6 +61,20 @@ impl<'de> Deserialize<'de> for Actor {
     }
 }
 
+/// Deserializes a name that selects what is read or changed. Unlike an author it must not be empty:
+/// an empty name would select what callers without a name did.
+///
+/// # Errors
+/// If the name is empty.
+pub fn deserialize_selected_actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Actor>, D::Error> {
+    let Some(text) = Option::<Cow<'de, str>>::deserialize(deserializer)? else { return Ok(None) };
+    let actor = Actor::new(&text);
+    if actor == Actor::new("") && text.trim() != actor.as_str() {
+        return Err(serde::de::Error::custom("must be the name of an actor; leave it out to select all"));
+    }
+    Ok(Some(actor))
+}
+
 impl JsonSchema for Actor {
     fn schema_name() -> Cow<'static, str> {
         "Actor".into()
@@ -228,6 +242,9 @@ pub struct Caller {
     /// Whether the caller may end the protection of an append-only page: root on a mount, and a
     /// request with `force` to a server without authentication. Admin keys may, too.
     pub may_unlock: bool,
+    /// Whether the caller accepts that others which depend on the change cannot be used any more
+    /// (`force`).
+    pub is_forced: bool,
     /// The client that sent the request.
     pub client: Client,
 }
@@ -246,6 +263,7 @@ impl Caller {
             claim_fence: None,
             permissions: Permissions::FULL,
             may_unlock: false,
+            is_forced: false,
             client: Client { key: None, connection: None },
         }
     }

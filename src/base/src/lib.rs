@@ -21,7 +21,7 @@ mod query_text;
 mod scratch;
 mod version;
 
-pub use actor::{Actor, Caller, Client, OriginId, Protocol, Provenance};
+pub use actor::{Actor, Caller, Client, OriginId, Protocol, Provenance, deserialize_selected_actor};
 pub use address::network_prefix;
 pub use audit::AuditEntry;
 pub use change::{

@@ -168,7 +168,9 @@ async fn call_tool(base: &Uri, call: OperationCall) -> Result<Value, CommandFail
         let text = text_of(&result["content"][0]["text"]);
         let is_failure = ["internal error", DISK_FULL].iter().any(|prefix| text.starts_with(prefix));
         let exit = if is_failure { ExitStatus::Failed } else { ExitStatus::Refused };
-        return Err(CommandFailure::saying(exit, text.lines().next().unwrap_or(&text)));
+        // The details follow the message on a line.
+        let (message, detail) = text.split_once('\n').unwrap_or((&text, ""));
+        return Err(CommandFailure::saying(exit, message).with_detail(serde_json::from_str(detail).unwrap_or_default()));
     }
     // Notes follow the output itself.
     for note in result["content"].as_array().into_iter().flatten().skip(1) {
@@ -333,9 +335,8 @@ pub async fn exchange(
 
 /// The failure for an error response, with the server's message.
 pub fn refusal(status: StatusCode, body: &Bytes) -> CommandFailure {
-    let message =
-        serde_json::from_slice::<Value>(body).ok().and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
-    let message = match message {
+    let mut detail: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    let message = match detail.remove("error").as_ref().and_then(Value::as_str).map(str::to_owned) {
         Some(message) if status == StatusCode::UNAUTHORIZED => format!("{message}; {TOKEN_ADVICE}"),
         Some(message) => message,
         None => format!("the server answered {status}; is it svcfs?"),
@@ -343,6 +344,7 @@ pub fn refusal(status: StatusCode, body: &Bytes) -> CommandFailure {
     let is_failure =
         status == StatusCode::TOO_MANY_REQUESTS || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
     CommandFailure::saying(if is_failure { ExitStatus::Failed } else { ExitStatus::Refused }, message)
+        .with_detail(detail)
 }
 
 fn text_of(value: &Value) -> String {

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::{Debug, Display};
 
+use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind};
 use svcfs_config::ConfigError;
 use svcfs_mount::MountError;
@@ -35,21 +36,33 @@ Exit codes:
 pub struct CommandFailure {
     exit: ExitStatus,
     error: anyhow::Error,
+    /// What a refusal says beside its message, such as `conflicts`.
+    detail: Map<String, Value>,
 }
 
 impl CommandFailure {
     /// A failure with an exit code; `error` says what failed and what to do.
     pub fn new(exit: ExitStatus, error: impl Into<anyhow::Error>) -> Self {
-        Self { exit, error: error.into() }
+        Self { exit, error: error.into(), detail: Map::new() }
     }
     /// A failure with a message.
     pub fn saying(exit: ExitStatus, message: impl Into<String>) -> Self {
-        Self { exit, error: anyhow::Error::msg(message.into()) }
+        Self::new(exit, anyhow::Error::msg(message.into()))
+    }
+    /// The failure with what a refusal says beside its message.
+    pub fn with_detail(self, detail: Map<String, Value>) -> Self {
+        Self { detail, ..self }
+    }
+    /// The message and the details as JSON; none without details.
+    pub fn to_json(&self) -> Option<Value> {
+        let mut body = Some(self.detail.clone()).filter(|detail| !detail.is_empty())?;
+        body.insert("error".to_owned(), self.error.to_string().into());
+        Some(body.into())
     }
     /// The failure with what it prevented before its message.
     pub fn preceded_by(self, text: &str) -> Self {
         let message = format!("{text}: {}", self.error);
-        Self { exit: self.exit, error: self.error.context(message) }
+        Self { error: self.error.context(message), ..self }
     }
     /// The exit code.
     pub const fn exit(&self) -> ExitStatus {
@@ -91,7 +104,8 @@ impl From<Fault> for CommandFailure {
     fn from(fault: Fault) -> Self {
         let exit = exit_of(fault.kind());
         if fault.kind() != Kind::Internal {
-            return Self::new(exit, fault);
+            let detail = fault.detail().clone();
+            return Self::new(exit, fault).with_detail(detail);
         }
         // The message for callers points to the log of a server; a command has none, so show the
         // cause.

@@ -49,6 +49,11 @@ pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// A time of an answer as `2026-11-28 21:02`, in UTC as all times of svcfs.
+pub fn minute(time: &str) -> String {
+    time.get(..16).map_or(time.to_owned(), |minute| minute.replace('T', " "))
+}
+
 /// Whether colours are wanted on a stream: at a terminal, unless `NO_COLOR` is set
 /// (<https://no-color.org>).
 pub fn has_colours(stream: &impl IsTerminal) -> bool {

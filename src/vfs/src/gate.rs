@@ -14,6 +14,9 @@ pub struct ProposedFile {
     pub old_content: Option<Bytes>,
 }
 
+/// Reads a file as it is while the gates run; none if there is none.
+pub type ReadPresent<'r> = &'r dyn Fn(&TreePath) -> Result<Option<Bytes>, Fault>;
+
 /// A check that may rewrite or refuse a file, and never writes.
 ///
 /// Upper layers provide gates: the write path depends on neither linter nor index.
@@ -34,11 +37,11 @@ pub trait WriteGate: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Checks the rename of a directory.
+    /// Checks the rename of a directory. The tree is locked: only `read` may read it.
     ///
     /// # Errors
     /// The refusal, worded for the caller.
-    fn check_directory(&self, _caller: &Caller, _path: &TreePath) -> Result<(), Fault> {
+    fn check_directory(&self, _caller: &Caller, _path: &TreePath, _read: ReadPresent<'_>) -> Result<(), Fault> {
         Ok(())
     }
 }

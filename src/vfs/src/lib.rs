@@ -42,7 +42,7 @@ pub use comment_files::{COMMENTS_DIRECTORY, comment_file, commented_page, is_bac
 pub use committer::CommitPolicy;
 pub use drafts::{AcceptedPage, CallerTree, DraftMerge, DraftView};
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
-pub use gate::{ProposedFile, WriteGate};
+pub use gate::{ProposedFile, ReadPresent, WriteGate};
 pub use leases::LeaseBarrier;
 pub use links::{LinkResolver, RelinkedPage};
 pub use nodes::{

@@ -421,7 +421,11 @@ impl<'a> ChangePlan<'a> {
             return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
         }
         self.core.check_no_submodule(&from)?;
-        self.gates.iter().try_for_each(|gate| gate.check_directory(self.caller, &from))?;
+        let read = |path: &TreePath| match self.core.effective_state(path)? {
+            EffectiveState::Leaf(leaf, _) => Ok(Some(leaf.content)),
+            EffectiveState::Absent | EffectiveState::Directory | EffectiveState::Large(_) => Ok(None),
+        };
+        self.gates.iter().try_for_each(|gate| gate.check_directory(self.caller, &from, &read))?;
         match self.effective_state(&to)? {
             EffectiveState::Absent => {}
             EffectiveState::Leaf(..) | EffectiveState::Large(_) => return Err(Fault::not_directory(&to)),

@@ -1,4 +1,5 @@
-//! Drafts: opening them, writing in them beside writing in the tree, and merging a large one.
+//! Drafts: opening them, writing in them beside writing in the tree, merging a large one, and undoing
+//! the merge.
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ const COMPLETE: Duration = Duration::from_secs(600);
 
 const MAX_OPENING: Duration = Duration::from_millis(5);
 const MAX_MERGE: Duration = Duration::from_secs(1);
+const MAX_UNDO: Duration = Duration::from_secs(2);
 
 /// All that is measured of drafts.
 pub struct Drafts {
@@ -34,6 +36,7 @@ pub struct Drafts {
     written: RoundSeries,
     written_in_tree: RoundSeries,
     merges: RoundSeries,
+    undos: RoundSeries,
 }
 
 /// Measures drafts of a large tree.
@@ -55,12 +58,8 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Drafts> {
     answers::until_complete(run, &server, (pages.count, COMPLETE))?;
     server.wait_until_idle(run)?;
     let mut client = BenchClient::connect(server.address())?;
-    let (mut opened, mut written, mut written_in_tree, mut merges): (
-        RoundSeries,
-        RoundSeries,
-        RoundSeries,
-        RoundSeries,
-    ) = Default::default();
+    let (mut opened, mut written, mut written_in_tree): (RoundSeries, RoundSeries, RoundSeries) = Default::default();
+    let (mut merges, mut undos): (RoundSeries, RoundSeries) = Default::default();
     let open_bound = RoundBound { count: bound.count.min(OPEN_DRAFTS), ..bound };
     opened.add(run.measure_round(open_bound, |_| open(&mut client).map(drop))?);
     let draft = open(&mut client)?;
@@ -88,10 +87,17 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Drafts> {
         merges.add(MeasuredRound { latencies: vec![elapsed], elapsed });
         let merged = answer["paths"].as_array().map_or(0, Vec::len);
         ensure!(merged == count, "{merged} of {count} pages were merged");
+        let merge = json!({ "commits": [answer["version"]] });
+        let asked = Instant::now();
+        let answer: Value = serde_json::from_slice(&client.post("/api/svc/revert", &merge)?)?;
+        let elapsed = asked.elapsed();
+        undos.add(MeasuredRound { latencies: vec![elapsed], elapsed });
+        let undone = answer["undone"].as_array().map_or(0, Vec::len);
+        ensure!(undone == count, "{undone} of {count} pages were undone");
     }
     server.stop()?;
     std::fs::remove_dir_all(&root)?;
-    Ok(Drafts { pages: pages.count, merged: count, opened, written, written_in_tree, merges })
+    Ok(Drafts { pages: pages.count, merged: count, opened, written, written_in_tree, merges, undos })
 }
 
 fn open(client: &mut BenchClient) -> Result<String> {
@@ -115,6 +121,7 @@ impl Drafts {
             ("`PUT /drafts/{id}/file`, 1 client".to_owned(), &self.written),
             ("`PUT /file`, 1 client".to_owned(), &self.written_in_tree),
             (format!("`POST /drafts/{{id}}/merge`, {} pages", self.merged), &self.merges),
+            (format!("`POST /revert`, {} pages", self.merged), &self.undos),
         ] {
             let percentile = |share| TableCell::Time(series.percentile(share));
             table.add_row([text(name), TableCell::Rate(series.rate()), percentile(0.5), percentile(0.99)]);
@@ -130,6 +137,7 @@ impl Drafts {
             ("opening a draft, p50".to_owned(), MAX_OPENING, self.opened.percentile(0.5)),
             ("a write in a draft, p50: twice a write".to_owned(), 2 * in_tree, self.written.percentile(0.5)),
             (merge, MAX_MERGE, self.merges.percentile(0.5)),
+            (format!("undo of {} changed pages", self.merged), MAX_UNDO, self.undos.percentile(0.5)),
         ]
         .map(|(what, wanted, measured)| Judged { what, wanted, measured })
         .into_iter()

@@ -1,6 +1,7 @@
 //! `svcfs drafts`
 
 use std::io::IsTerminal;
+use std::ops::RangeInclusive;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -16,9 +17,12 @@ Examples:
   svcfs drafts diff 4f2a09c1                            numbered changes
   svcfs drafts diff 4f2a09c1 --unified | less           as git shows them
   svcfs drafts merge 4f2a09c1                           merge everything
-  svcfs drafts merge 4f2a09c1 --hunks 1,3               merge two changes; the rest stays open
+  svcfs drafts merge 4f2a09c1 --hunks 1,4-6             merge some changes; the rest stays open
   svcfs drafts merge 4f2a09c1 --path notes/a.md --resolve notes/a.md=theirs
   svcfs drafts discard 4f2a09c1";
+
+/// Limit of a range of hunks.
+const MAX_RANGE: usize = 100_000;
 
 /// Review drafts: changes of pages that wait for a merge
 ///
@@ -66,9 +70,9 @@ struct DiffArgs {
 struct MergeArgs {
     /// Id of the draft
     id: String,
-    /// Merge only these hunks of `svcfs drafts diff`; the rest stays open
-    #[arg(long, value_name = "N,N", value_delimiter = ',')]
-    hunks: Vec<usize>,
+    /// Merge only these hunks of `svcfs drafts diff`, such as `1,4-6`; the rest stays open
+    #[arg(long, value_name = "N,N-N", value_delimiter = ',', value_parser = hunk_range)]
+    hunks: Vec<RangeInclusive<usize>>,
     /// Merge only this page or folder; may be repeated
     #[arg(long = "path", value_name = "PATH")]
     paths: Vec<String>,
@@ -99,7 +103,7 @@ struct DiscardArgs {
 struct SharedArgs {
     #[command(flatten)]
     target: RootTarget,
-    /// Print the exact output as JSON
+    /// Print the exact output as JSON, also of a refused merge
     #[arg(long)]
     json: bool,
 }
@@ -113,6 +117,15 @@ enum Side {
 fn resolution(text: &str) -> Result<(String, Side), String> {
     let (path, side) = text.rsplit_once('=').ok_or("expected PATH=ours or PATH=theirs")?;
     Ok((path.to_owned(), Side::from_str(side, false).map_err(|_| "the side must be `ours` or `theirs`")?))
+}
+
+/// A number, or the first and the last one.
+fn hunk_range(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if first <= last && last - first < MAX_RANGE => Ok(first..=last),
+        _ => Err(format!("expected a number or a range such as `4-6`, of {MAX_RANGE} hunks at most")),
+    }
 }
 
 impl DraftsArgs {
@@ -135,7 +148,7 @@ impl DraftsArgs {
                 let resolve = resolve.into_iter().map(|(path, winner)| (path, json!(side(winner))));
                 let mut arguments = json!({ "id": id, "etag": etag, "resolve": resolve.collect::<Map<_, _>>() });
                 if !hunks.is_empty() {
-                    arguments["hunks"] = json!(hunks);
+                    arguments["hunks"] = json!(hunks.into_iter().flatten().collect::<Vec<_>>());
                 }
                 if !paths.is_empty() {
                     arguments["paths"] = json!(paths);
@@ -162,7 +175,11 @@ impl SharedArgs {
         let Self { target, json } = self;
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let given = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
-        let answer = target.run_operation(manual::find(operation)?, given, cli_caller(actor), None)?;
+        let outcome = target.run_operation(manual::find(operation)?, given, cli_caller(actor), None);
+        if json && let Some(refusal) = outcome.as_ref().err().and_then(CommandFailure::to_json) {
+            output::json(&refusal)?;
+        }
+        let answer = outcome?;
         if json {
             return output::json(&answer);
         }
@@ -188,7 +205,8 @@ fn text(value: &Value, name: &str) -> String {
 
 fn list_text(drafts: &Value) -> String {
     let line = |draft: &Value| {
-        let (id, actor, changed) = (text(draft, "id"), text(draft, "actor"), text(draft, "changed_at"));
+        let (id, actor, changed) =
+            (text(draft, "id"), text(draft, "actor"), output::minute(&text(draft, "changed_at")));
         let count = draft["ahead"].as_u64().unwrap_or_default();
         format!("{id}\t{actor}\t{changed}\t{count} page{}\n", if count == 1 { "" } else { "s" })
     };
@@ -216,4 +234,17 @@ fn merge_text(answer: &Value) -> String {
     let merged = paths("paths").into_iter().map(|path| line("merged", path));
     let remaining = paths("remaining").into_iter().map(|path| line("still open", path));
     merged.chain(remaining).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hunks_are_numbers_and_ranges() {
+        assert_eq!((hunk_range("3"), hunk_range("4-6"), hunk_range(" 4 - 4 ")), (Ok(3..=3), Ok(4..=6), Ok(4..=4)));
+        for text in ["", "-", "3-", "-3", "6-4", "x", "1-2-3", "0-18446744073709551615", "1..3"] {
+            assert!(hunk_range(text).is_err(), "{text}");
+        }
+    }
 }

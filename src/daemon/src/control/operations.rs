@@ -62,7 +62,9 @@ pub(super) async fn run(body: &[u8], server: Arc<ServerState>) -> Result<Respons
         Ok(Ok(response)) => json(StatusCode::OK, &response),
         Ok(Err(fault)) => {
             let status = StatusCode::from_u16(fault.kind().http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            error(status, fault.message())
+            let mut body = fault.detail().clone();
+            body.insert("error".to_owned(), fault.message().into());
+            json(status, &body)
         }
         Err(cause) => error(StatusCode::INTERNAL_SERVER_ERROR, &cause.to_string()),
     }

@@ -11,6 +11,7 @@ mod closed;
 mod covering;
 mod crowd;
 mod documents;
+mod drafts;
 mod fstab;
 mod full_disk;
 mod harness;

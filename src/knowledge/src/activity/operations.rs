@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId};
+use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId, deserialize_selected_actor};
 use svcfs_vfs::{ChangeFilter, NamePeriod, PathAction, TimelineEvent};
 
 use super::feeds;
@@ -35,7 +35,7 @@ pub struct ListEvents {
     #[serde(default)]
     pub offset: u32,
     /// Only changes by this actor (exact name)
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_selected_actor")]
     pub actor: Option<Actor>,
     /// Only events of this kind
     #[serde(default, rename = "type")]

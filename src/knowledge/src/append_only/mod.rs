@@ -8,15 +8,15 @@
 mod tests;
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use serde_json::Value;
-use svcfs_base::{Caller, ETag, Fault, Kind, Scope, TreePath};
-use svcfs_index::Index;
+use svcfs_base::{Caller, ETag, Fault, Kind, Scope, Seq, TreePath};
 use svcfs_text::append_only::{APPEND_ONLY_KEY, check_addition, is_append_only};
 use svcfs_text::lint::{LintIssue, LintRule};
-use svcfs_vfs::{EXTERNAL_EDIT_TRAILER, ProposedFile, StoredContent, WriteGate};
+use svcfs_vfs::{EXTERNAL_EDIT_TRAILER, ProposedFile, ReadPresent, StoredContent, WriteGate};
 
 use crate::kernel::Space;
 use crate::lint::severities;
@@ -24,20 +24,24 @@ use crate::lint::severities;
 /// Number of versions in which external edits are looked for.
 const MAX_VERSIONS: usize = 20;
 
+/// Number of change sets that are read from the feed at once.
+const BATCH_SETS: usize = 1_000;
+
 const ADVICE: &str = "text can be added at the end of the page or of a section; an admin key can remove \
                       `append_only` from its frontmatter (without authentication: `force=true`, on a mount: root)";
 
 /// Refuses changes of append-only pages that are no additions.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct AppendOnlyGate {
     /// Finds the pages below a renamed directory; not set while the space is being opened.
-    index: Arc<OnceLock<Arc<Index>>>,
+    space: Arc<OnceLock<Weak<Space>>>,
 }
 
 impl AppendOnlyGate {
-    /// Where to set the index of the space.
-    pub fn index(&self) -> Arc<OnceLock<Arc<Index>>> {
-        Arc::clone(&self.index)
+    /// Gives the gate the space whose index and feed it reads.
+    pub fn attach(&self, space: &Arc<Space>) {
+        // It is attached once, when the space is opened.
+        let _ignored = self.space.set(Arc::downgrade(space));
     }
 }
 
@@ -61,14 +65,34 @@ impl WriteGate for AppendOnlyGate {
         }
     }
 
-    fn check_directory(&self, _caller: &Caller, directory: &TreePath) -> Result<(), Fault> {
-        let Some(index) = self.index.get() else { return Ok(()) };
-        let pages = index.pages_with_keys(&[APPEND_ONLY_KEY])?;
-        let is_protected = |metadata: &Value| metadata.get(APPEND_ONLY_KEY) == Some(&Value::Bool(true));
-        match pages.into_iter().find(|page| page.path.is_under(directory) && is_protected(&page.metadata)) {
-            Some(page) => Err(refusal(&page.path, format_args!("its directory `{directory}` cannot be renamed"))),
-            None => Ok(()),
+    fn check_directory(&self, _caller: &Caller, directory: &TreePath, read: ReadPresent<'_>) -> Result<(), Fault> {
+        let Some(space) = self.space.get().and_then(Weak::upgrade) else { return Ok(()) };
+        let refused =
+            |page: &TreePath| Err(refusal(page, format_args!("its directory `{directory}` cannot be renamed")));
+        // Read first: what is indexed meanwhile is read again.
+        let unindexed = unindexed_pages(&space, directory)?;
+        for page in &unindexed {
+            if read(page)?.is_some_and(|content| protected_text(page, &content).is_some()) {
+                return refused(page);
+            }
         }
+        let is_protected = |metadata: &Value| metadata.get(APPEND_ONLY_KEY) == Some(&Value::Bool(true));
+        let indexed = space.index.pages_with_keys(&[APPEND_ONLY_KEY])?.into_iter();
+        let mut indexed = indexed.filter(|page| page.path.is_under(directory) && !unindexed.contains(&page.path));
+        indexed.find(|page| is_protected(&page.metadata)).map_or(Ok(()), |page| refused(&page.path))
+    }
+}
+
+/// The pages below a directory that have changed since they were indexed.
+fn unindexed_pages(space: &Space, directory: &TreePath) -> Result<BTreeSet<TreePath>, Fault> {
+    let mut position = Seq(space.index_watermark.level());
+    let mut pages = BTreeSet::new();
+    loop {
+        let events = space.vfs.feed().events_after(position, BATCH_SETS)?;
+        let Some(last) = events.last() else { return Ok(pages) };
+        position = last.seq;
+        let paths = events.iter().flat_map(|event| &event.changes).map(|change| &change.path);
+        pages.extend(paths.filter(|path| path.is_page() && path.is_under(directory)).cloned());
     }
 }
 

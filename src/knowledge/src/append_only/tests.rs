@@ -1,5 +1,8 @@
 use serde_json::json;
-use svcfs_base::{Caller, Change, Client, ETag, Fault, Kind, Permissions, Precondition, Protocol, Scope};
+use svcfs_base::{
+    Caller, Change, Client, ETag, Fault, Kind, PathComponent, Permissions, Precondition, Protocol, Scope,
+};
+use svcfs_vfs::NodeId;
 
 use super::external_rewrite;
 use crate::lint::stored_issues;
@@ -10,6 +13,10 @@ const UNLOCKED: &str = "---\ntitle: Log\n---\n\n# New\n";
 
 fn apply(space: &TestSpace, caller: &Caller, change: Change) -> Result<(), Fault> {
     space.space().vfs.apply(caller, change).map(drop)
+}
+
+fn name(text: &str) -> PathComponent {
+    PathComponent::parse(text).unwrap()
 }
 
 fn rename(from: &str, to: &str) -> Change {
@@ -100,4 +107,28 @@ fn an_external_edit_is_stored_and_reported() {
     // Also after later additions.
     space.get("append", json!({ "path": "log.md", "content": "- three\n" }));
     assert!(external_rewrite(space.space(), &path("log.md")).unwrap().is_some());
+}
+
+#[test]
+fn a_directory_is_checked_with_pages_that_are_not_indexed_yet() {
+    let space = TestSpace::new();
+    for protocol in [Protocol::Fuse, Protocol::Nfs, Protocol::WebDav, Protocol::Http] {
+        let caller = &Caller::new(protocol);
+        for number in 0..10 {
+            let directory = format!("{}{number}", protocol.name());
+            let put =
+                |text: &str| apply(&space, caller, Change::put(path(&format!("{directory}/log.md")), text.to_owned()));
+            put(LOG).unwrap();
+            let refused = apply(&space, caller, rename(&directory, "moved")).unwrap_err();
+            assert_eq!(refused.kind(), Kind::NotAllowed, "{directory}: {refused}");
+            // As a mount does it.
+            let (from, to) = (name(&directory), name("moved"));
+            let refused = space.space().vfs.rename_node(caller, (NodeId::ROOT, &from), (NodeId::ROOT, &to), true);
+            assert_eq!(refused.unwrap_err().kind(), Kind::NotAllowed, "{directory}");
+        }
+    }
+    // Free again before the index knows it.
+    let root = Caller { may_unlock: true, ..Caller::new(Protocol::Fuse) };
+    apply(&space, &root, Change::put(path("fuse0/log.md"), UNLOCKED.to_owned())).unwrap();
+    apply(&space, &root, rename("fuse0", "moved")).unwrap();
 }

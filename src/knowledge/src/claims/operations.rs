@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Claim, Fault, Kind, TreePath};
+use svcfs_base::{Actor, Claim, Fault, Kind, TreePath, deserialize_selected_actor};
 use svcfs_vfs::EntryKind;
 
 use super::LeaseDuration;
@@ -35,6 +35,7 @@ pub struct ClaimPage {
 
 impl Operation for ClaimPage {
     const NAME: &'static str = "claim";
+    const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/claim")];
@@ -87,6 +88,7 @@ pub struct ReleasedClaim {
 
 impl Operation for ReleaseClaim {
     const NAME: &'static str = "release";
+    const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::delete("/claim").json_or_query(&["path"])];
@@ -120,7 +122,7 @@ pub struct ListClaims {
     #[schemars(example = &"tasks")]
     pub path_prefix: Option<TreePath>,
     /// Only claims of this actor
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_selected_actor")]
     #[schemars(with = "Option<String>", example = "agent:x")]
     pub actor: Option<Actor>,
 }

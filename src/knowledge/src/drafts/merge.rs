@@ -19,12 +19,10 @@ use svcfs_vfs::{AcceptedPage, DraftMerge, DraftView};
 use super::hunks::{self, ChangedPage};
 use super::{check_folder, state_etag, visible_pages};
 use crate::kernel::OperationContext;
-use crate::merge::{MergeConflict, merge_file};
+use crate::merge::{MergeConflict, merge_file, name_conflicts, place_of};
 
 /// Attempts of a merge that loses against concurrent writers.
 const MERGE_ATTEMPTS: usize = 64;
-/// Maximum number of conflicts that the message of a refusal names.
-const MAX_NAMED_CONFLICTS: usize = 5;
 
 /// Which side wins where both changed the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -298,25 +296,13 @@ fn headings_above(headings: &[Heading], line: usize) -> Vec<String> {
 }
 
 fn conflict(conflicts: &[DraftConflict]) -> Fault {
-    let place = |conflict: &DraftConflict| {
-        let DraftConflict { path, place: MergeConflict { key, start, end, .. }, reason, .. } = conflict;
-        if let Some(reason) = reason {
-            return format!("`{path}` ({reason})");
-        }
-        match key {
-            Some(key) => format!("`{path}` key `{key}`"),
-            None if end > start => format!("`{path}` lines {start}-{end}"),
-            None => format!("`{path}` line {start}"),
-        }
-    };
-    let mut places: Vec<String> = conflicts.iter().take(MAX_NAMED_CONFLICTS).map(place).collect();
-    if conflicts.len() > MAX_NAMED_CONFLICTS {
-        places.push(format!("and {} more", conflicts.len() - MAX_NAMED_CONFLICTS));
-    }
+    let places = name_conflicts(conflicts, |DraftConflict { path, place, reason, .. }| match reason {
+        Some(reason) => format!("`{path}` ({reason})"),
+        None => format!("`{path}` {}", place_of(place)),
+    });
     let message = format!(
-        "merge conflict: the tree and the draft changed the same: {}; the draft stays open: change it, or merge with \
-         `resolve`, where \"ours\" keeps the tree and \"theirs\" takes the draft",
-        places.join(", ")
+        "merge conflict: the tree and the draft changed the same: {places}; the draft stays open: change it, or merge \
+         with `resolve`, where \"ours\" keeps the tree and \"theirs\" takes the draft"
     );
     let listed = serde_json::to_value(conflicts).unwrap_or_default();
     Fault::new(Kind::Conflict, message).with_detail("conflicts", listed)

@@ -12,14 +12,11 @@ use svcfs_vfs::FileView;
 
 use crate::history;
 use crate::kernel::OperationContext;
-use crate::merge::{MergeConflict, merge_file};
+use crate::merge::{merge_file, name_conflicts, place_of};
 
 /// Attempts of a merge that loses against concurrent writers. Each failure means that another
 /// writer succeeded.
 const MERGE_ATTEMPTS: usize = 64;
-
-/// Maximum number of conflicts that the message of a refusal names.
-const MAX_NAMED_CONFLICTS: usize = 5;
 
 /// What to do when the file is no longer the version that `if_match` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -152,8 +149,8 @@ fn merge(
     if merged.conflicts.is_empty() {
         return Ok(merged.text.into());
     }
-    let message =
-        format!("your changes since {} overlap with those of others: {}", base.etag, describe(&merged.conflicts));
+    let places = name_conflicts(&merged.conflicts, place_of);
+    let message = format!("your changes since {} overlap with those of others: {places}", base.etag);
     Err(conflict(current, &message)
         .with_detail("base", base_text)
         .with_detail("conflicts", serde_json::to_value(&merged.conflicts).unwrap_or(Value::Null)))
@@ -168,22 +165,4 @@ fn conflict(current: &FileView, why: &str) -> Fault {
         .with_detail("etag", etag.to_string())
         .with_detail("current_etag", etag.to_string())
         .with_detail("theirs", theirs)
-}
-
-/// The places of conflicts: `lines 3-5, key `status` at line 2`.
-fn describe(conflicts: &[MergeConflict]) -> String {
-    let place = |conflict: &MergeConflict| {
-        let MergeConflict { key, start, end, .. } = conflict;
-        let lines = match () {
-            () if end < start => format!("before line {start}"),
-            () if end == start => format!("line {start}"),
-            () => format!("lines {start}-{end}"),
-        };
-        key.as_ref().map_or(lines.clone(), |key| format!("key `{key}` ({lines})"))
-    };
-    let mut places: Vec<String> = conflicts.iter().take(MAX_NAMED_CONFLICTS).map(place).collect();
-    if conflicts.len() > MAX_NAMED_CONFLICTS {
-        places.push(format!("and {} more", conflicts.len() - MAX_NAMED_CONFLICTS));
-    }
-    places.join(", ")
 }

@@ -20,11 +20,24 @@ const TYPE_NAMES: [(&str, &str); 10] = [
 /// The documented prefix of path errors.
 const PATH_DENIED: &str = "path denied: ";
 
-/// Deserializes the arguments of an operation.
+/// Deserializes the arguments of an operation. Null is as good as absent.
 ///
 /// # Errors
 /// `Invalid`: `<field> is required` for a missing field, else the field and the reason.
 pub(super) fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, Fault> {
+    let has_null = arguments.as_object().is_some_and(|members| members.values().any(Value::is_null));
+    // Only some arguments have null as a value: then it must stay.
+    let fallback = has_null.then(|| arguments.clone());
+    deserialize(arguments).or_else(|fault| match fallback {
+        Some(Value::Object(mut members)) => {
+            members.retain(|_, value| !value.is_null());
+            deserialize(members.into())
+        }
+        _ => Err(fault),
+    })
+}
+
+fn deserialize<T: DeserializeOwned>(arguments: Value) -> Result<T, Fault> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let (path, message) = (error.path(), error.inner().to_string());
         if let Some(field) = quoted_name(&message, "missing field `") {

@@ -33,6 +33,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Whether callers with the scope `propose` may run it, although it writes: its changes are of
     /// pages and go into the caller's draft, or it changes no page.
     const PROPOSABLE: bool = false;
+    /// Whether its caller must have a name, because a default name would be shared by many.
+    const REQUIRES_ACTOR: bool = false;
     /// Whether it administers the server; needs the scope `admin`.
     const ADMIN: bool = false;
     /// How it respects the folder that a key is limited to.
@@ -92,6 +94,8 @@ pub struct OperationEntry {
     pub is_conditional: bool,
     /// [`Operation::PROPOSABLE`]
     pub is_proposable: bool,
+    /// [`Operation::REQUIRES_ACTOR`]
+    pub requires_actor: bool,
     /// [`Operation::ADMIN`]
     pub is_admin: bool,
     /// [`Operation::FOLDER_SCOPE`]
@@ -124,6 +128,7 @@ impl OperationEntry {
             lane: O::LANE,
             is_conditional: O::CONDITIONAL,
             is_proposable: O::PROPOSABLE,
+            requires_actor: O::REQUIRES_ACTOR,
             is_admin: O::ADMIN,
             folder_scope: O::FOLDER_SCOPE,
             is_text_only: O::TEXT_ONLY,

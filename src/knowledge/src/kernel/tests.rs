@@ -207,3 +207,11 @@ fn what_a_route_names_exists_in_the_schemas() {
         assert!(entry.tool || !entry.http.is_empty(), "{entry:?} cannot be reached");
     }
 }
+
+#[test]
+fn null_equals_an_absent_argument() {
+    let greeting = read(json!({ "path": "a.md", "loudly": null, "others": null, "times": null })).unwrap();
+    assert_eq!((greeting.loudly, greeting.others.len(), greeting.times), (false, 0, 0));
+    assert_eq!(refusal(json!({ "path": null })).message(), "path is required");
+    assert!(refusal(json!({ "path": "a.md", "loudly": null, "times": -1 })).message().starts_with("`times`"));
+}

@@ -12,6 +12,31 @@ use std::ops::Range;
 use svcfs_base::TreePath;
 pub use svcfs_text::merge::{MergeConflict, MergedPage};
 
+/// Maximum number of conflicts that a message names.
+const MAX_NAMED_CONFLICTS: usize = 5;
+
+/// The first of some conflicts, and how many others there are.
+#[must_use]
+pub fn name_conflicts<C>(conflicts: &[C], name: impl Fn(&C) -> String) -> String {
+    let mut names: Vec<String> = conflicts.iter().take(MAX_NAMED_CONFLICTS).map(name).collect();
+    if conflicts.len() > MAX_NAMED_CONFLICTS {
+        names.push(format!("and {} more", conflicts.len() - MAX_NAMED_CONFLICTS));
+    }
+    names.join(", ")
+}
+
+/// Where a conflict is: `lines 3-5`, or ``key `status` (line 2)``.
+#[must_use]
+pub fn place_of(conflict: &MergeConflict) -> String {
+    let MergeConflict { key, start, end, .. } = conflict;
+    let lines = match () {
+        () if end < start => format!("before line {start}"),
+        () if end == start => format!("line {start}"),
+        () => format!("lines {start}-{end}"),
+    };
+    key.as_ref().map_or(lines.clone(), |key| format!("key `{key}` ({lines})"))
+}
+
 /// The old text with some of the changes between two texts: ranges of lines of both, in order.
 #[must_use]
 pub fn apply_changes(old: &str, new: &str, changes: impl IntoIterator<Item = (Range<usize>, Range<usize>)>) -> String {

@@ -214,6 +214,14 @@ fn space_report(status: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> Sp
             add_problem(format!("task {}", task.name), error.clone());
         }
     }
+    match space.schemas.unusable() {
+        Ok(schemas) => {
+            for (name, fault) in schemas {
+                add_problem(format!("schema {name}"), fault.message().to_owned());
+            }
+        }
+        Err(fault) => add_problem("schemas".to_owned(), fault.message().to_owned()),
+    }
     let load = space.vfs.queue_load();
     let queue = QueueReport {
         sets: load.queued_sets as u64,

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::Value;
-use svcfs_base::{Caller, Fault, Kind};
+use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_config::{LintSettings, RuleLevel};
 use svcfs_text::frontmatter;
 use svcfs_vfs::{ProposedFile, WriteGate};
@@ -25,6 +26,10 @@ impl SchemaGate {
     /// A gate for the schemas of `registry`.
     pub fn new(registry: Arc<SchemaRegistry>, is_enforced: bool, lint: LintSettings) -> Self {
         Self { registry, is_enforced, lint }
+    }
+
+    fn check_referrers(&self, caller: &Caller, name: &str, content: Option<&Bytes>) -> Result<(), Fault> {
+        if caller.is_forced { Ok(()) } else { self.registry.check_referrers(name, content) }
     }
 
     fn check_page(&self, proposal: &ProposedFile, is_enforced: bool) -> Result<(), Fault> {
@@ -68,7 +73,8 @@ impl WriteGate for SchemaGate {
                     format!("`{}`: the name of a schema has only letters, digits, `_` and `-`", proposal.path);
                 return Err(Fault::new(Kind::Invalid, message));
             }
-            return self.registry.check(name, &proposal.content);
+            self.registry.check(name, &proposal.content)?;
+            return self.check_referrers(caller, name, Some(&proposal.content));
         }
         let is_lint_error =
             self.lint.rules.schema_violation == RuleLevel::Error && self.lint.should_reject(caller.protocol);
@@ -76,5 +82,11 @@ impl WriteGate for SchemaGate {
             return Ok(());
         }
         self.check_page(proposal, self.is_enforced)
+    }
+    fn check_removal(&self, caller: &Caller, path: &TreePath, _content: &Bytes) -> Result<(), Fault> {
+        match type_of_path(path).filter(|name| is_type_name(name)) {
+            Some(name) => self.check_referrers(caller, name, None),
+            None => Ok(()),
+        }
     }
 }

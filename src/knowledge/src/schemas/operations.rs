@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Change, ChangeSet, ETag, Fault, Kind, Limit, Protocol, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, ETag, Fault, Kind, Limit, Protocol, TreePath};
 use svcfs_work::Lane;
 
 use super::compiled::CompiledSchema;
@@ -97,10 +97,14 @@ impl Operation for GetSchema {
                 Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Err(missing()),
                 file => file?,
             };
+            if let Some(Err(fault)) = cx.space.schemas.schema(&self.name)?.map(|schema| schema.check()) {
+                cx.add_note(format!("{}; pages of the type are not checked", fault.message()));
+            }
             let schema = String::from_utf8_lossy(&file.content).into_owned();
             return Ok(SchemaResponse { schema: Some(schema), pages: None, total: None });
         }
         let schema = cx.space.schemas.schema(&self.name)?.ok_or_else(missing)?;
+        schema.check()?;
         let paths = all_violating(cx, &schema)?;
         let listed = paths.iter().skip(self.offset as usize).take(self.limit.get());
         let page = |path: &TreePath| {
@@ -125,7 +129,8 @@ fn all_violating(cx: &OperationContext<'_>, schema: &CompiledSchema) -> Result<V
 ///
 /// The schema is JSON Schema 2020-12, or draft-07 if its `$schema` says so. It applies from the
 /// next write on. References may lead to parts of the schema (`#/…`) and to other schemas
-/// (`<type>.json`) only. Returns the number of pages that violate it.
+/// (`<type>.json`) only; one that others refer to must stay usable for them unless `force` is set.
+/// Returns the number of pages that violate it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SaveSchema {
     /// Type of the pages: letters, digits, `_` and `-`
@@ -134,6 +139,9 @@ pub struct SaveSchema {
     pub name: String,
     /// JSON Schema of the frontmatter, at most 256 KiB
     pub schema: String,
+    /// Also if schemas that refer to it cannot be used any more
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The result of saving a schema.
@@ -153,7 +161,7 @@ pub struct SavedSchema {
 
 impl Operation for SaveSchema {
     const NAME: &'static str = "schemas_save";
-    const HTTP: &'static [Route] = &[Route::put("/schemas/{type}").raw("schema").etag()];
+    const HTTP: &'static [Route] = &[Route::put("/schemas/{type}").raw("schema").query(&["force"]).etag()];
     const CONDITIONAL: bool = true;
     const LANE: Lane = Lane::Slow;
     type Output = SavedSchema;
@@ -161,7 +169,9 @@ impl Operation for SaveSchema {
         let path = schema_path(&self.name)?;
         let change = Change::put(path, self.schema).with_precondition(cx.caller.precondition.clone());
         // The gate checks the schema, as through every protocol.
-        let applied = cx.apply(ChangeSet::from(change).with_message(format!("schema: {}", self.name)))?;
+        let caller = Caller { is_forced: self.force, ..cx.caller.clone() };
+        let set = ChangeSet::from(change).with_message(format!("schema: {}", self.name));
+        let applied = cx.apply_as(&caller, set)?;
         let etag = applied.files.first().and_then(|file| file.etag);
         let schema = cx.space.schemas.schema(&self.name)?;
         let violations = schema.map_or(Ok(0), |schema| all_violating(cx, &schema).map(|pages| pages.len()))?;
@@ -171,13 +181,17 @@ impl Operation for SaveSchema {
 
 /// Delete the schema of a type
 ///
-/// Pages of the type are no longer checked. Older versions stay in the history.
+/// Pages of the type are no longer checked. One that other schemas refer to stays unless `force` is
+/// set. Older versions stay in the history.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DeleteSchema {
     /// Type of the pages
     #[serde(rename = "type")]
     #[schemars(regex(pattern = TYPE_NAME))]
     pub name: String,
+    /// Also if schemas that refer to it cannot be used any more
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The result of deleting a schema.
@@ -193,7 +207,8 @@ impl Operation for DeleteSchema {
     type Output = DeletedSchema;
     fn run(self, cx: &OperationContext<'_>) -> Result<DeletedSchema, Fault> {
         let change = Change::remove(schema_path(&self.name)?);
-        match cx.apply(ChangeSet::from(change).with_message(format!("schema: delete {}", self.name))) {
+        let caller = Caller { is_forced: self.force, ..cx.caller.clone() };
+        match cx.apply_as(&caller, ChangeSet::from(change).with_message(format!("schema: delete {}", self.name))) {
             Err(fault) if fault.kind() == Kind::NotFound => {
                 Err(Fault::not_found(format!("schema not found: {}", self.name)))
             }

@@ -79,14 +79,64 @@ impl SchemaRegistry {
     /// # Errors
     /// `Invalid`, `TooLarge`: why it cannot be used; those of reading the schemas it refers to.
     pub(super) fn check(&self, name: &str, content: &Bytes) -> Result<(), Fault> {
-        let own = schema_path(name)?;
+        self.compile_with(name, (&schema_path(name)?, Some(content)))?.check()
+    }
+
+    /// Checks that the schemas that refer to this one can be used when it has this content; none
+    /// removes it.
+    ///
+    /// # Errors
+    /// `NotAllowed` with `schemas`, the names of those that cannot; those of reading them.
+    pub(super) fn check_referrers(&self, name: &str, content: Option<&Bytes>) -> Result<(), Fault> {
+        let changed = schema_path(name)?;
+        let (mut broken, mut reason) = (Vec::new(), None);
+        for other in self.names()?.into_iter().filter(|other| other != name) {
+            let Some(schema) = self.schema(&other)? else { continue };
+            if schema.check().is_err() || schema.sources.iter().all(|(path, _)| *path != changed) {
+                continue;
+            }
+            if let Err(fault) = self.compile_with(&other, (&changed, content))?.check() {
+                broken.push(other);
+                reason.get_or_insert(fault);
+            }
+        }
+        let Some(reason) = reason else { return Ok(()) };
+        let names = broken.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "schema `{name}` is used by {names}, whose pages would not be checked any more: {}; change those schemas \
+             first, or send `force`",
+            reason.message()
+        );
+        Err(Fault::new(Kind::NotAllowed, message).with_detail("schemas", broken))
+    }
+
+    /// Compiles a schema as if a file had this content; none is no file.
+    fn compile_with(
+        &self,
+        name: &str,
+        (changed, content): (&TreePath, Option<&Bytes>),
+    ) -> Result<CompiledSchema, Fault> {
         let vfs = self.vfs.get().and_then(Weak::upgrade);
         let read = |path: &TreePath| match &vfs {
-            _ if *path == own => Ok(Some((content.clone(), ETag::from_content(content)))),
+            _ if path == changed => Ok(content.map(|content| (content.clone(), ETag::from_content(content)))),
             Some(vfs) => read(vfs, path),
             None => Ok(None),
         };
-        CompiledSchema::read(name, &read)?.check()
+        CompiledSchema::read(name, &read)
+    }
+
+    /// The names of the schemas that cannot be used, and why.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    pub fn unusable(&self) -> Result<Vec<(String, Fault)>, Fault> {
+        let mut unusable = Vec::new();
+        for name in self.names()? {
+            if let Some(Err(fault)) = self.schema(&name)?.map(|schema| schema.check()) {
+                unusable.push((name, fault));
+            }
+        }
+        Ok(unusable)
     }
 
     /// The names of all types with a schema, sorted.

@@ -74,10 +74,9 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
     }
     let (schemas, append_only) = (Arc::<SchemaRegistry>::default(), AppendOnlyGate::default());
-    let append_only_index = append_only.index();
     let transition_gate = TransitionGate::new(settings.workflow.clone());
     let gates: Vec<Box<dyn WriteGate>> = vec![
-        Box::new(append_only),
+        Box::new(append_only.clone()),
         Box::new(transition_gate.clone()),
         Box::new(SchemaGate::new(Arc::clone(&schemas), settings.schema.enforce, settings.lint.clone())),
         Box::new(LintGate::new(settings.lint.clone())),
@@ -107,11 +106,11 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let indexed = if cursor > vfs.feed().last_seq() { Seq(0) } else { cursor };
     let usage = UsageCounts::open(&paths.usage())?;
     let index = Arc::new(index);
-    let _only_the_first = append_only_index.set(Arc::clone(&index));
     let shares = ShareRegistry::open(&paths, Arc::clone(&vfs))?;
     let space = Space::new(name, vfs, (index, indexed), (usage, shares), settings.clone()).with_schemas(schemas);
     let space = Arc::new(space);
     transition_gate.attach(&space);
+    append_only.attach(&space);
     if settings.links.update_on_rename {
         space.vfs.set_link_resolver(SpaceLinkResolver::of(&space));
     }

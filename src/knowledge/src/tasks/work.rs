@@ -51,6 +51,7 @@ pub struct TakenTask {
 
 impl Operation for TakeNextTask {
     const NAME: &'static str = "task_next";
+    const REQUIRES_ACTOR: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::post("/tasks/next")];
     const TOOL: bool = true;

@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, ETag, Fault, Limit, Timestamp, TreePath, VersionId};
+use svcfs_base::{Actor, ETag, Fault, Limit, Timestamp, TreePath, VersionId, deserialize_selected_actor};
 use svcfs_work::Lane;
 
 use super::apply::{self, HunkSelection};
@@ -33,7 +33,7 @@ pub const AREA: OperationArea = OperationArea {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RevertChanges {
     /// Only changes by this actor (exact name)
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_selected_actor")]
     pub actor: Option<Actor>,
     /// Only changes since this time (RFC 3339), or within this duration, such as `30m` or `24h`
     #[serde(default)]
@@ -180,7 +180,7 @@ impl Operation for RevertChanges {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct UndoChanges {
     /// Only changes by this actor (exact name)
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_selected_actor")]
     pub actor: Option<Actor>,
     /// Only changes since this time (RFC 3339), or within this duration, such as `30m` or `24h`
     #[serde(default)]

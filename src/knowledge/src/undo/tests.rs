@@ -316,3 +316,16 @@ fn undo_wins_against_concurrent_writers() {
     let text = space.text("a.md");
     assert!(text.starts_with("# Title\n\none\n\ntwo\n"), "{text}");
 }
+
+#[test]
+fn an_empty_actor_selects_nothing() {
+    let space = TestSpace::new();
+    put_as(&space, "anonymous", "a.md", BASE);
+    for actor in ["", " ", ".", "<>"] {
+        for operation in ["revert", "undo", "timeline", "claims_list"] {
+            let (status, message) = space.refusal(operation, json!({ "actor": actor }));
+            assert!(status == 400 && message.starts_with("`actor`: "), "{operation} {actor:?}: {message}");
+        }
+    }
+    assert_eq!(actions(&undo(&space, json!({ "actor": "anonymous" }))), [("a.md", "removed")]);
+}

@@ -18,7 +18,7 @@ mod transition_gate;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
-use svcfs_base::{Change, ChangeSet, Fault, Kind, Protocol, TreePath, escape_unprintable, fold_label};
+use svcfs_base::{Change, ChangeSet, ETag, Fault, Kind, Protocol, TreePath, escape_unprintable, fold_label};
 use svcfs_vfs::Vfs;
 
 use crate::files;
@@ -67,8 +67,13 @@ fn workflow_of(path: &TreePath) -> Option<&str> {
 /// # Errors
 /// `NotFound` if there is none; `Invalid` for a bad name or definition.
 pub fn read_definition(vfs: &Vfs, name: &str) -> Result<WorkflowDefinition, Fault> {
+    read_stored_definition(vfs, name).map(|(definition, _)| definition)
+}
+
+/// As [`read_definition`], with the entity tag of the file.
+fn read_stored_definition(vfs: &Vfs, name: &str) -> Result<(WorkflowDefinition, ETag), Fault> {
     match vfs.read(Protocol::Internal, &definition_path(name)?) {
-        Ok(file) => WorkflowDefinition::parse(name, &file.content),
+        Ok(file) => Ok((WorkflowDefinition::parse(name, &file.content)?, file.etag)),
         Err(fault) if fault.kind() == Kind::NotFound => {
             let advice = format!("create it with `PUT /workflows/{name}`, or use one that `GET /workflows` lists");
             Err(Fault::not_found(format!("workflow not found: {name}")).with_advice(&advice))
@@ -122,8 +127,9 @@ fn count_states(cx: &OperationContext<'_>, workflow: &WorkflowDefinition) -> Res
     Ok(StateCounts(states))
 }
 
-/// Writes a definition. A state that pages have is removed only with `force`.
-fn save(cx: &OperationContext<'_>, workflow: &WorkflowDefinition, force: bool) -> Result<(), Fault> {
+/// Writes a definition and returns its entity tag. A state that pages have is removed only with
+/// `force`.
+fn save(cx: &OperationContext<'_>, workflow: &WorkflowDefinition, force: bool) -> Result<Option<ETag>, Fault> {
     let path = definition_path(&workflow.name)?;
     workflow.validate()?;
     let text = workflow.to_text()?;
@@ -147,8 +153,9 @@ fn save(cx: &OperationContext<'_>, workflow: &WorkflowDefinition, force: bool) -
         // An invalid definition may be replaced.
         Ok(_) | Err(_) => {}
     }
-    let set = ChangeSet::from(Change::put(path, text)).with_message(format!("workflow: {}", workflow.name));
-    cx.apply(set).map(drop)
+    let change = Change::put(path, text).with_precondition(cx.caller.precondition.clone());
+    let set = ChangeSet::from(change).with_message(format!("workflow: {}", workflow.name));
+    Ok(cx.apply(set)?.files.first().and_then(|file| file.etag))
 }
 
 /// Removes a definition; the pages keep their state.

@@ -7,7 +7,9 @@ use svcfs_base::{Actor, ETag, Fault, TreePath};
 
 use super::board::{WorkflowBoard, read_board};
 use super::state_change;
-use super::{StateCounts, WorkflowDefinition, WorkflowState, WorkflowTransition, read_definition};
+use super::{
+    StateCounts, WorkflowDefinition, WorkflowState, WorkflowTransition, read_definition, read_stored_definition,
+};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
 
 /// The operations of this area.
@@ -86,13 +88,23 @@ pub struct GetWorkflow {
 
 impl Operation for GetWorkflow {
     const NAME: &'static str = "workflow_get";
-    const HTTP: &'static [Route] = &[Route::get("/workflows/{name}")];
+    const HTTP: &'static [Route] = &[Route::get("/workflows/{name}").json_fallback("workflow").etag()];
     const TOOL: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
-    type Output = WorkflowDefinition;
-    fn run(self, cx: &OperationContext<'_>) -> Result<WorkflowDefinition, Fault> {
-        read_definition(&cx.space.vfs, &self.name)
+    type Output = StoredWorkflow;
+    fn run(self, cx: &OperationContext<'_>) -> Result<StoredWorkflow, Fault> {
+        let (workflow, etag) = read_stored_definition(&cx.space.vfs, &self.name)?;
+        Ok(StoredWorkflow { workflow, etag })
     }
+}
+
+/// A workflow as it is stored.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StoredWorkflow {
+    /// The definition
+    pub workflow: WorkflowDefinition,
+    /// Entity tag of its file
+    pub etag: ETag,
 }
 
 /// Save a workflow, replacing one with the same name
@@ -127,18 +139,22 @@ pub struct SavedWorkflow {
     pub status: &'static str,
     /// The definition as saved
     pub workflow: WorkflowDefinition,
+    /// Entity tag of its file
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<ETag>,
 }
 
 impl Operation for SaveWorkflow {
     const NAME: &'static str = "workflow_save";
-    const HTTP: &'static [Route] = &[Route::put("/workflows/{name}").path_wins().query(&["force"])];
+    const HTTP: &'static [Route] = &[Route::put("/workflows/{name}").path_wins().query(&["force"]).etag()];
     const TOOL: bool = true;
+    const CONDITIONAL: bool = true;
     type Output = SavedWorkflow;
     fn run(self, cx: &OperationContext<'_>) -> Result<SavedWorkflow, Fault> {
         let Self { name, states, transitions, force } = self;
         let workflow = WorkflowDefinition { name, states, transitions };
-        super::save(cx, &workflow, force)?;
-        Ok(SavedWorkflow { status: "saved", workflow })
+        let etag = super::save(cx, &workflow, force)?;
+        Ok(SavedWorkflow { status: "saved", workflow, etag })
     }
 }
 

@@ -145,6 +145,7 @@ impl Vfs {
         if let Err(fault) = &outcome
             && fault.kind().refuses_content()
             && is_single_change
+            && !is_directory
         {
             let rejected = self.read(caller.protocol, from)?;
             let own_attributes = (rejected.attributes.mode, (rejected.attributes.uid, rejected.attributes.gid));

@@ -64,8 +64,7 @@ fn line_of(value: &Value) -> String {
 
 /// A time as `2026-11-28 21:02`, in UTC as all times of svcfs.
 fn minute(value: &Value) -> String {
-    let text = line_of(value);
-    text.get(..16).map_or(text.clone(), |minute| minute.replace('T', " "))
+    output::minute(&line_of(value))
 }
 
 /// An abbreviated commit hash; a timestamp, where git keeps no history, stays as it is.

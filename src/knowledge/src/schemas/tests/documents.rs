@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use svcfs_base::Kind;
+use svcfs_base::{Caller, Change, Kind, Limit, Precondition, Protocol};
 
+use crate::kernel::Operation;
+use crate::metrics::{MetricsAudience, readiness_report};
 use crate::schemas::SchemaRegistry;
-use crate::spaces::test_space::TestSpace;
+use crate::schemas::operations::GetSchema;
+use crate::spaces::test_space::{TestSpace, path};
 
 fn check(document: &Value) -> Result<(), (Kind, String)> {
     let checked = SchemaRegistry::default().check("x", &Bytes::from(document.to_string()));
@@ -126,7 +129,7 @@ fn a_schema_may_refer_to_others_and_follows_their_changes() {
     save("people", json!({ "$defs": { "name": { "enum": ["bob"] } } })).unwrap();
     assert_eq!((write("ann"), write("bob")), (Err(Kind::Rejected), Ok(())));
     // A schema that lost its target checks nothing, and says so.
-    space.get("schemas_delete", json!({ "type": "people" }));
+    space.get("schemas_delete", json!({ "type": "people", "force": true }));
     assert_eq!(write("eve"), Ok(()));
     let issues = space.get("lint", json!({ "path": "a.md" }));
     assert_eq!(
@@ -134,4 +137,63 @@ fn a_schema_may_refer_to_others_and_follows_their_changes() {
         (&json!("schema-violation"), &json!("warning"))
     );
     assert!(issues["issues"][0]["message"].as_str().unwrap().contains("people.json"), "{issues}");
+}
+
+#[test]
+fn a_schema_stays_usable_for_those_that_refer_to_it() {
+    let space = TestSpace::new();
+    let save = |name: &str, schema: Value, force: bool| {
+        space.ask("schemas_save", json!({ "type": name, "schema": schema.to_string(), "force": force }))
+    };
+    let people = json!({ "$defs": { "name": { "type": "string" } } });
+    save("people", people.clone(), false).unwrap();
+    save("task", json!({ "properties": { "owner": { "$ref": "people.json#/$defs/name" } } }), false).unwrap();
+    save("bug", json!({ "$ref": "task.json" }), false).unwrap();
+    save("free", json!({}), false).unwrap();
+    let delete = |name: &str, force: bool| space.ask("schemas_delete", json!({ "type": name, "force": force }));
+    for (refused, names) in [
+        (delete("people", false), json!(["bug", "task"])),
+        (save("people", json!({}), false), json!(["bug", "task"])),
+        (delete("task", false), json!(["bug"])),
+    ] {
+        let fault = refused.unwrap_err();
+        assert_eq!((fault.kind(), fault.detail().get("schemas")), (Kind::NotAllowed, Some(&names)), "{fault}");
+        assert!(fault.message().contains("`bug`") && fault.message().contains("force"), "{fault}");
+    }
+    let people_file = || path(".svc/schemas/people.json");
+    let moved = |to| Change::Move { from: people_file(), to: path(to), precondition: Precondition::Any };
+    for protocol in [Protocol::Fuse, Protocol::WebDav, Protocol::S3, Protocol::Nfs] {
+        for change in [
+            Change::put(people_file(), "{}"),
+            Change::remove(people_file()),
+            moved(".svc/schemas/persons.json"),
+            moved("people.json"),
+            moved(".svc/schemas/people.json~"),
+        ] {
+            let applied = space.space().vfs.apply(&Caller::new(protocol), change.clone());
+            assert_eq!(applied.unwrap_err().kind(), Kind::NotAllowed, "{protocol:?}: {change:?}");
+        }
+    }
+    // What does not concern the others is allowed.
+    save("people", json!({ "$defs": { "name": { "type": "string" }, "age": {} } }), false).unwrap();
+    delete("free", false).unwrap();
+    let problems = || {
+        let report = readiness_report(space.server(), space.space(), MetricsAudience::Operator);
+        report.details.unwrap().problems.into_iter().map(|problem| problem.component).collect::<Vec<_>>()
+    };
+    assert_eq!(problems(), Vec::<String>::new());
+    delete("people", true).unwrap();
+    assert_eq!(problems(), ["schema bug", "schema task"]);
+    let caller = Caller::new(Protocol::Http);
+    let cx = space.cx(&caller);
+    GetSchema { name: "bug".to_owned(), violations: false, limit: Limit::default(), offset: 0 }.run(&cx).unwrap();
+    let notes = cx.response_meta().notes;
+    assert!(notes.iter().any(|note| note.contains("is not usable")), "{notes:?}");
+    assert_eq!(space.refusal("schemas_get", json!({ "type": "bug", "violations": true })).0, 400);
+    // It protects nothing that is broken already.
+    save("people", people, false).unwrap();
+    assert_eq!(problems(), Vec::<String>::new());
+    delete("bug", false).unwrap();
+    delete("task", false).unwrap();
+    delete("people", false).unwrap();
 }

@@ -38,7 +38,7 @@ fn definitions_are_saved_listed_and_removed() {
         json!([{ "workflow": "tasks", "states": { "backlog": 1, "in_progress": 0, "done": 0, "__unmatched__": 1 } }])
     );
     assert_eq!(listed.get("errors"), None);
-    let mut definition = space.get("workflow_get", json!({ "name": "tasks" }));
+    let mut definition = space.get("workflow_get", json!({ "name": "tasks" }))["workflow"].take();
     definition["name"] = json!("copy");
     let saved = space.get("workflow_save", definition.clone());
     assert_eq!((&saved["status"], &saved["workflow"]), (&json!("saved"), &definition));
@@ -396,4 +396,25 @@ fn configured_transitions_apply_to_the_status_of_other_pages() {
             }
         }
     }
+}
+
+#[test]
+fn a_definition_is_replaced_only_in_the_version_that_was_read() {
+    let space = space_with("", &[]);
+    let read = || space.get("workflow_get", json!({ "name": "tasks" }));
+    let etag = read()["etag"].as_str().unwrap().to_owned();
+    let save = |precondition: Precondition, limit: u32| {
+        let mut definition = read()["workflow"].clone();
+        definition["states"][1]["wip_limit"] = json!(limit);
+        let caller = Caller { precondition, ..caller() };
+        space.ask_as(&caller, "workflow_save", definition).map_err(|fault| fault.kind().http())
+    };
+    let of = |etag: &str| Precondition::OneOf(vec![ETag::parse("etag", etag).unwrap()]);
+    let saved = save(of(&etag), 5).unwrap();
+    assert_eq!(saved["etag"], read()["etag"]);
+    assert_ne!(saved["etag"], etag);
+    assert_eq!((save(of(&etag), 6), save(Precondition::Absent, 6)), (Err(409), Err(412)));
+    assert_eq!(read()["workflow"]["states"][1]["wip_limit"], 5);
+    save(of(saved["etag"].as_str().unwrap()), 7).unwrap();
+    save(Precondition::Any, 8).unwrap();
 }
