@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::sections::{
     assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, claims::ClaimsConfig, dataview::DataviewConfig,
     drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig,
-    memory::MemoryConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig,
+    memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig,
     search::SearchConfig, server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig,
     versioning::VersioningConfig, workflow::WorkflowConfig,
 };
@@ -55,6 +55,7 @@ pub struct Config {
     pub(crate) s3: S3Config,
     pub(crate) webdav: WebDav,
     pub(crate) nfs: NfsConfig,
+    pub(crate) net: NetConfig,
     pub(crate) space: SpaceConfig,
     /// Additional spaces of the server, each with its own root and settings.
     pub(crate) spaces: Vec<OtherSpace>,

@@ -15,8 +15,8 @@ use crate::sections::{
     server::ServerConfig, versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
-    AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
-    ProtocolFlags, ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, SpaceVisibility, UiConfig,
+    AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NetSettings, NfsFlags,
+    NfsSettings, ProtocolFlags, ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, SpaceVisibility, UiConfig,
 };
 
 /// The effective settings.
@@ -71,6 +71,8 @@ pub struct Settings {
     pub webdav: Option<ProtocolSettings>,
     /// NFS server; none when it is off.
     pub nfs: Option<NfsSettings>,
+    /// Requests to URLs of callers.
+    pub net: NetSettings,
     /// Additional spaces of the server.
     pub spaces: Vec<SpaceSettings>,
     /// The configuration file, if it is not the one of the root (`--config`).
@@ -130,6 +132,7 @@ impl Settings {
             s3,
             webdav,
             nfs,
+            net,
             space,
             spaces: listed,
             origin: ConfigOrigin { path, lines, problems },
@@ -153,6 +156,7 @@ impl Settings {
         let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
         let (nfs, webdav) = (check.nfs(nfs, &overrides.nfs, auth.as_ref()), check.webdav(&webdav, &overrides.webdav));
         let s3 = check.value("--s3-port", s3.resolve(&overrides.s3)).flatten();
+        let net = net.resolve(&mut |key, message| check.report(key, message));
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
@@ -185,6 +189,7 @@ impl Settings {
                     s3,
                     webdav,
                     nfs,
+                    net,
                     spaces,
                     config_file: None,
                 })

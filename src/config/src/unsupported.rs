@@ -18,7 +18,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "import.image_prefix",
     "import.prefer_external",
     "import.pull_policy",
-    "net.allow",
     "search.vector.chunk.overlap",
     "search.vector.chunk.size",
     "search.vector.embedder.api_key",
