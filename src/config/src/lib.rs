@@ -60,6 +60,7 @@ pub use sections::space::{SpaceSettings, SpaceVisibility, space_name_error};
 pub use sections::tracing::LogOutput;
 pub use sections::ui::UiConfig;
 pub use sections::versioning::{VersioningConfig, VersioningStrategy};
+pub use sections::webhooks::{WebhookEntrySettings, WebhookSettings, check_path_glob, choose_events};
 pub use sections::workflow::{StatusTransitions, WorkflowSettings};
 pub use settings::{CliOverrides, Settings};
 pub use unsupported::UNSUPPORTED_KEYS;

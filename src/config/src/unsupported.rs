@@ -33,9 +33,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "search.vector.enabled",
     "search.vector.store.provider",
     "search.vector.worker_count",
-    "webhooks.enabled",
-    "webhooks.max_retries",
-    "webhooks.max_workers",
 ];
 
 /// Relation of a key to [`UNSUPPORTED_KEYS`].

@@ -24,4 +24,5 @@ pub(crate) mod space;
 pub(crate) mod tracing;
 pub(crate) mod ui;
 pub(crate) mod versioning;
+pub(crate) mod webhooks;
 pub(crate) mod workflow;
