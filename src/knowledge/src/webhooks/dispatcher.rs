@@ -115,7 +115,7 @@ impl WebhookDispatcher {
                     given_up.fetch_add(1, Ordering::Relaxed)
                 }
             };
-            let is_failing_long = hook.failing_since.is_some_and(|since| now.duration_since(since) >= jiff_duration());
+            let is_failing_long = hook.failing_since.is_some_and(|since| now.duration_since(since) >= MAX_FAILING);
             let reason = match verdict {
                 Verdict::Gone => Some("the receiver answered 410: it does not exist any more".to_owned()),
                 _ if is_failing_long => {
@@ -294,8 +294,4 @@ fn next_step(has_more: bool, next_due: Option<Timestamp>, (now, is_unstored): (T
         (None, true) => NextStep::After(POSITION_INTERVAL),
         (None, false) => NextStep::WhenSignalled,
     }
-}
-
-fn jiff_duration() -> jiff::SignedDuration {
-    jiff::SignedDuration::try_from(MAX_FAILING).unwrap_or(jiff::SignedDuration::MAX)
 }

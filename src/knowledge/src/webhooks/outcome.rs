@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use svcfs_base::Timestamp;
 use svcfs_net::{NetError, PostAnswer};
 
@@ -17,7 +18,7 @@ const RETRY_DELAYS: [Duration; 5] = [
 const MAX_DELAY: Duration = Duration::from_secs(60 * 60);
 
 /// A webhook whose attempts failed for so long is disabled.
-pub(super) const MAX_FAILING: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const MAX_FAILING: SignedDuration = SignedDuration::from_hours(24);
 
 /// The result of an attempt, or of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
