@@ -27,3 +27,4 @@ mod protocols;
 mod scenarios;
 mod space;
 mod vault;
+mod webhooks;

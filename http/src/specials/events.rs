@@ -5,17 +5,18 @@
 //! the position at which to resume, and the connection ends. It also ends when the subscriber loses
 //! access; the error follows when it reconnects.
 
+mod position;
+
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use svcfs_base::{Claim, EventAnnouncement, Fault, Permissions, Protocol, Seq, TreePath};
+use svcfs_base::{Claim, EventAnnouncement, Fault, Permissions, Protocol, Scope, Seq, TreePath};
 use svcfs_knowledge::access::{CallerIdentity, RETRY_AFTER_KEY, RateLimitKey};
 use svcfs_knowledge::comments::commented_page;
 use svcfs_knowledge::kernel::{ClaimEvent, EventChange, FeedEvent, Space};
@@ -31,6 +32,7 @@ use crate::app::{AppState, log};
 use crate::bind;
 use crate::request_handler::SpecialRequest;
 use crate::response_budget::unbuffered;
+use position::EventPosition;
 
 /// Maximum number of subscribers of all spaces.
 const MAX_SUBSCRIBERS: usize = 256;
@@ -100,19 +102,25 @@ struct FollowedSpace {
     newest: watch::Receiver<Seq>,
     /// The number of the newest claim event.
     newest_claim: watch::Receiver<u64>,
+    /// The number of the newest notice.
+    newest_notice: watch::Receiver<u64>,
 }
+
+/// Wake-ups of a space: its position, and the numbers of its newest claim event and notice.
+type WakeUps = (watch::Receiver<Seq>, watch::Receiver<u64>, watch::Receiver<u64>);
 
 impl SubscriberRegistry {
     pub(crate) fn new() -> Self {
         Self { newest: Mutex::default(), max_behind: MAX_LAG_SETS, recheck: RECHECK_INTERVAL, count: Arc::default() }
     }
-    /// The newest position and claim event of a space; registers for its changes.
-    fn newest_of(&self, space: &Arc<Space>) -> (watch::Receiver<Seq>, watch::Receiver<u64>) {
+    /// The wake-ups of a space; registers for them.
+    fn newest_of(&self, space: &Arc<Space>) -> WakeUps {
         let mut spaces = self.newest.lock();
         if let Some(followed_space) = spaces.get(&space.name)
             && followed_space.space.upgrade().is_some_and(|followed_space| Arc::ptr_eq(&followed_space, space))
         {
-            return (followed_space.newest.clone(), followed_space.newest_claim.clone());
+            let FollowedSpace { newest, newest_claim, newest_notice, .. } = followed_space;
+            return (newest.clone(), newest_claim.clone(), newest_notice.clone());
         }
         let (sender, newest) = watch::channel(space.vfs.last_seq());
         space.vfs.feed().on_event(move |seq| {
@@ -124,8 +132,13 @@ impl SubscriberRegistry {
             claim_sender.send_replace(number);
             true
         });
-        let followed = (newest.clone(), newest_claim.clone());
-        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest, newest_claim };
+        let (notice_sender, newest_notice) = watch::channel(space.notices.last());
+        space.notices.on_notice(move |number| {
+            notice_sender.send_replace(number);
+            true
+        });
+        let followed = (newest.clone(), newest_claim.clone(), newest_notice.clone());
+        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest, newest_claim, newest_notice };
         spaces.insert(space.name.clone(), followed_space);
         followed
     }
@@ -175,50 +188,6 @@ impl Drop for SubscriberPermit {
     }
 }
 
-/// The id of an event: a change set, and how many of its events came before. After the last event
-/// of a set the id is the bare `<seq>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EventPosition {
-    /// The last change set that is complete.
-    seq: u64,
-    /// Number of events of the next one that were sent.
-    part: usize,
-}
-
-impl EventPosition {
-    /// The position after event `n` (from 1) of `count` in the set `seq`.
-    const fn after(seq: Seq, n: usize, count: usize) -> Self {
-        if n == count { Self { seq: seq.0, part: 0 } } else { Self { seq: seq.0 - 1, part: n } }
-    }
-}
-
-impl std::fmt::Display for EventPosition {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.part {
-            0 => write!(formatter, "{}", self.seq),
-            part => write!(formatter, "{}.{part}", self.seq + 1),
-        }
-    }
-}
-
-impl FromStr for EventPosition {
-    type Err = Fault;
-    fn from_str(text: &str) -> Result<Self, Fault> {
-        let read = || {
-            let (seq, part) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
-            let (seq, part) = (seq.parse::<u64>().ok()?, part.parse::<usize>().ok()?);
-            if part == 0 {
-                return Some(Self { seq, part });
-            }
-            Some(Self { seq: seq.checked_sub(1)?, part })
-        };
-        read().ok_or_else(|| {
-            let text = text.escape_default();
-            Fault::invalid("Last-Event-ID", format_args!("`{text}` is not an id of this stream"))
-        })
-    }
-}
-
 /// Opens the stream at `Last-Event-ID`, or at the newest position. Errors: `Invalid` for an invalid
 /// id; `Unavailable` when a limit of subscribers is reached.
 pub(super) fn subscribe(
@@ -227,7 +196,7 @@ pub(super) fn subscribe(
     (special, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
     let resume = bind::header(&special.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
-    let (newest, newest_claim) = app.subscribers.newest_of(&space);
+    let (newest, newest_claim, newest_notice) = app.subscribers.newest_of(&space);
     let (last, space_claims) = (space.vfs.last_seq().0, space.vfs.last_claim_event());
     let mut subscriber = EventSubscriber {
         position: resume.map_or(Ok(EventPosition { seq: last, part: 0 }), |text| text.parse())?,
@@ -241,8 +210,10 @@ pub(super) fn subscribe(
         identity,
         last_check: Instant::now(),
         last_claim_event: space_claims,
+        last_notice: *newest_notice.borrow(),
         newest,
         newest_claim,
+        newest_notice,
     };
     // Such an id is from before the history of this space was replaced.
     if subscriber.position.seq > last {
@@ -275,6 +246,9 @@ struct EventSubscriber {
     /// that happen while it is connected.
     last_claim_event: u64,
     newest_claim: watch::Receiver<u64>,
+    /// The last notice that was sent; as claim events, they are not logged.
+    last_notice: u64,
+    newest_notice: watch::Receiver<u64>,
     position: EventPosition,
     pending: VecDeque<sse::Event>,
     /// Whether it has caught up with the log once.
@@ -305,12 +279,17 @@ impl EventSubscriber {
                 self.read_claims();
                 continue;
             }
+            if *self.newest_notice.borrow_and_update() > self.last_notice {
+                self.read_notices();
+                continue;
+            }
             let newest = self.newest.borrow_and_update().0;
             if newest <= self.position.seq {
                 tokio::select! {
                     () = self.app.stop.cancelled() => return None,
                     changed = self.newest.changed() => changed.ok()?,
                     changed = self.newest_claim.changed() => changed.ok()?,
+                    changed = self.newest_notice.changed() => changed.ok()?,
                     () = tokio::time::sleep_until(due) => {}
                 }
                 continue;
@@ -398,6 +377,17 @@ impl EventSubscriber {
         }
     }
 
+    /// Adds the new notices, for subscribers who may write the complete tree: they are about the
+    /// operation of the space.
+    fn read_notices(&mut self) {
+        let Permissions { scope, folder } = &self.identity.permissions;
+        let is_visible = *scope >= Scope::Write && folder.is_none();
+        for notice in self.space.notices.after(self.last_notice) {
+            self.last_notice = notice.number;
+            self.push(self.position, Some((notice.name, notice.data)).filter(|_| is_visible));
+        }
+    }
+
     fn push(&mut self, id: EventPosition, event: Option<(&'static str, Value)>) {
         let sent =
             |(name, data): (_, Value)| sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
@@ -415,7 +405,7 @@ impl EventSubscriber {
 
 /// The events of a change set, without changes that the subscriber must not see.
 fn announcements(event: &FeedEvent, is_visible: impl Fn(&TreePath) -> bool) -> Vec<(&'static str, Value)> {
-    let op = event.announcement.name();
+    let op = event.announcement.stream_name();
     if event.announcement.is_comment() {
         let pages = event.changes.iter().filter_map(|change| commented_page(&change.path)).filter(|it| is_visible(it));
         let data = |page| json!({ "op": op, "path": page, "actor": event.actor, "timestamp": event.time });
@@ -476,22 +466,4 @@ fn claim_data(event: &ClaimEvent) -> Value {
         "expires_at": expires_at,
         "timestamp": event.time,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Shows: HTTP-9
-    #[test]
-    fn an_id_names_the_set_and_the_events_of_it_that_are_done() {
-        for (n, count, text) in [(1, 1, "7"), (1, 3, "7.1"), (2, 3, "7.2"), (3, 3, "7")] {
-            let position = EventPosition::after(Seq(7), n, count);
-            assert_eq!(position.to_string(), text);
-            assert_eq!(text.parse::<EventPosition>().unwrap(), position);
-        }
-        for text in ["", "x", "1.x", "-1", "0.1", "1.2.3", "99999999999999999999"] {
-            assert!(text.parse::<EventPosition>().is_err(), "{text:?}");
-        }
-    }
 }

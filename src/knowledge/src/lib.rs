@@ -34,6 +34,7 @@ pub mod tasks;
 pub mod undo;
 pub mod usage;
 pub mod views;
+pub mod webhooks;
 pub mod workflows;
 
 use kernel::OperationArea;
@@ -56,6 +57,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     claims::AREA,
     comments::AREA,
     shares::AREA,
+    webhooks::AREA,
     workflows::AREA,
     tasks::AREA,
     schemas::AREA,

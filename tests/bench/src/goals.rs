@@ -1,4 +1,4 @@
-//! What issues 3, 4, 5, 7, 34 and 38 ask for, beside what was measured of it.
+//! What issues 3, 4, 5, 7, 34, 38 and 39 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -56,6 +56,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         large_trees,
         tasks,
         drafts,
+        webhooks,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -81,6 +82,10 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         goals.at_least(&what, (500.0, "500"), rate, TableCell::Rate);
     }
     drafts.iter().flat_map(Drafts::judged).for_each(|goal| goals.answered(goal));
+    if let Some(webhooks) = webhooks {
+        let what = "webhooks to one receiver, deliveries per second";
+        goals.at_least(what, (300.0, "300"), webhooks.rate(), TableCell::Rate);
+    }
     goals.0
 }
 

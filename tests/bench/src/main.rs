@@ -26,6 +26,7 @@ mod ranking;
 mod scale;
 mod searching;
 mod tasks;
+mod webhooks;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -58,6 +59,7 @@ use crate::ranking::Ranking;
 use crate::scale::Scale;
 use crate::searching::Searching;
 use crate::tasks::Tasks;
+use crate::webhooks::Webhooks;
 
 /// Measure svcfs beside git and beside the bare filesystem; markdown tables on standard output
 #[derive(Debug, Parser)]
@@ -129,6 +131,8 @@ enum Part {
     Tasks,
     /// Opening, writing and merging drafts
     Drafts,
+    /// Notifications to one receiver
+    Webhooks,
 }
 
 /// What was measured.
@@ -153,6 +157,7 @@ struct Measured {
     large_trees: Option<LargeTrees>,
     tasks: Option<Tasks>,
     drafts: Option<Drafts>,
+    webhooks: Option<Webhooks>,
 }
 
 fn main() -> Result<()> {
@@ -225,6 +230,7 @@ impl Measured {
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
             Part::Tasks => self.tasks = Some(tasks::measure(&run, extent)?),
             Part::Drafts => self.drafts = Some(drafts::measure(&run, extent)?),
+            Part::Webhooks => self.webhooks = Some(webhooks::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -256,6 +262,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         large_trees,
         tasks,
         drafts,
+        webhooks,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -280,6 +287,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(large_trees.iter().map(LargeTrees::table));
     tables.extend(tasks.iter().map(Tasks::table));
     tables.extend(drafts.iter().map(Drafts::table));
+    tables.extend(webhooks.iter().map(Webhooks::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }

@@ -24,11 +24,12 @@ use crate::search::RecheckQueue;
 use crate::shares::{GuessLimiter, ShareRegistry};
 use crate::spaces::SpaceCollection;
 use crate::tasks::TaskQueue;
+use crate::webhooks::Webhooks;
 use crate::workflows::BoardCache;
 
-use super::MinSeq;
 use super::freshness::{IndexFreshness, RequiredFreshness};
 use super::response_meta::{self, MetaCollector, ResponseMeta};
+use super::{MinSeq, NoticeBoard};
 
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -67,6 +68,10 @@ pub struct Space {
     pub task_queue: TaskQueue,
     /// Links to single pages.
     pub shares: ShareRegistry,
+    /// Webhooks; none if disabled.
+    pub webhooks: Option<Arc<Webhooks>>,
+    /// Events that are no change of a file.
+    pub notices: NoticeBoard,
     /// Where comments are.
     pub comments: CommentIndex,
     /// The last content quality survey.
@@ -116,6 +121,8 @@ impl Space {
             usage,
             task_queue: TaskQueue::default(),
             shares,
+            webhooks: None,
+            notices: NoticeBoard::default(),
             comments: CommentIndex::default(),
             survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
@@ -129,6 +136,11 @@ impl Space {
     pub fn with_schemas(self, schemas: Arc<SchemaRegistry>) -> Self {
         schemas.attach(&self.vfs);
         Self { schemas, ..self }
+    }
+    /// The same space with webhooks.
+    #[must_use]
+    pub fn with_webhooks(self, webhooks: Option<Arc<Webhooks>>) -> Self {
+        Self { webhooks, ..self }
     }
     /// The status of its background tasks.
     pub fn tasks(&self) -> Vec<TaskStatus> {

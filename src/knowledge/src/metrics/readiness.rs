@@ -66,7 +66,8 @@ pub struct ReadinessDetails {
 /// A problem of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentProblem {
-    /// The component: `space`, `storage`, `index`, `task NAME` or `protocol NAME`.
+    /// The component: `space`, `storage`, `index`, `task NAME`, `webhook ID` or
+    /// `protocol NAME`.
     pub component: String,
     /// Its space; none for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,6 +222,9 @@ fn space_report(status: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> Sp
             }
         }
         Err(fault) => add_problem("schemas".to_owned(), fault.message().to_owned()),
+    }
+    for (component, reason) in space.webhooks.iter().flat_map(|webhooks| webhooks.problems()) {
+        add_problem(component, reason);
     }
     let load = space.vfs.queue_load();
     let queue = QueueReport {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -8,6 +10,7 @@ use svcfs_work::TaskState;
 use super::{MountReport, ProcessUsage};
 use crate::kernel::{ServerState, Space};
 use crate::spaces::SpaceStatus;
+use crate::webhooks::WebhookCounts;
 
 /// Audience of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +99,7 @@ fn register_spaces(registry: &mut Registry, server: &ServerState) {
         "Announced change sets: the newest position of the feed",
         metric_family(positions),
     );
+    register_webhooks(registry, &open);
     let flushes = open.iter().flat_map(|space| {
         let read = |(flush, times): (svcfs_vfs::FlushKind, _)| {
             ([("space", space.name.clone()), ("what", flush.name().to_owned())], times)
@@ -104,6 +108,32 @@ fn register_spaces(registry: &mut Registry, server: &ServerState) {
     });
     let help = "Duration of log transactions and checkpoints in seconds";
     registry.register("svc_flush_seconds", help, metric_family(flushes));
+}
+
+/// The counters of webhooks, of the spaces that have some.
+fn register_webhooks(registry: &mut Registry, open: &[Arc<Space>]) {
+    let counts: Vec<_> = open
+        .iter()
+        .filter_map(|space| Some(([("space", space.name.clone())], space.webhooks.as_ref()?.counts())))
+        .collect();
+    if counts.is_empty() {
+        return;
+    }
+    let read =
+        |number: fn(&WebhookCounts) -> u64| counts.iter().map(move |(label, counts)| (label.clone(), number(counts)));
+    let outcomes = counts.iter().flat_map(|([space], counts)| {
+        let of = |outcome: &'static str, number| {
+            ([space.clone(), ("outcome", outcome.to_owned())], ConstCounter::new(number))
+        };
+        [of("delivered", counts.delivered), of("failed", counts.failed), of("given_up", counts.given_up)]
+    });
+    let help = "Webhook notifications since the start by outcome; `failed` counts attempts";
+    registry.register("svc_webhook_deliveries", help, metric_family(outcomes));
+    let gauge = |(label, number)| (label, ConstGauge::new(number));
+    let queued = metric_family(read(|counts| counts.queued).map(gauge));
+    registry.register("svc_webhook_queued", "Webhook notifications that wait", queued);
+    let disabled = metric_family(read(|counts| counts.disabled).map(gauge));
+    registry.register("svc_webhooks_disabled", "Webhooks that were disabled because they failed", disabled);
 }
 
 fn register_components(registry: &mut Registry, server: &ServerState) {

@@ -40,6 +40,7 @@ use crate::search::Indexer;
 use crate::shares::{ShareRegistry, ShareWriter};
 use crate::usage::UsageWriter;
 use crate::views::{ViewGate, ViewRefresher};
+use crate::webhooks::{WebhookDispatcher, Webhooks};
 use crate::workflows::{DefinitionGate, TransitionGate};
 
 /// Options to open a space.
@@ -85,7 +86,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     ];
     let vfs = Vfs::open(VfsOptions {
         root,
-        clock,
+        clock: Arc::clone(&clock),
         gates,
         strategy: strategy(&settings.versioning),
         scratch_patterns: settings.scratch.clone(),
@@ -108,6 +109,11 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let index = Arc::new(index);
     let shares = ShareRegistry::open(&paths, Arc::clone(&vfs))?;
     let space = Space::new(name, vfs, (index, indexed), (usage, shares), settings.clone()).with_schemas(schemas);
+    let webhooks = settings.webhooks.enabled.then(|| {
+        let last = space.vfs.last_seq();
+        Webhooks::open(&paths, (&settings.webhooks, &settings.net), (clock, last)).map(Arc::new)
+    });
+    let space = space.with_webhooks(webhooks.transpose()?);
     let space = Arc::new(space);
     transition_gate.attach(&space);
     append_only.attach(&space);
@@ -183,9 +189,22 @@ pub fn start_service_tasks(
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| supervisor.start(ShareWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| supervisor.start(CommentCleanup::new(Arc::clone(space)), Signal::new()))
-        .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), clock), Signal::new()))
+        .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
+        .and_then(|()| start_webhooks(space, clock, supervisor))
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
+}
+
+fn start_webhooks(space: &Arc<Space>, clock: Arc<dyn Clock>, supervisor: &Supervisor) -> std::io::Result<()> {
+    let (Some(webhooks), Some(dispatcher)) = (&space.webhooks, WebhookDispatcher::for_space(space, clock)) else {
+        return Ok(());
+    };
+    let (signal, wake) = (webhooks.signal(), webhooks.signal());
+    space.vfs.feed().on_event(move |_| {
+        wake.raise();
+        true
+    });
+    supervisor.start(dispatcher, signal)
 }
 
 /// Path segments below `/api/svc` that are or may become endpoints: a space with such a name would

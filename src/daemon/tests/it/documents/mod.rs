@@ -10,6 +10,7 @@ mod readme;
 mod reference;
 mod sharing;
 mod undo;
+mod webhooks;
 mod workflows;
 mod working_together;
 

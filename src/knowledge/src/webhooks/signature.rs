@@ -1,0 +1,46 @@
+//! Signatures of notifications, as <https://www.standardwebhooks.com> specifies them.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use svcfs_base::{Fault, Seq, TreePath, WebhookEvent};
+
+const SECRET_PREFIX: &str = "whsec_";
+
+/// A new secret.
+pub(super) fn new_secret() -> Result<String, Fault> {
+    Ok(format!("{SECRET_PREFIX}{}", random_hex::<32>()?))
+}
+
+/// Random bytes as hexadecimal digits.
+pub(super) fn random_hex<const BYTES: usize>() -> Result<String, Fault> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| Fault::internal(error.to_string()))?;
+    Ok(hex(&bytes))
+}
+
+/// The id of a notification: the same after a crash, so that receivers recognize a repetition.
+pub(super) fn message_id(hook: &str, seq: Seq, event: WebhookEvent, path: &TreePath) -> String {
+    let digest = Sha256::digest(format!("{hook}\0{}\0{}\0{path}", seq.0, event.name()));
+    format!("msg_{}", hex(&digest[..16]))
+}
+
+/// The id of a webhook of the settings.
+pub(super) fn static_id(url: &str) -> String {
+    hex(&Sha256::digest(format!("static\0{url}"))[..8])
+}
+
+/// The header `webhook-signature`.
+pub(super) fn sign(secret: &str, id: &str, timestamp: i64, body: &str) -> String {
+    // Receivers decode the secret in the same way; one that is no base64 is the key itself.
+    let key = STANDARD.decode(secret.strip_prefix(SECRET_PREFIX).unwrap_or(secret));
+    let key = key.unwrap_or_else(|_| secret.as_bytes().to_vec());
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&key) else { return String::new() };
+    mac.update(format!("{id}.{timestamp}.{body}").as_bytes());
+    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
