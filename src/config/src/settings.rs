@@ -9,10 +9,11 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
-    drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings,
-    memory::MemorySettings, nfs::NfsConfig, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
-    server::ServerConfig, versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupOverrides, backup::BackupSettings,
+    claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig,
+    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
+    protocols::WebDav, schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    versioning::VersioningStrategy, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -49,6 +50,8 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Drafts.
     pub drafts: DraftSettings,
+    /// Backups.
+    pub backup: BackupSettings,
     /// Links between pages.
     pub links: LinksConfig,
     /// Write leases on pages.
@@ -100,6 +103,8 @@ pub struct CliOverrides {
     pub webdav: ProtocolFlags,
     /// `--nfs`, `--nfs-port` and `--nfs-allow`
     pub nfs: NfsFlags,
+    /// Variables of `[backup]`.
+    pub backup: BackupOverrides,
 }
 
 impl Settings {
@@ -121,6 +126,7 @@ impl Settings {
             memory,
             janitor,
             drafts,
+            backup,
             links,
             claims,
             workflow,
@@ -147,6 +153,8 @@ impl Settings {
         let janitor = check.value("janitor.interval", janitor.resolve());
         let workflow = check.workflow(&workflow);
         let drafts = check.value("drafts.auto_discard", drafts.resolve());
+        let has_git = versioning.strategy == VersioningStrategy::Git;
+        let backup = backup.resolve(overrides.backup, has_git).map_err(|(key, error)| check.report(key, error)).ok();
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         let oidc = (overrides.oidc_issuer, overrides.oidc_client_id);
         override_auth(&mut auth, (overrides.auth, overrides.api_key), oidc);
@@ -156,39 +164,44 @@ impl Settings {
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
-        match (server, dataview, memory, janitor, drafts, auth, log) {
-            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(drafts), Some(auth), Some(log))
-                if check.problems.is_empty() =>
-            {
-                Ok(Self {
-                    server,
-                    search,
-                    dataview,
-                    versioning,
-                    auth,
-                    lint: lint.into(),
-                    schema,
-                    hidden_files: files.exceptions(),
-                    scratch: files.scratch,
-                    assets: assets.resolve(),
-                    memory,
-                    janitor,
-                    drafts,
-                    links,
-                    claims,
-                    workflow,
-                    log,
-                    audit,
-                    ui,
-                    visibility: space.visibility,
-                    visibility_is_fixed: false,
-                    s3,
-                    webdav,
-                    nfs,
-                    spaces,
-                    config_file: None,
-                })
-            }
+        match (server, dataview, memory, janitor, (drafts, backup), auth, log) {
+            (
+                Some(server),
+                Some(dataview),
+                Some(memory),
+                Some(janitor),
+                (Some(drafts), Some(backup)),
+                Some(auth),
+                Some(log),
+            ) if check.problems.is_empty() => Ok(Self {
+                server,
+                search,
+                dataview,
+                versioning,
+                auth,
+                lint: lint.into(),
+                schema,
+                hidden_files: files.exceptions(),
+                scratch: files.scratch,
+                assets: assets.resolve(),
+                memory,
+                janitor,
+                drafts,
+                backup,
+                links,
+                claims,
+                workflow,
+                log,
+                audit,
+                ui,
+                visibility: space.visibility,
+                visibility_is_fixed: false,
+                s3,
+                webdav,
+                nfs,
+                spaces,
+                config_file: None,
+            }),
             _ => Err(ConfigError::Invalid { path, problems: check.into_sorted() }),
         }
     }

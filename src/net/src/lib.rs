@@ -3,6 +3,10 @@
 //! The client is blocking, like the core that uses it. It fetches only URLs that the operator names
 //! in the settings. URLs from callers need an allow list for private addresses first.
 
+mod objects;
+
+pub use objects::ObjectClient;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +50,20 @@ pub enum NetError {
         /// The parse error.
         source: serde_json::Error,
     },
+}
+
+impl NetError {
+    /// The status with which the server answered; none without an answer.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Fetch { source, .. } => match **source {
+                ureq::Error::StatusCode(status) => Some(status),
+                _ => None,
+            },
+            Self::Decode { .. } => None,
+        }
+    }
 }
 
 impl NetClient {
