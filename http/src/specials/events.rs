@@ -8,7 +8,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -31,6 +30,8 @@ use crate::app::{AppState, log};
 use crate::bind;
 use crate::request_handler::SpecialRequest;
 use crate::response_budget::unbuffered;
+
+use super::event_position::EventPosition;
 
 /// Maximum number of subscribers of all spaces.
 const MAX_SUBSCRIBERS: usize = 256;
@@ -98,8 +99,8 @@ struct FollowedSpace {
     /// Detects that the space was replaced by one of the same name.
     space: Weak<Space>,
     newest: watch::Receiver<Seq>,
-    /// The number of the newest claim event.
-    newest_claim: watch::Receiver<u64>,
+    /// The sum of the numbers of the newest claim event and of the newest notice.
+    newest_other: watch::Receiver<u64>,
 }
 
 impl SubscriberRegistry {
@@ -112,20 +113,25 @@ impl SubscriberRegistry {
         if let Some(followed_space) = spaces.get(&space.name)
             && followed_space.space.upgrade().is_some_and(|followed_space| Arc::ptr_eq(&followed_space, space))
         {
-            return (followed_space.newest.clone(), followed_space.newest_claim.clone());
+            return (followed_space.newest.clone(), followed_space.newest_other.clone());
         }
         let (sender, newest) = watch::channel(space.vfs.last_seq());
         space.vfs.feed().on_event(move |seq| {
             sender.send_replace(seq);
             true
         });
-        let (claim_sender, newest_claim) = watch::channel(space.vfs.last_claim_event());
-        space.vfs.on_claim_event(move |number| {
-            claim_sender.send_replace(number);
+        let (claim_sender, newest_other) = watch::channel(0);
+        let notice_sender = claim_sender.clone();
+        space.vfs.on_claim_event(move |_| {
+            claim_sender.send_modify(|number| *number += 1);
             true
         });
-        let followed = (newest.clone(), newest_claim.clone());
-        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest, newest_claim };
+        space.notices.on_publish(move |_| {
+            notice_sender.send_modify(|number| *number += 1);
+            true
+        });
+        let followed = (newest.clone(), newest_other.clone());
+        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest, newest_other };
         spaces.insert(space.name.clone(), followed_space);
         followed
     }
@@ -175,50 +181,6 @@ impl Drop for SubscriberPermit {
     }
 }
 
-/// The id of an event: a change set, and how many of its events came before. After the last event
-/// of a set the id is the bare `<seq>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EventPosition {
-    /// The last change set that is complete.
-    seq: u64,
-    /// Number of events of the next one that were sent.
-    part: usize,
-}
-
-impl EventPosition {
-    /// The position after event `n` (from 1) of `count` in the set `seq`.
-    const fn after(seq: Seq, n: usize, count: usize) -> Self {
-        if n == count { Self { seq: seq.0, part: 0 } } else { Self { seq: seq.0 - 1, part: n } }
-    }
-}
-
-impl std::fmt::Display for EventPosition {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.part {
-            0 => write!(formatter, "{}", self.seq),
-            part => write!(formatter, "{}.{part}", self.seq + 1),
-        }
-    }
-}
-
-impl FromStr for EventPosition {
-    type Err = Fault;
-    fn from_str(text: &str) -> Result<Self, Fault> {
-        let read = || {
-            let (seq, part) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
-            let (seq, part) = (seq.parse::<u64>().ok()?, part.parse::<usize>().ok()?);
-            if part == 0 {
-                return Some(Self { seq, part });
-            }
-            Some(Self { seq: seq.checked_sub(1)?, part })
-        };
-        read().ok_or_else(|| {
-            let text = text.escape_default();
-            Fault::invalid("Last-Event-ID", format_args!("`{text}` is not an id of this stream"))
-        })
-    }
-}
-
 /// Opens the stream at `Last-Event-ID`, or at the newest position. Errors: `Invalid` for an invalid
 /// id; `Unavailable` when a limit of subscribers is reached.
 pub(super) fn subscribe(
@@ -227,8 +189,9 @@ pub(super) fn subscribe(
     (special, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
     let resume = bind::header(&special.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
-    let (newest, newest_claim) = app.subscribers.newest_of(&space);
+    let (newest, newest_other) = app.subscribers.newest_of(&space);
     let (last, space_claims) = (space.vfs.last_seq().0, space.vfs.last_claim_event());
+    let last_notice = space.notices.last();
     let mut subscriber = EventSubscriber {
         position: resume.map_or(Ok(EventPosition { seq: last, part: 0 }), |text| text.parse())?,
         pending: VecDeque::new(),
@@ -241,8 +204,9 @@ pub(super) fn subscribe(
         identity,
         last_check: Instant::now(),
         last_claim_event: space_claims,
+        last_notice,
         newest,
-        newest_claim,
+        newest_other,
     };
     // Such an id is from before the history of this space was replaced.
     if subscriber.position.seq > last {
@@ -274,7 +238,9 @@ struct EventSubscriber {
     /// The last claim event that was sent. Claim events are not logged: a subscriber gets those
     /// that happen while it is connected.
     last_claim_event: u64,
-    newest_claim: watch::Receiver<u64>,
+    /// The same for notices.
+    last_notice: u64,
+    newest_other: watch::Receiver<u64>,
     position: EventPosition,
     pending: VecDeque<sse::Event>,
     /// Whether it has caught up with the log once.
@@ -301,8 +267,10 @@ impl EventSubscriber {
             if self.has_ended {
                 return None;
             }
-            if *self.newest_claim.borrow_and_update() > self.last_claim_event {
+            if self.newest_other.has_changed().unwrap_or_default() {
+                self.newest_other.mark_unchanged();
                 self.read_claims();
+                self.read_notices();
                 continue;
             }
             let newest = self.newest.borrow_and_update().0;
@@ -310,7 +278,10 @@ impl EventSubscriber {
                 tokio::select! {
                     () = self.app.stop.cancelled() => return None,
                     changed = self.newest.changed() => changed.ok()?,
-                    changed = self.newest_claim.changed() => changed.ok()?,
+                    changed = self.newest_other.changed() => {
+                        changed.ok()?;
+                        self.newest_other.mark_changed();
+                    }
                     () = tokio::time::sleep_until(due) => {}
                 }
                 continue;
@@ -398,6 +369,18 @@ impl EventSubscriber {
         }
     }
 
+    /// Adds the new notices, for subscribers who may see the whole space.
+    fn read_notices(&mut self) {
+        let has_key = self.identity.token.is_some() || self.app.server.access().is_open();
+        let is_operator = has_key && self.identity.permissions.folder.is_none();
+        for notice in self.space.notices.after(self.last_notice) {
+            self.last_notice = notice.number;
+            if is_operator {
+                self.push(self.position, Some((notice.name, notice.data.clone())));
+            }
+        }
+    }
+
     fn push(&mut self, id: EventPosition, event: Option<(&'static str, Value)>) {
         let sent =
             |(name, data): (_, Value)| sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
@@ -476,22 +459,4 @@ fn claim_data(event: &ClaimEvent) -> Value {
         "expires_at": expires_at,
         "timestamp": event.time,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Shows: HTTP-9
-    #[test]
-    fn an_id_names_the_set_and_the_events_of_it_that_are_done() {
-        for (n, count, text) in [(1, 1, "7"), (1, 3, "7.1"), (2, 3, "7.2"), (3, 3, "7")] {
-            let position = EventPosition::after(Seq(7), n, count);
-            assert_eq!(position.to_string(), text);
-            assert_eq!(text.parse::<EventPosition>().unwrap(), position);
-        }
-        for text in ["", "x", "1.x", "-1", "0.1", "1.2.3", "99999999999999999999"] {
-            assert!(text.parse::<EventPosition>().is_err(), "{text:?}");
-        }
-    }
 }

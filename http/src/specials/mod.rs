@@ -3,6 +3,7 @@
 //! All are listed in [`SPECIAL_ROUTES`], which the OpenAPI document and the contract tests read.
 
 mod docs;
+mod event_position;
 pub(crate) mod events;
 mod health;
 mod llms;

@@ -15,6 +15,7 @@ use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
 use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
+use crate::backup::BackupMonitor;
 use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
@@ -28,6 +29,7 @@ use crate::workflows::BoardCache;
 
 use super::MinSeq;
 use super::freshness::{IndexFreshness, RequiredFreshness};
+use super::notices::NoticeBoard;
 use super::response_meta::{self, MetaCollector, ResponseMeta};
 
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
@@ -79,6 +81,10 @@ pub struct Space {
     pub audit: Option<Arc<AuditRecorder>>,
     /// Its settings.
     pub settings: Settings,
+    /// Its backups.
+    pub backup: BackupMonitor,
+    /// Its events that are no changes of pages.
+    pub notices: NoticeBoard,
     /// Durations of disk flushes.
     pub flush_times: FlushTimes,
     /// Locked while a page takes a place in a workflow state with a limit.
@@ -106,6 +112,8 @@ impl Space {
         audit.iter().for_each(|audit| audit::follow(&vfs, audit, &name));
         Self {
             name,
+            backup: BackupMonitor::new(vfs.root(), &settings.backup),
+            notices: NoticeBoard::default(),
             flush_times: FlushTimes::new(&vfs),
             freshness: IndexFreshness::follow(&vfs),
             tasks: OnceLock::new(),
