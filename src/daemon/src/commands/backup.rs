@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
-use svcfs_backup::{BackupError, BackupRecord, DrillReport, RunContext};
+use svcfs_backup::{BackupError, DrillReport, RunContext};
 use svcfs_config::{BackupSettings, CliOverrides};
 
 use crate::asking::{OpenTarget, RootTarget};
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_summary_names_the_remote_and_the_commit() {
-        let record = BackupRecord { remote: "r".into(), head: Some("0123456789abcdef".into()), ..Default::default() };
-        assert_eq!(summary(&json!(record), true), "backed up to r: it has everything up to commit 0123456789");
+        let record = json!({ "remote": "r", "head": "0123456789abcdef" });
+        assert_eq!(summary(&record, true), "backed up to r: it has everything up to commit 0123456789");
     }
 }

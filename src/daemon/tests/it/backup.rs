@@ -65,7 +65,9 @@ fn a_server_backs_up_and_the_copy_is_served() {
     same_files(&place, "kb", "new");
     let drill = json_of(&["backup", "--drill", "--json", "--root", &root]);
     assert_eq!((&drill["equal"], &drill["newer_commits"]), (&true.into(), &0.into()));
+    // A copy for a trial does not back up to the same place.
     place.write("new/.svc/config.toml", "");
+    place.git("new", &["commit", "-qam", "no backup"]);
     let restored = Running::serve(&place.at("new"), &[]);
     assert_eq!(request(restored.url(), "GET", "/api/svc/file?path=b.md", ""), (200, "# Second\n".to_owned()));
     assert!(request(restored.url(), "GET", "/api/svc/versions?path=a.md", "").1.contains("tester"));
@@ -122,7 +124,7 @@ fn a_command_backs_up_without_a_server() {
     assert_eq!(place.git("remote.git", &["rev-parse", "copy"]), place.git("kb", &["rev-parse", "HEAD"]));
     for (arguments, message) in [
         (&["--remote", "ext::sh"][..], "must be a git URL"),
-        (&["--branch", "-x"], "a value is required"),
+        (&["--branch=-x"], "no name of a git branch"),
         (&["--branch", "a..b"], "no name of a git branch"),
     ] {
         let refused = svcfs(&[&["backup", "--root", &root][..], arguments].concat()).assert().code(2);
