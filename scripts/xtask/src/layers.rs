@@ -35,6 +35,7 @@ const LAYERS: &[LayeredCrate] = &[
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text", "svcfs-dataview"]),
     },
     // 3
+    LayeredCrate { name: "svcfs-backup", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-config", "svcfs-store"]) },
     LayeredCrate { name: "svcfs-vfs", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]) },
     // 4
     LayeredCrate {
@@ -50,6 +51,7 @@ const LAYERS: &[LayeredCrate] = &[
             "svcfs-store",
             "svcfs-index",
             "svcfs-vfs",
+            "svcfs-backup",
         ]),
     },
     // 5: listener has the common parts of the protocols that listen; protocols do not know each
@@ -120,6 +122,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("pulldown-latex", &["svcfs-render"]),
     ("rmcp", &["svcfs-http"]),
     ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-bench"]),
+    ("rusty-s3", &["svcfs-backup"]),
     ("rustls", &["svcfs-mount", "svcfs-net"]),
     ("s3s", &["svcfs-s3"]),
     ("sd-notify", &["svcfs"]),

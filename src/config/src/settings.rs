@@ -10,11 +10,7 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
-    drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings,
-    memory::MemorySettings, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav,
-    schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
-    webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupOverrides, backup::BackupSettings, claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig, versioning::VersioningStrategy, webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NetSettings, NfsFlags,
@@ -51,6 +47,8 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Drafts.
     pub drafts: DraftSettings,
+    /// Backups.
+    pub backup: BackupSettings,
     /// Links between pages.
     pub links: LinksConfig,
     /// Write leases on pages.
@@ -106,6 +104,8 @@ pub struct CliOverrides {
     pub webdav: ProtocolFlags,
     /// `--nfs`, `--nfs-port` and `--nfs-allow`
     pub nfs: NfsFlags,
+    /// Variables of `[backup]`.
+    pub backup: BackupOverrides,
 }
 
 impl Settings {
@@ -127,6 +127,7 @@ impl Settings {
             memory,
             janitor,
             drafts,
+            backup,
             links,
             claims,
             workflow,
@@ -153,6 +154,8 @@ impl Settings {
         let janitor = check.value("janitor.interval", janitor.resolve());
         let workflow = check.workflow(&workflow);
         let drafts = check.value("drafts.auto_discard", drafts.resolve());
+        let has_git = versioning.strategy == VersioningStrategy::Git;
+        let backup = backup.resolve(std::mem::take(&mut overrides.backup), has_git).map_err(|(key, error)| check.report(key, error)).ok();
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
@@ -160,40 +163,46 @@ impl Settings {
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
-        match (server, dataview, memory, janitor, drafts, auth, log) {
-            _ if !check.problems.is_empty() => Err(ConfigError::Invalid { path, problems: check.into_sorted() }),
-            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(drafts), Some(auth), Some(log)) => {
-                Ok(Self {
-                    server,
-                    search,
-                    dataview,
-                    versioning,
-                    auth,
-                    lint: lint.into(),
-                    schema,
-                    hidden_files: files.exceptions(),
-                    scratch: files.scratch,
-                    assets: assets.resolve(),
-                    memory,
-                    janitor,
-                    drafts,
-                    links,
-                    claims,
-                    workflow,
-                    log,
-                    audit,
-                    ui,
-                    visibility: space.visibility,
-                    visibility_is_fixed: false,
-                    s3,
-                    webdav,
-                    nfs,
-                    net,
-                    webhooks,
-                    spaces,
-                    config_file: None,
-                })
-            }
+        match (server, dataview, memory, janitor, (drafts, backup), auth, log) {
+            (
+                Some(server),
+                Some(dataview),
+                Some(memory),
+                Some(janitor),
+                (Some(drafts), Some(backup)),
+                Some(auth),
+                Some(log),
+            ) if check.problems.is_empty() => Ok(Self {
+                server,
+                search,
+                dataview,
+                versioning,
+                auth,
+                lint: lint.into(),
+                schema,
+                hidden_files: files.exceptions(),
+                scratch: files.scratch,
+                assets: assets.resolve(),
+                memory,
+                janitor,
+                drafts,
+                backup,
+                links,
+                claims,
+                workflow,
+                log,
+                audit,
+                ui,
+                visibility: space.visibility,
+                visibility_is_fixed: false,
+                s3,
+                webdav,
+                nfs,
+                net,
+                webhooks,
+                spaces,
+                config_file: None,
+            }),
             _ => Err(ConfigError::Invalid { path, problems: check.into_sorted() }),
         }
     }

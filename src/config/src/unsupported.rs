@@ -7,10 +7,6 @@
 /// key. This list may only shrink: a new feature deletes its lines and adds fields to the struct of
 /// the section.
 pub const UNSUPPORTED_KEYS: &[&str] = &[
-    "backup.branch",
-    "backup.interval",
-    "backup.rebase_before_push",
-    "backup.remote",
     "import.airbyte_api_key",
     "import.airbyte_workspace_id",
     "import.allow_paths",

@@ -74,7 +74,11 @@ impl RootTarget {
         }
         let (path, space) = (self.root()?, self.space);
         require_initialised(&path)?;
-        let settings = Box::new(settings(&path, None, CliOverrides::default())?);
+        let settings = Box::new(settings(
+            &path,
+            None,
+            CliOverrides { backup: root::backup_overrides(), ..CliOverrides::default() },
+        )?);
         // A command may open several targets.
         let is_first = !tracing::dispatcher::has_been_set();
         let logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    analytics, bench, call, check_config, completions, doctor, drafts, init, janitor, man, mcp, mount, query, reindex,
-    rules, serve, status, tasks, token, unmount,
+    analytics, backup, bench, call, check_config, completions, doctor, drafts, init, janitor, man, mcp, mount, query,
+    reindex, rules, serve, status, tasks, token, unmount,
 };
 use crate::failure::EXIT_CODES;
 use crate::logging::LogFlags;
@@ -63,6 +63,7 @@ pub enum CliCommand {
     Tasks(tasks::TasksArgs),
     Drafts(drafts::DraftsArgs),
     Token(token::TokenArgs),
+    Backup(backup::BackupArgs),
     Mcp(mcp::McpArgs),
     Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::unistd::{User, geteuid};
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, SystemClock};
-use svcfs_config::{CliOverrides, Config, ConfigError, KeyDigest, NetSettings, Settings, SpaceSettings, templates};
+use svcfs_config::{BackupOverrides, CliOverrides, Config, ConfigError, KeyDigest, NetSettings, Settings, SpaceSettings, templates};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
 use svcfs_knowledge::kernel::{OperationContext, OperationEntry, ServerState, Space};
@@ -132,6 +132,7 @@ impl OpenRoot {
         // Open files are saved now; that must be in the audit log.
         let closed = self.space().vfs.close();
         self.space().flush_records();
+        self.space().backup.finish(self.space(), self.server.now());
         closed?;
         secondary
     }
@@ -238,6 +239,11 @@ pub fn of_space(root: &Path) -> Result<Settings, CommandFailure> {
 pub fn settings(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> Result<Settings, CommandFailure> {
     refuse_invalid_root(root)?;
     Ok(read_settings(root, config, overrides)?)
+}
+
+/// The variables that override `[backup]` of the first space.
+pub fn backup_overrides() -> BackupOverrides {
+    BackupOverrides::from_environment(&|name| std::env::var(name).ok())
 }
 
 /// Like [`settings`], without checking the root and with separate problems.

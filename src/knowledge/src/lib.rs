@@ -10,6 +10,7 @@ pub mod activity;
 pub mod appearance;
 pub mod append_only;
 pub mod audit;
+pub mod backup;
 pub mod claims;
 pub mod comments;
 pub mod content_quality;
@@ -65,5 +66,6 @@ pub const CATALOGUE: &[OperationArea] = &[
     publishing::AREA,
     appearance::AREA,
     audit::AREA,
+    backup::AREA,
     spaces::AREA,
 ];

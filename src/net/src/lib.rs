@@ -7,6 +7,10 @@
 mod address_policy;
 mod outgoing;
 
+mod objects;
+
+pub use objects::ObjectClient;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +79,20 @@ pub enum NetError {
         /// The limit.
         limit: u64,
     },
+}
+
+impl NetError {
+    /// The status with which the server answered; none without an answer.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Fetch { source, .. } => match **source {
+                ureq::Error::StatusCode(status) => Some(status),
+                _ => None,
+            },
+            Self::Decode { .. } => None,
+        }
+    }
 }
 
 impl NetClient {

@@ -60,6 +60,7 @@ pub use path_rules::{GitIdentity, PathRules};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
 pub use shares::{Share, ShareFile, ShareWrite, StoredShares};
+pub use sqlite_file::snapshot_database;
 pub use tree::{
     CachedFile, DiskUsage, ExpectedFile, FileInstall, FileStat, InstallResult, LargeFileStaging, OpenFile,
     SetXattrMode, SpecialFile, SpecialKind, StatKind, WorkTree, XattrProbe, strip_setid,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode, Transaction};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction};
 use svcfs_base::Timestamp;
 
 use crate::StoreError;
@@ -172,4 +172,16 @@ fn ignore_missing(outcome: std::io::Result<()>) -> Result<(), StoreError> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Copies a database into a new file, as it is at one moment, beside processes that write it. Equal
+/// contents give equal files.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be read, or the copy cannot be written.
+pub fn snapshot_database(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let connection = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
+    Ok(())
 }

@@ -14,7 +14,7 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 12] = [
+const BEYOND: [&str; 13] = [
     // D40: the HTML of a page.
     "GET /api/svc/render",
     "GET /api/docs/", // the page itself, to which /api/docs leads, so that its parts are found beside it
@@ -27,6 +27,7 @@ const BEYOND: [&str; 12] = [
     "POST /api/svc/revert", // undo, and what it needs beside it
     "POST /api/svc/restore",
     "GET /api/svc/trash",
+    "POST /api/svc/backup",       // a backup now, as `svcfs backup` asks a server for it
     "DELETE /api/svc/schemas/{}", // a schema that is saved can be removed
 ];
 

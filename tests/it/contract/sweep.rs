@@ -23,7 +23,7 @@ const STALE: &str = "0123456789012345678901234567890123456789";
 /// the other opens a draft, beside the tree.
 const ASKS_NOTHING: &[&str] = &["/view/refresh", "/drafts"];
 /// Routes of parts that are off unless the settings switch them on (contract 7: 501).
-const OFF: &[&str] = &["/audit"];
+const OFF: &[&str] = &["/audit", "/backup"];
 
 /// A space that must stay as it is.
 struct Untouched {

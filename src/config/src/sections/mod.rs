@@ -5,6 +5,7 @@
 pub(crate) mod assets;
 pub(crate) mod audit;
 pub(crate) mod auth;
+pub(crate) mod backup;
 pub(crate) mod claims;
 pub(crate) mod cors;
 pub(crate) mod dataview;

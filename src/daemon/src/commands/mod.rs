@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod analytics;
+pub mod backup;
 pub mod bench;
 pub mod call;
 pub mod check_config;
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> Result<(), CommandFailure> {
         CliCommand::Tasks(command) => command.run(),
         CliCommand::Drafts(command) => command.run(),
         CliCommand::Token(command) => command.run(),
+        CliCommand::Backup(command) => command.run(),
         CliCommand::Mcp(command) => command.run(),
         CliCommand::Bench(command) => command.run(),
         CliCommand::Completions(command) => command.run(),

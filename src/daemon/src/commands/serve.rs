@@ -25,7 +25,7 @@ use crate::mounts::RootMounts;
 use crate::presence::MountedRoot;
 use crate::protocols::BoundProtocol;
 use crate::reloading::SettingsReloader;
-use crate::root::{OpenRoot, cli_caller, is_new, settings};
+use crate::root::{OpenRoot, backup_overrides, cli_caller, is_new, settings};
 use crate::root_flag::{RootFlag, require_directory};
 use crate::signals::{self, SignalRuntime};
 use crate::stop::{self, HttpServer, RunningServer};
@@ -174,8 +174,19 @@ impl ServeArgs {
         let s3 = ProtocolFlags { enabled: s3, port: s3_port };
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
         let nfs = NfsFlags { enabled: nfs, port: nfs_port, allow: nfs_allow };
-        let overrides =
-            CliOverrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, s3, webdav, nfs };
+        let overrides = CliOverrides {
+            host,
+            port,
+            public_url,
+            auth,
+            api_key,
+            oidc_issuer,
+            oidc_client_id,
+            s3,
+            webdav,
+            nfs,
+            backup: backup_overrides(),
+        };
         let overrides = socket::with_inherited_address(overrides, inherited.as_ref())?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;

@@ -42,6 +42,9 @@ pub fn of_verb(verb: &Verb) -> Command {
     if verb.options.iter().any(|option| option.long == "version") {
         command = command.disable_version_flag(true);
     }
+    if let Some(alternative) = verb.alternative {
+        command = (alternative.augment)(command);
+    }
     let has_short_root = !verb.flags.iter().any(|flag| flag.short == 'r');
     let json = Arg::new(JSON).long("json").help("Print the result as JSON");
     // The flags of the target bring a description, which the verb's replaces.

@@ -2,6 +2,7 @@
 
 use super::Action::{EachPath, Once, Steps};
 use super::PositionalKind::{File, Path, Paths, Text, Value, Words};
+use super::backup_restore::FROM_BACKUP;
 use super::{FixedValue, Positional, PositionalKind, Verb, VerbFlag, VerbOption, steps, views};
 
 const fn required(
@@ -54,6 +55,7 @@ const VERB: Verb = Verb {
     flags: &[],
     fixed: &[],
     action: Once(views::search::results),
+    alternative: None,
 };
 
 const PAGE: &str = "Path of the page; inside the root or a mount, relative to the current directory";
@@ -345,19 +347,21 @@ Examples:
 const RESTORE: Verb = Verb {
     name: "restore",
     operation: "restore",
-    about: "Bring a removed page back, or set a page to an earlier version",
+    about: "Bring a removed page back, or set a page to an earlier version; or restore a backup",
     examples: "\
 Examples:
   svcfs trash                                      removed pages
   svcfs restore notes/old.md                       as it was before its removal
-  svcfs restore index.md --version 4f2a09c1        a version of `svcfs log index.md`",
-    positionals: &[required("path", "PATH", PAGE, Path)],
+  svcfs restore index.md --version 4f2a09c1        a version of `svcfs log index.md`
+  svcfs restore --from git@example.org:n.git --to notes  a complete knowledge base from a backup",
+    positionals: &[optional("path", "PATH", PAGE, Path)],
     options: &[VerbOption {
         value_name: "HASH",
         help: "Version, as `svcfs log PATH` shows it [default for a removed page: the newest]",
         ..option("version")
     }],
     action: Once(views::undo::restored),
+    alternative: Some(&FROM_BACKUP),
     ..VERB
 };
 

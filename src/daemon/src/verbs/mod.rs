@@ -4,6 +4,7 @@
 //! operation, with its descriptions where these are right for a command line; `--json` prints the
 //! operation's answer unchanged. What only a verb knows is in [`declarations`].
 
+mod backup_restore;
 mod command_line;
 mod content;
 mod declarations;
@@ -33,6 +34,16 @@ struct Verb {
     /// Arguments that are the same in every call.
     fixed: &'static [(&'static str, FixedValue)],
     action: Action,
+    /// Another thing of the same name, with flags of its own.
+    alternative: Option<&'static VerbAlternative>,
+}
+
+/// What a verb does instead with some flags.
+struct VerbAlternative {
+    /// Adds the flags.
+    augment: fn(Command) -> Command,
+    /// Runs it, unless the arguments are those of the verb.
+    run: fn(&ArgMatches) -> Option<Result<(), CommandFailure>>,
 }
 
 /// An argument by position.

@@ -31,6 +31,9 @@ pub struct VerbRun<'a> {
 /// # Errors
 /// `Usage` for a path outside the knowledge base; the refusal of the operation.
 pub fn run(verb: &'static Verb, matches: &mut ArgMatches) -> Result<(), CommandFailure> {
+    if let Some(outcome) = verb.alternative.and_then(|alternative| (alternative.run)(matches)) {
+        return outcome;
+    }
     let usage = |error: clap::Error| CommandFailure::saying(ExitStatus::Usage, error.to_string());
     let target = RootTarget::from_arg_matches_mut(matches).map_err(usage)?;
     let paths = match target.is_remote() {

@@ -85,6 +85,7 @@ fn options_and_positionals_may_come_in_any_order() {
         &["undo", "--actor", "agent:x", "--since", "2h", "--path", "notes", "--dry-run"],
         &["undo", "--commits", "1111,2222", "-y"],
         &["restore", "a.md", "--version", "1111", "--actor", "ann"],
+        &["restore", "--from", "/srv/kb.git", "--to", "kb", "--branch", "main", "--json"],
         &["trash", "-n5", "--in", "notes"],
     ] {
         assert!(parsed(line).is_ok(), "{line:?}: {}", parsed(line).unwrap_err());

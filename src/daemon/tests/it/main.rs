@@ -5,6 +5,7 @@
 
 mod adoption;
 mod agents;
+mod backup;
 mod bench;
 mod call;
 mod closed;

@@ -89,7 +89,7 @@ impl Served {
 }
 
 /// A program from PyPI; none, with the reason said, where it is not installed.
-fn tool(name: &str) -> Option<Command> {
+pub fn tool(name: &str) -> Option<Command> {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/svcfs/tools");
     let told = std::env::var_os(TOOLS);
     let program = told.clone().map_or_else(home, PathBuf::from).join("python/bin").join(name);

@@ -15,6 +15,7 @@ use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
 use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
+use crate::backup::BackupMonitor;
 use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
@@ -84,6 +85,8 @@ pub struct Space {
     pub audit: Option<Arc<AuditRecorder>>,
     /// Its settings.
     pub settings: Settings,
+    /// Its backups.
+    pub backup: BackupMonitor,
     /// Durations of disk flushes.
     pub flush_times: FlushTimes,
     /// Locked while a page takes a place in a workflow state with a limit.
@@ -108,6 +111,7 @@ impl Space {
         audit.iter().for_each(|audit| audit::follow(&vfs, audit, &name));
         Self {
             name,
+            backup: BackupMonitor::new(vfs.root(), &settings.backup),
             flush_times: FlushTimes::new(&vfs),
             freshness: IndexFreshness::follow(&vfs),
             tasks: OnceLock::new(),

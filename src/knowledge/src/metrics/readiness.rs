@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Timestamp};
 use svcfs_work::{TaskState, TaskStatus};
 
 use super::registry::unindexed_changes;
@@ -66,7 +66,7 @@ pub struct ReadinessDetails {
 /// A problem of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentProblem {
-    /// The component: `space`, `storage`, `index`, `task NAME`, `webhook ID` or
+    /// The component: `space`, `storage`, `backup`, `index`, `task NAME`, `webhook ID` or
     /// `protocol NAME`.
     pub component: String,
     /// Its space; none for the server.
@@ -156,7 +156,12 @@ pub fn index_progress(server: &ServerState) -> IndexProgress {
 
 fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -> ReadinessDetails {
     let mut problems = Vec::new();
-    let spaces = server.spaces().list_all().into_iter().map(|status| space_report(status, &mut problems)).collect();
+    let spaces = server
+        .spaces()
+        .list_all()
+        .into_iter()
+        .map(|status| space_report(status, server.now(), &mut problems))
+        .collect();
     for (name, protocol) in protocols {
         if let Some(reason) = &protocol.error {
             problems.push(ComponentProblem {
@@ -178,7 +183,7 @@ fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -
     }
 }
 
-fn space_report(status: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> SpaceReport {
+fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<ComponentProblem>) -> SpaceReport {
     let name = status.name().to_owned();
     let mut add_problem = |component: String, reason: String| {
         problems.push(ComponentProblem { component, space: Some(name.clone()), reason })
@@ -204,6 +209,9 @@ fn space_report(status: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> Sp
     let health = space.check_storage();
     if let Err(fault) = &health {
         add_problem("storage".to_owned(), fault.message().to_owned());
+    }
+    if let Some(reason) = space.backup.problem(now) {
+        add_problem("backup".to_owned(), reason);
     }
     let pages = space
         .index

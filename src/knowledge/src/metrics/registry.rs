@@ -93,6 +93,15 @@ fn register_spaces(registry: &mut Registry, server: &ServerState) {
         let numbers = open.iter().map(|space| (name(space), ConstGauge::new(number(space))));
         registry.register(metric, help, metric_family(numbers));
     }
+    let now = server.now();
+    let ages: Vec<_> = open
+        .iter()
+        .filter_map(|space| Some((name(space), ConstGauge::new(space.backup.age(now)?.as_secs()))))
+        .collect();
+    if !ages.is_empty() {
+        let help = "Seconds since the last verified backup, or since the first attempt";
+        registry.register("svc_backup_age_seconds", help, metric_family(ages));
+    }
     let positions = open.iter().map(|space| (name(space), ConstCounter::new(space.vfs.last_seq().0)));
     registry.register(
         "svc_changes",

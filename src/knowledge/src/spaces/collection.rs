@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use parking_lot::{Mutex, RwLock};
-use svcfs_base::{Caller, Change, Fault, Kind, Protocol, TreePath};
+use svcfs_base::{Caller, Change, Fault, Kind, Protocol, Timestamp, TreePath};
 use svcfs_vfs::DirtyBytes;
 use svcfs_work::Supervisor;
 
@@ -392,6 +392,7 @@ fn close(running: RunningSpace) -> Result<(), Fault> {
     // Open dirty buffers are saved, possibly without their author.
     let closed = space.vfs.close();
     space.flush_records();
+    space.backup.finish(&space, Timestamp::now());
     drop(guard);
     closed
 }

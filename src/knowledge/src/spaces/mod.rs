@@ -28,6 +28,7 @@ pub use operations::AREA;
 
 use crate::append_only::AppendOnlyGate;
 use crate::audit::AuditWriter;
+use crate::backup::BackupTask;
 use crate::claims::{self, ClaimSweeper};
 use crate::comments::CommentCleanup;
 use crate::content_quality::JanitorTask;
@@ -190,7 +191,11 @@ pub fn start_service_tasks(
         .and_then(|()| supervisor.start(ShareWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| supervisor.start(CommentCleanup::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
-        .and_then(|()| start_webhooks(space, clock, supervisor))
+        .and_then(|()| start_webhooks(space, Arc::clone(&clock), supervisor))
+        .and_then(|()| match settings.backup.is_enabled() {
+            true => supervisor.start(BackupTask::new(Arc::clone(space), clock), space.backup.schedule()),
+            false => Ok(()),
+        })
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
 }

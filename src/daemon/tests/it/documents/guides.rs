@@ -100,6 +100,19 @@ fn a_backup_is_taken_tested_and_restored_as_documented() {
 }
 
 #[test]
+fn backups_to_git_and_to_bundles_work_as_documented() {
+    let place = Place::new();
+    svcfs(&["init", "--root", &place.at("notes")]).assert().success();
+    let run = |test: &str| printed(&type_commands(&place, &block("docs/backup.md", test), &[]));
+    let drilled = run("backup-git");
+    assert!(drilled.contains("are equal") && drilled.contains("has the newest commit"), "{drilled}");
+    let listed = run("backup-bundles");
+    assert!(listed.contains("000001.bundle\nmanifest.json"), "{listed}");
+    let restored = run("backup-restore");
+    assert!(restored.contains("restored") && !restored.contains("PROBLEM"), "{restored}");
+}
+
+#[test]
 fn two_changes_of_a_page_are_merged_as_documented() {
     let place = Place::new();
     let server = serve_notes(&place);
@@ -119,6 +132,7 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
     let tests = [
         ("docs/editors.md", &["obsidian", "vscode", "follow"][..]),
         ("docs/operating.md", &["upgrade", "backup", "drill", "restore"]),
+        ("docs/backup.md", &["backup-git", "backup-bundles", "backup-restore"]),
         ("docs/proxies.md", &["nginx", "caddy", "nginx prefix", "caddy prefix"]),
         ("docs/install.md", &["package", "tarball", "cargo"]),
         (

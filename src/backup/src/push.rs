@@ -1,0 +1,219 @@
+//! Backups to a git remote.
+//!
+//! Invariant: branches and tags are pushed without force. Only refs that svcfs itself rewrites
+//! (branches of drafts, `refs/svcfs/`) may move back, and only while the remote has them as this
+//! root pushed them.
+
+use crate::error::BackupError;
+use crate::git::{Git, failure};
+use crate::local_refs::{LocalRefs, RefMap, SCRATCH_REFS, STATE_REF, parse};
+use crate::merge::{Adoption, adopt};
+use crate::record::BackupRecord;
+use crate::run::BackupOutcome;
+use crate::target::GitRemote;
+
+/// Refs of one `git push`: its command line has a limit.
+const MAX_REFS_PER_PUSH: usize = 200;
+/// How often the push is tried when others push or write meanwhile.
+const ATTEMPTS: usize = 5;
+/// Reasons of a rejection when the remote is not as it was listed.
+const RACES: [&str; 4] = ["fetch first", "non-fast-forward", "stale info", "cannot lock ref"];
+
+/// Settings of a push.
+pub(crate) struct PushOptions<'a> {
+    pub remote: &'a GitRemote,
+    /// Branch at the remote; none for the name of the current branch.
+    pub branch: Option<&'a str>,
+    pub merges_others: bool,
+}
+
+/// Pushes everything and checks that the remote has it.
+pub(crate) fn push(
+    git: Git<'_>,
+    options: &PushOptions<'_>,
+    record: &mut BackupRecord,
+) -> Result<BackupOutcome, BackupError> {
+    let mut outcome = BackupOutcome::default();
+    for _ in 0..ATTEMPTS {
+        let Some(local) = LocalRefs::read(git)? else { return Ok(outcome) };
+        let branch = remote_branch(&local, options);
+        let wanted = wanted_refs(&local, &branch);
+        git.context().enter("asking the remote");
+        let remote = list(git, options.remote)?;
+        if let Some(theirs) = remote.get(&branch)
+            && !git.is_ancestor(theirs, local.tip())?
+        {
+            match take_over(git, options, (&local, &branch, theirs), record.refs.get(&branch))? {
+                Adoption::Done(commits) => outcome.merged_commits += commits,
+                Adoption::BranchMoved => {}
+            }
+            continue;
+        }
+        git.context().enter("pushing");
+        let pushed = push_changes((git, options.remote), &branch, (&wanted, &remote, record))?;
+        outcome.sent_refs += pushed.sent;
+        if pushed.is_outdated {
+            continue;
+        }
+        git.context().enter("checking the remote");
+        let after = if pushed.sent == 0 { remote } else { list(git, options.remote)? };
+        let missing =
+            |(name, id): &(&String, &String)| after.get(*name) != Some(*id) && !pushed.declined.contains(*name);
+        if let Some((name, id)) = wanted.iter().find(missing) {
+            return Err(BackupError::failed(format!("the remote does not have `{name}` at {id} after the push")));
+        }
+        outcome.head = Some(local.tip().to_owned());
+        outcome.note = (!pushed.declined.is_empty()).then(|| {
+            format!("the remote does not accept {}; open drafts are not in the backup", pushed.declined.join(", "))
+        });
+        record.refs = wanted.into_iter().filter(|(name, _)| !pushed.declined.contains(name)).collect();
+        return Ok(outcome);
+    }
+    Err(BackupError::failed("the branch moved all the time, here or at the remote; the next backup tries again"))
+}
+
+/// The name of the current branch at the remote.
+fn remote_branch(local: &LocalRefs, options: &PushOptions<'_>) -> String {
+    options.branch.map_or_else(|| local.head.clone(), |branch| format!("refs/heads/{branch}"))
+}
+
+/// What the remote is to have.
+fn wanted_refs(local: &LocalRefs, branch: &str) -> RefMap {
+    let mut wanted = local.refs.clone();
+    wanted.remove(&local.head);
+    wanted.insert(branch.to_owned(), local.tip().to_owned());
+    wanted
+}
+
+/// The refs of a remote.
+pub(crate) fn list(git: Git<'_>, remote: &GitRemote) -> Result<RefMap, BackupError> {
+    let listed = git.command(["ls-remote", "--", &remote.url]).credentials(remote.credentials.as_ref()).read()?;
+    Ok(parse(&listed))
+}
+
+/// Merges the commits of others, or refuses.
+fn take_over(
+    git: Git<'_>,
+    options: &PushOptions<'_>,
+    (local, branch, theirs): (&LocalRefs, &str, &str),
+    last_pushed: Option<&String>,
+) -> Result<Adoption, BackupError> {
+    git.context().enter("fetching commits of others");
+    let refspec = format!("+{branch}:{SCRATCH_REFS}remote");
+    let arguments =
+        ["-c", "fetch.fsckObjects=true", "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--refmap=", "--"];
+    let arguments = arguments.iter().copied().chain([options.remote.url.as_str(), &refspec]);
+    git.command(arguments).credentials(options.remote.credentials.as_ref()).long().read()?;
+    // It may have moved on since it was listed.
+    let theirs = git.read(&["rev-parse", &format!("{SCRATCH_REFS}remote")]).unwrap_or_else(|_| theirs.to_owned());
+    if git.is_ancestor(&theirs, local.tip())? {
+        return Ok(Adoption::BranchMoved);
+    }
+    let name = branch.trim_start_matches("refs/heads/");
+    // A merge would bring back what somebody removed there on purpose.
+    if let Some(last) = last_pushed
+        && !git.is_ancestor(last, &theirs)?
+    {
+        return Err(BackupError::refused(format!(
+            "the branch `{name}` of the remote was rewritten: it does not have commit {last} any more, which was pushed \
+             before; nothing was pushed; compare the two, then merge by hand in the root, or push with `git push --force`"
+        )));
+    }
+    if !options.merges_others {
+        let count = git.read(&["rev-list", "--count", &format!("{}..{theirs}", local.tip())])?;
+        return Err(BackupError::refused(format!(
+            "the branch `{name}` of the remote has {count} commits that are not here; nothing was pushed; merge them in the \
+             root (`git pull --no-rebase URL {name}`), or set `backup.rebase_before_push = true`"
+        )));
+    }
+    adopt(git, local.tip(), &theirs)
+}
+
+/// How a push ended.
+#[derive(Default)]
+struct PushedRefs {
+    /// Number of refs that were sent.
+    sent: usize,
+    /// Refs of svcfs that the remote does not accept.
+    declined: Vec<String>,
+    /// Whether somebody else pushed meanwhile.
+    is_outdated: bool,
+}
+
+/// Pushes the refs that differ, and removes the branches of drafts that ended.
+fn push_changes(
+    (git, to): (Git<'_>, &GitRemote),
+    branch: &str,
+    (wanted, remote, record): (&RefMap, &RefMap, &BackupRecord),
+) -> Result<PushedRefs, BackupError> {
+    let mut arguments: Vec<(String, String)> = Vec::new();
+    for (name, id) in wanted.iter().filter(|(name, id)| remote.get(*name) != Some(*id)) {
+        arguments.push((lease(name, remote, record), format!("{id}:{name}")));
+    }
+    // A draft that was merged or discarded here, and that nobody else changed there.
+    let ended = record
+        .refs
+        .iter()
+        .filter(|(name, id)| is_own(name) && !wanted.contains_key(*name) && remote.get(*name) == Some(*id));
+    arguments.extend(ended.map(|(name, _)| (lease(name, remote, record), format!(":{name}"))));
+    let mut pushed = PushedRefs::default();
+    for part in arguments.chunks(MAX_REFS_PER_PUSH) {
+        let leases = part.iter().map(|(lease, _)| lease.as_str()).filter(|lease| !lease.is_empty());
+        let refspecs = part.iter().map(|(_, refspec)| refspec.as_str());
+        let fixed = ["push", "--porcelain", "--no-verify", "--no-signed"].into_iter();
+        let command = git.command(fixed.chain(leases).chain(["--", &to.url]).chain(refspecs));
+        let output = command.credentials(to.credentials.as_ref()).long().run()?;
+        let rejected = rejections(&output.text());
+        if !output.is_success() && rejected.is_empty() {
+            return Err(failure("push", &output.error));
+        }
+        pushed.sent += part.len() - rejected.len();
+        for (name, reason) in rejected {
+            let is_race = RACES.iter().any(|text| reason.contains(text));
+            if is_race && name == branch {
+                pushed.is_outdated = true;
+            } else if !is_race && name.starts_with("refs/svcfs/") {
+                pushed.declined.push(name);
+            } else {
+                return Err(BackupError::refused(format!(
+                    "the remote refuses `{name}`: {reason}; nothing was overwritten; rename or remove it there, or here"
+                )));
+            }
+        }
+    }
+    Ok(pushed)
+}
+
+/// Whether svcfs rewrites a ref.
+fn is_own(name: &str) -> bool {
+    ["refs/heads/draft/", "refs/heads/lost-draft/", "refs/svcfs/"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The condition under which a ref of svcfs may be overwritten; empty for other refs.
+fn lease(name: &str, remote: &RefMap, record: &BackupRecord) -> String {
+    if !is_own(name) {
+        return String::new();
+    }
+    let expected = match record.refs.get(name) {
+        Some(pushed) => Some(pushed),
+        // Nobody else writes it, also when the record was lost.
+        None if name == STATE_REF => remote.get(name),
+        None => None,
+    };
+    match (expected, remote.get(name)) {
+        (Some(expected), _) => format!("--force-with-lease={name}:{expected}"),
+        (None, None) => format!("--force-with-lease={name}:"),
+        // Unknown: without force.
+        (None, Some(_)) => String::new(),
+    }
+}
+
+/// The refs that the remote refused, with its reasons: lines `!<tab>FROM:TO<tab>[STATE] (REASON)`.
+fn rejections(output: &str) -> Vec<(String, String)> {
+    let line = |line: &str| {
+        let (from_to, reason) = line.strip_prefix("!\t")?.split_once('\t')?;
+        let (_, name) = from_to.rsplit_once(':')?;
+        Some((name.to_owned(), reason.to_owned()))
+    };
+    output.lines().filter_map(line).collect()
+}

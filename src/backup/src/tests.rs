@@ -1,0 +1,286 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use svcfs_config::{BackupSettings, CliOverrides, Config, Settings};
+use tempfile::TempDir;
+
+use crate::{BackupError, BackupOutcome, RunContext, drill, restore, run};
+
+const CONTEXT: RunContext<'static> = RunContext { is_stopped: &|| false, deadline: None, on_phase: &|_| {} };
+
+/// A root with a few commits, and where its backups go.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::create_dir_all(place.path("kb/.svc/state")).unwrap();
+        fs::create_dir_all(place.path("bundles")).unwrap();
+        place.git("kb", &["init", "-q", "-b", "main"]);
+        place.write("kb/.gitignore", ".svc/state/\n");
+        place.commit("kb", "a.md", "# A\n");
+        place.git("kb", &["branch", "draft/11"]);
+        place.git("kb", &["tag", "v1"]);
+        place.git(".", &["init", "-q", "--bare", "-b", "main", "remote.git"]);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    #[track_caller]
+    fn git(&self, directory: &str, arguments: &[&str]) -> String {
+        let identity = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"];
+        let output =
+            Command::new("git").current_dir(self.path(directory)).args(identity).args(arguments).output().unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn commit(&self, directory: &str, name: &str, text: &str) {
+        self.write(&format!("{directory}/{name}"), text);
+        self.git(directory, &["add", "."]);
+        self.git(directory, &["commit", "-q", "-m", name]);
+    }
+
+    /// Somebody else pushes to the remote.
+    fn push_as_other(&self, name: &str, text: &str) {
+        if !self.path("other").exists() {
+            self.git(".", &["clone", "-q", "remote.git", "other"]);
+        }
+        self.git("other", &["pull", "-q", "--rebase"]);
+        self.commit("other", name, text);
+        self.git("other", &["push", "-q"]);
+    }
+
+    fn settings(&self, remote: &str, more: &str) -> BackupSettings {
+        let text = format!("[backup]\nremote = \"{}\"\n{more}", self.at(remote));
+        Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap().backup
+    }
+
+    fn run(&self, settings: &BackupSettings) -> Result<BackupOutcome, BackupError> {
+        run(&self.path("kb"), settings, (CONTEXT, Duration::ZERO)).map(|(outcome, _)| outcome)
+    }
+
+    #[track_caller]
+    fn drill(&self, settings: &BackupSettings) {
+        let report = drill(&self.path("kb"), settings, CONTEXT).unwrap();
+        assert!(report.equal && report.files > 0, "{report:?}");
+    }
+
+    /// The names below a directory, but those of git.
+    fn names(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(directory)).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn add_draft(place: &Place) {
+    let (drafts, _) = svcfs_store::DraftFile::open(&place.path("kb/.svc/state/drafts.db")).unwrap();
+    let draft = svcfs_base::Draft {
+        id: svcfs_base::DraftId(0x11),
+        actor: svcfs_base::Actor::new("ann"),
+        created_at: svcfs_base::Timestamp::from_second(1_800_000_000).unwrap(),
+        base_commit: None,
+        base_seq: svcfs_base::Seq(1),
+    };
+    drafts.create(&draft).unwrap();
+}
+
+#[test]
+fn a_git_remote_gets_all_refs_and_is_checked() {
+    let place = Place::new();
+    add_draft(&place);
+    let settings = place.settings("remote.git", "");
+    assert!(place.run(&settings).unwrap().sent_refs >= 4);
+    let head = place.git("kb", &["rev-parse", "HEAD"]);
+    for name in ["main", "draft/11", "v1"] {
+        assert_eq!(place.git("remote.git", &["rev-parse", &format!("{name}^{{commit}}")]), head);
+    }
+    assert_eq!(place.run(&settings).unwrap().sent_refs, 0);
+    place.commit("kb", "b.md", "# B\n");
+    assert_eq!(place.run(&settings).unwrap().sent_refs, 1);
+    // A draft that is rewritten or merged here.
+    place.git("kb", &["branch", "-f", "draft/11", "HEAD"]);
+    place.git("kb", &["branch", "draft/22"]);
+    place.run(&settings).unwrap();
+    place.git("kb", &["branch", "-f", "draft/11", "HEAD~1"]);
+    place.git("kb", &["branch", "-D", "draft/22"]);
+    place.run(&settings).unwrap();
+    let branches = place.git("remote.git", &["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+    assert_eq!(branches, "draft/11\nmain");
+    place.drill(&settings);
+    let report = restore(&place.at("remote.git"), &place.path("new"), (None, CONTEXT)).unwrap();
+    assert_eq!((report.branch.as_str(), report.commits, report.files), ("main", 3, 3));
+    assert_eq!(report.state, ["drafts.db"]);
+    assert_eq!(svcfs_store::DraftFile::open(&place.path("new/.svc/state/drafts.db")).unwrap().1.len(), 1);
+    assert_eq!(place.git("new", &["status", "--porcelain"]), "");
+    let refused = restore(&place.at("remote.git"), &place.path("new"), (None, CONTEXT)).unwrap_err();
+    assert!(refused.to_string().contains("is not empty"));
+    assert!(place.names(".").iter().all(|name| !name.starts_with(".svcfs")), "{:?}", place.names("."));
+}
+
+#[test]
+fn commits_of_others_are_merged_or_refused_and_never_overwritten() {
+    let place = Place::new();
+    let settings = place.settings("remote.git", "");
+    place.run(&settings).unwrap();
+    place.push_as_other("theirs.md", "# Theirs\n");
+    place.commit("kb", "ours.md", "# Ours\n");
+    let refusing = place.settings("remote.git", "rebase_before_push = false");
+    let before = place.git("remote.git", &["rev-parse", "main"]);
+    let refused = place.run(&refusing).unwrap_err();
+    assert!(refused.is_refusal() && refused.to_string().contains("has 1 commits that are not here"), "{refused}");
+    assert_eq!(place.git("remote.git", &["rev-parse", "main"]), before);
+    assert_eq!(place.run(&settings).unwrap().merged_commits, 1);
+    assert_eq!(fs::read_to_string(place.path("kb/theirs.md")).unwrap(), "# Theirs\n");
+    assert_eq!(place.git("kb", &["rev-parse", "HEAD"]), place.git("remote.git", &["rev-parse", "main"]));
+    // Nothing of ours is new: the branch only moves forward.
+    place.push_as_other("more.md", "# More\n");
+    assert_eq!(place.run(&settings).unwrap().merged_commits, 1);
+    assert!(place.path("kb/more.md").exists());
+    place.drill(&settings);
+
+    place.push_as_other("a.md", "# Theirs\n");
+    place.commit("kb", "a.md", "# Ours\n");
+    let [here, there] = ["kb", "remote.git"].map(|name| place.git(name, &["rev-parse", "main"]));
+    let conflict = place.run(&settings).unwrap_err().to_string();
+    assert!(conflict.contains("both changed `a.md`"), "{conflict}");
+    assert_eq!([here, there], ["kb", "remote.git"].map(|name| place.git(name, &["rev-parse", "main"])));
+    assert_eq!(place.git("kb", &["status", "--porcelain"]), "");
+    assert!(!place.names("kb/.svc/state/backup").iter().any(|name| name.starts_with("merge-")));
+    let record = crate::BackupRecord::load(&place.path("kb"), settings.remote());
+    assert!(record.last_error.unwrap().contains("a.md") && record.last_verified < record.last_attempt);
+}
+
+#[test]
+fn a_rewritten_remote_and_one_of_another_knowledge_base_are_left_alone() {
+    let place = Place::new();
+    let settings = place.settings("remote.git", "");
+    place.run(&settings).unwrap();
+    place.git(".", &["clone", "-q", "remote.git", "other"]);
+    place.git("other", &["commit", "-q", "--amend", "-m", "rewritten"]);
+    place.git("other", &["push", "-q", "--force"]);
+    let rewritten = place.git("remote.git", &["rev-parse", "main"]);
+    let refused = place.run(&settings).unwrap_err();
+    assert!(refused.is_refusal() && refused.to_string().contains("was rewritten"), "{refused}");
+    assert_eq!(place.git("remote.git", &["rev-parse", "main"]), rewritten);
+    let unrelated = Place::new();
+    unrelated.git("kb", &["checkout", "-q", "--orphan", "fresh"]);
+    unrelated.commit("kb", "a.md", "unrelated\n");
+    unrelated.git("kb", &["branch", "-M", "fresh", "main"]);
+    let text = format!("[backup]\nremote = \"{}\"", place.at("remote.git"));
+    let settings = Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap().backup;
+    let refused = unrelated.run(&settings).unwrap_err();
+    assert!(refused.to_string().contains("another knowledge base"), "{refused}");
+    assert_eq!(place.git("remote.git", &["rev-parse", "main"]), rewritten);
+}
+
+#[test]
+fn bundles_are_incremental_checked_and_restored() {
+    let place = Place::new();
+    let settings = place.settings("bundles", "");
+    let (shares, _) = svcfs_store::ShareFile::open(&place.path("kb/.svc/state/shares.db")).unwrap();
+    shares.write(&[]).unwrap();
+    assert_eq!(place.run(&settings).unwrap().sent_refs, 1);
+    assert_eq!(place.run(&settings).unwrap().sent_refs, 0);
+    place.commit("kb", "b.md", "# B\n");
+    add_draft(&place);
+    place.run(&settings).unwrap();
+    // Only a ref moves: no new object.
+    place.git("kb", &["branch", "-f", "draft/11", "HEAD"]);
+    place.run(&settings).unwrap();
+    let bundles =
+        |place: &Place| place.names("bundles").into_iter().filter(|name| name.ends_with(".bundle")).collect::<Vec<_>>();
+    assert_eq!(bundles(&place), ["000001.bundle", "000002.bundle"]);
+    place.drill(&settings);
+    let report = restore(&place.at("bundles"), &place.path("new"), (None, CONTEXT)).unwrap();
+    assert_eq!((report.branch.as_str(), report.files), ("main", 3));
+    assert_eq!(report.state, ["drafts.db", "shares.db"]);
+    assert_eq!(
+        place.git("new", &["rev-parse", "draft/11", "main"]),
+        place.git("kb", &["rev-parse", "draft/11", "main"])
+    );
+
+    // A lost bundle: the next backup is a full one. A damaged one is found by a drill.
+    fs::remove_file(place.path("bundles/000002.bundle")).unwrap();
+    let lost = restore(&place.at("bundles"), &place.path("lost"), (None, CONTEXT)).unwrap_err();
+    assert!(lost.to_string().contains("000002.bundle") && !place.path("lost").exists(), "{lost}");
+    place.run(&settings).unwrap();
+    place.drill(&settings);
+    let newest = bundles(&place).pop().unwrap();
+    let mut bytes = fs::read(place.path(&format!("bundles/{newest}"))).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(place.path(&format!("bundles/{newest}")), bytes).unwrap();
+    let damaged = drill(&place.path("kb"), &settings, CONTEXT).unwrap_err();
+    assert!(damaged.to_string().contains("is damaged"), "{damaged}");
+    let other = Place::new();
+    other.commit("kb", "z.md", "z\n");
+    let text = format!("[backup]\nremote = \"{}\"", other.at("bundles"));
+    let settings = Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap().backup;
+    other.run(&settings).unwrap();
+    let refused = place.run(&settings).unwrap_err();
+    assert!(refused.to_string().contains("another knowledge base"), "{refused}");
+}
+
+#[test]
+fn an_interrupted_backup_is_none() {
+    let place = Place::new();
+    let settings = place.settings("bundles", "");
+    let stopped = RunContext { is_stopped: &|| true, ..CONTEXT };
+    let ended = run(&place.path("kb"), &settings, (stopped, Duration::ZERO)).unwrap_err();
+    assert!(ended.to_string().contains("interrupted"), "{ended}");
+    // What a killed process leaves.
+    place.write("bundles/.new-xyz.bundle", "half");
+    place.write("bundles/000001.bundle", "half");
+    assert!(restore(&place.at("bundles"), &place.path("new"), (None, CONTEXT)).is_err());
+    place.run(&settings).unwrap();
+    place.drill(&settings);
+}
+
+#[test]
+fn two_processes_do_not_back_up_at_once() {
+    let place = Place::new();
+    let settings = place.settings("bundles", "");
+    let lock = crate::record::BackupLock::acquire(&place.path("kb"), Duration::ZERO).unwrap();
+    let refused = place.run(&settings).unwrap_err();
+    assert!(refused.to_string().contains("another process"), "{refused}");
+    drop(lock);
+    place.run(&settings).unwrap();
+}
+
+#[test]
+fn hostile_manifests_are_refused() {
+    let place = Place::new();
+    let settings = place.settings("bundles", "");
+    place.run(&settings).unwrap();
+    let good = fs::read_to_string(place.path("bundles/manifest.json")).unwrap();
+    for (from, to) in [
+        ("\"000001.bundle\"", "\"../000001.bundle\""),
+        ("\"000001.bundle\"", "\"-x\""),
+        ("\"refs/heads/main\": ", "\"refs/heads/../x\": "),
+        ("\"version\": 1", "\"version\": 2"),
+        ("{", "["),
+        ("\"refs/tags/v1\": \"", "\"refs/tags/v1\": \"--"),
+    ] {
+        let bad = good.replacen(from, to, 1);
+        assert_ne!(bad, good, "{from}");
+        place.write("bundles/manifest.json", &bad);
+        assert!(restore(&place.at("bundles"), &place.path("new"), (None, CONTEXT)).is_err(), "{to}");
+        assert!(!Path::new(&place.at("new")).exists());
+    }
+}

@@ -1,0 +1,233 @@
+//! `svcfs backup`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::{Map, Value, json};
+use svcfs_backup::{BackupError, DrillReport, RunContext};
+use svcfs_config::{BackupSettings, CliOverrides};
+
+use crate::asking::{OpenTarget, RootTarget};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::root::{self, cli_caller, require_initialised};
+use crate::{manual, output, progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs backup                                     to `backup.remote` of the settings, now
+  svcfs backup --drill                             restore it into a scratch directory and compare everything
+  svcfs backup --remote /mnt/disk/notes            to another place, here: git bundles in a directory
+  svcfs backup --remote git@example.org:n.git --branch main
+  svcfs backup --json | jq .last_verified
+  svcfs restore --from /mnt/disk/notes --to notes  the way back
+
+Exit codes: 0 when the remote has everything, 3 when it was refused (a conflict, or a rewritten remote), 1 after other
+failures and when a drill finds a difference.";
+
+/// How often a server is asked whether the backup has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long the backup waits for another process that does the same.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Back up the knowledge base now, or test the backup
+///
+/// A server does this by itself at every `backup.interval` and when it stops. Everything in git is
+/// backed up (pages with their history, all branches, tags and notes) and the open drafts. After
+/// the backup, it is checked that the remote has everything.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BackupArgs {
+    #[command(flatten)]
+    target: RootTarget,
+    /// Another remote than `backup.remote`: a git URL, the path of a git repository or of a
+    /// directory for bundles, or `s3://BUCKET/PREFIX`
+    #[arg(long, value_name = "URL", conflicts_with = "url")]
+    remote: Option<String>,
+    /// Branch of the git remote [default: `backup.branch`, else the current branch]
+    #[arg(long, value_name = "NAME", conflicts_with = "url")]
+    branch: Option<String>,
+    /// Whether to merge commits that others pushed to the remote [default:
+    /// `backup.rebase_before_push`]
+    #[arg(long, value_name = "true|false", conflicts_with = "url")]
+    rebase_before_push: Option<bool>,
+    /// Restore the last backup into a scratch directory, and compare every file and commit with
+    /// the root
+    #[arg(long, conflicts_with = "url")]
+    drill: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl BackupArgs {
+    /// Backs up, or tests the backup.
+    ///
+    /// # Errors
+    /// `Refused` when a person must do something first, `Failed` otherwise.
+    pub fn run(self) -> Result<(), CommandFailure> {
+        let Self { target, remote, branch, rebase_before_push, drill, json } = self;
+        let has_overrides = remote.is_some() || branch.is_some() || rebase_before_push.is_some();
+        if !drill && !has_overrides {
+            return run_scheduled(target, json);
+        }
+        if target.space().is_some() {
+            let message = "--space needs a server; name the root of the space with --root instead";
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
+        }
+        let root = target.root()?;
+        require_initialised(&root)?;
+        let settings = settings(&root, (remote, branch, rebase_before_push))?;
+        let spinner = progress::spinner("starting");
+        let on_phase = |phase: &str| spinner.set_message(phase.to_owned());
+        let context = RunContext { is_stopped: &|| false, deadline: None, on_phase: &on_phase };
+        if drill {
+            let report = svcfs_backup::drill(&root, &settings, context);
+            spinner.finish_and_clear();
+            return print_drill(&report.map_err(failure)?, json);
+        }
+        let outcome = svcfs_backup::run(&root, &settings, (context, LOCK_TIMEOUT));
+        spinner.finish_and_clear();
+        let (outcome, record) = outcome.map_err(failure)?;
+        let sent = outcome.sent_refs > 0;
+        if json {
+            return output::json(&record);
+        }
+        output::say(&summary(&json!(record), sent))
+    }
+}
+
+/// The settings of the root with the flags.
+fn settings(
+    root: &std::path::Path,
+    (remote, branch, rebase_before_push): (Option<String>, Option<String>, Option<bool>),
+) -> Result<BackupSettings, CommandFailure> {
+    let overrides = CliOverrides { backup: root::backup_overrides(), ..CliOverrides::default() };
+    let mut settings = root::settings(root, None, overrides)?.backup;
+    let usage = |flag: &str, error: &str| CommandFailure::saying(ExitStatus::Usage, format!("`{flag}` {error}"));
+    if let Some(remote) = remote {
+        settings = settings.with_remote(&absolute(&remote)).map_err(|error| usage("--remote", error))?;
+    }
+    if let Some(branch) = branch {
+        settings = settings.with_branch(&branch).map_err(|error| usage("--branch", error))?;
+    }
+    settings.rebase_before_push = rebase_before_push.unwrap_or(settings.rebase_before_push);
+    if settings.is_enabled() {
+        return Ok(settings);
+    }
+    let message = "there is no remote; set `backup.remote` in the settings, or give `--remote URL`";
+    Err(CommandFailure::saying(ExitStatus::Usage, message))
+}
+
+/// A relative path as the user means it; other texts stay.
+fn absolute(remote: &str) -> String {
+    if !(remote.starts_with("./") || remote.starts_with("../") || !remote.contains([':', '/'])) {
+        return remote.to_owned();
+    }
+    let path = std::path::absolute(PathBuf::from(remote)).ok();
+    path.and_then(|path| path.to_str().map(str::to_owned)).unwrap_or_else(|| remote.to_owned())
+}
+
+/// The backup of the settings: by the server that has the root, else in this process.
+fn run_scheduled(target: RootTarget, json: bool) -> Result<(), CommandFailure> {
+    let mut target = target.open()?;
+    let spinner = progress::spinner("starting");
+    let status = follow(&mut target, &spinner);
+    spinner.finish_and_clear();
+    target.close()?;
+    let (status, before) = status?;
+    if let Some(error) = status["last_error"].as_str() {
+        if json {
+            output::json(&status)?;
+        }
+        return Err(CommandFailure::saying(ExitStatus::Failed, error));
+    }
+    if json {
+        return output::json(&status);
+    }
+    output::say(&summary(&status, status["last_push"] != before))
+}
+
+/// Starts a backup and waits for its end; returns its status, and the time of the push before.
+fn follow(target: &mut OpenTarget, spinner: &ProgressBar) -> Result<(Value, Value), CommandFailure> {
+    let mut call = |operation| target.run(manual::find(operation)?, &Map::new(), (&cli_caller(None), None));
+    let before = call("backup_status")?;
+    let mut status = call("backup")?;
+    let runs_of = |status: &Value| status["runs"].as_u64().unwrap_or_default();
+    // A server backs up beside this command. A backup that was already running may have missed the
+    // newest changes.
+    let (first, more) = (runs_of(&status), if status["phase"].is_null() { 1 } else { 2 });
+    let is_queued = status["running"] == true;
+    while is_queued && (first..first + more).contains(&runs_of(&status)) {
+        spinner.set_message(status["phase"].as_str().unwrap_or("waiting").to_owned());
+        std::thread::sleep(POLL_INTERVAL);
+        status = call("backup_status")?;
+    }
+    Ok((status, before["last_push"].clone()))
+}
+
+/// What a backup did, for a person.
+fn summary(record: &Value, sent: bool) -> String {
+    let text = |name: &str| output::one_line(record[name].as_str().unwrap_or_default());
+    let head = text("head");
+    if head.is_empty() {
+        return "there is no commit yet; nothing was backed up".to_owned();
+    }
+    let (commit, done) = (&head[..head.len().min(10)], if sent { "backed up to" } else { "nothing new for" });
+    let note = record["note"].as_str().map(|note| format!("\nnote: {}", output::one_line(note))).unwrap_or_default();
+    format!("{done} {}: it has everything up to commit {commit}{note}", text("remote"))
+}
+
+fn print_drill(report: &DrillReport, json: bool) -> Result<(), CommandFailure> {
+    let DrillReport { equal, remote, head, commits, files, refs, newer_commits, differences, took_ms } = report;
+    if json {
+        output::json(report)?;
+    } else {
+        let mut text = format!(
+            "restored {} in {:.1} s: {commits} commits, {files} files and {refs} refs {}\n",
+            output::one_line(remote),
+            *took_ms as f64 / 1000.0,
+            if *equal { "are equal" } else { "were compared" }
+        );
+        text.push_str(&match newer_commits {
+            0 => "the backup has the newest commit\n".to_owned(),
+            newer => {
+                format!("{newer} commits came after the backup, which ends with {}\n", &head[..head.len().min(10)])
+            }
+        });
+        differences.iter().for_each(|difference| text.push_str(&format!("  {}\n", output::one_line(difference))));
+        output::say(&text)?;
+    }
+    if *equal {
+        return Ok(());
+    }
+    Err(CommandFailure::saying(ExitStatus::Failed, "the backup differs from the root; make a new one and keep the old"))
+}
+
+/// The failure of a backup as the failure of a command.
+pub fn failure(error: BackupError) -> CommandFailure {
+    let exit = if error.is_refusal() { ExitStatus::Refused } else { ExitStatus::Failed };
+    CommandFailure::new(exit, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_become_absolute_and_urls_stay() {
+        for text in ["git@h:x", "s3://b/p", "/srv/x", "https://h/x", "host:x"] {
+            assert_eq!(absolute(text), text);
+        }
+        for text in ["./x", "../x", "x"] {
+            assert!(absolute(text).starts_with('/'), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_summary_names_the_remote_and_the_commit() {
+        let record = json!({ "remote": "r", "head": "0123456789abcdef" });
+        assert_eq!(summary(&record, true), "backed up to r: it has everything up to commit 0123456789");
+    }
+}
