@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig, claims::ClaimsConfig, dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig, server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
+    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig, claims::ClaimsConfig,
+    dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig,
+    lint::LintConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav,
+    schema::SchemaConfig, search::SearchConfig, server::ServerConfig, space::OtherSpace, space::SpaceConfig,
+    ui::UiConfig, versioning::VersioningConfig, webhooks::WebhookEntry, webhooks::WebhooksConfig,
+    workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 

@@ -10,7 +10,12 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupOverrides, backup::BackupSettings, claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig, versioning::VersioningStrategy, webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupOverrides, backup::BackupSettings,
+    claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig,
+    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, net::NetConfig,
+    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
+    server::ServerConfig, versioning::VersioningConfig, versioning::VersioningStrategy, webhooks::WebhookEntry,
+    webhooks::WebhooksConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NetSettings, NfsFlags,
@@ -155,7 +160,10 @@ impl Settings {
         let workflow = check.workflow(&workflow);
         let drafts = check.value("drafts.auto_discard", drafts.resolve());
         let has_git = versioning.strategy == VersioningStrategy::Git;
-        let backup = backup.resolve(std::mem::take(&mut overrides.backup), has_git).map_err(|(key, error)| check.report(key, error)).ok();
+        let backup = backup
+            .resolve(std::mem::take(&mut overrides.backup), has_git)
+            .map_err(|(key, error)| check.report(key, error))
+            .ok();
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());

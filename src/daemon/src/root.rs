@@ -8,7 +8,9 @@ use std::time::Duration;
 use nix::unistd::{User, geteuid};
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, SystemClock};
-use svcfs_config::{BackupOverrides, CliOverrides, Config, ConfigError, KeyDigest, NetSettings, Settings, SpaceSettings, templates};
+use svcfs_config::{
+    BackupOverrides, CliOverrides, Config, ConfigError, KeyDigest, NetSettings, Settings, SpaceSettings, templates,
+};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
 use svcfs_knowledge::kernel::{OperationContext, OperationEntry, ServerState, Space};

@@ -90,7 +90,7 @@ impl NetError {
                 ureq::Error::StatusCode(status) => Some(status),
                 _ => None,
             },
-            Self::Decode { .. } => None,
+            Self::Decode { .. } | Self::InvalidUrl { .. } | Self::Refused(_) | Self::TooLarge { .. } => None,
         }
     }
 }
