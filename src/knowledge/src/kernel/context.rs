@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Scope, Seq, Timestamp, TreePath};
+use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
 use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
@@ -330,7 +330,7 @@ impl<'a> OperationContext<'a> {
     }
     /// Whether the caller's changes of pages go into a draft.
     pub fn is_proposing(&self) -> bool {
-        self.caller.permissions.scope == Scope::Propose
+        self.caller.permissions.is_proposing()
     }
     /// Applies a change set: all or nothing. The changes of a caller that may only propose go into
     /// its draft.

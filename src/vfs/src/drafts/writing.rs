@@ -301,12 +301,31 @@ impl DraftPlan<'_> {
     }
 
     fn check_empty(&self, path: &TreePath) -> Result<(), Fault> {
-        let is_empty = match self.view.list(self.caller.protocol, path) {
+        let listed = match self.view.list(self.caller.protocol, path) {
             // Made by this set.
-            Err(fault) if fault.kind() == Kind::NotFound => true,
-            listed => listed?.is_empty(),
+            Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),
+            listed => listed?,
         };
+        let mut is_empty = !self.has_planned_below(path);
+        for entry in listed.iter().map(|entry| &entry.path) {
+            let is_planned = self.planned.contains_key(entry) || self.directories.contains_key(entry);
+            is_empty &= is_planned && matches!(self.state(entry)?, DraftState::Absent);
+        }
         if is_empty { Ok(()) } else { Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` is not empty"))) }
+    }
+
+    /// Whether this set makes a file or a directory below a path.
+    fn has_planned_below(&self, path: &TreePath) -> bool {
+        below(&self.planned, path).any(|(_, planned)| planned.content.is_some())
+            || below(&self.directories, path).any(|(_, directory)| *directory == Some(DraftDirectory::Made))
+    }
+
+    /// Whether the draft has a file or a directory below a path that this set does not change.
+    fn has_unplanned_below(&self, path: &TreePath) -> bool {
+        let (pages, directories) = (self.view.draft.pages.read(), self.view.draft.directories.read());
+        below(&pages, path).any(|(path, page)| page.etag.is_some() && !self.planned.contains_key(path))
+            || below(&directories, path)
+                .any(|(path, directory)| *directory == DraftDirectory::Made && !self.directories.contains_key(path))
     }
 
     /// What the draft shows at a path; links are not followed.
@@ -343,11 +362,9 @@ impl DraftPlan<'_> {
 
     fn absent_or_directory(&self, path: &TreePath) -> DraftState {
         let is_made = |directory: Option<DraftDirectory>| directory == Some(DraftDirectory::Made);
-        let planned = |(_, planned): (&TreePath, &PlannedPage)| planned.content.is_some();
         let is_directory = is_made(self.directories.get(path).copied().unwrap_or_else(|| self.view.directory(path)))
-            || self.view.has_entries_below(path)
-            || below(&self.planned, path).any(planned)
-            || below(&self.directories, path).any(|(_, directory)| is_made(*directory));
+            || self.has_unplanned_below(path)
+            || self.has_planned_below(path);
         if is_directory { DraftState::Directory } else { DraftState::Absent }
     }
 
