@@ -210,3 +210,13 @@ fn a_draft_is_mounted_as_a_tree() {
     assert_eq!(space.shell("cat a.md; ls"), "one\na.md\nd\n");
     assert_eq!(space.shell(&format!("cat .svc/draft/{id}/a.md")), "mine\n");
 }
+
+#[test]
+fn disabled_drafts_are_not_shown() {
+    let Some(space) = Mounted::new() else { return };
+    let id = open(&space);
+    space.vfs.set_max_drafts(None);
+    for name in [".svc/draft".to_owned(), format!(".svc/draft/{id}/a.md")] {
+        assert_eq!(errno(fs::metadata(space.at(&name))), ENOENT, "{name}");
+    }
+}

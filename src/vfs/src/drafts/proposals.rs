@@ -43,6 +43,11 @@ impl Vfs {
         let _only_the_first = self.core.drafts.max_active.set(max_active);
     }
 
+    /// Whether drafts are enabled (`drafts.enabled`).
+    pub fn are_drafts_enabled(&self) -> bool {
+        self.core.drafts.max_active.get().is_none_or(Option::is_some)
+    }
+
     /// Applies a set in the draft of a caller that may only propose changes; none for others.
     pub(crate) fn try_propose(&self, caller: &Caller, set: &ChangeSet) -> Option<Result<ApplyResult, Fault>> {
         caller.permissions.is_proposing().then(|| self.propose(caller, set.clone()))
