@@ -53,6 +53,9 @@ impl DraftView<'_> {
         let mut set = set.into();
         self.resolve_put_links(caller, &mut set)?;
         self.vfs.admit(caller, &set)?;
+        if caller.claim_fence.is_some() {
+            self.vfs.core.check_named_fence(caller, &set.changes)?;
+        }
         let is_open = self.draft.is_open.lock();
         if !*is_open {
             return Err(not_found());
