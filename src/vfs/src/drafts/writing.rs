@@ -20,6 +20,10 @@ use crate::core::EffectiveState;
 use crate::gate::ProposedFile;
 use crate::precondition::{CurrentState, check_precondition};
 
+/// Most pages that a draft changes, and most bytes of their contents: a draft is reviewed by a person.
+const MAX_PAGES: usize = 10_000;
+const MAX_BYTES: u64 = 1 << 30;
+
 /// What is at a path of a draft.
 enum DraftState {
     Absent,
@@ -48,7 +52,8 @@ impl DraftView<'_> {
     /// page. A directory without files is not merged.
     ///
     /// # Errors
-    /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link.
+    /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link; `TooLarge` beyond the limits of a
+    /// draft; `Conflict` when the caller names a fence that is not the one of its active claim.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Vec<WriteResult>, Fault> {
         let mut set = set.into();
         self.resolve_put_links(caller, &mut set)?;
@@ -75,6 +80,7 @@ impl DraftView<'_> {
             writes.push(planned.write);
             pages.push((path, planned.page));
         }
+        self.check_size(&pages)?;
         writes.extend(directories.iter().map(|(path, directory)| DraftWrite::Directory(path.clone(), *directory)));
         core.drafts.file.write(self.draft.draft.id, &writes)?;
         let changed: Vec<TreePath> = pages.iter().map(|(path, _)| path.clone()).collect();
@@ -84,6 +90,29 @@ impl DraftView<'_> {
             core.update_draft_branch(&self.draft, Some(&changed), &message);
         }
         Ok(files)
+    }
+
+    /// Refuses a set with which the draft would exceed its limits; a set that makes it smaller is
+    /// accepted.
+    fn check_size(&self, changed: &[(TreePath, Option<DraftPage>)]) -> Result<(), Fault> {
+        let pages = self.draft.pages.read();
+        let (mut count, mut bytes) = (pages.len(), pages.values().map(|page| page.size).sum::<u64>());
+        let before = (count, bytes);
+        for (path, page) in changed {
+            count = count + usize::from(page.is_some()) - usize::from(pages.contains_key(path));
+            bytes = bytes + page.as_ref().map_or(0, |page| page.size) - pages.get(path).map_or(0, |page| page.size);
+        }
+        let exceeds = |what: String| {
+            let message = format!("the draft would have more than {what}; merge or discard a part of it first");
+            Err(Fault::new(Kind::TooLarge, message))
+        };
+        if count > MAX_PAGES && count > before.0 {
+            return exceeds(format!("{MAX_PAGES} changed pages"));
+        }
+        if bytes > MAX_BYTES && bytes > before.1 {
+            return exceeds(format!("{} MiB", MAX_BYTES >> 20));
+        }
+        Ok(())
     }
 
     fn resolve_put_links(&self, caller: &Caller, set: &mut ChangeSet) -> Result<(), Fault> {
