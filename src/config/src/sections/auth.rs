@@ -61,7 +61,7 @@ pub(crate) struct ApiKey {
     #[schemars(with = "String")]
     pub space: Option<String>,
     /// Author of changes made with this key, whatever name the caller sends. If absent: the name
-    /// that the caller sends.
+    /// that the caller sends; for scope `propose`, the id of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub actor: Option<String>,
