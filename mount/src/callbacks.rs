@@ -422,14 +422,14 @@ impl Filesystem for LocalCallbacks {
     ) {
         self.answer("setxattr", reply, || match VirtualXattr::from_name(name) {
             Some(attribute) => self.server.set_svcfs_attribute(request, inode, (attribute, Some(value))),
-            None => self.server.set_user_attribute(inode, name, (value, flags)),
+            None => self.server.set_user_attribute(request, inode, name, (value, flags)),
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.answer("removexattr", reply, || match VirtualXattr::from_name(name) {
             Some(attribute) => self.server.set_svcfs_attribute(request, inode, (attribute, None)),
-            None => self.server.remove_user_attribute(inode, name),
+            None => self.server.remove_user_attribute(request, inode, name),
         });
     }
 

@@ -212,7 +212,7 @@ impl FuseServer {
         let parent = node(parent);
         if self.views.is_view(parent, entry) {
             if entry == DRAFTS {
-                return Ok(Some(self.drafts.lookup_drafts()?));
+                return Ok(self.drafts.lookup_drafts()?);
             }
             return Ok(self.views.lookup_view(&caller, entry)?);
         }

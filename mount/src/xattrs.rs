@@ -178,6 +178,7 @@ impl FuseServer {
     /// Sets an attribute for a program; `flags` are those of setxattr(2).
     pub(crate) fn set_user_attribute(
         &self,
+        request: &Request,
         inode: INodeNo,
         name: &OsStr,
         (value, flags): (&[u8], i32),
@@ -197,16 +198,21 @@ impl FuseServer {
             XATTR_REPLACE => (SetXattrMode::Replace, Errno::NO_XATTR),
             _ => return Err(RequestFailure::Errno(Errno::EINVAL)),
         };
-        if self.vfs.set_xattr(node, name.as_bytes(), value, mode)? {
+        if self.vfs.set_xattr(&self.user(request.uid()), node, (name.as_bytes(), value), mode)? {
             Ok(())
         } else {
             Err(RequestFailure::Errno(failure))
         }
     }
 
-    pub(crate) fn remove_user_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<(), RequestFailure> {
+    pub(crate) fn remove_user_attribute(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+    ) -> Result<(), RequestFailure> {
         let node = self.node(inode)?;
-        if is_user_attribute(name) && self.vfs.remove_xattr(node, name.as_bytes())? {
+        if is_user_attribute(name) && self.vfs.remove_xattr(&self.user(request.uid()), node, name.as_bytes())? {
             Ok(())
         } else {
             Err(RequestFailure::Errno(Errno::NO_XATTR))

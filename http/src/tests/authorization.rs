@@ -155,6 +155,43 @@ async fn writes_of_a_proposing_key_reach_its_draft_only() {
     }
 }
 
+/// Each read of a stored page shows the draft of a proposing key, or says that it shows the tree.
+#[tokio::test]
+async fn reads_of_a_proposing_key_show_its_draft_or_say_main() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    let (full, agent) = ([("Authorization", "Bearer full")], [("Authorization", "Bearer proposer")]);
+    server.send("PUT /api/svc/file?path=a.md", &full, "# Old\n\nold text\n").await;
+    let draft = "# Penguin\n\npenguin [[b]] and [new](new.md)\n\n| x | y |\n|---|\n";
+    for (path, text) in [("a.md", draft), ("new.md", "# Penguin\n")] {
+        let line = format!("PUT /api/svc/file?path={path}");
+        assert!(server.send(&line, &agent, text).await.status().is_success(), "{path}");
+    }
+    let lines = [
+        ("GET /api/svc/file?path=a.md", "", "penguin"),
+        ("GET /api/svc/file?path=new.md", "", "Penguin"),
+        ("GET /api/svc/tree", "", "new.md"),
+        ("GET /api/svc/peek?path=a.md", "", "\"links_out\":[\"new.md\"]"),
+        ("GET /api/svc/peek?path=new.md", "", "Penguin"),
+        ("GET /api/svc/toc?path=a.md", "", "Penguin"),
+        ("GET /api/svc/section?path=a.md&index=0", "", "penguin"),
+        ("POST /api/svc/lint", r#"{"path":"a.md"}"#, "\"issues\":[{"),
+        ("GET /api/svc/comments?path=new.md", "", "[]"),
+        ("GET /raw/new.md", "", "Penguin"),
+    ];
+    for (line, body, expected) in lines {
+        let shown = text(server.send(line, &agent, body).await).await;
+        assert!(shown.contains(expected), "{line}: {shown}");
+        let of_tree = text(server.send(line, &full, body).await).await;
+        assert!(expected == "[]" || !of_tree.contains(expected), "{line}: {of_tree}");
+    }
+    for line in ["GET /api/svc/backlinks?path=new.md", "GET /api/svc/search?q=penguin", "GET /api/svc/graph"] {
+        let answer = server.send(line, &agent, "").await;
+        let note = answer.headers().get("x-svc-note").map_or("", |note| note.to_str().unwrap());
+        assert!(note.contains("a draft is not indexed"), "{line}: {note}");
+        assert!(server.send(line, &full, "").await.headers().get("x-svc-note").is_none(), "{line}");
+    }
+}
+
 /// Shows: AUTH-1
 #[tokio::test]
 async fn every_special_page_asks_for_what_the_table_says() {

@@ -4,11 +4,13 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use fuser::{Errno, FileAttr, FileHandle, INodeNo};
-use svcfs_base::{Caller, Change, DraftId, ETag, Fault, Kind, MAX_FILE_BYTES, Precondition, Protocol, TreePath};
+use svcfs_base::{
+    Caller, Change, DiskAttributes, DraftId, ETag, Fault, Kind, MAX_FILE_BYTES, Precondition, Protocol, TreePath,
+};
 use svcfs_vfs::{SetAttributes, WriteAt};
 
-use super::DraftFiles;
 use super::nodes::{DirtyBytes, DraftEntry, DraftHandle};
+use super::{DRAFTS, DraftFiles};
 use crate::reply::{RequestFailure, log, or_stale};
 
 /// Executable by anyone: a versioned attribute, which drafts do not have.
@@ -113,7 +115,7 @@ impl DraftFiles {
     }
 
     /// Publishes what remains and removes the handle. Bytes that are rejected again are dropped
-    /// with the last writer.
+    /// with the last writer; a copy is below `.svc/rejected`.
     pub(crate) fn release(&self, caller: &Caller, handle: FileHandle) {
         let Ok(DraftHandle { inode, is_writing, .. }) = self.nodes.handle(handle) else { return };
         if is_writing && let Err(RequestFailure::Fault(fault)) = self.publish(caller, inode) {
@@ -156,14 +158,31 @@ impl DraftFiles {
                 let is_same = written.iter().all(|file| file.etag == Some(etag));
                 self.nodes.set_snapshots(inode, is_same.then_some(&bytes));
                 self.record_rejection((*id, path.clone()), None);
+                if let Some(name) = rejected_name(*id, path) {
+                    self.vfs.forget_rejected(&name);
+                }
                 Ok(())
             }
             Err(fault) => {
                 if fault.kind().refuses_content() {
+                    self.store_rejected((*id, path), bytes, &fault);
                     self.record_rejection((*id, path.clone()), Some(fault.message().to_owned()));
                 }
                 Err(or_stale(fault))
             }
+        }
+    }
+
+    /// Stores a rejected text for the user, as one of the tree (`.svc/rejected/draft/<id>/…`).
+    fn store_rejected(&self, (id, path): (DraftId, &TreePath), content: Bytes, fault: &Fault) {
+        let Some(name) = rejected_name(id, path) else { return };
+        let attributes = self.entry_attributes(&DraftEntry::Path(id, path.clone()));
+        let attributes = attributes.map_or_else(
+            |_| DiskAttributes::default(),
+            |own| DiskAttributes { mode: Some(own.mode), owner: Some((own.uid, own.gid)), ..DiskAttributes::default() },
+        );
+        if let Err(error) = self.vfs.store_rejected((path, &name), content, fault, attributes) {
+            tracing::error!(draft.id = %id, page.path = %path, ?error, "cannot store the text of a rejected save");
         }
     }
 
@@ -209,6 +228,11 @@ impl DraftFiles {
             Err(fault) => Err(fault),
         }
     }
+}
+
+/// The name below `.svc/rejected` of a rejected text of a draft; none if it is too long.
+fn rejected_name(id: DraftId, path: &TreePath) -> Option<TreePath> {
+    TreePath::parse(&format!("{DRAFTS}/{id}/{path}")).ok()
 }
 
 /// The part of a content that a read returns.

@@ -57,10 +57,13 @@ impl DraftFiles {
         self.nodes.add_lookup(DraftEntry::Path(id, TreePath::root()))
     }
 
-    /// Looks up the folder of all drafts; increments the lookup count.
-    pub(crate) fn lookup_drafts(&self) -> Result<FileAttr, Fault> {
+    /// Looks up the folder of all drafts; increments the lookup count. None if drafts are disabled.
+    pub(crate) fn lookup_drafts(&self) -> Result<Option<FileAttr>, Fault> {
+        if !self.vfs.are_drafts_enabled() {
+            return Ok(None);
+        }
         let attributes = self.drafts_attributes()?;
-        Ok(file_attr(NodeId(self.nodes.add_lookup(DraftEntry::Drafts).0), &attributes))
+        Ok(Some(file_attr(NodeId(self.nodes.add_lookup(DraftEntry::Drafts).0), &attributes)))
     }
 
     /// Looks up a name; a hit increments the lookup count.

@@ -130,7 +130,9 @@ except OSError as error: print(error.errno)
 '; cat a.md"
     ));
     assert_eq!(refused, format!("line 1: FORBIDDEN is not allowed ['user.svc.lint']\n{EINVAL}\n{EINVAL}\none\n"));
+    assert_eq!(space.shell(&format!("cat .svc/rejected/draft/{id}/a.md")), "FORBIDDEN");
     space.shell(&format!("cd .svc/draft/{id}; echo fine > a.md; ! getfattr -n user.svc.claim a.md 2> /dev/null"));
+    assert_eq!(errno(fs::metadata(space.at(&format!(".svc/rejected/draft/{id}/a.md")))), ENOENT);
     // `mv` out of the draft copies.
     assert_eq!(errno(fs::rename(root.join("a.md"), space.at("out.md"))), 18);
     assert_eq!(errno(fs::rename(space.at("d/b.md"), root.join("in.md"))), 18);
@@ -207,4 +209,14 @@ fn a_draft_is_mounted_as_a_tree() {
     assert_eq!(text(&space, id, "open.md").unwrap(), "still open\n");
     assert_eq!(space.shell("cat a.md; ls"), "one\na.md\nd\n");
     assert_eq!(space.shell(&format!("cat .svc/draft/{id}/a.md")), "mine\n");
+}
+
+#[test]
+fn disabled_drafts_are_not_shown() {
+    let Some(space) = Mounted::new() else { return };
+    let id = open(&space);
+    space.vfs.set_max_drafts(None);
+    for name in [".svc/draft".to_owned(), format!(".svc/draft/{id}/a.md")] {
+        assert_eq!(errno(fs::metadata(space.at(&name))), ENOENT, "{name}");
+    }
 }

@@ -7,6 +7,7 @@ use s3s::{S3Error, S3Request, S3Result, s3_error};
 use svcfs_base::{Actor, Caller, Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
+use svcfs_vfs::CallerTree;
 use svcfs_work::{KeyedLockGuard, Lane};
 
 use crate::error::refuse;
@@ -94,6 +95,15 @@ impl S3RequestContext {
     /// Locks an object and its metadata against other requests, until the guard is dropped. Blocks.
     pub(crate) fn lock(&self, target: &TreePath) -> KeyedLockGuard<'_, ObjectPath> {
         self.protocol.object_locks.lock(BTreeSet::from([(self.space.name.clone(), target.clone())]))
+    }
+
+    /// The tree as the caller sees it: with its draft over it, if it may only propose changes.
+    pub(crate) fn tree(&self) -> CallerTree<'_> {
+        self.space.vfs.tree_of(&self.caller)
+    }
+    /// Whether the caller's changes go into a draft.
+    pub(crate) fn is_proposing(&self) -> bool {
+        self.caller.permissions.is_proposing()
     }
 
     /// Checks that the caller may see a path. Errors: `Forbidden` outside the caller's permissions.

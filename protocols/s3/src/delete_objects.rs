@@ -23,7 +23,7 @@ pub(crate) async fn delete(
     protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "DeleteObject"))?;
     let input = request.input;
     if input.version_id.is_some() {
         return Err(s3_error!(NotImplemented, "versions cannot be removed: they are the history of the tree"));
@@ -53,7 +53,7 @@ pub(crate) async fn delete_many(
     protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "DeleteObjects"))?;
     let delete = request.input.delete;
     if delete.objects.len() > MAX_KEYS {
         return Err(s3_error!(
@@ -207,10 +207,12 @@ fn remove_folder(context: &S3RequestContext, path: &TreePath) -> Result<bool, Fa
         Err(fault) if is_missing(&fault) => return Ok(true),
         entry => entry?,
     };
-    let guard = context.lock(path);
-    let record = ObjectMetadata { is_folder: false, ..ObjectMetadata::of(context, &entry)? };
-    record.store(context, entry.node)?;
-    drop((guard, entry));
+    if !context.is_proposing() {
+        let _guard = context.lock(path);
+        let record = ObjectMetadata { is_folder: false, ..ObjectMetadata::of(context, &entry)? };
+        record.store(context, entry.node(context)?)?;
+    }
+    drop(entry);
     remove_empty(context, path)
 }
 
@@ -238,7 +240,7 @@ fn remove_empty_parents(context: &S3RequestContext, path: &TreePath) -> Result<(
             Err(fault) => return Err(fault),
         };
         let stays = ObjectMetadata::of(context, &entry)?.is_folder
-            || context.space.vfs.list(context.caller.protocol, &folder).map_or(true, |entries| !entries.is_empty());
+            || context.tree().list(context.caller.protocol, &folder).map_or(true, |entries| !entries.is_empty());
         drop(entry);
         if stays || !remove_empty(context, &folder)? {
             break;

@@ -115,8 +115,8 @@ impl KeyWalk<'_> {
     }
 
     fn walk_folder(&mut self, path: &TreePath) -> Result<ControlFlow<()>, Fault> {
-        let (vfs, protocol) = (&self.context.space.vfs, self.context.caller.protocol);
-        let entries = match vfs.list(protocol, path) {
+        let (tree, protocol) = (self.context.tree(), self.context.caller.protocol);
+        let entries = match tree.list(protocol, path) {
             Ok(entries) => entries,
             // Removed during the walk, or never existed.
             Err(fault) if is_missing(&fault) => return Ok(ControlFlow::Continue(())),
@@ -138,7 +138,7 @@ impl KeyWalk<'_> {
             && self.context.caller.permissions.covers(path)
         {
             let key = format!("{path}/");
-            let folder = vfs.stat(protocol, path).ok();
+            let folder = tree.stat(protocol, path).ok();
             return Ok(self.push_line(&key, None, folder));
         }
         children.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -186,12 +186,12 @@ impl KeyWalk<'_> {
         if !key.starts_with(&self.listing.prefix) || !self.listing.is_after_marker(key) {
             return Ok(ControlFlow::Continue(()));
         }
-        let (vfs, protocol) = (&self.context.space.vfs, self.context.caller.protocol);
+        let (tree, protocol) = (self.context.tree(), self.context.caller.protocol);
         let (mut target, mut target_attributes) = (path.clone(), attributes.clone());
         if attributes.kind == EntryKind::Symlink {
             // Links to folders are not followed: they may form cycles.
-            let resolved = self.context.check(path).and_then(|()| vfs.resolve_links(protocol, path));
-            let resolved = resolved.and_then(|path| Ok((vfs.stat(protocol, &path)?, path)));
+            let resolved = self.context.check(path).and_then(|()| tree.resolve_links(protocol, path));
+            let resolved = resolved.and_then(|path| Ok((tree.stat(protocol, &path)?, path)));
             match resolved {
                 Ok((attributes, path)) if attributes.kind == EntryKind::File => {
                     (target, target_attributes) = (path, attributes)

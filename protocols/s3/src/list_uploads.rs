@@ -31,7 +31,7 @@ pub(crate) async fn list_parts(
     protocol: &Arc<S3Server>,
     request: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "ListParts"))?;
     let input = request.input;
     let after = input.part_number_marker.unwrap_or_default();
     let limit = page_limit(input.max_parts, "max-parts")?;
@@ -82,7 +82,7 @@ pub(crate) async fn list(
     protocol: &Arc<S3Server>,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "ListMultipartUploads"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "ListMultipartUploads"))?;
     let input = request.input;
     if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
         return Err(s3_error!(NotImplemented, "a delimiter is not supported for uploads"));

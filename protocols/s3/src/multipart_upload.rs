@@ -57,7 +57,7 @@ pub(crate) async fn create(
     protocol: &Arc<S3Server>,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "CreateMultipartUpload"))?;
     unsupported::refuse(&request)?;
     let S3Request { input, headers, .. } = request;
     let checksum = MultipartChecksum::of(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
@@ -105,7 +105,7 @@ pub(crate) async fn part(
     protocol: &Arc<S3Server>,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "UploadPart"))?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
     check_number(input.part_number)?;
@@ -159,7 +159,7 @@ pub(crate) async fn part_copy(
     protocol: &Arc<S3Server>,
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "UploadPartCopy"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "UploadPartCopy"))?;
     let input = &request.input;
     check_number(input.part_number)?;
     let conditions = ReadConditions {
@@ -294,7 +294,7 @@ pub(crate) async fn complete(
     protocol: &Arc<S3Server>,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "CompleteMultipartUpload"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "CompleteMultipartUpload"))?;
     let input = request.input;
     let key = ParsedKey::parse(&input.key).map_err(|fault| to_s3_error(&fault))?;
     let conditions = WriteConditions { if_match: input.if_match, if_none_match: input.if_none_match };
@@ -405,7 +405,7 @@ pub(crate) async fn abort(
     protocol: &Arc<S3Server>,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "AbortMultipartUpload"))?;
     let AbortMultipartUploadInput { upload_id, key, .. } = request.input;
     // A completion in progress ends first; then there is nothing to abort.
     let _guard = protocol.completions.lock(&upload_id).await;

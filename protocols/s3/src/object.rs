@@ -72,11 +72,15 @@ impl S3Object {
             let attributes = entry.attributes.clone();
             let identity = attributes.large_file().map(|large| large.to_string()).unwrap_or_default();
             let etag = record.etag.clone().filter(|_| record.of == identity).unwrap_or(identity);
-            let content = FileContent::OnDisk(FileReader::open(&context.space.vfs, &context.caller, entry.node)?);
+            let reader = match entry.draftless_node() {
+                Some(node) => FileReader::open(&context.space.vfs, &context.caller, node)?,
+                None => FileReader::open_path(&context.space.vfs, &context.caller, &path)?.0,
+            };
+            let content = FileContent::OnDisk(reader);
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
-        let opened = match context.space.vfs.open_content(context.caller.protocol, &path) {
+        let opened = match context.tree().open_content(context.caller.protocol, &path) {
             // Created through a mount and not saved yet: other clients see an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let (content, attributes) = (FileContent::InMemory(Bytes::new()), entry.attributes.clone());
@@ -91,6 +95,9 @@ impl S3Object {
     /// possible: use [`S3Object::at`].
     pub(crate) fn try_cached(context: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
         let ParsedKey::File(path) = key else { return None };
+        if context.is_proposing() {
+            return None;
+        }
         // A cached path contains no links.
         context.caller.permissions.check_path(path).ok()?;
         let (file, record) = context.space.vfs.try_read_cached(context.caller.protocol, path, Some(XATTR_NAME))?;
@@ -107,11 +114,15 @@ impl S3Object {
         let stored = record.etag.clone().filter(|_| record.of == blob.to_string());
         let key = (&*context.space, &path);
         let etags: &ETagStore = &context.protocol.etags;
-        let etag = match stored.or_else(|| etags.cached(key, &attributes)) {
+        // The cache is that of the tree.
+        let is_cacheable = !context.tree().is_draft();
+        let etag = match stored.or_else(|| etags.cached(key, &attributes).filter(|_| is_cacheable)) {
             Some(etag) => etag,
             None => content_md5(&content, attributes.size)?,
         };
-        etags.insert_etag(key, &attributes, &etag);
+        if is_cacheable {
+            etags.insert_etag(key, &attributes, &etag);
+        }
         let (size, modified, attributes) = (attributes.size, attributes.modified, Some(attributes));
         Ok(Self { path, size, modified, etag, blob: Some(blob), record, content, attributes })
     }
@@ -182,6 +193,9 @@ pub(crate) fn etag(context: &S3RequestContext, path: &TreePath, attributes: &Pat
 
 fn known(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
     let etags = &context.protocol.etags;
+    if context.tree().is_draft() {
+        return None;
+    }
     attributes.large_file().is_none().then(|| etags.cached((&context.space, path), attributes)).flatten()
 }
 

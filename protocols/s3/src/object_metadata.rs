@@ -62,7 +62,9 @@ pub(crate) struct ObjectMetadata {
 impl ObjectMetadata {
     /// Reads the metadata of a node; empty when it has none.
     pub(crate) fn of(context: &S3RequestContext, entry: &ResolvedNode<'_>) -> Result<Self, Fault> {
-        Ok(Self::read(context.space.vfs.xattr(entry.node, XATTR_NAME)?.as_deref()))
+        // A draft has no metadata.
+        let Some(node) = entry.draftless_node() else { return Ok(Self::default()) };
+        Ok(Self::read(context.space.vfs.xattr(node, XATTR_NAME)?.as_deref()))
     }
 
     /// Parses the attribute; empty when there is none.
@@ -78,9 +80,9 @@ impl ObjectMetadata {
         let before = vfs.xattr(node, XATTR_NAME)?;
         if !self.is_trivial() || !self.sums.is_empty() {
             let value = serde_json::to_vec(self).map_err(Fault::internal)?;
-            vfs.set_xattr(node, XATTR_NAME, &value, SetXattrMode::CreateOrReplace)?;
+            vfs.set_xattr(&context.caller, node, (XATTR_NAME, &value), SetXattrMode::CreateOrReplace)?;
         } else if before.is_some() {
-            vfs.remove_xattr(node, XATTR_NAME)?;
+            vfs.remove_xattr(&context.caller, node, XATTR_NAME)?;
         }
         if self.is_trivial() && Self::read(before.as_deref()).is_trivial() { Ok(()) } else { vfs.flush_node(node) }
     }

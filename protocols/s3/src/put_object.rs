@@ -44,7 +44,7 @@ pub(crate) async fn put(
     protocol: &Arc<S3Server>,
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "PutObject"))?;
     unsupported::refuse(&request)?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
@@ -186,7 +186,7 @@ pub(crate) fn store_object(
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
                 // A gate rewrote the content, so the stored bytes differ from the sent ones.
-                match vfs.read(context.caller.protocol, &target) {
+                match context.tree().read(context.caller.protocol, &target) {
                     Err(fault) if is_missing(&fault) => {}
                     file => etag = etag_of(&file?.content),
                 }
@@ -201,7 +201,11 @@ pub(crate) fn store_object(
     }
     let store_metadata = || {
         let entry = ResolvedNode::at_no_follow(context, &target)?;
-        record.store_metadata(context, entry.node)?;
+        // A draft has no metadata: headers and checksums that clients add to every upload are not
+        // stored.
+        if !context.is_proposing() {
+            record.store_metadata(context, entry.node(context)?)?;
+        }
         Ok(entry.attributes.modified)
     };
     let modified = match store_metadata() {
@@ -250,7 +254,7 @@ pub(crate) async fn copy(
     protocol: &Arc<S3Server>,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
-    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Propose, "CopyObject"))?;
     let input = &request.input;
     unsupported::refuse(&request)?;
     let conditions = ReadConditions {
@@ -327,7 +331,7 @@ fn update_metadata(
     }
     record.is_folder |= matches!(key, ParsedKey::Folder(_));
     record.check()?;
-    record.store_metadata(context, entry.node)?;
+    record.store_metadata(context, entry.node(context)?)?;
     let object = S3Object::at(context, key)?;
     let version = versions::current(context, key, &object);
     let sums = if object.has_content_fields() { object.record.sums } else { ContentChecksums::default() };

@@ -1,25 +1,26 @@
-//! A path resolved to its node.
+//! A path resolved to its node, or to its entry in the draft of the caller.
 //!
 //! The node is pinned, because files too large for a version have no other identity, and because
 //! object metadata is stored with the node.
 
 use svcfs_base::{Fault, TreePath};
-use svcfs_vfs::{EntryKind, NodeId, PathAttributes, Vfs};
+use svcfs_vfs::{CallerTree, EntryKind, NodeId, PathAttributes, Vfs};
 
 use crate::context::S3RequestContext;
 
-/// A node at a path; released when dropped.
+/// A node at a path, released when dropped; or an entry of a draft.
 pub(crate) struct ResolvedNode<'a> {
     vfs: &'a Vfs,
     /// The path, links followed.
     pub(crate) path: TreePath,
-    pub(crate) node: NodeId,
+    /// None if the caller sees a draft.
+    node: Option<NodeId>,
     pub(crate) attributes: PathAttributes,
 }
 
 impl Drop for ResolvedNode<'_> {
     fn drop(&mut self) {
-        self.vfs.forget(self.node, 1);
+        self.node.into_iter().for_each(|node| self.vfs.forget(node, 1));
     }
 }
 
@@ -28,7 +29,7 @@ impl<'a> ResolvedNode<'a> {
     /// permissions, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         context.check(path)?;
-        Self::lookup(context, context.space.vfs.resolve_links(context.caller.protocol, path)?)
+        Self::lookup(context, context.tree().resolve_links(context.caller.protocol, path)?)
     }
 
     /// Resolves a path without following a link at its end.
@@ -39,8 +40,24 @@ impl<'a> ResolvedNode<'a> {
 
     fn lookup(context: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*context.space.vfs;
-        let (node, attributes) = vfs.lookup_path(&context.caller, &path)?;
+        let (node, attributes) = match context.tree() {
+            CallerTree::Tree(vfs) => {
+                let (node, attributes) = vfs.lookup_path(&context.caller, &path)?;
+                (Some(node), attributes)
+            }
+            draft @ CallerTree::Draft(_) => (None, draft.stat_entry(context.caller.protocol, &path)?),
+        };
         Ok(Self { vfs, node, attributes, path })
+    }
+
+    /// The node; none if the caller sees a draft, whose entries have none.
+    pub(crate) const fn draftless_node(&self) -> Option<NodeId> {
+        self.node
+    }
+    /// The node. Errors: `Forbidden` in a draft: the operation would change the tree.
+    pub(crate) fn node(&self, context: &S3RequestContext) -> Result<NodeId, Fault> {
+        self.vfs.check_writes_tree(&context.caller)?;
+        self.node.ok_or_else(|| Fault::file_not_found(&self.path))
     }
 
     /// Resolves the parent folder of a path. Errors: `NotFound` when there is none; `NotDirectory`.

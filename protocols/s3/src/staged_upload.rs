@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use svcfs_base::{Change, Fault, Kind, PathComponent, Precondition, TreePath};
+use svcfs_base::{Change, Fault, Kind, MAX_FILE_BYTES, PathComponent, Precondition, TreePath};
 use svcfs_listener::BlockSink;
 use svcfs_vfs::StagedFile;
 
@@ -57,9 +57,12 @@ pub(crate) struct StagedUpload(StagedFile);
 impl StagedUpload {
     /// Creates one in the folder of `path`.
     pub(crate) fn new(context: &S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+        if context.is_proposing() {
+            return Err(Fault::too_large("file in a draft", MAX_FILE_BYTES));
+        }
         create_parents(context, path)?;
         let folder = ResolvedNode::parent_of(context, path)?;
-        StagedFile::create(&context.space.vfs, &context.caller, (folder.node, &folder.path)).map(Self)
+        StagedFile::create(&context.space.vfs, &context.caller, (folder.node(context)?, &folder.path)).map(Self)
     }
 
     /// Appends data.
@@ -86,7 +89,8 @@ impl StagedUpload {
         // Before the rename, so that the metadata is never stored with the file of another client.
         ObjectMetadata { of, ..record }.store_metadata(context, self.0.node())?;
         let folder = ResolvedNode::parent_of(context, target)?;
-        self.0.install(folder.node, (folder.node, &PathComponent::parse(target.name())?), expect)?;
+        let folder = folder.node(context)?;
+        self.0.install(folder, (folder, &PathComponent::parse(target.name())?), expect)?;
         Ok(attributes.modified)
     }
 }

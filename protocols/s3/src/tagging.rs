@@ -48,7 +48,7 @@ async fn replace_tags(
             let _guard = context.lock(&entry.path);
             let record = ObjectMetadata { tags, ..ObjectMetadata::of(context, &entry)? };
             record.check()?;
-            record.store_metadata(context, entry.node)
+            record.store_metadata(context, entry.node(context)?)
         })
         .await
 }

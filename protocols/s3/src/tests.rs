@@ -12,6 +12,7 @@ mod missing;
 mod object_headers;
 mod part_numbers;
 mod parts;
+mod proposals;
 mod rejections;
 mod signatures;
 mod versions;

@@ -12,7 +12,7 @@ use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_knowledge::kernel::Space;
-use svcfs_vfs::{Lease, SetAttributes};
+use svcfs_vfs::{CallerTree, Lease, SetAttributes};
 use svcfs_work::Lane;
 
 use crate::WebdavServer;
@@ -173,6 +173,14 @@ impl WebdavRequestContext {
     pub(crate) fn caller(&self) -> &Caller {
         &self.0.caller
     }
+    /// The tree as the caller sees it: with its draft over it, if it may only propose changes.
+    pub(crate) fn tree(&self) -> CallerTree<'_> {
+        self.space().vfs.tree_of(self.caller())
+    }
+    /// Whether the caller's changes go into a draft.
+    pub(crate) fn is_proposing(&self) -> bool {
+        self.caller().permissions.is_proposing()
+    }
     /// The requested path; `None` if it is invalid.
     pub(crate) fn path(&self) -> Option<&TreePath> {
         self.0.details.path()
@@ -191,10 +199,11 @@ impl WebdavRequestContext {
     }
     /// Applies the modification time that the client sent, if any.
     pub(crate) fn apply_client_mtime(&self, path: &TreePath) {
-        let Some(client_mtime) = self.0.details.client_mtime else { return };
+        // A draft has the times of its changes.
+        let Some(client_mtime) = self.0.details.client_mtime.filter(|_| !self.is_proposing()) else { return };
         let set = SetAttributes { modified: Some(client_mtime), ..SetAttributes::default() };
         let outcome = ResolvedResource::at_no_follow(self, path)
-            .and_then(|resource| self.space().vfs.set_attributes(self.caller(), resource.node, set).map(drop));
+            .and_then(|resource| self.space().vfs.set_attributes(self.caller(), resource.node(self)?, set).map(drop));
         match outcome {
             Ok(()) => self.0.has_set_time.store(true, Ordering::Relaxed),
             // The file is stored; the response does not confirm the time.

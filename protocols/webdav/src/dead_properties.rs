@@ -33,7 +33,9 @@ impl From<DeadProperty> for DavProp {
 /// The properties of a path. Errors: `NotFound`.
 pub(crate) fn load(context: &WebdavRequestContext, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
     let resource = ResolvedResource::at(context, path)?;
-    let Some(value) = context.space().vfs.xattr(resource.node, XATTR_NAME)? else { return Ok(Vec::new()) };
+    // A draft has no properties.
+    let Some(node) = resource.draftless_node() else { return Ok(Vec::new()) };
+    let Some(value) = context.space().vfs.xattr(node, XATTR_NAME)? else { return Ok(Vec::new()) };
     // The attribute may come from another program: invalid content is ignored.
     let stored: Vec<DeadProperty> = serde_json::from_slice(&value).unwrap_or_default();
     Ok(stored.into_iter().map(DavProp::from).collect())
@@ -65,6 +67,9 @@ pub(crate) fn update(
 
 /// Copies the properties of a resource.
 pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    if context.is_proposing() {
+        return Ok(());
+    }
     let (all, before) = match (load(context, from), load(context, to)) {
         (Ok(all), Ok(before)) => (all, before),
         // A dangling link has no properties, nor has a file system without extended attributes.
@@ -77,15 +82,16 @@ pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePat
 }
 
 fn store(context: &WebdavRequestContext, path: &TreePath, all: Vec<DavProp>) -> Result<(), Fault> {
-    let vfs = &context.space().vfs;
+    let (vfs, caller) = (&context.space().vfs, context.caller());
     let resource = ResolvedResource::at(context, path)?;
+    let node = resource.node(context)?;
     if all.is_empty() {
-        return vfs.remove_xattr(resource.node, XATTR_NAME).map(drop);
+        return vfs.remove_xattr(caller, node, XATTR_NAME).map(drop);
     }
     let stored = all.into_iter().map(|DavProp { name, prefix, namespace, xml }| {
         let xml = String::from_utf8_lossy(&xml.unwrap_or_default()).into_owned();
         DeadProperty { namespace, prefix, name, xml }
     });
     let value = serde_json::to_vec(&stored.collect::<Vec<_>>()).map_err(Fault::internal)?;
-    vfs.set_xattr(resource.node, XATTR_NAME, &value, SetXattrMode::CreateOrReplace).map(drop)
+    vfs.set_xattr(caller, node, (XATTR_NAME, &value), SetXattrMode::CreateOrReplace).map(drop)
 }

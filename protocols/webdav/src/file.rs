@@ -33,6 +33,9 @@ impl ReadableFile {
     /// Opens a file from the caches, without blocking; `None` when that is not possible.
     pub(crate) fn try_cached(context: &WebdavRequestContext, path: &TreePath) -> Option<Self> {
         let (space, caller) = (context.space(), context.caller());
+        if context.is_proposing() {
+            return None;
+        }
         // A cached path contains no links.
         caller.permissions.check_path(path).ok()?;
         let (file, _) = space.vfs.try_read_cached(caller.protocol, path, None)?;
@@ -44,7 +47,8 @@ impl ReadableFile {
         let (space, caller) = (context.space(), context.caller());
         check_access(context, path)?;
         // The common case: a versioned file.
-        if let Ok(opened) = space.vfs.open_content(caller.protocol, path) {
+        let tree = context.tree();
+        if let Ok(opened) = tree.open_content(caller.protocol, path) {
             return Ok(Self::of(context, opened));
         }
         let resource = ResolvedResource::at(context, path)?;
@@ -52,10 +56,14 @@ impl ReadableFile {
             return Err(Fault::is_directory(path));
         }
         if resource.is_large() {
-            let content = FileContent::OnDisk(FileReader::open(&space.vfs, caller, resource.node)?);
-            return Ok(Self::new(context, ResourceMetadata::of_large(resource.attributes.clone()), content));
+            let reader = match resource.draftless_node() {
+                Some(node) => FileReader::open(&space.vfs, caller, node)?,
+                None => FileReader::open_path(&space.vfs, caller, &resource.path)?.0,
+            };
+            let metadata = ResourceMetadata::of_large(resource.attributes.clone());
+            return Ok(Self::new(context, metadata, FileContent::OnDisk(reader)));
         }
-        match space.vfs.open_content(caller.protocol, &resource.path) {
+        match tree.open_content(caller.protocol, &resource.path) {
             // Created through a mount and not saved yet.
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let mut metadata = resource.metadata(context)?;

@@ -123,7 +123,8 @@ impl FolderContents {
         for path in self.unversioned() {
             let resource = ResolvedResource::at_no_follow(context, path)?;
             if self.specials.contains(path) {
-                vfs.unlink(caller, ResolvedResource::parent_of(context, path)?.node, &resource.name()?)?;
+                let folder = ResolvedResource::parent_of(context, path)?;
+                vfs.unlink(caller, folder.node(context)?, &resource.name()?)?;
             } else {
                 remove_file(context, &resource)?;
             }
@@ -136,7 +137,7 @@ impl FolderContents {
 }
 
 fn is_unsaved(context: &WebdavRequestContext, path: &TreePath) -> Result<bool, Fault> {
-    match context.space().vfs.stat(context.caller().protocol, path) {
+    match context.tree().stat_entry(context.caller().protocol, path) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(true),
         outcome => outcome.map(|_| false),
     }

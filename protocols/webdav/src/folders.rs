@@ -15,7 +15,7 @@ use crate::locks::WebdavLocks;
 use crate::observed_state::{self, ObservedState};
 use crate::resolved::{ResolvedResource, check_not_protected};
 use crate::upload::StagedResource;
-use crate::{dead_properties, replace};
+use crate::{dead_properties, proposals, replace};
 
 /// Bytes of one piece when a large file is copied.
 const COPY_BYTES: usize = 1 << 20;
@@ -29,6 +29,9 @@ pub(crate) fn remove(context: &WebdavRequestContext, path: &TreePath) -> Result<
     let (vfs, caller) = (&context.space().vfs, context.caller());
     let resource = ResolvedResource::at_no_follow(context, path)?;
     check_not_protected(context, path)?;
+    if context.is_proposing() {
+        return proposals::remove(context, &resource);
+    }
     if !resource.is_folder() {
         return remove_file(context, &resource);
     }
@@ -61,7 +64,7 @@ pub(crate) fn remove_file(context: &WebdavRequestContext, resource: &ResolvedRes
         outcome => return outcome.map(drop),
     }
     let folder = ResolvedResource::parent_of(context, &resource.path)?;
-    vfs.unlink(caller, folder.node, &resource.name()?)?;
+    vfs.unlink(caller, folder.node(context)?, &resource.name()?)?;
     vfs.wait_applied().map(drop)
 }
 
@@ -75,6 +78,9 @@ pub(crate) fn rename(context: &WebdavRequestContext, from: &TreePath, to: &TreeP
     // Concurrent writes to the source move along, so nothing is lost.
     observed_state::check(context, context.observed(from).as_ref(), from)?;
     context.space().check_path_access(&caller.permissions, caller.protocol, to)?;
+    if context.is_proposing() {
+        return proposals::rename(context, &source, to);
+    }
     let mut expected = Some(ObservedState::Nothing);
     if context.claim_replacement(to) {
         expected = context.observed(to);
@@ -97,7 +103,8 @@ pub(crate) fn rename_resource(
     let (old, new) = (ResolvedResource::parent_of(context, &source.path)?, ResolvedResource::parent_of(context, to)?);
     let name = svcfs_base::PathComponent::parse(to.name())?;
     let options = (to_precondition, Durability::Now);
-    vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), options)
+    let (old_node, new_node) = (old.node(context)?, new.node(context)?);
+    vfs.rename_node_expecting(caller, (old_node, &source.name()?), (new_node, &name), options)
 }
 
 /// Creates a folder. If it is the shallow copy of another one, it gets its properties. Errors:
@@ -120,6 +127,10 @@ pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePat
     let source = ResolvedResource::at(context, from)?;
     context.space().check_path_access(&context.caller().permissions, context.caller().protocol, to)?;
     ResolvedResource::parent_of(context, to)?;
+    if context.is_proposing() {
+        let _barrier = WebdavLocks::recheck(context, &[to])?;
+        return proposals::copy(context, (from, &source), to);
+    }
     let copies = CopyPlan { context, from, source: &source.path, to, copied: FolderContents::of(context, &source)? };
     let large = copies.stage_large()?;
     // After the slow part: new locks on the target wait from here on.
@@ -259,16 +270,16 @@ impl CopyPlan<'_> {
 }
 
 /// The change that copies a file or link; refused if the file is not in the observed state.
-fn copy_change(
+pub(crate) fn copy_change(
     context: &WebdavRequestContext,
     (from, attributes, observed): (&TreePath, &PathAttributes, Option<&ObservedState>),
     to: TreePath,
 ) -> Result<Change, Fault> {
-    let (vfs, protocol) = (&context.space().vfs, context.caller().protocol);
+    let (tree, protocol) = (context.tree(), context.caller().protocol);
     if attributes.kind == EntryKind::Symlink {
-        return Ok(Change::symlink(to, &vfs.read_link(protocol, from)?));
+        return Ok(Change::symlink(to, &tree.read_link(protocol, from)?));
     }
-    let (content, etag) = match vfs.read(protocol, from) {
+    let (content, etag) = match tree.read(protocol, from) {
         // Created through a mount and not saved yet.
         Err(fault) if fault.kind() == Kind::NotFound => (bytes::Bytes::new(), ETag::from_content(b"")),
         file => file.map(|file| (file.content, file.etag))?,
@@ -287,10 +298,11 @@ fn copy_large(
     to: &TreePath,
 ) -> Result<StagedResource, Fault> {
     let resource = ResolvedResource::at_no_follow(context, from)?;
+    let node = resource.node(context)?;
     let mut copy = StagedResource::new(context, to)?;
     let mut offset = 0;
     while offset < size {
-        let piece = context.space().vfs.read_node(resource.node, offset, COPY_BYTES)?;
+        let piece = context.space().vfs.read_node(node, offset, COPY_BYTES)?;
         if piece.is_empty() {
             break;
         }

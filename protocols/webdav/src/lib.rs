@@ -25,6 +25,7 @@ mod metadata;
 mod normalize;
 mod observed_state;
 mod propfind;
+mod proposals;
 mod proppatch;
 mod public_url;
 mod replace;

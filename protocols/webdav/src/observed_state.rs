@@ -28,7 +28,7 @@ impl ObservedState {
         if resource.is_large() {
             return Ok(Self::Large(ResourceMetadata::of_large(attributes)));
         }
-        match context.space().vfs.read(context.caller().protocol, &resource.path) {
+        match context.tree().read(context.caller().protocol, &resource.path) {
             Ok(file) => Ok(Self::File(ResourceMetadata::of(file.attributes, file.etag), file.etag)),
             // Created through a mount and not saved yet: other clients see an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {

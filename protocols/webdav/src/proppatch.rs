@@ -123,13 +123,18 @@ impl WindowsProperties {
         mut patch: Vec<(bool, DavProp)>,
     ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
         let other_count = patch.len();
+        if context.is_proposing() {
+            // Windows reports a failed copy if it cannot set the times; a draft has those of its
+            // changes. Properties of other clients are refused.
+            return if patch.is_empty() { Ok(Vec::new()) } else { dead_properties::update(context, path, patch) };
+        }
         patch.extend(self.stored);
         let mut outcomes = if patch.is_empty() { Vec::new() } else { dead_properties::update(context, path, patch)? };
         outcomes.truncate(other_count);
         if self.modified.is_some() || self.accessed.is_some() {
             let resource = ResolvedResource::at(context, path)?;
             let set = SetAttributes { modified: self.modified, accessed: self.accessed, ..SetAttributes::default() };
-            context.space().vfs.set_attributes(context.caller(), resource.node, set)?;
+            context.space().vfs.set_attributes(context.caller(), resource.node(context)?, set)?;
         }
         Ok(outcomes)
     }

@@ -13,7 +13,7 @@ use crate::folder_contents::FolderContents;
 use crate::folders::{create_folder, nested_paths_fault, remove, rename_resource};
 use crate::replace_journal::ReplaceRecord;
 use crate::resolved::ResolvedResource;
-use crate::{dead_properties, observed_state};
+use crate::{dead_properties, observed_state, proposals};
 
 /// Moves a resource over an existing target; at least one of them is a folder.
 ///
@@ -74,6 +74,9 @@ pub(crate) fn with_empty_folder(context: &WebdavRequestContext, path: &TreePath)
     let (vfs, caller) = (&context.space().vfs, context.caller());
     observed_state::check(context, context.observed(path).as_ref(), path)?;
     let existing = ResolvedResource::at_no_follow(context, path)?;
+    if context.is_proposing() {
+        return proposals::replace_by_empty_folder(context, &existing);
+    }
     if !existing.is_folder() {
         let undo = || drop(vfs.apply(caller, Change::RemoveDir { path: path.clone() }));
         return with_backup(context, &existing, || create_folder(context, path), undo);
@@ -97,7 +100,7 @@ fn copy_folder_attributes(context: &WebdavRequestContext, from: &TreePath, to: &
     let existing = ResolvedResource::at_no_follow(context, to)?;
     if existing.attributes.kind == EntryKind::Directory && existing.attributes.mode != mode {
         let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        context.space().vfs.set_attributes(context.caller(), existing.node, set)?;
+        context.space().vfs.set_attributes(context.caller(), existing.node(context)?, set)?;
     }
     Ok(())
 }
@@ -119,8 +122,9 @@ pub(crate) fn with_backup(
     let extension = if existing.path.is_page() { ".md" } else { "" };
     let backup_name = PathComponent::parse(&format!(".svc-replaced-{}{extension}", Uuid::new_v4().simple()))?;
     let (name, backup_path) = (existing.name()?, folder.path.join(&backup_name));
+    let folder = folder.node(context)?;
     let mut record = ReplaceRecord::create(context, &existing.path, &backup_path)?;
-    if let Err(fault) = vfs.rename_node(caller, (folder.node, &name), (folder.node, &backup_name), false) {
+    if let Err(fault) = vfs.rename_node(caller, (folder, &name), (folder, &backup_name), false) {
         record.finish();
         return Err(fault);
     }
@@ -141,7 +145,7 @@ pub(crate) fn with_backup(
             }
         };
     };
-    let restore = || vfs.rename_node(caller, (folder.node, &backup_name), (folder.node, &name), false);
+    let restore = || vfs.rename_node(caller, (folder, &backup_name), (folder, &name), false);
     let restored = restore().or_else(|_| {
         undo();
         restore()

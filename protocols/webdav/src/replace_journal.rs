@@ -218,7 +218,8 @@ fn recover(protocol: &Arc<WebdavServer>, space: &Arc<Space>, record: &ReplaceRec
     }
     let folder = ResolvedResource::parent_of(&context, place)?;
     let [old, new] = [beside, place].map(|path| PathComponent::parse(path.name()));
-    space.vfs.rename_node(context.caller(), (folder.node, &old?), (folder.node, &new?), false)?;
+    let folder = folder.node(&context)?;
+    space.vfs.rename_node(context.caller(), (folder, &old?), (folder, &new?), false)?;
     tracing::warn!(page.path = %place, "reverted an interrupted replacement");
     space.vfs.wait_applied().map(drop)
 }

@@ -227,7 +227,7 @@ impl WebdavServer {
             let (space, caller, prefix) = (Arc::clone(&route.space), caller.clone(), route.prefix.clone());
             let lookup_all = move || {
                 let lookup = |path: Option<String>| match path {
-                    Some(path) => StoredName::of((&space.vfs, &caller), &prefix, &path),
+                    Some(path) => StoredName::of((&space.vfs.tree_of(&caller), &caller), &prefix, &path),
                     None => Ok(None),
                 };
                 paths.map(lookup).into_iter().collect::<Result<Vec<_>, Fault>>()
@@ -288,10 +288,10 @@ fn handler(locks: WebdavLocks) -> DavHandler<WebdavRequestContext> {
         .build_handler()
 }
 
-/// The scope that a method requires.
+/// The scope that a method requires. With `propose`, changes go into a draft.
 fn required_scope(method: &Method) -> Scope {
     let reads = ["GET", "HEAD", "OPTIONS", "PROPFIND"];
-    if reads.contains(&method.as_str()) { Scope::Read } else { Scope::Write }
+    if reads.contains(&method.as_str()) { Scope::Read } else { Scope::Propose }
 }
 
 /// A better response where dav-server has no specific error: it knows ten kinds and no text. A

@@ -1,26 +1,29 @@
-//! A path resolved to its node.
+//! A path resolved to its node, or to its entry in the draft of the caller.
 //!
 //! The node is pinned, because files too large for a version have no other identity, and because
 //! writes through a mount are visible through their node only.
 
+use std::sync::Arc;
+
 use svcfs_base::{ETag, Fault, Kind, PathComponent, TreePath};
-use svcfs_vfs::{EntryKind, NodeId, PathAttributes, Vfs};
+use svcfs_vfs::{CallerTree, EntryKind, NodeId, PathAttributes, Vfs};
 
 use crate::context::WebdavRequestContext;
 use crate::metadata::ResourceMetadata;
 
-/// A node at a path; released when dropped.
+/// A node at a path, released when dropped; or an entry of a draft.
 pub(crate) struct ResolvedResource<'a> {
     vfs: &'a Vfs,
     /// The path, links followed.
     pub(crate) path: TreePath,
-    pub(crate) node: NodeId,
+    /// None if the caller sees a draft.
+    node: Option<NodeId>,
     pub(crate) attributes: PathAttributes,
 }
 
 impl Drop for ResolvedResource<'_> {
     fn drop(&mut self) {
-        self.vfs.forget(self.node, 1);
+        self.node.into_iter().for_each(|node| self.vfs.forget(node, 1));
     }
 }
 
@@ -30,7 +33,10 @@ impl<'a> ResolvedResource<'a> {
     pub(crate) fn at(context: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let LookupContext { vfs, protocol, .. } = LookupContext::of(context);
         check_access(context, path)?;
-        let target = vfs.resolve_links(protocol, path).map_err(|fault| as_not_found(context, path, fault))?;
+        let target = vfs
+            .tree_of(context.caller())
+            .resolve_links(protocol, path)
+            .map_err(|fault| as_not_found(context, path, fault))?;
         Self::lookup(context, target)
     }
 
@@ -41,14 +47,30 @@ impl<'a> ResolvedResource<'a> {
     }
 
     fn lookup(context: &'a WebdavRequestContext, path: TreePath) -> Result<Self, Fault> {
-        let vfs = &*context.space().vfs;
+        let (vfs, caller) = (&context.space().vfs, context.caller());
+        let found = match vfs.tree_of(caller) {
+            CallerTree::Tree(vfs) => vfs.lookup_path(caller, &path).map(|(node, attributes)| (Some(node), attributes)),
+            draft @ CallerTree::Draft(_) => {
+                draft.stat_entry(caller.protocol, &path).map(|attributes| (None, attributes))
+            }
+        };
         // A path below a file does not exist. For a write, the missing parent folder is reported
         // separately.
-        let (node, attributes) = vfs.lookup_path(context.caller(), &path).map_err(|fault| match fault.kind() {
+        let (node, attributes) = found.map_err(|fault| match fault.kind() {
             Kind::NotDirectory => Fault::file_not_found(&path),
             _ => fault,
         })?;
         Ok(Self { vfs, node, attributes, path })
+    }
+
+    /// The node; none if the caller sees a draft, whose entries have none.
+    pub(crate) const fn draftless_node(&self) -> Option<NodeId> {
+        self.node
+    }
+    /// The node. Errors: `Forbidden` in a draft: the operation would change the tree.
+    pub(crate) fn node(&self, context: &WebdavRequestContext) -> Result<NodeId, Fault> {
+        self.vfs.check_writes_tree(context.caller())?;
+        self.node.ok_or_else(|| Fault::file_not_found(&self.path))
     }
 
     /// Resolves the parent folder of a path. Errors: `NotFound` when there is none; `NotDirectory`;
@@ -93,7 +115,11 @@ impl<'a> ResolvedResource<'a> {
     /// All entries, including pipes, sockets and devices, which clients do not see. Errors:
     /// `NotDirectory`.
     pub(crate) fn all_entries(&self, context: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
-        let entries = self.vfs.entries(context.caller(), self.node)?.into_iter();
+        let Some(node) = self.node else {
+            let entries = context.tree().list(context.caller().protocol, &self.path)?.into_iter();
+            return Ok(entries.map(|entry| (entry.path, entry.attributes)).collect());
+        };
+        let entries = self.vfs.entries(context.caller(), node)?.into_iter();
         Ok(entries.map(|(name, _, attributes)| (self.path.join(&name), attributes)).collect())
     }
 }
@@ -136,22 +162,26 @@ pub(crate) fn metadata(
     if attributes.large_file().is_some() {
         return Ok(ResourceMetadata::of_large(attributes));
     }
-    let space = context.space();
+    let (space, tree) = (context.space(), context.tree());
     let unsaved_attributes = attributes.clone();
-    let read = || match space.vfs.read(context.caller().protocol, path) {
+    let read = || match tree.read(context.caller().protocol, path) {
         // Attributes and hash from the same read.
         Ok(file) => Ok((file.attributes, file.etag)),
         // Created through a mount and not saved yet: other clients see an empty file.
         Err(fault) if fault.kind() == Kind::NotFound => Ok((unsaved_attributes, ETag::from_content(b""))),
         Err(fault) => Err(fault),
     };
-    let (attributes, etag) = context.protocol().etags.get_or_read((&space.name, path), attributes, read)?;
+    let (attributes, etag) = match tree.is_draft() {
+        // The cache is that of the tree.
+        true => read()?,
+        false => context.protocol().etags.get_or_read((&space.name, path), attributes, read)?,
+    };
     Ok(ResourceMetadata::of(attributes, etag))
 }
 
 /// The parts of a context that a lookup needs.
 struct LookupContext<'a> {
-    vfs: &'a Vfs,
+    vfs: &'a Arc<Vfs>,
     protocol: svcfs_base::Protocol,
     permissions: &'a svcfs_base::Permissions,
 }

@@ -10,6 +10,7 @@ mod locks;
 mod modes;
 mod observed_state;
 mod propfind;
+mod proposals;
 mod public_url;
 mod replace;
 mod replace_journal;

@@ -4,14 +4,14 @@
 use http::Uri;
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Caller, Fault, PathComponent, TreePath};
-use svcfs_vfs::Vfs;
+use svcfs_vfs::CallerTree;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::locks::encode_segment;
 
 /// The stored path for a requested one, each segment as it is stored; a segment without an
 /// equivalent is unchanged.
-pub(crate) fn stored_path(vfs: &Vfs, caller: &Caller, path: &TreePath) -> TreePath {
+pub(crate) fn stored_path(tree: &CallerTree<'_>, caller: &Caller, path: &TreePath) -> TreePath {
     if path.as_str().is_ascii() {
         return path.clone();
     }
@@ -19,17 +19,17 @@ pub(crate) fn stored_path(vfs: &Vfs, caller: &Caller, path: &TreePath) -> TreePa
     for name in path.components() {
         let Ok(parsed) = PathComponent::parse(name) else { return path.clone() };
         let given = prefix_path.join(&parsed);
-        let is_missing = !name.is_ascii() && vfs.stat(caller.protocol, &given).is_err();
-        prefix_path = is_missing.then(|| find_equivalent(vfs, caller, &prefix_path, name)).flatten().unwrap_or(given);
+        let is_missing = !name.is_ascii() && tree.stat(caller.protocol, &given).is_err();
+        prefix_path = is_missing.then(|| find_equivalent(tree, caller, &prefix_path, name)).flatten().unwrap_or(given);
     }
     prefix_path
 }
 
 /// The name in a folder that is equal after normalization.
-fn find_equivalent(vfs: &Vfs, caller: &Caller, folder: &TreePath, name: &str) -> Option<TreePath> {
+fn find_equivalent(tree: &CallerTree<'_>, caller: &Caller, folder: &TreePath, name: &str) -> Option<TreePath> {
     let composed: String = name.nfc().collect();
-    let folder = vfs.resolve_links(caller.protocol, folder).ok()?;
-    let entries = vfs.list(caller.protocol, &folder).ok()?;
+    let folder = tree.resolve_links(caller.protocol, folder).ok()?;
+    let entries = tree.list(caller.protocol, &folder).ok()?;
     let mut equivalents =
         entries.into_iter().map(|entry| entry.path).filter(|path| path.name().nfc().eq(composed.chars()));
     equivalents.next().filter(|path| caller.permissions.check_path(path).is_ok())
@@ -51,14 +51,18 @@ pub(crate) struct StoredName {
 impl StoredName {
     /// Looks up a URL path in the space whose URLs start with `prefix`; `None` if it is stored as
     /// given. Errors: `Invalid` for an invalid path.
-    pub(crate) fn of((vfs, caller): (&Vfs, &Caller), prefix: &str, path: &str) -> Result<Option<Self>, Fault> {
+    pub(crate) fn of(
+        (tree, caller): (&CallerTree<'_>, &Caller),
+        prefix: &str,
+        path: &str,
+    ) -> Result<Option<Self>, Fault> {
         let Some(inner) = path.strip_prefix(prefix) else { return Ok(None) };
         let Ok(decoded) = percent_decode_str(inner).decode_utf8() else { return Ok(None) };
         if decoded.is_ascii() {
             return Ok(None);
         }
         let given = TreePath::parse(&decoded)?;
-        let actual = stored_path(vfs, caller, &given);
+        let actual = stored_path(tree, caller, &given);
         let address = url_path(prefix, &actual, inner.ends_with('/'));
         Ok((actual != given).then(|| Self { given: composed(path), stored: address }))
     }

@@ -92,7 +92,7 @@ impl FileUpload {
                     if resource.is_large() {
                         return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
                     }
-                    let file = context.space().vfs.read(context.caller().protocol, &resource.path)?;
+                    let file = context.tree().read(context.caller().protocol, &resource.path)?;
                     upload
                         .expected
                         .as_ref()
@@ -256,7 +256,7 @@ fn apply_patch(
 ) -> Result<Bytes, Fault> {
     let mut content = Vec::new();
     if let Some(expected @ ObservedState::File(..)) = expected {
-        let file = context.space().vfs.read(context.caller().protocol, path)?;
+        let file = context.tree().read(context.caller().protocol, path)?;
         expected.check_unchanged(path, file.etag)?;
         content.extend_from_slice(&file.content);
     }
@@ -326,8 +326,12 @@ pub(crate) struct StagedResource(StagedFile);
 impl StagedResource {
     /// Creates one in the folder of `path`. Errors: `NotFound` when there is no such folder.
     pub(crate) fn new(context: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
+        if context.is_proposing() {
+            return Err(Fault::too_large("file in a draft", MAX_FILE_BYTES));
+        }
         let folder = ResolvedResource::parent_of(context, path)?;
-        StagedFile::create(&context.space().vfs, context.caller(), (folder.node, &folder.path)).map(Self)
+        let parent = (folder.node(context)?, &folder.path);
+        StagedFile::create(&context.space().vfs, context.caller(), parent).map(Self)
     }
 
     /// Appends data.
@@ -353,7 +357,8 @@ impl StagedResource {
         let (staging_folder, folder) =
             (ResolvedResource::parent_of(context, &path)?, ResolvedResource::parent_of(context, target)?);
         let name = PathComponent::parse(target.name())?;
-        self.0.install(staging_folder.node, (folder.node, &name), observed_state::to_precondition(expected))
+        let target = (folder.node(context)?, &name);
+        self.0.install(staging_folder.node(context)?, target, observed_state::to_precondition(expected))
     }
 }
 

@@ -57,6 +57,10 @@ impl Permissions {
     /// Reading everything: callers of a public space without credentials.
     pub const READ_ONLY: Self = Self { scope: Scope::Read, folder: None };
 
+    /// Whether changes of pages go into a draft.
+    pub fn is_proposing(&self) -> bool {
+        self.scope == Scope::Propose
+    }
     /// The directory that contains everything visible: the folder, else the root of the tree.
     pub fn visible_root(&self) -> TreePath {
         self.folder.clone().unwrap_or_else(TreePath::root)

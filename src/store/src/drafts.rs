@@ -3,7 +3,7 @@
 //! Invariant: a write is acknowledged after one transaction with one flush. The contents are the
 //! only copy of what their authors wrote, so a damaged file is set aside and never removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -21,14 +21,17 @@ const FORMAT: SqliteFormat = SqliteFormat {
              CREATE TABLE pages (draft INTEGER NOT NULL, path TEXT NOT NULL, base BLOB, base_content BLOB, etag BLOB,
              content BLOB, author TEXT NOT NULL, changed_at INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;
              CREATE TABLE directories (draft INTEGER NOT NULL, path TEXT NOT NULL, is_made INTEGER NOT NULL,
-             PRIMARY KEY (draft, path)) STRICT;",
+             PRIMARY KEY (draft, path)) STRICT;
+             CREATE TABLE closed (draft INTEGER PRIMARY KEY) STRICT;",
     // One flush per transaction; any other journal needs three.
     journal: "WAL",
 };
 
-/// Created when a file is opened: the first files of this version did not have it.
-const DIRECTORIES: &str = "CREATE TABLE IF NOT EXISTS directories (draft INTEGER NOT NULL, path TEXT NOT NULL,
-                           is_made INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;";
+/// Created when a file is opened: the first files of this version did not have them. A closed draft
+/// stays in its table until its branch is removed.
+const LATER_TABLES: &str = "CREATE TABLE IF NOT EXISTS directories (draft INTEGER NOT NULL, path TEXT NOT NULL,
+                            is_made INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;
+                            CREATE TABLE IF NOT EXISTS closed (draft INTEGER PRIMARY KEY) STRICT;";
 
 /// A draft, without contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +120,7 @@ impl DraftFile {
         })
     }
 
-    /// Removes a draft with its pages.
+    /// Removes a draft with its pages; it is [closed](Self::closed) until its branch is removed.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
@@ -126,6 +129,31 @@ impl DraftFile {
             transaction.execute("DELETE FROM pages WHERE draft = ?1", [id.0])?;
             transaction.execute("DELETE FROM directories WHERE draft = ?1", [id.0])?;
             transaction.execute("DELETE FROM drafts WHERE id = ?1", [id.0])?;
+            transaction.execute("INSERT OR IGNORE INTO closed VALUES (?1)", [id.0])?;
+            Ok(())
+        })
+    }
+
+    /// The closed drafts whose branches may exist.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn closed(&self) -> Result<BTreeSet<DraftId>, StoreError> {
+        let closed = self.0.with_open(|connection| {
+            let mut statement = connection.prepare_cached("SELECT draft FROM closed")?;
+            let ids = statement.query_map([], |row| Ok(DraftId(row.get(0)?)))?;
+            Ok(ids.collect::<Result<BTreeSet<_>, _>>()?)
+        })?;
+        Ok(closed.unwrap_or_default())
+    }
+
+    /// Records that the branch of a closed draft is removed.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn forget_closed(&self, id: DraftId) -> Result<(), StoreError> {
+        self.0.in_transaction(|transaction| {
+            transaction.execute("DELETE FROM closed WHERE draft = ?1", [id.0])?;
             Ok(())
         })
     }
@@ -205,7 +233,7 @@ fn apply(transaction: &Transaction<'_>, id: DraftId, write: &DraftWrite) -> Resu
 
 /// Reads everything but the contents; rows with an invalid path or time are skipped.
 fn read_all(connection: &Connection) -> Result<Vec<StoredDraft>, StoreError> {
-    connection.execute_batch(DIRECTORIES)?;
+    connection.execute_batch(LATER_TABLES)?;
     let mut drafts = BTreeMap::new();
     let mut statement = connection.prepare("SELECT id, actor, created_at, base_commit, base_seq FROM drafts")?;
     let mut rows = statement.query([])?;
@@ -299,6 +327,9 @@ mod tests {
         drafts.remove(DraftId(u32::MAX)).unwrap();
         drop(drafts);
         let (drafts, stored) = DraftFile::open(&file).unwrap();
+        assert_eq!(drafts.closed().unwrap(), BTreeSet::from([DraftId(u32::MAX)]));
+        drafts.forget_closed(DraftId(u32::MAX)).unwrap();
+        assert_eq!(drafts.closed().unwrap(), BTreeSet::new());
         let pages = BTreeMap::from([
             (a.clone(), page(Some("one"), Some(""))),
             (TreePath::parse("c.md").unwrap(), page(Some("x"), None)),
@@ -315,15 +346,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_directories_gets_their_table() {
+    fn a_file_of_an_earlier_program_gets_the_later_tables() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("drafts.db");
         DraftFile::open(&file).unwrap().0.create(&draft(1)).unwrap();
-        Connection::open(&file).unwrap().execute_batch("DROP TABLE directories").unwrap();
+        Connection::open(&file).unwrap().execute_batch("DROP TABLE directories; DROP TABLE closed").unwrap();
         let (drafts, stored) = DraftFile::open(&file).unwrap();
         assert_eq!(stored.len(), 1);
         let made = DraftWrite::Directory(TreePath::parse("e").unwrap(), Some(DraftDirectory::Made));
         drafts.write(DraftId(1), &[made]).unwrap();
+        drafts.remove(DraftId(1)).unwrap();
     }
 
     #[test]

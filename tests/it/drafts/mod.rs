@@ -1,6 +1,7 @@
 //! Drafts over REST and MCP, and kill -9 while they are written and merged.
 
 mod killed;
+mod proposed;
 
 use serde_json::{Value, json};
 

@@ -74,6 +74,12 @@ pub fn can_mount() -> bool {
     device.is_ok()
 }
 
+/// Waits for the turn of a test that mounts by itself; none, with the reason printed, where nothing
+/// can be mounted.
+pub fn mount_turn() -> Option<MutexGuard<'static, ()>> {
+    can_mount().then(|| ONE_MOUNT_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// The name of the user who runs the tests: what the mount writes into history.
 pub fn me() -> String {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap();

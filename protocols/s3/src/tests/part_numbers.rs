@@ -59,10 +59,12 @@ impl Served {
     /// What is kept of an object beside its file, changed.
     fn rewrite_record(&self, key: &str, change: impl FnOnce(&mut serde_json::Value)) {
         let vfs = &self.server.primary().vfs;
-        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
+        let caller = Caller::new(Protocol::Internal);
+        let (node, _) = vfs.lookup_path(&caller, &TreePath::parse(key).unwrap()).unwrap();
         let mut record = serde_json::from_slice(&vfs.xattr(node, XATTR_NAME).unwrap().unwrap()).unwrap();
         change(&mut record);
-        vfs.set_xattr(node, XATTR_NAME, &serde_json::to_vec(&record).unwrap(), SetXattrMode::CreateOrReplace).unwrap();
+        let record = serde_json::to_vec(&record).unwrap();
+        vfs.set_xattr(&caller, node, (XATTR_NAME, &record), SetXattrMode::CreateOrReplace).unwrap();
         vfs.forget(node, 1);
     }
 }

@@ -11,6 +11,7 @@ use subtle::ConstantTimeEq;
 use svcfs_base::{Actor, Permissions, Scope, TreePath};
 
 use super::server::PublicUrl;
+use crate::edit::key_id;
 
 /// Prefix that distinguishes a digest from a plain-text key.
 const DIGEST_PREFIX: &str = "sha256:";
@@ -60,7 +61,7 @@ pub(crate) struct ApiKey {
     #[schemars(with = "String")]
     pub space: Option<String>,
     /// Author of changes made with this key, whatever name the caller sends. If absent: the name
-    /// that the caller sends.
+    /// that the caller sends; for scope `propose`, the id of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub actor: Option<String>,
@@ -314,6 +315,8 @@ fn resolve_keys(keys: Vec<ApiKey>, report: &mut dyn FnMut(&str, &str)) -> Option
         };
         let space = space.filter(|space| !space.is_empty());
         let actor = actor.filter(|actor| !actor.is_empty()).map(|actor| Actor::new(&actor));
+        // The actor names the draft into which the key writes: a client may not choose it.
+        let actor = actor.or_else(|| (scope == Scope::Propose).then(|| Actor::new(&key_id(&digest))));
         resolved.push(KeySettings { digest, space, actor, permissions: Permissions { scope, folder } });
     }
     (resolved.len() == count).then_some(resolved)

@@ -1,7 +1,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use svcfs_base::{Actor, Caller, Kind, Permissions, Protocol, Scope};
-use svcfs_config::{AuthSettings, KeyDigest, KeySettings};
+use svcfs_config::{AuthSettings, CliOverrides, Config, KeyDigest, KeySettings, Settings};
 
 use super::*;
 use crate::CATALOGUE;
@@ -346,4 +346,19 @@ fn the_signer_is_identified_by_the_id_of_its_key() {
     let one = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), None);
     assert!(one.identify_by_key_id(&svcfs_config::edit::key_id(&KeyDigest::from_key("right"))).is_ok());
     assert!(one.identify_by_key_id(&id).is_err());
+}
+
+/// The actor of a key that may only propose names its draft, so that the client must not choose it.
+#[test]
+fn a_proposing_key_without_an_actor_is_named_by_its_id() {
+    let config = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"agent\"\nscope = \"propose\"\n\
+                  [[auth.api_keys]]\nkey = \"writer\"\nscope = \"write\"\n";
+    let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
+    let access = AccessControl::new(settings.auth.clone(), None);
+    let actor_of = |key: &str| {
+        let caller = Caller::new(Protocol::Http).with_actor(Actor::new("chosen"));
+        access.identify(Some(key)).unwrap().apply_to(caller).actor()
+    };
+    let id = svcfs_config::edit::key_id(&KeyDigest::from_key("agent"));
+    assert_eq!((actor_of("agent"), actor_of("writer")), (Actor::new(&id), Actor::new("chosen")));
 }

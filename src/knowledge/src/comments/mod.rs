@@ -40,7 +40,7 @@ fn is_readable(cx: &OperationContext<'_>, page: &TreePath) -> bool {
     let protocol = cx.caller.protocol;
     cx.space.check_path_access(&cx.caller.permissions, protocol, page).is_ok()
         && cx.space.check_served(protocol, page, true).is_ok()
-        && cx.space.vfs.stat(protocol, page).is_ok()
+        && cx.tree().stat(protocol, page).is_ok()
 }
 
 fn comment_not_found(id: &str) -> Fault {

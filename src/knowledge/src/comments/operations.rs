@@ -127,6 +127,7 @@ pub struct QuotedText {
 
 impl Operation for AddComment {
     const NAME: &'static str = "comments_add";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/comments").query(&["path"]).required_one_of(&["line", "anchor"])];
     type Output = Comment;
@@ -224,6 +225,7 @@ pub struct ResolveComment {
 
 impl Operation for ResolveComment {
     const NAME: &'static str = "comments_resolve";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::patch("/comments/{id}").query(&["path"])];
     type Output = Comment;
@@ -263,6 +265,7 @@ pub struct DeletedComment {
 
 impl Operation for DeleteComment {
     const NAME: &'static str = "comments_delete";
+    const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::delete("/comments/{id}")];
     type Output = DeletedComment;

@@ -267,3 +267,25 @@ fn comments_at_the_same_time_are_all_stored() {
     let hits = space.get("search", json!({ "query": "why" }));
     assert!(!hits.to_string().contains("comments"), "search does not find comments: {hits}");
 }
+
+/// A key that may only propose changes comments as any other, on the tree and on its draft.
+#[test]
+fn a_proposing_key_comments_and_changes_no_page() {
+    let space = space();
+    let permissions = Permissions { scope: Scope::Propose, folder: None };
+    let agent = Caller { permissions, ..caller().with_actor(Actor::new("agent")) };
+    space.ask_as(&agent, "write", json!({ "path": "new.md", "content": PAGE })).unwrap();
+    for page in ["docs/plan.md", "new.md"] {
+        let comment = json!({ "path": page, "line": 4, "body": "why?" });
+        let added = space.ask_as(&agent, "comments_add", comment).unwrap();
+        assert_eq!((&added["author"], &added["anchor"]["quote"]), (&json!("agent"), &json!("second thing")));
+        let (_, author, _) = space.newest(&format!(".svc/comments/{page}.json"));
+        assert_eq!(author, "agent");
+        let id = &added["id"];
+        let resolved = space.ask_as(&agent, "comments_resolve", json!({ "id": id, "resolved": true })).unwrap();
+        assert_eq!(resolved["resolved"], true);
+        space.ask_as(&agent, "comments_delete", json!({ "id": id })).unwrap();
+        assert_eq!(space.ask_as(&agent, "comments_list", json!({ "path": page })).unwrap(), json!([]));
+    }
+    assert_eq!(space.refusal("read", json!({ "path": "new.md" })).0, 404);
+}

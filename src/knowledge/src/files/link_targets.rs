@@ -36,7 +36,7 @@ fn resolve_file((space, caller): (&Space, &Caller), from: &TreePath, link: &Link
     let Some(path) = path.and_then(|path| TreePath::parse(&path).ok()).filter(|path| !path.is_root()) else {
         return Ok(None);
     };
-    match space.vfs.stat(caller.protocol, &path) {
+    match space.vfs.tree_of(caller).stat(caller.protocol, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => Ok(None),
         Ok(_) => Ok(Some(path)),
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),

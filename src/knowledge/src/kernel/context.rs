@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Scope, Seq, Timestamp, TreePath};
+use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
 use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
@@ -343,7 +343,7 @@ impl<'a> OperationContext<'a> {
     }
     /// Whether the caller's changes of pages go into a draft.
     pub fn is_proposing(&self) -> bool {
-        self.caller.permissions.scope == Scope::Propose
+        self.caller.permissions.is_proposing()
     }
     /// Applies a change set: all or nothing. The changes of a caller that may only propose go into
     /// its draft.
@@ -385,6 +385,7 @@ impl<'a> OperationContext<'a> {
     /// The wait is limited to 2 s: while a large tree is indexed, an older answer with a note is
     /// better than none.
     pub fn index(&self) -> &Index {
+        self.note_unindexed_draft();
         let last = self.space.vfs.last_seq();
         if let Err(required) = self.space.wait_for_fresh_index(self.caller, INDEX_TIMEOUT) {
             tracing::warn!(
@@ -399,6 +400,12 @@ impl<'a> OperationContext<'a> {
             self.add_note(lag);
         }
         &self.space.index
+    }
+    /// Notes for a caller with a draft that the index does not contain it.
+    fn note_unindexed_draft(&self) {
+        if self.tree().is_draft() {
+            self.add_note("links and search results are those of the tree: a draft is not indexed");
+        }
     }
     /// The index with everything accepted so far, for operations that change pages by its content:
     /// a page it does not know would be missed forever.
@@ -427,6 +434,7 @@ impl<'a> OperationContext<'a> {
     /// As [`index_at_seq`](Self::index_at_seq), with a timeout.
     pub(crate) fn index_at_seq_within(&self, position: Option<u64>, timeout: Duration) -> Result<&Index, Fault> {
         let Some(position) = position else { return Ok(self.index()) };
+        self.note_unindexed_draft();
         let last = self.space.vfs.wait_applied().unwrap_or_else(|_| self.space.vfs.last_seq()).0;
         if position > last {
             let message = format!("{position} is not reached yet; the newest change of this space is {last}");

@@ -95,16 +95,16 @@ impl History {
         })
     }
 
-    /// Removes the branch of a draft, unless it is checked out.
-    pub fn remove_draft_branch(&self, id: DraftId) -> HistoryResult<()> {
+    /// Removes the branch of a draft, unless it is checked out; false then.
+    pub fn remove_draft_branch(&self, id: DraftId) -> HistoryResult<bool> {
         self.reader(|repository| {
             let name = reference_name(id);
             if is_checked_out(repository, &name) {
-                return Ok(());
+                return Ok(false);
             }
             match repository.find_reference(&name) {
-                Ok(mut reference) => Ok(reference.delete()?),
-                Err(error) if error.code() == ErrorCode::NotFound => Ok(()),
+                Ok(mut reference) => reference.delete().map(|()| true).map_err(Into::into),
+                Err(error) if error.code() == ErrorCode::NotFound => Ok(true),
                 Err(error) => Err(error.into()),
             }
         })

@@ -26,17 +26,24 @@ impl VfsCore {
         if caller.claim_fence.is_none() && self.claims.is_empty() {
             return Ok(Vec::new());
         }
+        let active = self.check_named_fence(caller, changes)?;
+        let mut notes = Vec::new();
+        for claim in &active {
+            notes.extend(self.check_holder(caller, claim)?);
+        }
+        Ok(notes)
+    }
+
+    /// Rule 1 alone, for a write in a draft: it changes no claimed page, but a worker that names the
+    /// fence of a lost claim must stop. Returns the active claims of the changed pages.
+    pub(crate) fn check_named_fence(&self, caller: &Caller, changes: &[Change]) -> Result<Vec<Claim>, Fault> {
         if caller.claim_fence.is_some() && !self.claim_policy().is_enabled {
             return Err(Fault::unavailable(super::NOT_ENABLED));
         }
         let now = self.clock.now();
         let active = self.claims_touched_by(changes, now);
         self.check_fence(caller, changes, (&active, now))?;
-        let mut notes = Vec::new();
-        for claim in &active {
-            notes.extend(self.check_holder(caller, claim)?);
-        }
-        Ok(notes)
+        Ok(active)
     }
 
     /// Rule 2 for one path, before a file is opened or created.

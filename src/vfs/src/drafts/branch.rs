@@ -61,28 +61,37 @@ impl VfsCore {
     }
 
     pub(super) fn remove_draft_branch(&self, id: DraftId) {
-        let removed = self.versions.git().map_or(Ok(()), |history| history.remove_draft_branch(id));
+        let removed = self.versions.git().map_or(Ok(true), |history| history.remove_draft_branch(id));
         if let Err(error) = removed {
+            warn!(draft.id = %id, %error, "the git branch of a draft could not be removed");
+        }
+    }
+
+    /// Removes the branch of a draft that is closed in the file of drafts; retried at the next start
+    /// if it is checked out.
+    pub(super) fn remove_closed_branch(&self, id: DraftId) {
+        let removed = self.versions.git().map_or(Ok(true), |history| history.remove_draft_branch(id));
+        let forgotten = removed.and_then(|is_gone| if is_gone { self.drafts.file.forget_closed(id) } else { Ok(()) });
+        if let Err(error) = forgotten {
             warn!(draft.id = %id, %error, "the git branch of a closed draft could not be removed");
         }
     }
 
-    /// Makes missing and outdated branches again, and removes those of closed drafts. Without the
-    /// file of drafts, after a restore from git for example, a branch may be the only copy: it
-    /// stays under another name.
+    /// Makes missing and outdated branches again, and removes those of closed drafts; another branch
+    /// of such a name belongs to a person. Without the file of drafts, after a restore from git for
+    /// example, a branch may be the only copy: it stays under another name.
     pub(crate) fn sync_draft_branches(&self) {
         let Some(history) = self.versions.git() else { return };
         let drafts: Vec<_> = self.drafts.drafts.read().values().cloned().collect();
-        match history.draft_branches() {
-            Ok(ids) => {
-                let is_closed = |id: &DraftId| drafts.iter().all(|open| open.draft.id != *id);
-                let close = |id| match self.drafts.file.is_missing() {
-                    true => self.set_draft_branch_aside(history, id),
-                    false => self.remove_draft_branch(id),
-                };
-                ids.into_iter().filter(is_closed).for_each(close);
+        if self.drafts.file.is_missing() {
+            match history.draft_branches() {
+                Ok(ids) => ids.into_iter().for_each(|id| self.set_draft_branch_aside(history, id)),
+                Err(error) => warn!(%error, "the git branches of drafts cannot be listed"),
             }
-            Err(error) => warn!(%error, "the git branches of drafts cannot be listed"),
+        }
+        match self.drafts.file.closed() {
+            Ok(ids) => ids.into_iter().for_each(|id| self.remove_closed_branch(id)),
+            Err(error) => warn!(%error, "the closed drafts cannot be listed"),
         }
         for open in drafts {
             match self.has_branch(history, &open) {

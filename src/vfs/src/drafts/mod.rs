@@ -148,7 +148,7 @@ impl Vfs {
         self.core.drafts.file.remove(id)?;
         *is_open = false;
         self.core.drafts.drafts.write().remove(&id);
-        self.core.remove_draft_branch(id);
+        self.core.remove_closed_branch(id);
         Ok(())
     }
 

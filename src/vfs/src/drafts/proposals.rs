@@ -1,7 +1,8 @@
 //! Callers with the scope `propose`: they change a draft and not the tree.
 //!
 //! Invariant: this is the only place that decides between tree and draft. Writes come through
-//! [`Vfs::apply`], reads through [`CallerTree`]; any other write of such a caller is refused.
+//! [`Vfs::apply`], reads through [`CallerTree`]; any other write of such a caller is refused, by
+//! [`Vfs::check_writes_tree`].
 
 use std::sync::Arc;
 
@@ -19,11 +20,6 @@ pub enum CallerTree<'a> {
     Draft(DraftView<'a>),
 }
 
-/// Whether the writes of a caller go into a draft.
-fn is_proposing(caller: &Caller) -> bool {
-    caller.permissions.scope == Scope::Propose
-}
-
 impl Vfs {
     /// The tree as this caller sees it.
     pub fn tree_of<'a>(self: &'a Arc<Self>, caller: &Caller) -> CallerTree<'a> {
@@ -36,7 +32,7 @@ impl Vfs {
     /// The draft into which this caller writes; none if it writes into the tree, or has written
     /// nothing yet. Of several open drafts of its actor it is the newest.
     pub fn proposal_of(&self, caller: &Caller) -> Option<DraftView<'_>> {
-        if !is_proposing(caller) {
+        if !caller.permissions.is_proposing() {
             return None;
         }
         let actor = caller.actor();
@@ -48,18 +44,23 @@ impl Vfs {
         let _only_the_first = self.core.drafts.max_active.set(max_active);
     }
 
+    /// Whether drafts are enabled (`drafts.enabled`).
+    pub fn are_drafts_enabled(&self) -> bool {
+        self.core.drafts.max_active.get().is_none_or(Option::is_some)
+    }
+
     /// Applies a set in the draft of a caller that may only propose changes; none for others.
     pub(crate) fn try_propose(&self, caller: &Caller, set: &ChangeSet) -> Option<Result<ApplyResult, Fault>> {
-        is_proposing(caller).then(|| self.propose(caller, set.clone()))
+        caller.permissions.is_proposing().then(|| self.propose(caller, set.clone()))
     }
 
     /// Refuses a write that cannot go into a draft.
     ///
     /// # Errors
     /// `Forbidden`, naming the scopes.
-    pub(crate) fn check_writes_tree(&self, caller: &Caller) -> Result<(), Fault> {
-        if is_proposing(caller) {
-            caller.permissions.check_scope(Scope::Write, "a write that has no draft")
+    pub fn check_writes_tree(&self, caller: &Caller) -> Result<(), Fault> {
+        if caller.permissions.is_proposing() {
+            caller.permissions.check_scope(Scope::Write, "a change that a draft cannot contain")
         } else {
             Ok(())
         }
@@ -138,6 +139,16 @@ impl CallerTree<'_> {
         match self {
             Self::Tree(vfs) => vfs.stat(protocol, path),
             Self::Draft(view) => view.stat(protocol, path),
+        }
+    }
+    /// Attributes of the entry at a path: a link at its end is not followed.
+    ///
+    /// # Errors
+    /// Those of [`Vfs::stat`].
+    pub fn stat_entry(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
+        match self {
+            Self::Tree(vfs) => vfs.stat(protocol, path),
+            Self::Draft(view) => view.stat_entry(protocol, path),
         }
     }
     /// As [`Vfs::list`].

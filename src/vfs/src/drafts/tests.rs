@@ -203,9 +203,11 @@ fn a_draft_survives_a_restart_and_has_a_branch() {
     assert_eq!(space.git(&["status", "--porcelain"]), "");
     space.vfs.discard_draft(empty).unwrap();
     assert_eq!(space.vfs.discard_draft(empty).unwrap_err().message(), "draft not found");
-    space.git(&["branch", &empty.branch()]);
+    // A branch of a person that has such a name stays, also at a commit of the server.
+    space.git(&["branch", "draft/00000000"]);
     space.reopen();
-    assert_eq!(space.git(&["branch", "--list", "--format=%(refname:short)", "draft/*"]), format!("{branch}\n"));
+    let branches = space.git(&["branch", "--list", "--format=%(refname:short)", "draft/*"]);
+    assert_eq!(branches, format!("draft/00000000\n{branch}\n"));
     space.git(&["fsck", "--strict"]);
 }
 
@@ -325,4 +327,82 @@ fn a_page_that_the_tree_has_already_starts_again_from_the_tree() {
     let bases: Vec<_> = view.pages().into_iter().map(|(path, page)| (path.as_str().to_owned(), page.base)).collect();
     let two = Some(ETag::from_content(b"two\n"));
     assert_eq!(bases, [("a.md".to_owned(), two), ("gone.md".to_owned(), None), ("new.md".to_owned(), two)]);
+}
+
+/// A set removes directories with what is in them, and may use their names again.
+#[test]
+fn a_set_removes_a_directory_after_its_files() {
+    let space = TestSpace::new();
+    space.put("d/e/a.md", "one\n");
+    space.put("d/b.md", "two\n");
+    let view = space.vfs.draft(open(&space)).unwrap();
+    put(&view, "n/c.md", "three\n");
+    let dav = Caller::new(Protocol::WebDav);
+    let remove_dir = |path: &str| Change::RemoveDir { path: at(path) };
+    let is_not_empty = |changes: Vec<Change>| {
+        assert_eq!(view.apply(&dav, ChangeSet::new(changes)).unwrap_err().kind(), Kind::NotEmpty);
+    };
+    is_not_empty(vec![remove_dir("d")]);
+    is_not_empty(vec![Change::remove(at("d/b.md")), remove_dir("d")]);
+    is_not_empty(vec![Change::remove(at("n/c.md")), Change::put(at("n/d.md"), "x"), remove_dir("n")]);
+    let files = ["d/b.md", "d/e/a.md", "n/c.md"].map(|path| Change::remove(at(path)));
+    let all = files.into_iter().chain([remove_dir("d/e"), remove_dir("d"), remove_dir("n"), Change::put(at("n"), "x")]);
+    view.apply(&dav, ChangeSet::new(all.collect())).unwrap();
+    assert_eq!(list(&view, ""), ["n"]);
+    assert_eq!(text(&view, "n").unwrap(), "x");
+}
+
+/// A write in a draft that names a fence is refused when the claim was lost.
+#[test]
+fn a_fence_is_honoured_in_a_draft() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let view = space.vfs.draft(open(&space)).unwrap();
+    let ann = eve().with_actor(Actor::new("ann"));
+    let crate::ClaimAttempt::Started(started) =
+        space.vfs.start_claim(&Actor::new("ann"), &at("a.md"), std::time::Duration::from_secs(60)).unwrap()
+    else {
+        panic!("nobody has claimed it");
+    };
+    let fence = started.confirm().unwrap().fence;
+    for (name, claim_fence, path, is_refused) in [
+        ("ann", Some(fence), "a.md", false),
+        ("ann", Some(fence + 1), "a.md", true),
+        ("ann", Some(fence), "b.md", true),
+        ("bob", Some(fence), "a.md", true),
+        ("bob", None, "a.md", false),
+    ] {
+        let caller = Caller { claim_fence, actor: Some(Actor::new(name)), ..ann.clone() };
+        let written = view.apply(&caller, Change::put(at(path), format!("{name} {claim_fence:?}\n")));
+        assert_eq!(written.is_err(), is_refused, "{name} {claim_fence:?} {path}");
+    }
+}
+
+/// The limit of a draft in pages and bytes; a write that makes it smaller is accepted.
+#[test]
+fn a_draft_has_a_limited_size() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let view = space.vfs.draft(open(&space)).unwrap();
+    let page = |size| DraftPage {
+        base: None,
+        etag: Some(ETag::from_content(b"x")),
+        size,
+        author: Actor::new("ann"),
+        changed_at: Timestamp::UNIX_EPOCH,
+    };
+    let fill = |count: usize, size: u64| {
+        view.draft.set_pages((0..count).map(|n| (at(&format!("n/{n}.bin")), Some(page(size)))).collect());
+    };
+    let write = |path: &str, text: &str| view.apply(&eve(), Change::put(at(path), text.to_owned()));
+    fill(1023, 1 << 20);
+    write("a.md", "some\n").unwrap();
+    fill(1024, 1 << 20);
+    let refused = write("b.md", "more\n").unwrap_err();
+    assert!(refused.kind() == Kind::TooLarge && refused.message().contains("1024 MiB"), "{refused}");
+    write("a.md", "1\n").unwrap();
+    fill(10_000, 1);
+    let refused = write("b.md", "more\n").unwrap_err();
+    assert!(refused.kind() == Kind::TooLarge && refused.message().contains("10000 changed pages"), "{refused}");
+    write("a.md", "again\n").unwrap();
 }

@@ -37,10 +37,23 @@ impl DraftView<'_> {
     /// `NotFound`; those of the disk.
     pub fn stat(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
         let target = self.resolve(protocol, path)?;
-        match self.page(&target) {
-            Some(page) if page.etag.is_some() => Ok(self.attributes(&target, &page)),
-            page => match self.draft_directory(protocol, (&target, page.is_some()))? {
-                Some(true) => Ok(self.directory_attributes(&target)),
+        self.stat_resolved(protocol, path, &target)
+    }
+
+    /// As [`Self::stat`]; a link at the end of the path is not followed.
+    pub(super) fn stat_entry(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
+        let target = match (path.parent(), PathComponent::parse(path.name())) {
+            (Some(parent), Ok(name)) => self.resolve(protocol, &parent)?.join(&name),
+            (None, _) | (_, Err(_)) => path.clone(),
+        };
+        self.stat_resolved(protocol, path, &target)
+    }
+
+    fn stat_resolved(&self, protocol: Protocol, path: &TreePath, target: &TreePath) -> Result<PathAttributes, Fault> {
+        match self.page(target) {
+            Some(page) if page.etag.is_some() => Ok(self.attributes(target, &page)),
+            page => match self.draft_directory(protocol, (target, page.is_some()))? {
+                Some(true) => Ok(self.directory_attributes(target)),
                 Some(false) => Err(Fault::file_not_found(path)),
                 None => self.vfs.stat(protocol, path),
             },

@@ -21,6 +21,10 @@ use crate::core::EffectiveState;
 use crate::gate::ProposedFile;
 use crate::precondition::{CurrentState, check_precondition};
 
+/// Most pages that a draft changes, and most bytes of their contents: a draft is reviewed by a person.
+const MAX_PAGES: usize = 10_000;
+const MAX_BYTES: u64 = 1 << 30;
+
 /// What is at a path of a draft.
 enum DraftState {
     Absent,
@@ -49,12 +53,16 @@ impl DraftView<'_> {
     /// page. A directory without files is not merged.
     ///
     /// # Errors
-    /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link.
+    /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link; `TooLarge` beyond the limits of a
+    /// draft; `Conflict` when the caller names a fence that is not the one of its active claim.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Vec<WriteResult>, Fault> {
         let mut set = set.into();
         check_is_proposable(caller, &set.changes)?;
         self.resolve_put_links(caller, &mut set)?;
         self.vfs.admit(caller, &set)?;
+        if caller.claim_fence.is_some() {
+            self.vfs.core.check_named_fence(caller, &set.changes)?;
+        }
         let is_open = self.draft.is_open.lock();
         if !*is_open {
             return Err(not_found());
@@ -74,6 +82,7 @@ impl DraftView<'_> {
             writes.push(planned.write);
             pages.push((path, planned.page));
         }
+        self.check_size(&pages)?;
         writes.extend(directories.iter().map(|(path, directory)| DraftWrite::Directory(path.clone(), *directory)));
         core.drafts.file.write(self.draft.draft.id, &writes)?;
         let changed: Vec<TreePath> = pages.iter().map(|(path, _)| path.clone()).collect();
@@ -83,6 +92,29 @@ impl DraftView<'_> {
             core.update_draft_branch(&self.draft, Some(&changed), &message);
         }
         Ok(files)
+    }
+
+    /// Refuses a set with which the draft would exceed its limits; a set that makes it smaller is
+    /// accepted.
+    fn check_size(&self, changed: &[(TreePath, Option<DraftPage>)]) -> Result<(), Fault> {
+        let pages = self.draft.pages.read();
+        let (mut count, mut bytes) = (pages.len(), pages.values().map(|page| page.size).sum::<u64>());
+        let before = (count, bytes);
+        for (path, page) in changed {
+            count = count + usize::from(page.is_some()) - usize::from(pages.contains_key(path));
+            bytes = bytes + page.as_ref().map_or(0, |page| page.size) - pages.get(path).map_or(0, |page| page.size);
+        }
+        let exceeds = |what: String| {
+            let message = format!("the draft would have more than {what}; merge or discard a part of it first");
+            Err(Fault::new(Kind::TooLarge, message))
+        };
+        if count > MAX_PAGES && count > before.0 {
+            return exceeds(format!("{MAX_PAGES} changed pages"));
+        }
+        if bytes > MAX_BYTES && bytes > before.1 {
+            return exceeds(format!("{} MiB", MAX_BYTES >> 20));
+        }
+        Ok(())
     }
 
     fn resolve_put_links(&self, caller: &Caller, set: &mut ChangeSet) -> Result<(), Fault> {
@@ -303,12 +335,31 @@ impl DraftPlan<'_> {
     }
 
     fn check_empty(&self, path: &TreePath) -> Result<(), Fault> {
-        let is_empty = match self.view.list(self.caller.protocol, path) {
+        let listed = match self.view.list(self.caller.protocol, path) {
             // Made by this set.
-            Err(fault) if fault.kind() == Kind::NotFound => true,
-            listed => listed?.is_empty(),
+            Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),
+            listed => listed?,
         };
+        let mut is_empty = !self.has_planned_below(path);
+        for entry in listed.iter().map(|entry| &entry.path) {
+            let is_planned = self.planned.contains_key(entry) || self.directories.contains_key(entry);
+            is_empty &= is_planned && matches!(self.state(entry)?, DraftState::Absent);
+        }
         if is_empty { Ok(()) } else { Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` is not empty"))) }
+    }
+
+    /// Whether this set makes a file or a directory below a path.
+    fn has_planned_below(&self, path: &TreePath) -> bool {
+        below(&self.planned, path).any(|(_, planned)| planned.content.is_some())
+            || below(&self.directories, path).any(|(_, directory)| *directory == Some(DraftDirectory::Made))
+    }
+
+    /// Whether the draft has a file or a directory below a path that this set does not change.
+    fn has_unplanned_below(&self, path: &TreePath) -> bool {
+        let (pages, directories) = (self.view.draft.pages.read(), self.view.draft.directories.read());
+        below(&pages, path).any(|(path, page)| page.etag.is_some() && !self.planned.contains_key(path))
+            || below(&directories, path)
+                .any(|(path, directory)| *directory == DraftDirectory::Made && !self.directories.contains_key(path))
     }
 
     /// What the draft shows at a path; links are not followed.
@@ -345,11 +396,9 @@ impl DraftPlan<'_> {
 
     fn absent_or_directory(&self, path: &TreePath) -> DraftState {
         let is_made = |directory: Option<DraftDirectory>| directory == Some(DraftDirectory::Made);
-        let planned = |(_, planned): (&TreePath, &PlannedPage)| planned.content.is_some();
         let is_directory = is_made(self.directories.get(path).copied().unwrap_or_else(|| self.view.directory(path)))
-            || self.view.has_entries_below(path)
-            || below(&self.planned, path).any(planned)
-            || below(&self.directories, path).any(|(_, directory)| is_made(*directory));
+            || self.has_unplanned_below(path)
+            || self.has_planned_below(path);
         if is_directory { DraftState::Directory } else { DraftState::Absent }
     }
 

@@ -93,6 +93,7 @@ impl Vfs {
     /// `TooLarge` beyond the maximum size, `IsDirectory` for a directory's size, `Forbidden` by the
     /// disk.
     pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<PathAttributes, Fault> {
+        self.check_writes_tree(caller)?;
         if let Some(size) = set.size {
             self.resize(caller, (node, set.handle), size)?;
         }

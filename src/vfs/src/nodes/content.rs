@@ -118,6 +118,9 @@ impl Vfs {
     /// # Errors
     /// `IsDirectory`, `NotFound`, `Stale`; `Forbidden` to write the server's own files.
     pub fn open_node(&self, caller: &Caller, node: NodeId, mode: OpenMode) -> Result<HandleId, Fault> {
+        if mode.write {
+            self.check_writes_tree(caller)?;
+        }
         let attributes = self.attributes(node)?;
         if attributes.kind == EntryKind::Directory {
             return Err(Fault::is_directory(&self.nodes.path_of(node)?));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Change, Fault, Kind, Protocol, TreePath};
+use svcfs_base::{Caller, Change, Fault, Kind, Protocol, TreePath};
 use svcfs_store::{SetXattrMode, WorkTree, XattrProbe};
 use tracing::warn;
 
@@ -118,7 +118,14 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`, `NoSpace`; those of the disk.
-    pub fn set_xattr(&self, node: NodeId, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<bool, Fault> {
+    pub fn set_xattr(
+        &self,
+        caller: &Caller,
+        node: NodeId,
+        (name, value): (&[u8], &[u8]),
+        mode: SetXattrMode,
+    ) -> Result<bool, Fault> {
+        self.check_writes_tree(caller)?;
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(path) = self.disk_path(node, &shared) {
@@ -142,7 +149,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`; those of the disk.
-    pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<bool, Fault> {
+    pub fn remove_xattr(&self, caller: &Caller, node: NodeId, name: &[u8]) -> Result<bool, Fault> {
+        self.check_writes_tree(caller)?;
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         match self.disk_path(node, &shared) {

@@ -357,6 +357,7 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
     ) -> Result<TreePath, Fault> {
+        self.check_writes_tree(caller)?;
         let path = self.directory_path(parent)?.join(name);
         if !self.core.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));

@@ -217,6 +217,12 @@ impl Vfs {
         self.flush()
     }
 
+    /// Removes the stored text of a save that [`Vfs::store_rejected`] stored under this name: a
+    /// later save was accepted.
+    pub fn forget_rejected(&self, name: &TreePath) {
+        self.core.forget_rejected(std::iter::once(name), self.core.refusals.mark());
+    }
+
     /// Records why a change of a page was refused that has no text to store (`user.svc.lint`),
     /// until the next accepted write.
     pub fn note_refusal(&self, path: &TreePath, reason: &str) {

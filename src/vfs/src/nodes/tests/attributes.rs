@@ -90,7 +90,7 @@ fn user_attributes_follow_a_rename_by_any_protocol() {
     let space = TestSpace::new();
     let mark = |path: &str, value: &[u8]| {
         let (node, _) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();
-        space.vfs.set_xattr(node, b"user.mood", value, SetXattrMode::CreateOrReplace).unwrap();
+        space.vfs.set_xattr(&eve(), node, (b"user.mood", value), SetXattrMode::CreateOrReplace).unwrap();
         space.vfs.forget(node, 1);
     };
     let marked = |path: &str| {
@@ -123,7 +123,12 @@ fn unsaved_files_accept_xattrs_up_to_the_disk_limit() {
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
     let set = |number: i32| {
-        space.vfs.set_xattr(node, format!("user.{number}").as_bytes(), &[b'x'; 1000], SetXattrMode::CreateOrReplace)
+        space.vfs.set_xattr(
+            &eve(),
+            node,
+            (format!("user.{number}").as_bytes(), &[b'x'; 1000]),
+            SetXattrMode::CreateOrReplace,
+        )
     };
     let refused = (0..200).find_map(|number| Some((number, set(number).err()?)));
     let (taken, fault) = refused.expect("somewhere is an end");
@@ -137,7 +142,8 @@ fn unsaved_files_accept_xattrs_up_to_the_disk_limit() {
 fn an_xattr_of_an_unsaved_file_is_tested_on_disk_once() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
-    let set = |name: &str| space.vfs.set_xattr(node, name.as_bytes(), b"x", SetXattrMode::CreateOrReplace).unwrap();
+    let set =
+        |name: &str| space.vfs.set_xattr(&eve(), node, (name.as_bytes(), b"x"), SetXattrMode::CreateOrReplace).unwrap();
     assert!(set("user.first") && set("user.second"));
     let drafts = std::fs::read_dir(space.vfs.state_directory().join("tmp")).unwrap();
     let drafts = drafts.map(|draft| draft.unwrap().path()).collect::<Vec<_>>();
@@ -149,7 +155,7 @@ fn an_xattr_of_an_unsaved_file_is_tested_on_disk_once() {
     rustix::fs::removexattr(&tried, "user.first").unwrap();
     assert!(set("user.third"));
     assert!(has("user.third") == Some(tried) && has("user.first").is_none(), "all of them were tried again");
-    assert!(space.vfs.remove_xattr(node, b"user.second").unwrap());
+    assert!(space.vfs.remove_xattr(&eve(), node, b"user.second").unwrap());
     assert!(has("user.second").is_none(), "there is room again");
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.vfs.xattr_names(node).unwrap().len(), 2);

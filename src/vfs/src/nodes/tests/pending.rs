@@ -110,7 +110,7 @@ fn a_file_created_right_after_a_removal_inherits_nothing() {
     for kind in ["queued", "on the disk"] {
         private(&space, "a.md");
         let (node, _) = space.vfs.lookup_path(&ann(), &at("a.md")).unwrap();
-        space.vfs.set_xattr(node, b"user.mark", b"old", SetXattrMode::CreateOrReplace).unwrap();
+        space.vfs.set_xattr(&eve(), node, (b"user.mark", b"old"), SetXattrMode::CreateOrReplace).unwrap();
         space.vfs.forget(node, 1);
         if kind == "queued" {
             save_again(&space, "a.md", EMPTYING);
@@ -139,7 +139,7 @@ fn a_rename_over_identical_bytes_preserves_source_attributes() {
         if at_rest == "both" {
             let set = SetAttributes { modified: Some(then), ..SetAttributes::default() };
             space.vfs.set_attributes(&ann(), node, set).unwrap();
-            space.vfs.set_xattr(node, b"user.mark", b"b", SetXattrMode::CreateOrReplace).unwrap();
+            space.vfs.set_xattr(&eve(), node, (b"user.mark", b"b"), SetXattrMode::CreateOrReplace).unwrap();
         }
         let before = space.vfs.attributes(node).unwrap();
         rename(&space, source, "a.md");
