@@ -11,8 +11,9 @@ use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
     drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings,
-    memory::MemorySettings, nfs::NfsConfig, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
-    server::ServerConfig, versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
+    memory::MemorySettings, nfs::NfsConfig, protocols::WebDav, publish::PublishConfig, render::RenderConfig,
+    schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
@@ -55,6 +56,10 @@ pub struct Settings {
     pub claims: ClaimsConfig,
     /// Transitions that writes may make.
     pub workflow: WorkflowSettings,
+    /// Pages as HTML.
+    pub render: RenderConfig,
+    /// Published pages.
+    pub publish: PublishConfig,
     /// Destination of the server log.
     pub log: LogOutput,
     /// Audit log; none when it is off.
@@ -124,6 +129,8 @@ impl Settings {
             links,
             claims,
             workflow,
+            render,
+            publish,
             tracing,
             audit,
             ui,
@@ -177,6 +184,8 @@ impl Settings {
                     links,
                     claims,
                     workflow,
+                    render,
+                    publish,
                     log,
                     audit,
                     ui,

@@ -16,6 +16,8 @@ pub(crate) mod lint;
 pub(crate) mod memory;
 pub(crate) mod nfs;
 pub(crate) mod protocols;
+pub(crate) mod publish;
+pub(crate) mod render;
 pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod server;
