@@ -49,6 +49,8 @@ pub(crate) struct SpecialRequest {
     pub headers: HeaderMap,
     /// Query without `?`, percent-encoded.
     pub query: String,
+    /// Whether only the headers of the response are sent.
+    pub is_head: bool,
     /// Parameters in the path.
     pub address: RouteParameters,
     /// Address of the client.
@@ -143,8 +145,9 @@ impl AppState {
             RouteMatch::OtherMethods(allow) => Ok(reply::method_not_allowed(&allow)),
             RouteMatch::Target { target: RouteTarget::Special(page), address } => {
                 address.space(self, &request.headers).iter().for_each(|space| active.notes.set_space(space));
-                let HttpRequest { headers, query, peer, .. } = request;
-                let special = SpecialRequest { page: *page, headers, query, address, peer };
+                let HttpRequest { method, headers, query, peer, .. } = request;
+                let is_head = method == Method::HEAD;
+                let special = SpecialRequest { page: *page, headers, query, is_head, address, peer };
                 let (identity, space) = match page.guard() {
                     RequestGuard::Open => (CallerIdentity::UNRESTRICTED, self.unauthenticated_space(&special)?),
                     RequestGuard::RequiresScope(scope) => {

@@ -14,17 +14,15 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 use svcfs_base::Fault;
 use svcfs_knowledge::kernel::OperationContext;
-use svcfs_knowledge::publishing::{Audience, DocumentOptions, page_document, render_page};
+use svcfs_knowledge::publishing::{Audience, DocumentOptions, STYLESHEET_NAME, page_document, render_page};
 use svcfs_knowledge::shares::{ShareRefusal, SharedPage, open_share, reader};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
+use super::published::policy;
 use crate::app::AppState;
 use crate::request_handler::SpecialRequest;
 use crate::{bind, media, reply};
-
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src https: http:; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
 
 const PASSWORD: &str = "X-Share-Password";
 
@@ -41,11 +39,12 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
             let (mime, body) = content(&page, accepts_html, |page| {
                 let caller = reader();
                 let cx = OperationContext::new(&server, &page.space, &caller);
-                let rendered = render_page(&cx, &page.path, &page.file, Audience::OnePage);
-                let stylesheet = "/p/@style.css".to_owned();
+                let rendered = render_page(&cx, &page.path, (page.file.etag, &page.file.content), Audience::OnePage);
+                let site = cx.public_url().map_or("", |site| site.path());
+                let stylesheet = format!("{site}/p/{STYLESHEET_NAME}");
                 page_document(&rendered, &DocumentOptions { stylesheet, is_unlisted: true, ..Default::default() })
             });
-            Ok(Some((mime, body)))
+            Ok(Some((mime, body, page.space.settings.render.external_images)))
         }
         Err(ShareRefusal::Password) => Ok(None),
         Err(ShareRefusal::Fault(fault)) => Err(fault),
@@ -53,9 +52,13 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
     // Verification of a password takes long; four at a time also bound its memory.
     let lane = if has_password { Lane::Slow } else { Lane::Quick };
     let mut response = match app.blocking(lane, work).await? {
-        Some((mime, body)) => {
+        Some((mime, body, has_external_images)) => {
             let mut response = Response::new(body.into());
             media::describe(response.headers_mut(), &mime);
+            if accepts_html {
+                let policy = HeaderValue::from_static(policy(false, has_external_images));
+                response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+            }
             response
         }
         None => {
@@ -66,9 +69,6 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
         }
     };
     let headers = response.headers_mut();
-    if accepts_html {
-        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
     headers.insert(VARY, HeaderValue::from_static("Accept"));

@@ -24,7 +24,14 @@ fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
     let usage = UsageCounts::open(&space.root().join(".svc/state/beside.db")).unwrap();
     let settings = space.space().settings.clone();
     let shares = ShareRegistry::open(&StatePaths::new(&space.root().join("beside"))).unwrap();
-    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), (Arc::new(index), Seq(0)), (usage, shares), settings))
+    let views = crate::publishing::ViewCounts::open(&StatePaths::new(&space.root().join("beside"))).unwrap();
+    Arc::new(Space::new(
+        "beside",
+        Arc::clone(&space.space().vfs),
+        (Arc::new(index), Seq(0)),
+        (usage, shares, views),
+        settings,
+    ))
 }
 
 #[test]

@@ -34,6 +34,7 @@ use crate::drafts::DraftRetention;
 use crate::files::SpaceLinkResolver;
 use crate::kernel::{OperationContext, Space};
 use crate::lint::LintGate;
+use crate::publishing::{ViewCountWriter, ViewCounts};
 use crate::schemas::{SchemaGate, SchemaRegistry};
 use crate::search::Indexer;
 use crate::shares::{ShareRegistry, ShareWriter};
@@ -107,8 +108,8 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let usage = UsageCounts::open(&paths.usage())?;
     let index = Arc::new(index);
     let _only_the_first = append_only_index.set(Arc::clone(&index));
-    let space = Space::new(name, vfs, (index, indexed), (usage, ShareRegistry::open(&paths)?), settings.clone())
-        .with_schemas(schemas);
+    let counts = (usage, ShareRegistry::open(&paths)?, ViewCounts::open(&paths)?);
+    let space = Space::new(name, vfs, (index, indexed), counts, settings.clone()).with_schemas(schemas);
     let space = Arc::new(space);
     transition_gate.attach(&space);
     if settings.links.update_on_rename {
@@ -182,6 +183,7 @@ pub fn start_service_tasks(
         .and_then(|()| supervisor.start(ClaimSweeper::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| supervisor.start(ShareWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
+        .and_then(|()| supervisor.start(ViewCountWriter::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), clock), Signal::new()))
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
