@@ -21,6 +21,7 @@ mod past;
 mod pauses;
 mod plan;
 mod protocols;
+mod publishing;
 mod questions;
 mod ranking;
 mod scale;
@@ -53,6 +54,7 @@ use crate::past::Past;
 use crate::pauses::Pauses;
 use crate::plan::Extent;
 use crate::protocols::Doors;
+use crate::publishing::Publishing;
 use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
@@ -129,6 +131,8 @@ enum Part {
     Tasks,
     /// Opening, writing and merging drafts
     Drafts,
+    /// Rendering, and published pages beside nginx
+    Publishing,
 }
 
 /// What was measured.
@@ -153,6 +157,7 @@ struct Measured {
     large_trees: Option<LargeTrees>,
     tasks: Option<Tasks>,
     drafts: Option<Drafts>,
+    publishing: Option<Publishing>,
 }
 
 fn main() -> Result<()> {
@@ -225,6 +230,7 @@ impl Measured {
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
             Part::Tasks => self.tasks = Some(tasks::measure(&run, extent)?),
             Part::Drafts => self.drafts = Some(drafts::measure(&run, extent)?),
+            Part::Publishing => self.publishing = Some(publishing::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -256,6 +262,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         large_trees,
         tasks,
         drafts,
+        publishing,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -280,6 +287,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(large_trees.iter().map(LargeTrees::table));
     tables.extend(tasks.iter().map(Tasks::table));
     tables.extend(drafts.iter().map(Drafts::table));
+    tables.extend(publishing.iter().map(Publishing::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }
