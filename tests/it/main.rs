@@ -24,6 +24,7 @@ mod others;
 mod posix;
 mod power;
 mod protocols;
+mod publishing;
 mod scenarios;
 mod space;
 mod vault;

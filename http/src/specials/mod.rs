@@ -7,6 +7,7 @@ pub(crate) mod events;
 mod health;
 mod llms;
 mod metrics;
+mod public;
 mod published;
 mod raw;
 mod shared;
@@ -38,6 +39,12 @@ pub(crate) enum SpecialPage {
     Llms,
     Raw,
     Published,
+    PublishedIndex,
+    PublishedFolder,
+    SiteMap,
+    Robots,
+    PublicFile,
+    PublicTree,
     Shared,
     Events,
     Mcp,
@@ -50,8 +57,12 @@ impl SpecialPage {
             Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => RequestGuard::Open,
             // They describe the server, not its content.
             Self::OpenApi | Self::Docs | Self::DocsFolder | Self::DocsFile => RequestGuard::Open,
-            // It serves only what was published to everyone.
-            Self::Published => RequestGuard::Open,
+            // They serve only what was published to everyone.
+            Self::Published | Self::PublishedIndex | Self::PublishedFolder | Self::SiteMap | Self::Robots => {
+                RequestGuard::Open
+            }
+            // They serve only pages that are marked as public.
+            Self::PublicFile | Self::PublicTree => RequestGuard::Open,
             // The token in the address is the credential.
             Self::Shared => RequestGuard::Open,
             // For MCP, each tool checks its own scope.
@@ -137,9 +148,16 @@ impl SpecialRoute {
             | SpecialPage::Docs
             | SpecialPage::DocsFolder
             | SpecialPage::DocsFile => "unchanged",
-            SpecialPage::Readyz | SpecialPage::Metrics | SpecialPage::Published | SpecialPage::Shared => {
-                "as without a key"
-            }
+            SpecialPage::Readyz
+            | SpecialPage::Metrics
+            | SpecialPage::Published
+            | SpecialPage::PublishedIndex
+            | SpecialPage::PublishedFolder
+            | SpecialPage::SiteMap
+            | SpecialPage::Robots
+            | SpecialPage::PublicFile
+            | SpecialPage::PublicTree
+            | SpecialPage::Shared => "as without a key",
             SpecialPage::Llms | SpecialPage::Events => "only entries in the folder",
             SpecialPage::Raw => "the path must be in the folder",
             SpecialPage::Mcp => "as the operation of each tool",
@@ -186,6 +204,18 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
     SpecialRoute::root("/llms.txt", "llms", SpecialPage::Llms)
         .with_summary("Read an index of all pages, for agents")
         .with_responses(&[(200, "text/plain")]),
+    SpecialRoute::root("/p", "published_folder", SpecialPage::PublishedFolder)
+        .with_summary("Open the index of published pages")
+        .with_responses(&[(301, "")]),
+    SpecialRoute::root("/p/", "published_index", SpecialPage::PublishedIndex)
+        .with_summary("Read the index of published pages as HTML, the latest first; `page` turns its pages")
+        .with_responses(&[(200, "text/html"), (304, ""), (404, "application/json")]),
+    SpecialRoute::root("/sitemap.xml", "site_map", SpecialPage::SiteMap)
+        .with_summary("Read which site maps of published pages there are; needs `server.public_url`")
+        .with_responses(&[(200, "application/xml"), (404, "application/json")]),
+    SpecialRoute::root("/robots.txt", "robots", SpecialPage::Robots)
+        .with_summary("Read what search engines may read: published pages")
+        .with_responses(&[(200, "text/plain")]),
     SpecialRoute::root("/p/{*path}", "published", SpecialPage::Published)
         .with_summary("Read a published page as HTML, or a file that one uses, without credentials")
         .with_responses(&[(200, "*/*"), (304, ""), (400, "application/json"), (404, "application/json")]),
@@ -198,6 +228,14 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
             (404, "application/json"),
             (416, "application/json"),
         ]),
+    SpecialRoute::root("/public/file", "public_file", SpecialPage::PublicFile)
+        .with_summary("Read a page with `visibility: public` (query `path`), without credentials")
+        .with_responses(&[(200, "*/*"), (304, ""), (400, "application/json"), (404, "application/json")])
+        .with_prefix(RoutePrefix::Space),
+    SpecialRoute::root("/public/tree", "public_tree", SpecialPage::PublicTree)
+        .with_summary("List the pages with `visibility: public`, below the query `path` if there is one, as a tree")
+        .with_responses(&[(200, "application/json"), (400, "application/json"), (404, "application/json")])
+        .with_prefix(RoutePrefix::Space),
     SpecialRoute::root("/public/{token}", "shared", SpecialPage::Shared)
         .with_summary("Read a shared page: HTML for browsers, else its bytes; `X-Share-Password` or `password` opens a protected one")
         .with_responses(&[(200, "*/*"), (400, "application/json"), (401, "application/json"), (404, "application/json")])
@@ -243,7 +281,14 @@ pub(crate) async fn handle(
         SpecialPage::DocsFolder => Ok(docs::redirect("index.html")),
         SpecialPage::DocsFile => docs::file(parameter()),
         SpecialPage::Llms => llms::index(app, space, &identity).await,
-        SpecialPage::Published => published::published(app, space, (headers, parameter())).await,
+        SpecialPage::Published | SpecialPage::PublishedIndex => {
+            published::published(app, space, (&special, parameter())).await
+        }
+        SpecialPage::PublishedFolder => Ok(docs::redirect("p/")),
+        SpecialPage::SiteMap => published::site_map(app, space).await,
+        SpecialPage::Robots => published::robots(app, space).await,
+        SpecialPage::PublicFile => public::file(app, &special).await,
+        SpecialPage::PublicTree => public::tree(app, &special).await,
         SpecialPage::Shared => shared::shared(app, &special).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
         SpecialPage::Events => events::subscribe(app, space, (special, identity)),

@@ -1,103 +1,157 @@
-//! `/p/…`: published pages as HTML, and the files that they use. No credentials, no script.
+//! `/p/…`: published pages as HTML, their index, and the files that they use. No credentials, no
+//! script.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, StatusCode};
 use svcfs_base::{Caller, ETag, Fault, Permissions, Protocol, TreePath};
-use svcfs_knowledge::files;
-use svcfs_knowledge::kernel::{OperationContext, Space};
-use svcfs_knowledge::publishing::{
-    Audience, DocumentOptions, STYLESHEET, page_document, public_path, read_admitted, render_page, uses_asset,
-};
+use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
+use svcfs_knowledge::publishing::{self, PublishedResource, published_resource};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
 use crate::app::AppState;
-use crate::bind::etag_header;
+use crate::bind::{self, etag_header};
+use crate::request_handler::SpecialRequest;
 use crate::{media, reply};
-
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' https: http:; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
 
 /// Shared caches may serve a page for a minute after it was withdrawn.
 const CACHING: &str = "public, max-age=60, must-revalidate";
 
-/// Name of the stylesheet below `/p/`. No page has it: pages end in `.md`.
-const STYLESHEET_NAME: &str = "@style.css";
+/// What pages may load. A block of JSON-LD is data, and no script.
+pub(super) fn policy(has_own_images: bool, has_external_images: bool) -> &'static str {
+    match (has_own_images, has_external_images) {
+        (true, true) => {
+            "default-src 'none'; style-src 'self'; img-src 'self' https: http:; base-uri 'none'; form-action 'none'; \
+             frame-ancestors 'none'"
+        }
+        (true, false) => {
+            "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; \
+             frame-ancestors 'none'"
+        }
+        (false, true) => {
+            "default-src 'none'; style-src 'self'; img-src https: http:; base-uri 'none'; form-action 'none'; \
+             frame-ancestors 'none'"
+        }
+        (false, false) => {
+            "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        }
+    }
+}
 
 /// A response body with its type and entity tag.
 struct Document {
     mime: String,
-    body: bytes::Bytes,
+    body: Bytes,
     etag: ETag,
+    page: Option<TreePath>,
 }
 
-/// A published page or a file that one uses. Errors: `NotFound` for everything else alike.
+/// The caller that reads for everyone.
+pub(super) fn reader() -> Caller {
+    Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Http) }
+}
+
+/// What is published at an address. Errors: `NotFound` for everything else alike.
 pub(super) async fn published(
     app: &Arc<AppState>,
-    space: Arc<Space>,
-    (headers, path): (&HeaderMap, &str),
+    primary: Arc<Space>,
+    (request, path): (&SpecialRequest, &str),
 ) -> Result<Response, Fault> {
-    let (space, path) = match path.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
-        Some((name, rest)) => (app.space(Some(name))?, rest.to_owned()),
-        None => (space, path.to_owned()),
+    // A folder of the primary space may begin with `@`, too.
+    let named = path.strip_prefix('@').and_then(|rest| rest.split_once('/'));
+    let named = named.and_then(|(name, rest)| Some((app.space(Some(name)).ok()?, rest.to_owned())));
+    let (space, address) = named.unwrap_or((primary, path.to_owned()));
+    let number = index_number(&request.query)?;
+    let cached = if number == 1 { space.publishing.document(&space, &address) } else { None };
+    let document = match cached {
+        Some(document) => Document {
+            mime: document.mime.clone(),
+            body: document.body.clone(),
+            etag: document.etag,
+            page: document.page.clone(),
+        },
+        None => {
+            let (server, space) = (Arc::clone(&app.server), Arc::clone(&space));
+            app.blocking(Lane::Quick, move || document(&server, &space, (&address, number))).await?
+        }
     };
-    let server = Arc::clone(&app.server);
-    let work = move || {
-        let caller = Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Http) };
-        document(&OperationContext::new(&server, &space, &caller), &path)
-    };
-    let document = app.blocking(Lane::Quick, work).await?;
+    if let Some(page) = document.page.as_ref().filter(|_| space.settings.publish.count_views && !request.is_head) {
+        space.view_counts.count(page);
+    }
+    let mut response = cacheable(&request.headers, document);
+    let policy = policy(true, space.settings.render.external_images);
+    if response.headers().get(CONTENT_TYPE).is_some_and(|mime| mime == "text/html; charset=utf-8") {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    }
+    Ok(response)
+}
+
+/// The page of the index that a query asks for.
+fn index_number(query: &str) -> Result<usize, Fault> {
+    if query.is_empty() {
+        return Ok(1);
+    }
+    let number = bind::parse_query(query)?.into_iter().find(|(name, _)| name == "page");
+    number.map_or(Ok(1), |(_, text)| text.parse().map_err(|_| Fault::invalid("page", "must be a number from 1")))
+}
+
+fn document(server: &ServerState, space: &Space, (address, number): (&str, usize)) -> Result<Document, Fault> {
+    let caller = reader();
+    match published_resource(&OperationContext::new(server, space, &caller), address, number)? {
+        PublishedResource::Document(document) => Ok(Document {
+            mime: document.mime.clone(),
+            body: document.body.clone(),
+            etag: document.etag,
+            page: document.page.clone(),
+        }),
+        PublishedResource::File(path, file) => {
+            let mime = media::of(&path, &file.content);
+            Ok(Document { mime, etag: file.etag, body: file.content, page: None })
+        }
+    }
+}
+
+/// A response that caches may store.
+fn cacheable(headers: &HeaderMap, document: Document) -> Response {
     let etag = document.etag.to_string();
     let is_current = etag_header(headers, &IF_NONE_MATCH).is_some_and(|tags| reply::contains_etag(&tags, &etag));
     let mut response =
         if is_current { reply::empty(StatusCode::NOT_MODIFIED) } else { Response::new(document.body.into()) };
     let answer = response.headers_mut();
     media::describe(answer, &document.mime);
-    if document.mime.starts_with("text/html") {
-        answer.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    }
-    answer.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     answer.insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
     answer.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin-when-cross-origin"));
     answer.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(etag) = HeaderValue::from_str(&format!("\"{etag}\"")) {
         answer.insert(ETAG, etag);
     }
+    response
+}
+
+/// The bytes of a file that everyone may read.
+pub(super) fn public_file(headers: &HeaderMap, (mime, etag, body): (String, ETag, Bytes)) -> Response {
+    cacheable(headers, Document { mime, body, etag, page: None })
+}
+
+/// The site maps. Errors: `NotFound` without a public address; those of the index.
+pub(super) async fn site_map(app: &Arc<AppState>, space: Arc<Space>) -> Result<Response, Fault> {
+    let server = Arc::clone(&app.server);
+    let work = move || publishing::site_map(&OperationContext::new(&server, &space, &reader()));
+    let mut response = reply::text("application/xml; charset=utf-8", app.blocking(Lane::Quick, work).await?);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
     Ok(response)
 }
 
-fn document(cx: &OperationContext<'_>, path: &str) -> Result<Document, Fault> {
-    if path == STYLESHEET_NAME {
-        return Ok(Document {
-            mime: "text/css; charset=utf-8".to_owned(),
-            body: bytes::Bytes::from_static(STYLESHEET.as_bytes()),
-            etag: ETag::from_content(STYLESHEET.as_bytes()),
-        });
-    }
-    let path = cx.space.parse_path(path)?;
-    if !path.is_page() {
-        return asset(cx, &path);
-    }
-    let file = read_admitted(cx, &path, Audience::Published)?;
-    let page = render_page(cx, &path, &file, Audience::Published);
-    let canonical = cx.public_url().map(|site| format!("{}{}", site.as_str(), public_path(cx, &path)));
-    let options =
-        DocumentOptions { canonical, stylesheet: format!("/p/{STYLESHEET_NAME}"), ..DocumentOptions::default() };
-    let html = page_document(&page, &options);
-    let etag = ETag::from_content(html.as_bytes());
-    Ok(Document { mime: "text/html".to_owned(), body: html.into(), etag })
-}
-
-fn asset(cx: &OperationContext<'_>, path: &TreePath) -> Result<Document, Fault> {
-    if !cx.space.vfs.hidden_files().lists(path) || !uses_asset(cx, path)? {
-        return Err(Fault::file_not_found(path));
-    }
-    let file = files::read_file(cx, path)?;
-    let mime = media::of(path, &file.content);
-    Ok(Document { mime, etag: file.etag, body: file.content })
+/// What search engines may read.
+pub(super) async fn robots(app: &Arc<AppState>, space: Arc<Space>) -> Result<Response, Fault> {
+    let text = publishing::robots(&OperationContext::new(&app.server, &space, &reader()));
+    let mut response = reply::text(media::PLAIN, text);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
+    Ok(response)
 }

@@ -14,17 +14,15 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 use svcfs_base::Fault;
 use svcfs_knowledge::kernel::OperationContext;
-use svcfs_knowledge::publishing::{Audience, DocumentOptions, page_document, render_page};
+use svcfs_knowledge::publishing::{Audience, DocumentOptions, STYLESHEET_NAME, page_document, render_page};
 use svcfs_knowledge::shares::{ShareRefusal, SharedPage, open_share, reader};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
+use super::published::policy;
 use crate::app::AppState;
 use crate::request_handler::SpecialRequest;
 use crate::{bind, media, reply};
-
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src https: http:; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
 
 const PASSWORD: &str = "X-Share-Password";
 
@@ -44,11 +42,14 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
             let (mime, body) = content(&page, accepts_html, |page| {
                 let caller = reader();
                 let cx = OperationContext::new(&server, &page.space, &caller);
-                let rendered = render_page(&cx, &page.path, &page.file, Audience::OnePage);
-                let stylesheet = "/p/@style.css".to_owned();
+                let rendered = render_page(&cx, &page.path, (page.file.etag, &page.file.content), Audience::OnePage);
+                let site = cx.public_url().map_or("", |site| site.path());
+                let stylesheet = format!("{site}/p/{STYLESHEET_NAME}");
                 page_document(&rendered, &DocumentOptions { stylesheet, is_unlisted: true, ..Default::default() })
             });
-            Ok(Some((mime, body, accepts_html && page.path.is_page())))
+            let is_rendered = accepts_html && page.path.is_page();
+            let policy = is_rendered.then(|| policy(false, page.space.settings.render.external_images));
+            Ok(Some((mime, body, policy)))
         }
         Err(ShareRefusal::Password) => Ok(None),
         Err(ShareRefusal::Fault(fault)) => Err(fault),
@@ -56,11 +57,11 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
     // Verification of a password takes long; four at a time also bound its memory.
     let lane = if has_password { Lane::Slow } else { Lane::Quick };
     let mut response = match app.blocking(lane, work).await? {
-        Some((mime, body, is_rendered)) => {
+        Some((mime, body, policy)) => {
             let mut response = Response::new(body.into());
             media::describe(response.headers_mut(), &mime);
-            if is_rendered {
-                response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+            if let Some(policy) = policy {
+                response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
             }
             response
         }

@@ -14,9 +14,9 @@ use crate::sections::{
     assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, backup::BackupConfig, claims::ClaimsConfig,
     dataview::DataviewConfig, drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig,
     lint::LintConfig, memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav,
-    schema::SchemaConfig, search::SearchConfig, server::ServerConfig, space::OtherSpace, space::SpaceConfig,
-    ui::UiConfig, versioning::VersioningConfig, webhooks::WebhookEntry, webhooks::WebhooksConfig,
-    workflow::WorkflowConfig,
+    publish::PublishConfig, render::RenderConfig, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
+    space::OtherSpace, space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig, webhooks::WebhookEntry,
+    webhooks::WebhooksConfig, workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -52,6 +52,8 @@ pub struct Config {
     pub(crate) links: LinksConfig,
     pub(crate) claims: ClaimsConfig,
     pub(crate) workflow: WorkflowConfig,
+    pub(crate) render: RenderConfig,
+    pub(crate) publish: PublishConfig,
     pub(crate) tracing: TracingConfig,
     pub(crate) ui: UiConfig,
     pub(crate) s3: S3Config,

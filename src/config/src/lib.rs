@@ -54,6 +54,8 @@ pub use sections::memory::MemorySettings;
 pub use sections::net::NetSettings;
 pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};
 pub use sections::protocols::{ProtocolFlags, ProtocolSettings, is_plain_prefix};
+pub use sections::publish::PublishConfig;
+pub use sections::render::RenderConfig;
 pub use sections::schema::SchemaConfig;
 pub use sections::search::{SearchConfig, SearchEngine};
 pub use sections::server::{ListenAddress, PublicUrl, RateLimitSettings, ServerSettings};

@@ -13,9 +13,10 @@ use crate::sections::{
     assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupOverrides, backup::BackupSettings,
     claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig,
     janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, net::NetConfig,
-    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
-    server::ServerConfig, versioning::VersioningConfig, versioning::VersioningStrategy, webhooks::WebhookEntry,
-    webhooks::WebhooksConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
+    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, publish::PublishConfig, render::RenderConfig,
+    schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    versioning::VersioningStrategy, webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
+    workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NetSettings, NfsFlags,
@@ -60,6 +61,10 @@ pub struct Settings {
     pub claims: ClaimsConfig,
     /// Transitions that writes may make.
     pub workflow: WorkflowSettings,
+    /// Pages as HTML.
+    pub render: RenderConfig,
+    /// Published pages.
+    pub publish: PublishConfig,
     /// Destination of the server log.
     pub log: LogOutput,
     /// Audit log; none when it is off.
@@ -136,6 +141,8 @@ impl Settings {
             links,
             claims,
             workflow,
+            render,
+            publish,
             tracing,
             audit,
             ui,
@@ -198,6 +205,8 @@ impl Settings {
                 links,
                 claims,
                 workflow,
+                render,
+                publish,
                 log,
                 audit,
                 ui,

@@ -41,6 +41,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod value;
+mod visible;
 mod words;
 mod workflows;
 mod writer;
@@ -68,6 +69,7 @@ pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
 pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
 pub use segments::MergeStep;
+pub use visible::VisiblePages;
 pub use workflows::WorkflowPage;
 
 use connections::ReaderPool;

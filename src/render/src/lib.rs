@@ -11,13 +11,15 @@
 
 mod callouts;
 mod escape;
+mod highlight;
 mod markdown;
 mod parts;
 mod sanitize;
 #[cfg(test)]
 mod tests;
 
-use svcfs_text::{Heading, Page};
+use svcfs_text::replace::replace_ranges;
+use svcfs_text::{Heading, Page, comments};
 
 pub use escape::escape_html;
 pub use parts::{PageFiller, PageLink, QueryBlock};
@@ -33,8 +35,28 @@ pub struct ParsedPage {
     pub toc: Vec<Heading>,
     /// The first paragraph as text.
     pub excerpt: String,
+    /// The links, embeds and images that lead to files of the tree.
+    pub links: Vec<PageLink>,
     parts: Vec<Part>,
     slots: Vec<Slot>,
+}
+
+struct Summary {
+    title: String,
+    excerpt: String,
+}
+
+impl Summary {
+    /// Title and excerpt without what is in comments.
+    fn of(path: &str, text: &str, page: Page<'_>) -> Self {
+        let hidden = comments::comments(text);
+        if hidden.is_empty() {
+            return Self { title: page.title, excerpt: page.excerpt };
+        }
+        let visible = replace_ranges(text, hidden.into_iter().map(|range| (range, String::new())).collect());
+        let page = Page::parse(path, &visible);
+        Self { title: page.title, excerpt: page.excerpt }
+    }
 }
 
 /// Parses a page.
@@ -43,12 +65,9 @@ pub fn parse(path: &str, text: &str) -> ParsedPage {
     let page = Page::parse(path, text);
     let markdown::Rendered { html, slots, headings } = markdown::render(text, &page);
     let parts = parts::split(&sanitize::page(&html));
-    ParsedPage { title: page.title, toc: headings, excerpt: page.excerpt, parts, slots }
-}
-
-/// Renders markdown that svcfs wrote, such as the result of a query, as inner HTML for this page.
-pub fn fill_markdown(text: &str, filler: &mut dyn PageFiller, id_prefix: &str) -> String {
-    parse("", text).fill(filler, id_prefix)
+    let links = parts::tree_links(&parts, &slots);
+    let Summary { title, excerpt } = Summary::of(path, text, page);
+    ParsedPage { title, toc: headings, excerpt, links, parts, slots }
 }
 
 impl ParsedPage {

@@ -10,6 +10,7 @@ use svcfs_text::{Heading, Link, Page, comments, frontmatter};
 
 use crate::callouts;
 use crate::escape::escape_html;
+use crate::highlight;
 use crate::parts::{PageLink, QueryBlock, Slot};
 use crate::sanitize;
 
@@ -208,10 +209,11 @@ impl<'a, 's, S: Iterator<Item = &'s str>> EventWriter<'a, S> {
 
     /// Writes a code block; returns the number of events that belong to it.
     fn code_block(&mut self, kind: &CodeBlockKind<'_>, events: &[Event<'_>]) -> usize {
-        let info = match kind {
-            CodeBlockKind::Fenced(info) => info.split_whitespace().next().unwrap_or_default(),
-            CodeBlockKind::Indented => "",
+        let mut info = match kind {
+            CodeBlockKind::Fenced(info) => info.split_whitespace(),
+            CodeBlockKind::Indented => "".split_whitespace(),
         };
+        let (info, style) = (info.next().unwrap_or_default(), info.next());
         let length = events.iter().position(|event| matches!(event, Event::End(TagEnd::CodeBlock)));
         let length = length.unwrap_or(events.len());
         let code: String = events[..length]
@@ -221,12 +223,13 @@ impl<'a, 's, S: Iterator<Item = &'s str>> EventWriter<'a, S> {
         let language = info.to_lowercase();
         if QUERY_LANGUAGES.contains(&language.as_str()) {
             let number = self.slots.len();
-            self.slots.push(Slot::Query(QueryBlock { language, text: code }));
+            self.slots.push(Slot::Query(QueryBlock { language, style: style.map(str::to_owned), text: code }));
             self.html(format!("<div data-slot=\"{number}\"></div>\n"));
         } else {
             let class =
                 if info.is_empty() { String::new() } else { format!(" class=\"language-{}\"", escape_html(info)) };
-            self.html(format!("<pre><code{class}>{}</code></pre>\n", escape_html(&code)));
+            let highlighted = highlight::code(&language, &code).unwrap_or_else(|| escape_html(&code));
+            self.html(format!("<pre><code{class}>{highlighted}</code></pre>\n"));
         }
         (length + 1).min(events.len())
     }

@@ -35,6 +35,8 @@ impl PageLink {
 pub struct QueryBlock {
     /// `dataview` or `dql`.
     pub language: String,
+    /// The word after the language, such as `list`: the form of the result.
+    pub style: Option<String>,
     /// The query.
     pub text: String,
 }
@@ -227,6 +229,20 @@ fn page_link(url: &str) -> PageLink {
         percent_encoding::percent_decode_str(text).decode_utf8().map_or_else(|_| text.to_owned(), Into::into)
     };
     PageLink { target: decoded(target), heading: heading.map(decoded), label: None, is_wiki: false }
+}
+
+/// The links and images of a page that lead to files of the tree.
+pub(crate) fn tree_links(parts: &[Part], slots: &[Slot]) -> Vec<PageLink> {
+    let in_slots = slots.iter().filter_map(|slot| match slot {
+        Slot::Link(link) | Slot::Embed(link) => Some(link.clone()),
+        Slot::Query(_) | Slot::Formula(_) => None,
+    });
+    let in_parts = parts.iter().filter_map(|part| match part {
+        Part::LinkStart(LinkTarget::Url(link), _) => Some(link.clone()),
+        Part::Image { source, .. } if !is_external(source) => Some(page_link(source)),
+        _ => None,
+    });
+    in_slots.chain(in_parts).collect()
 }
 
 /// The HTML for one reader.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use ammonia::{Builder, UrlRelative};
 
 /// Prefixes of the classes that a page may use: those that this crate writes.
-const CLASSES: [&str; 6] = ["language-", "callout", "task", "footnote", "embed", "math"];
+const CLASSES: [&str; 7] = ["language-", "callout", "task", "footnote", "embed", "math", "hl-"];
 
 /// URLs with a scheme; relative ones are allowed too.
 const SCHEMES: [&str; 3] = ["http", "https", "mailto"];

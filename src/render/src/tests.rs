@@ -1,5 +1,8 @@
 //! The renderer as its callers see it, and hostile pages.
 
+use scraper::Html;
+use serde_json::Value;
+
 use super::{PageFiller, PageLink, QueryBlock, parse};
 
 /// A reader who may follow links below `open/` and see images there.
@@ -46,7 +49,10 @@ fn markdown_becomes_html() {
         ),
         ("> [!note]\n> text\n", "<div class=\"callout-title\">Note</div>\n<p>text</p>"),
         ("> plain\n", "<blockquote>\n<p>plain</p>\n</blockquote>"),
-        ("```rust\nlet a = 1 < 2;\n```\n", "<code class=\"language-rust\">let a = 1 &lt; 2;\n</code>"),
+        (
+            "```rust\nlet a = 1 < 2;\n```\n",
+            "<code class=\"language-rust\"><span class=\"hl-keyword\">let</span> a = <span class=\"hl-number\">1</span> &lt;",
+        ),
         ("```dataview\nLIST\n```\n", "<table><tr><td>LIST\n</td></tr></table>"),
         ("$x^2$", "<msup>"),
         ("see https://example.org/a_b.", "<a href=\"https://example.org/a_b\""),
@@ -59,153 +65,71 @@ fn markdown_becomes_html() {
 }
 
 #[test]
+fn title_and_excerpt_have_no_comments() {
+    let page = parse("p.md", "%%\n# Hidden\n%%\n\n# Title %%secret%%\n\nText %%secret%% goes on.\n");
+    assert_eq!((page.title.trim(), &*page.excerpt), ("Title", "Text  goes on."));
+}
+
+#[test]
 fn an_embedded_page_has_its_own_ids() {
     let html = parse("p.md", "# A\n[a](#a)\n").fill(&mut Reader, "e1-");
     assert!(html.contains("id=\"e1-a\"") && html.contains("href=\"#e1-a\""), "{html}");
 }
 
-/// Hostile fragments: each is placed into every context of markdown.
-const FRAGMENTS: &[&str] = &[
-    "<script>alert(1)</script>",
-    "<ScRiPt src=//evil.example/x.js></ScRiPt>",
-    "<img src=x onerror=alert(1)>",
-    "<img src=\"javascript:alert(1)\">",
-    "<img src='data:image/svg+xml,<svg onload=alert(1)>'>",
-    "<svg onload=alert(1)><script>alert(1)</script></svg>",
-    "<svg><style><img src=x onerror=alert(1)></style></svg>",
-    "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)></style></mglyph></table></mtext></math>",
-    "<math href=\"javascript:alert(1)\">x</math>",
-    "<a href=\"javascript:alert(1)\">x</a>",
-    "<a href=\"jAvA&#x09;script:alert(1)\">x</a>",
-    "<a href=\"&#106;avascript:alert(1)\">x</a>",
-    "<a href=\"\u{1}javascript:alert(1)\">x</a>",
-    "<a href=\"vbscript:x\" onclick=alert(1)>x</a>",
-    "<a href=data:text/html,<script>alert(1)</script>>x</a>",
-    "<iframe srcdoc=\"<script>alert(1)</script>\"></iframe>",
-    "<object data=x></object><embed src=x><applet code=x>",
-    "<form action=javascript:alert(1)><button formaction=javascript:alert(1)>x</button></form>",
-    "<input onfocus=alert(1) autofocus type=image src=x>",
-    "<details open ontoggle=alert(1)>x</details>",
-    "<style>*{background:url(//evil.example)}</style>",
-    "<div style=\"background:url(javascript:alert(1))\">x</div>",
-    "<base href=//evil.example><meta http-equiv=refresh content=0;url=//evil.example>",
-    "<link rel=stylesheet href=//evil.example>",
-    "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
-    "<template><script>alert(1)</script></template>",
-    "<!--><img src=x onerror=alert(1)>-->",
-    "<![CDATA[<script>alert(1)</script>]]>",
-    "[x](javascript:alert(1))",
-    "[x](<java\tscript:alert(1)>)",
-    "[x](&#x6A;avascript:alert(1))",
-    "![x](javascript:alert(1))",
-    "![\" onerror=\"alert(1)](x)",
-    "[x](y \"\\\" onmouseover=alert(1)\")",
-    "<javascript:alert(1)>",
-    "[[\"><script>alert(1)</script>]]",
-    "[[x|<img src=x onerror=alert(1)>]]",
-    "![[\"onerror=\"alert(1)]]",
-    "`<script>alert(1)</script>`",
-    "$\\text{<script>alert(1)</script>}$",
-    "$\\href{javascript:alert(1)}{x}$",
-    "https://example.org/\"onmouseover=\"alert(1)",
-    "<span data-slot=\"0\"></span><div data-slot=\"99999999999999999999\"></div>",
-    "\u{e000}0\u{e001}<a title=\"\u{e000}0\u{e001}\">",
-    "<a data-slot=\"0\" href=\"javascript:alert(1)\"><img alt='\"><script>alert(1)</script>' src=x>",
-    "<xmp><script>alert(1)</script></xmp><plaintext>",
-    "<select><style></select><img src=x onerror=alert(1)></style>",
-    "<table><td background=javascript:alert(1)><svg/onload=alert(1)>",
-    "<p id=\"x\" onclick=\"alert(1)\" class=\"a\" style=\"x\">",
-    "<isindex type=image src=1 onerror=alert(1)><video><source onerror=alert(1)></video>",
-];
+/// The hostile fragments, and the contexts of markdown into which each is placed; `@` is its place.
+/// scripts/browser.sh reads them in a browser.
+fn hostile_pages() -> Vec<String> {
+    let inputs: Value = serde_json::from_str(include_str!("../tests/hostile.json")).unwrap();
+    let texts = |name: &str| -> Vec<String> {
+        inputs[name].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let contexts = texts("contexts");
+    let place =
+        |fragment: String| contexts.iter().map(move |context| context.replace('@', &fragment)).collect::<Vec<_>>();
+    texts("fragments").into_iter().flat_map(place).collect()
+}
 
-/// Where a fragment is placed.
-const CONTEXTS: &[&str] = &[
-    "@",
-    "# @\n",
-    "> [!note] @\n> @\n",
-    "| @ | b |\n|---|---|\n| @ | @ |\n",
-    "- [ ] @\n",
-    "x[^1]\n\n[^1]: @\n",
-    "---\ntitle: '@'\n---\n<div>\n@\n</div>\n",
-    "```@\n@\n```\n",
-    "[@](open/x \"@\") ![@](open/i.png)\n",
-];
+/// The elements that a page may have, as a browser reads it.
+const ALLOWED: &str = "html head body a abbr acronym article aside b bdi bdo blockquote br caption center cite code col \
+    colgroup data dd del details dfn div dl dt em figcaption figure footer h1 h2 h3 h4 h5 h6 header hgroup hr i img input \
+    ins kbd li mark nav ol p pre q rp rt rtc ruby s samp section small span strike strong sub summary sup table tbody td th \
+    thead time tr tt u ul var wbr math mi mn mo ms mspace mtext merror mfrac mpadded mphantom mroot mrow msqrt mstyle \
+    mmultiscripts mover mprescripts msub msubsup msup munder munderover mtable mtd mtr none";
 
-/// The tags of a page and their attributes, as a browser reads a serialised page.
-fn check_tags(html: &str, source: &str) {
-    const FORBIDDEN: [&str; 22] = [
-        "script",
-        "style",
-        "iframe",
-        "object",
-        "embed",
-        "applet",
-        "form",
-        "button",
-        "svg",
-        "base",
-        "meta",
-        "link",
-        "noscript",
-        "template",
-        "xmp",
-        "plaintext",
-        "select",
-        "video",
-        "audio",
-        "frame",
-        "textarea",
-        "mglyph",
-    ];
-    let mut rest = html;
-    while let Some(at) = rest.find('<') {
-        let tag = &rest[at + 1..];
-        let name: String = tag.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
-        assert!(!name.is_empty(), "`<` in text: {html}\nof {source:?}");
-        assert!(!FORBIDDEN.contains(&name.to_ascii_lowercase().as_str()), "{name}: {html}\nof {source:?}");
-        let (mut is_quoted, mut length) = (false, 0);
-        for (index, character) in tag.char_indices() {
-            length = index;
-            match character {
-                '"' => is_quoted = !is_quoted,
-                '>' if !is_quoted => break,
-                _ => {}
+/// Checks what a browser reads: allowed elements, no handlers and styles, no script in an address.
+fn check_document(html: &str, source: &str) {
+    let allowed: Vec<&str> = ALLOWED.split_whitespace().collect();
+    for node in Html::parse_document(html).tree.nodes() {
+        assert!(!node.value().is_comment(), "a comment: {html}\nof {source:?}");
+        let Some(element) = node.value().as_element() else { continue };
+        let name = element.name();
+        assert!(allowed.contains(&name), "<{name}>: {html}\nof {source:?}");
+        for (attribute, value) in element.attrs() {
+            let attribute = attribute.to_ascii_lowercase();
+            let is_code = attribute.starts_with("on")
+                || matches!(attribute.as_str(), "style" | "srcdoc" | "formaction" | "action" | "background" | "srcset");
+            assert!(!is_code, "{attribute}: {html}\nof {source:?}");
+            if matches!(attribute.as_str(), "href" | "src" | "cite") {
+                // A browser ignores control characters and white space in a scheme.
+                let plain: String = value.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect();
+                let scheme = plain.split(['/', '?', '#']).next().filter(|start| start.contains(':'));
+                let scheme = scheme.and_then(|start| start.split(':').next()).unwrap_or("http").to_ascii_lowercase();
+                assert!(matches!(scheme.as_str(), "http" | "https" | "mailto"), "{value}: {html}\nof {source:?}");
             }
         }
-        for (index, part) in tag[..length].split('"').enumerate() {
-            let part = part.trim().to_ascii_lowercase();
-            if index % 2 == 0 {
-                let attribute = part.trim_end_matches('=').rsplit(' ').next().unwrap_or_default().to_owned();
-                let is_handler =
-                    attribute.starts_with("on") || matches!(attribute.as_str(), "style" | "srcdoc" | "formaction");
-                assert!(!is_handler, "{attribute}: {html}\nof {source:?}");
-            } else {
-                let scheme: String =
-                    part.chars().filter(|character| !character.is_whitespace() && !character.is_control()).collect();
-                let is_script = ["javascript:", "vbscript:", "data:"].iter().any(|bad| scheme.starts_with(bad));
-                let attribute = tag[..length].split('"').nth(index - 1).unwrap_or_default();
-                let is_address = attribute.trim_end_matches('=').ends_with("href")
-                    || attribute.trim_end_matches('=').ends_with("src");
-                assert!(!(is_script && is_address), "{part}: {html}\nof {source:?}");
-            }
-        }
-        rest = &tag[length..];
     }
 }
 
 #[test]
 fn hostile_pages_become_harmless_html() {
-    let mut count = 0;
-    for fragment in FRAGMENTS {
-        for context in CONTEXTS {
-            let source = context.replace('@', fragment);
-            let html = html(&source);
-            check_tags(&html, &source);
-            // what a browser would read is what the sanitiser would write again, apart from MathML
-            count += 1;
-        }
+    let pages = hostile_pages();
+    assert!(pages.len() >= 300, "{}", pages.len());
+    for source in &pages {
+        let html = html(source);
+        check_document(&html, source);
+        // Within other elements, a parser is in another state.
+        check_document(&format!("<table><tr><td>{html}</table><p>{html}"), source);
     }
-    assert!(count >= 300, "{count}");
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod tree;
 mod untracked;
 mod usage;
 mod version_store;
+mod view_counts;
 mod webhooks;
 
 pub use atomic_file::{FileRights, create_file, replace_file};
@@ -70,4 +71,5 @@ pub use usage::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, Usag
 pub use version_store::{
     LogOnlyState, PathState, SNAPSHOT_DIRECTORY, SnapshotStore, VersionStore, VersionStrategy, WriteTip,
 };
+pub use view_counts::ViewCountFile;
 pub use webhooks::{DeliveryAttempt, HookFile, HookPosition, HookWrite, QueuedDelivery, StoredHook, StoredHooks};

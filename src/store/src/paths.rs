@@ -81,6 +81,10 @@ impl StatePaths {
     pub fn webhooks(&self) -> PathBuf {
         self.directory.join("webhooks.db")
     }
+    /// How often published pages were read; it may be deleted at any time.
+    pub fn view_counts(&self) -> PathBuf {
+        self.directory.join("views.db")
+    }
     /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")

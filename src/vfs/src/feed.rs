@@ -13,6 +13,8 @@ use svcfs_base::{
 use svcfs_store::{Log, LogRecord, RecordKind};
 
 const MAX_CACHED_EVENTS: usize = 2048;
+/// Events that a follower reads at once.
+const EVENTS_AT_ONCE: usize = 512;
 
 /// One accepted change set, as its followers see it.
 #[derive(Debug, Clone)]
@@ -125,6 +127,28 @@ impl ChangeFeed {
             .filter(|record| record.seq <= last)
             .map(|record| Arc::new(FeedEvent::from(record)))
             .collect())
+    }
+
+    /// Calls `apply` for each event after a position, oldest first, and moves the position on.
+    ///
+    /// # Errors
+    /// As [`events_after`](Self::events_after), and those of `apply`; the position is that of the
+    /// last event that was applied.
+    pub fn follow(
+        &self,
+        position: &mut Seq,
+        mut apply: impl FnMut(&FeedEvent) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        loop {
+            let events = self.events_after(*position, EVENTS_AT_ONCE)?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            for event in events {
+                apply(&event)?;
+                *position = event.seq;
+            }
+        }
     }
 
     /// Waits for an event after `seq`; false when the feed is closed or on timeout.

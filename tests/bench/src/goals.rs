@@ -18,6 +18,7 @@ use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
 use crate::protocols::{Doors, Judged};
+use crate::publishing::Publishing;
 use crate::questions::Questions;
 use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
@@ -53,6 +54,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         searching,
         answers,
         boards,
+        publishing,
         large_trees,
         tasks,
         drafts,
@@ -74,6 +76,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
     searching.iter().for_each(|searching| goals.searching(searching));
     answers.iter().flat_map(Answers::judged).for_each(|goal| goals.answered(goal));
     boards.iter().for_each(|boards| goals.boards(boards));
+    publishing.iter().for_each(|publishing| goals.publishing(publishing));
     large_trees.iter().flat_map(LargeTrees::judged).for_each(|goal| goals.answered(goal));
     large_trees.iter().flat_map(LargeTrees::judged_memory).for_each(|goal| goals.memory(goal));
     tasks.iter().flat_map(Tasks::judged).for_each(|goal| goals.answered(goal));
@@ -280,6 +283,15 @@ impl Goals {
         self.within(&what, Duration::from_millis(150), judged.unindexed);
         let what = format!("the same with the index of the field among {pages} pages, p99");
         self.within(&what, Duration::from_millis(10), judged.indexed);
+    }
+
+    fn publishing(&mut self, publishing: &Publishing) {
+        let [uncached, cached] = publishing.render_times();
+        self.within("a page of 12 KiB as HTML over HTTP, not cached, p50", Duration::from_millis(20), uncached);
+        self.within("the same, cached, p50", Duration::from_micros(200), cached);
+        let [ours, theirs] = publishing.rates();
+        let share = quotient(ours, theirs);
+        self.at_least("published pages/s, of nginx with the same HTML", (0.5, "50 %"), share, TableCell::Share);
     }
 
     fn boards(&mut self, boards: &Boards) {

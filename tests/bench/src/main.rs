@@ -21,6 +21,7 @@ mod past;
 mod pauses;
 mod plan;
 mod protocols;
+mod publishing;
 mod questions;
 mod ranking;
 mod scale;
@@ -54,6 +55,7 @@ use crate::past::Past;
 use crate::pauses::Pauses;
 use crate::plan::Extent;
 use crate::protocols::Doors;
+use crate::publishing::Publishing;
 use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
@@ -131,6 +133,8 @@ enum Part {
     Tasks,
     /// Opening, writing and merging drafts
     Drafts,
+    /// Rendering, and published pages beside nginx
+    Publishing,
     /// Notifications to one receiver
     Webhooks,
 }
@@ -157,6 +161,7 @@ struct Measured {
     large_trees: Option<LargeTrees>,
     tasks: Option<Tasks>,
     drafts: Option<Drafts>,
+    publishing: Option<Publishing>,
     webhooks: Option<Webhooks>,
 }
 
@@ -230,6 +235,7 @@ impl Measured {
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
             Part::Tasks => self.tasks = Some(tasks::measure(&run, extent)?),
             Part::Drafts => self.drafts = Some(drafts::measure(&run, extent)?),
+            Part::Publishing => self.publishing = Some(publishing::measure(&run, extent)?),
             Part::Webhooks => self.webhooks = Some(webhooks::measure(&run, extent)?),
         }
         run.finish()?;
@@ -262,6 +268,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         large_trees,
         tasks,
         drafts,
+        publishing,
         webhooks,
     } = measured;
     let mut tables = vec![goals::table(measured)];
@@ -287,6 +294,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(large_trees.iter().map(LargeTrees::table));
     tables.extend(tasks.iter().map(Tasks::table));
     tables.extend(drafts.iter().map(Drafts::table));
+    tables.extend(publishing.iter().map(Publishing::table));
     tables.extend(webhooks.iter().map(Webhooks::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text

@@ -57,6 +57,24 @@ impl Deed {
     }
 }
 
+/// nginx that serves files; it ends with this.
+pub struct FileServer(Rival);
+
+impl FileServer {
+    /// Where it answers.
+    pub const fn address(&self) -> std::net::SocketAddr {
+        self.0.address
+    }
+}
+
+/// nginx with these files; `None` if it is not installed.
+///
+/// # Errors
+/// When it does not answer in time, or when the run is to end.
+pub fn nginx_alone(run: &BenchRun, files: &[(&str, &[u8])]) -> Result<Option<FileServer>> {
+    Ok(Rival::nginx_with(run, files)?.map(FileServer))
+}
+
 /// How much of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Amount {

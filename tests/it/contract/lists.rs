@@ -14,9 +14,14 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 13] = [
-    // D40: the HTML of a page.
+const BEYOND: [&str; 18] = [
+    // D40: the HTML of a page, and of text.
     "GET /api/svc/render",
+    "POST /api/svc/render",
+    "GET /p",  // leads to the index
+    "GET /p/", // what is published, for people and for search engines
+    "GET /sitemap.xml",
+    "GET /robots.txt",
     "GET /api/docs/", // the page itself, to which /api/docs leads, so that its parts are found beside it
     "GET /api/docs/{}",
     "POST /api/svc/tasks", // workers use the task queue over REST as agents do

@@ -18,6 +18,8 @@ pub(crate) mod memory;
 pub(crate) mod net;
 pub(crate) mod nfs;
 pub(crate) mod protocols;
+pub(crate) mod publish;
+pub(crate) mod render;
 pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod server;

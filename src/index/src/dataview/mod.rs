@@ -22,7 +22,7 @@ use svcfs_text::links::{LinkKind, candidates};
 
 use crate::links::NameLookup;
 use crate::pages::{range_below, tree_path};
-use crate::{Index, IndexError, LinkGraph};
+use crate::{Index, IndexError, LinkGraph, VisiblePages};
 
 /// Limits and environment of a Dataview query.
 #[derive(Debug, Clone)]
@@ -37,6 +37,8 @@ pub struct DataviewLimits<'a> {
     pub timeout: Duration,
     /// Restricts the query to pages below this directory.
     pub folder: Option<&'a TreePath>,
+    /// Restricts the query to these pages.
+    pub visible: Option<&'a Arc<VisiblePages>>,
     /// Times of creation, if the query reads them; other pages have the time of their last change.
     pub created: HashMap<String, Timestamp>,
 }
@@ -131,6 +133,7 @@ impl<'c> IndexVault<'c> {
     fn is_visible(&self, path: &str) -> bool {
         let folder = self.limits.folder.filter(|folder| !folder.is_root());
         folder.is_none_or(|folder| TreePath::parse(path).is_ok_and(|path| path.is_under(folder)))
+            && self.limits.visible.is_none_or(|visible| visible.contains(path))
     }
 
     fn resolve_link(&self, target: &str, kind: LinkKind, from: &str) -> Result<Option<String>, IndexError> {
@@ -193,12 +196,15 @@ impl<'c> IndexVault<'c> {
         };
         let sql = format!(
             "SELECT {COLUMNS} WHERE (pages.path >= ?4 AND pages.path < ?5 OR pages.path = ?6 OR pages.path = ?7)
-             AND pages.path >= ?8 AND pages.path < ?9 ORDER BY pages.path LIMIT ?10"
+             AND pages.path >= ?8 AND pages.path < ?9
+             AND (?11 IS NULL OR pages.path IN (SELECT value FROM json_each(?11))) ORDER BY pages.path LIMIT ?10"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let name = source.as_ref().map(TreePath::as_str).unwrap_or_default();
+        let visible = self.limits.visible.map(|visible| visible.list());
         let max = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-        let mut rows = statement.query(params![fields, tags, all, from, to, name, names, above, beyond, max])?;
+        let mut rows =
+            statement.query(params![fields, tags, all, from, to, name, names, above, beyond, max, visible])?;
         while let Some(row) = rows.next()? {
             if pages.len() == limit {
                 self.scanned_rows.set(Some(limit));

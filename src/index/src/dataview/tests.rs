@@ -28,6 +28,7 @@ fn limits<'a>() -> DataviewLimits<'a> {
         max_scan_rows: 100,
         timeout: Duration::from_secs(5),
         folder: None,
+        visible: None,
         created: HashMap::new(),
     }
 }
@@ -84,6 +85,19 @@ fn a_page_gives_this_and_a_folder_limits_what_is_seen() {
         rows(&space, "TABLE WITHOUT ID file.name, owner.role, file.inlinks.file.name", &inside),
         json!([["boat", null, ["raft"]], ["raft", null, []]])
     );
+    let paths = ["a/boat.md", "ab/canoe.md"].map(|path| TreePath::parse(path).unwrap());
+    let visible = std::sync::Arc::new(crate::VisiblePages::new(&paths));
+    let of_two = DataviewLimits { visible: Some(&visible), ..limits() };
+    for (query, expected) in [
+        (
+            "TABLE WITHOUT ID file.name, owner.role, file.inlinks.file.name",
+            json!([["boat", null, []], ["canoe", null, []]]),
+        ),
+        ("TABLE WITHOUT ID length(rows) GROUP BY true", json!([[2]])),
+        ("TABLE WITHOUT ID file.name FROM \"a\"", json!([["boat"]])),
+    ] {
+        assert_eq!(rows(&space, query, &of_two), expected, "{query}");
+    }
     let missing = DataviewLimits { page: Some(&ann), folder: Some(&folder), ..limits() };
     assert_eq!(run(&space, "LIST", &missing).unwrap_err().to_string(), "`page`: no page at `ann.md`");
 }

@@ -1,10 +1,12 @@
 //! Syntax tree of a query.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::functions::Function;
 use super::lexemes::ValueStep;
 use super::refine::ColumnSummary;
+use crate::VisiblePages;
 use crate::value::Value;
 
 #[derive(Debug, Clone)]
@@ -79,6 +81,8 @@ pub(crate) struct NamedColumn {
 
 #[derive(Debug, Clone)]
 pub(crate) enum PageSource {
+    /// Those that the readers of the result may see.
+    Visible(Arc<VisiblePages>),
     Prefix(String),
     Tag(String),
     Not(Box<PageSource>),

@@ -44,7 +44,7 @@ fn prefix_of(source: &PageSource) -> Option<&str> {
     match source {
         PageSource::Prefix(prefix) => Some(prefix.trim_start_matches('/')),
         PageSource::All(sources) => sources.iter().find_map(prefix_of),
-        PageSource::Tag(_) | PageSource::Not(_) | PageSource::Any(_) => None,
+        PageSource::Visible(_) | PageSource::Tag(_) | PageSource::Not(_) | PageSource::Any(_) => None,
     }
 }
 

@@ -3,36 +3,36 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use svcfs_base::TreePath;
 
 use crate::links::{NameLookup, for_each_link};
 use crate::pages::tree_path;
+use crate::visible::PageScope;
 use crate::{Index, IndexError, LinkGraph};
 
 /// Link targets and sources, for one query over many pages. Names are cached; sources come from the
 /// link graph, which is loaded for the first page that needs it. The graph may include writes after
-/// the start of the query. Pages outside `below` are treated as absent.
+/// the start of the query. Pages outside `scope` are treated as absent.
 pub(crate) struct LinkedPages<'c> {
     index: &'c Index,
-    below: Option<&'c TreePath>,
+    scope: PageScope<'c>,
     names: NameLookup<'c>,
     graph: Option<Arc<LinkGraph>>,
 }
 
 impl<'c> LinkedPages<'c> {
-    pub(crate) fn new(index: &'c Index, connection: &'c Connection, below: Option<&'c TreePath>) -> Self {
-        Self { index, below, names: index.names(connection), graph: None }
+    pub(crate) fn new(index: &'c Index, connection: &'c Connection, scope: PageScope<'c>) -> Self {
+        Self { index, scope, names: index.names(connection), graph: None }
     }
 
     /// The distinct pages that a page links to, in the order of its links.
     pub(crate) fn targets(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
         let mut targets: Vec<String> = Vec::new();
-        let below = self.below;
+        let scope = self.scope;
         for_each_link(&mut self.names, path, |_, target| {
             let is_new = |target: &&str| !targets.iter().any(|existing| existing == target);
             if let Some(target) = target.filter(is_new) {
                 let path = tree_path(target)?;
-                if path.is_page() && is_visible(&path, below) {
+                if path.is_page() && scope.includes(&path) {
                     targets.push(target.to_owned());
                 }
             }
@@ -43,14 +43,14 @@ impl<'c> LinkedPages<'c> {
 
     /// The other pages that link to a page, in path order.
     pub(crate) fn sources(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
-        let (path, below) = (tree_path(path)?, self.below);
-        let sources = self.graph()?.linking_pages(&path).filter(|source| is_visible(source, below));
+        let (path, scope) = (tree_path(path)?, self.scope);
+        let sources = self.graph()?.linking_pages(&path).filter(|source| scope.includes(source));
         Ok(sources.map(ToString::to_string).collect())
     }
 
     pub(crate) fn count_sources(&mut self, path: &str) -> Result<usize, IndexError> {
-        let (path, below) = (tree_path(path)?, self.below);
-        Ok(self.graph()?.linking_pages(&path).filter(|source| is_visible(source, below)).count())
+        let (path, scope) = (tree_path(path)?, self.scope);
+        Ok(self.graph()?.linking_pages(&path).filter(|source| scope.includes(source)).count())
     }
 
     fn graph(&mut self) -> Result<&LinkGraph, IndexError> {
@@ -60,8 +60,4 @@ impl<'c> LinkedPages<'c> {
         };
         Ok(self.graph.insert(graph))
     }
-}
-
-fn is_visible(path: &TreePath, below: Option<&TreePath>) -> bool {
-    below.is_none_or(|below| path.is_under(below))
 }

@@ -96,7 +96,7 @@ fn tags(source: &PageSource, lookups: &mut Vec<IndexLookup>) {
             lookups.extend(field.map(|field| IndexLookup { field, ranges: vec![range] }));
         }
         PageSource::All(sources) => sources.iter().for_each(|source| tags(source, lookups)),
-        PageSource::Prefix(_) | PageSource::Not(_) | PageSource::Any(_) => {}
+        PageSource::Visible(_) | PageSource::Prefix(_) | PageSource::Not(_) | PageSource::Any(_) => {}
     }
 }
 

@@ -34,12 +34,14 @@ pub(crate) mod tests;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
 use svcfs_base::{Timestamp, TreePath};
 
-use crate::{Index, IndexError};
+use crate::visible::PageScope;
+use crate::{Index, IndexError, VisiblePages};
 use ast::{Expression, ExpressionNode, ParsedQuery};
 use row::ImplicitField;
 
@@ -122,10 +124,18 @@ pub struct QueryLimits<'a> {
     /// Restricts the query to pages below this directory, link sources and targets included; `None`
     /// for the full tree.
     pub folder: Option<&'a TreePath>,
+    /// Restricts the query to these pages in the same way.
+    pub visible: Option<&'a Arc<VisiblePages>>,
     /// Number of rows; overrides the query's LIMIT.
     pub limit: Option<usize>,
     /// Rows to skip; overrides the query's OFFSET when above 0.
     pub offset: usize,
+}
+
+impl<'a> QueryLimits<'a> {
+    const fn scope(&self) -> PageScope<'a> {
+        PageScope { folder: self.folder, visible: self.visible }
+    }
 }
 
 /// The result of a query, in one shape for all modes.
@@ -202,13 +212,11 @@ impl DqlQuery {
         checks::path_prefix(&self.parsed)
     }
 
-    fn restricted_to(&self, folder: &TreePath) -> Self {
-        let prefix = ast::PageSource::Prefix(format!("{folder}/"));
+    /// The query over these sources only.
+    fn restricted_to(&self, sources: Vec<ast::PageSource>) -> Self {
         let mut narrowed = self.clone();
-        narrowed.parsed.source = Some(match narrowed.parsed.source.take() {
-            Some(source) => ast::PageSource::All(vec![prefix, source]),
-            None => prefix,
-        });
+        let own = narrowed.parsed.source.take();
+        narrowed.parsed.source = Some(ast::PageSource::All(sources.into_iter().chain(own).collect()));
         narrowed
     }
 
@@ -226,9 +234,13 @@ impl Index {
     /// [`IndexError::Invalid`] on `q` when it exceeds the timeout, or uses a computed field while
     /// those are disabled; [`IndexError::Database`].
     pub fn query(&self, query: &DqlQuery, limits: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
-        match limits.folder.filter(|folder| !folder.is_root()) {
-            Some(folder) => run::answer(self, &query.restricted_to(folder).parsed, limits),
-            None => run::answer(self, &query.parsed, limits),
+        let folder = limits.folder.filter(|folder| !folder.is_root());
+        let below = folder.map(|folder| ast::PageSource::Prefix(format!("{folder}/")));
+        let visible = limits.visible.map(|pages| ast::PageSource::Visible(Arc::clone(pages)));
+        let sources: Vec<_> = below.into_iter().chain(visible).collect();
+        if sources.is_empty() {
+            return run::answer(self, &query.parsed, limits);
         }
+        run::answer(self, &query.restricted_to(sources).parsed, limits)
     }
 }

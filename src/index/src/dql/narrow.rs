@@ -58,6 +58,10 @@ impl NarrowingSql {
     /// decide.
     pub(crate) fn source(&mut self, source: &PageSource) -> Option<String> {
         match source {
+            PageSource::Visible(pages) => {
+                let list = self.bind(pages.list().to_owned());
+                Some(format!("pages.path IN (SELECT value FROM json_each({list}))"))
+            }
             PageSource::Prefix(prefix) => Some(self.folder_or_page(prefix)),
             PageSource::Tag(_) => None,
             PageSource::Not(inner) => {
@@ -93,7 +97,7 @@ impl NarrowingSql {
 
 pub(crate) fn has_tags(source: &PageSource) -> bool {
     match source {
-        PageSource::Prefix(_) => false,
+        PageSource::Visible(_) | PageSource::Prefix(_) => false,
         PageSource::Tag(_) => true,
         PageSource::Not(inner) => has_tags(inner),
         PageSource::All(sources) | PageSource::Any(sources) => sources.iter().any(has_tags),
@@ -102,6 +106,7 @@ pub(crate) fn has_tags(source: &PageSource) -> bool {
 
 pub(crate) fn includes(source: &PageSource, path: &str, tags: &[String]) -> bool {
     match source {
+        PageSource::Visible(pages) => pages.contains(path),
         PageSource::Prefix(prefix) => is_within(path, prefix),
         PageSource::Tag(tag) => tags.iter().any(|other| is_in_tag(other, tag)),
         PageSource::Not(inner) => !includes(inner, path, tags),

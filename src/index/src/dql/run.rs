@@ -69,7 +69,7 @@ pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>
     index.readers.read(|connection| {
         let RequiredParts { keys, facts, filter_keys } = required;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, limits.folder), QueryDeadline::start(limits.timeout)),
+            (LinkedPages::new(index, connection, limits.scope()), QueryDeadline::start(limits.timeout)),
             keys,
             limits.now,
             &limits.custom_fields.0,
@@ -88,7 +88,7 @@ fn run_once(index: &Index, parsed: &ParsedQuery, limits: &QueryLimits<'_>) -> Re
     index.readers.query_within(limits.timeout, "q", |connection| {
         let RequiredParts { keys, facts, filter_keys } = required;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, limits.folder), QueryDeadline::start(limits.timeout)),
+            (LinkedPages::new(index, connection, limits.scope()), QueryDeadline::start(limits.timeout)),
             keys,
             limits.now,
             &limits.custom_fields.0,

@@ -69,6 +69,7 @@ pub(crate) fn asking(custom_fields: &CustomFields) -> QueryLimits<'_> {
         computed_fields: true,
         custom_fields,
         folder: None,
+        visible: None,
         limit: None,
         offset: 0,
     }
@@ -366,4 +367,33 @@ fn a_query_tells_which_pages_can_change_its_answer() {
     ] {
         assert_eq!(DqlQuery::parse(query).unwrap().path_prefix(), prefix, "{query}");
     }
+}
+
+#[test]
+fn a_query_sees_nothing_but_the_visible_pages() {
+    let space = Space::of(&[
+        ("a.md", "---\nstatus: open\nrank: 1\n---\n[[b]] [[hidden]]\n- [ ] task of a\n"),
+        ("b.md", "---\nstatus: open\nrank: 2\n---\nb\n"),
+        ("hidden.md", "---\nstatus: secret\nrank: 3\n---\n[[b]]\n- [ ] task of hidden\n"),
+    ]);
+    let paths = ["a.md", "b.md"].map(|path| svcfs_base::TreePath::parse(path).unwrap());
+    let visible = std::sync::Arc::new(crate::VisiblePages::new(&paths));
+    let custom = CustomFields::default();
+    let limits = QueryLimits { visible: Some(&visible), ..asking(&custom) };
+    for (query, expected) in [
+        ("LIST", json!([["a.md"], ["b.md"]])),
+        ("TABLE _backlink_count, length(outlinks()) SORT _path", json!([["a.md", 0, 1], ["b.md", 1, 0]])),
+        ("LIST FROM \"hidden.md\"", json!([])),
+        ("LIST WHERE status != \"open\"", json!([])),
+        ("DISTINCT status", json!([["open"]])),
+        ("TABLE count() AS n GROUP BY status", json!([["open", 2]])),
+        ("TASK", json!([["a.md", "task of a", false, 6, [], null]])),
+        ("LIST WHERE rank > 0 SORT rank DESC LIMIT 1", json!([["b.md"]])),
+    ] {
+        let answer = space.index.query(&DqlQuery::parse(query).unwrap(), &limits).unwrap();
+        assert_eq!(json!(answer.rows), expected, "{query}");
+        assert!(answer.notes.is_empty());
+    }
+    let count = space.index.query(&DqlQuery::parse("COUNT").unwrap(), &limits).unwrap();
+    assert_eq!(count.count.unwrap_or(count.total), 2);
 }

@@ -49,6 +49,10 @@ pub(super) fn notes(
     limits: &QueryLimits<'_>,
     has_rows: bool,
 ) -> Result<Vec<String>, IndexError> {
+    if limits.visible.is_some() {
+        // The known names are those of all pages.
+        return Ok(Vec::new());
+    }
     let folder = limits.folder.filter(|folder| !folder.is_root());
     let mut names = page_fields(parsed, limits);
     names.retain(|name, _| folder.is_some() || !index.field_usage.is_existing(name));
@@ -170,7 +174,7 @@ fn prefixes<'s>(source: &'s PageSource, into: &mut Vec<&'s str>) {
         PageSource::All(sources) | PageSource::Any(sources) => {
             sources.iter().for_each(|source| prefixes(source, into));
         }
-        PageSource::Tag(_) | PageSource::Not(_) => {}
+        PageSource::Visible(_) | PageSource::Tag(_) | PageSource::Not(_) => {}
     }
 }
 

@@ -214,6 +214,21 @@ impl Index {
         self.readers.read(|connection| resolve(&mut self.names(connection), from, (kind, target)))
     }
 
+    /// The files that links of one page mean, in the order of the links.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn resolve_links<'l>(
+        &self,
+        from: &TreePath,
+        links: impl Iterator<Item = (LinkKind, &'l str)>,
+    ) -> Result<Vec<Option<TreePath>>, IndexError> {
+        self.readers.read(|connection| {
+            let mut names = self.names(connection);
+            links.map(|link| resolve_path(&mut names, from, link)).collect()
+        })
+    }
+
     /// A name lookup with the configured resolution.
     pub(crate) fn names<'c>(&self, connection: &'c Connection) -> NameLookup<'c> {
         NameLookup::new(connection, self.link_resolution)
@@ -295,17 +310,25 @@ fn for_each_backlink(
     Ok(())
 }
 
-fn resolve(
+fn resolve_path(
     names: &mut NameLookup<'_>,
     from: &TreePath,
     (kind, target): (LinkKind, &str),
-) -> Result<Option<ResolvedLink>, IndexError> {
+) -> Result<Option<TreePath>, IndexError> {
     let target = target.trim();
     if target.is_empty() {
         return Ok(None);
     }
     let wanted = candidates(from.as_str(), kind, target);
-    let Some(path) = names.resolve(from.as_str(), &wanted)?.map(tree_path).transpose()? else {
+    names.resolve(from.as_str(), &wanted)?.map(tree_path).transpose()
+}
+
+fn resolve(
+    names: &mut NameLookup<'_>,
+    from: &TreePath,
+    (kind, target): (LinkKind, &str),
+) -> Result<Option<ResolvedLink>, IndexError> {
+    let Some(path) = resolve_path(names, from, (kind, target))? else {
         return Ok(None);
     };
     if !path.is_page() {

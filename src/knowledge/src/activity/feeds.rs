@@ -143,12 +143,12 @@ fn atom_entry(feed_item: FeedItem) -> Result<atom::Entry, Fault> {
 }
 
 /// Removes the characters that XML does not permit even escaped: a commit message may have any.
-fn strip_invalid_xml(text: &str) -> String {
+pub(crate) fn strip_invalid_xml(text: &str) -> String {
     let is_allowed =
         |c: &char| !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
     text.chars().filter(is_allowed).collect()
 }
 
-fn to_atom_time(time: Timestamp) -> Result<atom::FixedDateTime, Fault> {
+pub(crate) fn to_atom_time(time: Timestamp) -> Result<atom::FixedDateTime, Fault> {
     atom::FixedDateTime::from_str(&time.to_string()).map_err(|error| Fault::internal(error.to_string()))
 }

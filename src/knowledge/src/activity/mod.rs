@@ -9,4 +9,5 @@ mod operations;
 mod tests;
 
 pub use feeds::{FeedItem, JsonFeed};
+pub(crate) use feeds::{strip_invalid_xml, to_atom_time};
 pub use operations::AREA;

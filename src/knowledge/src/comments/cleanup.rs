@@ -11,8 +11,6 @@ use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 use crate::kernel::Space;
 
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Events that are read at once.
-const EVENTS: usize = 512;
 
 /// The task that follows the feed. It begins at its end: comments that a stopped server did not
 /// remove stay until the page is written and removed again.
@@ -30,17 +28,12 @@ impl CommentCleanup {
 
     /// Handles all events; returns the number of comment files that it removed.
     pub(super) fn follow(&mut self) -> Result<usize, Fault> {
-        let mut removed = 0;
-        loop {
-            let events = self.space.vfs.feed().events_after(self.followed, EVENTS)?;
-            if events.is_empty() {
-                return Ok(removed);
-            }
-            for event in events {
-                removed += remove_comments(&self.space, &event)?;
-                self.followed = event.seq;
-            }
-        }
+        let (space, mut removed) = (&self.space, 0);
+        space.vfs.feed().follow(&mut self.followed, |event| {
+            removed += remove_comments(space, event)?;
+            Ok(())
+        })?;
+        Ok(removed)
     }
 }
 

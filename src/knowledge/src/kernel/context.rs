@@ -20,6 +20,7 @@ use crate::comments::CommentIndex;
 use crate::content_quality;
 use crate::graph::AnalysisCache;
 use crate::metrics::{FlushTimes, ServerMetrics};
+use crate::publishing::{PublishingCaches, ViewCounts};
 use crate::schemas::SchemaRegistry;
 use crate::search::RecheckQueue;
 use crate::shares::{GuessLimiter, ShareRegistry};
@@ -73,6 +74,10 @@ pub struct Space {
     pub webhooks: Option<Arc<Webhooks>>,
     /// Events that are no change of a file.
     pub notices: NoticeBoard,
+    /// How often published pages are read.
+    pub view_counts: ViewCounts,
+    /// What is kept of rendered pages.
+    pub publishing: PublishingCaches,
     /// Where comments are.
     pub comments: CommentIndex,
     /// The last content quality survey.
@@ -103,7 +108,7 @@ impl Space {
         name: impl Into<String>,
         vfs: Arc<Vfs>,
         (index, indexed): (Arc<Index>, Seq),
-        (usage, shares): (UsageCounts, ShareRegistry),
+        (usage, shares, view_counts): (UsageCounts, ShareRegistry, ViewCounts),
         settings: Settings,
     ) -> Self {
         let audit = settings.audit.as_ref().map(|audit| Arc::new(AuditRecorder::new(vfs.root(), audit)));
@@ -127,6 +132,8 @@ impl Space {
             shares,
             webhooks: None,
             notices: NoticeBoard::default(),
+            view_counts,
+            publishing: PublishingCaches::default(),
             comments: CommentIndex::default(),
             survey_cache: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
@@ -239,6 +246,9 @@ impl Space {
         if let Err(error) = self.shares.flush(Timestamp::UNIX_EPOCH) {
             tracing::error!(space = self.name, %error, "cannot write the last views of shares");
         }
+        if let Err(error) = self.view_counts.flush() {
+            tracing::error!(space = self.name, %error, "cannot write the last views of published pages");
+        }
         let Some(audit) = &self.audit else { return };
         if let Err(fault) = audit.flush() {
             let dropped = audit.status().pending;
@@ -324,6 +334,13 @@ impl<'a> OperationContext<'a> {
     /// The context of one call.
     pub fn new(server: &'a ServerState, space: &'a Space, caller: &'a Caller) -> Self {
         Self { space, caller, server, meta: MetaCollector::default() }
+    }
+    /// The context of the same call in another space.
+    pub(crate) fn in_space<'s>(&self, space: &'s Space) -> OperationContext<'s>
+    where
+        'a: 's,
+    {
+        OperationContext { space, caller: self.caller, server: self.server, meta: MetaCollector::default() }
     }
     /// Adds a note to the response.
     pub fn add_note(&self, note: impl Into<String>) {

@@ -1,11 +1,15 @@
-//! A whole HTML document around a rendered page, without script.
+//! HTML documents around rendered content. Without script: a block of JSON-LD is data.
 
+use serde_json::{Value, json};
 use svcfs_render::escape_html;
 
 use super::RenderedPage;
 
 /// The style of published pages.
 pub const STYLESHEET: &str = include_str!("page.css");
+
+/// Name of the stylesheet below `/p/`. No page has it: pages end in `.md`.
+pub const STYLESHEET_NAME: &str = "@style.css";
 
 /// What a document says beside its page.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +18,12 @@ pub struct DocumentOptions {
     pub canonical: Option<String>,
     /// Address of the stylesheet.
     pub stylesheet: String,
+    /// Address of the index of published pages.
+    pub index: Option<String>,
+    /// Time of its first publication.
+    pub published_at: Option<String>,
+    /// Time of its last change.
+    pub modified_at: Option<String>,
     /// Whether search engines must not list it.
     pub is_unlisted: bool,
 }
@@ -21,18 +31,38 @@ pub struct DocumentOptions {
 /// A document that can be served with a strict content security policy.
 #[must_use]
 pub fn page_document(page: &RenderedPage, options: &DocumentOptions) -> String {
-    let title = escape_html(&page.title);
-    let excerpt = escape_html(&page.excerpt);
+    let has_title = page.toc.first().is_some_and(|heading| heading.level == 1 && heading.text == page.title);
+    let heading = if has_title { String::new() } else { format!("<h1>{}</h1>\n", escape_html(&page.title)) };
+    let head = head((&page.title, &page.excerpt), "article", options);
+    let linked_data = if options.is_unlisted { String::new() } else { linked_data(page, options) };
+    let footer = footer(options);
+    format!(
+        "{head}{linked_data}</head>\n<body>\n<main>\n{heading}{}{}</main>\n{footer}</body>\n</html>\n",
+        toc(page),
+        page.html
+    )
+}
+
+/// A document with a list of pages.
+pub(super) fn list_document(title: &str, list: &str, options: &DocumentOptions) -> String {
+    let head = head((title, ""), "website", options);
+    let title = escape_html(title);
+    format!("{head}</head>\n<body>\n<main>\n<h1>{title}</h1>\n{list}</main>\n</body>\n</html>\n")
+}
+
+fn head((title, description): (&str, &str), kind: &str, options: &DocumentOptions) -> String {
+    let (title, description) = (escape_html(title), escape_html(description));
     let mut head = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
          <link rel=\"stylesheet\" href=\"{}\">\n<meta property=\"og:title\" content=\"{title}\">\n\
-         <meta property=\"og:type\" content=\"article\">\n",
+         <meta property=\"og:type\" content=\"{kind}\">\n",
         escape_html(&options.stylesheet)
     );
-    if !page.excerpt.is_empty() {
+    if !description.is_empty() {
         head.push_str(&format!(
-            "<meta name=\"description\" content=\"{excerpt}\">\n<meta property=\"og:description\" content=\"{excerpt}\">\n"
+            "<meta name=\"description\" content=\"{description}\">\n\
+             <meta property=\"og:description\" content=\"{description}\">\n"
         ));
     }
     if let Some(canonical) = options.canonical.as_deref().map(escape_html) {
@@ -40,12 +70,40 @@ pub fn page_document(page: &RenderedPage, options: &DocumentOptions) -> String {
             "<link rel=\"canonical\" href=\"{canonical}\">\n<meta property=\"og:url\" content=\"{canonical}\">\n"
         ));
     }
+    if let Some(index) = options.index.as_deref().map(escape_html) {
+        head.push_str(&format!("<link rel=\"alternate\" type=\"application/atom+xml\" href=\"{index}feed.xml\">\n"));
+    }
     if options.is_unlisted {
         head.push_str("<meta name=\"robots\" content=\"noindex\">\n");
     }
-    let has_title = page.toc.first().is_some_and(|heading| heading.level == 1 && heading.text == page.title);
-    let heading = if has_title { String::new() } else { format!("<h1>{title}</h1>\n") };
-    format!("{head}</head>\n<body>\n<main>\n{heading}{}{}</main>\n</body>\n</html>\n", toc(page), page.html)
+    head
+}
+
+/// The page for search engines, as JSON-LD.
+fn linked_data(page: &RenderedPage, options: &DocumentOptions) -> String {
+    let mut article = json!({ "@context": "https://schema.org", "@type": "Article", "headline": page.title });
+    let fields = [
+        ("description", Some(&page.excerpt).filter(|excerpt| !excerpt.is_empty())),
+        ("url", options.canonical.as_ref()),
+        ("datePublished", options.published_at.as_ref()),
+        ("dateModified", options.modified_at.as_ref()),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            article[name] = Value::String(value.clone());
+        }
+    }
+    // `<` would be read as HTML: `</script>` ends the block, `<!--` changes how it ends.
+    let json = article.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    format!("<script type=\"application/ld+json\">{json}</script>\n")
+}
+
+fn footer(options: &DocumentOptions) -> String {
+    let published = options.published_at.as_deref().and_then(|time| time.get(..10)).map(escape_html);
+    let published = published.map(|day| format!("Published <time datetime=\"{day}\">{day}</time>"));
+    let index = options.index.as_deref().map(|index| format!("<a href=\"{}\">All pages</a>", escape_html(index)));
+    let parts: Vec<String> = published.into_iter().chain(index).collect();
+    if parts.is_empty() { String::new() } else { format!("<footer>{}</footer>\n", parts.join(" · ")) }
 }
 
 /// The table of contents of a page with several headings.

@@ -1,16 +1,35 @@
 //! Rendering of pages for a reader, and publishing.
 //!
-//! Invariant: [`render_page`] shows no more of another page (a link, an embed, an image) than the
-//! route of its [`Audience`] serves directly; [`Audience::admits`] is the only test.
+//! Invariant: [`render_page`] shows no more of another page (a link, an embed, an image, a row of a
+//! query) than the route of its [`Audience`] serves directly.
 
+mod addresses;
+mod assets;
+mod audience;
+mod cache;
+mod computed;
 mod document;
+mod feed;
+mod frontmatter;
+mod listed_pages;
 mod operations;
-mod publish;
+mod public_tree;
+mod queries;
 mod rendering;
+mod site;
+mod status;
 #[cfg(test)]
 mod tests;
+mod views;
 
-pub use document::{DocumentOptions, STYLESHEET, page_document};
+pub use addresses::public_path;
+pub use assets::uses_asset;
+pub use audience::Audience;
+pub use cache::{PublishedDocument, PublishingCaches};
+pub use document::{DocumentOptions, STYLESHEET, STYLESHEET_NAME, page_document};
+pub use listed_pages::{ListedPage, ListedPages, listed_pages};
 pub use operations::AREA;
-pub use publish::{PublishedEntry, list_published, public_path};
-pub use rendering::{Audience, RenderedPage, read_admitted, render_page, uses_asset};
+pub use public_tree::public_tree;
+pub use rendering::{RenderedPage, read_admitted, render_page};
+pub use site::{PublishedResource, published_resource, robots, site_map};
+pub use views::{ViewCountWriter, ViewCounts};

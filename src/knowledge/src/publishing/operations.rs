@@ -1,19 +1,24 @@
+use std::collections::HashSet;
+
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use svcfs_base::{ETag, Fault, TreePath};
+use svcfs_base::{Change, ETag, Fault, TreePath};
 use svcfs_text::Heading;
 
-use super::publish::{self, PublishedEntry};
-use super::{Audience, list_published, public_path, read_admitted, render_page};
-use crate::files;
+use super::rendering::{self, check_visible};
+use super::status::{PublishedEntry, list_published, view_count};
+use super::{Audience, RenderedPage, frontmatter, public_path, read_admitted, render_page};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
+use crate::{files, history};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
     title: "Publishing",
     operations: &[
         OperationEntry::new::<RenderPage>(),
+        OperationEntry::new::<RenderText>(),
         OperationEntry::new::<PublishPage>(),
         OperationEntry::new::<UnpublishPage>(),
         OperationEntry::new::<PublishPages>(),
@@ -29,6 +34,9 @@ const MAX_PAGES: usize = 1_000;
 /// Limit of a list of published pages.
 const MAX_LISTED: usize = 10_000;
 
+/// Limit of a text that is not a page yet.
+const MAX_TEXT_BYTES: usize = 4 << 20;
+
 /// Read a page as HTML
 ///
 /// Sanitised HTML without script or inline style: links, embedded pages and the results of query
@@ -37,6 +45,10 @@ const MAX_LISTED: usize = 10_000;
 pub struct RenderPage {
     /// Path of the page
     pub path: TreePath,
+    /// Commit hash, full or abbreviated: the page as it was then, with the links and embedded pages
+    /// of now
+    #[serde(default)]
+    pub at: Option<String>,
 }
 
 /// A page as HTML.
@@ -65,11 +77,60 @@ impl Operation for RenderPage {
     type Output = PageHtml;
     fn run(self, cx: &OperationContext<'_>) -> Result<PageHtml, Fault> {
         require_path("path", &self.path)?;
-        let file = read_admitted(cx, &self.path, Audience::Caller)?;
-        let page = render_page(cx, &self.path, &file, Audience::Caller);
-        let frontmatter = files::frontmatter(&file.content);
-        let (title, etag, html, toc, links) = (page.title, page.etag, page.html, page.toc, page.links);
-        Ok(PageHtml { path: self.path, title, etag, html, toc, frontmatter, links })
+        let Some(version) = &self.at else {
+            let file = read_admitted(cx, &self.path, Audience::Caller)?;
+            let page = render_page(cx, &self.path, (file.etag, &file.content), Audience::Caller);
+            return Ok(PageHtml::new(self.path, page, &file.content));
+        };
+        check_visible(cx, &self.path)?;
+        if !self.path.is_page() {
+            return Err(Fault::file_not_found(&self.path));
+        }
+        let names = history::names_of_page(cx, &self.path, true)?;
+        let content = cx.space.vfs.read_version_under(&names, version)?;
+        let page = render_page(cx, &self.path, (ETag::from_content(&content), &content), Audience::Caller);
+        Ok(PageHtml::new(self.path, page, &content))
+    }
+}
+
+impl PageHtml {
+    fn new(path: TreePath, page: RenderedPage, content: &Bytes) -> Self {
+        let RenderedPage { title, html, toc, etag, links, .. } = page;
+        Self { path, title, etag, html, toc, frontmatter: files::frontmatter(content), links }
+    }
+}
+
+/// Show text as the HTML of a page
+///
+/// Use it for a preview: nothing is stored. The text is rendered as if it were the page at `path`,
+/// which need not exist.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RenderText {
+    /// The text, frontmatter included; at most 4 MiB
+    pub content: String,
+    /// Path from which its links are resolved
+    pub path: TreePath,
+}
+
+impl Operation for RenderText {
+    const NAME: &'static str = "render_text";
+    const HTTP: &'static [Route] = &[Route::post("/render").etag().read_only()];
+    const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
+    type Output = PageHtml;
+    fn run(self, cx: &OperationContext<'_>) -> Result<PageHtml, Fault> {
+        require_path("path", &self.path)?;
+        if !self.path.is_page() {
+            return Err(Fault::invalid(
+                "path",
+                format_args!("`{}` is not the path of a page; it must end in `.md`", self.path),
+            ));
+        }
+        if self.content.len() > MAX_TEXT_BYTES {
+            let message = format!("has {} bytes; at most {MAX_TEXT_BYTES} are rendered", self.content.len());
+            return Err(Fault::invalid("content", message));
+        }
+        let page = rendering::render_text(cx, &self.path, &self.content);
+        Ok(PageHtml::new(self.path, page, &self.content.into()))
     }
 }
 
@@ -96,6 +157,9 @@ pub struct PublishedPage {
     /// Its public address on this server, if it is published
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_url: Option<String>,
+    /// How often it was read, with `publish.count_views`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub view_count: Option<u64>,
 }
 
 impl Operation for PublishPage {
@@ -104,11 +168,9 @@ impl Operation for PublishPage {
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     type Output = PublishedPage;
     fn run(self, cx: &OperationContext<'_>) -> Result<PublishedPage, Fault> {
-        let mut states = [publish::plan(cx, &self.path, true)?];
-        publish::apply(cx, &mut states, "publish")?;
-        let [state] = states;
+        let published_at = set_one(cx, &self.path, true)?;
         let public_url = Some(public_path(cx, &self.path));
-        Ok(PublishedPage { path: self.path, published: true, published_at: state.published_at, public_url })
+        Ok(PublishedPage { path: self.path, published: true, published_at, public_url, view_count: None })
     }
 }
 
@@ -136,15 +198,15 @@ impl Operation for UnpublishPage {
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     type Output = UnpublishedPage;
     fn run(self, cx: &OperationContext<'_>) -> Result<UnpublishedPage, Fault> {
-        publish::apply(cx, &mut [publish::plan(cx, &self.path, false)?], "unpublish")?;
+        set_one(cx, &self.path, false)?;
         Ok(UnpublishedPage { path: self.path, published: false })
     }
 }
 
 /// Publish several pages in one commit
 ///
-/// All or none: an error of one page is the answer. Pages that are published already stay as they
-/// are.
+/// Pages that are published already stay as they are. A page that cannot be published is listed in
+/// `errors`; the others are published all the same.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PublishPages {
     /// Paths of the pages
@@ -161,8 +223,20 @@ pub struct BulkPublishResult {
     pub changed: usize,
     /// Number of pages that were in that state already
     pub skipped: usize,
-    /// Each page
+    /// Each page that is in the wanted state now
     pub results: Vec<PublishedPage>,
+    /// The pages that could not be changed
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<PublishError>,
+}
+
+/// Why a page could not be changed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PublishError {
+    /// Path of the page
+    pub path: TreePath,
+    /// The reason
+    pub error: String,
 }
 
 impl Operation for PublishPages {
@@ -177,7 +251,8 @@ impl Operation for PublishPages {
 
 /// Withdraw several published pages in one commit
 ///
-/// All or none: an error of one page is the answer. Pages that are not published stay as they are.
+/// Pages that are not published stay as they are. A page that cannot be changed is listed in
+/// `errors`; the others are withdrawn all the same.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct UnpublishPages {
     /// Paths of the pages
@@ -195,20 +270,40 @@ impl Operation for UnpublishPages {
     }
 }
 
+const fn verb(published: bool) -> &'static str {
+    if published { "publish" } else { "unpublish" }
+}
+
+/// Publishes or withdraws a page; returns the time of its first publication.
+fn set_one(cx: &OperationContext<'_>, path: &TreePath, published: bool) -> Result<Option<String>, Fault> {
+    let frontmatter::PublishState { published_at, change } = frontmatter::plan(cx, path, published)?;
+    let refused = frontmatter::apply(cx, change.as_slice(), verb(published))?;
+    refused.into_iter().next().map_or(Ok(published_at), |(_, fault)| Err(fault))
+}
+
 fn set_all(cx: &OperationContext<'_>, paths: Vec<TreePath>, published: bool) -> Result<BulkPublishResult, Fault> {
-    let mut unique = paths;
-    let mut seen = std::collections::HashSet::new();
-    unique.retain(|path| seen.insert(path.clone()));
-    let mut states = unique.iter().map(|path| publish::plan(cx, path, published)).collect::<Result<Vec<_>, _>>()?;
-    publish::apply(cx, &mut states, if published { "publish" } else { "unpublish" })?;
-    let changed = states.iter().filter(|state| state.is_changed).count();
-    let result = |(path, state): (TreePath, publish::PublishState)| {
+    paths.iter().try_for_each(|path| require_path("paths", path))?;
+    let (mut states, mut errors) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
+    for path in paths.into_iter().filter(|path| seen.insert(path.clone())) {
+        match frontmatter::plan(cx, &path, published) {
+            Ok(state) => states.push((path, state)),
+            Err(fault) => errors.push((path, fault)),
+        }
+    }
+    let changes: Vec<Change> = states.iter_mut().filter_map(|(_, state)| state.change.take()).collect();
+    let refused = frontmatter::apply(cx, &changes, verb(published))?;
+    let changed = changes.len() - refused.len();
+    states.retain(|(path, _)| !refused.iter().any(|(refused, _)| refused == path));
+    let result = |(path, state): (TreePath, frontmatter::PublishState)| {
         let public_url = published.then(|| public_path(cx, &path));
-        PublishedPage { path, published, published_at: state.published_at, public_url }
+        PublishedPage { path, published, published_at: state.published_at, public_url, view_count: None }
     };
-    let results: Vec<PublishedPage> = unique.into_iter().zip(states).map(result).collect();
+    let results: Vec<PublishedPage> = states.into_iter().map(result).collect();
+    let error = |(path, fault): (TreePath, Fault)| PublishError { path, error: fault.message().to_owned() };
+    let errors = errors.into_iter().chain(refused).map(error).collect();
     let skipped = results.len() - changed;
-    Ok(BulkPublishResult { published: if published { results.len() } else { 0 }, changed, skipped, results })
+    Ok(BulkPublishResult { published: if published { results.len() } else { 0 }, changed, skipped, results, errors })
 }
 
 /// List the published pages
@@ -256,6 +351,7 @@ impl Operation for ReadPublishStatus {
         let published_at = svcfs_text::frontmatter::parse(&text).text("published_at");
         let published = read_admitted(cx, &self.path, Audience::Published).is_ok();
         let public_url = published.then(|| public_path(cx, &self.path));
-        Ok(PublishedPage { path: self.path, published, published_at, public_url })
+        let view_count = view_count(cx, &self.path);
+        Ok(PublishedPage { path: self.path, published, published_at, public_url, view_count })
     }
 }

@@ -1,59 +1,25 @@
 //! HTML of a page for one reader.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use serde_json::{Map, Value};
-use svcfs_base::{ETag, Fault, TreePath};
-use svcfs_index::DqlQuery;
-use svcfs_render::{PageFiller, PageLink, ParsedPage, QueryBlock, escape_html};
-use svcfs_text::computed_block::{ComputedAnswer, find_answer};
-use svcfs_text::links::LinkKind;
+use bytes::Bytes;
+use svcfs_base::{ETag, Fault, Timestamp, TreePath};
+use svcfs_render::{PageFiller, PageLink, QueryBlock, escape_html};
 use svcfs_text::sections::section_source;
 use svcfs_text::{Heading, headings};
 use svcfs_vfs::FileView;
 
-use super::publish::public_prefix;
+use super::cache::{CachedPage, LinkTargets};
+use super::listed_pages::{ListedPages, listed_pages};
+use super::{Audience, addresses, computed, queries};
 use crate::files;
-use crate::kernel::OperationContext;
-use crate::query::{
-    DataviewScope, MarkdownStyle, RenderTarget, RowWindow, render_dataview, render_markdown, run_dataview, run_query,
-};
+use crate::kernel::{OperationContext, Space};
 
 /// Limit of pages within pages.
 const MAX_EMBED_DEPTH: usize = 5;
 
 /// Limit of embeds and queries in one answer.
 const MAX_FILLED: usize = 200;
-
-/// Number of parsed pages in memory.
-const MAX_CACHED: usize = 512;
-
-/// Which pages a reader may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Audience {
-    /// All that the caller may read.
-    Caller,
-    /// Pages with `published: true`.
-    Published,
-    /// Pages with `visibility: public`.
-    Public,
-    /// The page itself and nothing else.
-    OnePage,
-}
-
-impl Audience {
-    /// Whether this audience is served a page with this frontmatter directly.
-    fn admits(self, frontmatter: &Map<String, Value>) -> bool {
-        match self {
-            Self::Caller => true,
-            Self::Published => frontmatter.get("published") == Some(&Value::Bool(true)),
-            Self::Public => frontmatter.get("visibility").and_then(Value::as_str) == Some("public"),
-            Self::OnePage => false,
-        }
-    }
-}
 
 /// A page as HTML.
 #[derive(Debug, Clone)]
@@ -70,49 +36,44 @@ pub struct RenderedPage {
     pub etag: ETag,
     /// The files that its links and images lead to, as far as this reader sees them.
     pub links: Vec<TreePath>,
+    /// Whether it has results of queries, which may depend on the time.
+    pub has_queries: bool,
 }
 
-/// Parsed pages by content hash and path; emptied when it is full.
-static PARSED: Mutex<Option<ParsedPages>> = Mutex::new(None);
+/// Whether a reader may see only some pages.
+fn is_limited(cx: &OperationContext<'_>, audience: Audience) -> bool {
+    audience != Audience::Caller || cx.caller.permissions.folder.is_some()
+}
 
-type ParsedPages = HashMap<(ETag, TreePath), Arc<ParsedPage>>;
+fn parse(path: &TreePath, content: &[u8], is_limited: bool) -> CachedPage {
+    let text = String::from_utf8_lossy(content);
+    let for_reader = computed::text_for_reader(&text, is_limited);
+    CachedPage::new(svcfs_render::parse(path.as_str(), for_reader.as_deref().unwrap_or(&text)))
+}
 
-/// The parsed page; without its computed result, which shows other pages, if `is_limited`.
-fn parsed(path: &TreePath, file: &FileView, is_limited: bool) -> Arc<ParsedPage> {
-    if is_limited && let Some(text) = without_computed_result(&String::from_utf8_lossy(&file.content)) {
-        return Arc::new(svcfs_render::parse(path.as_str(), &text));
+/// The parsed page, from the cache if it is there.
+fn parsed(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    (etag, content): (ETag, &Bytes),
+    audience: Audience,
+) -> Arc<CachedPage> {
+    let is_limited = is_limited(cx, audience);
+    let key = (etag, path.clone(), is_limited);
+    if let Some(page) = cx.space.publishing.parsed.lock().get(&key) {
+        return page;
     }
-    let key = (file.etag, path.clone());
-    if let Some(page) = PARSED.lock().as_ref().and_then(|pages| pages.get(&key)) {
-        return Arc::clone(page);
-    }
-    let page = Arc::new(svcfs_render::parse(path.as_str(), &String::from_utf8_lossy(&file.content)));
-    let mut cache = PARSED.lock();
-    let pages = cache.get_or_insert_default();
-    if pages.len() >= MAX_CACHED {
-        pages.clear();
-    }
-    pages.insert(key, Arc::clone(&page));
+    let page = Arc::new(parse(path, content, is_limited));
+    cx.space.publishing.parsed.lock().put(key, Arc::clone(&page));
     page
 }
 
-/// One section of a page, as [`parsed`]; `None` without such a heading.
-fn parsed_section(path: &TreePath, file: &FileView, heading: &str, is_limited: bool) -> Option<Arc<ParsedPage>> {
-    let content = String::from_utf8_lossy(&file.content);
-    let limited = if is_limited { without_computed_result(&content) } else { None };
-    let section = section_source(limited.as_deref().unwrap_or(&content), &headings::anchor_of_link(heading))?;
-    Some(Arc::new(svcfs_render::parse(path.as_str(), section)))
-}
-
-/// A page without the result of its query, which was computed from all pages; `None` without one.
-fn without_computed_result(text: &str) -> Option<String> {
-    let page = svcfs_text::frontmatter::split(text);
-    let range = match find_answer(page.body) {
-        ComputedAnswer::Absent => return None,
-        ComputedAnswer::Unterminated(start) => start..page.body.len(),
-        ComputedAnswer::Present(range) => range,
-    };
-    Some([&text[..page.body_offset + range.start], &page.body[range.end..]].concat())
+/// One section of a page; `None` without such a heading.
+fn parsed_section(path: &TreePath, content: &[u8], heading: &str, is_limited: bool) -> Option<Arc<CachedPage>> {
+    let text = String::from_utf8_lossy(content);
+    let for_reader = computed::text_for_reader(&text, is_limited);
+    let section = section_source(for_reader.as_deref().unwrap_or(&text), &headings::anchor_of_link(heading))?;
+    Some(Arc::new(CachedPage::new(svcfs_render::parse(path.as_str(), section))))
 }
 
 /// Reads a page that this audience is served directly.
@@ -126,179 +87,213 @@ pub fn read_admitted(cx: &OperationContext<'_>, path: &TreePath, audience: Audie
 }
 
 /// Whether a file is never rendered or published.
-pub(super) fn is_hidden(cx: &OperationContext<'_>, path: &TreePath) -> bool {
-    !cx.space.vfs.hidden_files().lists(path) || path.as_str().starts_with('.')
+pub(super) fn is_hidden(space: &Space, path: &TreePath) -> bool {
+    !space.vfs.hidden_files().lists(path) || path.as_str().starts_with('.')
 }
 
-/// Reads a file that is not hidden and that the caller may read.
-fn read_visible(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
-    if is_hidden(cx, path) {
+/// Fails for a file that is hidden or that the caller may not read.
+pub(super) fn check_visible(cx: &OperationContext<'_>, path: &TreePath) -> Result<(), Fault> {
+    if is_hidden(cx.space, path) {
         return Err(Fault::file_not_found(path));
     }
-    cx.space.check_path_access(&cx.caller.permissions, cx.caller.protocol, path)?;
+    cx.space.check_path_access(&cx.caller.permissions, cx.caller.protocol, path)
+}
+
+fn read_visible(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
+    check_visible(cx, path)?;
     files::read_file(cx, path)
 }
 
+/// What lists of published pages say about a page; `None` if it is not published any more.
+pub(super) struct PageSummary {
+    pub(super) title: String,
+    pub(super) excerpt: String,
+    pub(super) modified: Timestamp,
+}
+
+impl PageSummary {
+    pub(super) fn read(cx: &OperationContext<'_>, path: &TreePath) -> Option<Self> {
+        let file = read_admitted(cx, path, Audience::Published).ok()?;
+        let cached = parsed(cx, path, (file.etag, &file.content), Audience::Published);
+        let (title, excerpt) = (cached.page.title.clone(), cached.page.excerpt.clone());
+        Some(Self { title, excerpt, modified: files::to_timestamp(file.attributes.modified) })
+    }
+}
+
 /// Renders a page that was read and admitted.
-pub fn render_page(cx: &OperationContext<'_>, path: &TreePath, file: &FileView, audience: Audience) -> RenderedPage {
-    let page = parsed(path, file, audience != Audience::Caller);
+pub fn render_page(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    (etag, content): (ETag, &Bytes),
+    audience: Audience,
+) -> RenderedPage {
+    let page = parsed(cx, path, (etag, content), audience);
+    fill(cx, path, &page, audience)
+}
+
+/// Renders text as if it were a page at this path, for its caller.
+pub(super) fn render_text(cx: &OperationContext<'_>, path: &TreePath, text: &str) -> RenderedPage {
+    let page = Arc::new(parse(path, text.as_bytes(), is_limited(cx, Audience::Caller)));
+    fill(cx, path, &page, Audience::Caller)
+}
+
+fn fill(cx: &OperationContext<'_>, path: &TreePath, page: &Arc<CachedPage>, audience: Audience) -> RenderedPage {
+    if audience == Audience::Caller {
+        // Waits for what this caller wrote before.
+        cx.index();
+    }
     let mut filler = ReaderFiller {
         cx,
         audience,
-        stack: vec![path.clone()],
-        admitted: HashMap::new(),
+        page: path,
+        listed: None,
+        stack: Vec::new(),
         filled: 0,
+        has_queries: false,
         links: Vec::new(),
     };
-    let html = page.fill(&mut filler, "");
-    let mut links = filler.links;
+    let html = filler.fill_page(page, path.clone(), "");
+    let (mut links, has_queries) = (filler.links, filler.has_queries);
     links.sort_unstable();
     links.dedup();
     let etag = ETag::from_content(html.as_bytes());
-    RenderedPage { title: page.title.clone(), toc: page.toc.clone(), excerpt: page.excerpt.clone(), html, etag, links }
-}
-
-/// Whether a published page uses a file that is not a page.
-///
-/// # Errors
-/// Those of the index.
-pub fn uses_asset(cx: &OperationContext<'_>, asset: &TreePath) -> Result<bool, Fault> {
-    let (links, _) = cx.index().backlinks(asset, &TreePath::root(), MAX_FILLED)?;
-    for link in links {
-        if let Ok(file) = read_admitted(cx, &link.path, Audience::Published)
-            && render_page(cx, &link.path, &file, Audience::Published).links.contains(asset)
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let parsed = &page.page;
+    let (title, toc, excerpt) = (parsed.title.clone(), parsed.toc.clone(), parsed.excerpt.clone());
+    RenderedPage { title, toc, excerpt, html, etag, links, has_queries }
 }
 
 struct ReaderFiller<'f, 'a> {
     cx: &'f OperationContext<'a>,
     audience: Audience,
-    /// The page and the embedded pages around the part that is filled.
-    stack: Vec<TreePath>,
-    admitted: HashMap<TreePath, bool>,
+    /// The page that is rendered.
+    page: &'f TreePath,
+    /// The pages that a limited audience may see, once a link needs them.
+    listed: Option<Arc<ListedPages>>,
+    /// The page and the embedded pages around the part that is filled, with what their links mean.
+    stack: Vec<(TreePath, Arc<LinkTargets>)>,
     filled: usize,
+    has_queries: bool,
     links: Vec<TreePath>,
 }
 
 impl ReaderFiller<'_, '_> {
-    /// The file of a link, if it exists and the caller may read it.
-    fn resolve(&self, link: &PageLink) -> Option<TreePath> {
-        let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
-        let from = self.stack.last()?;
-        let found = self.cx.space.index.resolve_link(from, kind, &link.target).ok()??;
-        let is_visible = self.cx.caller.permissions.covers(&found.path);
-        is_visible.then_some(found.path)
+    fn fill_page(&mut self, page: &CachedPage, path: TreePath, id_prefix: &str) -> String {
+        if self.audience != Audience::Caller {
+            // Before the links are resolved, so that the index has all that was announced.
+            self.listed();
+        }
+        let targets = page.targets(self.cx.space, &path);
+        self.stack.push((path, targets));
+        let html = page.page.fill(self, id_prefix);
+        self.stack.pop();
+        html
     }
 
-    fn admits_page(&mut self, path: &TreePath) -> bool {
-        if let Some(is_admitted) = self.admitted.get(path) {
-            return *is_admitted;
-        }
-        let is_admitted = match self.audience {
-            Audience::OnePage => false,
-            Audience::Caller => read_visible(self.cx, path).is_ok(),
-            audience => read_admitted(self.cx, path, audience).is_ok(),
+    fn listed(&mut self) -> Arc<ListedPages> {
+        let cx = self.cx;
+        let read = || {
+            listed_pages(cx).unwrap_or_else(|error| {
+                tracing::warn!(error = ?error, "the published pages cannot be listed; links to them are shown as text");
+                Arc::default()
+            })
         };
-        self.admitted.insert(path.clone(), is_admitted);
-        is_admitted
+        Arc::clone(self.listed.get_or_insert_with(read))
+    }
+
+    /// The file of a link, if it exists and this reader may see it.
+    fn resolve(&mut self, link: &PageLink) -> Option<TreePath> {
+        let (_, targets) = self.stack.last()?;
+        let path = targets.get(&(link.is_wiki, link.target.clone()))?.clone();
+        let (space, permissions) = (self.cx.space, &self.cx.caller.permissions);
+        if is_hidden(space, &path) || !permissions.covers(&path) {
+            return None;
+        }
+        let is_shown = match self.audience {
+            // A link in the folder of a key may lead out of it.
+            Audience::Caller => permissions.folder.is_none() || check_visible(self.cx, &path).is_ok(),
+            // A file is served if a published page uses it.
+            Audience::Published if !path.is_page() => true,
+            Audience::OnePage => false,
+            audience => self.listed().visible(audience, self.page).is_some_and(|pages| pages.contains(path.as_str())),
+        };
+        is_shown.then_some(path)
     }
 
     fn address(&self, path: &TreePath, heading: Option<&str>) -> String {
         match self.audience {
-            Audience::Published => files::url_below(public_prefix(self.cx), path, heading),
-            Audience::Caller | Audience::Public | Audience::OnePage => files::file_url("", path, heading),
+            Audience::Published => addresses::relative(self.page, path, heading),
+            Audience::Public => addresses::public_file(path),
+            Audience::Caller | Audience::OnePage => {
+                files::file_url(self.cx.public_url().map_or("", |site| site.as_str()), path, heading)
+            }
         }
     }
 
-    fn run(&mut self, query: &QueryBlock) -> Result<String, Fault> {
-        if query.language == "dql" {
-            let parsed = DqlQuery::parse(&query.text)?;
-            let answer = run_query(self.cx, &parsed, RowWindow::default())?;
-            return Ok(render_markdown(&answer, MarkdownStyle::from_mode(parsed.mode()), RenderTarget::Page));
-        }
-        let parsed = svcfs_dataview::DataviewQuery::parse(&query.text)
-            .map_err(|error| Fault::invalid("query", error.to_string()))?;
-        let scope = DataviewScope {
-            vfs: &self.cx.space.vfs,
-            index: self.cx.index(),
-            settings: &self.cx.settings().dataview,
-            now: self.cx.now(),
-            below: self.cx.caller.permissions.folder.as_ref(),
-            page: self.stack.last(),
-        };
-        Ok(render_dataview(&run_dataview(&parsed, &scope)?, RowWindow::default(), RenderTarget::Page))
+    fn shown(&mut self, path: TreePath, heading: Option<&str>) -> String {
+        let address = self.address(&path, heading);
+        self.links.push(path);
+        address
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.filled += 1;
+        self.filled > MAX_FILLED
     }
 }
 
 impl PageFiller for ReaderFiller<'_, '_> {
     fn link(&mut self, link: &PageLink) -> Option<String> {
         let path = self.resolve(link)?;
-        // A link to another file is served only if that file is an asset of a published page.
-        let is_shown = if path.is_page() { self.admits_page(&path) } else { self.audience != Audience::OnePage };
-        let is_shown = is_shown && self.cx.space.vfs.hidden_files().lists(&path);
-        if !is_shown {
-            return None;
-        }
-        let address = self.address(&path, link.heading.as_deref());
-        self.links.push(path);
-        Some(address)
+        Some(self.shown(path, link.heading.as_deref()))
     }
 
     fn image(&mut self, link: &PageLink) -> Option<String> {
         let path = self.resolve(link).filter(|path| !path.is_page())?;
-        let is_shown = self.audience != Audience::OnePage && self.cx.space.vfs.hidden_files().lists(&path);
-        if !is_shown {
-            return None;
-        }
-        let address = self.address(&path, None);
-        self.links.push(path);
-        Some(address)
+        Some(self.shown(path, None))
     }
 
     fn shows_external_images(&self) -> bool {
-        true
+        self.cx.settings().render.external_images
     }
 
     fn embed(&mut self, link: &PageLink) -> Option<String> {
         let path = self.resolve(link)?;
         if !path.is_page() {
-            let source = self.image(link)?;
+            let source = self.shown(path, None);
             let alt = escape_html(&link.display_text());
             return Some(format!("<img src=\"{}\" alt=\"{alt}\">", escape_html(&source)));
         }
-        if !self.admits_page(&path) {
-            return None;
-        }
-        self.filled += 1;
-        if self.stack.contains(&path) || self.stack.len() > MAX_EMBED_DEPTH || self.filled > MAX_FILLED {
-            let reason = if self.stack.contains(&path) { "embeds itself" } else { "is embedded too deeply" };
+        let embeds_itself = self.stack.iter().any(|(page, _)| *page == path);
+        if self.is_full() || embeds_itself || self.stack.len() > MAX_EMBED_DEPTH {
+            let reason = if embeds_itself { "embeds itself" } else { "is embedded too deeply" };
             return Some(format!("<p class=\"embed-error\">{} {reason}</p>", escape_html(&link.display_text())));
         }
-        let file = read_visible(self.cx, &path).ok()?;
-        let is_limited = self.audience != Audience::Caller;
-        let section = link.heading.as_deref().and_then(|heading| parsed_section(&path, &file, heading, is_limited));
-        let page = section.unwrap_or_else(|| parsed(&path, &file, is_limited));
+        // The index may be older than the file.
+        let file = read_admitted(self.cx, &path, self.audience).ok()?;
+        let is_limited = is_limited(self.cx, self.audience);
+        let heading = link.heading.as_deref();
+        let section = heading.and_then(|heading| parsed_section(&path, &file.content, heading, is_limited));
+        let page = section.unwrap_or_else(|| parsed(self.cx, &path, (file.etag, &file.content), self.audience));
         let prefix = format!("e{}-", self.filled);
-        self.stack.push(path);
-        let html = page.fill(self, &prefix);
-        self.stack.pop();
+        let html = self.fill_page(&page, path, &prefix);
         Some(format!("<div class=\"embed\">\n{html}</div>\n"))
     }
 
     fn query(&mut self, query: &QueryBlock) -> String {
-        self.filled += 1;
-        // A query sees all pages; what it would show of others is not known to be public.
-        if self.audience != Audience::Caller || self.filled > MAX_FILLED {
+        self.has_queries = true;
+        if self.is_full() {
             return format!("<pre><code>{}</code></pre>\n", escape_html(&query.text));
         }
-        match self.run(query) {
+        let Some((path, _)) = self.stack.last() else { return String::new() };
+        let path = path.clone();
+        let visible = match self.audience {
+            Audience::Caller => None,
+            audience => self.listed().visible(audience, self.page),
+        };
+        match queries::run(self.cx, query, (&path, visible.as_ref())) {
             Ok(markdown) => {
                 let prefix = format!("q{}-", self.filled);
-                svcfs_render::fill_markdown(&markdown, self, &prefix)
+                self.fill_page(&CachedPage::new(svcfs_render::parse("", &markdown)), path, &prefix)
             }
             Err(fault) => format!("<p class=\"embed-error\">{}</p>\n", escape_html(fault.message())),
         }

@@ -1,12 +1,13 @@
 //! Dataview queries with the limits of the settings, and their results in the shape of DQL.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use svcfs_base::{Fault, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_dataview::{DataviewQuery, QueryType, ResultRow};
-use svcfs_index::{DataviewAnswer, DataviewLimits, Index, QueryAnswer, QueryMode, RowGroup};
+use svcfs_index::{DataviewAnswer, DataviewLimits, Index, QueryAnswer, QueryMode, RowGroup, VisiblePages};
 use svcfs_vfs::Vfs;
 
 use super::{MarkdownStyle, RowWindow};
@@ -27,6 +28,8 @@ pub struct DataviewScope<'a> {
     pub now: Timestamp,
     /// Restricts the query to pages below this directory.
     pub below: Option<&'a TreePath>,
+    /// Restricts the query to these pages.
+    pub visible: Option<&'a Arc<VisiblePages>>,
     /// The page that contains the query.
     pub page: Option<&'a TreePath>,
 }
@@ -49,6 +52,7 @@ pub fn run_dataview(query: &DataviewQuery, scope: &DataviewScope<'_>) -> Result<
         max_scan_rows: scope.settings.max_scan_rows,
         timeout: scope.settings.query_timeout,
         folder: scope.below,
+        visible: scope.visible,
         created,
     };
     Ok(scope.index.query_dataview(query, &limits)?)

@@ -10,14 +10,17 @@ mod render;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use svcfs_base::{Fault, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
-use svcfs_index::{CustomFields, DqlQuery, Index, QueryAnswer, QueryLimits};
+use svcfs_index::{CustomFields, DqlQuery, Index, QueryAnswer, QueryLimits, VisiblePages};
 
 use crate::kernel::OperationContext;
 
 pub use dataview::{DataviewScope, run_dataview};
 pub use dataview_text::render_dataview;
+pub(crate) use operations::QueryFormat;
 pub use operations::{AREA, QueryResult};
 pub use render::{MarkdownStyle, RenderTarget, render_markdown};
 
@@ -66,7 +69,7 @@ fn answer_from(
     window: RowWindow,
 ) -> Result<QueryAnswer, Fault> {
     let below = cx.caller.permissions.folder.as_ref();
-    let answer = run_query_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
+    let answer = run_query_below(index, query, (&cx.settings().dataview, cx.now(), below), None, window)?;
     truncation_note(&answer).into_iter().chain(answer.notes.iter().cloned()).for_each(|note| cx.add_note(note));
     Ok(answer)
 }
@@ -80,7 +83,22 @@ fn truncation_note(answer: &QueryAnswer) -> Option<String> {
     ))
 }
 
-/// Runs a query within the limits of the settings, with a directory only over the pages below it.
+/// Runs a query over these pages only, as far as the caller may see them, with the index as it is.
+///
+/// # Errors
+/// As [`run_query_below`].
+pub(crate) fn run_query_over(
+    cx: &OperationContext<'_>,
+    query: &DqlQuery,
+    visible: Option<&Arc<VisiblePages>>,
+    window: RowWindow,
+) -> Result<QueryAnswer, Fault> {
+    let below = cx.caller.permissions.folder.as_ref();
+    run_query_below(&cx.space.index, query, (&cx.settings().dataview, cx.now(), below), visible, window)
+}
+
+/// Runs a query within the limits of the settings, with a directory only over the pages below it,
+/// with a set only over its pages.
 ///
 /// # Errors
 /// `Invalid` on timeout; those of the index.
@@ -88,6 +106,7 @@ pub fn run_query_below(
     index: &Index,
     query: &DqlQuery,
     (settings, now, below): (&DataviewSettings, Timestamp, Option<&TreePath>),
+    visible: Option<&Arc<VisiblePages>>,
     window: RowWindow,
 ) -> Result<QueryAnswer, Fault> {
     let custom_fields = custom_fields(settings)?;
@@ -99,6 +118,7 @@ pub fn run_query_below(
         computed_fields: settings.computed_fields,
         custom_fields: &custom_fields,
         folder: below,
+        visible,
         limit: window.limit,
         offset: window.offset,
     };

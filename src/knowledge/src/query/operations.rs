@@ -91,7 +91,11 @@ pub enum QueryFormat {
 }
 
 impl QueryFormat {
-    pub(super) const fn style(self) -> Option<MarkdownStyle> {
+    /// The format of a name in lower case.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        serde_json::from_value(Value::from(name)).ok()
+    }
+    pub(crate) const fn style(self) -> Option<MarkdownStyle> {
         match self {
             Self::Json => None,
             Self::Table => Some(MarkdownStyle::Table),
@@ -210,6 +214,7 @@ impl RunQuery {
             settings: &cx.settings().dataview,
             now: cx.now(),
             below: cx.caller.permissions.folder.as_ref(),
+            visible: None,
             page: self.page.as_ref(),
         };
         let answer = super::run_dataview(&query, &scope)?;

@@ -24,8 +24,10 @@ fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
     let usage = UsageCounts::open(&space.root().join(".svc/state/beside.db")).unwrap();
     let settings = space.space().settings.clone();
     let vfs = Arc::clone(&space.space().vfs);
-    let shares = ShareRegistry::open(&StatePaths::new(&space.root().join("beside")), Arc::clone(&vfs)).unwrap();
-    Arc::new(Space::new("beside", vfs, (Arc::new(index), Seq(0)), (usage, shares), settings))
+    let paths = StatePaths::new(&space.root().join("beside"));
+    let shares = ShareRegistry::open(&paths, Arc::clone(&vfs)).unwrap();
+    let views = crate::publishing::ViewCounts::open(&paths, Arc::clone(&vfs)).unwrap();
+    Arc::new(Space::new("beside", vfs, (Arc::new(index), Seq(0)), (usage, shares, views), settings))
 }
 
 #[test]

@@ -14,8 +14,6 @@ use super::follower::{self, BackupRename};
 
 /// Limit of shares in a space.
 const MAX_SHARES: usize = 10_000;
-/// Events that are read at once.
-const EVENTS: usize = 512;
 /// After so many events, the position in the feed is stored although no share has changed.
 const MAX_UNSTORED_EVENTS: u64 = 10_000;
 
@@ -149,16 +147,10 @@ impl ShareRegistry {
             state.followed = feed.last_seq();
             return Ok(());
         }
-        loop {
-            let events = feed.events_after(state.followed, EVENTS)?;
-            if events.is_empty() {
-                return Ok(());
-            }
-            for event in events {
-                follower::apply(state, &self.vfs, &event)?;
-                state.followed = event.seq;
-            }
-        }
+        let mut position = state.followed;
+        let outcome = feed.follow(&mut position, |event| follower::apply(state, &self.vfs, event));
+        state.followed = position;
+        outcome
     }
 
     /// Stores the views and what changed with the pages, and removes expired shares.

@@ -36,6 +36,7 @@ use crate::drafts::DraftRetention;
 use crate::files::SpaceLinkResolver;
 use crate::kernel::{OperationContext, Space};
 use crate::lint::LintGate;
+use crate::publishing::{ViewCountWriter, ViewCounts};
 use crate::schemas::{SchemaGate, SchemaRegistry};
 use crate::search::Indexer;
 use crate::shares::{ShareRegistry, ShareWriter};
@@ -109,7 +110,8 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let usage = UsageCounts::open(&paths.usage())?;
     let index = Arc::new(index);
     let shares = ShareRegistry::open(&paths, Arc::clone(&vfs))?;
-    let space = Space::new(name, vfs, (index, indexed), (usage, shares), settings.clone()).with_schemas(schemas);
+    let views = ViewCounts::open(&paths, Arc::clone(&vfs))?;
+    let space = Space::new(name, vfs, (index, indexed), (usage, shares, views), settings.clone()).with_schemas(schemas);
     let webhooks = settings.webhooks.enabled.then(|| {
         let last = space.vfs.last_seq();
         Webhooks::open(&paths, (&settings.webhooks, &settings.net), (clock, last)).map(Arc::new)
@@ -189,6 +191,7 @@ pub fn start_service_tasks(
         .and_then(|()| supervisor.start(ClaimSweeper::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| supervisor.start(ShareWriter::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
+        .and_then(|()| supervisor.start(ViewCountWriter::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(CommentCleanup::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| start_webhooks(space, Arc::clone(&clock), supervisor))

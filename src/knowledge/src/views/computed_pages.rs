@@ -21,10 +21,10 @@ use crate::query::{
 };
 
 /// Frontmatter key: `true` makes a page a computed one.
-pub(super) const FLAG_KEY: &str = "svc-view";
+pub(crate) const FLAG_KEY: &str = "svc-view";
 /// Frontmatter key of the query.
-pub(super) const QUERY_KEY: &str = "svc-query";
-const FORMAT_KEY: &str = "svc-format";
+pub(crate) const QUERY_KEY: &str = "svc-query";
+pub(crate) const FORMAT_KEY: &str = "svc-format";
 
 const ATTEMPTS: usize = 4;
 
@@ -129,7 +129,7 @@ impl ComputedQuery {
         // Permissions were checked when the query was written (`gate`).
         let text = match &self.source {
             QuerySource::Frontmatter(query, format) => {
-                let answer = run_query_below(&space.index, query, (settings, now, None), window)?;
+                let answer = run_query_below(&space.index, query, (settings, now, None), None, window)?;
                 match format {
                     ComputedFormat::Markdown(style) => render_markdown(&answer, *style, RenderTarget::Page),
                     ComputedFormat::Json => {
@@ -141,7 +141,7 @@ impl ComputedQuery {
             }
             QuerySource::Blocks(queries) => {
                 let (vfs, index) = (&space.vfs, &space.index);
-                let scope = DataviewScope { vfs, index, settings, now, below: None, page: Some(path) };
+                let scope = DataviewScope { vfs, index, settings, now, below: None, visible: None, page: Some(path) };
                 let run = |query| Ok(render_dataview(&run_dataview(query, &scope)?, window, RenderTarget::Page));
                 queries.iter().map(run).collect::<Result<Vec<_>, Fault>>()?.join("\n")
             }

@@ -21,6 +21,7 @@ use svcfs_index::{ColumnSummary, DqlQuery, QueryRefinement, RowFilter, ViewColum
 
 use crate::files;
 use crate::kernel::OperationContext;
+pub(crate) use computed_pages::{FLAG_KEY, FORMAT_KEY, QUERY_KEY};
 pub use gate::ViewGate;
 pub use operations::AREA;
 use operations::{FailedRefresh, RefreshResult, SavedView, SummaryFunction, ViewCondition};

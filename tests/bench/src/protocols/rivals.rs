@@ -251,6 +251,27 @@ impl Rival {
         Ok((rivals, missing))
     }
 
+    /// Starts nginx alone, with these files; `None`, with the reason reported, if it is not
+    /// installed.
+    ///
+    /// # Errors
+    /// As [`Rival::start_all`].
+    pub(super) fn nginx_with(run: &BenchRun, files: &[(&str, &[u8])]) -> Result<Option<Self>> {
+        let (folder, ports) = (run.path("nginx").join("default"), (free_port()?, free_port()?));
+        fs::create_dir_all(&folder)?;
+        for (name, content) in files {
+            fs::write(folder.join(name), content)?;
+        }
+        let Some(recipe) = RECIPES.iter().find(|recipe| recipe.key == "nginx") else { return Ok(None) };
+        match (recipe.command)(run, &folder, ports) {
+            Ok(command) => Self::start(run, recipe, command, (folder, ports)).map(Some),
+            Err(reason) => {
+                run.report(&reason);
+                Ok(None)
+            }
+        }
+    }
+
     fn start(run: &BenchRun, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, Ports)) -> Result<Self> {
         let Recipe { name, key, prefix, can_write, only_writes, is_nfs, .. } = *recipe;
         let log = File::create(run.path(&format!("{key}.log")))?;

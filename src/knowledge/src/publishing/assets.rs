@@ -1,0 +1,44 @@
+//! Which files are served beside the published pages.
+
+use svcfs_base::{Fault, TreePath};
+
+use super::cache::{AssetUse, SpaceState};
+use super::listed_pages::listed_pages;
+use super::{Audience, read_admitted, render_page};
+use crate::kernel::OperationContext;
+
+/// Limit of pages that are checked for the use of one file.
+const MAX_CHECKED: usize = 200;
+
+/// Whether a published page uses a file that is not a page.
+///
+/// The answer holds until something changes; then the page that used it is asked first.
+///
+/// # Errors
+/// Those of the index.
+pub fn uses_asset(cx: &OperationContext<'_>, asset: &TreePath) -> Result<bool, Fault> {
+    let state = SpaceState::of(cx.space);
+    let assets = &cx.space.publishing.assets;
+    let known = assets.lock().get(asset);
+    let user = match known {
+        Some(known) if known.state == state => return Ok(known.page.is_some()),
+        Some(AssetUse { page: Some(page), .. }) if is_used_by(cx, asset, &page) => Some(page),
+        _ => find_user(cx, asset)?,
+    };
+    let is_used = user.is_some();
+    assets.lock().put(asset.clone(), AssetUse { state, page: user });
+    Ok(is_used)
+}
+
+fn find_user(cx: &OperationContext<'_>, asset: &TreePath) -> Result<Option<TreePath>, Fault> {
+    let listed = listed_pages(cx)?;
+    let linking = cx.space.index.linking_pages(asset)?.into_iter();
+    let published = linking.filter(|path| listed.pages.get(path).is_some_and(|page| page.is_published));
+    Ok(published.take(MAX_CHECKED).find(|page| is_used_by(cx, asset, page)))
+}
+
+/// A link in a comment or a code block is no use: the rendered page decides.
+fn is_used_by(cx: &OperationContext<'_>, asset: &TreePath, page: &TreePath) -> bool {
+    read_admitted(cx, page, Audience::Published)
+        .is_ok_and(|file| render_page(cx, page, (file.etag, &file.content), Audience::Published).links.contains(asset))
+}

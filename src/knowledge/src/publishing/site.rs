@@ -1,0 +1,192 @@
+//! What is served below `/p/`: pages, their files, the index, the feed and the site map.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use svcfs_base::{ETag, Fault, TreePath};
+use svcfs_render::escape_html;
+use svcfs_vfs::FileView;
+
+use super::addresses::{self, prefix, public_path, relative};
+use super::cache::{PublishedDocument, SpaceState};
+use super::document::{DocumentOptions, STYLESHEET, STYLESHEET_NAME, list_document, page_document};
+use super::listed_pages::listed_pages;
+use super::rendering::{PageSummary, is_hidden};
+use super::{Audience, feed, read_admitted, render_page, uses_asset};
+use crate::files;
+use crate::kernel::{OperationContext, Space};
+
+/// Number of pages on one page of the index.
+const PAGE_ENTRIES: usize = 50;
+
+/// Limit of the site map format.
+const MAX_SITE_MAP: usize = 50_000;
+
+/// How long the result of a query is shown, which may depend on the time.
+const QUERY_LIFETIME: Duration = Duration::from_secs(60);
+
+/// What an address below `/p/` leads to.
+pub enum PublishedResource {
+    /// A document that svcfs made.
+    Document(Arc<PublishedDocument>),
+    /// A file that a published page uses.
+    File(TreePath, FileView),
+}
+
+/// What is at an address, relative to where the space begins; `number` is the requested page of
+/// the index.
+///
+/// # Errors
+/// `NotFound` alike for everything that is not published; `Invalid` for no path.
+pub fn published_resource(cx: &OperationContext<'_>, address: &str, number: usize) -> Result<PublishedResource, Fault> {
+    let state = SpaceState::of(cx.space);
+    let mut expires_at = None;
+    let (mime, body, page) = match address {
+        "" => ("text/html; charset=utf-8", index_page(cx, number)?, None),
+        STYLESHEET_NAME => ("text/css; charset=utf-8", STYLESHEET.to_owned(), None),
+        "feed.xml" => ("application/atom+xml; charset=utf-8", feed::atom(cx)?, None),
+        "sitemap.xml" => ("application/xml; charset=utf-8", space_map(cx)?, None),
+        _ => {
+            let path = cx.space.parse_path(address)?;
+            if !path.is_page() {
+                return file(cx, path);
+            }
+            let (html, has_queries) = page_html(cx, &path)?;
+            expires_at = has_queries.then(|| Instant::now() + QUERY_LIFETIME);
+            ("text/html; charset=utf-8", html, Some(path))
+        }
+    };
+    let etag = ETag::from_content(body.as_bytes());
+    let document = PublishedDocument { mime: mime.to_owned(), body: Bytes::from(body), etag, page };
+    let is_first = address.is_empty() && number > 1;
+    let document =
+        if is_first { Arc::new(document) } else { cx.space.publishing.store(address, (state, expires_at), document) };
+    Ok(PublishedResource::Document(document))
+}
+
+fn file(cx: &OperationContext<'_>, path: TreePath) -> Result<PublishedResource, Fault> {
+    if is_hidden(cx.space, &path) || !uses_asset(cx, &path)? {
+        return Err(Fault::file_not_found(&path));
+    }
+    let file = files::read_file(cx, &path)?;
+    Ok(PublishedResource::File(path, file))
+}
+
+/// The way from an address up to the index of its space.
+fn way_up(address: &str) -> String {
+    let depth = address.matches('/').count();
+    if depth == 0 { "./".to_owned() } else { "../".repeat(depth) }
+}
+
+fn options(cx: &OperationContext<'_>, address: &str, canonical: &str) -> DocumentOptions {
+    let is_primary = cx.spaces().first().name == cx.space.name;
+    let index = way_up(address);
+    DocumentOptions {
+        canonical: cx.public_url().map(|site| format!("{}{canonical}", site.as_str())),
+        stylesheet: format!("{index}{}{STYLESHEET_NAME}", if is_primary { "" } else { "../" }),
+        index: Some(index),
+        ..DocumentOptions::default()
+    }
+}
+
+fn page_html(cx: &OperationContext<'_>, path: &TreePath) -> Result<(String, bool), Fault> {
+    let file = read_admitted(cx, path, Audience::Published)?;
+    let page = render_page(cx, path, (file.etag, &file.content), Audience::Published);
+    let frontmatter = files::frontmatter(&file.content);
+    let options = DocumentOptions {
+        published_at: frontmatter.get("published_at").and_then(|time| time.as_str()).map(str::to_owned),
+        modified_at: Some(files::to_timestamp(file.attributes.modified).to_string()),
+        ..options(cx, path.as_str(), &public_path(cx, path))
+    };
+    Ok((page_document(&page, &options), page.has_queries))
+}
+
+/// The published pages, the latest first.
+fn index_page(cx: &OperationContext<'_>, number: usize) -> Result<String, Fault> {
+    let listed = listed_pages(cx)?;
+    let published = listed.published();
+    let last = published.len().div_ceil(PAGE_ENTRIES).max(1);
+    if number == 0 || number > last {
+        return Err(Fault::not_found(format!("the index has {last} pages; there is no page {number}")));
+    }
+    let mut list = String::new();
+    for (path, page) in published.iter().skip((number - 1) * PAGE_ENTRIES).take(PAGE_ENTRIES) {
+        let address = escape_html(&relative(&TreePath::root(), path, None));
+        let day = page.published_at.as_deref().and_then(|time| time.get(..10)).map(escape_html);
+        let day = day.map(|day| format!(" <time datetime=\"{day}\">{day}</time>")).unwrap_or_default();
+        let Some(PageSummary { title, excerpt, .. }) = PageSummary::read(cx, path) else { continue };
+        let (title, excerpt) = (escape_html(&title), escape_html(&excerpt));
+        let excerpt = if excerpt.is_empty() { excerpt } else { format!("<p>{excerpt}</p>") };
+        list.push_str(&format!("<li><a href=\"{address}\">{title}</a>{day}{excerpt}</li>\n"));
+    }
+    let list = if list.is_empty() {
+        "<p>Nothing is published yet.</p>\n".to_owned()
+    } else {
+        format!("<ul class=\"pages\">\n{list}</ul>\n")
+    };
+    let link = |number: usize, label: &str| {
+        (1..=last).contains(&number).then(|| format!("<a href=\"./?page={number}\">{label}</a>"))
+    };
+    let links: Vec<String> =
+        link(number - 1, "Newer pages").into_iter().chain(link(number + 1, "Older pages")).collect();
+    let pager = if links.is_empty() {
+        String::new()
+    } else {
+        format!("<nav class=\"pager\" aria-label=\"Index\">{}</nav>\n", links.join(" · "))
+    };
+    let is_primary = cx.spaces().first().name == cx.space.name;
+    let title = if is_primary { "Published pages" } else { &cx.space.name };
+    let options = options(cx, "", &format!("{}/", prefix(cx, cx.space)));
+    Ok(list_document(title, &format!("{list}{pager}"), &options))
+}
+
+/// The address of the server, which site maps need.
+fn site<'a>(cx: &OperationContext<'a>) -> Result<&'a str, Fault> {
+    let missing = || Fault::not_found("a site map needs the address of the server; set `server.public_url`");
+    cx.public_url().map(|site| site.as_str()).ok_or_else(missing)
+}
+
+fn map(kind: &str, item: &str, addresses: impl Iterator<Item = String>) -> String {
+    let items: String =
+        addresses.map(|address| format!("<{item}><loc>{}</loc></{item}>\n", escape_html(&address))).collect();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <{kind} xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{items}</{kind}>\n"
+    )
+}
+
+/// The site map of a space.
+fn space_map(cx: &OperationContext<'_>) -> Result<String, Fault> {
+    let site = site(cx)?;
+    let listed = listed_pages(cx)?;
+    let published = listed.published();
+    let pages = published.iter().take(MAX_SITE_MAP).map(|(path, _)| format!("{site}{}", public_path(cx, path)));
+    Ok(map("urlset", "url", pages))
+}
+
+/// The site map of the server: those of its spaces with published pages.
+///
+/// # Errors
+/// `NotFound` without `server.public_url`; those of the index.
+pub fn site_map(cx: &OperationContext<'_>) -> Result<String, Fault> {
+    let site = site(cx)?;
+    let mut maps = Vec::new();
+    for space in cx.spaces().list_open() {
+        if has_published_pages(cx, &space)? {
+            maps.push(format!("{site}{}/sitemap.xml", addresses::prefix(cx, &space)));
+        }
+    }
+    Ok(map("sitemapindex", "sitemap", maps.into_iter()))
+}
+
+fn has_published_pages(cx: &OperationContext<'_>, space: &Space) -> Result<bool, Fault> {
+    let listed = listed_pages(&cx.in_space(space))?;
+    Ok(listed.pages.values().any(|page| page.is_published))
+}
+
+/// `robots.txt`: only published pages are for search engines.
+pub fn robots(cx: &OperationContext<'_>) -> String {
+    let map = cx.public_url().map(|site| format!("Sitemap: {}/sitemap.xml\n", site.as_str())).unwrap_or_default();
+    format!("User-agent: *\nAllow: /p/\nDisallow: /\n{map}")
+}
