@@ -198,6 +198,7 @@ pub(super) fn subscribe(
     let resume = bind::header(&special.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let (newest, newest_claim, newest_notice) = app.subscribers.newest_of(&space);
     let (last, space_claims) = (space.vfs.last_seq().0, space.vfs.last_claim_event());
+    let last_seen_notice = space.notices.last();
     let mut subscriber = EventSubscriber {
         position: resume.map_or(Ok(EventPosition { seq: last, part: 0 }), |text| text.parse())?,
         pending: VecDeque::new(),
@@ -210,7 +211,7 @@ pub(super) fn subscribe(
         identity,
         last_check: Instant::now(),
         last_claim_event: space_claims,
-        last_notice: *newest_notice.borrow(),
+        last_notice: last_seen_notice,
         newest,
         newest_claim,
         newest_notice,

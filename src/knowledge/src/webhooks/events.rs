@@ -51,7 +51,7 @@ impl<'a> EventReader<'a> {
             notifications.extend(self.comment(index, change));
         } else if self.is_sent(&change.path) {
             notifications.extend(self.file(index, change));
-            notifications.extend(self.page(change));
+            notifications.extend(self.page(change, self.former(index)));
         }
         if self.event.announcement == EventAnnouncement::Merge && index + 1 == self.event.changes.len() {
             notifications.extend(self.merge());
@@ -66,8 +66,13 @@ impl<'a> EventReader<'a> {
             && self.hook.matches(path)
     }
 
+    /// The former name of a renamed file.
+    fn former(&self, index: usize) -> Option<&EventChange> {
+        self.renames.get(&index).and_then(|old| self.event.changes.get(*old))
+    }
+
     fn file(&self, index: usize, change: &EventChange) -> Option<Notification> {
-        if let Some(former) = self.renames.get(&index).and_then(|old| self.event.changes.get(*old)) {
+        if let Some(former) = self.former(index) {
             let details = [("from", json!(former.path)), ("etag", json!(change.new))];
             let renamed = self.notification(WebhookEvent::FileRenamed, &change.path, details)?;
             return Some(Notification { former_path: Some(former.path.clone()), ..renamed });
@@ -84,13 +89,14 @@ impl<'a> EventReader<'a> {
     }
 
     /// Publication and workflow state, by the frontmatter before and after.
-    fn page(&self, change: &EventChange) -> Vec<Notification> {
+    fn page(&self, change: &EventChange, former: Option<&EventChange>) -> Vec<Notification> {
         use WebhookEvent::{PagePublished, PageTransition, PageUnpublished};
         let wants_any = [PagePublished, PageUnpublished, PageTransition].iter().any(|event| self.hook.wants(*event));
         if !wants_any || !change.path.is_page() || change.new.is_none() {
             return Vec::new();
         }
-        let (old, new) = (self.frontmatter(change, change.old), self.frontmatter(change, change.new));
+        let before = former.unwrap_or(change);
+        let (old, new) = (self.frontmatter(before, before.old), self.frontmatter(change, change.new));
         // The content is not stored, so nothing is known about the change.
         let (Some(old), Some(new)) = (old, new) else { return Vec::new() };
         let mut notifications = Vec::new();
@@ -103,7 +109,7 @@ impl<'a> EventReader<'a> {
         let state = |page: &Map<String, Value>| page.get("state").and_then(Value::as_str).map(str::to_owned);
         let workflow = new.get("workflow").and_then(Value::as_str);
         if let (Some(workflow), Some(to_state)) = (workflow, state(&new))
-            && change.old.is_some()
+            && before.old.is_some()
             && state(&old).as_ref() != Some(&to_state)
         {
             let details = [

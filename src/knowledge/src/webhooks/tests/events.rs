@@ -48,8 +48,8 @@ fn changes_lead_to_the_chosen_notifications() {
     ask("write", json!({ "path": "other/b.md", "content": "# B\n" }));
     space.edit_behind("docs/.c.md", "# C\n");
     ask("publish", json!({ "path": "docs/a.md" }));
-    ask("unpublish", json!({ "path": "docs/a.md" }));
     ask("rename", json!({ "from": "docs/a.md", "to": "docs/b.md" }));
+    ask("unpublish", json!({ "path": "docs/b.md" }));
     ask("comments_add", json!({ "path": "docs/b.md", "line": 1, "body": "Why?" }));
     ask("rename", json!({ "from": "docs/b.md", "to": "other/c.md" }));
     ask("delete", json!({ "path": "other/c.md" }));
@@ -61,15 +61,15 @@ fn changes_lead_to_the_chosen_notifications() {
             "file.updated docs/a.md",
             "file.updated docs/a.md",
             "page.published docs/a.md",
-            "file.updated docs/a.md",
-            "page.unpublished docs/a.md",
             "file.renamed docs/b.md",
+            "file.updated docs/b.md",
+            "page.unpublished docs/b.md",
             "comment.added docs/b.md",
             "file.deleted docs/b.md",
         ]
     );
     assert_eq!(bodies[0]["type"], "write");
-    assert_eq!(bodies[6]["from"], "docs/a.md");
+    assert_eq!(bodies[4]["from"], "docs/a.md");
     for key in ["type", "event", "path", "actor", "timestamp", "space", "seq"] {
         assert!(bodies[0].get(key).is_some(), "{key}: {}", bodies[0]);
     }
