@@ -36,7 +36,7 @@ pub(crate) fn adopt(git: Git<'_>, head: &str, external: &str) -> Result<Adoption
     let mut error = String::new();
     for attempt in 0..ADOPTION_ATTEMPTS {
         if attempt > 0 {
-            std::thread::sleep(ADOPTION_INTERVAL);
+            std::thread::park_timeout(ADOPTION_INTERVAL);
         }
         // An external commit for the server. Files with unsaved edits are not overwritten.
         let merged =
