@@ -1,6 +1,6 @@
 //! The installed `git` program.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -167,14 +167,22 @@ impl<'a> GitCommand<'a> {
         let mut child = self.start()?;
         let (input, mut stdin) = (self.input.clone(), child.stdin.take());
         // git may end before it has read its input.
-        let writer = thread::spawn(move || stdin.as_mut().map(|stdin| stdin.write_all(&input)));
+        let writer = in_thread("git-input", move || stdin.as_mut().map(|stdin| stdin.write_all(&input)));
         let stdout = child.stdout.take().map(read_in_thread);
         let stderr = child.stderr.take().map(read_in_thread);
-        let status = self.wait(&mut child);
-        let collect = |reader: Option<thread::JoinHandle<Vec<u8>>>| {
-            reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
+        let status = match (&writer, &stdout, &stderr) {
+            (Ok(_), Some(Ok(_)), Some(Ok(_))) => self.wait(&mut child),
+            _ => {
+                end_group(&mut child);
+                // Waited for, so that it does not stay as a zombie.
+                let _status = child.wait();
+                Err(BackupError::failed("cannot start a thread for git; the system has too many"))
+            }
         };
-        let _is_written = writer.join();
+        let collect = |reader: Option<io::Result<thread::JoinHandle<Vec<u8>>>>| {
+            reader.and_then(|reader| reader.ok()?.join().ok()).unwrap_or_default()
+        };
+        let _is_written = writer.map(thread::JoinHandle::join);
         let (stdout, stderr) = (collect(stdout), collect(stderr));
         let error = String::from_utf8_lossy(&stderr);
         let error = self.credentials.map_or_else(|| error.to_string(), |credentials| credentials.redact(&error));
@@ -235,7 +243,7 @@ impl<'a> GitCommand<'a> {
                 let reason = if is_late { "took too long" } else { "was interrupted" };
                 return Err(BackupError::failed(format!("`git {name}` {reason}")));
             }
-            thread::sleep(POLL_INTERVAL);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 }
@@ -247,8 +255,15 @@ fn end_group(child: &mut Child) {
     }
 }
 
-fn read_in_thread(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
+fn in_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<thread::JoinHandle<T>> {
+    thread::Builder::new().name(name.to_owned()).spawn(work)
+}
+
+fn read_in_thread(mut from: impl Read + Send + 'static) -> io::Result<thread::JoinHandle<Vec<u8>>> {
+    in_thread("git-output", move || {
         let mut bytes = Vec::new();
         // A broken pipe ends the output.
         let _end = from.read_to_end(&mut bytes);

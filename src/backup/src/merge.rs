@@ -25,18 +25,18 @@ pub(crate) enum Adoption {
     BranchMoved,
 }
 
-/// Makes the branch contain `theirs`, a commit that is here already.
+/// Makes the branch contain `external`, a commit that is here already.
 ///
 /// # Errors
 /// `refused` on a conflict; nothing has changed then.
-pub(crate) fn adopt(git: Git<'_>, head: &str, theirs: &str) -> Result<Adoption, BackupError> {
-    let count = git.read(&["rev-list", "--count", &format!("{head}..{theirs}")])?.parse().unwrap_or_default();
-    let target = if git.is_ancestor(head, theirs)? { theirs.to_owned() } else { merge(git, head, theirs)? };
+pub(crate) fn adopt(git: Git<'_>, head: &str, external: &str) -> Result<Adoption, BackupError> {
+    let count = git.read(&["rev-list", "--count", &format!("{head}..{external}")])?.parse().unwrap_or_default();
+    let target = if git.is_ancestor(head, external)? { external.to_owned() } else { merge(git, head, external)? };
     git.context().enter("taking over commits of others");
     let mut error = String::new();
     for attempt in 0..ADOPTION_ATTEMPTS {
         if attempt > 0 {
-            std::thread::sleep(ADOPTION_INTERVAL);
+            std::thread::park_timeout(ADOPTION_INTERVAL);
         }
         // An external commit for the server. Files with unsaved edits are not overwritten.
         let merged =
@@ -53,7 +53,7 @@ pub(crate) fn adopt(git: Git<'_>, head: &str, theirs: &str) -> Result<Adoption, 
 }
 
 /// Merges in a clone that shares the objects; returns the commit, which is here then.
-fn merge(git: Git<'_>, head: &str, theirs: &str) -> Result<String, BackupError> {
+fn merge(git: Git<'_>, head: &str, external: &str) -> Result<String, BackupError> {
     git.context().enter("merging commits of others");
     let directory = record::directory(git.directory());
     let scratch = tempfile::Builder::new().prefix("merge-").tempdir_in(&directory);
@@ -72,7 +72,7 @@ fn merge(git: Git<'_>, head: &str, theirs: &str) -> Result<String, BackupError> 
     in_clone.command(["checkout", "-q", "--detach", head]).long().read()?;
     let message = "Merge commits of the backup remote";
     let merged =
-        as_svcfs(in_clone.command(["merge", "-q", "--no-ff", "--no-edit", "-m", message, theirs])).long().run()?;
+        as_svcfs(in_clone.command(["merge", "-q", "--no-ff", "--no-edit", "-m", message, external])).long().run()?;
     if !merged.is_success() {
         return Err(conflict(in_clone, &merged.error)?);
     }

@@ -40,10 +40,10 @@ pub(crate) fn push(
         let wanted = wanted_refs(&local, &branch);
         git.context().enter("asking the remote");
         let remote = list(git, options.remote)?;
-        if let Some(theirs) = remote.get(&branch)
-            && !git.is_ancestor(theirs, local.tip())?
+        if let Some(external) = remote.get(&branch)
+            && !git.is_ancestor(external, local.tip())?
         {
-            match take_over(git, options, (&local, &branch, theirs), record.refs.get(&branch))? {
+            match take_over(git, options, (&local, &branch, external), record.refs.get(&branch))? {
                 Adoption::Done(commits) => outcome.merged_commits += commits,
                 Adoption::BranchMoved => {}
             }
@@ -95,7 +95,7 @@ pub(crate) fn list(git: Git<'_>, remote: &GitRemote) -> Result<RefMap, BackupErr
 fn take_over(
     git: Git<'_>,
     options: &PushOptions<'_>,
-    (local, branch, theirs): (&LocalRefs, &str, &str),
+    (local, branch, external): (&LocalRefs, &str, &str),
     last_pushed: Option<&String>,
 ) -> Result<Adoption, BackupError> {
     git.context().enter("fetching commits of others");
@@ -105,14 +105,14 @@ fn take_over(
     let arguments = arguments.iter().copied().chain([options.remote.url.as_str(), &refspec]);
     git.command(arguments).credentials(options.remote.credentials.as_ref()).long().read()?;
     // It may have moved on since it was listed.
-    let theirs = git.read(&["rev-parse", &format!("{SCRATCH_REFS}remote")]).unwrap_or_else(|_| theirs.to_owned());
-    if git.is_ancestor(&theirs, local.tip())? {
+    let external = git.read(&["rev-parse", &format!("{SCRATCH_REFS}remote")]).unwrap_or_else(|_| external.to_owned());
+    if git.is_ancestor(&external, local.tip())? {
         return Ok(Adoption::BranchMoved);
     }
     let name = branch.trim_start_matches("refs/heads/");
-    // A merge would bring back what somebody removed there on purpose.
+    // A merge would bring back what was removed there on purpose.
     if let Some(last) = last_pushed
-        && !git.is_ancestor(last, &theirs)?
+        && !git.is_ancestor(last, &external)?
     {
         return Err(BackupError::refused(format!(
             "the branch `{name}` of the remote was rewritten: it does not have commit {last} any more, which was pushed \
@@ -120,13 +120,13 @@ fn take_over(
         )));
     }
     if !options.merges_others {
-        let count = git.read(&["rev-list", "--count", &format!("{}..{theirs}", local.tip())])?;
+        let count = git.read(&["rev-list", "--count", &format!("{}..{external}", local.tip())])?;
         return Err(BackupError::refused(format!(
             "the branch `{name}` of the remote has {count} commits that are not here; nothing was pushed; merge them in the \
              root (`git pull --no-rebase URL {name}`), or set `backup.rebase_before_push = true`"
         )));
     }
-    adopt(git, local.tip(), &theirs)
+    adopt(git, local.tip(), &external)
 }
 
 /// How a push ended.
@@ -136,7 +136,7 @@ struct PushedRefs {
     sent: usize,
     /// Refs of svcfs that the remote does not accept.
     declined: Vec<String>,
-    /// Whether somebody else pushed meanwhile.
+    /// Whether the branch of the remote moved meanwhile.
     is_outdated: bool,
 }
 
@@ -150,7 +150,7 @@ fn push_changes(
     for (name, id) in wanted.iter().filter(|(name, id)| remote.get(*name) != Some(*id)) {
         arguments.push((lease(name, remote, record), format!("{id}:{name}")));
     }
-    // A draft that was merged or discarded here, and that nobody else changed there.
+    // A draft that was merged or discarded here, and is unchanged at the remote.
     let ended = record
         .refs
         .iter()
@@ -196,7 +196,7 @@ fn lease(name: &str, remote: &RefMap, record: &BackupRecord) -> String {
     }
     let expected = match record.refs.get(name) {
         Some(pushed) => Some(pushed),
-        // Nobody else writes it, also when the record was lost.
+        // No other program writes it, also when the record was lost.
         None if name == STATE_REF => remote.get(name),
         None => None,
     };

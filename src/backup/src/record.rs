@@ -97,7 +97,7 @@ impl BackupLock {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(TryLockError::WouldBlock) if started.elapsed() < timeout => {
-                    std::thread::sleep(LOCK_POLL_INTERVAL);
+                    std::thread::park_timeout(LOCK_POLL_INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => {
                     return Err(BackupError::failed("another process backs up this root; try again when it has ended"));

@@ -10,13 +10,13 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupOverrides, backup::BackupSettings,
-    claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig,
-    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, net::NetConfig,
-    nfs::NfsConfig, protocols::S3Config, protocols::WebDav, publish::PublishConfig, render::RenderConfig,
-    schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
-    versioning::VersioningStrategy, webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
-    workflow::WorkflowSettings,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupConfig, backup::BackupOverrides,
+    backup::BackupSettings, claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings,
+    files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
+    net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, publish::PublishConfig,
+    render::RenderConfig, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
+    versioning::VersioningConfig, versioning::VersioningStrategy, webhooks::WebhookEntry, webhooks::WebhooksConfig,
+    workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NetSettings, NfsFlags,
@@ -166,11 +166,7 @@ impl Settings {
         let janitor = check.value("janitor.interval", janitor.resolve());
         let workflow = check.workflow(&workflow);
         let drafts = check.value("drafts.auto_discard", drafts.resolve());
-        let has_git = versioning.strategy == VersioningStrategy::Git;
-        let backup = backup
-            .resolve(std::mem::take(&mut overrides.backup), has_git)
-            .map_err(|(key, error)| check.report(key, error))
-            .ok();
+        let backup = check.backup(backup, &mut overrides, &versioning);
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
@@ -178,36 +174,28 @@ impl Settings {
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
-        match (server, dataview, memory, janitor, (drafts, backup), auth, log) {
-            (
-                Some(server),
-                Some(dataview),
-                Some(memory),
-                Some(janitor),
-                (Some(drafts), Some(backup)),
-                Some(auth),
-                Some(log),
-            ) if check.problems.is_empty() => Ok(Self {
-                server,
+        let complete = || {
+            Some(Self {
+                server: server?,
                 search,
-                dataview,
+                dataview: dataview?,
                 versioning,
-                auth,
+                auth: auth?,
                 lint: lint.into(),
                 schema,
                 hidden_files: files.exceptions(),
                 scratch: files.scratch,
                 assets: assets.resolve(),
-                memory,
-                janitor,
-                drafts,
-                backup,
+                memory: memory?,
+                janitor: janitor?,
+                drafts: drafts?,
+                backup: backup?,
                 links,
                 claims,
                 workflow,
                 render,
                 publish,
-                log,
+                log: log?,
                 audit,
                 ui,
                 visibility: space.visibility,
@@ -219,9 +207,9 @@ impl Settings {
                 webhooks,
                 spaces,
                 config_file: None,
-            }),
-            _ => Err(ConfigError::Invalid { path, problems: check.into_sorted() }),
-        }
+            })
+        };
+        check.finish(complete(), path)
     }
 }
 
@@ -251,9 +239,11 @@ struct SettingsCheck {
 }
 
 impl SettingsCheck {
-    fn into_sorted(mut self) -> Vec<ConfigProblem> {
+    /// The settings, unless a value is invalid.
+    fn finish(mut self, settings: Option<Settings>, path: Option<PathBuf>) -> Result<Settings, ConfigError> {
         self.problems.sort();
-        self.problems
+        let settings = settings.filter(|_| self.problems.is_empty());
+        settings.ok_or(ConfigError::Invalid { path, problems: self.problems })
     }
 
     fn auth(&mut self, auth: AuthConfig, is_valid: bool) -> Option<AuthSettings> {
@@ -281,6 +271,17 @@ impl SettingsCheck {
         let (nfs, webdav) = (self.nfs(nfs, &overrides.nfs, auth), self.webdav(&webdav, &overrides.webdav));
         let s3 = self.value("--s3-port", s3.resolve(&overrides.s3)).flatten();
         (nfs, webdav, s3)
+    }
+
+    fn backup(
+        &mut self,
+        backup: BackupConfig,
+        overrides: &mut CliOverrides,
+        versioning: &VersioningConfig,
+    ) -> Option<BackupSettings> {
+        let has_git = versioning.strategy == VersioningStrategy::Git;
+        let resolved = backup.resolve(std::mem::take(&mut overrides.backup), has_git);
+        resolved.map_err(|(key, error)| self.report(key, error)).ok()
     }
 
     fn nfs(&mut self, nfs: NfsConfig, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {

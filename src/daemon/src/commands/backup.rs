@@ -161,7 +161,7 @@ fn follow(target: &mut OpenTarget, spinner: &ProgressBar) -> Result<(Value, Valu
     let is_queued = status["running"] == true;
     while is_queued && (first..first + more).contains(&runs_of(&status)) {
         spinner.set_message(status["phase"].as_str().unwrap_or("waiting").to_owned());
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::park_timeout(POLL_INTERVAL);
         status = call("backup_status")?;
     }
     Ok((status, before["last_push"].clone()))
