@@ -215,7 +215,7 @@ impl OpenApiWriter {
             success["content"] = match route.text_field {
                 None => {
                     let mime = route.json_media_type.map_or(media::JSON, without_parameters);
-                    json!({ mime: { "schema": (entry.output)(&mut self.outputs) } })
+                    json!({ mime: { "schema": self.json_body(entry, route) } })
                 }
                 Some((field, kind)) => {
                     let text = json!({ "schema": { "type": "string" } });
@@ -245,6 +245,15 @@ impl OpenApiWriter {
             }
         }
         responses.into()
+    }
+
+    /// The schema of a JSON response: of the output, or of its field that is the body.
+    fn json_body(&mut self, entry: &OperationEntry, route: &Route) -> Value {
+        let schema = (entry.output)(&mut self.outputs);
+        let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
+        let definition = name.and_then(|name| self.outputs.definitions().get(name));
+        let body = route.json_fallback.and_then(|field| definition?.pointer(&format!("/properties/{field}")));
+        body.cloned().unwrap_or_else(|| schema.into())
     }
 
     /// The JSON schema of a response without the text field; `None` when the field is always

@@ -110,8 +110,8 @@ pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 /// The draft into which the changes of a caller went that may only propose them.
 pub(crate) const DRAFT: HeaderName = HeaderName::from_static("x-svc-draft");
 
-/// The kind of a refusal. Several kinds have the same status: clients distinguish a rule of the space
-/// from a conflict with other writers.
+/// The kind of a refusal. Several kinds have the same status: clients distinguish a rule of the
+/// space from a conflict with other writers.
 pub(crate) const ERROR_KIND: HeaderName = HeaderName::from_static("x-svc-error");
 
 /// Adds the headers for the metadata of an output.

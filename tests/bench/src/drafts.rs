@@ -1,5 +1,5 @@
-//! Drafts: opening them, writing in them beside writing in the tree, merging a large one, and undoing
-//! the merge.
+//! Drafts: opening them, writing in them beside writing in the tree, merging a large one, and
+//! undoing the merge.
 
 use std::time::{Duration, Instant};
 
