@@ -87,7 +87,7 @@ impl DraftView<'_> {
         set_all(&mut self.draft.directories.write(), directories);
         self.draft.set_pages(pages);
         if !changed.is_empty() {
-            core.update_draft_branch(&self.draft, Some(&changed), &message);
+            self.vfs.queue_branch_update(&self.draft, Some(changed), message);
         }
         Ok(files)
     }
