@@ -20,7 +20,7 @@ use crate::core::EffectiveState;
 use crate::gate::ProposedFile;
 use crate::precondition::{CurrentState, check_precondition};
 
-/// Most pages that a draft changes, and most bytes of their contents: a draft is reviewed by a person.
+/// Most pages that a draft changes, and most bytes of their contents: a person reviews it.
 const MAX_PAGES: usize = 10_000;
 const MAX_BYTES: u64 = 1 << 30;
 
