@@ -10,7 +10,7 @@ use svcfs_base::{
 use svcfs_vfs::{SetAttributes, WriteAt};
 
 use super::nodes::{DirtyBytes, DraftEntry, DraftHandle};
-use super::{DRAFTS, DraftFiles};
+use super::{DRAFTS, DraftFiles, new_file};
 use crate::reply::{RequestFailure, log, or_stale};
 
 /// Executable by anyone: a versioned attribute, which drafts do not have.
@@ -176,8 +176,10 @@ impl DraftFiles {
     /// Stores a rejected text for the user, as one of the tree (`.svc/rejected/draft/<id>/…`).
     fn store_rejected(&self, (id, path): (DraftId, &TreePath), content: Bytes, fault: &Fault) {
         let Some(name) = rejected_name(id, path) else { return };
-        let attributes = self.entry_attributes(&DraftEntry::Path(id, path.clone()));
-        let attributes = attributes.map_or_else(
+        // As stored: the file is locked here, so its unsaved attributes must not be read.
+        let stat = |path: &TreePath| self.view(id)?.stat(Protocol::Fuse, path);
+        let of_new = || stat(&path.parent().unwrap_or_else(TreePath::root)).map(|parent| new_file(&parent));
+        let attributes = stat(path).or_else(|_| of_new()).map_or_else(
             |_| DiskAttributes::default(),
             |own| DiskAttributes { mode: Some(own.mode), owner: Some((own.uid, own.gid)), ..DiskAttributes::default() },
         );

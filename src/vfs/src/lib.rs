@@ -71,7 +71,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, HiddenFiles, Kind, OriginId, Seq};
 use svcfs_store::{FailPoints, History, StatePaths, StoreError, UntrackedFiles, VersionStore, WorkTree};
-use svcfs_work::{PidLock, PidLockError};
+use svcfs_work::{PidLock, PidLockError, SerialExecutor};
 
 use crate::core::VfsCore;
 use crate::nodes::SpaceNodes;
@@ -111,6 +111,8 @@ pub struct Vfs {
     gates: Vec<Box<dyn WriteGate>>,
     nodes: SpaceNodes,
     write_flushers: Mutex<Vec<WriteFlusher>>,
+    /// Makes the git branches of drafts, after the answers to their writers.
+    draft_branches: SerialExecutor,
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::RootWatcher>>,
     /// Held while this process serves the root.
@@ -208,6 +210,7 @@ impl Vfs {
             gates,
             nodes: SpaceNodes::default(),
             write_flushers: Mutex::default(),
+            draft_branches: SerialExecutor::new(),
             committer: Mutex::new(Some(thread)),
             watcher: Mutex::default(),
             root_lock: Mutex::new(Some(lock)),
@@ -235,6 +238,7 @@ impl Vfs {
         {
             return Err(Fault::internal("the committer thread panicked"));
         }
+        self.wait_draft_branches();
         self.core.versions.close();
         self.core.tree.close();
         let closed = self.core.log.close();

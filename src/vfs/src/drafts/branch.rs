@@ -1,22 +1,50 @@
 //! The git branches of drafts.
 //!
 //! Invariant: they are derived, so an error here is logged and never fails a write: the branch is
-//! made again with the next write or the next start.
+//! made again with the next write or the next start. They are made one after another on a thread of
+//! the helper pool, so that no writer waits for git.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use svcfs_base::{DraftId, Fault, TreePath};
+use svcfs_base::{DraftId, DraftPage, Fault, TreePath};
 use svcfs_store::{BranchPage, CommitAuthor, History, StoreError};
 use tracing::warn;
 
 use super::OpenDraft;
+use crate::Vfs;
 use crate::core::VfsCore;
+
+impl Vfs {
+    /// Queues a commit of pages of a draft on its branch, as [`VfsCore::update_draft_branch`].
+    pub(super) fn queue_branch_update(&self, open: &Arc<OpenDraft>, changed: Option<Vec<TreePath>>, message: String) {
+        let (core, open) = (Arc::clone(&self.core), Arc::clone(open));
+        self.draft_branches.submit(move || {
+            // It may be closed meanwhile.
+            if core.drafts.drafts.read().contains_key(&open.draft.id) {
+                core.update_draft_branch(&open, changed.as_deref(), &message);
+            }
+        });
+    }
+
+    /// Queues the removal of the branch of a closed draft.
+    pub(super) fn queue_branch_removal(&self, id: DraftId) {
+        let core = Arc::clone(&self.core);
+        self.draft_branches.submit(move || core.remove_closed_branch(id));
+    }
+
+    /// Waits until the git branches of drafts have everything written so far.
+    pub fn wait_draft_branches(&self) {
+        self.draft_branches.wait_idle();
+    }
+}
 
 impl VfsCore {
     /// Makes a commit of pages of a draft on its branch; of all pages if `changed` is none or there
-    /// is no branch. The writer lock of the draft must be held, or the draft must be new.
-    pub(super) fn update_draft_branch(&self, open: &OpenDraft, changed: Option<&[TreePath]>, message: &str) {
+    /// is no branch. Pages that are changed meanwhile are in it as they are then; their own update
+    /// follows.
+    fn update_draft_branch(&self, open: &OpenDraft, changed: Option<&[TreePath]>, message: &str) {
         let Some(history) = self.versions.git() else { return };
         let id = open.draft.id;
         if let Err(fault) = self.try_update_branch(history, open, changed, message) {
@@ -32,27 +60,26 @@ impl VfsCore {
         message: &str,
     ) -> Result<(), Fault> {
         let id = open.draft.id;
-        let pages = open.pages.read();
-        let all: Vec<TreePath>;
-        let paths = match changed {
-            Some(changed) if history.draft_branch_exists(id)? => changed,
-            Some(_) | None => {
-                all = pages.keys().cloned().collect();
-                &all
+        let changed = if history.draft_branch_exists(id)? { changed } else { None };
+        let pages: Vec<(TreePath, Option<DraftPage>)> = {
+            let pages = open.pages.read();
+            match changed {
+                Some(changed) => changed.iter().map(|path| (path.clone(), pages.get(path).cloned())).collect(),
+                None => pages.iter().map(|(path, page)| (path.clone(), Some(page.clone()))).collect(),
             }
         };
-        let paths: Vec<&TreePath> = paths.iter().filter(|path| self.is_versioned(path)).collect();
+        let pages: Vec<_> = pages.into_iter().filter(|(path, _)| self.is_versioned(path)).collect();
         let mut contents: BTreeMap<&TreePath, Option<Bytes>> = BTreeMap::new();
-        for path in paths.iter().filter(|path| pages.contains_key(*path)) {
+        for (path, _) in pages.iter().filter(|(_, page)| page.is_some()) {
             contents.insert(path, self.drafts.file.contents(id, path)?.content);
         }
-        let page = |path: &&TreePath| match contents.get(*path) {
+        let state = |path: &TreePath| match contents.get(path) {
             Some(Some(content)) => BranchPage::Content(content),
             Some(None) => BranchPage::Removed,
             None => BranchPage::Unchanged,
         };
-        let states: Vec<_> = paths.iter().map(|path| (*path, page(path))).collect();
-        let newest = paths.iter().filter_map(|path| pages.get(*path)).max_by_key(|page| page.changed_at);
+        let states: Vec<_> = pages.iter().map(|(path, _)| (path, state(path))).collect();
+        let newest = pages.iter().filter_map(|(_, page)| page.as_ref()).max_by_key(|page| page.changed_at);
         let (actor, time) =
             newest.map_or((&open.draft.actor, open.draft.created_at), |page| (&page.author, page.changed_at));
         let message = if message.is_empty() { format!("{actor}: draft {id}") } else { message.to_owned() };
@@ -60,7 +87,7 @@ impl VfsCore {
         Ok(history.update_draft_branch(id, open.draft.base_commit, &states, &author)?)
     }
 
-    pub(super) fn remove_draft_branch(&self, id: DraftId) {
+    fn remove_draft_branch(&self, id: DraftId) {
         let removed = self.versions.git().map_or(Ok(true), |history| history.remove_draft_branch(id));
         if let Err(error) = removed {
             warn!(draft.id = %id, %error, "the git branch of a draft could not be removed");
@@ -69,7 +96,7 @@ impl VfsCore {
 
     /// Removes the branch of a draft that is closed in the file of drafts; retried at the next start
     /// if it is checked out.
-    pub(super) fn remove_closed_branch(&self, id: DraftId) {
+    fn remove_closed_branch(&self, id: DraftId) {
         let removed = self.versions.git().map_or(Ok(true), |history| history.remove_draft_branch(id));
         let forgotten = removed.and_then(|is_gone| if is_gone { self.drafts.file.forget_closed(id) } else { Ok(()) });
         if let Err(error) = forgotten {

@@ -67,7 +67,7 @@ impl DraftMerge<'_> {
         core.drafts.file.write(draft.draft.id, &writes)?;
         let changed: Vec<TreePath> = pages.iter().map(|(path, _)| path.clone()).collect();
         draft.set_pages(pages);
-        core.update_draft_branch(draft, Some(&changed), "");
+        self.view.vfs.queue_branch_update(draft, Some(changed), String::new());
         Ok(false)
     }
 }

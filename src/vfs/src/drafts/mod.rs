@@ -109,7 +109,7 @@ impl Vfs {
         let (pages, directories) = (BTreeMap::new(), BTreeMap::new());
         let opened = Arc::new(OpenDraft::from(StoredDraft { draft: draft.clone(), pages, directories }));
         registry.drafts.write().insert(id, Arc::clone(&opened));
-        self.core.update_draft_branch(&opened, None, "");
+        self.queue_branch_update(&opened, None, String::new());
         Ok(draft)
     }
 
@@ -148,7 +148,7 @@ impl Vfs {
         self.core.drafts.file.remove(id)?;
         *is_open = false;
         self.core.drafts.drafts.write().remove(&id);
-        self.core.remove_closed_branch(id);
+        self.queue_branch_removal(id);
         Ok(())
     }
 

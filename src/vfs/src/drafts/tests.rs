@@ -362,7 +362,7 @@ fn a_fence_is_honoured_in_a_draft() {
     let crate::ClaimAttempt::Started(started) =
         space.vfs.start_claim(&Actor::new("ann"), &at("a.md"), std::time::Duration::from_secs(60)).unwrap()
     else {
-        panic!("nobody has claimed it");
+        panic!("no one has claimed it");
     };
     let fence = started.confirm().unwrap().fence;
     for (name, claim_fence, path, is_refused) in [

@@ -21,7 +21,7 @@ use crate::core::EffectiveState;
 use crate::gate::ProposedFile;
 use crate::precondition::{CurrentState, check_precondition};
 
-/// Most pages that a draft changes, and most bytes of their contents: a draft is reviewed by a person.
+/// Most pages that a draft changes, and most bytes of their contents: a person reviews it.
 const MAX_PAGES: usize = 10_000;
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -89,7 +89,7 @@ impl DraftView<'_> {
         set_all(&mut self.draft.directories.write(), directories);
         self.draft.set_pages(pages);
         if !changed.is_empty() {
-            core.update_draft_branch(&self.draft, Some(&changed), &message);
+            self.vfs.queue_branch_update(&self.draft, Some(changed), message);
         }
         Ok(files)
     }

@@ -41,6 +41,7 @@ impl Vfs {
             && shared.large.is_none()
             && let Ok(path) = self.nodes.path_of(node)
         {
+            self.check_writes_tree(caller)?;
             // By name, without a handle.
             shared.large = self.open_large(&path, &self.stat(Protocol::Internal, &path)?)?;
         }
@@ -118,9 +119,6 @@ impl Vfs {
     /// # Errors
     /// `IsDirectory`, `NotFound`, `Stale`; `Forbidden` to write the server's own files.
     pub fn open_node(&self, caller: &Caller, node: NodeId, mode: OpenMode) -> Result<HandleId, Fault> {
-        if mode.write {
-            self.check_writes_tree(caller)?;
-        }
         let attributes = self.attributes(node)?;
         if attributes.kind == EntryKind::Directory {
             return Err(Fault::is_directory(&self.nodes.path_of(node)?));

@@ -68,6 +68,7 @@ impl TestSpace {
         String::from_utf8(self.vfs.read(Protocol::Internal, &at(path)).unwrap().content.to_vec()).unwrap()
     }
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        self.vfs.wait_draft_branches();
         let run = || Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
         // A pack that git has listed may be merged into another before it is read; and we hold
         // git's lock for a moment when its index is brought up to date, as another git command
