@@ -141,7 +141,9 @@ impl BackupMonitor {
             }
             Err(error) => tracing::warn!(space = space.name, %error, "the backup failed"),
         }
-        self.announce_stale(space, now);
+        if outcome.is_err() {
+            self.announce_stale(space, now);
+        }
         outcome.map(|(outcome, _)| outcome)
     }
 

@@ -61,5 +61,5 @@ fn a_backup_is_verified_and_a_stale_one_is_announced_once() {
     assert!(problem.contains("the last verified backup is of") && problem.contains("mount its disk"), "{problem}");
     std::fs::rename(place.path().join("away"), &remote).unwrap();
     run(100).unwrap();
-    assert_eq!(monitor.problem(later(100)), None);
+    assert_eq!((monitor.problem(later(60)), space.space().notices.last()), (None, 1));
 }
