@@ -53,7 +53,7 @@ impl Summary {
         if hidden.is_empty() {
             return Self { title: page.title, excerpt: page.excerpt };
         }
-        let visible = replace_ranges(text, hidden.into_iter().map(|range| (range, String::new())).collect());
+        let visible = replace_ranges(text, hidden.into_iter().map(|range| (range, "")));
         let page = Page::parse(path, &visible);
         Self { title: page.title, excerpt: page.excerpt }
     }
