@@ -9,8 +9,9 @@ Run the tests in their long form
 Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
 
 Runs the tests of scripts/test.sh. Tests with random input or repetitions read their limits from these variables.
-Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, scripts/release.sh --try and
-`cargo install` (as root), scripts/nfs/pjdfstest.sh (on amd64) and scripts/power.sh (as root on amd64).
+Without arguments, these follow: scripts/schema.sh, scripts/bench.sh --quick, scripts/browser.sh,
+scripts/release.sh --try and `cargo install` (as root), scripts/nfs/pjdfstest.sh (on amd64) and scripts/power.sh (as root
+on amd64).
 
 Environment (a variable that is set already is not changed):
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
@@ -87,6 +88,8 @@ try_release() {
 [[ $# -eq 0 ]] || exit 0
 "$scripts/schema.sh"
 "$scripts/bench.sh" --quick
+# With the program that the benchmark built.
+"$scripts/browser.sh" "$CARGO_TARGET_DIR/release/svcfs"
 try_release
 [[ $(uname -m) != x86_64 ]] || "$scripts/nfs/pjdfstest.sh"
 [[ $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0

@@ -129,6 +129,20 @@ impl<'a, 's, S: Iterator<Item = &'s str>> EventWriter<'a, S> {
                     let html = self.with_slots(raw);
                     self.output.push(Event::InlineHtml(html.into()));
                 }
+                Event::TaskListMarker(is_done) => {
+                    // A screen reader says what the box means.
+                    let (label, checked) = if *is_done { ("done", " checked") } else { ("to do", "") };
+                    self.html(format!("<input type=\"checkbox\" disabled aria-label=\"{label}\"{checked}>\n"));
+                }
+                // Both may be wider than the screen: they can be scrolled with the keyboard.
+                Event::Start(Tag::Table(_)) => {
+                    self.html("<div class=\"table-scroll\" tabindex=\"0\">\n".to_owned());
+                    self.output.push(event.clone());
+                }
+                Event::End(TagEnd::Table) => {
+                    self.output.push(event.clone());
+                    self.html("</div>\n".to_owned());
+                }
                 other => {
                     match other {
                         Event::Start(Tag::Link { .. } | Tag::Image { .. }) => link_depth += 1,
@@ -229,7 +243,7 @@ impl<'a, 's, S: Iterator<Item = &'s str>> EventWriter<'a, S> {
             let class =
                 if info.is_empty() { String::new() } else { format!(" class=\"language-{}\"", escape_html(info)) };
             let highlighted = highlight::code(&language, &code).unwrap_or_else(|| escape_html(&code));
-            self.html(format!("<pre><code{class}>{highlighted}</code></pre>\n"));
+            self.html(format!("<pre tabindex=\"0\"><code{class}>{highlighted}</code></pre>\n"));
         }
         (length + 1).min(events.len())
     }

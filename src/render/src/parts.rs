@@ -213,11 +213,18 @@ fn written(attributes: &[(&str, &str)], without: &[&str]) -> String {
     shown.map(|(name, value)| format!(" {name}=\"{value}\"")).collect()
 }
 
-/// Whether an address has a scheme or names a host.
+/// Whether an address has a scheme or names a host, as a browser reads it: without the control
+/// characters and white space that it ignores.
 fn is_external(url: &str) -> bool {
-    let url = url.trim_start_matches(|character: char| character.is_whitespace() || character.is_control());
+    let is_ignored = |character: char| character.is_whitespace() || character.is_control();
+    let url = url.trim_start_matches(is_ignored);
     let starts_host = url.starts_with("//") || url.starts_with("/\\") || url.starts_with('\\');
-    let has_scheme = url.split(['/', '?', '#']).next().is_some_and(|start| start.contains(':'));
+    let start = url.split(['/', '?', '#']).next().unwrap_or_default();
+    let has_scheme = start.split_once(':').is_some_and(|(scheme, _)| {
+        let scheme = scheme.chars().filter(|character| !is_ignored(*character));
+        scheme.clone().next().is_some_and(|first| first.is_ascii_alphabetic())
+            && scheme.clone().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    });
     starts_host || has_scheme
 }
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use ammonia::{Builder, UrlRelative};
 
 /// Prefixes of the classes that a page may use: those that this crate writes.
-const CLASSES: [&str; 7] = ["language-", "callout", "task", "footnote", "embed", "math", "hl-"];
+const CLASSES: [&str; 8] = ["language-", "callout", "task", "footnote", "embed", "math", "hl-", "table-"];
 
 /// URLs with a scheme; relative ones are allowed too.
 const SCHEMES: [&str; 3] = ["http", "https", "mailto"];
@@ -20,15 +20,17 @@ static PAGE: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .add_generic_attributes(["id", "class"])
         .add_tag_attributes("a", ["data-slot", "name"])
         .add_tag_attributes("span", ["data-slot"])
-        .add_tag_attributes("div", ["data-slot"])
+        .add_tag_attributes("div", ["data-slot", "tabindex"])
+        .add_tag_attributes("pre", ["tabindex"])
         .add_tag_attributes("details", ["open"])
-        .add_tag_attributes("input", ["type", "checked", "disabled"])
+        .add_tag_attributes("input", ["type", "checked", "disabled", "aria-label"])
         .url_schemes(HashSet::from(SCHEMES))
         .url_relative(UrlRelative::PassThrough)
         .set_tag_attribute_value("input", "type", "checkbox")
         .set_tag_attribute_value("input", "disabled", "")
         .attribute_filter(|_, attribute, value| match attribute {
             "class" => classes(value),
+            "tabindex" => (value == "0").then_some(Cow::Borrowed(value)),
             "id" | "name" => is_anchor(value).then_some(Cow::Borrowed(value)),
             "data-slot" => value.bytes().all(|byte| byte.is_ascii_digit()).then_some(Cow::Borrowed(value)),
             _ => Some(Cow::Borrowed(value)),

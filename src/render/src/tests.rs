@@ -67,7 +67,7 @@ fn markdown_becomes_html() {
 #[test]
 fn title_and_excerpt_have_no_comments() {
     let page = parse("p.md", "%%\n# Hidden\n%%\n\n# Title %%secret%%\n\nText %%secret%% goes on.\n");
-    assert_eq!((page.title.trim(), &*page.excerpt), ("Title", "Text  goes on."));
+    assert_eq!((page.title.trim(), &*page.excerpt), ("Title", "Text goes on."));
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Publishing {
 
     /// Published pages a second, of svcfs and of nginx.
     pub fn rates(&self) -> [Option<f64>; 2] {
-        [self.rates.0.typical_rate(), self.rates.1.as_ref().and_then(RoundSeries::typical_rate)]
+        [self.rates.0.rate(), self.rates.1.as_ref().and_then(RoundSeries::rate)]
     }
 
     /// The table.

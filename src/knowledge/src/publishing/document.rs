@@ -32,14 +32,19 @@ pub struct DocumentOptions {
 #[must_use]
 pub fn page_document(page: &RenderedPage, options: &DocumentOptions) -> String {
     let has_title = page.toc.first().is_some_and(|heading| heading.level == 1 && heading.text == page.title);
-    let heading = if has_title { String::new() } else { format!("<h1>{}</h1>\n", escape_html(&page.title)) };
+    // The table of contents follows the title.
+    let own_title = if has_title && page.html.starts_with("<h1") { page.html.find("</h1>") } else { None };
+    let (heading, rest) = match own_title {
+        Some(at) => (page.html[..at + "</h1>".len()].to_owned(), &page.html[at + "</h1>".len()..]),
+        None if has_title => (String::new(), page.html.as_str()),
+        None => (format!("<h1>{}</h1>\n", escape_html(&page.title)), page.html.as_str()),
+    };
     let head = head((&page.title, &page.excerpt), "article", options);
     let linked_data = if options.is_unlisted { String::new() } else { linked_data(page, options) };
     let footer = footer(options);
     format!(
-        "{head}{linked_data}</head>\n<body>\n<main>\n{heading}{}{}</main>\n{footer}</body>\n</html>\n",
-        toc(page),
-        page.html
+        "{head}{linked_data}</head>\n<body>\n<main>\n{heading}{}{rest}</main>\n{footer}</body>\n</html>\n",
+        toc(page)
     )
 }
 

@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::Caller;
+use svcfs_base::{Caller, Permissions};
 
 use super::{Audience, read_admitted, render_page, uses_asset};
 use crate::spaces::test_space::{TestSpace, caller, path};
@@ -82,4 +82,87 @@ fn pages_are_published_and_withdrawn_by_one_key() {
     assert_eq!(space.get("publish_status", json!({ "path": "b.md" }))["published"], false);
     assert_eq!(space.refusal("publish", json!({ "path": "none.md" })).0, 404);
     assert_eq!(space.refusal("publish", json!({ "path": ".svc/rules.md" })).0, 400);
+}
+
+#[test]
+fn queries_and_computed_pages_show_what_the_audience_may_see() {
+    let view =
+        "svc-view: true\nsvc-query: LIST FROM \"d/\"\n---\n<!-- svc:auto -->\nstored: d/none.md\n<!-- /svc-view -->\n";
+    let query = "```dql\nTABLE _backlink_count FROM \"d/\" SORT _path\n```\n\n```dataview\nLIST length(file.inlinks) FROM \"d\"\n```\n";
+    let both = "published: true\nvisibility: public\n";
+    let space = TestSpace::with(
+        "",
+        &[
+            ("d/none.md", "[[p]] [[v]] none"),
+            ("d/p.md", "---\npublished: true\n---\n[[v]]"),
+            ("d/v.md", "---\nvisibility: public\n---\n[[p]]"),
+            ("query.md", &format!("---\n{both}---\n{query}")),
+            ("view.md", &format!("---\n{both}{view}")),
+        ],
+    );
+    space.settle();
+    let caller = caller();
+    for (audience, shown, hidden) in [
+        (Audience::Caller, &["d/none.md", "d/p.md", "d/v.md"][..], &[][..]),
+        (Audience::Published, &["d/p.md"][..], &["none", "d/v.md"][..]),
+        (Audience::Public, &["d/v.md"][..], &["none", "d/p.md"][..]),
+        (Audience::OnePage, &[][..], &["none", "d/p.md", "d/v.md"][..]),
+    ] {
+        for page in ["query.md", "view.md"] {
+            let html = html(&space, &caller, page, audience);
+            // The stored result of the view may be older than the pages.
+            let is_stored = audience == Audience::Caller && page == "view.md";
+            assert!(is_stored || shown.iter().all(|path| html.contains(path)), "{page} for {audience:?}: {html}");
+            assert!(hidden.iter().all(|path| !html.contains(path)), "{page} for {audience:?}: {html}");
+        }
+    }
+    let published = html(&space, &caller, "query.md", Audience::Published);
+    assert!(published.contains("<td>0</td>"), "links from hidden pages are not counted: {published}");
+}
+
+#[test]
+fn a_folder_key_sees_its_folder_only() {
+    let page = "# Page\n\n[[inside]] [[outside]] [x](../outside.md) ![i](../o.png)\n\n![[outside]]\n\n![[inside#Part]]\n\n\
+                ```dql\nLIST SORT _path\n```\n\n```dataview\nTABLE file.inlinks\n```\n";
+    let space = TestSpace::with(
+        "",
+        &[
+            ("d/page.md", page),
+            ("d/inside.md", "# Inside\n\n## Part\n\nseen text\n"),
+            ("outside.md", "---\ntitle: Secret title\n---\n# Hidden heading\n\nhidden text\n"),
+            ("o.png", "png"),
+        ],
+    );
+    space.settle();
+    let permissions = Permissions { folder: Some(path("d")), ..Permissions::READ_ONLY };
+    let reader = Caller { permissions, ..caller() };
+    let answer = space.ask_as(&reader, "render", json!({ "path": "d/page.md" })).unwrap();
+    let html = answer["html"].as_str().unwrap();
+    assert!(html.contains("seen text") && html.contains("d/inside.md"), "{html}");
+    for hidden in ["Secret title", "Hidden heading", "hidden text", "outside.md", "o.png"] {
+        assert!(!answer.to_string().contains(hidden), "{hidden}: {html}");
+    }
+    assert_eq!(answer["links"], json!(["d/inside.md", "d/page.md"]), "{answer}");
+    assert_eq!(answer["toc"].as_array().unwrap().len(), 1);
+    let text = json!({ "path": "d/new.md", "content": "![[outside]] [[outside]]\n\n```dql\nLIST\n```\n" });
+    let preview = space.ask_as(&reader, "render_text", text).unwrap().to_string();
+    assert!(!preview.contains("hidden text") && !preview.contains("outside.md"), "{preview}");
+}
+
+#[test]
+fn lists_follow_the_pages() {
+    let space = TestSpace::with("", &[("a.md", "a"), ("b.md", PUBLIC)]);
+    space.settle();
+    let listed = || {
+        let caller = caller();
+        let pages = super::listed_pages(&space.cx(&caller)).unwrap();
+        pages.published().iter().map(|(path, _)| path.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), ["b.md"]);
+    space.put("a.md", &format!("{PUBLIC}a"));
+    assert_eq!(listed(), ["a.md", "b.md"]);
+    space.put("b.md", "---\npublished: false\n---\n");
+    assert_eq!(listed(), ["a.md"]);
+    space.get("delete", json!({ "path": "a.md" }));
+    assert_eq!(listed(), [""; 0]);
 }
