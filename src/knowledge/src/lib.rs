@@ -10,6 +10,7 @@ pub mod activity;
 pub mod appearance;
 pub mod append_only;
 pub mod audit;
+pub mod canvas;
 pub mod claims;
 pub mod comments;
 pub mod content_quality;
@@ -48,6 +49,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     query::AREA,
     views::AREA,
     graph::AREA,
+    canvas::AREA,
     activity::AREA,
     insight::AREA,
     content_quality::AREA,
