@@ -8,6 +8,7 @@ mod guides;
 mod proxies;
 mod readme;
 mod reference;
+mod canvas;
 mod sharing;
 mod undo;
 mod workflows;
