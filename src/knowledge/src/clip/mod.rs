@@ -119,8 +119,8 @@ fn page_text(
         ("_fetched_at".to_owned(), json!(cx.now().to_string())),
     ]);
     let is_new = |key: &String| fields.iter().all(|(known, _)| known != key);
-    let kept: Vec<_> = old_fields.into_iter().filter(|(key, _)| key != "author" && is_new(key)).collect();
-    fields.extend(kept);
+    let retained: Vec<_> = old_fields.into_iter().filter(|(key, _)| key != "author" && is_new(key)).collect();
+    fields.extend(retained);
     let body = article.markdown.trim();
     let heading = if body.starts_with("# ") { String::new() } else { format!("# {title}\n\n") };
     // The empty block is filled below; without it a body with one of its own would be read as ours.

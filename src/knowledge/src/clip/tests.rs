@@ -107,7 +107,9 @@ fn character_sets_and_texts_that_are_no_html_are_read() {
     let latin: Vec<u8> = latin.chars().map(|character| character as u8).collect();
     let japanese = encoding_rs::SHIFT_JIS
         .encode(
-            &plain.replace("A very long way home", "日本語のページ").replace("<head>", "<head><meta charset=shift_jis>"),
+            &plain
+                .replace("A very long way home", "日本語のページ")
+                .replace("<head>", "<head><meta charset=shift_jis>"),
         )
         .0
         .into_owned();

@@ -3,12 +3,12 @@
 //! A block that a test runs follows a line `<!-- test: NAME -->`; the first screen of README.md is
 //! its first two blocks of commands.
 
+mod canvas;
 mod drafts;
 mod guides;
 mod proxies;
 mod readme;
 mod reference;
-mod canvas;
 mod sharing;
 mod undo;
 mod workflows;
