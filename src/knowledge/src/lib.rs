@@ -11,7 +11,9 @@ pub mod appearance;
 pub mod append_only;
 pub mod audit;
 pub mod backup;
+pub mod canvas;
 pub mod claims;
+pub mod clip;
 pub mod comments;
 pub mod content_quality;
 pub mod drafts;
@@ -50,6 +52,8 @@ pub const CATALOGUE: &[OperationArea] = &[
     query::AREA,
     views::AREA,
     graph::AREA,
+    canvas::AREA,
+    clip::AREA,
     activity::AREA,
     insight::AREA,
     content_quality::AREA,

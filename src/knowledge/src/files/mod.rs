@@ -27,7 +27,7 @@ pub use content::TextOrBytes;
 pub use lines::{LineRange, select_lines};
 pub(crate) use link_rewrite::SpaceLinkResolver;
 pub use link_targets::resolve_target;
-pub use operations::AREA;
+pub use operations::{AREA, DeletedFile};
 pub(crate) use read::{SEGMENT, file_url, url_below};
 pub use read::{frontmatter, list_stems, permalink, read_file, to_timestamp};
 pub(crate) use tree::FileTreeNode;

@@ -29,6 +29,8 @@ use cached_json::CachedJson;
 use components::GraphComponents;
 use operations::{CommunityList, PageCluster};
 
+use crate::kernel::OperationContext;
+
 /// A graph and its analyses, each computed on first use.
 pub struct GraphAnalysis {
     graph: Arc<LinkGraph>,
@@ -117,6 +119,11 @@ impl GraphAnalysis {
     fn path(&self, node: GraphNode) -> TreePath {
         self.graph.page(node).path.clone()
     }
+}
+
+/// The analysis of the pages that the caller may see: for a key of a folder no others exist.
+pub(crate) fn visible_graph(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
+    cx.space.graph.analysis(cx.index(), cx.caller.permissions.folder.as_ref())
 }
 
 /// Limit of cached subgraphs of folders; each takes memory for its pages and links.

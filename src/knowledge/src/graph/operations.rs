@@ -1,5 +1,4 @@
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use svcfs_work::Lane;
 use super::cached_json::CachedJson;
 use super::graph_text::{GraphSelection, GraphText};
 use super::siblings::{self, SiblingPage};
-use super::{GraphAnalysis, paths};
+use super::{GraphAnalysis, paths, visible_graph as analysis};
 use crate::kernel::{
     FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true,
     require_path,
@@ -455,11 +454,6 @@ impl Operation for ListNeighbors {
             path: self.path,
         })
     }
-}
-
-/// The analysis of the pages that the caller may see: for a key of a folder no others exist.
-fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
-    cx.space.graph.analysis(cx.index(), cx.caller.permissions.folder.as_ref())
 }
 
 fn node(analysis: &GraphAnalysis, field: &str, path: &TreePath) -> Result<GraphNode, Fault> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, ApplyResult, Caller, ChangeSet, Clock, Fault, Protocol, Seq, Timestamp, TreePath};
 use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
@@ -353,6 +353,12 @@ impl<'a> OperationContext<'a> {
     /// The notes and totals added so far.
     pub fn response_meta(&self) -> ResponseMeta {
         self.meta.all()
+    }
+    /// The caller with the name in the request, unless its key or header has one; without any, a
+    /// caller over HTTP gets the default name.
+    pub(crate) fn named_caller(&self, actor: Option<Actor>, default: &str) -> Caller {
+        let default = || (self.caller.protocol == Protocol::Http).then(|| Actor::new(default));
+        Caller { actor: self.caller.actor.clone().or(actor).or_else(default), ..self.caller.clone() }
     }
     /// The tree as the caller sees it: with its draft over it, if it may only propose changes.
     pub fn tree(&self) -> CallerTree<'a> {

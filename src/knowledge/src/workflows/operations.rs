@@ -27,6 +27,9 @@ pub const AREA: OperationArea = OperationArea {
     ],
 };
 
+/// Author of changes of callers without a name.
+const DEFAULT_ACTOR: &str = "system";
+
 const WORKFLOW_NAME: &str = "^[A-Za-z0-9]([A-Za-z0-9 _-]{0,126}[A-Za-z0-9_-])?$";
 
 /// Limit of the pages of one `workflow_reorder`.
@@ -236,7 +239,7 @@ impl Operation for AssignWorkflow {
     type Output = AssignedPage;
     fn run(self, cx: &OperationContext<'_>) -> Result<AssignedPage, Fault> {
         require_path("path", &self.path)?;
-        let caller = state_change::with_actor(cx, self.actor);
+        let caller = cx.named_caller(self.actor, DEFAULT_ACTOR);
         let wanted = (self.workflow.as_str(), self.state.as_str(), self.ordinal);
         let change = state_change::assign(cx, &caller, &self.path, wanted)?;
         let (state, etag, noop) = (change.to_state, change.etag, change.is_noop);
@@ -290,7 +293,7 @@ impl Operation for AdvancePage {
     type Output = AdvancedPage;
     fn run(self, cx: &OperationContext<'_>) -> Result<AdvancedPage, Fault> {
         require_path("path", &self.path)?;
-        let caller = state_change::with_actor(cx, self.actor);
+        let caller = cx.named_caller(self.actor, DEFAULT_ACTOR);
         let wanted = (self.workflow.as_deref(), self.target_state.as_str());
         let change = state_change::advance(cx, &caller, &self.path, wanted)?;
         let state_change::StateChange { etag, from_state, to_state, is_noop: noop } = change;
@@ -369,7 +372,7 @@ impl Operation for ReorderPages {
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     type Output = ReorderedPages;
     fn run(self, cx: &OperationContext<'_>) -> Result<ReorderedPages, Fault> {
-        let caller = state_change::with_actor(cx, self.actor);
+        let caller = cx.named_caller(self.actor, DEFAULT_ACTOR);
         match (self.path, self.ordinal, self.workflow, self.state, self.paths) {
             (Some(path), Some(ordinal), None, None, None) => {
                 require_path("path", &path)?;

@@ -7,10 +7,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use svcfs_base::{
-    Actor, Caller, Change, ChangeSet, ETag, EventAnnouncement, Fault, Kind, Precondition, Protocol, TreePath,
-    fold_label,
-};
+use svcfs_base::{Caller, Change, ChangeSet, ETag, EventAnnouncement, Fault, Kind, Precondition, TreePath, fold_label};
 use svcfs_text::frontmatter;
 
 use super::transition::{MovedPage, check_transition, is_started, quoted};
@@ -27,9 +24,6 @@ const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Distance between the ordinals of two cards, so that others fit in between.
 const ORDINAL_STEP: usize = 1_000;
-
-/// Author of changes of callers without a name.
-const DEFAULT_ACTOR: &str = "system";
 
 /// Frontmatter `type` of a task.
 const TASK_TYPE: &str = "task";
@@ -49,12 +43,6 @@ struct ReadPage {
     etag: ETag,
     text: String,
     frontmatter: Map<String, Value>,
-}
-
-/// The caller with the name in the request, unless its key or header has one.
-pub(super) fn with_actor(cx: &OperationContext<'_>, actor: Option<Actor>) -> Caller {
-    let default = || (cx.caller.protocol == Protocol::Http).then(|| Actor::new(DEFAULT_ACTOR));
-    Caller { actor: cx.caller.actor.clone().or(actor).or_else(default), ..cx.caller.clone() }
 }
 
 /// Reads a page, and checks the caller's precondition.

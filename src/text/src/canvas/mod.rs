@@ -21,6 +21,13 @@ pub use links::{links, retarget};
 /// The text of a new canvas, in the form that Obsidian writes.
 pub const EMPTY_CANVAS: &str = "{\n\t\"nodes\":[],\n\t\"edges\":[]\n}";
 
+/// Whether a path is one of a canvas: Obsidian's files end in `.canvas`, others in `.canvas.json`.
+#[must_use]
+pub fn is_canvas_path(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    [".canvas", ".canvas.json"].iter().any(|suffix| name.strip_suffix(suffix).is_some_and(|stem| !stem.is_empty()))
+}
+
 /// Why a text is not a canvas; the message names the field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
