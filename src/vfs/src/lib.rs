@@ -200,10 +200,8 @@ impl Vfs {
         core.sync_draft_branches();
         let commit_leader = Arc::new(committer::CommitLeader::new(committer));
         let leader = Arc::clone(&commit_leader);
-        let thread = std::thread::Builder::new()
-            .name("committer".to_owned())
-            .spawn(move || leader.run())
-            .map_err(Fault::internal)?;
+        let thread = std::thread::Builder::new().name("committer".to_owned());
+        let thread = thread.spawn(move || leader.run()).map_err(Fault::internal)?;
         let vfs = Arc::new(Self {
             core,
             commit_leader,
