@@ -14,7 +14,7 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 12] = [
+const BEYOND: [&str; 14] = [
     // D40: the HTML of a page.
     "GET /api/svc/render",
     "GET /api/docs/", // the page itself, to which /api/docs leads, so that its parts are found beside it
@@ -24,6 +24,8 @@ const BEYOND: [&str; 12] = [
     "POST /api/svc/tasks/renew",
     "POST /api/svc/tasks/progress",
     "POST /api/svc/tasks/done",
+    "GET /api/svc/webhooks/{}/deliveries", // issue 39: the log of a webhook, and a test of its receiver
+    "POST /api/svc/webhooks/{}/test",
     "POST /api/svc/revert", // undo, and what it needs beside it
     "POST /api/svc/restore",
     "GET /api/svc/trash",
