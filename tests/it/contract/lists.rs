@@ -14,7 +14,7 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 18] = [
+const BEYOND: [&str; 20] = [
     // D40: the HTML of a page, and of text.
     "GET /api/svc/render",
     "POST /api/svc/render",
@@ -29,6 +29,8 @@ const BEYOND: [&str; 18] = [
     "POST /api/svc/tasks/renew",
     "POST /api/svc/tasks/progress",
     "POST /api/svc/tasks/done",
+    "GET /api/svc/webhooks/{}/deliveries", // issue 39: the log of a webhook, and a test of its receiver
+    "POST /api/svc/webhooks/{}/test",
     "POST /api/svc/revert", // undo, and what it needs beside it
     "POST /api/svc/restore",
     "GET /api/svc/trash",

@@ -270,7 +270,8 @@ impl Operation for ListDeliveries {
     type Output = Vec<WebhookDelivery>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<WebhookDelivery>, Fault> {
         check_write_scope(cx, Self::NAME)?;
-        let webhooks = enabled(cx)?;
+        let not_found = |_| Fault::new(Kind::NotFound, "webhook not found: webhooks are not enabled");
+        let webhooks = enabled(cx).map_err(not_found)?;
         find(webhooks, &self.id)?;
         let attempts = webhooks.attempts(&self.id, self.limit.get())?;
         Ok(attempts.into_iter().map(WebhookDelivery::from).collect())
