@@ -40,9 +40,10 @@ pub(crate) fn find(assets: &[AssetRow], id: i64) -> Option<&str> {
     Some(&assets[index].1)
 }
 
-pub(crate) fn put(transaction: &Transaction<'_>, tables: TableSet, path: &TreePath) -> Result<(), IndexError> {
-    if id_of(transaction, tables, path)?.is_some() {
-        return Ok(());
+/// Adds an asset, if it is new; returns its id.
+pub(crate) fn put(transaction: &Transaction<'_>, tables: TableSet, path: &TreePath) -> Result<i64, IndexError> {
+    if let Some(id) = id_of(transaction, tables, path)? {
+        return Ok(id);
     }
     let id: i64 = transaction
         .prepare_cached(&tables.sql("SELECT coalesce(min(id), 0) - 1 FROM assets@"))?
@@ -53,14 +54,23 @@ pub(crate) fn put(transaction: &Transaction<'_>, tables: TableSet, path: &TreePa
     for name in page_keys(path.as_str(), None, &[]) {
         key.execute((name.folded, name.kind as u8, id, name.text))?;
     }
-    Ok(())
+    Ok(id)
 }
 
 pub(crate) fn remove(transaction: &Transaction<'_>, tables: TableSet, path: &TreePath) -> Result<(), IndexError> {
     if let Some(id) = id_of(transaction, tables, path)? {
+        clear_links(transaction, tables, id)?;
         for statement in ["DELETE FROM page_keys@ WHERE page = ?1", "DELETE FROM assets@ WHERE id = ?1"] {
             transaction.prepare_cached(&tables.sql(statement))?.execute([id])?;
         }
+    }
+    Ok(())
+}
+
+/// Removes the links of a canvas.
+pub(crate) fn clear_links(transaction: &Transaction<'_>, tables: TableSet, id: i64) -> Result<(), IndexError> {
+    for statement in ["DELETE FROM link_keys@ WHERE page = ?1", "DELETE FROM links@ WHERE page = ?1"] {
+        transaction.prepare_cached(&tables.sql(statement))?.execute([id])?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
-use svcfs_text::links::{LinkKey, candidates, page_keys};
+use svcfs_text::links::{LinkKey, page_keys};
 use svcfs_text::metadata::ListItem;
 use svcfs_text::{Link, Page, PageMetadata, frontmatter, lint};
 
@@ -122,15 +122,6 @@ impl PageDocument {
     /// The fields as queries see them.
     pub(crate) fn queried_fields(&self) -> &str {
         self.metadata.as_deref().unwrap_or(&self.frontmatter)
-    }
-
-    /// The distinct keys under which a link may find its page.
-    pub(crate) fn folded_targets(&self, link: &Link) -> Vec<String> {
-        let mut folded: Vec<String> =
-            candidates(self.path.as_str(), link.kind, &link.target).into_iter().map(|key| key.folded).collect();
-        folded.sort_unstable();
-        folded.dedup();
-        folded
     }
 }
 

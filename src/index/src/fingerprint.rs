@@ -10,6 +10,9 @@ use crate::pages::{count, tree_path};
 use crate::writer::ContentRules;
 use crate::{Index, IndexError, assets, fields, schema};
 
+const LINKS: &str = "SELECT position, is_wiki, target, heading, context FROM links WHERE page = ?1 ORDER BY position";
+const LINK_KEYS: &str = "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded";
+
 /// A hash over all rows that affect answers, in canonical order.
 ///
 /// Row ids and modification times are left out: they may differ between an incrementally updated
@@ -42,9 +45,9 @@ pub struct IndexFingerprint {
     /// The hash of each page's rows.
     #[serde(skip)]
     pub page_digests: BTreeMap<TreePath, ETag>,
-    /// The files that are not pages.
+    /// The files that are not pages, with the hash of the links of each.
     #[serde(skip)]
-    pub assets: BTreeSet<TreePath>,
+    pub assets: BTreeMap<TreePath, ETag>,
     /// The words for suggestions. Words that no page has any more stay and are not suggested.
     #[serde(skip)]
     pub spellings: BTreeSet<String>,
@@ -89,23 +92,21 @@ impl IndexFingerprint {
     /// The files for which `other` differs, in path order. Empty with unequal fingerprints means
     /// that only the full-text index differs (`postings`).
     pub fn differences(&self, other: &Self) -> Vec<PageDifference> {
-        let before = self.page_digests.iter().filter_map(|(path, digest)| match other.page_digests.get(path) {
-            None => Some((path, IndexDivergence::Missing)),
-            Some(other_digest) if other_digest != digest => Some((path, IndexDivergence::Changed)),
-            Some(_) => None,
-        });
-        let added = other.page_digests.keys().filter(|path| !self.page_digests.contains_key(*path));
-        let missing_assets = self.assets.difference(&other.assets).map(|path| (path, IndexDivergence::Missing));
-        let added_assets = other.assets.difference(&self.assets).map(|path| (path, IndexDivergence::Added));
-        let mut bytes: Vec<PageDifference> = before
-            .chain(missing_assets)
-            .chain(added_assets)
-            .chain(added.map(|path| (path, IndexDivergence::Added)))
-            .map(|(path, divergence)| PageDifference { path: path.clone(), divergence })
-            .collect();
-        bytes.sort_by(|a, b| a.path.cmp(&b.path));
-        bytes
+        let mut differences = differences(&self.page_digests, &other.page_digests);
+        differences.extend(self::differences(&self.assets, &other.assets));
+        differences.sort_by(|a, b| a.path.cmp(&b.path));
+        differences
     }
+}
+
+fn differences(old: &BTreeMap<TreePath, ETag>, new: &BTreeMap<TreePath, ETag>) -> Vec<PageDifference> {
+    let before = old.iter().filter_map(|(path, digest)| match new.get(path) {
+        None => Some((path, IndexDivergence::Missing)),
+        Some(other) if other != digest => Some((path, IndexDivergence::Changed)),
+        Some(_) => None,
+    });
+    let added = new.keys().filter(|path| !old.contains_key(*path)).map(|path| (path, IndexDivergence::Added));
+    before.chain(added).map(|(path, divergence)| PageDifference { path: path.clone(), divergence }).collect()
 }
 
 impl Index {
@@ -127,10 +128,11 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         bytes.extend_from_slice(digest.as_bytes());
     }
     let ContentRules { typed_links, hidden_files } = schema::content_rules(connection)?;
-    let assets: BTreeSet<TreePath> = assets::asset_paths(connection)?.into_iter().collect();
-    for path in &assets {
+    let assets = asset_digests(connection)?;
+    for (path, digest) in &assets {
         bytes.extend_from_slice(path.as_str().as_bytes());
         bytes.push(0);
+        bytes.extend_from_slice(digest.as_bytes());
     }
     Ok(IndexFingerprint {
         digest: ETag::from_content(&bytes),
@@ -185,18 +187,22 @@ fn page_digests(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, Ind
              WHERE page = ?1 ORDER BY hot_fields.field, kind, value",
             id,
         )?;
-        hasher.rows(
-            connection,
-            "SELECT position, is_wiki, target, heading, context FROM links WHERE page = ?1 ORDER BY position",
-            id,
-        )?;
-        hasher.rows(
-            connection,
-            "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded",
-            id,
-        )?;
+        hasher.rows(connection, LINKS, id)?;
+        hasher.rows(connection, LINK_KEYS, id)?;
         hasher.rows(connection, "SELECT message FROM lint_errors WHERE page = ?1", id)?;
         digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&hasher.bytes));
+    }
+    Ok(digests)
+}
+
+/// The files that are not pages, with the hash of the links of each.
+fn asset_digests(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
+    let mut digests = BTreeMap::new();
+    for (id, path) in assets::all(connection)? {
+        let mut hasher = CanonicalHasher::default();
+        hasher.rows(connection, LINKS, id)?;
+        hasher.rows(connection, LINK_KEYS, id)?;
+        digests.insert(tree_path(&path)?, ETag::from_content(&hasher.bytes));
     }
     Ok(digests)
 }

@@ -14,6 +14,7 @@
 
 mod assets;
 mod bulk;
+mod canvases;
 mod change_log;
 mod connections;
 mod dataview;
@@ -92,7 +93,16 @@ pub enum IndexEntry {
         /// Time of the last change.
         modified: Timestamp,
     },
-    /// A file that is not a page exists: links may mean it. Hidden files are ignored.
+    /// The canvas exists: its links count. Hidden files are ignored.
+    Canvas {
+        /// Path of the file.
+        path: TreePath,
+        /// Hash of `text`.
+        etag: ETag,
+        /// The full content.
+        text: String,
+    },
+    /// Another file exists: links may mean it. Hidden files are ignored.
     Asset(TreePath),
     /// No file exists at this path any more.
     Deleted(TreePath),
@@ -102,14 +112,14 @@ impl IndexEntry {
     /// Path of the file.
     pub const fn path(&self) -> &TreePath {
         match self {
-            Self::Page { path, .. } | Self::Asset(path) | Self::Deleted(path) => path,
+            Self::Page { path, .. } | Self::Canvas { path, .. } | Self::Asset(path) | Self::Deleted(path) => path,
         }
     }
 
     /// Bytes of text, to limit the size of a batch.
     fn text_bytes(&self) -> usize {
         match self {
-            Self::Page { text, .. } => text.len(),
+            Self::Page { text, .. } | Self::Canvas { text, .. } => text.len(),
             Self::Asset(_) | Self::Deleted(_) => 0,
         }
     }

@@ -18,7 +18,7 @@ use crate::writer::ContentRules;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is
 /// deleted.
-pub(crate) const SCHEMA: i32 = 18;
+pub(crate) const SCHEMA: i32 = 19;
 
 /// Page cache of a connection, in SQLite's unit: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
@@ -59,7 +59,8 @@ impl TableSet {
 ///   no overflow pages; `inline` is NULL or a list of `[key, text]` of all inline fields.
 /// - `facts`: the computed fields of pages in short rows, so that queries on them skip the wide
 ///   rows.
-/// - `assets`: the files that are not pages, with negative ids; `page_keys` has their names too.
+/// - `assets`: the files that are not pages, with negative ids; `page_keys` has their names too,
+///   `links` and `link_keys` the links of canvases.
 /// - `texts`: all words of a page. `names`: those of title, names and headings again, so that pages
 ///   with that name are found among 100,000 that have the word in their text. Both store no text
 ///   and get prepared words (module `words`).

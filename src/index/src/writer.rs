@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use svcfs_base::{HiddenFiles, Seq, TreePath};
+use svcfs_text::links::Link;
 
 use crate::document::{PageDocument, ReadContext};
 use crate::fields::FieldWriter;
 use crate::schema::TableSet;
 use crate::words::Dictionary;
-use crate::{IndexEntry, IndexError, assets};
+use crate::{IndexEntry, IndexError, assets, canvases};
 
 /// The write connection, and the state that a concurrent rebuild needs.
 pub(crate) struct IndexWriter {
@@ -51,7 +52,7 @@ impl WriteBatch {
     pub(crate) fn documents(&self) -> impl Iterator<Item = &PageDocument> {
         self.steps.iter().filter_map(|step| match step {
             WriteStep::Put(document) => Some(&**document),
-            WriteStep::PutAsset(_) | WriteStep::Remove(_) => None,
+            WriteStep::PutAsset(_) | WriteStep::PutCanvas(..) | WriteStep::Remove(_) => None,
         })
     }
     /// Adds its new words to a table set.
@@ -65,6 +66,8 @@ impl WriteBatch {
 pub(crate) enum WriteStep {
     Put(Box<PageDocument>),
     PutAsset(TreePath),
+    /// A canvas with its links.
+    PutCanvas(TreePath, Vec<Link>),
     Remove(TreePath),
 }
 
@@ -78,15 +81,19 @@ impl WriteStep {
                 Self::Put(Box::new(PageDocument::read((path.clone(), *etag), text, *modified, reading)?))
             }
             IndexEntry::Asset(path) if !path.is_page() && is_listed => Self::PutAsset(path.clone()),
-            IndexEntry::Page { path, .. } | IndexEntry::Asset(path) | IndexEntry::Deleted(path) => {
-                Self::Remove(path.clone())
+            IndexEntry::Canvas { path, text, .. } if !path.is_page() && is_listed => {
+                Self::PutCanvas(path.clone(), svcfs_text::canvas::links(text))
             }
+            IndexEntry::Page { path, .. }
+            | IndexEntry::Canvas { path, .. }
+            | IndexEntry::Asset(path)
+            | IndexEntry::Deleted(path) => Self::Remove(path.clone()),
         })
     }
     pub(crate) fn path(&self) -> &TreePath {
         match self {
             Self::Put(document) => &document.path,
-            Self::PutAsset(path) | Self::Remove(path) => path,
+            Self::PutAsset(path) | Self::PutCanvas(path, _) | Self::Remove(path) => path,
         }
     }
     pub(crate) fn apply(
@@ -97,7 +104,8 @@ impl WriteStep {
     ) -> Result<(), IndexError> {
         match self {
             Self::Put(document) => put((transaction, tables), rows, document),
-            Self::PutAsset(path) => assets::put(transaction, tables, path),
+            Self::PutAsset(path) => assets::put(transaction, tables, path).map(drop),
+            Self::PutCanvas(path, links) => canvases::put(transaction, tables, path, links),
             Self::Remove(path) if path.is_page() => remove(transaction, tables, path),
             Self::Remove(path) => assets::remove(transaction, tables, path),
         }
@@ -269,15 +277,7 @@ fn put_links(
     for name in &document.keys {
         key.execute((&name.folded, name.kind as u8, id, &name.text))?;
     }
-    let mut row = transaction.prepare_cached(&tables.sql("INSERT INTO links@ VALUES (?1, ?2, ?3, ?4, ?5, ?6)"))?;
-    let mut key = transaction.prepare_cached(&tables.sql("INSERT INTO link_keys@ VALUES (?1, ?2, ?3)"))?;
-    for (position, link) in (0_i64..).zip(&document.links) {
-        row.execute((id, position, link.kind.is_wiki(), &link.target, &link.heading, &link.context))?;
-        for folded in document.folded_targets(link) {
-            key.execute((folded, id, position))?;
-        }
-    }
-    Ok(())
+    canvases::put_links(transaction, tables, (id, &document.path), &document.links)
 }
 
 fn remove(transaction: &Transaction<'_>, tables: TableSet, path: &TreePath) -> Result<(), IndexError> {

@@ -109,7 +109,7 @@ impl UncommittedChanges {
     pub(crate) fn record_step(&mut self, connection: &Connection, step: &WriteStep) -> Result<(), IndexError> {
         let PendingChanges::Recorded(changes) = &mut self.0 else { return Ok(()) };
         if !step.path().is_page() {
-            if assets::has(connection, step.path())? != matches!(step, WriteStep::PutAsset(_)) {
+            if assets::has(connection, step.path())? != !matches!(step, WriteStep::Remove(_)) {
                 let keys = page_keys(step.path().as_str(), None, &[]);
                 changes.names.extend(keys.into_iter().map(|key| key.folded));
             }
@@ -120,7 +120,7 @@ impl UncommittedChanges {
             .query_row([step.path().as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 20]>(1)?)))
             .optional()?;
         let (before, after) = match (existing, step) {
-            (_, WriteStep::PutAsset(_)) | (None, WriteStep::Remove(_)) => return Ok(()),
+            (_, WriteStep::PutAsset(_) | WriteStep::PutCanvas(..)) | (None, WriteStep::Remove(_)) => return Ok(()),
             (Some((_, etag)), WriteStep::Put(document)) if etag == *document.etag.as_bytes() => return Ok(()),
             (None, WriteStep::Put(document)) => (BTreeSet::new(), names_of(document)),
             (Some((id, _)), WriteStep::Put(document)) => (names_of_row(connection, id)?, names_of(document)),

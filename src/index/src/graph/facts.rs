@@ -130,7 +130,7 @@ impl PageFacts {
     }
 
     /// Adds a broken link of the page `from`.
-    pub(super) fn add_unresolved(&mut self, from: &str, is_wiki: bool, target: &str) {
+    pub(crate) fn add_unresolved(&mut self, from: &str, is_wiki: bool, target: &str) {
         self.add_link();
         let path = target_path(from, link_kind(is_wiki), target);
         let expected_path = path.and_then(|path| match path.as_str() {

@@ -7,8 +7,8 @@ use svcfs_text::Link;
 use svcfs_text::fold::fold_name;
 use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkKind, candidates, page_keys};
 
+use super::NameLookup;
 use super::names::name_kind;
-use super::{NameLookup, SOURCES};
 use crate::pages::{range_below, tree_path};
 use crate::{Index, IndexError};
 
@@ -17,10 +17,18 @@ const NAMES_OF_TEXT: &str = "
     SELECT pages.path, page_keys.kind, page_keys.text FROM pages JOIN page_keys ON page_keys.page = pages.id
     WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3)) AND page_keys.kind IN (?4, ?5)";
 
-/// The pages at or below a path that have links.
+/// The pages and canvases at or below a path that have links.
 const LINKING_BELOW: &str = "
     SELECT pages.path FROM pages WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3))
-    AND EXISTS (SELECT 1 FROM links WHERE links.page = pages.id)";
+    AND EXISTS (SELECT 1 FROM links WHERE links.page = pages.id)
+    UNION ALL
+    SELECT assets.path FROM assets WHERE (assets.path = ?1 OR (assets.path > ?2 AND assets.path < ?3))
+    AND EXISTS (SELECT 1 FROM links WHERE links.page = assets.id)";
+
+/// The pages and canvases with a link that may mean a name.
+const LINKING: &str = "
+    SELECT DISTINCT coalesce(pages.path, assets.path) FROM link_keys LEFT JOIN pages ON pages.id = link_keys.page
+    LEFT JOIN assets ON assets.id = link_keys.page WHERE link_keys.folded = ?1";
 
 /// Resolves links in one snapshot of the index, with a name cache.
 pub struct LinkFollower<'c> {
@@ -92,8 +100,8 @@ impl LinkFollower<'_> {
         Ok(names)
     }
 
-    /// The pages whose links a move of these files may affect, in path order: pages with a link
-    /// that may mean one of the files, and moved pages that have links.
+    /// The pages and canvases whose links a move of these files may affect, in path order: those with
+    /// a link that may mean one of the files, and moved ones that have links.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -103,7 +111,7 @@ impl LinkFollower<'_> {
         let of_text = self.titles_and_aliases(below)?.into_iter().map(|(_, key)| key);
         let names: BTreeSet<String> = of_path.chain(of_text).map(|key| key.folded).collect();
         let mut pages = BTreeSet::new();
-        let mut statement = connection.prepare_cached(SOURCES)?;
+        let mut statement = connection.prepare_cached(LINKING)?;
         for name in names {
             for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
                 pages.insert(tree_path(&source?)?);

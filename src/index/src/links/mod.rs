@@ -25,14 +25,15 @@ pub(crate) use backlink_cache::{BacklinkCache, PageBacklinks};
 pub use follower::LinkFollower;
 pub(crate) use names::NameLookup;
 
-/// A page that links to the queried page.
+/// A page or canvas that links to the queried page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backlink {
     /// The page with the link.
     pub path: TreePath,
-    /// Its title.
+    /// Its title; the file name of a canvas.
     pub title: String,
     /// The line of its first link, as written; a line over 240 characters is cut around the link.
+    /// For a node of a canvas that shows the file, its path.
     pub context: String,
 }
 
@@ -68,7 +69,9 @@ const MAX_ENTRIES: usize = 10_000;
 
 /// Links that may mean a file by one of its names, with their pages.
 const BACKLINKS: &str = "
-    SELECT source.path, links.position, source.title, links.is_wiki, links.target, links.context
+    SELECT coalesce(source.path, canvas.path) AS from_path, links.position,
+        coalesce(source.title, substr(canvas.path, length(rtrim(canvas.path, replace(canvas.path, '/', ''))) + 1)),
+        links.is_wiki, links.target, links.context
     FROM (
         SELECT DISTINCT link_keys.page AS page, link_keys.position AS position
         FROM (SELECT id FROM pages WHERE path = ?1 UNION ALL SELECT id FROM assets WHERE path = ?1) AS target
@@ -77,19 +80,21 @@ const BACKLINKS: &str = "
         WHERE link_keys.page <> target.id
     ) AS meant
     CROSS JOIN links ON links.page = meant.page AND links.position = meant.position
-    CROSS JOIN pages AS source ON source.id = meant.page
-    ORDER BY source.path, links.position";
+    LEFT JOIN pages AS source ON source.id = meant.page
+    LEFT JOIN assets AS canvas ON canvas.id = meant.page
+    ORDER BY from_path, links.position";
 
 const LINKS_OUT: &str = "
-    SELECT links.is_wiki, links.target, links.heading FROM pages JOIN links ON links.page = pages.id
-    WHERE pages.path = ?1 ORDER BY links.position";
+    SELECT links.is_wiki, links.target, links.heading
+    FROM (SELECT id FROM pages WHERE path = ?1 UNION ALL SELECT id FROM assets WHERE path = ?1) AS source
+    CROSS JOIN links ON links.page = source.id ORDER BY links.position";
 
 /// The pages with a link that may mean a name.
 pub(crate) const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
 impl Index {
-    /// The pages at or below `below` that link to this file, in path order: the first `max`, and
+    /// The pages and canvases at or below `below` that link to this file, in path order: the first `max`, and
     /// the total number. Empty for an unknown page.
     ///
     /// # Errors
@@ -158,7 +163,10 @@ impl Index {
         self.readers.read(|connection| {
             let mut sources = Vec::new();
             for_each_backlink(&mut self.names(connection), path.as_str(), |from, _| {
-                sources.push(from);
+                // As in the graph.
+                if from.is_page() {
+                    sources.push(from);
+                }
                 Ok(true)
             })?;
             Ok(sources)
@@ -178,7 +186,9 @@ impl Index {
         self.readers.read(|connection| {
             let mut sources = Vec::new();
             for_each_backlink(&mut self.names(connection), path.as_str(), |from, row| {
-                sources.push((from, row.get(2)?));
+                if from.is_page() {
+                    sources.push((from, row.get(2)?));
+                }
                 Ok(true)
             })?;
             Ok(sources)
@@ -269,7 +279,7 @@ pub(crate) fn for_each_link(
     Ok(())
 }
 
-/// Calls `visit` for each other page that links to this file, in path order, with the row of
+/// Calls `visit` for each other page or canvas that links to this file, in path order, with the row of
 /// [`BACKLINKS`] of its first such link, until `visit` returns false.
 fn for_each_backlink(
     names: &mut NameLookup<'_>,

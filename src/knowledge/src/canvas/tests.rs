@@ -241,3 +241,55 @@ fn the_link_graph_becomes_a_canvas() {
     assert_eq!(own["node_count"], json!(2));
     assert_eq!(status_and_error(space.ask_as(&limited, "canvas_generate", json!({}))).0, 403);
 }
+
+#[test]
+fn files_and_texts_in_canvases_count_as_links() {
+    let space = space();
+    let backlinks = |page: &str| {
+        let answer = space.get("backlinks", json!({ "path": page }));
+        answer
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|link| (link["path"].clone(), link["title"].clone(), link["context"].clone()))
+            .collect::<Vec<_>>()
+    };
+    let from_canvas = |context: &str| (json!("plan.canvas"), json!("plan.canvas"), json!(context));
+    assert_eq!(backlinks("readme.md"), [from_canvas("readme.md")]);
+    assert!(backlinks("spec/one.md").contains(&from_canvas("- [Spec](spec/one.md)")), "{:?}", backlinks("spec/one.md"));
+    let own = json!({ "nodes": [{ "id": "a", "data": { "path": "spec/alone.md" } }, { "id": "b", "type": "text", "text": "see [[nowhere]]" }], "edges": [] });
+    space.get("canvas_write", json!({ "path": "deep/own.canvas.json", "content": own.to_string() }));
+    assert_eq!(backlinks("spec/alone.md").len(), 1);
+    let mut limited = caller();
+    limited.permissions = Permissions { folder: Some(path("spec")), ..limited.permissions };
+    let seen = space.ask_as(&limited, "backlinks", json!({ "path": "spec/alone.md" })).unwrap();
+    assert_eq!(seen, json!([]), "a key of a folder does not see canvases elsewhere");
+    let report = space.get("health_check", json!({}));
+    let broken: Vec<&Value> =
+        report["issues"].as_array().unwrap().iter().filter(|issue| issue["path"] == "deep/own.canvas.json").collect();
+    assert_eq!(broken.len(), 1, "{report}");
+    assert!(broken[0]["message"].as_str().unwrap().contains("nowhere"));
+    space.get("canvas_delete", json!({ "path": "deep/own.canvas.json" }));
+    assert_eq!(backlinks("spec/alone.md"), []);
+}
+
+#[test]
+fn a_rename_rewrites_the_paths_in_canvases() {
+    let space = space();
+    let own = "{\"nodes\":[{\"id\":\"a\",\"data\":{\"path\":\"spec/one.md\"},\"z\":1.50}],\"edges\":[]}";
+    space.get("canvas_write", json!({ "path": "deep/own.canvas.json", "content": own }));
+    let renamed =
+        space.get("rename", json!({ "from": "spec/one.md", "to": "docs/first one.md", "update_links": true }));
+    assert_eq!(renamed["links_updated"], json!(6), "{renamed}");
+    assert_eq!(content(&space, "deep/own.canvas.json"), own.replace("spec/one.md", "docs/first one.md"));
+    let expected = SAMPLE
+        .replace("\"file\":\"spec/one.md\"", "\"file\":\"docs/first one.md\"")
+        .replace("[Spec](spec/one.md)", "[Spec](<docs/first one.md>)");
+    assert_eq!(content(&space, "plan.canvas").replace("docs/first%20one.md", "<docs/first one.md>"), expected);
+    let moved = space.get("rename", json!({ "from": "plan.canvas", "to": "deep/plan.canvas", "update_links": true }));
+    assert_eq!(moved["to"], json!("deep/plan.canvas"));
+    assert!(content(&space, "deep/plan.canvas").contains("](../docs/first"), "{}", content(&space, "deep/plan.canvas"));
+    assert!(content(&space, "deep/plan.canvas").contains("\"file\":\"docs/first one.md\""));
+    space.get("rename_dir", json!({ "from": "docs", "to": "texts", "update_links": true }));
+    assert!(content(&space, "deep/plan.canvas").contains("\"file\":\"texts/first one.md\""));
+}

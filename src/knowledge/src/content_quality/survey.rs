@@ -168,7 +168,13 @@ fn compute_survey(
     let (lint_errors, schema_findings) = (LintErrors::read(space)?, SchemaFindings::read(space)?);
     let mut counts = SurveyCounts::default();
     let mut issues: Vec<SurveyIssue<'_>> = Vec::new();
+    let canvases = space.index.broken_canvas_links()?;
+    let mut canvases_ahead = canvases.iter().peekable();
     for node in graph.nodes() {
+        let path = &graph.page(node).path;
+        while let Some((canvas, links)) = canvases_ahead.next_if(|(canvas, _)| canvas < path) {
+            counts.add_canvas(canvas, broken_links(space, files, links)?);
+        }
         let facts = &graph.page(node).facts;
         issues.extend(
             facts.review.and_then(|day| review.check_overdue(day)).map(|(due, days)| SurveyIssue::Stale(due, days)),
@@ -176,16 +182,10 @@ fn compute_survey(
         if is_orphan(graph, node) {
             issues.push(SurveyIssue::Orphan);
         }
-        for link in &facts.unresolved_links {
-            let address = link.expected_path.as_ref();
-            if !address.map_or(Ok(false), |address| files.has(&space.vfs, address, link.is_wiki))? {
-                issues.push(SurveyIssue::BrokenLink(link));
-            }
-        }
+        issues.extend(broken_links(space, files, &facts.unresolved_links)?);
         if !facts.has_words {
             issues.push(SurveyIssue::Empty);
         }
-        let path = &graph.page(node).path;
         let lint_error = lint_errors.of_page(path);
         let is_broken = lint_error.is_some_and(|(rule, _)| rule == LintRule::FrontmatterYamlInvalid);
         if !facts.has_frontmatter && !is_broken {
@@ -195,10 +195,13 @@ fn compute_survey(
         issues.extend(lint_error.map(|(rule, message)| SurveyIssue::LintError(rule, message)));
         issues.extend(schema_findings.of_page(path).map(SurveyIssue::SchemaViolation));
         counts.links += facts.link_count as usize;
-        counts.add((node, path), &mut issues);
+        counts.add(path, &mut issues);
+    }
+    for (canvas, links) in canvases_ahead {
+        counts.add_canvas(canvas, broken_links(space, files, links)?);
     }
     let SurveyCounts { links, broken_links, findings, pages, healthy, worst, by_reason } = counts;
-    let finding = |(node, issue)| groups.finding(graph, node, issue);
+    let finding = |(path, issue)| groups.finding(graph, path, issue);
     let issues = worst.into_iter().rev().flatten().take(MAX_ISSUES).map(finding).collect();
     let by_reason = by_reason.finish(|key| groups.describe(graph, key));
     let (graph, scanned) = (Arc::downgrade(graph), graph.len());
@@ -218,6 +221,22 @@ fn compute_survey(
     })
 }
 
+/// The links without a target in the index that mean no other file either.
+fn broken_links<'g>(
+    space: &Space,
+    files: &mut LinkedFiles,
+    links: &'g [UnresolvedLink],
+) -> Result<Vec<SurveyIssue<'g>>, Fault> {
+    let mut broken = Vec::new();
+    for link in links {
+        let address = link.expected_path.as_ref();
+        if !address.map_or(Ok(false), |address| files.has(&space.vfs, address, link.is_wiki))? {
+            broken.push(SurveyIssue::BrokenLink(link));
+        }
+    }
+    Ok(broken)
+}
+
 fn is_orphan(graph: &LinkGraph, node: GraphNode) -> bool {
     graph.links_in(node).is_empty() && !is_entry_page(&graph.page(node).path)
 }
@@ -234,14 +253,23 @@ struct SurveyCounts<'g> {
     findings: usize,
     healthy: usize,
     pages: [usize; FindingKind::ALL.len()],
-    worst: [Vec<(GraphNode, SurveyIssue<'g>)>; 3],
+    worst: [Vec<(&'g TreePath, SurveyIssue<'g>)>; 3],
     by_reason: GroupCounts<'g>,
 }
 
 impl<'g> SurveyCounts<'g> {
     /// Counts the issues of a page, which are ordered by kind.
-    fn add(&mut self, (node, path): (GraphNode, &TreePath), issues: &mut Vec<SurveyIssue<'g>>) {
+    fn add(&mut self, path: &'g TreePath, issues: &mut Vec<SurveyIssue<'g>>) {
         self.healthy += usize::from(issues.is_empty());
+        self.add_issues(path, issues);
+    }
+
+    /// Counts the broken links of a canvas, which is not one of the pages.
+    fn add_canvas(&mut self, path: &'g TreePath, mut issues: Vec<SurveyIssue<'g>>) {
+        self.add_issues(path, &mut issues);
+    }
+
+    fn add_issues(&mut self, path: &'g TreePath, issues: &mut Vec<SurveyIssue<'g>>) {
         self.findings += issues.len();
         let mut last = None;
         for issue in issues.drain(..) {
@@ -256,7 +284,7 @@ impl<'g> SurveyCounts<'g> {
                 FindingSeverity::Error => 2,
             };
             if self.worst[severity].len() < MAX_ISSUES {
-                self.worst[severity].push((node, issue));
+                self.worst[severity].push((path, issue));
             }
         }
     }
@@ -308,11 +336,10 @@ impl IssueGroups {
     }
 
     /// The issue as a finding with a message.
-    fn finding(&self, graph: &LinkGraph, node: GraphNode, issue: SurveyIssue<'_>) -> PageFinding {
+    fn finding(&self, graph: &LinkGraph, path: &TreePath, issue: SurveyIssue<'_>) -> PageFinding {
         let kind = issue.kind();
         let severity = issue.severity();
-        let finding =
-            |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message).with_severity(severity);
+        let finding = |message: String| PageFinding::new(path.clone(), kind, message).with_severity(severity);
         match issue {
             SurveyIssue::Stale(due, days) => finding(messages::stale(due, days)),
             SurveyIssue::Orphan => finding(messages::ORPHAN.to_owned()),

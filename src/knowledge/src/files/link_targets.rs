@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_index::{Index, LinkFollower};
 use svcfs_text::Link;
+use svcfs_text::canvas::{self, is_canvas_path};
 use svcfs_text::links::{
     KeyKind, KnownName, LinkKey, LinkKind, LinkResolution, PageMove, RetargetContext, candidates, choose_target,
     page_keys, retarget, retarget_fields, target_path,
@@ -152,6 +153,11 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
     /// The text with updated links, and the number of changed links; none if nothing changes.
     pub(super) fn rewrite(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
         let page_move = PageMove { old_path: self.before.as_str(), new_path: self.after.as_str() };
+        if !self.before.is_page() {
+            let outcome =
+                is_canvas_path(self.before.as_str()).then(|| canvas::retarget(text, page_move, self)).flatten();
+            return self.fault.take().map_or(Ok(outcome), Err);
+        }
         let text_keys = retarget(text, page_move, self);
         let (text, count) = text_keys.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
         let fields = retarget_fields(text, &self.requester.0.settings.links.link_fields(), page_move, self);

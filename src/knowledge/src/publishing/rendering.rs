@@ -164,7 +164,7 @@ pub fn render_page(cx: &OperationContext<'_>, path: &TreePath, file: &FileView, 
 /// Those of the index.
 pub fn uses_asset(cx: &OperationContext<'_>, asset: &TreePath) -> Result<bool, Fault> {
     let (links, _) = cx.index().backlinks(asset, &TreePath::root(), MAX_FILLED)?;
-    for link in links {
+    for link in links.into_iter().filter(|link| link.path.is_page()) {
         if let Ok(file) = read_admitted(cx, &link.path, Audience::Published)
             && render_page(cx, &link.path, &file, Audience::Published).links.contains(asset)
         {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_index::{Index, IndexEntry, IndexError, IndexFingerprint, IndexInspection, PageDifference};
+use svcfs_text::canvas::is_canvas_path;
 
 /// Pages per transaction.
 const BATCH_PAGES: usize = 500;
@@ -49,8 +50,7 @@ pub fn compare_index(
         return Ok(IndexState::Damaged(damage));
     }
     let pages = add_ignored_pages(pages, &old, &read);
-    let assets: Vec<IndexEntry> =
-        old.assets.iter().filter(|path| read(path).is_some()).cloned().map(IndexEntry::Asset).collect();
+    let assets: Vec<IndexEntry> = old.assets.keys().filter_map(|path| Some(asset_entry(path, &read(path)?))).collect();
     let batches = pages.chunks(BATCH_PAGES).enumerate().map(|(done, batch)| {
         progress(done * BATCH_PAGES, pages.len());
         Ok::<_, IndexError>(batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect())
@@ -93,6 +93,14 @@ fn add_ignored_pages(
     let ignored: Vec<_> = ignored.cloned().collect();
     pages.extend(ignored);
     pages
+}
+
+fn asset_entry(path: &TreePath, content: &[u8]) -> IndexEntry {
+    if !is_canvas_path(path.as_str()) {
+        return IndexEntry::Asset(path.clone());
+    }
+    let text = String::from_utf8_lossy(content).into_owned();
+    IndexEntry::Canvas { path: path.clone(), etag: ETag::from_content(content), text }
 }
 
 fn entry(path: &TreePath, content: &[u8]) -> IndexEntry {

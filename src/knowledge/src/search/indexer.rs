@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use svcfs_base::{ETag, Fault, FileKind, Kind, Protocol, Seq, TreePath};
 use svcfs_index::{IndexEntry, IndexFingerprint, MergeStep, PageDifference};
+use svcfs_text::canvas::is_canvas_path;
 use svcfs_vfs::{EntryKind, EventChange, Vfs};
 use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
@@ -245,7 +246,7 @@ impl<'v> PathBatches<'v> {
             let Some(path) = self.paths.next() else { break };
             let entry = entry(self.vfs, path)?;
             bytes += match &entry {
-                IndexEntry::Page { text, .. } => text.len(),
+                IndexEntry::Page { text, .. } | IndexEntry::Canvas { text, .. } => text.len(),
                 IndexEntry::Asset(_) | IndexEntry::Deleted(_) => 0,
             };
             batch.push(entry);
@@ -263,7 +264,7 @@ impl Iterator for PathBatches<'_> {
 }
 
 /// The index entry of a path. Symbolic links are not indexed: their target is. Of files that are
-/// not pages only the name counts. A file that git tracks no longer and ignores is not indexed.
+/// not pages only the name counts, and of canvases the links. A file that git tracks no longer and ignores is not indexed.
 fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
     if !vfs.is_versioned(path) {
         return Ok(IndexEntry::Deleted(path.clone()));
@@ -278,6 +279,11 @@ fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
                     text: String::from_utf8_lossy(&file.content).into_owned(),
                     modified: files::to_timestamp(file.attributes.modified),
                 })
+            }
+            EntryKind::File if is_canvas_path(path.as_str()) => {
+                let file = vfs.read(Protocol::Internal, path)?;
+                let text = String::from_utf8_lossy(&file.content).into_owned();
+                Ok(IndexEntry::Canvas { path: path.clone(), etag: file.etag, text })
             }
             EntryKind::File => Ok(IndexEntry::Asset(path.clone())),
             EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(IndexEntry::Deleted(path.clone())),

@@ -37,7 +37,7 @@ impl RecheckQueue {
     pub(super) fn observe(&self, read: &IndexEntry, expected: Option<ETag>) {
         let state = &mut *self.state.lock();
         let (path, actual) = match read {
-            IndexEntry::Page { path, etag, .. } => (path, Some(*etag)),
+            IndexEntry::Page { path, etag, .. } | IndexEntry::Canvas { path, etag, .. } => (path, Some(*etag)),
             // Only the existence of other files matters.
             IndexEntry::Asset(path) => (path, expected.or(Some(ETag::from_content(&[])))),
             IndexEntry::Deleted(path) => (path, None),

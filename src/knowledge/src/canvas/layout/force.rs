@@ -4,8 +4,12 @@ use std::collections::HashMap;
 
 use super::{ConnectedGraph, NODE_GAP, Point, overlap};
 
-/// Nodes that are further apart than this many ideal edge lengths do not repel each other.
-const REPULSION_RANGE: f64 = 4.0;
+/// Width of a cell of the grid in ideal edge lengths. Nodes repel those in the cells around, two in
+/// each direction.
+const CELL_WIDTH: f64 = 2.0;
+
+/// In a cell with more nodes these repel others together.
+const MAX_SINGLE_NODES: usize = 12;
 
 /// Angle between two points of a spiral that fills a disc evenly.
 const GOLDEN_ANGLE: f64 = 2.399_963_229_728_653;
@@ -18,7 +22,7 @@ pub(super) fn arrange(graph: &ConnectedGraph) -> Vec<Point> {
         let (radius, angle) = (length * (index as f64).sqrt(), index as f64 * GOLDEN_ANGLE);
         centers[node] = Point { x: radius * angle.cos(), y: radius * angle.sin() };
     }
-    let rounds = if graph.len() <= 200 { 300 } else { 100 };
+    let rounds = u16::try_from(60_000 / graph.len()).unwrap_or(u16::MAX).clamp(40, 300);
     let hottest = length * count.sqrt() / 4.0;
     for round in 0..rounds {
         let temperature = hottest * (1.0 - f64::from(round) / f64::from(rounds));
@@ -36,27 +40,52 @@ pub(super) fn arrange(graph: &ConnectedGraph) -> Vec<Point> {
     centers
 }
 
+/// The nodes in a cell of the grid, and the sum of their positions.
+#[derive(Default)]
+struct Cell {
+    nodes: Vec<usize>,
+    sum: Point,
+}
+
 /// The force on each node: along its edges, and away from the nodes around it.
 fn forces(graph: &ConnectedGraph, centers: &[Point], length: f64) -> Vec<Point> {
-    let range = length * REPULSION_RANGE;
-    let cell = |point: &Point| ((point.x / range).floor() as i64, (point.y / range).floor() as i64);
-    let mut grid: HashMap<(i64, i64), Vec<usize>> = HashMap::new();
+    let width = length * CELL_WIDTH;
+    let cell = |point: &Point| ((point.x / width).floor() as i64, (point.y / width).floor() as i64);
+    let mut grid: HashMap<(i64, i64), Cell> = HashMap::new();
     for (node, center) in centers.iter().enumerate() {
-        grid.entry(cell(center)).or_default().push(node);
+        let cell = grid.entry(cell(center)).or_default();
+        cell.nodes.push(node);
+        cell.sum = Point { x: cell.sum.x + center.x, y: cell.sum.y + center.y };
     }
     let force = |(node, center): (usize, &Point)| {
         let (mut force, (column, row)) = (Point::default(), cell(center));
-        let around = (-1..=1).flat_map(|x| (-1..=1).map(move |y| (column + x, row + y)));
-        for other in around.filter_map(|cell| grid.get(&cell)).flatten().filter(|other| **other != node) {
-            let (x, y) = (center.x - centers[*other].x, center.y - centers[*other].y);
-            let distance = x.hypot(y).max(1.0);
-            if distance < range {
-                let strength = length * length / (distance * distance);
+        let mut repel = |other: Point, weight: f64, sign: f64| {
+            let (x, y) = (center.x - other.x, center.y - other.y);
+            let distance = x.hypot(y);
+            if distance < 1.0 {
                 // Nodes at the same point go apart along the x axis.
-                force.x +=
-                    if x == 0.0 && y == 0.0 { if node < *other { -length } else { length } } else { x * strength };
+                force.x += sign * length;
+            } else {
+                let strength = weight * length * length / (distance * distance);
+                force.x += x * strength;
                 force.y += y * strength;
             }
+        };
+        for (x, y) in (-2..=2).flat_map(|x| (-2..=2).map(move |y| (x, y))) {
+            let Some(cell) = grid.get(&(column + x, row + y)) else { continue };
+            let is_own = (x, y) == (0, 0);
+            if cell.nodes.len() <= MAX_SINGLE_NODES {
+                for other in cell.nodes.iter().filter(|other| **other != node) {
+                    repel(centers[*other], 1.0, if node < *other { -1.0 } else { 1.0 });
+                }
+                continue;
+            }
+            // A crowded cell repels like one heavy node in its middle.
+            let (own, count) =
+                if is_own { (*center, cell.nodes.len() - 1) } else { (Point::default(), cell.nodes.len()) };
+            let weight = count as f64;
+            let middle = Point { x: (cell.sum.x - own.x) / weight, y: (cell.sum.y - own.y) / weight };
+            repel(middle, weight, if node % 2 == 0 { -1.0 } else { 1.0 });
         }
         for neighbor in &graph.neighbors[node] {
             let (x, y) = (centers[*neighbor].x - center.x, centers[*neighbor].y - center.y);
