@@ -415,7 +415,7 @@ impl EventSubscriber {
 
 /// The events of a change set, without changes that the subscriber must not see.
 fn announcements(event: &FeedEvent, is_visible: impl Fn(&TreePath) -> bool) -> Vec<(&'static str, Value)> {
-    let op = event.announcement.name();
+    let op = event.announcement.stream_name();
     if event.announcement.is_comment() {
         let pages = event.changes.iter().filter_map(|change| commented_page(&change.path)).filter(|it| is_visible(it));
         let data = |page| json!({ "op": op, "path": page, "actor": event.actor, "timestamp": event.time });

@@ -202,6 +202,8 @@ pub enum EventAnnouncement {
     Files,
     /// One `bulk` with every path.
     Bulk,
+    /// One `bulk` with every path: the changes of a draft.
+    Merge,
     /// One `import` with every path.
     Import,
     /// One `comment.add` with the page.
@@ -213,15 +215,23 @@ pub enum EventAnnouncement {
 }
 
 impl EventAnnouncement {
-    /// The event name in the log and in the API.
+    /// The name in the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
             Self::Bulk => "bulk",
+            Self::Merge => "merge",
             Self::Import => "import",
             Self::CommentAdd => "comment.add",
             Self::CommentResolve => "comment.resolve",
             Self::CommentDelete => "comment.delete",
+        }
+    }
+    /// The name in the event stream.
+    pub const fn stream_name(self) -> &'static str {
+        match self {
+            Self::Merge => Self::Bulk.name(),
+            other => other.name(),
         }
     }
     /// Whether it is about a comment; the change is one of the file with the comments of the page.
@@ -231,7 +241,10 @@ impl EventAnnouncement {
     /// Parses a name, as [`EventAnnouncement::name`] gives it.
     pub fn parse(name: &str) -> Option<Self> {
         let comments = [Self::CommentAdd, Self::CommentResolve, Self::CommentDelete];
-        [Self::Files, Self::Bulk, Self::Import].into_iter().chain(comments).find(|kind| kind.name() == name)
+        [Self::Files, Self::Bulk, Self::Merge, Self::Import]
+            .into_iter()
+            .chain(comments)
+            .find(|kind| kind.name() == name)
     }
 }
 

@@ -20,6 +20,7 @@ mod plain;
 mod query_text;
 mod scratch;
 mod version;
+mod webhook;
 
 pub use actor::{Actor, Caller, Client, OriginId, Protocol, Provenance};
 pub use address::network_prefix;
@@ -40,6 +41,7 @@ pub use plain::{escape_unprintable, fold_label};
 pub use query_text::{excerpt, message_at, nearest_name};
 pub use scratch::{expand_case, is_case_insensitive};
 pub use version::VersionId;
+pub use webhook::WebhookEvent;
 
 /// Largest file that a filesystem protocol, a log record or a text operation accepts, in bytes.
 pub const MAX_FILE_BYTES: usize = 64 << 20;

@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 use crate::sections::{
     assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, claims::ClaimsConfig, dataview::DataviewConfig,
     drafts::DraftsConfig, files::FilesConfig, janitor::JanitorConfig, links::LinksConfig, lint::LintConfig,
-    memory::MemoryConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig,
+    memory::MemoryConfig, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, schema::SchemaConfig,
     search::SearchConfig, server::ServerConfig, space::OtherSpace, space::SpaceConfig, ui::UiConfig,
-    versioning::VersioningConfig, workflow::WorkflowConfig,
+    versioning::VersioningConfig, webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig,
 };
 use crate::{ConfigError, ConfigProblem, Environment, sections::tracing::TracingConfig, validate};
 
@@ -55,6 +55,10 @@ pub struct Config {
     pub(crate) s3: S3Config,
     pub(crate) webdav: WebDav,
     pub(crate) nfs: NfsConfig,
+    pub(crate) net: NetConfig,
+    pub(crate) webhooks: WebhooksConfig,
+    /// Webhooks of the settings, besides those that are registered over the API.
+    pub(crate) webhook_entries: Vec<WebhookEntry>,
     pub(crate) space: SpaceConfig,
     /// Additional spaces of the server, each with its own root and settings.
     pub(crate) spaces: Vec<OtherSpace>,

@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 
 use svcfs_base::HiddenFiles;
 
+use crate::WebhookSettings;
 use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, claims::ClaimsConfig, dataview::DataviewSettings,
     drafts::DraftSettings, files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings,
-    memory::MemorySettings, nfs::NfsConfig, protocols::WebDav, schema::SchemaConfig, search::SearchConfig,
-    server::ServerConfig, versioning::VersioningConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
+    memory::MemorySettings, net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav,
+    schema::SchemaConfig, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
+    webhooks::WebhookEntry, webhooks::WebhooksConfig, workflow::WorkflowConfig, workflow::WorkflowSettings,
 };
 use crate::{
-    AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
-    ProtocolFlags, ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, SpaceVisibility, UiConfig,
+    AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NetSettings, NfsFlags,
+    NfsSettings, ProtocolFlags, ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, SpaceVisibility, UiConfig,
 };
 
 /// The effective settings.
@@ -71,6 +73,10 @@ pub struct Settings {
     pub webdav: Option<ProtocolSettings>,
     /// NFS server; none when it is off.
     pub nfs: Option<NfsSettings>,
+    /// Requests to URLs of callers.
+    pub net: NetSettings,
+    /// Webhooks.
+    pub webhooks: WebhookSettings,
     /// Additional spaces of the server.
     pub spaces: Vec<SpaceSettings>,
     /// The configuration file, if it is not the one of the root (`--config`).
@@ -107,14 +113,14 @@ impl Settings {
     ///
     /// # Errors
     /// [`ConfigError::Invalid`] with all errors, those of parsing included.
-    pub fn resolve(config: Config, overrides: CliOverrides) -> Result<Self, ConfigError> {
+    pub fn resolve(config: Config, mut overrides: CliOverrides) -> Result<Self, ConfigError> {
         let Config {
             server,
             assets,
             search,
             dataview,
             versioning,
-            mut auth,
+            auth,
             lint,
             schema,
             files,
@@ -130,14 +136,14 @@ impl Settings {
             s3,
             webdav,
             nfs,
+            net,
+            webhooks,
+            webhook_entries,
             space,
             spaces: listed,
             origin: ConfigOrigin { path, lines, problems },
         } = config;
-        // Sections that are validated as a unit: after a rejected key, a second error would
-        // mislead.
-        let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
-        let [tracing_is_valid, versioning_is_valid, auth_is_valid] = ["tracing.", "versioning.", "auth."].map(is_valid);
+        let [tracing_is_valid, versioning_is_valid, auth_is_valid] = valid_sections(&problems);
         let mut check = SettingsCheck { lines, problems };
 
         check.check_combinations(Some(&versioning).filter(|_| versioning_is_valid), &assets, &files);
@@ -148,18 +154,15 @@ impl Settings {
         let workflow = check.workflow(&workflow);
         let drafts = check.value("drafts.auto_discard", drafts.resolve());
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
-        let oidc = (overrides.oidc_issuer, overrides.oidc_client_id);
-        override_auth(&mut auth, (overrides.auth, overrides.api_key), oidc);
-        let auth = if auth_is_valid { auth.resolve(&mut |key, message| check.report(key, message)) } else { None };
-        let (nfs, webdav) = (check.nfs(nfs, &overrides.nfs, auth.as_ref()), check.webdav(&webdav, &overrides.webdav));
-        let s3 = check.value("--s3-port", s3.resolve(&overrides.s3)).flatten();
+        let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
+        let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
+        let (net, webhooks) = check.requests(net, webhooks, webhook_entries);
         let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
         match (server, dataview, memory, janitor, drafts, auth, log) {
-            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(drafts), Some(auth), Some(log))
-                if check.problems.is_empty() =>
-            {
+            _ if !check.problems.is_empty() => Err(ConfigError::Invalid { path, problems: check.into_sorted() }),
+            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(drafts), Some(auth), Some(log)) => {
                 Ok(Self {
                     server,
                     search,
@@ -185,6 +188,8 @@ impl Settings {
                     s3,
                     webdav,
                     nfs,
+                    net,
+                    webhooks,
                     spaces,
                     config_file: None,
                 })
@@ -194,20 +199,24 @@ impl Settings {
     }
 }
 
+/// Whether the parts of `tracing`, `versioning` and `auth` were accepted. These sections are
+/// validated as a unit: after a rejected key, a second error would mislead.
+fn valid_sections(problems: &[ConfigProblem]) -> [bool; 3] {
+    let is_valid = |section: &str| !problems.iter().any(|problem| problem.key.starts_with(section));
+    ["tracing.", "versioning.", "auth."].map(is_valid)
+}
+
 /// Flags of `[auth]` override the file.
-fn override_auth(
-    auth: &mut AuthConfig,
-    (kind, api_key): (Option<AuthType>, Option<String>),
-    (issuer, client_id): (Option<String>, Option<String>),
-) {
-    auth.kind = kind.unwrap_or(auth.kind);
-    auth.api_key = api_key.map(SecretText).or(auth.api_key.take());
-    if let Some(issuer) = issuer {
+fn override_auth(mut auth: AuthConfig, overrides: &mut CliOverrides) -> AuthConfig {
+    auth.kind = overrides.auth.unwrap_or(auth.kind);
+    auth.api_key = overrides.api_key.take().map(SecretText).or(auth.api_key.take());
+    if let Some(issuer) = overrides.oidc_issuer.take() {
         auth.oidc.issuer = issuer;
     }
-    if let Some(client_id) = client_id {
+    if let Some(client_id) = overrides.oidc_client_id.take() {
         auth.oidc.client_id = client_id;
     }
+    auth
 }
 
 struct SettingsCheck {
@@ -219,6 +228,33 @@ impl SettingsCheck {
     fn into_sorted(mut self) -> Vec<ConfigProblem> {
         self.problems.sort();
         self.problems
+    }
+
+    fn auth(&mut self, auth: AuthConfig, is_valid: bool) -> Option<AuthSettings> {
+        if is_valid { auth.resolve(&mut |key, message| self.report(key, message)) } else { None }
+    }
+
+    /// Requests to other servers.
+    fn requests(
+        &mut self,
+        net: NetConfig,
+        webhooks: WebhooksConfig,
+        entries: Vec<WebhookEntry>,
+    ) -> (NetSettings, WebhookSettings) {
+        let mut report = |key: &str, message: &str| self.report(key, message);
+        (net.resolve(&mut report), webhooks.resolve(entries, &mut report))
+    }
+
+    /// The servers besides HTTP; none for those that are off.
+    fn protocols(
+        &mut self,
+        (nfs, webdav, s3): (NfsConfig, WebDav, S3Config),
+        overrides: &CliOverrides,
+        auth: Option<&AuthSettings>,
+    ) -> (Option<NfsSettings>, Option<ProtocolSettings>, Option<ProtocolSettings>) {
+        let (nfs, webdav) = (self.nfs(nfs, &overrides.nfs, auth), self.webdav(&webdav, &overrides.webdav));
+        let s3 = self.value("--s3-port", s3.resolve(&overrides.s3)).flatten();
+        (nfs, webdav, s3)
     }
 
     fn nfs(&mut self, nfs: NfsConfig, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {

@@ -18,7 +18,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "import.image_prefix",
     "import.prefer_external",
     "import.pull_policy",
-    "net.allow",
     "search.vector.chunk.overlap",
     "search.vector.chunk.size",
     "search.vector.embedder.api_key",
@@ -34,9 +33,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "search.vector.enabled",
     "search.vector.store.provider",
     "search.vector.worker_count",
-    "webhooks.enabled",
-    "webhooks.max_retries",
-    "webhooks.max_workers",
 ];
 
 /// Relation of a key to [`UNSUPPORTED_KEYS`].

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::unistd::{User, geteuid};
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, SystemClock};
-use svcfs_config::{CliOverrides, Config, ConfigError, KeyDigest, Settings, SpaceSettings, templates};
+use svcfs_config::{CliOverrides, Config, ConfigError, KeyDigest, NetSettings, Settings, SpaceSettings, templates};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
 use svcfs_knowledge::kernel::{OperationContext, OperationEntry, ServerState, Space};
@@ -60,7 +60,8 @@ impl OpenRoot {
         let parents = parents(&space, &settings);
         let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::from_key(&announced.key)));
         let server = Arc::new_cyclic(|server| {
-            let opener = opener((Arc::clone(&announced), Weak::clone(server)), settings.spaces.clone());
+            let listed = (settings.spaces.clone(), settings.net.clone());
+            let opener = opener((Arc::clone(&announced), Weak::clone(server)), listed);
             ServerState::new(SpaceCollection::single(space).with_opener(opener, parents), clock, access)
         });
         // Also when WebDAV is off now: only its own journal knows of interrupted replacements.
@@ -157,10 +158,14 @@ fn parents(first: &Space, settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// Opens secondary spaces; the server's settings override their own.
-fn opener((announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed: Vec<SpaceSettings>) -> SpaceOpener {
+fn opener(
+    (announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>),
+    (listed, net): (Vec<SpaceSettings>, NetSettings),
+) -> SpaceOpener {
     Box::new(move |name, path| {
         let mut settings = of_space(path)
             .map_err(|failure| Fault::new(Kind::Invalid, failure.message(false).trim_start_matches("svcfs: ")))?;
+        settings.net = net.clone();
         let fixed = listed.iter().find(|space| space.name == name).and_then(|space| space.visibility);
         if let Some(visibility) = fixed {
             settings.visibility = visibility;
@@ -211,6 +216,7 @@ pub fn of_space(root: &Path) -> Result<Settings, CommandFailure> {
         ("s3", settings.s3 != default.s3),
         ("webdav", settings.webdav != default.webdav),
         ("nfs", settings.nfs != default.nfs),
+        ("net", settings.net != default.net),
         ("spaces", settings.spaces != default.spaces),
     ];
     match sections.into_iter().find(|(_, differs)| *differs) {

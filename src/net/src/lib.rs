@@ -1,7 +1,11 @@
-//! HTTP requests to other servers: bounded in time and size, without redirects.
+//! HTTP requests to other servers, bounded in time and size. The clients are blocking, like the
+//! core that uses them.
 //!
-//! The client is blocking, like the core that uses it. It fetches only URLs that the operator names
-//! in the settings. URLs from callers need an allow list for private addresses first.
+//! [`NetClient`] fetches URLs that the operator names in the settings. URLs of callers go through
+//! [`OutgoingClient`], which does not reach private addresses.
+
+mod address_policy;
+mod outgoing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +14,14 @@ use serde::de::DeserializeOwned;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
+pub use address_policy::{AddressPolicy, AddressRefused};
+pub use outgoing::{FetchedDocument, OutgoingClient, OutgoingLimits, PostAnswer};
+
 /// Largest response that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
+
+/// `User-Agent` of all requests.
+pub(crate) const USER_AGENT: &str = concat!("svcfs/", env!("CARGO_PKG_VERSION"));
 
 /// TLS settings of all clients of the program: the certificates of the operating system.
 #[must_use]
@@ -46,6 +56,25 @@ pub enum NetError {
         /// The parse error.
         source: serde_json::Error,
     },
+    /// The URL has no usable form.
+    #[error("the URL `{url}` {reason}")]
+    InvalidUrl {
+        /// The URL.
+        url: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The address may not be reached.
+    #[error(transparent)]
+    Refused(#[from] AddressRefused),
+    /// The response is too large.
+    #[error("the response of `{url}` is larger than {limit} bytes")]
+    TooLarge {
+        /// The requested URL.
+        url: String,
+        /// The limit.
+        limit: u64,
+    },
 }
 
 impl NetClient {
@@ -54,7 +83,7 @@ impl NetClient {
     pub fn with_timeout(timeout: Duration) -> Self {
         let agent = Agent::config_builder()
             .tls_config(tls_config())
-            .user_agent(concat!("svcfs/", env!("CARGO_PKG_VERSION")))
+            .user_agent(USER_AGENT)
             .max_redirects(0)
             .timeout_global(Some(timeout))
             .build()

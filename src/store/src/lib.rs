@@ -32,6 +32,7 @@ mod tree;
 mod untracked;
 mod usage;
 mod version_store;
+mod webhooks;
 
 pub use atomic_file::{FileRights, create_file, replace_file};
 pub use audit_log::{AuditLog, RetentionLimits};
@@ -68,3 +69,4 @@ pub use usage::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, Usag
 pub use version_store::{
     LogOnlyState, PathState, SNAPSHOT_DIRECTORY, SnapshotStore, VersionStore, VersionStrategy, WriteTip,
 };
+pub use webhooks::{DeliveryAttempt, HookFile, HookPosition, HookWrite, QueuedDelivery, StoredHook, StoredHooks};

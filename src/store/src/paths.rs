@@ -77,6 +77,10 @@ impl StatePaths {
     pub fn shares(&self) -> PathBuf {
         self.directory.join("shares.db")
     }
+    /// Webhooks, and notifications that are not delivered yet.
+    pub fn webhooks(&self) -> PathBuf {
+        self.directory.join("webhooks.db")
+    }
     /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")

@@ -52,18 +52,18 @@ fn an_unknown_setting_is_refused_with_the_nearest_known_name() {
 #[test]
 fn a_setting_that_has_no_effect_yet_is_refused_as_such() {
     let place = Place::new();
-    place.write("kb/.svc/config.toml", "[webhooks]\nenabled = true\n");
+    place.write("kb/.svc/config.toml", "[import]\nprefer_external = true\n");
     let told = refusal(&["serve", "--root", &place.at("kb")], 2);
-    assert!(told.contains("`webhooks.enabled`") && told.contains("not supported in this version"), "{told}");
+    assert!(told.contains("`import.prefer_external`") && told.contains("not supported in this version"), "{told}");
 }
 
 #[test]
 fn all_configuration_errors_are_reported_together() {
     let place = Place::new();
-    place.write("mine.toml", "[servr]\n[webhooks]\nenabled = true\n[server]\nport = \"x\"\n");
+    place.write("mine.toml", "[servr]\n[import]\nprefer_external = true\n[server]\nport = \"x\"\n");
     let (root, config) = (place.at("kb"), place.at("mine.toml"));
     let told = refusal(&["serve", "--root", &root, "--create", "--config", &config, "--host", "256.1.1.1"], 2);
-    for key in ["`servr`", "`webhooks.enabled`", "`server.port`", "`--host`"] {
+    for key in ["`servr`", "`import.prefer_external`", "`server.port`", "`--host`"] {
         assert!(told.contains(key), "{key}: {told}");
     }
     assert!(!place.has("kb"), "a root is not made for a server that does not start");

@@ -109,10 +109,10 @@ fn valid_settings_are_confirmed_without_creating_anything() {
 #[test]
 fn every_configuration_error_is_reported_with_its_line() {
     let place = Place::new();
-    place.write("kb/.svc/config.toml", "[server]\nport = \"many\"\nhots = \"x\"\n\n[webhooks]\nenabled = true\n");
+    place.write("kb/.svc/config.toml", "[server]\nport = \"many\"\nhots = \"x\"\n\n[import]\nprefer_external = true\n");
     let output = svcfs(&["check-config", "--root", &place.at("kb")]).assert().code(2).get_output().clone();
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["line 2: `server.port`", "line 3: `server.hots`", "line 6: `webhooks.enabled`"] {
+    for part in ["line 2: `server.port`", "line 3: `server.hots`", "line 6: `import.prefer_external`"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let output = svcfs(&["check-config", "--root", &place.at("kb"), "--json"]).assert().code(2).get_output().clone();

@@ -334,6 +334,6 @@ fn change_set(cx: &OperationContext<'_>, view: &DraftView<'_>, plan: &MergePlan)
         message.push_str(&format!("Co-authored-by: {other} <{INTERNAL_EMAIL}>\n"));
     }
     message.push_str(&format!("Merged-by: {merger} <{INTERNAL_EMAIL}>\n"));
-    let set = ChangeSet::new(plan.changes.clone()).with_message(message).with_announcement(EventAnnouncement::Bulk);
+    let set = ChangeSet::new(plan.changes.clone()).with_message(message).with_announcement(EventAnnouncement::Merge);
     set.with_author(author.clone())
 }
