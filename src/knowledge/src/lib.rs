@@ -12,6 +12,7 @@ pub mod append_only;
 pub mod audit;
 pub mod canvas;
 pub mod claims;
+pub mod clip;
 pub mod comments;
 pub mod content_quality;
 pub mod drafts;
@@ -50,6 +51,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     views::AREA,
     graph::AREA,
     canvas::AREA,
+    clip::AREA,
     activity::AREA,
     insight::AREA,
     content_quality::AREA,

@@ -85,9 +85,9 @@ const BACKLINKS: &str = "
     ORDER BY from_path, links.position";
 
 const LINKS_OUT: &str = "
-    SELECT links.is_wiki, links.target, links.heading
-    FROM (SELECT id FROM pages WHERE path = ?1 UNION ALL SELECT id FROM assets WHERE path = ?1) AS source
-    CROSS JOIN links ON links.page = source.id ORDER BY links.position";
+    SELECT links.is_wiki, links.target, links.heading FROM links
+    WHERE links.page = coalesce((SELECT id FROM pages WHERE path = ?1), (SELECT id FROM assets WHERE path = ?1))
+    ORDER BY links.position";
 
 /// The pages with a link that may mean a name.
 pub(crate) const SOURCES: &str = "

@@ -264,7 +264,7 @@ fn files_and_texts_in_canvases_count_as_links() {
     limited.permissions = Permissions { folder: Some(path("spec")), ..limited.permissions };
     let seen = space.ask_as(&limited, "backlinks", json!({ "path": "spec/alone.md" })).unwrap();
     assert_eq!(seen, json!([]), "a key of a folder does not see canvases elsewhere");
-    let report = space.get("health_check", json!({}));
+    let report = space.get("janitor", json!({}));
     let broken: Vec<&Value> =
         report["issues"].as_array().unwrap().iter().filter(|issue| issue["path"] == "deep/own.canvas.json").collect();
     assert_eq!(broken.len(), 1, "{report}");
@@ -280,7 +280,7 @@ fn a_rename_rewrites_the_paths_in_canvases() {
     space.get("canvas_write", json!({ "path": "deep/own.canvas.json", "content": own }));
     let renamed =
         space.get("rename", json!({ "from": "spec/one.md", "to": "docs/first one.md", "update_links": true }));
-    assert_eq!(renamed["links_updated"], json!(6), "{renamed}");
+    assert_eq!(renamed["updated_links"], json!(5), "{renamed}");
     assert_eq!(content(&space, "deep/own.canvas.json"), own.replace("spec/one.md", "docs/first one.md"));
     let expected = SAMPLE
         .replace("\"file\":\"spec/one.md\"", "\"file\":\"docs/first one.md\"")

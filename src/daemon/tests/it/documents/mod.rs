@@ -3,6 +3,7 @@
 //! A block that a test runs follows a line `<!-- test: NAME -->`; the first screen of README.md is
 //! its first two blocks of commands.
 
+mod canvas;
 mod drafts;
 mod guides;
 mod proxies;
