@@ -79,7 +79,7 @@ fn an_article_becomes_a_page_and_again_a_version_of_it() {
         "## Code\n",
         "```rust\nfn main() {}\n```",
         "**bold**",
-        "| a | b |",
+        "| a   | b   |",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
