@@ -69,8 +69,8 @@ impl Vfs {
         // The set is checked before a draft is opened for it.
         self.admit(caller, &set)?;
         let id = self.find_or_open_proposal(caller)?;
-        // If the draft refuses the set, a new draft stays open and empty: another write of the actor
-        // may be using it already.
+        // If the draft refuses the set, a new draft stays open and empty: another write of the
+        // actor may be using it already.
         let files = if set.changes.is_empty() { Vec::new() } else { self.draft(id)?.apply(caller, set)? };
         Ok(ApplyResult { seq: self.last_seq(), commit: None, files, notes: Vec::new(), draft: Some(id) })
     }
