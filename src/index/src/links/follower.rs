@@ -100,8 +100,8 @@ impl LinkFollower<'_> {
         Ok(names)
     }
 
-    /// The pages and canvases whose links a move of these files may affect, in path order: those with
-    /// a link that may mean one of the files, and moved ones that have links.
+    /// The pages and canvases whose links a move of these files may affect, in path order: those
+    /// with a link that may mean one of the files, and moved ones that have links.
     ///
     /// # Errors
     /// [`IndexError::Database`].

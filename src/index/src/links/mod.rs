@@ -94,8 +94,8 @@ pub(crate) const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
 impl Index {
-    /// The pages and canvases at or below `below` that link to this file, in path order: the first `max`, and
-    /// the total number. Empty for an unknown page.
+    /// The pages and canvases at or below `below` that link to this file, in path order: the
+    /// first `max`, and the total number. Empty for an unknown page.
     ///
     /// # Errors
     /// [`IndexError::Database`].
@@ -294,8 +294,8 @@ pub(crate) fn for_each_link(
     Ok(())
 }
 
-/// Calls `visit` for each other page or canvas that links to this file, in path order, with the row of
-/// [`BACKLINKS`] of its first such link, until `visit` returns false.
+/// Calls `visit` for each other page or canvas that links to this file, in path order, with the
+/// row of [`BACKLINKS`] of its first such link, until `visit` returns false.
 fn for_each_backlink(
     names: &mut NameLookup<'_>,
     path: &str,

@@ -264,7 +264,8 @@ impl Iterator for PathBatches<'_> {
 }
 
 /// The index entry of a path. Symbolic links are not indexed: their target is. Of files that are
-/// not pages only the name counts, and of canvases the links. A file that git tracks no longer and ignores is not indexed.
+/// not pages only the name counts, and of canvases the links. A file that git tracks no longer
+/// and ignores is not indexed.
 fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
     if !vfs.is_versioned(path) {
         return Ok(IndexEntry::Deleted(path.clone()));

@@ -83,7 +83,8 @@ fn overlap(sizes: &[NodeSize], centers: &[Point], a: usize, b: usize) -> Option<
     (x > 0.5 && y > 0.5).then_some((x, y))
 }
 
-/// Moves each pair of overlapping nodes apart along the shorter way. Returns whether there were any.
+/// Moves each pair of overlapping nodes apart along the shorter way. Returns whether there were
+/// any.
 fn push_apart(sizes: &[NodeSize], centers: &mut [Point], comparisons: &mut usize) -> bool {
     let cell_width = sizes.iter().map(|size| size.width).fold(1.0, f64::max) + MIN_GAP;
     let cell_height = sizes.iter().map(|size| size.height).fold(1.0, f64::max) + MIN_GAP;
