@@ -10,9 +10,10 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, backup::BackupConfig, backup::BackupOverrides,
-    backup::BackupSettings, claims::ClaimsConfig, dataview::DataviewSettings, drafts::DraftSettings,
-    files::FilesConfig, janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings,
+    assets::AssetsConfig, assets::AssetsSettings, audit::AuditConfig, auth::AuthSettings, backup::BackupConfig,
+    backup::BackupOverrides, backup::BackupSettings, claims::ClaimsConfig, dataview::DataviewConfig,
+    dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig, janitor::JanitorConfig,
+    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemoryConfig, memory::MemorySettings,
     net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, publish::PublishConfig,
     render::RenderConfig, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
     versioning::VersioningConfig, versioning::VersioningStrategy, webhooks::WebhookEntry, webhooks::WebhooksConfig,
@@ -160,19 +161,14 @@ impl Settings {
         let mut check = SettingsCheck { lines, problems };
 
         check.check_combinations(Some(&versioning).filter(|_| versioning_is_valid), &assets, &files);
-        let spaces = check.spaces(listed);
-        let dataview = check.value("dataview.query_timeout", dataview.resolve());
-        let memory = check.value("memory.episodes_path_prefix", memory.resolve());
-        let janitor = check.value("janitor.interval", janitor.resolve());
-        let workflow = check.workflow(&workflow);
-        let drafts = check.value("drafts.auto_discard", drafts.resolve());
+        let (spaces, workflow) = (check.spaces(listed), check.workflow(&workflow));
         let backup = check.backup(backup, &mut overrides, &versioning);
-        let audit = check.value("audit.max_size", audit.resolve()).flatten();
+        let (dataview, memory, janitor, audit) = check.upkeep(dataview, memory, janitor, &audit);
+        let drafts = check.value("drafts.auto_discard", drafts.resolve());
         let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
         let (net, webhooks) = check.requests(net, webhooks, webhook_entries);
-        let log = if tracing_is_valid { check.value("tracing.file", tracing.resolve()) } else { None };
-
+        let log = tracing_is_valid.then(|| check.value("tracing.file", tracing.resolve())).flatten();
         let server = check.server(server, (overrides.host, overrides.port, overrides.public_url), auth.as_ref());
         let complete = || {
             Some(Self {
@@ -271,6 +267,21 @@ impl SettingsCheck {
         let (nfs, webdav) = (self.nfs(nfs, &overrides.nfs, auth), self.webdav(&webdav, &overrides.webdav));
         let s3 = self.value("--s3-port", s3.resolve(&overrides.s3)).flatten();
         (nfs, webdav, s3)
+    }
+
+    /// What the server does in the background, for how long and where.
+    fn upkeep(
+        &mut self,
+        dataview: DataviewConfig,
+        memory: MemoryConfig,
+        janitor: JanitorConfig,
+        audit: &AuditConfig,
+    ) -> (Option<DataviewSettings>, Option<MemorySettings>, Option<JanitorSettings>, Option<AuditSettings>) {
+        let dataview = self.value("dataview.query_timeout", dataview.resolve());
+        let memory = self.value("memory.episodes_path_prefix", memory.resolve());
+        let janitor = self.value("janitor.interval", janitor.resolve());
+        let audit = self.value("audit.max_size", audit.resolve()).flatten();
+        (dataview, memory, janitor, audit)
     }
 
     fn backup(

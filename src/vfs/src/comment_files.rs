@@ -43,8 +43,8 @@ pub(crate) fn touched_comment_files(changes: &[Change]) -> impl Iterator<Item = 
 
 impl VfsCore {
     /// The changes that comment files need beside these changes of their pages. None for files that
-    /// the set changes itself. A page that is renamed to an unversioned name or to a backup is about
-    /// to be replaced by its editor: its comments stay.
+    /// the set changes itself. A page that is renamed to an unversioned name or to a backup is
+    /// about to be replaced by its editor: its comments stay.
     pub(crate) fn comment_changes(&self, changes: &[Change]) -> Result<Vec<Change>, Fault> {
         let mut follow_ups = Vec::new();
         for change in changes {

@@ -28,6 +28,9 @@ fn listed(served: &Served, key: (&str, &str), folder: &str) -> Vec<String> {
 }
 
 /// Every method that changes something, and what the caller lists afterwards.
+/// Method, path, headers, expected status, and the tree that the agent sees afterwards.
+type Step<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], u16, &'a str);
+
 #[test]
 fn each_write_of_a_proposing_key_goes_into_its_draft() {
     let served = Served::with(KEYS);
@@ -43,7 +46,7 @@ fn each_write_of_a_proposing_key_goes_into_its_draft() {
     let etag = served.send("GET", "/a.md", &[AGENT], "").header("etag").to_owned();
     let (stale, current) = (("if-match", "\"0\""), ("if-match", etag.as_str()));
     let to = |target: &'static str| ("destination", target);
-    let steps: [(&str, &str, &[(&str, &str)], u16, &str); 16] = [
+    let steps: [Step<'_>; 16] = [
         ("PUT", "/n.md", &[], 201, "/a.md /d/ /d/b.md /full/ /full/c.md /n.md"),
         ("PUT", "/a.md", &[stale], 412, "/a.md /d/ /d/b.md /full/ /full/c.md /n.md"),
         ("PUT", "/a.md", &[current], 204, "/a.md /d/ /d/b.md /full/ /full/c.md /n.md"),

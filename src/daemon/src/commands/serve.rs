@@ -206,9 +206,8 @@ impl ServeArgs {
         let protocols = ServeContext { socket, protocols, mountpoint, flags, stale_mounts, is_new_root: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; the first start on a large tree takes a while");
-        let advice = "stop it first, or serve another root";
         let opened = handover::open(&root, || OpenRoot::open(&root, settings.clone(), true))
-            .map_err(|fault| handover::failure(&root, fault, advice))?;
+            .map_err(|fault| handover::failure(&root, fault, "stop it first, or serve another root"))?;
         // Without the keys of the provider no caller could be authenticated.
         opened.server().access().fetch_issuer_keys()?;
         let url = socket::url(&opened.server().settings().server, &protocols.socket)?;

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "the server of the test ends with its process")]
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;

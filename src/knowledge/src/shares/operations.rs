@@ -76,9 +76,9 @@ impl From<Share> for ShareLink {
 
 /// Create a link that shows one page without credentials
 ///
-/// A person with the link reads this page in its present version, and nothing else. It follows renames of the
-/// page, and ends with its removal, when it expires, or when it is revoked. The answer has `token`
-/// and `url`; they are shown only once.
+/// A person with the link reads this page in its present version, and nothing else. It follows
+/// renames of the page, and ends with its removal, when it expires, or when it is revoked. The
+/// answer has `token` and `url`; they are shown only once.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(example = json!({ "path": "index.md", "expiresIn": "168h" }))]
 pub struct SharePage {

@@ -34,8 +34,8 @@ impl VfsCore {
         Ok(notes)
     }
 
-    /// Rule 1 alone, for a write in a draft: it changes no claimed page, but a worker that names the
-    /// fence of a lost claim must stop. Returns the active claims of the changed pages.
+    /// Rule 1 alone, for a write in a draft: it changes no claimed page, but a worker that names
+    /// the fence of a lost claim must stop. Returns the active claims of the changed pages.
     pub(crate) fn check_named_fence(&self, caller: &Caller, changes: &[Change]) -> Result<Vec<Claim>, Fault> {
         if caller.claim_fence.is_some() && !self.claim_policy().is_enabled {
             return Err(Fault::unavailable(super::NOT_ENABLED));

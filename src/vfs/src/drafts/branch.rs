@@ -94,8 +94,8 @@ impl VfsCore {
         }
     }
 
-    /// Removes the branch of a draft that is closed in the file of drafts; retried at the next start
-    /// if it is checked out.
+    /// Removes the branch of a draft that is closed in the file of drafts; retried at the next
+    /// start if it is checked out.
     fn remove_closed_branch(&self, id: DraftId) {
         let removed = self.versions.git().map_or(Ok(true), |history| history.remove_draft_branch(id));
         let forgotten = removed.and_then(|is_gone| if is_gone { self.drafts.file.forget_closed(id) } else { Ok(()) });
@@ -104,9 +104,9 @@ impl VfsCore {
         }
     }
 
-    /// Makes missing and outdated branches again, and removes those of closed drafts; another branch
-    /// of such a name belongs to a person. Without the file of drafts, after a restore from git for
-    /// example, a branch may be the only copy: it stays under another name.
+    /// Makes missing and outdated branches again, and removes those of closed drafts; another
+    /// branch of such a name belongs to a person. Without the file of drafts, after a restore from
+    /// git for example, a branch may be the only copy: it stays under another name.
     pub(crate) fn sync_draft_branches(&self) {
         let Some(history) = self.versions.git() else { return };
         let drafts: Vec<_> = self.drafts.drafts.read().values().cloned().collect();
