@@ -80,13 +80,14 @@ mod tests {
     use super::*;
 
     /// Flags of `svcfs serve` that are not settings.
-    const FLAGS_WITHOUT_SETTING: [&str; 12] = [
+    const FLAGS_WITHOUT_SETTING: [&str; 13] = [
         "root",
         "create",
         "adopt",
         "mount",
         "read-only",
         "at",
+        "draft",
         "no-exec",
         "allow-other",
         "actor",

@@ -110,7 +110,7 @@ fn the_index_the_feed_and_the_site_maps_list_published_pages() {
     let feed = client.get("/p/feed.xml");
     assert!(header(&feed, "content-type").starts_with("application/atom+xml"));
     assert!(
-        feed.text().contains("https://notes.example/kb/p/b/open.md") && !feed.text().contains("closed"),
+        feed.text().contains("https://notes.example/kb/p/b/open.md") && !feed.text().contains("closed.md"),
         "{}",
         feed.text()
     );

@@ -35,6 +35,9 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const PROPOSABLE: bool = false;
     /// Whether its caller must have a name, because a default name would be shared by many.
     const REQUIRES_ACTOR: bool = false;
+    /// Whether callers need the scope `write` although it changes nothing: its answer is only for
+    /// those who may change what it shows.
+    const NEEDS_WRITE_SCOPE: bool = false;
     /// Whether it administers the server; needs the scope `admin`.
     const ADMIN: bool = false;
     /// How it respects the folder that a key is limited to.
@@ -96,6 +99,8 @@ pub struct OperationEntry {
     pub is_proposable: bool,
     /// [`Operation::REQUIRES_ACTOR`]
     pub requires_actor: bool,
+    /// [`Operation::NEEDS_WRITE_SCOPE`]
+    pub needs_write_scope: bool,
     /// [`Operation::ADMIN`]
     pub is_admin: bool,
     /// [`Operation::FOLDER_SCOPE`]
@@ -129,6 +134,7 @@ impl OperationEntry {
             is_conditional: O::CONDITIONAL,
             is_proposable: O::PROPOSABLE,
             requires_actor: O::REQUIRES_ACTOR,
+            needs_write_scope: O::NEEDS_WRITE_SCOPE,
             is_admin: O::ADMIN,
             folder_scope: O::FOLDER_SCOPE,
             is_text_only: O::TEXT_ONLY,
@@ -149,8 +155,8 @@ impl OperationEntry {
     pub fn required_scope(&self) -> Scope {
         match (self.is_admin, self.is_read_only()) {
             (true, _) => Scope::Admin,
-            (false, true) => Scope::Read,
-            (false, false) => Scope::Write,
+            (false, true) if !self.needs_write_scope => Scope::Read,
+            (false, _) => Scope::Write,
         }
     }
     /// Checks that a caller may run it, whatever the arguments. Protocols may check early, before

@@ -120,14 +120,21 @@ pub fn open_share(
     Ok(SharedPage { space, path: share.path, file, id: share.id })
 }
 
+/// Refuses hidden files.
+fn check_is_listed(cx: &OperationContext<'_>, path: &TreePath) -> Result<(), Fault> {
+    let is_listed = cx.space.vfs.hidden_files().lists(path) && !path.is_hidden();
+    if is_listed { Ok(()) } else { Err(Fault::file_not_found(path)) }
+}
+
 /// Reads a file that can be shared: not hidden, and not through a symbolic link, which could lead
 /// out of the folder of the key that shared it.
 ///
 /// # Errors
 /// `NotFound`.
 fn read_page(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
+    check_is_listed(cx, path)?;
     let is_plain = cx.space.vfs.resolve_links(Protocol::Http, path).is_ok_and(|target| target == *path);
-    if !is_plain || !cx.space.vfs.hidden_files().lists(path) || path.is_hidden() {
+    if !is_plain {
         return Err(Fault::file_not_found(path));
     }
     files::read_file(cx, path)

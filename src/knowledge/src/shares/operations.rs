@@ -162,6 +162,7 @@ impl Operation for ListShares {
     type Output = Vec<ShareLink>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<ShareLink>, Fault> {
         require_path("path", &self.path)?;
+        super::check_is_listed(cx, &self.path)?;
         let shares = cx.space.shares.of_page(&self.path, cx.now());
         Ok(shares.into_iter().map(ShareLink::from).collect())
     }

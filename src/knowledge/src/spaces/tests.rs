@@ -16,8 +16,10 @@ fn a_space_keeps_its_state_out_of_its_history() {
 
 #[test]
 fn no_input_makes_an_operation_fail_inside() {
-    let space =
-        TestSpace::with("", &[("a.md", "---\ntitle: [\n---\n[[a]] [b](../../b) ```\n"), ("d/b.bin", "\u{0}\u{1}")]);
+    let space = TestSpace::with(
+        "[webhooks]\nenabled = true",
+        &[("a.md", "---\ntitle: [\n---\n[[a]] [b](../../b) ```\n"), ("d/b.bin", "\u{0}\u{1}")],
+    );
     let long = "x/".repeat(3000);
     let values = [
         json!(null),

@@ -133,6 +133,9 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
         ("docs/editors.md", &["obsidian", "vscode", "follow"][..]),
         ("docs/operating.md", &["upgrade", "backup", "drill", "restore"]),
         ("docs/backup.md", &["backup-git", "backup-bundles", "backup-restore"]),
+        ("docs/sharing.md", &["comments", "shares"]),
+        ("docs/canvas.md", &["canvas"]),
+        ("docs/webhooks.md", &["webhook settings", "webhooks"]),
         ("docs/proxies.md", &["nginx", "caddy", "nginx prefix", "caddy prefix"]),
         ("docs/install.md", &["package", "tarball", "cargo"]),
         (
@@ -147,6 +150,7 @@ fn every_marked_block_of_the_documentation_is_run_by_a_test() {
                 "tasks",
                 "drafts",
                 "draft-mount",
+                "propose",
                 "undo",
                 "restore",
             ],
