@@ -61,7 +61,7 @@ impl WebhookDispatcher {
     }
 
     /// Reads the next changes for a webhook that has `room` for more notifications.
-    fn read_feed(&self, hook: &Hook, room: usize) -> Result<FeedPart, Fault> {
+    fn read_feed(&self, hook: &Hook, room: usize, stop: &StopToken) -> Result<FeedPart, Fault> {
         let mut part = FeedPart { position: self.position(hook), notifications: Vec::new(), has_more: false };
         if room < MIN_ROOM {
             return Ok(part);
@@ -70,7 +70,7 @@ impl WebhookDispatcher {
         for event in &events {
             let reader = EventReader::new(&self.space, hook, event);
             for index in part.position.part..event.changes.len() {
-                if part.notifications.len() >= room {
+                if part.notifications.len() >= room || stop.is_requested() {
                     return Ok(part);
                 }
                 part.notifications.extend(reader.notifications(index));
@@ -201,7 +201,7 @@ impl WebhookDispatcher {
 
 impl Task for WebhookDispatcher {
     const NAME: &'static str = "webhooks";
-    fn step(&mut self, _stop: &StopToken) -> Result<NextStep, TaskFailure> {
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         self.outcomes.extend(self.webhooks.pool.take_outcomes());
         let now = self.clock.now();
         let hooks: Vec<(Arc<Hook>, usize)> = {
@@ -213,7 +213,7 @@ impl Task for WebhookDispatcher {
         // The lock is not needed while contents are read.
         let mut parts = Vec::with_capacity(hooks.len());
         for (hook, room) in hooks {
-            parts.push((self.read_feed(&hook, room)?, hook));
+            parts.push((self.read_feed(&hook, room, stop)?, hook));
         }
         let has_more = parts.iter().any(|(part, _)| part.has_more);
 
