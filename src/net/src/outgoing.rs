@@ -156,12 +156,16 @@ fn discard_body(body: &mut Body, max_bytes: u64) {
 /// The URL of a `Location`: a URL, or a path on the same host.
 fn redirect_target(from: &Uri, location: &str) -> String {
     let scheme = from.scheme_str().unwrap_or("https");
+    let origin = format!("{scheme}://{}", from.authority().map_or("", |authority| authority.as_str()));
     match location {
         _ if location.starts_with("//") => format!("{scheme}:{location}"),
-        _ if location.starts_with('/') => {
-            format!("{scheme}://{}{location}", from.authority().map_or("", |a| a.as_str()))
+        _ if location.starts_with('/') => format!("{origin}{location}"),
+        _ if location.contains("://") => location.to_owned(),
+        _ if location.starts_with('?') => format!("{origin}{}{location}", from.path()),
+        _ => {
+            let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("{origin}{folder}/{location}")
         }
-        _ => location.to_owned(),
     }
 }
 
@@ -180,15 +184,23 @@ fn parse_url(url: &str) -> Result<Uri, NetError> {
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(invalid("contains a user name or password; remove it"));
     }
-    if uri.authority().is_some_and(|authority| authority.as_str().ends_with(':') || authority.port_u16() == Some(0)) {
+    // A port that is no number would be ignored, and that of the scheme used.
+    let has_port = uri.authority().is_some_and(|authority| authority.as_str().len() > authority.host().len());
+    if has_port && uri.port_u16().is_none_or(|port| port == 0) {
         return Err(invalid("has an invalid port"));
     }
     Ok(uri)
 }
 
-/// A URL in an error: shortened, without control characters.
+/// A URL in an error: shortened, without control characters, and without user name and query, which
+/// may contain credentials.
 fn displayed(url: &str) -> String {
-    url.chars().take(200).flat_map(char::escape_debug).collect()
+    let address = url.split(['?', '#']).next().unwrap_or_default();
+    let start = address.find("://").map_or(0, |at| at + 3);
+    let end = address[start..].find('/').map_or(address.len(), |at| start + at);
+    let host = address[start..end].rfind('@').map_or(start, |at| start + at + 1);
+    let shown = format!("{}{}", &address[..start], &address[host..]);
+    shown.chars().take(200).flat_map(char::escape_debug).collect()
 }
 
 fn to_net_error(url: &str, error: ureq::Error) -> NetError {

@@ -12,8 +12,8 @@ use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
 use super::events::{EventReader, Notification};
 use super::hook::Hook;
-use super::outcome::{MAX_FAILING, Verdict};
-use super::registry::{HookState, MAX_QUEUED, Webhooks};
+use super::outcome::{Verdict, is_failing_long};
+use super::registry::{HookState, MAX_QUEUED, MIN_ROOM, Webhooks};
 use super::workers::{DeliveryJob, DeliveryOutcome};
 use crate::kernel::Space;
 
@@ -61,16 +61,16 @@ impl WebhookDispatcher {
     }
 
     /// Reads the next changes for a webhook that has `room` for more notifications.
-    fn read_feed(&self, hook: &Hook, room: usize) -> Result<FeedPart, Fault> {
+    fn read_feed(&self, hook: &Hook, room: usize, stop: &StopToken) -> Result<FeedPart, Fault> {
         let mut part = FeedPart { position: self.position(hook), notifications: Vec::new(), has_more: false };
-        if room == 0 {
+        if room < MIN_ROOM {
             return Ok(part);
         }
         let events = self.space.vfs.feed().events_after(part.position.seq, BATCH_SETS)?;
         for event in &events {
             let reader = EventReader::new(&self.space, hook, event);
             for index in part.position.part..event.changes.len() {
-                if part.notifications.len() >= room {
+                if part.notifications.len() >= room || stop.is_requested() {
                     return Ok(part);
                 }
                 part.notifications.extend(reader.notifications(index));
@@ -115,7 +115,7 @@ impl WebhookDispatcher {
                     given_up.fetch_add(1, Ordering::Relaxed)
                 }
             };
-            let is_failing_long = hook.failing_since.is_some_and(|since| now.duration_since(since) >= MAX_FAILING);
+            let is_failing_long = is_failing_long(hook.failing_since, now, (&verdict, delivery.attempts));
             let reason = match verdict {
                 Verdict::Gone => Some("the receiver answered 410: it does not exist any more".to_owned()),
                 _ if is_failing_long => {
@@ -201,7 +201,7 @@ impl WebhookDispatcher {
 
 impl Task for WebhookDispatcher {
     const NAME: &'static str = "webhooks";
-    fn step(&mut self, _stop: &StopToken) -> Result<NextStep, TaskFailure> {
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         self.outcomes.extend(self.webhooks.pool.take_outcomes());
         let now = self.clock.now();
         let hooks: Vec<(Arc<Hook>, usize)> = {
@@ -213,7 +213,7 @@ impl Task for WebhookDispatcher {
         // The lock is not needed while contents are read.
         let mut parts = Vec::with_capacity(hooks.len());
         for (hook, room) in hooks {
-            parts.push((self.read_feed(&hook, room)?, hook));
+            parts.push((self.read_feed(&hook, room, stop)?, hook));
         }
         let has_more = parts.iter().any(|(part, _)| part.has_more);
 
@@ -270,10 +270,10 @@ impl Task for WebhookDispatcher {
                 schedule.give_back(outcome.delivery.number);
             }
         }
-        let next_due = self.dispatch(&mut state, now)?;
+        let dispatched = self.dispatch(&mut state, now);
         drop(state);
         self.announce(ended);
-        Ok(next_step(has_more, next_due, (now, self.unstored_since.is_some())))
+        Ok(next_step(has_more, dispatched?, (now, self.unstored_since.is_some())))
     }
 }
 

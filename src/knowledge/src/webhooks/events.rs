@@ -181,7 +181,8 @@ impl<'a> EventReader<'a> {
         body.insert("seq".to_owned(), seq.0.into());
         body.extend(details.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let body = Value::Object(body).to_string();
-        let message = message_id(&self.hook.stored.id, *seq, event, path);
+        let hook = (self.space.name.as_str(), self.hook.stored.id.as_str());
+        let message = message_id(hook, (*seq, *time), event, path);
         Some(Notification { message, event, path: path.clone(), former_path: None, body })
     }
 }

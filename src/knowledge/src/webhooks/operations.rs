@@ -11,7 +11,7 @@ use svcfs_work::Lane;
 
 use super::Webhooks;
 use super::hook::Hook;
-use super::registry::HookReport;
+use super::registry::{HookReport, MAX_QUEUED, MIN_ROOM};
 use super::signature::{new_secret, random_hex};
 use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route};
 
@@ -75,7 +75,7 @@ impl Webhook {
             is_static: stored.is_static,
             queued,
             // Positions of changes that lead to no notification are stored later.
-            behind: if queued < super::registry::MAX_QUEUED || stored.disabled.is_some() { 0 } else { behind },
+            behind: if queued <= MAX_QUEUED - MIN_ROOM || stored.disabled.is_some() { 0 } else { behind },
             disabled_reason: stored.disabled.map(|(_, reason)| reason),
         }
     }

@@ -18,7 +18,11 @@ const RETRY_DELAYS: [Duration; 5] = [
 const MAX_DELAY: Duration = Duration::from_secs(60 * 60);
 
 /// A webhook whose attempts failed for so long is disabled.
-pub(super) const MAX_FAILING: SignedDuration = SignedDuration::from_hours(24);
+const MAX_FAILING: SignedDuration = SignedDuration::from_hours(24);
+
+/// Failed attempts of a notification before the last one that disables its webhook. After days
+/// without events, one more failure must not be enough.
+const MIN_FAILED: u32 = 4;
 
 /// The result of an attempt, or of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +61,7 @@ impl AttemptResult {
                 };
                 Self { status: Some(status), error: (!is_success).then(error), retry_after }
             }
-            Err(error) => Self { status: None, error: Some(error.to_string()), retry_after: None },
+            Err(error) => Self { status: None, error: Some(reason(&error)), retry_after: None },
         }
     }
 
@@ -78,4 +82,21 @@ impl AttemptResult {
             }
         }
     }
+}
+
+/// Why there is no answer. Without the address, which often contains credentials: the reason is in
+/// logs and in the status.
+fn reason(error: &NetError) -> String {
+    match error {
+        NetError::Fetch { source, .. } => format!("there was no answer: {source}"),
+        NetError::InvalidUrl { reason, .. } => format!("the URL of the webhook, or of a redirect, {reason}"),
+        NetError::Refused(_) | NetError::Decode { .. } | NetError::TooLarge { .. } => error.to_string(),
+    }
+}
+
+/// Whether a webhook that fails since a time is disabled after an attempt, before which `failed`
+/// attempts of the same notification failed.
+pub(super) fn is_failing_long(since: Option<Timestamp>, now: Timestamp, (verdict, failed): (&Verdict, u32)) -> bool {
+    let is_repeated = *verdict == Verdict::GivenUp || failed >= MIN_FAILED;
+    is_repeated && since.is_some_and(|since| now.duration_since(since) >= MAX_FAILING)
 }

@@ -25,6 +25,10 @@ const MAX_HOOKS: usize = 100;
 /// Waiting notifications at which a webhook reads no further in the feed.
 pub(super) const MAX_QUEUED: usize = 2_000;
 
+/// Room for notifications from which a webhook reads on: a set of many changes is read again for
+/// each part of it.
+pub(super) const MIN_ROOM: usize = MAX_QUEUED / 4;
+
 /// For one request, with redirects.
 const TIMEOUT: Duration = Duration::from_secs(30);
 

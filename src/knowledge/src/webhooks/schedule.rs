@@ -6,8 +6,12 @@
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
 use svcfs_base::{Timestamp, TreePath};
+
+/// No delay is so long. One that is due later was queued before the clock was set back.
+const MAX_WAIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The waiting notifications of one webhook. Every step costs O(log n).
 #[derive(Default)]
@@ -50,8 +54,10 @@ impl Schedule {
 
     /// Takes the notifications that are due, at most `max`, oldest first.
     pub fn take_due(&mut self, now: Timestamp, max: usize) -> Vec<i64> {
-        let due = self.ready.iter().take_while(|(next_at, _)| *next_at <= now).take(max).copied();
-        let due: Vec<(Timestamp, i64)> = due.collect();
+        let latest = now.saturating_add(MAX_WAIT).unwrap_or(Timestamp::MAX);
+        let due = self.ready.iter().take_while(|(next_at, _)| *next_at <= now);
+        let misdated = self.ready.iter().rev().take_while(|(next_at, _)| *next_at > latest);
+        let due: Vec<(Timestamp, i64)> = due.chain(misdated).take(max).copied().collect();
         for entry in &due {
             self.ready.remove(entry);
             if let Some(item) = self.items.get_mut(&entry.1) {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
-use svcfs_base::{Fault, Seq, TreePath, WebhookEvent};
+use svcfs_base::{Fault, Seq, Timestamp, TreePath, WebhookEvent};
 
 const SECRET_PREFIX: &str = "whsec_";
 
@@ -20,9 +20,17 @@ pub(super) fn random_hex<const BYTES: usize>() -> Result<String, Fault> {
     Ok(hex(&bytes))
 }
 
-/// The id of a notification: the same after a crash, so that receivers recognize a repetition.
-pub(super) fn message_id(hook: &str, seq: Seq, event: WebhookEvent, path: &TreePath) -> String {
-    let digest = Sha256::digest(format!("{hook}\0{}\0{}\0{path}", seq.0, event.name()));
+/// The id of a notification: the same after a crash, so that receivers recognize a repetition. It
+/// depends on the space, because webhooks of the settings have the same id in all spaces, and on
+/// the time, because a log that is rebuilt counts from 1 again.
+pub(super) fn message_id(
+    (space, hook): (&str, &str),
+    (seq, time): (Seq, Timestamp),
+    event: WebhookEvent,
+    path: &TreePath,
+) -> String {
+    let (seq, second) = (seq.0, time.as_second());
+    let digest = Sha256::digest(format!("{space}\0{hook}\0{seq}\0{second}\0{}\0{path}", event.name()));
     format!("msg_{}", hex(&digest[..16]))
 }
 

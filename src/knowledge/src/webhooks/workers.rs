@@ -4,6 +4,7 @@
 //! others, one that fails gets one thread, and all that fail together leave one.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -166,7 +167,13 @@ impl WorkerPool {
     fn attempt(&self, job: DeliveryJob) -> DeliveryOutcome {
         let DeliveryJob { hook, delivery } = job;
         let (at, started) = (self.clock.now(), Instant::now());
-        let result = post(&self.client, &hook, (&delivery.message, &delivery.body), at);
+        let send = || post(&self.client, &hook, (&delivery.message, &delivery.body), at);
+        // A panic of a library is an error of this attempt; otherwise the page would wait for ever.
+        let result = catch_unwind(AssertUnwindSafe(send)).unwrap_or_else(|_| AttemptResult {
+            status: None,
+            error: Some("the request could not be made; the server's log has the details".to_owned()),
+            retry_after: None,
+        });
         DeliveryOutcome { delivery, attempt: Some(FinishedAttempt { at, duration: started.elapsed(), result }) }
     }
 }
@@ -193,6 +200,9 @@ impl PoolState {
     fn return_jobs(&mut self, hook: &str) {
         let Some(lane) = self.lanes.get_mut(hook) else { return };
         let jobs = std::mem::take(&mut lane.jobs);
+        if lane.active == 0 {
+            self.lanes.remove(hook);
+        }
         self.outcomes.extend(jobs.into_iter().map(|job| DeliveryOutcome { delivery: job.delivery, attempt: None }));
     }
 }

@@ -106,12 +106,15 @@ fn invalid_urls_are_refused_with_a_reason() {
         ("https://ann:secret@example.org/", "user name or password"),
         ("https://1.1.1.1@127.0.0.1/", "user name or password"),
         ("https://example.org:0/", "port"),
+        ("https://example.org:99999/", "port"),
+        ("https://[2606:4700::1]:99999/?token=secret", "port"),
         ("https://exa mple.org/", "is not a URL"),
         ("https://example.org/\r\nHost: x", "is not a URL"),
     ] {
         let error = client.check_url(url).unwrap_err();
         assert!(matches!(error, NetError::InvalidUrl { .. }), "{url}: {error}");
         assert!(error.to_string().contains(reason), "{url}: {error}");
+        assert!(!error.to_string().contains("secret"), "{url}: {error}");
     }
     let long = format!("https://example.org/{}", "a".repeat(3000));
     assert!(client.check_url(&long).unwrap_err().to_string().len() < 400);
@@ -131,6 +134,20 @@ fn every_redirect_is_checked_again() {
         for error in [client.get(&url).unwrap_err(), client.post(&url, &[], b"body").unwrap_err()] {
             assert!(matches!(error, NetError::Refused(_)), "{location}: {error}");
         }
+    }
+}
+
+#[test]
+fn the_location_of_a_redirect_can_be_relative() {
+    let from: Uri = "https://a.test:8443/x/hook?k=1".parse().unwrap();
+    for (location, target) in [
+        ("https://b.test/y", "https://b.test/y"),
+        ("//b.test/y", "https://b.test/y"),
+        ("/y", "https://a.test:8443/y"),
+        ("y", "https://a.test:8443/x/y"),
+        ("?k=2", "https://a.test:8443/x/hook?k=2"),
+    ] {
+        assert_eq!(redirect_target(&from, location), target, "{location}");
     }
 }
 

@@ -57,9 +57,10 @@ fn bad_webhooks_are_refused_with_the_field() {
         assert!(status == 400 && message.contains(part), "{arguments}: {status} {message}");
     }
     ask(&space, "webhook_register", json!({ "url": "http://127.0.0.1:9/" })).unwrap();
-    let hook = ask(&space, "webhook_register", json!({ "url": "https://127.0.0.1:9/" })).unwrap();
+    let hook = ask(&space, "webhook_register", json!({ "url": "https://127.0.0.1:9/TOKEN" })).unwrap();
     let test = ask(&space, "webhook_test", json!({ "id": hook["id"] })).unwrap();
     assert!(test["delivered"] == false && test["error"].is_string(), "{test}");
+    assert!(!test.to_string().contains("TOKEN"), "{test}");
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use svcfs_base::{Timestamp, TreePath};
-use svcfs_net::PostAnswer;
+use svcfs_base::{Seq, Timestamp, TreePath, WebhookEvent};
+use svcfs_net::{NetError, PostAnswer};
 
-use crate::webhooks::outcome::{AttemptResult, Verdict};
+use crate::webhooks::outcome::{AttemptResult, Verdict, is_failing_long};
 use crate::webhooks::schedule::Schedule;
-use crate::webhooks::signature::sign;
+use crate::webhooks::signature::{message_id, sign};
 
 fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -57,6 +57,49 @@ fn a_rename_belongs_to_both_names() {
     schedule.finish(4);
     schedule.finish(5);
     assert_eq!((schedule.len(), schedule.in_flight(), schedule.next_due()), (0, 0, None));
+}
+
+#[test]
+fn a_clock_that_is_set_back_does_not_stop_notifications() {
+    let mut schedule = Schedule::default();
+    schedule.push(1, (&path("a"), None), time(100_000));
+    schedule.push(2, (&path("b"), None), time(3_700));
+    assert_eq!(schedule.take_due(time(100), 9), [1]);
+}
+
+#[test]
+fn a_webhook_fails_for_a_day_with_repeated_attempts_only() {
+    let retry = Verdict::Retry(time(90_005));
+    for (since, verdict, failed, is_long) in [
+        (Some(time(0)), &Verdict::GivenUp, 0, true),
+        (Some(time(0)), &retry, 4, true),
+        (Some(time(0)), &retry, 0, false),
+        (Some(time(89_000)), &Verdict::GivenUp, 5, false),
+        (None, &Verdict::Delivered, 5, false),
+    ] {
+        assert_eq!(is_failing_long(since, time(90_000), (verdict, failed)), is_long, "{since:?} {verdict:?} {failed}");
+    }
+}
+
+#[test]
+fn errors_do_not_contain_the_address() {
+    let (url, reason) = ("https://h.test/TOKEN".to_owned(), "has an invalid port");
+    let error = AttemptResult::of(Err(NetError::InvalidUrl { url, reason })).error.unwrap();
+    assert!(error.contains(reason) && !error.contains("TOKEN"), "{error}");
+}
+
+#[test]
+fn ids_of_notifications_differ_by_space_time_and_event() {
+    let id = |space, second, event| message_id((space, "hook"), (Seq(7), time(second)), event, &path("a.md"));
+    let first = id("default", 1, WebhookEvent::FileUpdated);
+    assert_eq!(id("default", 1, WebhookEvent::FileUpdated), first);
+    for other in [
+        id("other", 1, WebhookEvent::FileUpdated),
+        id("default", 2, WebhookEvent::FileUpdated),
+        id("default", 1, WebhookEvent::PagePublished),
+    ] {
+        assert_ne!(other, first);
+    }
 }
 
 #[test]
