@@ -19,6 +19,13 @@ pub(super) struct BackupRename {
     time: Timestamp,
 }
 
+impl BackupRename {
+    /// Whether the page may still be written anew.
+    pub(super) fn is_pending(&self, now: Timestamp) -> bool {
+        now.duration_since(self.time).unsigned_abs() <= BACKUP_GRACE
+    }
+}
+
 /// Applies one event: a renamed page has its shares under the new name, and a removed one has none.
 /// A page that is removed beside svcfs has its shares: it may be another branch of git.
 ///
@@ -65,8 +72,7 @@ pub(super) fn apply(state: &mut ShareState, vfs: &Vfs, event: &FeedEvent) -> Res
 
 /// Gives pages their shares back that were written anew after a rename to a backup.
 fn return_to_pages(state: &mut ShareState, event: &FeedEvent) {
-    let is_recent = |backup: &BackupRename| event.time.duration_since(backup.time).unsigned_abs() <= BACKUP_GRACE;
-    state.backups.retain(is_recent);
+    state.backups.retain(|backup| backup.is_pending(event.time));
     let is_written = |path: &TreePath| {
         let created = |change: &EventChange| change.old.is_none() && change.new.is_some() && change.path == *path;
         event.changes.iter().any(created)

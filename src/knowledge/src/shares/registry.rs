@@ -159,6 +159,10 @@ impl ShareRegistry {
     /// Those of the disk; the changes are stored by the next call then.
     pub fn flush(&self, now: Timestamp) -> Result<(), StoreError> {
         let mut state = self.current();
+        if state.backups.iter().any(|backup| backup.is_pending(now)) {
+            // After a crash, the rename to the backup must be read together with what follows it.
+            return Ok(());
+        }
         let expired: Vec<String> =
             state.by_id.values().filter(|share| !is_active(share, now)).map(|share| share.id.clone()).collect();
         state.ended.extend(expired.iter().cloned());

@@ -157,6 +157,7 @@ fn a_link_follows_its_page_whatever_changes_it() {
     // `sed -i.bak`.
     apply(Change::rename(path("docs/plan.md"), path("docs/plan.md.bak")));
     assert_eq!(open(&space, &link, None).unwrap().0, "docs/plan.md.bak");
+    space.space().shares.flush(space.server().now()).unwrap();
     apply(Change::put(path("docs/plan.md"), "# Edited\n"));
     assert_eq!(open(&space, &link, None).unwrap().1, "# Edited\n");
     // Beside the server.
