@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::json;
-use svcfs_base::{Fault, TreePath};
+use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_knowledge::kernel::{OperationContext, Space};
-use svcfs_knowledge::publishing::{Audience, public_tree, read_admitted};
+use svcfs_knowledge::publishing::{Audience, bytes_for_reader, public_tree, read_admitted};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -37,7 +37,8 @@ pub(super) async fn file(app: &Arc<AppState>, request: &SpecialRequest) -> Resul
     let work = move || {
         let caller = reader();
         let file = read_admitted(&OperationContext::new(&server, &space, &caller), &path, Audience::Public)?;
-        Ok((media::of(&path, &file.content), file.etag, file.content))
+        let content = bytes_for_reader(&file.content);
+        Ok((media::of(&path, &content), ETag::from_content(&content), content))
     };
     Ok(public_file(&request.headers, app.blocking(Lane::Quick, work).await?))
 }

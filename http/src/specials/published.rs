@@ -4,10 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
 use svcfs_base::{Caller, ETag, Fault, Permissions, Protocol, TreePath};
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
@@ -50,6 +47,8 @@ struct Document {
     body: Bytes,
     etag: ETag,
     page: Option<TreePath>,
+    /// Whether svcfs made it: the bytes of a file have the policy of their media type.
+    is_generated: bool,
 }
 
 /// The caller that reads for everyone.
@@ -67,7 +66,8 @@ pub(super) async fn published(
     let named = path.strip_prefix('@').and_then(|rest| rest.split_once('/'));
     let named = named.and_then(|(name, rest)| Some((app.space(Some(name)).ok()?, rest.to_owned())));
     let (space, address) = named.unwrap_or((primary, path.to_owned()));
-    let number = index_number(&request.query)?;
+    // Other documents have one address: a query would make them again for each request.
+    let number = if address.is_empty() { index_number(&request.query)? } else { 1 };
     let cached = if number == 1 { space.publishing.document(&space, &address) } else { None };
     let document = match cached {
         Some(document) => Document {
@@ -75,6 +75,7 @@ pub(super) async fn published(
             body: document.body.clone(),
             etag: document.etag,
             page: document.page.clone(),
+            is_generated: true,
         },
         None => {
             let (server, space) = (Arc::clone(&app.server), Arc::clone(&space));
@@ -84,9 +85,10 @@ pub(super) async fn published(
     if let Some(page) = document.page.as_ref().filter(|_| space.settings.publish.count_views && !request.is_head) {
         space.view_counts.count(page);
     }
+    let is_generated = document.is_generated;
     let mut response = cacheable(&request.headers, document);
     let policy = policy(true, space.settings.render.external_images);
-    if response.headers().get(CONTENT_TYPE).is_some_and(|mime| mime == "text/html; charset=utf-8") {
+    if is_generated && response.headers().get(CONTENT_TYPE).is_some_and(|mime| mime == "text/html; charset=utf-8") {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     }
     Ok(response)
@@ -109,10 +111,11 @@ fn document(server: &ServerState, space: &Space, (address, number): (&str, usize
             body: document.body.clone(),
             etag: document.etag,
             page: document.page.clone(),
+            is_generated: true,
         }),
         PublishedResource::File(path, file) => {
             let mime = media::of(&path, &file.content);
-            Ok(Document { mime, etag: file.etag, body: file.content, page: None })
+            Ok(Document { mime, etag: file.etag, body: file.content, page: None, is_generated: false })
         }
     }
 }
@@ -126,8 +129,6 @@ fn cacheable(headers: &HeaderMap, document: Document) -> Response {
     let answer = response.headers_mut();
     media::describe(answer, &document.mime);
     answer.insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
-    answer.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin-when-cross-origin"));
-    answer.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(etag) = HeaderValue::from_str(&format!("\"{etag}\"")) {
         answer.insert(ETAG, etag);
     }
@@ -136,7 +137,7 @@ fn cacheable(headers: &HeaderMap, document: Document) -> Response {
 
 /// The bytes of a file that everyone may read.
 pub(super) fn public_file(headers: &HeaderMap, (mime, etag, body): (String, ETag, Bytes)) -> Response {
-    cacheable(headers, Document { mime, body, etag, page: None })
+    cacheable(headers, Document { mime, body, etag, page: None, is_generated: false })
 }
 
 /// The site maps. Errors: `NotFound` without a public address; those of the index.

@@ -1,7 +1,8 @@
 //! `/api/svc/public/{token}`: a shared page, for people without credentials.
 //!
 //! Browsers get HTML with this page only: links to other pages are text, and neither embeds nor
-//! images of the tree are shown. Other clients get the bytes of the file.
+//! images of the tree are shown. Other clients get the bytes of the file; those of a computed page are
+//! without its stored result.
 
 use std::sync::Arc;
 
@@ -14,7 +15,9 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 use svcfs_base::Fault;
 use svcfs_knowledge::kernel::OperationContext;
-use svcfs_knowledge::publishing::{Audience, DocumentOptions, STYLESHEET_NAME, page_document, render_page};
+use svcfs_knowledge::publishing::{
+    Audience, DocumentOptions, STYLESHEET_NAME, bytes_for_reader, page_document, render_page,
+};
 use svcfs_knowledge::shares::{ShareRefusal, SharedPage, open_share, reader};
 use svcfs_work::Lane;
 use warp::reply::Response;
@@ -88,7 +91,9 @@ fn content(
     if accepts_html && page.path.is_page() {
         return ("text/html; charset=utf-8".to_owned(), to_html(page).into());
     }
-    (media::of(&page.path, &page.file.content), page.file.content.clone())
+    let content = &page.file.content;
+    let body = if page.path.is_page() { bytes_for_reader(content) } else { content.clone() };
+    (media::of(&page.path, &body), body)
 }
 
 /// Whether the client is a browser: it names HTML, and not markdown.

@@ -10,7 +10,7 @@ use crate::S3Server;
 use crate::checksums::hex;
 use crate::key::ParsedKey;
 use crate::multipart_checksum::MultipartChecksum;
-use crate::multipart_upload::find_upload;
+use crate::multipart_upload::{find_upload, is_accessible};
 use crate::operations::KeyEncoding;
 use crate::part_store::{PendingUpload, StoredPart, UPLOAD_LIFETIME};
 
@@ -99,6 +99,7 @@ pub(crate) async fn list(
     };
     all.retain(|upload| {
         let is_visible = ParsedKey::parse(&upload.key).is_ok_and(|key| context.caller.permissions.covers(key.path()));
+        let is_visible = is_visible && is_accessible(&context, upload);
         is_visible && !upload.is_expired() && upload.key.starts_with(&prefix) && is_after_marker(upload)
     });
     let is_truncated = limit > 0 && all.len() > limit;

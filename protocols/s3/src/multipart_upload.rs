@@ -49,7 +49,13 @@ fn part_fault(fault: Fault) -> S3RequestError {
 pub(crate) fn find_upload(context: &S3RequestContext, id: &str, key: &str) -> Result<PendingUpload, S3RequestError> {
     context.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
     let upload = PendingUpload::find(context.space.vfs.root(), id)?;
-    upload.filter(|upload| upload.key == key && !upload.is_expired()).ok_or_else(|| no_such_upload().into())
+    let is_found = |upload: &PendingUpload| upload.key == key && !upload.is_expired() && is_accessible(context, upload);
+    upload.filter(is_found).ok_or_else(|| no_such_upload().into())
+}
+
+/// Whether the caller may see and change an upload: a key that only proposes changes has its own.
+pub(crate) fn is_accessible(context: &S3RequestContext, upload: &PendingUpload) -> bool {
+    !context.is_proposing() || upload.actor == context.caller.actor().as_str()
 }
 
 /// `CreateMultipartUpload`

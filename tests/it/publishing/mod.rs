@@ -107,6 +107,9 @@ fn the_index_the_feed_and_the_site_maps_list_published_pages() {
     assert!(!index.contains("closed.md") && !index.contains("Hidden"), "{index}");
     assert_eq!((client.get("/p").status, header(&client.get("/p"), "location")), (301, "p/"));
     assert_eq!([client.get("/p/?page=2").status, client.get("/p/?page=x").status], [404, 400]);
+    for (address, status) in [("/p/a/page.md?page=x", 200), ("/p/a/page.md/", 404), ("/p//a/page.md", 404)] {
+        assert_eq!(client.get(address).status, status, "{address}");
+    }
     let feed = client.get("/p/feed.xml");
     assert!(header(&feed, "content-type").starts_with("application/atom+xml"));
     assert!(

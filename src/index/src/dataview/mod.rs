@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use svcfs_dataview::{
     DataviewError, DataviewQuery, Page, PageText, QueryResult, RunLimits, Vault, VaultError, frontmatter_links,
 };
 use svcfs_text::Frontmatter;
+use svcfs_text::computed_block::{ComputedAnswer, find_answer};
 use svcfs_text::links::{LinkKind, candidates};
 
 use crate::links::NameLookup;
@@ -152,6 +154,7 @@ impl<'c> IndexVault<'c> {
         let frontmatter = Frontmatter { map: map.map_err(|error| damaged(&error))?, error: None };
         let modified = Timestamp::from_microsecond(row.get(3)?).map_err(|error| damaged(&error))?;
         let body = row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or_default();
+        let body = if self.limits.visible.is_some() { without_answer(body) } else { Cow::Borrowed(body) };
         let mut failure = None;
         let mut resolve = |target: &str, kind: LinkKind| {
             self.resolve_link(target, kind, &path).unwrap_or_else(|error| {
@@ -168,7 +171,7 @@ impl<'c> IndexVault<'c> {
                 tags: svcfs_text::tags(&frontmatter),
                 aliases: svcfs_text::page::aliases(&frontmatter),
                 frontmatter: frontmatter.map,
-                body,
+                body: &body,
                 first_body_line: usize::try_from(row.get::<_, i64>(4)?).unwrap_or(1),
             },
             &mut resolve,
@@ -291,4 +294,16 @@ impl Vault for IndexVault<'_> {
     fn inlinks(&self, path: &str) -> Result<Vec<String>, VaultError> {
         Ok(self.sources_of(path)?)
     }
+}
+
+/// A body whose stored result is blank, because it names pages that limited readers may not see.
+/// Lines keep their numbers.
+fn without_answer(body: &str) -> Cow<'_, str> {
+    let range = match find_answer(body) {
+        ComputedAnswer::Absent => return Cow::Borrowed(body),
+        ComputedAnswer::Unterminated(start) => start..body.len(),
+        ComputedAnswer::Present(range) => range,
+    };
+    let lines = "\n".repeat(body[range.clone()].matches('\n').count());
+    Cow::Owned([&body[..range.start], &lines, &body[range.end..]].concat())
 }

@@ -103,6 +103,18 @@ fn a_page_gives_this_and_a_folder_limits_what_is_seen() {
 }
 
 #[test]
+fn limited_readers_see_no_link_of_a_stored_result() {
+    let view = "[[own]]\n\n<!-- svc:auto -->\n- [secret](/secret.md)\n<!-- /svc-view -->\n";
+    let space = Space::of(&[("view.md", view), ("own.md", ""), ("secret.md", "")]);
+    let paths = [TreePath::parse("view.md").unwrap()];
+    let visible = std::sync::Arc::new(crate::VisiblePages::new(&paths));
+    let limited = DataviewLimits { visible: Some(&visible), ..limits() };
+    let query = "TABLE WITHOUT ID length(file.outlinks) WHERE file.name = \"view\"";
+    assert_eq!(rows(&space, query, &limits()), json!([[2]]));
+    assert_eq!(rows(&space, query, &limited), json!([[1]]));
+}
+
+#[test]
 fn refusals_say_where_and_what_to_write() {
     let space = space();
     for (query, message) in [

@@ -1,5 +1,6 @@
 //! Computed pages for readers who may see only some pages.
 
+use bytes::Bytes;
 use serde_json::Value;
 use svcfs_text::computed_block::{ComputedAnswer, find_answer};
 use svcfs_text::frontmatter;
@@ -30,6 +31,13 @@ pub(super) fn text_for_reader(text: &str, is_limited: bool) -> Option<String> {
     Some([&text[..page.body_offset + range.start], &query, &page.body[range.end..]].concat())
 }
 
+/// The bytes of a page for readers who may see only some pages: its query takes the place of its
+/// stored result.
+pub fn bytes_for_reader(content: &Bytes) -> Bytes {
+    let text = std::str::from_utf8(content).ok().and_then(|text| text_for_reader(text, true));
+    text.map_or_else(|| content.clone(), Bytes::from)
+}
+
 /// A query block, in a fence that no line of the query ends.
 fn fenced(query: &str, format: Option<&str>) -> String {
     let longest = query.split(|character| character != '`').map(str::len).max().unwrap_or_default();
@@ -40,7 +48,9 @@ fn fenced(query: &str, format: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::text_for_reader;
+    use bytes::Bytes;
+
+    use super::{bytes_for_reader, text_for_reader};
 
     #[test]
     fn a_stored_result_is_replaced_by_its_query() {
@@ -58,5 +68,17 @@ mod tests {
             assert_eq!(text_for_reader(&format!("{head}a\n{block}b"), is_limited), expected, "{head} {is_limited}");
         }
         assert_eq!(text_for_reader("no result", true), None);
+    }
+
+    #[test]
+    fn the_bytes_of_a_page_have_no_stored_result() {
+        for (content, expected) in [("a\n<!-- svc:auto -->\nold\n<!-- /svc-view -->\nb", "a\nb"), ("plain", "plain")] {
+            assert_eq!(
+                bytes_for_reader(&Bytes::from_static(content.as_bytes())),
+                Bytes::from_static(expected.as_bytes())
+            );
+        }
+        let binary = Bytes::from_static(b"\xff\n<!-- svc:auto -->\n");
+        assert_eq!(bytes_for_reader(&binary), binary);
     }
 }

@@ -26,6 +26,7 @@ pub use addresses::public_path;
 pub use assets::uses_asset;
 pub use audience::Audience;
 pub use cache::{PublishedDocument, PublishingCaches};
+pub use computed::bytes_for_reader;
 pub use document::{DocumentOptions, STYLESHEET, STYLESHEET_NAME, page_document};
 pub use listed_pages::{ListedPage, ListedPages, listed_pages};
 pub use operations::AREA;

@@ -48,6 +48,10 @@ pub fn published_resource(cx: &OperationContext<'_>, address: &str, number: usiz
         "feed.xml" => ("application/atom+xml; charset=utf-8", feed::atom(cx)?, None),
         "sitemap.xml" => ("application/xml; charset=utf-8", space_map(cx)?, None),
         _ => {
+            // A second address of a page, below which its relative links would be wrong.
+            if address.split('/').any(|name| matches!(name, "" | ".")) {
+                return Err(Fault::not_found(format!("file not found: {}", address.escape_default())));
+            }
             let path = cx.space.parse_path(address)?;
             if !path.is_page() {
                 return file(cx, path);
@@ -59,9 +63,9 @@ pub fn published_resource(cx: &OperationContext<'_>, address: &str, number: usiz
     };
     let etag = ETag::from_content(body.as_bytes());
     let document = PublishedDocument { mime: mime.to_owned(), body: Bytes::from(body), etag, page };
-    let is_first = address.is_empty() && number > 1;
+    let is_older = address.is_empty() && number > 1;
     let document =
-        if is_first { Arc::new(document) } else { cx.space.publishing.store(address, (state, expires_at), document) };
+        if is_older { Arc::new(document) } else { cx.space.publishing.store(address, (state, expires_at), document) };
     Ok(PublishedResource::Document(document))
 }
 

@@ -180,10 +180,28 @@ pub(super) fn escape(text: &str) -> String {
 
 /// A path as the destination of a markdown link.
 pub(super) fn link_destination(path: &str, target: RenderTarget) -> String {
-    let root = match target {
-        RenderTarget::Response => "",
-        RenderTarget::Page => "/",
+    let path = match target {
+        RenderTarget::Response => path.to_owned(),
+        // A link to no file is as written; `//name` would lead to another server.
+        RenderTarget::Page => format!("/{}", path.trim_start_matches(['/', '\\'])),
     };
-    let path = format!("{root}{path}");
     if path.contains(['(', ')', ' ', '<', '>']) { format!("<{}>", path.replace(['<', '>'], "")) } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RenderTarget, link_destination};
+
+    #[test]
+    fn a_link_in_a_result_names_no_other_server() {
+        for (path, target, expected) in [
+            ("a.md", RenderTarget::Page, "/a.md"),
+            ("/a.md", RenderTarget::Page, "/a.md"),
+            ("//a.md", RenderTarget::Page, "/a.md"),
+            ("/a b.md", RenderTarget::Page, "</a b.md>"),
+            ("/a.md", RenderTarget::Response, "/a.md"),
+        ] {
+            assert_eq!(link_destination(path, target), expected, "{path}");
+        }
+    }
 }

@@ -104,7 +104,7 @@ impl Vfs {
 pub(super) fn check_is_proposable(caller: &Caller, changes: &[Change]) -> Result<(), Fault> {
     for path in VfsCore::touched_paths(changes) {
         if path.components().next() == Some(".svc") {
-            caller.permissions.check_scope(Scope::Write, &format!("a change of `{path}`"))?;
+            caller.permissions.check_scope(Scope::Write, &format!("change of {path}"))?;
         }
     }
     Ok(())

@@ -57,8 +57,8 @@ impl DraftView<'_> {
     /// draft; `Conflict` when the caller names a fence that is not the one of its active claim.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Vec<WriteResult>, Fault> {
         let mut set = set.into();
-        check_is_proposable(caller, &set.changes)?;
         self.resolve_put_links(caller, &mut set)?;
+        check_is_proposable(caller, &set.changes)?;
         self.vfs.admit(caller, &set)?;
         if caller.claim_fence.is_some() {
             self.vfs.core.check_named_fence(caller, &set.changes)?;
