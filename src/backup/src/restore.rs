@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use svcfs_store::StatePaths;
+
 use crate::bundles::{Manifest, fetch_checked};
 use crate::error::BackupError;
 use crate::git::{Git, RunContext};
@@ -97,6 +99,7 @@ pub(crate) fn restore_into(
     context.enter("checking out the files");
     git.read(&["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")])?;
     git.command(["reset", "-q", "--hard"]).long().read()?;
+    check_state_directory(root)?;
     if restore_drafts(git)? {
         state.insert(0, crate::state_files::DRAFTS.to_owned());
     }
@@ -105,11 +108,28 @@ pub(crate) fn restore_into(
         fs::remove_dir_all(&scratch).map_err(|error| BackupError::io("remove", &scratch, &error))?;
     }
     context.enter("checking the objects");
-    git.command(["fsck", "--connectivity-only", "--no-dangling", "--no-progress"]).long().read()?;
+    let checked = git.command(["fsck", "--connectivity-only", "--no-dangling", "--no-progress"]).long().run()?;
+    if !checked.is_success() {
+        let problems = checked.text().lines().take(3).collect::<Vec<_>>().join("; ");
+        return Err(BackupError::failed(format!("the backup is incomplete: {problems} {}", checked.error)));
+    }
     let commits = git.command(["rev-list", "--count", "--all"]).long().read()?.parse().unwrap_or_default();
     let files = git.command(["ls-files", "-z"]).long().run()?.stdout.iter().filter(|byte| **byte == 0).count() as u64;
     let head = git.read(&["rev-parse", "HEAD"])?;
     Ok(RestoreReport { branch, head, commits, files, refs: refs.len(), state, took_ms: 0 })
+}
+
+/// Refuses a backup whose files make the state directory a link: what is written and removed there
+/// would be outside the root.
+fn check_state_directory(root: &Path) -> Result<(), BackupError> {
+    let state = StatePaths::new(root);
+    for directory in [state.directory().parent().unwrap_or(root), state.directory()] {
+        if fs::symlink_metadata(directory).is_ok_and(|found| !found.is_dir()) {
+            let name = directory.strip_prefix(root).unwrap_or(directory).display();
+            return Err(BackupError::refused(format!("`{name}` of the backup is a link or a file, not a directory")));
+        }
+    }
+    Ok(())
 }
 
 /// Fetches every ref of a remote; returns the branch that it checks out itself.

@@ -48,6 +48,9 @@ struct MonitorState {
     phase: Option<String>,
     /// Number of backups that ended in this process.
     runs: u64,
+    /// The error of the last backup of this process, if it is not in the record: another process
+    /// had the lock, or the disk is full.
+    unrecorded_error: Option<String>,
     /// Whether the event of a stale backup was sent and no backup succeeded since.
     is_stale_announced: bool,
 }
@@ -119,7 +122,10 @@ impl BackupMonitor {
         let on_phase = |phase: &str| self.enter(phase);
         let context = RunContext { is_stopped, deadline, on_phase: &on_phase };
         let outcome = svcfs_backup::run(&self.root, &self.settings, (context, LOCK_TIMEOUT));
+        let recorded = self.record().last_error;
+        let error = outcome.as_ref().err().map(ToString::to_string);
         let mut state = self.state.lock();
+        state.unrecorded_error = error.filter(|error| recorded.as_ref() != Some(error));
         state.phase = None;
         state.runs += 1;
         state.is_stale_announced &= outcome.is_err();
