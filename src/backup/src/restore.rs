@@ -3,6 +3,7 @@
 //! Invariant: the directory appears under its name when it is complete, and not before.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -65,10 +66,20 @@ fn check_destination(to: &Path) -> Result<(), BackupError> {
     let shown = to.display();
     match to.read_dir().map(|mut entries| entries.next().is_some()) {
         Ok(true) => Err(BackupError::refused(format!("`{shown}` is not empty; give a new directory"))),
+        Ok(false) if is_fixed(to) => Err(BackupError::refused(format!(
+            "`{shown}` is a link or a mount point and cannot be replaced; give a new directory, such as `{shown}/notes`"
+        ))),
         Ok(false) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(BackupError::io("use", to, &error)),
     }
+}
+
+/// Whether a directory cannot be replaced by another one: it is a link, or another file system.
+fn is_fixed(directory: &Path) -> bool {
+    let device = |path: &Path| path.metadata().ok().map(|found| found.dev());
+    let parent = directory.parent().unwrap_or(directory);
+    directory.is_symlink() || device(directory) != device(parent)
 }
 
 /// Flushes the complete directory, and gives it its name.

@@ -93,9 +93,9 @@ fn back_up(git: Git<'_>, settings: &BackupSettings, record: &mut BackupRecord) -
 pub(crate) fn check_place(root: &Path, remote: &str) -> Result<(), BackupError> {
     let path = remote.strip_prefix("file://").unwrap_or(remote);
     match (fs::canonicalize(path), fs::canonicalize(root)) {
-        (Ok(place), Ok(root)) if path.starts_with('/') && place.starts_with(&root) => Err(BackupError::refused(format!(
-            "`{path}` is in the knowledge base itself; a backup needs another place, best another disk"
-        ))),
+        (Ok(place), Ok(root)) if path.starts_with('/') && place.starts_with(&root) => Err(BackupError::refused(
+            format!("`{path}` is in the knowledge base itself; a backup needs another place, best another disk"),
+        )),
         _ => Ok(()),
     }
 }

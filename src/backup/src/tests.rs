@@ -130,6 +130,11 @@ fn a_git_remote_gets_all_refs_and_is_checked() {
     assert_eq!(place.git("new", &["status", "--porcelain"]), "");
     let refused = restore(&place.at("remote.git"), &place.path("new"), (None, CONTEXT)).unwrap_err();
     assert!(refused.to_string().contains("is not empty"));
+    fs::create_dir(place.path("empty")).unwrap();
+    std::os::unix::fs::symlink(place.path("empty"), place.path("link")).unwrap();
+    let refused = restore(&place.at("remote.git"), &place.path("link"), (None, CONTEXT)).unwrap_err();
+    assert!(refused.to_string().contains("is a link"), "{refused}");
+    restore(&place.at("remote.git"), &place.path("empty"), (None, CONTEXT)).unwrap();
     assert!(place.names(".").iter().all(|name| !name.starts_with(".svcfs")), "{:?}", place.names("."));
 }
 
