@@ -64,6 +64,12 @@ impl Place {
         self.git("other", &["push", "-q"]);
     }
 
+    /// Somebody else pushes what is in the index.
+    fn push_as_other_now(&self, message: &str) {
+        self.git("other", &["commit", "-q", "-m", message]);
+        self.git("other", &["push", "-q"]);
+    }
+
     fn settings(&self, remote: &str, more: &str) -> BackupSettings {
         let text = format!("[backup]\nremote = \"{}\"\n{more}", self.at(remote));
         Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap().backup
@@ -158,6 +164,17 @@ fn commits_of_others_are_merged_or_refused_and_never_overwritten() {
     assert_eq!(place.run(&settings).unwrap().merged_commits, 1);
     assert!(place.path("kb/more.md").exists());
     place.drill(&settings);
+
+    fs::create_dir_all(place.path("other/.svc/state")).unwrap();
+    place.write("other/.svc/state/shares.db", "planted");
+    place.git("other", &["add", "--force", ".svc/state"]);
+    place.push_as_other_now("planted");
+    let refused = place.run(&settings).unwrap_err();
+    assert!(refused.is_refusal() && refused.to_string().contains("`.svc/state`"), "{refused}");
+    assert!(!place.path("kb/.svc/state/shares.db").exists());
+    place.git("other", &["rm", "-q", "-r", ".svc/state"]);
+    place.push_as_other_now("removed");
+    assert_eq!(place.run(&settings).unwrap().merged_commits, 2);
 
     place.push_as_other("a.md", "# Theirs\n");
     place.commit("kb", "a.md", "# Ours\n");
