@@ -108,6 +108,10 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore) -> Result<BackupOut
     git.context().enter("reading the last backup");
     let old = Manifest::read(store)?;
     let Some(local) = LocalRefs::read(git)? else { return Ok(outcome) };
+    if git.read(&["rev-parse", "--is-shallow-repository"])? == "true" {
+        let message = "the repository is shallow, and bundles of it could not be restored; run `git fetch --unshallow`";
+        return Err(BackupError::refused(message));
+    }
     outcome.head = Some(local.tip().to_owned());
     if let Some(old) = &old {
         check_history(git, old)?;
@@ -130,7 +134,11 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore) -> Result<BackupOut
         return Ok(outcome);
     }
     let base = old.as_ref().filter(|old| is_complete && !old.needs_full_bundle());
-    let number = old.as_ref().map_or(1, Manifest::next_number);
+    let mut number = old.as_ref().map_or(1, Manifest::next_number);
+    // Bundles whose manifest was lost stay: they may be all that there is.
+    while old.is_none() && store.size(&bundle_name(number))?.is_some() {
+        number += 1;
+    }
     git.context().enter(if base.is_some() { "writing a bundle with what is new" } else { "writing a full bundle" });
     set_snapshot_refs(git, &local.refs)?;
     let bundle = make_bundle(git, store, (&local.refs, base.map(|old| &old.refs)))?;
@@ -149,7 +157,7 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore) -> Result<BackupOut
         },
     };
     if let Some(bundle) = bundle {
-        manifest.bundles.push(store_checked(git, store, (&format!("{number:06}.bundle"), &bundle, None))?);
+        manifest.bundles.push(store_checked(git, store, (&bundle_name(number), &bundle, None))?);
         outcome.sent_refs += 1;
     }
     if let Some((_, copy)) = &shares {
@@ -164,6 +172,10 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore) -> Result<BackupOut
     Ok(outcome)
 }
 
+fn bundle_name(number: u64) -> String {
+    format!("{number:06}.bundle")
+}
+
 /// Refuses to overwrite the backup of another knowledge base.
 fn check_history(git: Git<'_>, old: &Manifest) -> Result<(), BackupError> {
     match old.refs.get(&old.head) {
@@ -175,10 +187,9 @@ fn check_history(git: Git<'_>, old: &Manifest) -> Result<(), BackupError> {
     }
 }
 
-/// Whether the newest objects are there in full; a drill reads all of them.
+/// Whether all objects are there in full; a drill reads them.
 fn has_objects(store: &dyn BundleStore, manifest: &Manifest) -> Result<bool, BackupError> {
-    let newest = manifest.bundles.first().into_iter().chain(manifest.bundles.last()).chain(&manifest.files);
-    for stored in newest {
+    for stored in manifest.bundles.iter().chain(&manifest.files) {
         if store.size(&stored.object)? != Some(stored.bytes) {
             return Ok(false);
         }

@@ -11,8 +11,10 @@ use svcfs_config::BackupSettings;
 use crate::error::BackupError;
 use crate::git::{Git, RunContext};
 use crate::local_refs::{LocalRefs, RefMap, read_refs};
-use crate::record::{self, BackupLock};
+use crate::push::is_own;
+use crate::record::{self, BackupLock, BackupRecord};
 use crate::restore::{RestoreReport, restore_into, scratch_root};
+use crate::run::check_place;
 use crate::target::{BackupTarget, TargetUse, shown};
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,7 +51,8 @@ pub struct DrillReport {
 /// When the backup cannot be read.
 pub fn drill(root: &Path, settings: &BackupSettings, context: RunContext<'_>) -> Result<DrillReport, BackupError> {
     let started = Instant::now();
-    let _lock = BackupLock::acquire(root, LOCK_TIMEOUT)?;
+    let _lock = BackupLock::acquire(root, LOCK_TIMEOUT, context)?;
+    check_place(root, settings.remote())?;
     let target = BackupTarget::parse(settings.remote(), TargetUse::Restore)?;
     let directory = record::directory(root);
     let (scratch, copy) = scratch_root(&directory)?;
@@ -65,6 +68,7 @@ pub fn drill(root: &Path, settings: &BackupSettings, context: RunContext<'_>) ->
     let in_copy = Git::new(&copy, context);
     let mut differences = Vec::new();
     let refs = compare_refs((source, &local), (in_copy, &restored), &mut differences)?;
+    compare_sent(in_copy, &BackupRecord::load(root, settings.remote()).refs, &mut differences)?;
     let commits = compare_commits(source, in_copy, (&local.refs, &mut differences))?;
     compare_files(source, in_copy, (&restored.head, &mut differences))?;
     let newer_commits = count(source, &format!("{}..{}", restored.head, local.head));
@@ -108,11 +112,24 @@ fn compare_refs(
             None => {}
         }
     }
-    // What the last backup sent must be there.
+    // Without a record of the last backup, only tags must be there.
     let is_missing =
         |name: &&String| !backup.contains_key(*name) && **name != local.head && name.starts_with("refs/tags/");
     differences.extend(local.refs.keys().filter(is_missing).map(|name| format!("`{name}` is not in the backup")));
     Ok(backup.len())
+}
+
+/// Refs that the last backup sent, and that the backup does not have any more or has as before.
+fn compare_sent(copy: Git<'_>, sent: &RefMap, differences: &mut Vec<String>) -> Result<(), BackupError> {
+    let backup = read_refs(copy)?;
+    for (name, id) in sent {
+        match backup.get(name) {
+            Some(found) if found == id || is_own(name) || copy.is_ancestor(id, found)? => {}
+            Some(found) => differences.push(format!("`{name}` is {found} in the backup and was backed up as {id}")),
+            None => differences.push(format!("`{name}` was backed up and is not in the backup any more")),
+        }
+    }
+    Ok(())
 }
 
 /// Commits of the backup that the root does not have. Ids are hashes of everything in a commit, and

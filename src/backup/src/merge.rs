@@ -32,6 +32,15 @@ pub(crate) enum Adoption {
 pub(crate) fn adopt(git: Git<'_>, head: &str, external: &str) -> Result<Adoption, BackupError> {
     let count = git.read(&["rev-list", "--count", &format!("{head}..{external}")])?.parse().unwrap_or_default();
     let target = if git.is_ancestor(head, external)? { external.to_owned() } else { merge(git, head, external)? };
+    // The state is that of the server, such as its shares.
+    let has_state = |commit: &str| -> Result<bool, BackupError> {
+        Ok(!git.read(&["ls-tree", "--name-only", commit, "--", ".svc/state"])?.is_empty())
+    };
+    if has_state(&target)? && !has_state(head)? {
+        return Err(BackupError::refused(
+            "the commits of the remote have files in `.svc/state`, which are the server's own; remove them there",
+        ));
+    }
     git.context().enter("taking over commits of others");
     let mut error = String::new();
     for attempt in 0..ADOPTION_ATTEMPTS {

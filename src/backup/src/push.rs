@@ -156,6 +156,10 @@ fn push_changes(
         .iter()
         .filter(|(name, id)| is_own(name) && !wanted.contains_key(*name) && remote.get(*name) == Some(*id));
     arguments.extend(ended.map(|(name, _)| (lease(name, remote, record), format!(":{name}"))));
+    // The branch first: another ref that is refused must not keep it from the backup.
+    let end = format!(":{branch}");
+    arguments.sort_by_key(|(_, refspec)| !refspec.ends_with(&end));
+    let mut refused = None;
     let mut pushed = PushedRefs::default();
     for part in arguments.chunks(MAX_REFS_PER_PUSH) {
         let leases = part.iter().map(|(lease, _)| lease.as_str()).filter(|lease| !lease.is_empty());
@@ -175,17 +179,25 @@ fn push_changes(
             } else if !is_race && name.starts_with("refs/svcfs/") {
                 pushed.declined.push(name);
             } else {
-                return Err(BackupError::refused(format!(
-                    "the remote refuses `{name}`: {reason}; nothing was overwritten; rename or remove it there, or here"
-                )));
+                let advice = match is_race {
+                    true => "rename or remove it there, or here",
+                    false => "check the rules of the remote; a repository for backups is bare (`git init --bare`)",
+                };
+                refused.get_or_insert_with(|| {
+                    let message = format!("the remote refuses `{name}`: {reason}; nothing was overwritten; {advice}");
+                    BackupError::refused(message)
+                });
             }
         }
     }
-    Ok(pushed)
+    match refused {
+        Some(error) if !pushed.is_outdated => Err(error),
+        _ => Ok(pushed),
+    }
 }
 
 /// Whether svcfs rewrites a ref.
-fn is_own(name: &str) -> bool {
+pub(crate) fn is_own(name: &str) -> bool {
     ["refs/heads/draft/", "refs/heads/lost-draft/", "refs/svcfs/"].iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -194,12 +206,9 @@ fn lease(name: &str, remote: &RefMap, record: &BackupRecord) -> String {
     if !is_own(name) {
         return String::new();
     }
-    let expected = match record.refs.get(name) {
-        Some(pushed) => Some(pushed),
-        // No other program writes it, also when the record was lost.
-        None if name == STATE_REF => remote.get(name),
-        None => None,
-    };
+    // No other program writes the state: it may be replaced, also when a backup ended between its
+    // push and its record, or the record was lost.
+    let expected = if name == STATE_REF { remote.get(name) } else { record.refs.get(name) };
     match (expected, remote.get(name)) {
         (Some(expected), _) => format!("--force-with-lease={name}:{expected}"),
         (None, None) => format!("--force-with-lease={name}:"),

@@ -11,6 +11,7 @@ use svcfs_base::Timestamp;
 use svcfs_store::{FileRights, StatePaths, replace_file};
 
 use crate::error::BackupError;
+use crate::git::RunContext;
 use crate::target::shown;
 
 const DIRECTORY: &str = "backup";
@@ -85,8 +86,9 @@ impl BackupLock {
     /// Waits until no other process backs up the root.
     ///
     /// # Errors
-    /// When another process still does after `timeout`, or the state directory cannot be written.
-    pub fn acquire(root: &Path, timeout: Duration) -> Result<Self, BackupError> {
+    /// When another process still does after `timeout`, the run is to stop, or the state directory
+    /// cannot be written.
+    pub fn acquire(root: &Path, timeout: Duration, context: RunContext<'_>) -> Result<Self, BackupError> {
         let directory = directory(root);
         fs::create_dir_all(&directory).map_err(|error| BackupError::io("create", &directory, &error))?;
         let path = directory.join("lock");
@@ -97,6 +99,7 @@ impl BackupLock {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(TryLockError::WouldBlock) if started.elapsed() < timeout => {
+                    context.check()?;
                     std::thread::park_timeout(LOCK_POLL_INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => {

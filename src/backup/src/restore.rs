@@ -3,8 +3,11 @@
 //! Invariant: the directory appears under its name when it is complete, and not before.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+use svcfs_store::StatePaths;
 
 use crate::bundles::{Manifest, fetch_checked};
 use crate::error::BackupError;
@@ -63,10 +66,20 @@ fn check_destination(to: &Path) -> Result<(), BackupError> {
     let shown = to.display();
     match to.read_dir().map(|mut entries| entries.next().is_some()) {
         Ok(true) => Err(BackupError::refused(format!("`{shown}` is not empty; give a new directory"))),
+        Ok(false) if is_fixed(to) => Err(BackupError::refused(format!(
+            "`{shown}` is a link or a mount point and cannot be replaced; give a new directory, such as `{shown}/notes`"
+        ))),
         Ok(false) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(BackupError::io("use", to, &error)),
     }
+}
+
+/// Whether a directory cannot be replaced by another one: it is a link, or another file system.
+fn is_fixed(directory: &Path) -> bool {
+    let device = |path: &Path| path.metadata().ok().map(|found| found.dev());
+    let parent = directory.parent().unwrap_or(directory);
+    directory.is_symlink() || device(directory) != device(parent)
 }
 
 /// Flushes the complete directory, and gives it its name.
@@ -97,6 +110,7 @@ pub(crate) fn restore_into(
     context.enter("checking out the files");
     git.read(&["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")])?;
     git.command(["reset", "-q", "--hard"]).long().read()?;
+    check_state_directory(root)?;
     if restore_drafts(git)? {
         state.insert(0, crate::state_files::DRAFTS.to_owned());
     }
@@ -105,11 +119,28 @@ pub(crate) fn restore_into(
         fs::remove_dir_all(&scratch).map_err(|error| BackupError::io("remove", &scratch, &error))?;
     }
     context.enter("checking the objects");
-    git.command(["fsck", "--connectivity-only", "--no-dangling", "--no-progress"]).long().read()?;
+    let checked = git.command(["fsck", "--connectivity-only", "--no-dangling", "--no-progress"]).long().run()?;
+    if !checked.is_success() {
+        let problems = checked.text().lines().take(3).collect::<Vec<_>>().join("; ");
+        return Err(BackupError::failed(format!("the backup is incomplete: {problems} {}", checked.error)));
+    }
     let commits = git.command(["rev-list", "--count", "--all"]).long().read()?.parse().unwrap_or_default();
     let files = git.command(["ls-files", "-z"]).long().run()?.stdout.iter().filter(|byte| **byte == 0).count() as u64;
     let head = git.read(&["rev-parse", "HEAD"])?;
     Ok(RestoreReport { branch, head, commits, files, refs: refs.len(), state, took_ms: 0 })
+}
+
+/// Refuses a backup whose files make the state directory a link: what is written and removed there
+/// would be outside the root.
+fn check_state_directory(root: &Path) -> Result<(), BackupError> {
+    let state = StatePaths::new(root);
+    for directory in [state.directory().parent().unwrap_or(root), state.directory()] {
+        if fs::symlink_metadata(directory).is_ok_and(|found| !found.is_dir()) {
+            let name = directory.strip_prefix(root).unwrap_or(directory).display();
+            return Err(BackupError::refused(format!("`{name}` of the backup is a link or a file, not a directory")));
+        }
+    }
+    Ok(())
 }
 
 /// Fetches every ref of a remote; returns the branch that it checks out itself.

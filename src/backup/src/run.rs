@@ -1,5 +1,6 @@
 //! One backup.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub fn run(
     settings: &BackupSettings,
     (context, lock_timeout): (RunContext<'_>, Duration),
 ) -> Result<(BackupOutcome, BackupRecord), BackupError> {
-    let _lock = BackupLock::acquire(root, lock_timeout)?;
+    let _lock = BackupLock::acquire(root, lock_timeout, context)?;
     let started = Timestamp::now();
     let mut record = BackupRecord::load(root, settings.remote());
     record.since.get_or_insert(started);
@@ -60,10 +61,17 @@ pub fn run(
 }
 
 fn back_up(git: Git<'_>, settings: &BackupSettings, record: &mut BackupRecord) -> Result<BackupOutcome, BackupError> {
+    check_place(git.directory(), settings.remote())?;
     let target = BackupTarget::parse(settings.remote(), TargetUse::Backup)?;
     // Nothing to back up; the state needs a repository, too.
     if LocalRefs::read(git)?.is_none() {
-        return Ok(BackupOutcome::default());
+        return match &record.head {
+            None => Ok(BackupOutcome::default()),
+            Some(head) => Err(BackupError::refused(format!(
+                "the current branch has no commit, but commit {head} was backed up; repair `.git` (`svcfs doctor`), or \
+                 restore the backup"
+            ))),
+        };
     }
     state_files::update_state_ref(git)?;
     match target {
@@ -72,10 +80,23 @@ fn back_up(git: Git<'_>, settings: &BackupSettings, record: &mut BackupRecord) -
             push(git, &PushOptions { remote: &remote, branch, merges_others }, record)
         }
         BackupTarget::Bundles(store) => {
+            // Refs that appear meanwhile may be in the next backup only.
+            let refs = LocalRefs::read(git)?.map(|local| local.refs).unwrap_or_default();
             let outcome = bundles::back_up(git, &*store)?;
-            record.refs = LocalRefs::read(git)?.map(|local| local.refs).unwrap_or_default();
+            record.refs = refs;
             Ok(outcome)
         }
+    }
+}
+
+/// Refuses a remote in the root itself, which would be lost with it.
+pub(crate) fn check_place(root: &Path, remote: &str) -> Result<(), BackupError> {
+    let path = remote.strip_prefix("file://").unwrap_or(remote);
+    match (fs::canonicalize(path), fs::canonicalize(root)) {
+        (Ok(place), Ok(root)) if path.starts_with('/') && place.starts_with(&root) => Err(BackupError::refused(
+            format!("`{path}` is in the knowledge base itself; a backup needs another place, best another disk"),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -64,6 +64,12 @@ impl Place {
         self.git("other", &["push", "-q"]);
     }
 
+    /// Somebody else pushes what is in the index.
+    fn push_as_other_now(&self, message: &str) {
+        self.git("other", &["commit", "-q", "-m", message]);
+        self.git("other", &["push", "-q"]);
+    }
+
     fn settings(&self, remote: &str, more: &str) -> BackupSettings {
         let text = format!("[backup]\nremote = \"{}\"\n{more}", self.at(remote));
         Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap().backup
@@ -130,6 +136,11 @@ fn a_git_remote_gets_all_refs_and_is_checked() {
     assert_eq!(place.git("new", &["status", "--porcelain"]), "");
     let refused = restore(&place.at("remote.git"), &place.path("new"), (None, CONTEXT)).unwrap_err();
     assert!(refused.to_string().contains("is not empty"));
+    fs::create_dir(place.path("empty")).unwrap();
+    std::os::unix::fs::symlink(place.path("empty"), place.path("link")).unwrap();
+    let refused = restore(&place.at("remote.git"), &place.path("link"), (None, CONTEXT)).unwrap_err();
+    assert!(refused.to_string().contains("is a link"), "{refused}");
+    restore(&place.at("remote.git"), &place.path("empty"), (None, CONTEXT)).unwrap();
     assert!(place.names(".").iter().all(|name| !name.starts_with(".svcfs")), "{:?}", place.names("."));
 }
 
@@ -153,6 +164,17 @@ fn commits_of_others_are_merged_or_refused_and_never_overwritten() {
     assert_eq!(place.run(&settings).unwrap().merged_commits, 1);
     assert!(place.path("kb/more.md").exists());
     place.drill(&settings);
+
+    fs::create_dir_all(place.path("other/.svc/state")).unwrap();
+    place.write("other/.svc/state/shares.db", "planted");
+    place.git("other", &["add", "--force", ".svc/state"]);
+    place.push_as_other_now("planted");
+    let refused = place.run(&settings).unwrap_err();
+    assert!(refused.is_refusal() && refused.to_string().contains("`.svc/state`"), "{refused}");
+    assert!(!place.path("kb/.svc/state/shares.db").exists());
+    place.git("other", &["rm", "-q", "-r", ".svc/state"]);
+    place.push_as_other_now("removed");
+    assert_eq!(place.run(&settings).unwrap().merged_commits, 2);
 
     place.push_as_other("a.md", "# Theirs\n");
     place.commit("kb", "a.md", "# Ours\n");
@@ -256,11 +278,85 @@ fn an_interrupted_backup_is_none() {
 fn two_processes_do_not_back_up_at_once() {
     let place = Place::new();
     let settings = place.settings("bundles", "");
-    let lock = crate::record::BackupLock::acquire(&place.path("kb"), Duration::ZERO).unwrap();
+    let lock = crate::record::BackupLock::acquire(&place.path("kb"), Duration::ZERO, CONTEXT).unwrap();
     let refused = place.run(&settings).unwrap_err();
     assert!(refused.to_string().contains("another process"), "{refused}");
     drop(lock);
     place.run(&settings).unwrap();
+}
+
+#[test]
+fn a_backup_cannot_reach_outside_the_root_that_it_becomes() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("victim/backup")).unwrap();
+    place.git(".", &["init", "-q", "-b", "main", "hostile"]);
+    fs::create_dir(place.path("hostile/.svc")).unwrap();
+    std::os::unix::fs::symlink(place.path("victim"), place.path("hostile/.svc/state")).unwrap();
+    place.commit("hostile", "a.md", "# A\n");
+    let refused = restore(&place.at("hostile"), &place.path("new"), (None, CONTEXT)).unwrap_err();
+    assert!(refused.to_string().contains("`.svc/state` of the backup is a link"), "{refused}");
+    assert_eq!(place.names("victim"), ["backup"]);
+    assert!(!place.path("new").exists());
+}
+
+#[test]
+fn a_backup_that_is_none_is_refused() {
+    let place = Place::new();
+    for remote in ["kb", "kb/.git", "kb/.svc"] {
+        let refused = place.run(&place.settings(remote, "")).unwrap_err();
+        assert!(refused.is_refusal() && refused.to_string().contains("in the knowledge base itself"), "{refused}");
+    }
+    let settings = place.settings("remote.git", "");
+    place.run(&settings).unwrap();
+    place.git("kb", &["symbolic-ref", "HEAD", "refs/heads/gone"]);
+    let refused = place.run(&settings).unwrap_err();
+    assert!(refused.is_refusal() && refused.to_string().contains("has no commit"), "{refused}");
+    place.git("kb", &["symbolic-ref", "HEAD", "refs/heads/main"]);
+    place.commit("kb", "b.md", "# B\n");
+    place.git(".", &["clone", "-q", "--depth", "1", &format!("file://{}", place.at("kb")), "shallow"]);
+    let run = run(&place.path("shallow"), &place.settings("bundles", ""), (CONTEXT, Duration::ZERO));
+    assert!(run.unwrap_err().to_string().contains("is shallow"));
+}
+
+#[test]
+fn a_drill_finds_what_the_remote_lost() {
+    let place = Place::new();
+    let settings = place.settings("remote.git", "");
+    place.git("kb", &["branch", "notes"]);
+    place.commit("kb", "b.md", "# B\n");
+    place.run(&settings).unwrap();
+    place.git("remote.git", &["update-ref", "-d", "refs/heads/notes"]);
+    place.git("remote.git", &["update-ref", "refs/heads/main", "main~1"]);
+    let report = drill(&place.path("kb"), &settings, CONTEXT).unwrap();
+    assert_eq!((report.equal, report.differences.len()), (false, 2), "{report:?}");
+}
+
+#[test]
+fn lost_records_bundles_and_manifests_do_not_stop_backups() {
+    let place = Place::new();
+    add_draft(&place);
+    let settings = place.settings("remote.git", "");
+    place.run(&settings).unwrap();
+    // A backup that ended between the push and its record.
+    let tree = place.git("kb", &["rev-parse", "HEAD^{tree}"]);
+    let other = place.git("kb", &["commit-tree", "-m", "state", &tree]);
+    place.git("kb", &["push", "-q", "--force", "../remote.git", &format!("{other}:refs/svcfs/state")]);
+    place.run(&settings).unwrap();
+    place.drill(&settings);
+
+    let settings = place.settings("bundles", "");
+    for name in ["c.md", "d.md", "e.md"] {
+        place.commit("kb", name, name);
+        place.run(&settings).unwrap();
+    }
+    fs::remove_file(place.path("bundles/000002.bundle")).unwrap();
+    place.run(&settings).unwrap();
+    place.drill(&settings);
+    fs::remove_file(place.path("bundles/manifest.json")).unwrap();
+    let first = fs::read(place.path("bundles/000001.bundle")).unwrap();
+    place.run(&settings).unwrap();
+    assert_eq!(fs::read(place.path("bundles/000001.bundle")).unwrap(), first);
+    place.drill(&settings);
 }
 
 #[test]

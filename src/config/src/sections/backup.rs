@@ -161,6 +161,9 @@ fn check_remote(remote: &str) -> Result<(), &'static str> {
     if remote.chars().any(char::is_control) {
         return Err("contains a control character");
     }
+    if has_open_password(remote) {
+        return Err("has a user name or a password with `/`; write it as `%2F`");
+    }
     // `host:path` of ssh; `name::address` selects a helper program of git.
     let is_ssh_address = || {
         let (host, path) = remote.split_once(':').unwrap_or_default();
@@ -173,6 +176,15 @@ fn check_remote(remote: &str) -> Result<(), &'static str> {
     }
     Err("must be a git URL (`https://`, `ssh://`, `git@host:path`), the absolute path of a git repository or of a \
          directory for bundles, or `s3://BUCKET/PREFIX`")
+}
+
+/// Whether a `/` in a user name or a password ends what looks like the host: the rest would be taken
+/// for a path, and be shown and logged.
+fn has_open_password(remote: &str) -> bool {
+    let rest = ["https://", "http://"].iter().find_map(|scheme| remote.strip_prefix(scheme));
+    let Some((host, path)) = rest.and_then(|rest| rest.split_once('/')) else { return false };
+    let has_port = |(_, port): (&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
+    path.contains('@') && !host.contains(['@', '[']) && !host.split_once(':').is_none_or(has_port)
 }
 
 /// The rules of `git check-ref-format --branch`.
@@ -204,6 +216,7 @@ mod tests {
             "git@example.org:notes.git",
             "host:path",
             "https://user:secret@example.org/notes.git",
+            "https://example.org:8443/a@b/notes.git",
             "ssh://git@example.org/~/notes.git",
             "git://example.org/notes",
             "file:///srv/notes.git",
@@ -223,6 +236,7 @@ mod tests {
             "ftp://a/b",
             "a\nb:c",
             "host:-x",
+            "https://user:pass/word@example.org/notes.git",
             "~/notes",
         ] {
             let refused = remote(text).map_err(|(key, _)| key);

@@ -37,6 +37,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct BackupMonitor {
     settings: BackupSettings,
     root: PathBuf,
+    opened: Instant,
     state: Mutex<MonitorState>,
     /// Wakes the task; none in a process that does not back up by itself.
     schedule: OnceLock<Signal>,
@@ -48,6 +49,9 @@ struct MonitorState {
     phase: Option<String>,
     /// Number of backups that ended in this process.
     runs: u64,
+    /// The error of the last backup of this process, if it is not in the record: another process
+    /// had the lock, or the disk is full.
+    unrecorded_error: Option<String>,
     /// Whether the event of a stale backup was sent and no backup succeeded since.
     is_stale_announced: bool,
 }
@@ -56,7 +60,7 @@ impl BackupMonitor {
     /// The backups of a root.
     pub(crate) fn new(root: &Path, settings: &BackupSettings) -> Self {
         let (state, schedule) = Default::default();
-        Self { settings: settings.clone(), root: root.to_owned(), state, schedule }
+        Self { settings: settings.clone(), root: root.to_owned(), opened: Instant::now(), state, schedule }
     }
 
     /// The settings; they may contain a password.
@@ -82,7 +86,8 @@ impl BackupMonitor {
         self.record().age(now)
     }
 
-    /// The problem of a backup that is too old; none before the first attempt of this process.
+    /// The problem of a backup that is too old; none before the first attempt of this process, unless
+    /// that takes too long, too.
     pub(crate) fn problem(&self, now: Timestamp) -> Option<String> {
         let record = self.settings.is_enabled().then(|| self.record())?;
         self.problem_of(&record, now)
@@ -90,7 +95,9 @@ impl BackupMonitor {
 
     fn problem_of(&self, record: &BackupRecord, now: Timestamp) -> Option<String> {
         let age = record.age(now)?;
-        if self.state.lock().runs == 0 || age <= self.settings.interval * STALE_INTERVALS {
+        let limit = self.settings.interval * STALE_INTERVALS;
+        let is_starting = self.state.lock().runs == 0 && self.opened.elapsed() <= limit;
+        if is_starting || age <= limit {
             return None;
         }
         let verified = match record.last_verified {
@@ -119,7 +126,10 @@ impl BackupMonitor {
         let on_phase = |phase: &str| self.enter(phase);
         let context = RunContext { is_stopped, deadline, on_phase: &on_phase };
         let outcome = svcfs_backup::run(&self.root, &self.settings, (context, LOCK_TIMEOUT));
+        let recorded = self.record().last_error;
+        let error = outcome.as_ref().err().map(ToString::to_string);
         let mut state = self.state.lock();
+        state.unrecorded_error = error.filter(|error| recorded.as_ref() != Some(error));
         state.phase = None;
         state.runs += 1;
         state.is_stale_announced &= outcome.is_err();

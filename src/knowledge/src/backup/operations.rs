@@ -80,7 +80,7 @@ impl BackupStatus {
             last_verified: record.last_verified,
             age_seconds: record.age(now).map(|age| age.as_secs()),
             stale,
-            last_error: record.last_error,
+            last_error: state.unrecorded_error.clone().or(record.last_error),
             head: record.head,
             note: record.note,
             merged_commits: record.merged_commits,
