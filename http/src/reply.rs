@@ -217,8 +217,9 @@ pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
 
 /// Whether callers get only [`generic`] instead of the fault's message.
 pub(crate) fn is_generic(kind: Kind) -> bool {
-    // A full disk is no secret, and callers can ask the operator to free space.
-    matches!(kind.http(), 500 | 502) && !matches!(kind, Kind::NoSpace | Kind::DiskFailed)
+    // A full disk is no secret, and callers can ask the operator to free space. The address of a
+    // document was given by the caller.
+    matches!(kind.http(), 500 | 502) && !matches!(kind, Kind::NoSpace | Kind::DiskFailed | Kind::FetchFailed)
 }
 
 /// The message for internal errors.

@@ -1,8 +1,8 @@
 //! `/api/svc/public/{token}`: a shared page, for people without credentials.
 //!
 //! Browsers get HTML with this page only: links to other pages are text, and neither embeds nor
-//! images of the tree are shown. Other clients get the bytes of the file; those of a computed page are
-//! without its stored result.
+//! images of the tree are shown. Other clients get the bytes of the file; those of a computed page
+//! are without its stored result.
 
 use std::sync::Arc;
 

@@ -362,8 +362,11 @@ fn fs_error(kind: Kind) -> FsError {
         | Kind::IsDirectory
         | Kind::NotEmpty
         | Kind::UnsupportedType => FsError::Forbidden,
-        Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::DiskFailed | Kind::Internal => {
-            FsError::GeneralFailure
-        }
+        Kind::RateLimited
+        | Kind::Unavailable
+        | Kind::Upstream
+        | Kind::FetchFailed
+        | Kind::DiskFailed
+        | Kind::Internal => FsError::GeneralFailure,
     }
 }

@@ -325,6 +325,7 @@ fn better_response(
         | Kind::Disabled
         | Kind::Unavailable
         | Kind::Upstream
+        | Kind::FetchFailed
         | Kind::NoSpace
         | Kind::DiskFailed
         | Kind::Internal => true,

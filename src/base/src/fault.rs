@@ -104,6 +104,8 @@ faults! {
     Unavailable        503  11 10008 "ServiceUnavailable" Error Tool
     /// Another server failed.
     Upstream           502   5     5 "InternalError"      Error Tool
+    /// A document whose address the caller gave cannot be used; the caller sees the reason.
+    FetchFailed        502   5     5 "InternalError"      Error Tool
     /// The disk is full.
     NoSpace            503  28    28 "ServiceUnavailable" Error Tool
     /// The disk returned an I/O error.

@@ -158,9 +158,13 @@ fn exit_of(kind: Kind) -> ExitStatus {
         | Kind::UnsupportedType
         | Kind::Stale
         | Kind::Disabled => ExitStatus::Refused,
-        Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::NoSpace | Kind::DiskFailed | Kind::Internal => {
-            ExitStatus::Failed
-        }
+        Kind::RateLimited
+        | Kind::Unavailable
+        | Kind::Upstream
+        | Kind::FetchFailed
+        | Kind::NoSpace
+        | Kind::DiskFailed
+        | Kind::Internal => ExitStatus::Failed,
     }
 }
 

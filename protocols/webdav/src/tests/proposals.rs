@@ -27,10 +27,10 @@ fn listed(served: &Served, key: (&str, &str), folder: &str) -> Vec<String> {
     all
 }
 
-/// Every method that changes something, and what the caller lists afterwards.
 /// Method, path, headers, expected status, and the tree that the agent sees afterwards.
 type Step<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], u16, &'a str);
 
+/// Every method that changes something, and what the caller lists afterwards.
 #[test]
 fn each_write_of_a_proposing_key_goes_into_its_draft() {
     let served = Served::with(KEYS);
@@ -77,7 +77,7 @@ fn each_write_of_a_proposing_key_goes_into_its_draft() {
     assert_eq!(served.server.primary().vfs.drafts().len(), 1);
 }
 
-/// What is not a change of a page: locks work as with `write`, properties are refused.
+/// What is not a change of a page: locks bind no other client, properties are refused.
 #[test]
 fn locks_and_properties_of_a_proposing_key_change_no_page() {
     let served = Served::with(KEYS);
@@ -101,9 +101,14 @@ fn locks_and_properties_of_a_proposing_key_change_no_page() {
     let reply = served.send("LOCK", "/new.md", &[AGENT], lock);
     assert_eq!(reply.status, 201, "{}", reply.text());
     let token = format!("({})", reply.header("lock-token"));
-    assert_eq!(served.send("PUT", "/new.md", &[AGENT], "# New\n").status, 423);
     assert_eq!(served.send("PUT", "/new.md", &[AGENT, ("if", &token)], "# New\n").status, 204);
-    assert_eq!(served.send("PUT", "/new.md", &[FULL], "# New\n").status, 423);
+    let deep = served.send("LOCK", "/", &[AGENT, ("depth", "infinity")], lock);
+    assert_eq!(deep.status, 200, "{}", deep.text());
+    let renewal = format!("({})", deep.header("lock-token"));
+    assert_eq!(served.send("LOCK", "/", &[AGENT, ("if", &renewal)], "").status, 200);
+    assert_eq!(served.send("PUT", "/a.md", &[FULL], "# One\n").status, 204, "a draft does not block the tree");
+    assert_eq!(served.send("LOCK", "/a.md", &[FULL], lock).status, 200);
+    assert_eq!(served.send("PUT", "/a.md", &[AGENT], "# Mine\n").status, 204, "and the tree not a draft");
     let unlocked = served.send("UNLOCK", "/new.md", &[AGENT, ("lock-token", reply.header("lock-token"))], "");
     assert_eq!(unlocked.status, 204);
     let large = served.send("PUT", "/large.bin", &[AGENT], vec![b'x'; MAX_FILE_BYTES + 1]);

@@ -178,8 +178,8 @@ fn check_remote(remote: &str) -> Result<(), &'static str> {
          directory for bundles, or `s3://BUCKET/PREFIX`")
 }
 
-/// Whether a `/` in a user name or a password ends what looks like the host: the rest would be taken
-/// for a path, and be shown and logged.
+/// Whether a `/` in a user name or a password ends what looks like the host: the rest would be
+/// taken for a path, and be shown and logged.
 fn has_open_password(remote: &str) -> bool {
     let rest = ["https://", "http://"].iter().find_map(|scheme| remote.strip_prefix(scheme));
     let Some((host, path)) = rest.and_then(|rest| rest.split_once('/')) else { return false };

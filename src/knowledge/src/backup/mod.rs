@@ -86,8 +86,8 @@ impl BackupMonitor {
         self.record().age(now)
     }
 
-    /// The problem of a backup that is too old; none before the first attempt of this process, unless
-    /// that takes too long, too.
+    /// The problem of a backup that is too old; none before the first attempt of this process,
+    /// unless that takes too long, too.
     pub(crate) fn problem(&self, now: Timestamp) -> Option<String> {
         let record = self.settings.is_enabled().then(|| self.record())?;
         self.problem_of(&record, now)

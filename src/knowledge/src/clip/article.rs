@@ -42,8 +42,8 @@ enum DocumentFormat {
 /// The article in a document.
 ///
 /// # Errors
-/// `UnsupportedType` for a format without text; `TooLarge` for HTML with too many tags; `Upstream`
-/// if there is no readable text.
+/// `UnsupportedType` for a format without text; `TooLarge` for HTML with too many tags;
+/// `FetchFailed` if there is no readable text.
 pub(super) fn read(document: FetchedDocument) -> Result<Article, Fault> {
     let format = format(&document)?;
     let text = decode(&document, format);
@@ -119,7 +119,7 @@ fn read_html(html: String, url: String) -> Result<Article, Fault> {
     let reading = thread.spawn(move || extract(html, &url)).map_err(Fault::internal)?;
     // A panic of a library on an unusual document is an error of this document.
     let article = reading.join().unwrap_or_else(|_| Err("it cannot be parsed".to_owned()));
-    article.map_err(|reason| Fault::new(Kind::Upstream, format!("url: the document has no readable text: {reason}")))
+    article.map_err(|reason| Fault::new(Kind::FetchFailed, format!("url: the document has no readable text: {reason}")))
 }
 
 fn extract(html: String, url: &str) -> Result<Article, String> {

@@ -73,6 +73,9 @@ fn clip(cx: &OperationContext<'_>, request: ClipRequest) -> Result<ClippedPage, 
     let url = normalized_url(&request.url)?;
     let folder = request.folder.map_or_else(|| TreePath::parse(DEFAULT_FOLDER), Ok)?;
     cx.space.check_path_access(&cx.caller.permissions, cx.caller.protocol, &folder)?;
+    if folder.is_hidden() {
+        return Err(Fault::invalid("folder", format_args!("`{folder}` is hidden; choose another folder")));
+    }
     let net = &cx.settings().net;
     let client = OutgoingClient::new(AddressPolicy::new(&net.hosts, &net.networks), LIMITS);
     let document = client.get(&url).map_err(to_fault)?;
@@ -205,7 +208,7 @@ fn to_fault(error: NetError) -> Fault {
         NetError::Refused(_) => Kind::Forbidden,
         NetError::InvalidUrl { .. } => Kind::Invalid,
         NetError::TooLarge { .. } => Kind::TooLarge,
-        NetError::Fetch { .. } | NetError::Decode { .. } => Kind::Upstream,
+        NetError::Fetch { .. } | NetError::Decode { .. } => Kind::FetchFailed,
     };
     Fault::new(kind, format!("url: {error}"))
 }

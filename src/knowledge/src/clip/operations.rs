@@ -49,6 +49,7 @@ impl Operation for ClipUrl {
     const FOLDER_SCOPE: FolderScope = FolderScope::Folder("folder");
     const HTTP: &'static [Route] = &[Route::post("/clip")];
     const TOOL: bool = true;
+    const PROPOSABLE: bool = true;
     const LANE: Lane = Lane::Slow;
     type Output = ClipResult;
     fn run(self, cx: &OperationContext<'_>) -> Result<ClipResult, Fault> {

@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::{Caller, Permissions};
+use svcfs_base::{Caller, Permissions, Scope};
 
 use super::{Audience, read_admitted, render_page, uses_asset};
 use crate::spaces::test_space::{TestSpace, caller, path};
@@ -147,6 +147,30 @@ fn a_folder_key_sees_its_folder_only() {
     let text = json!({ "path": "d/new.md", "content": "![[outside]] [[outside]]\n\n```dql\nLIST\n```\n" });
     let preview = space.ask_as(&reader, "render_text", text).unwrap().to_string();
     assert!(!preview.contains("hidden text") && !preview.contains("outside.md"), "{preview}");
+}
+
+#[test]
+fn a_folder_key_publishes_no_file_from_outside() {
+    let space = TestSpace::with("", &[("d/in.png", "png"), ("o.png", "png"), ("d/draft.md", "![i](../o.png)\n")]);
+    space.settle();
+    let permissions = Permissions { scope: Scope::Write, folder: Some(path("d")) };
+    let key = Caller { permissions, ..caller() };
+    for (link, status) in [
+        ("![i](../o.png)", 403),
+        ("![[o.png]]", 403),
+        ("[x](/o.png)", 403),
+        ("![i](in.png)", 200),
+        ("[x](https://example.org/o.png)", 200),
+        ("![i](missing.png)", 200),
+    ] {
+        let content = format!("---\npublished: true\n---\n{link}\n");
+        let outcome = space.ask_as(&key, "write", json!({ "path": "d/page.md", "content": content }));
+        let found = outcome.map_or_else(|fault| fault.kind().http(), |_| 200);
+        assert_eq!(found, status, "{link}");
+    }
+    let refused = space.ask_as(&key, "publish", json!({ "path": "d/draft.md" })).unwrap_err();
+    assert!(refused.message().contains("it uses `o.png`"), "{refused:?}");
+    space.get("publish", json!({ "path": "d/draft.md" }));
 }
 
 #[test]

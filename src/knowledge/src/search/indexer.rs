@@ -330,6 +330,7 @@ fn is_file_error(kind: Kind) -> bool {
         | Kind::Upstream
         | Kind::NoSpace
         | Kind::DiskFailed
+        | Kind::FetchFailed
         | Kind::Internal => false,
     }
 }

@@ -36,7 +36,7 @@ use crate::drafts::DraftRetention;
 use crate::files::SpaceLinkResolver;
 use crate::kernel::{OperationContext, Space};
 use crate::lint::LintGate;
-use crate::publishing::{ViewCountWriter, ViewCounts};
+use crate::publishing::{PublishFolderGate, ViewCountWriter, ViewCounts};
 use crate::schemas::{SchemaGate, SchemaRegistry};
 use crate::search::Indexer;
 use crate::shares::{ShareRegistry, ShareWriter};
@@ -77,9 +77,11 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
     }
     let (schemas, append_only) = (Arc::<SchemaRegistry>::default(), AppendOnlyGate::default());
+    let publish_gate = PublishFolderGate::default();
     let transition_gate = TransitionGate::new(settings.workflow.clone());
     let gates: Vec<Box<dyn WriteGate>> = vec![
         Box::new(append_only.clone()),
+        Box::new(publish_gate.clone()),
         Box::new(transition_gate.clone()),
         Box::new(SchemaGate::new(Arc::clone(&schemas), settings.schema.enforce, settings.lint.clone())),
         Box::new(LintGate::new(settings.lint.clone())),
@@ -120,6 +122,7 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let space = Arc::new(space);
     transition_gate.attach(&space);
     append_only.attach(&space);
+    publish_gate.attach(&space);
     if settings.links.update_on_rename {
         space.vfs.set_link_resolver(SpaceLinkResolver::of(&space));
     }
