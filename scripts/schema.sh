@@ -68,22 +68,28 @@ serve() {
 }
 
 # Runs schemathesis with all checks. scripts/schemathesis.toml lists the allowed status codes of valid requests.
-# Excluded: the event stream, which never ends, and MCP, which OpenAPI does not describe.
+# Excluded: the event stream, which never ends, MCP, which OpenAPI does not describe, and clips, which need a network.
 run_schemathesis() {
     # schemathesis writes its failure database into the current folder.
     cd "$work"
     "$SVCFS_TOOLS/python/bin/schemathesis" --config-file "$here/schemathesis.toml" run "$url/api/openapi.json" \
         --max-time "$seconds" --seed "${SVCFS_SCHEMA_SEED:-1}" \
-        --exclude-path /api/svc/events --exclude-path /mcp --no-color --warnings off --request-timeout 30 \
-        --checks all "$@"
+        --exclude-path /api/svc/events --exclude-path /mcp --exclude-path /api/svc/clip --no-color --warnings off --request-timeout 30 \
+        --checks all "$@" || {
+        say "== errors in the logs of the servers"
+        grep -h ERROR "$work"/*.log | tail -n 20
+        return 1
+    }
 }
 
+# Parts are on that otherwise return 501 or 503: `/audit`, `/backup` and `/webhooks`.
+mkdir "$work/backups"
+parts="$(printf '[audit]\nenabled = true\n[webhooks]\nenabled = true\n[backup]\nremote = "%s/backups"\n' "$work")"
 say "== without authentication"
-# The audit log is on, because `/audit` returns 501 without it.
-serve $'[audit]\nenabled = true\n' open
+serve "$parts" open
 run_schemathesis
 say "== with authentication and a key"
-serve $'[auth]\ntype = "apikey"\napi_key = "schema-key"\n[audit]\nenabled = true\n' closed
+serve $'[auth]\ntype = "apikey"\napi_key = "schema-key"\n'"$parts" closed
 run_schemathesis --header "Authorization: Bearer schema-key"
 say "== with authentication, without a key"
 run_schemathesis

@@ -220,6 +220,8 @@ impl OpenApiWriter {
                 Some((field, kind)) => {
                     let text = json!({ "schema": { "type": "string" } });
                     let mut content = match kind {
+                        // Text in JSON is any value.
+                        ResponseMedia::Fixed(media::JSON) => json!({ media::JSON: {} }),
                         ResponseMedia::Fixed(mime) => json!({ without_parameters(mime): text }),
                         ResponseMedia::FromPath => json!({ without_parameters(media::MARKDOWN): text, "*/*": {} }),
                     };
@@ -482,7 +484,8 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 property.into_iter().for_each(|property| schema_patterns::add_constraints(property, true));
             }
             if !route.required_one_of.is_empty() {
-                let given = |name: &&str| json!({ "required": [name], "properties": { *name: { "type": "string" } } });
+                let given =
+                    |name: &&str| json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } });
                 schema["anyOf"] = route.required_one_of.iter().map(given).collect();
             }
             let mut example = example(&mut schema);

@@ -293,3 +293,12 @@ fn a_rename_rewrites_the_paths_in_canvases() {
     space.get("rename_dir", json!({ "from": "docs", "to": "texts", "update_links": true }));
     assert!(content(&space, "deep/plan.canvas").contains("\"file\":\"texts/first one.md\""));
 }
+
+#[test]
+fn broken_links_of_canvases_are_links_of_the_tree() {
+    let canvas = r#"{"nodes":[{"id":"a","type":"file","file":"none.md","x":0,"y":0,"width":1,"height":1}],"edges":[]}"#;
+    let space = TestSpace::with("", &[("a.md", "no link\n"), ("b.canvas", canvas)]);
+    space.settle();
+    let analytics = space.get("analytics", json!({}));
+    assert_eq!((&analytics["broken_links"], &analytics["link_coverage_pct"]), (&json!(1), &json!(0.0)));
+}

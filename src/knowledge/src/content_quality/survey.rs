@@ -264,8 +264,10 @@ impl<'g> SurveyCounts<'g> {
         self.add_issues(path, issues);
     }
 
-    /// Counts the broken links of a canvas, which is not one of the pages.
+    /// Counts the broken links of a canvas, which is not one of the pages. Its other links are not
+    /// counted, but the broken ones must not be more than all links.
     fn add_canvas(&mut self, path: &'g TreePath, mut issues: Vec<SurveyIssue<'g>>) {
+        self.links += issues.len();
         self.add_issues(path, &mut issues);
     }
 
