@@ -209,7 +209,10 @@ fn plays(full: &Path, size: &str, may_have_space: bool) {
         disk.fill();
         assert_eq!(served.writes(true), [""; 0], "round {round}");
         assert_eq!(served.writes(true), [""; 0], "round {round}, when it is known");
-        assert!(!served.is_ready());
+        // A small write may have found space that a checkpoint freed: the next one does not.
+        eventually("the full disk is reported", || {
+            !served.is_ready() || !served.writes(true).is_empty() && !served.is_ready()
+        });
         let (status, answer) = request(served.server.url(), "GET", "/api/svc/file?path=s3.md", "");
         assert_eq!((status, answer.starts_with("# Page ")), (200, true), "reads work");
         disk.free();
