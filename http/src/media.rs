@@ -42,12 +42,17 @@ pub(crate) fn of_path(path: &TreePath) -> Option<String> {
     Some(if is_text { format!("{mime}; charset=utf-8") } else { mime.to_owned() })
 }
 
+/// A media type without parameters.
+pub(crate) fn without_parameters(mime: &str) -> &str {
+    mime.split(';').next().unwrap_or_default()
+}
+
 /// Sets the type of stored content, and a policy that keeps browsers from running it: scripts in
 /// pages of other authors would have the rights of the reader.
 pub(crate) fn describe(headers: &mut HeaderMap, mime: &str) {
     let value = HeaderValue::from_str(mime).unwrap_or(HeaderValue::from_static(BYTES));
     headers.insert(CONTENT_TYPE, value);
-    let policy = match mime.split(';').next().unwrap_or_default() {
+    let policy = match without_parameters(mime) {
         "image/svg+xml" => "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
         "text/html" | "application/xhtml+xml" | "text/xml" | "application/xml" => {
             "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; frame-ancestors 'self'"

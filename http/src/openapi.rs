@@ -214,7 +214,7 @@ impl OpenApiWriter {
         if route.success_status != 204 {
             success["content"] = match route.text_field {
                 None => {
-                    let mime = route.json_media_type.map_or(media::JSON, without_parameters);
+                    let mime = route.json_media_type.map_or(media::JSON, media::without_parameters);
                     json!({ mime: { "schema": self.json_body(entry, route) } })
                 }
                 Some((field, kind)) => {
@@ -222,8 +222,10 @@ impl OpenApiWriter {
                     let mut content = match kind {
                         // Text in JSON is any value.
                         ResponseMedia::Fixed(media::JSON) => json!({ media::JSON: {} }),
-                        ResponseMedia::Fixed(mime) => json!({ without_parameters(mime): text }),
-                        ResponseMedia::FromPath => json!({ without_parameters(media::MARKDOWN): text, "*/*": {} }),
+                        ResponseMedia::Fixed(mime) => json!({ media::without_parameters(mime): text }),
+                        ResponseMedia::FromPath => {
+                            json!({ media::without_parameters(media::MARKDOWN): text, "*/*": {} })
+                        }
                     };
                     if let Some(schema) = self.json_alternative(entry, route, field) {
                         content[media::JSON] = json!({ "schema": schema });
@@ -375,11 +377,6 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
     parameters
 }
 
-/// A media type without parameters.
-fn without_parameters(mime: &str) -> &str {
-    mime.split(';').next().unwrap_or_default()
-}
-
 /// The description of an operation; the first line is the summary.
 pub(crate) fn manual(schema: &Value) -> String {
     join_paragraphs(schema.get("description").and_then(Value::as_str).unwrap_or_default())
@@ -436,7 +433,8 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             if let Some(example) = example(&mut schema) {
                 text["example"] = example;
             }
-            let mut content = json!({ without_parameters(media::MARKDOWN): text, "application/octet-stream": {} });
+            let mut content =
+                json!({ media::without_parameters(media::MARKDOWN): text, "application/octet-stream": {} });
             if let Some((mime, _)) = route.media_flag {
                 content[mime] = link;
             }
