@@ -487,10 +487,9 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 schema["anyOf"] = route.required_one_of.iter().map(given).collect();
             }
             let mut example = example(&mut schema);
-            let members = example.as_mut().and_then(Value::as_object_mut);
-            members
-                .into_iter()
-                .for_each(|members| members.retain(|name, _| !in_path(route.path).any(|path| path == name)));
+            if let Some(members) = example.as_mut().and_then(Value::as_object_mut) {
+                members.retain(|name, _| !in_path(route.path).any(|path| path == name));
+            }
             let mut content = json!({ "schema": schema });
             if let Some(example) = example {
                 content["example"] = example;
