@@ -17,6 +17,12 @@ pub(crate) const fn is_virtual_id(number: u64) -> bool {
     is_view_id(number) || is_draft_id(number)
 }
 
+/// The part of a content that a read returns.
+pub(crate) fn read_range(length: usize, offset: u64, requested: u32) -> std::ops::Range<usize> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
+    start..start.saturating_add(requested as usize).min(length)
+}
+
 /// How long the kernel may cache a name or attributes; the follower invalidates changes of other
 /// protocols earlier.
 pub(crate) const ENTRY_TTL: Duration = Duration::from_secs(1);

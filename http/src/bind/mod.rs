@@ -12,7 +12,7 @@ mod url_encoding;
 pub(crate) use body::{BodyStream, MAX_BODY_BYTES, UnreadBody, read};
 pub(crate) use caller::{bearer, etag_header, from_arguments, from_headers, header};
 pub(crate) use form::is_file_input;
-pub(crate) use url_encoding::{parse_query, percent_decode};
+pub(crate) use url_encoding::{parse_query, percent_decode, query_value};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -25,3 +25,8 @@ pub(crate) fn parse_query(query: &str) -> Result<Vec<(String, String)>, Fault> {
         })
         .collect()
 }
+
+/// The first value of a name in a query. Errors: those of [`parse_query`].
+pub(crate) fn query_value(query: &str, name: &str) -> Result<Option<String>, Fault> {
+    Ok(parse_query(query)?.into_iter().find(|(found, _)| found == name).map(|(_, value)| value))
+}

@@ -256,7 +256,7 @@ fn json_body(status: StatusCode, body: Bytes) -> McpResponse {
 /// The media type of a response without parameters.
 fn media_type<B>(response: &Response<B>) -> &str {
     let mime = response.headers().get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok());
-    mime.and_then(|mime| mime.split(';').next()).unwrap_or_default()
+    mime.map(media::without_parameters).unwrap_or_default()
 }
 
 /// Reads the body into memory, limited in size and time.

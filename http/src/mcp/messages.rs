@@ -136,7 +136,7 @@ pub(super) fn batch_member_error(message: &Value) -> Option<Value> {
 /// Whether the content type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let mime = headers.get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok()).unwrap_or_default();
-    mime.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media::JSON)
+    media::without_parameters(mime).trim().eq_ignore_ascii_case(media::JSON)
 }
 
 /// The id of a message; null if it has none.

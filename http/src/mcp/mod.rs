@@ -173,7 +173,7 @@ fn binary_content(output: &Value) -> Vec<ContentBlock> {
         return vec![ContentBlock::text(output.to_string())];
     };
     let mime = media::of(&path, &STANDARD.decode(encoded).unwrap_or_default());
-    let mime = mime.split(';').next().unwrap_or_default().to_owned();
+    let mime = media::without_parameters(&mime).to_owned();
     let etag = if text("etag").is_empty() { String::new() } else { format!("[ETag: {}]\n\n", text("etag")) };
     let description = ContentBlock::text(format!("{etag}{path} is not text but {mime}; its bytes follow"));
     let content = match mime.split('/').next() {

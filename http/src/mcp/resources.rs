@@ -110,7 +110,7 @@ fn file(space: &Space, (path, caller): (&TreePath, &Caller), uri: &str) -> Resul
     space.check_path_access(&caller.permissions, Protocol::Mcp, path)?;
     let content = space.vfs.tree_of(caller).read(Protocol::Mcp, path)?.content;
     let mime = media::of(path, &content);
-    let mime = mime.split(';').next().unwrap_or_default().to_owned();
+    let mime = media::without_parameters(&mime).to_owned();
     let contents = match std::str::from_utf8(&content) {
         Ok(text) => ResourceContents::text(text, uri),
         Err(_) => ResourceContents::blob(STANDARD.encode(&content), uri),

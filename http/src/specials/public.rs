@@ -9,10 +9,11 @@ use serde_json::json;
 use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_knowledge::kernel::{OperationContext, Space};
 use svcfs_knowledge::publishing::{Audience, bytes_for_reader, public_tree, read_admitted};
+use svcfs_knowledge::shares::reader;
 use svcfs_work::Lane;
 use warp::reply::Response;
 
-use super::published::{public_file, reader};
+use super::published::public_file;
 use crate::app::AppState;
 use crate::request_handler::SpecialRequest;
 use crate::{bind, media, reply};
@@ -20,8 +21,7 @@ use crate::{bind, media, reply};
 /// The space and the path of a request. A space that does not exist looks like one without public
 /// pages.
 fn target(app: &AppState, request: &SpecialRequest) -> Result<(Arc<Space>, String), Fault> {
-    let path = bind::parse_query(&request.query)?.into_iter().find(|(name, _)| name == "path");
-    let path = path.map(|(_, path)| path).unwrap_or_default();
+    let path = bind::query_value(&request.query, "path")?.unwrap_or_default();
     let space = request.address.space(app, &request.headers);
     Ok((space.map_err(|_| Fault::not_found(format!("file not found: {}", path.escape_default())))?, path))
 }

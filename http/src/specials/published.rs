@@ -6,9 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
-use svcfs_base::{Caller, ETag, Fault, Permissions, Protocol, TreePath};
+use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
-use svcfs_knowledge::publishing::{self, PublishedResource, published_resource};
+use svcfs_knowledge::publishing::{self, PublishedDocument, PublishedResource, published_resource};
+use svcfs_knowledge::shares::reader;
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -51,9 +52,16 @@ struct Document {
     is_generated: bool,
 }
 
-/// The caller that reads for everyone.
-pub(super) fn reader() -> Caller {
-    Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Http) }
+impl From<Arc<PublishedDocument>> for Document {
+    fn from(document: Arc<PublishedDocument>) -> Self {
+        Self {
+            mime: document.mime.clone(),
+            body: document.body.clone(),
+            etag: document.etag,
+            page: document.page.clone(),
+            is_generated: true,
+        }
+    }
 }
 
 /// What is published at an address. Errors: `NotFound` for everything else alike.
@@ -70,13 +78,7 @@ pub(super) async fn published(
     let number = if address.is_empty() { index_number(&request.query)? } else { 1 };
     let cached = if number == 1 { space.publishing.document(&space, &address) } else { None };
     let document = match cached {
-        Some(document) => Document {
-            mime: document.mime.clone(),
-            body: document.body.clone(),
-            etag: document.etag,
-            page: document.page.clone(),
-            is_generated: true,
-        },
+        Some(document) => document.into(),
         None => {
             let (server, space) = (Arc::clone(&app.server), Arc::clone(&space));
             app.blocking(Lane::Quick, move || document(&server, &space, (&address, number))).await?
@@ -99,20 +101,14 @@ fn index_number(query: &str) -> Result<usize, Fault> {
     if query.is_empty() {
         return Ok(1);
     }
-    let number = bind::parse_query(query)?.into_iter().find(|(name, _)| name == "page");
-    number.map_or(Ok(1), |(_, text)| text.parse().map_err(|_| Fault::invalid("page", "must be a number from 1")))
+    let number = bind::query_value(query, "page")?;
+    number.map_or(Ok(1), |text| text.parse().map_err(|_| Fault::invalid("page", "must be a number from 1")))
 }
 
 fn document(server: &ServerState, space: &Space, (address, number): (&str, usize)) -> Result<Document, Fault> {
     let caller = reader();
     match published_resource(&OperationContext::new(server, space, &caller), address, number)? {
-        PublishedResource::Document(document) => Ok(Document {
-            mime: document.mime.clone(),
-            body: document.body.clone(),
-            etag: document.etag,
-            page: document.page.clone(),
-            is_generated: true,
-        }),
+        PublishedResource::Document(document) => Ok(document.into()),
         PublishedResource::File(path, file) => {
             let mime = media::of(&path, &file.content);
             Ok(Document { mime, etag: file.etag, body: file.content, page: None, is_generated: false })

@@ -109,7 +109,7 @@ fn password(headers: &HeaderMap, query: &str) -> Result<Option<String>, Fault> {
     if let Some(password) = bind::header(headers, PASSWORD)? {
         return Ok(Some(password));
     }
-    if let Some((_, password)) = bind::parse_query(query)?.into_iter().find(|(name, _)| name == "password") {
+    if let Some(password) = bind::query_value(query, "password")? {
         return Ok(Some(password));
     }
     let basic = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {

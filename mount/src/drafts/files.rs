@@ -11,6 +11,7 @@ use svcfs_vfs::{SetAttributes, WriteAt};
 
 use super::nodes::{DirtyBytes, DraftEntry, DraftHandle};
 use super::{DRAFTS, DraftFiles, new_file};
+use crate::convert::read_range;
 use crate::reply::{RequestFailure, log, or_stale};
 
 /// Executable by anyone: a versioned attribute, which drafts do not have.
@@ -29,8 +30,7 @@ impl DraftFiles {
         let file = self.nodes.file(inode)?;
         let dirty = file.lock();
         if let Some(dirty) = &*dirty {
-            let (start, end) = bounds(dirty.bytes.len(), offset, length);
-            return Ok(Bytes::copy_from_slice(&dirty.bytes[start..end]));
+            return Ok(Bytes::copy_from_slice(&dirty.bytes[read_range(dirty.bytes.len(), offset, length)]));
         }
         let content = match snapshot {
             Some(content) => content,
@@ -41,8 +41,7 @@ impl DraftFiles {
                 content
             }
         };
-        let (start, end) = bounds(content.len(), offset, length);
-        Ok(content.slice(start..end))
+        Ok(content.slice(read_range(content.len(), offset, length)))
     }
 
     pub(crate) fn write(&self, handle: FileHandle, at: WriteAt, data: &[u8]) -> Result<u32, RequestFailure> {
@@ -235,10 +234,4 @@ impl DraftFiles {
 /// The name below `.svc/rejected` of a rejected text of a draft; none if it is too long.
 fn rejected_name(id: DraftId, path: &TreePath) -> Option<TreePath> {
     TreePath::parse(&format!("{DRAFTS}/{id}/{path}")).ok()
-}
-
-/// The part of a content that a read returns.
-fn bounds(length: usize, offset: u64, wanted: u32) -> (usize, usize) {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
-    (start, start.saturating_add(wanted as usize).min(length))
 }

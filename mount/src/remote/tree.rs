@@ -13,7 +13,7 @@ use super::dirty_buffers::DirtyBufferPool;
 use super::nodes::{RemoteHandle, RemoteNodes, UnsavedChange};
 use super::read_versions::ReadVersions;
 use super::rejected::RejectedSaves;
-use crate::convert::{minimal_attr, open_mode};
+use crate::convert::{minimal_attr, open_mode, read_range};
 use crate::listings::{DirectoryListing, ListingEntry};
 
 /// How long the kernel may cache an entry while the event stream is open; changes invalidate it
@@ -370,7 +370,7 @@ impl RemoteTree {
     /// Those of the request, for a file that was not read before.
     pub(super) fn read(&self, inode: INodeNo, handle: u64, (offset, length): (u64, u32)) -> Result<Bytes, Fault> {
         if let Some(unsaved) = &self.nodes.shared(inode)?.lock().unsaved {
-            let range = range(unsaved.buffer.length(), offset, length);
+            let range = read_range(unsaved.buffer.length(), offset, length);
             return unsaved.buffer.read((range.start, range.end));
         }
         let content = match self.nodes.handle(handle)?.content {
@@ -379,7 +379,7 @@ impl RemoteTree {
             None => self.content(&self.nodes.path(inode)?, None)?,
         };
         self.nodes.record_read(handle, &content);
-        let range = range(content.bytes.len(), offset, length);
+        let range = read_range(content.bytes.len(), offset, length);
         Ok(content.bytes.slice(range))
     }
 
@@ -421,11 +421,6 @@ impl OpenAccess {
             (OpenAccMode::O_RDWR, false) => Self::ReadWrite,
         }
     }
-}
-
-fn range(length: usize, offset: u64, requested: u32) -> std::ops::Range<usize> {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
-    start..start.saturating_add(requested as usize).min(length)
 }
 
 /// Attributes of a path including unsaved changes.

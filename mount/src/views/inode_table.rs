@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind};
 
 use super::{VIEW_ID_BIT, ViewNode, ViewNodeRef};
+use crate::convert::read_range;
 use crate::reply::RequestFailure;
 
 struct ViewInode {
@@ -121,9 +122,7 @@ impl OpenContents {
     pub(super) fn read(&self, handle: FileHandle, offset: u64, length: u32) -> Result<Bytes, Fault> {
         let open = self.open.lock();
         let (content, _) = open.handles.get(&handle.0).and_then(|node| open.contents.get(node)).ok_or_else(stale)?;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
-        let end = start.saturating_add(length as usize).min(content.len());
-        Ok(content.slice(start..end))
+        Ok(content.slice(read_range(content.len(), offset, length)))
     }
 
     pub(super) fn close(&self, handle: FileHandle) {

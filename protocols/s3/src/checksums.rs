@@ -7,6 +7,7 @@ use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
+pub(crate) use svcfs_base::to_hex as hex;
 
 /// Checksums of one content, in base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,10 +172,6 @@ impl ContentHasher {
 /// The MD5 of a content as an ETag.
 pub(crate) fn etag_of(content: &[u8]) -> String {
     hex(&Md5::checksum(content))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Checks `Content-MD5`. Errors: `InvalidDigest` when it is not an MD5, `BadDigest` when it

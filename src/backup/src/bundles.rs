@@ -76,11 +76,10 @@ impl Manifest {
         }
         // Names become paths and git arguments.
         let is_name = |name: &str| !name.is_empty() && !name.starts_with(['.', '-']) && !name.contains(['/', '\0']);
-        let objects = || manifest.bundles.iter().chain(&manifest.files).chain(&manifest.previous);
         let is_id = |id: &String| id.len() >= 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_ref =
             |name: &String| name.starts_with("refs/") && !name.contains([' ', '\n', '\0']) && !name.contains("..");
-        if !objects().all(|stored| is_name(&stored.object))
+        if !manifest.objects().all(|stored| is_name(&stored.object))
             || !manifest.refs.iter().all(|(name, id)| is_ref(name) && is_id(id))
         {
             return Err(BackupError::refused(format!("`{MANIFEST}` of the backup has an invalid name")));
@@ -88,11 +87,15 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
+    /// Everything that is stored beside the manifest.
+    fn objects(&self) -> impl Iterator<Item = &StoredObject> {
+        self.bundles.iter().chain(&self.files).chain(&self.previous)
+    }
+
     fn next_number(&self) -> u64 {
-        let all = self.bundles.iter().chain(&self.files).chain(&self.previous);
         let number =
             |stored: &StoredObject| stored.object.split(['.', '-']).next().and_then(|it| it.parse::<u64>().ok());
-        all.filter_map(number).max().unwrap_or_default() + 1
+        self.objects().filter_map(number).max().unwrap_or_default() + 1
     }
 
     fn needs_full_bundle(&self) -> bool {
@@ -103,11 +106,10 @@ impl Manifest {
 }
 
 /// Stores what is new since the last backup, and checks that it can be read back.
-pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore) -> Result<BackupOutcome, BackupError> {
+pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore, local: &LocalRefs) -> Result<BackupOutcome, BackupError> {
     let mut outcome = BackupOutcome::default();
     git.context().enter("reading the last backup");
     let old = Manifest::read(store)?;
-    let Some(local) = LocalRefs::read(git)? else { return Ok(outcome) };
     if git.read(&["rev-parse", "--is-shallow-repository"])? == "true" {
         let message = "the repository is shallow, and bundles of it could not be restored; run `git fetch --unshallow`";
         return Err(BackupError::refused(message));
@@ -146,8 +148,8 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore) -> Result<BackupOut
         format: FORMAT.to_owned(),
         version: VERSION,
         created_at: Timestamp::now(),
-        head: local.head,
-        refs: local.refs,
+        head: local.head.clone(),
+        refs: local.refs.clone(),
         bundles: base.map(|old| old.bundles.clone()).unwrap_or_default(),
         files: Vec::new(),
         previous: match (&old, base) {
@@ -294,10 +296,8 @@ fn write_manifest(store: &dyn BundleStore, manifest: &Manifest) -> Result<(), Ba
 
 /// Removes what the new manifest does not name any more. A failure wastes only space.
 fn remove_unnamed(store: &dyn BundleStore, old: &Manifest, new: &Manifest) {
-    let all = |manifest: &'_ Manifest| -> Vec<String> {
-        let objects = manifest.bundles.iter().chain(&manifest.files).chain(&manifest.previous);
-        objects.map(|stored| stored.object.clone()).collect()
-    };
+    let all =
+        |manifest: &'_ Manifest| -> Vec<String> { manifest.objects().map(|stored| stored.object.clone()).collect() };
     let named = all(new);
     for object in all(old).iter().filter(|object| !named.contains(object)) {
         if let Err(error) = store.remove(object) {
@@ -319,7 +319,7 @@ fn digest(path: &Path) -> Result<(String, u64), BackupError> {
             hasher.update(&buffer[..count]);
             bytes += count as u64;
         }
-        Ok((hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), bytes))
+        Ok((svcfs_base::to_hex(&hasher.finalize()), bytes))
     };
     read().map_err(|error| BackupError::io("read", path, &error))
 }

@@ -67,9 +67,11 @@ pub fn drill(root: &Path, settings: &BackupSettings, context: RunContext<'_>) ->
     context.enter("comparing");
     let in_copy = Git::new(&copy, context);
     let mut differences = Vec::new();
-    let refs = compare_refs((source, &local), (in_copy, &restored), &mut differences)?;
-    compare_sent(in_copy, &BackupRecord::load(root, settings.remote()).refs, &mut differences)?;
-    let commits = compare_commits(source, in_copy, (&local.refs, &mut differences))?;
+    let backup = read_refs(in_copy)?;
+    compare_refs((source, &local), (&restored, &backup), &mut differences)?;
+    let sent = BackupRecord::load(root, settings.remote()).refs;
+    compare_sent(&sent, (in_copy, &backup), &mut differences)?;
+    let commits = compare_commits(source, in_copy, &mut differences)?;
     compare_files(source, in_copy, (&restored.head, &mut differences))?;
     let newer_commits = count(source, &format!("{}..{}", restored.head, local.head));
     drop(scratch);
@@ -81,7 +83,7 @@ pub fn drill(root: &Path, settings: &BackupSettings, context: RunContext<'_>) ->
         head: restored.head,
         commits,
         files: restored.files,
-        refs,
+        refs: backup.len(),
         newer_commits,
         differences,
         took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -96,12 +98,11 @@ fn count(git: Git<'_>, range: &str) -> u64 {
 /// forward since the backup is not a difference.
 fn compare_refs(
     (source, local): (Git<'_>, &LocalRefs),
-    (copy, restored): (Git<'_>, &RestoreReport),
+    (restored, backup): (&RestoreReport, &RefMap),
     differences: &mut Vec<String>,
-) -> Result<usize, BackupError> {
-    let backup = read_refs(copy)?;
+) -> Result<(), BackupError> {
     let head = format!("refs/heads/{}", restored.branch);
-    for (name, id) in &backup {
+    for (name, id) in backup {
         let here = if *name == head { Some(local.tip()) } else { local.refs.get(name).map(String::as_str) };
         match here {
             Some(here) if here == id => {}
@@ -116,12 +117,15 @@ fn compare_refs(
     let is_missing =
         |name: &&String| !backup.contains_key(*name) && **name != local.head && name.starts_with("refs/tags/");
     differences.extend(local.refs.keys().filter(is_missing).map(|name| format!("`{name}` is not in the backup")));
-    Ok(backup.len())
+    Ok(())
 }
 
 /// Refs that the last backup sent, and that the backup does not have any more or has as before.
-fn compare_sent(copy: Git<'_>, sent: &RefMap, differences: &mut Vec<String>) -> Result<(), BackupError> {
-    let backup = read_refs(copy)?;
+fn compare_sent(
+    sent: &RefMap,
+    (copy, backup): (Git<'_>, &RefMap),
+    differences: &mut Vec<String>,
+) -> Result<(), BackupError> {
     for (name, id) in sent {
         match backup.get(name) {
             Some(found) if found == id || is_own(name) || copy.is_ancestor(id, found)? => {}
@@ -134,11 +138,7 @@ fn compare_sent(copy: Git<'_>, sent: &RefMap, differences: &mut Vec<String>) -> 
 
 /// Commits of the backup that the root does not have. Ids are hashes of everything in a commit, and
 /// git checked them when it unpacked the backup.
-fn compare_commits(
-    source: Git<'_>,
-    copy: Git<'_>,
-    (local, differences): (&RefMap, &mut Vec<String>),
-) -> Result<u64, BackupError> {
+fn compare_commits(source: Git<'_>, copy: Git<'_>, differences: &mut Vec<String>) -> Result<u64, BackupError> {
     let list = |git: Git<'_>| git.command(["rev-list", "--all"]).long().read();
     let (restored, here) = (list(copy)?, list(source)?);
     let here: BTreeSet<&str> = here.lines().collect();
@@ -152,7 +152,7 @@ fn compare_commits(
     // Every ancestor of a backed up commit must be there, too; newer ones are not expected.
     let shared: String =
         restored.iter().filter(|commit| here.contains(*commit)).map(|commit| format!("{commit}\n")).collect();
-    if !shared.is_empty() && !local.is_empty() {
+    if !shared.is_empty() {
         let ancestors = source.command(["rev-list", "--stdin"]).input(shared).long().read()?;
         let missing = ancestors.lines().filter(|commit| !restored.contains(commit));
         differences.extend(missing.map(|commit| format!("commit {commit} is not in the backup")));

@@ -67,8 +67,7 @@ impl BackupRecord {
 
 /// A remote that was tried out does not change the record of another one.
 fn record_file(root: &Path, remote: &str) -> PathBuf {
-    let digest = Sha256::digest(shown(remote));
-    let id: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let id = svcfs_base::to_hex(&Sha256::digest(shown(remote))[..4]);
     directory(root).join(format!("{id}.json"))
 }
 

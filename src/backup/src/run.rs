@@ -81,9 +81,9 @@ fn back_up(git: Git<'_>, settings: &BackupSettings, record: &mut BackupRecord) -
         }
         BackupTarget::Bundles(store) => {
             // Refs that appear meanwhile may be in the next backup only.
-            let refs = LocalRefs::read(git)?.map(|local| local.refs).unwrap_or_default();
-            let outcome = bundles::back_up(git, &*store)?;
-            record.refs = refs;
+            let Some(local) = LocalRefs::read(git)? else { return Ok(BackupOutcome::default()) };
+            let outcome = bundles::back_up(git, &*store, &local)?;
+            record.refs = local.refs;
             Ok(outcome)
         }
     }

@@ -9,6 +9,11 @@ use sha1::{Digest, Sha1};
 
 use crate::Fault;
 
+/// Bytes as lower-case hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 macro_rules! hash_type {
     ($(#[doc = $doc:literal])* $type:ident, $what:literal) => {
         $(#[doc = $doc])*

@@ -33,7 +33,7 @@ pub use claim::Claim;
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use draft::{Draft, DraftDirectory, DraftId, DraftPage};
 pub use fault::{DISK_FULL, Fault, Kind, LogLevel, McpError};
-pub use hash::{CommitId, ETag, ETagHasher, Seq};
+pub use hash::{CommitId, ETag, ETagHasher, Seq, to_hex};
 pub use limit::Limit;
 pub use path::{HiddenFiles, PathComponent, TreePath, is_hidden_name};
 pub use permissions::{Permissions, Scope};

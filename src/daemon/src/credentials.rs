@@ -24,8 +24,7 @@ pub fn generate_key(prefix: &str) -> Result<String, CommandFailure> {
             anyhow::anyhow!("the operating system gives no random numbers: {error}"),
         )
     })?;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{prefix}{hex}"))
+    Ok(format!("{prefix}{}", svcfs_base::to_hex(&bytes)))
 }
 
 /// The key for requests: from the file, else from the environment.

@@ -29,7 +29,7 @@ impl ObjectClient {
     pub fn new() -> Self {
         let agent = Agent::config_builder()
             .tls_config(tls_config())
-            .user_agent(concat!("svcfs/", env!("CARGO_PKG_VERSION")))
+            .user_agent(crate::USER_AGENT)
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_recv_response(Some(RESPONSE_TIMEOUT))

@@ -14,10 +14,11 @@ use crate::sqlite_file::{SqliteFile, SqliteFormat};
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "claims.db",
     version: 1,
-    tables: "CREATE TABLE claims (path TEXT PRIMARY KEY, holder TEXT NOT NULL, claimed_at INTEGER NOT NULL,
+    tables:
+        "CREATE TABLE IF NOT EXISTS claims (path TEXT PRIMARY KEY, holder TEXT NOT NULL, claimed_at INTEGER NOT NULL,
              expires_at INTEGER NOT NULL, fence INTEGER NOT NULL, attempt INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE TABLE fences (last INTEGER NOT NULL) STRICT;
-             INSERT INTO fences VALUES (0);",
+             CREATE TABLE IF NOT EXISTS fences (last INTEGER NOT NULL) STRICT;
+             INSERT INTO fences SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM fences);",
     // One flush per transaction; any other journal needs three.
     journal: "WAL",
 };

@@ -16,22 +16,16 @@ use crate::sqlite_file::{SqliteFile, SqliteFormat};
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "drafts.db",
     version: 1,
-    tables: "CREATE TABLE drafts (id INTEGER PRIMARY KEY, actor TEXT NOT NULL, created_at INTEGER NOT NULL,
+    tables: "CREATE TABLE IF NOT EXISTS drafts (id INTEGER PRIMARY KEY, actor TEXT NOT NULL, created_at INTEGER NOT NULL,
              base_commit BLOB, base_seq INTEGER NOT NULL) STRICT;
-             CREATE TABLE pages (draft INTEGER NOT NULL, path TEXT NOT NULL, base BLOB, base_content BLOB, etag BLOB,
+             CREATE TABLE IF NOT EXISTS pages (draft INTEGER NOT NULL, path TEXT NOT NULL, base BLOB, base_content BLOB, etag BLOB,
              content BLOB, author TEXT NOT NULL, changed_at INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;
-             CREATE TABLE directories (draft INTEGER NOT NULL, path TEXT NOT NULL, is_made INTEGER NOT NULL,
+             CREATE TABLE IF NOT EXISTS directories (draft INTEGER NOT NULL, path TEXT NOT NULL, is_made INTEGER NOT NULL,
              PRIMARY KEY (draft, path)) STRICT;
-             CREATE TABLE closed (draft INTEGER PRIMARY KEY) STRICT;",
+             CREATE TABLE IF NOT EXISTS closed (draft INTEGER PRIMARY KEY) STRICT;",
     // One flush per transaction; any other journal needs three.
     journal: "WAL",
 };
-
-/// Created when a file is opened: the first files of this version did not have them. A closed draft
-/// stays in its table until its branch is removed.
-const LATER_TABLES: &str = "CREATE TABLE IF NOT EXISTS directories (draft INTEGER NOT NULL, path TEXT NOT NULL,
-                            is_made INTEGER NOT NULL, PRIMARY KEY (draft, path)) STRICT;
-                            CREATE TABLE IF NOT EXISTS closed (draft INTEGER PRIMARY KEY) STRICT;";
 
 /// A draft, without contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,7 +227,6 @@ fn apply(transaction: &Transaction<'_>, id: DraftId, write: &DraftWrite) -> Resu
 
 /// Reads everything but the contents; rows with an invalid path or time are skipped.
 fn read_all(connection: &Connection) -> Result<Vec<StoredDraft>, StoreError> {
-    connection.execute_batch(LATER_TABLES)?;
     let mut drafts = BTreeMap::new();
     let mut statement = connection.prepare("SELECT id, actor, created_at, base_commit, base_seq FROM drafts")?;
     let mut rows = statement.query([])?;

@@ -14,7 +14,7 @@ use crate::sqlite_file::{SqliteFile, SqliteFormat};
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "leases.db",
     version: 1,
-    tables: "CREATE TABLE leases (token TEXT PRIMARY KEY, path TEXT NOT NULL, is_deep INTEGER NOT NULL,
+    tables: "CREATE TABLE IF NOT EXISTS leases (token TEXT PRIMARY KEY, path TEXT NOT NULL, is_deep INTEGER NOT NULL,
              is_shared INTEGER NOT NULL, door TEXT NOT NULL, holder TEXT NOT NULL, note TEXT NOT NULL,
              until INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     // Few rows, rarely written: a WAL file would be one more file to manage.

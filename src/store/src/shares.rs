@@ -14,10 +14,11 @@ use crate::sqlite_file::{SqliteFile, SqliteFormat};
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "shares.db",
     version: 1,
-    tables: "CREATE TABLE shares (id TEXT PRIMARY KEY, path TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
+    tables:
+        "CREATE TABLE IF NOT EXISTS shares (id TEXT PRIMARY KEY, path TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
              password_hash TEXT, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER,
              views INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE TABLE followed (id INTEGER PRIMARY KEY CHECK (id = 0), seq INTEGER NOT NULL) STRICT",
+             CREATE TABLE IF NOT EXISTS followed (id INTEGER PRIMARY KEY CHECK (id = 0), seq INTEGER NOT NULL) STRICT",
     // Few rows, rarely written: a WAL file would be one more file to manage.
     journal: "TRUNCATE",
 };
@@ -171,6 +172,19 @@ mod tests {
         let stored = ShareFile::open(&file).unwrap().1;
         assert_eq!(stored.shares, [share("a", None), share("b", Some(1_900_000_000))]);
         assert_eq!(stored.followed, Seq(4));
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_program_gets_the_missing_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("shares.db");
+        let (shares, _) = ShareFile::open(&file).unwrap();
+        shares.write(&[ShareWrite::Put(share("a", None))]).unwrap();
+        drop(shares);
+        Connection::open(&file).unwrap().execute("DROP TABLE followed", []).unwrap();
+        let (shares, stored) = ShareFile::open(&file).unwrap();
+        assert_eq!((stored.shares, stored.followed), (vec![share("a", None)], Seq(0)));
+        shares.write(&[ShareWrite::Followed(Seq(3))]).unwrap();
     }
 
     #[test]

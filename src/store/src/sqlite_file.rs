@@ -16,7 +16,8 @@ pub(crate) struct SqliteFormat {
     pub name: &'static str,
     /// `user_version` of a file of this format.
     pub version: i32,
-    /// Statements that create the tables.
+    /// The statements that create missing tables; run at each opening, so that they must change
+    /// nothing else.
     pub tables: &'static str,
     /// `journal_mode`.
     pub journal: &'static str,
@@ -123,7 +124,8 @@ impl SqliteFormat {
                 transaction.pragma_update(None, "user_version", version)?;
                 transaction.commit()?;
             }
-            found if found == *version => {}
+            // Tables that the first files of this version did not have.
+            found if found == *version => connection.execute_batch(tables)?,
             other => {
                 return Err(StoreError::Damaged(format!("{name} has version {other}, this program knows {version}")));
             }

@@ -12,7 +12,7 @@ use crate::sqlite_file::{SqliteFile, SqliteFormat};
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "views.db",
     version: 1,
-    tables: "CREATE TABLE views (path TEXT PRIMARY KEY, views INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    tables: "CREATE TABLE IF NOT EXISTS views (path TEXT PRIMARY KEY, views INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     // Written in batches: a WAL file would be one more file to manage.
     journal: "TRUNCATE",
 };

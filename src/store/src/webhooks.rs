@@ -17,17 +17,17 @@ use crate::sqlite_file::{SqliteFile, SqliteFormat};
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "webhooks.db",
     version: 1,
-    tables: "CREATE TABLE hooks (id TEXT PRIMARY KEY, url TEXT NOT NULL, path_glob TEXT NOT NULL, events TEXT NOT NULL,
+    tables: "CREATE TABLE IF NOT EXISTS hooks (id TEXT PRIMARY KEY, url TEXT NOT NULL, path_glob TEXT NOT NULL, events TEXT NOT NULL,
              secret TEXT NOT NULL, is_static INTEGER NOT NULL, created_at INTEGER NOT NULL, seq INTEGER NOT NULL,
              part INTEGER NOT NULL, failing_since INTEGER, disabled_at INTEGER, disabled_reason TEXT) STRICT;
-             CREATE TABLE deliveries (number INTEGER PRIMARY KEY, hook TEXT NOT NULL, message TEXT NOT NULL,
+             CREATE TABLE IF NOT EXISTS deliveries (number INTEGER PRIMARY KEY, hook TEXT NOT NULL, message TEXT NOT NULL,
              event TEXT NOT NULL, path TEXT NOT NULL, former_path TEXT, body TEXT NOT NULL, attempts INTEGER NOT NULL,
              next_at INTEGER NOT NULL) STRICT;
-             CREATE TABLE attempts (number INTEGER PRIMARY KEY, hook TEXT NOT NULL, message TEXT NOT NULL,
+             CREATE TABLE IF NOT EXISTS attempts (number INTEGER PRIMARY KEY, hook TEXT NOT NULL, message TEXT NOT NULL,
              event TEXT NOT NULL, path TEXT NOT NULL, attempt INTEGER NOT NULL, at INTEGER NOT NULL,
              duration INTEGER NOT NULL, status INTEGER, error TEXT, next_at INTEGER) STRICT;
-             CREATE INDEX deliveries_of_hook ON deliveries (hook);
-             CREATE INDEX attempts_of_hook ON attempts (hook, number)",
+             CREATE INDEX IF NOT EXISTS deliveries_of_hook ON deliveries (hook);
+             CREATE INDEX IF NOT EXISTS attempts_of_hook ON attempts (hook, number)",
     // One flush for each batch of deliveries.
     journal: "WAL",
 };

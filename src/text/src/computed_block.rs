@@ -20,6 +20,18 @@ pub enum ComputedAnswer {
     Present(Range<usize>),
 }
 
+impl ComputedAnswer {
+    /// The bytes of a body that belong to the result; without an end marker, all that follow.
+    #[must_use]
+    pub fn range_in(self, body: &str) -> Option<Range<usize>> {
+        match self {
+            Self::Absent => None,
+            Self::Unterminated(start) => Some(start..body.len()),
+            Self::Present(range) => Some(range),
+        }
+    }
+}
+
 /// Locates the result in the body of a page.
 #[must_use]
 pub fn find_answer(body: &str) -> ComputedAnswer {

@@ -164,7 +164,7 @@ impl KeyDigest {
     /// The first `bytes` in hexadecimal: identifies a key in a log without revealing it.
     #[must_use]
     pub fn short_hex(&self, bytes: usize) -> String {
-        self.0.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+        svcfs_base::to_hex(&self.0[..bytes.min(self.0.len())])
     }
     /// The first 64 bits: identifies the requests of one key.
     #[must_use]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Span, SpanRelativeTo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::auth::SecretText;
+use super::parse_time;
 
 /// With a shorter interval, the remote would be asked all the time.
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -124,26 +124,25 @@ impl BackupConfig {
         overrides: BackupOverrides,
         has_git: bool,
     ) -> Result<BackupSettings, (&'static str, &'static str)> {
-        let named = |key, error: &'static str| (key, error);
         let (key, remote) = overrides.remote.map_or(("backup.remote", self.remote), |it| ("SVC_BACKUP_REMOTE", it));
         let remote = SecretText(remote.0.trim().to_owned());
         if !remote.0.is_empty() {
-            check_remote(&remote.0).map_err(|error| named(key, error))?;
+            check_remote(&remote.0).map_err(|error| (key, error))?;
             if !has_git {
                 let message = "has no effect without `versioning.strategy = \"git\"`; remove it, or set that";
-                return Err(named(key, message));
+                return Err((key, message));
             }
         }
         let branch = Some(self.branch.trim().to_owned()).filter(|branch| !branch.is_empty());
-        branch.as_deref().map_or(Ok(()), check_branch).map_err(|error| named("backup.branch", error))?;
+        branch.as_deref().map_or(Ok(()), check_branch).map_err(|error| ("backup.branch", error))?;
         let (key, text) =
             overrides.interval.map_or(("backup.interval", self.interval), |text| ("SVC_BACKUP_INTERVAL", text));
-        let interval = parse_interval(&text).map_err(|error| named(key, error))?;
+        let interval = parse_interval(&text).map_err(|error| (key, error))?;
         let rebase_before_push = match overrides.rebase_before_push.as_deref().map(str::trim) {
             None => self.rebase_before_push,
             Some("true" | "1") => true,
             Some("false" | "0") => false,
-            Some(_) => return Err(named("SVC_BACKUP_REBASE_BEFORE_PUSH", "must be `true` or `false`")),
+            Some(_) => return Err(("SVC_BACKUP_REBASE_BEFORE_PUSH", "must be `true` or `false`")),
         };
         Ok(BackupSettings { remote, branch, interval, rebase_before_push })
     }
@@ -151,9 +150,7 @@ impl BackupConfig {
 
 fn parse_interval(text: &str) -> Result<Duration, &'static str> {
     const MESSAGE: &str = "must be a time such as `5m` or `1h 30m`, at least `30s`";
-    let span: Span = text.trim().parse().map_err(|_| MESSAGE)?;
-    let duration: SignedDuration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| MESSAGE)?;
-    Duration::try_from(duration).ok().filter(|interval| *interval >= MIN_INTERVAL).ok_or(MESSAGE)
+    parse_time(text).filter(|interval| *interval >= MIN_INTERVAL).ok_or(MESSAGE)
 }
 
 /// Accepts URLs of the supported protocols, absolute paths and `user@host:path`.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::{Span, SpanRelativeTo};
+use super::parse_time;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,9 +46,7 @@ impl DraftsConfig {
         let auto_discard = if text.is_empty() || text == "0" {
             None
         } else {
-            let span: Span = text.parse().map_err(|_| MESSAGE)?;
-            let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| MESSAGE)?;
-            let duration = Duration::try_from(duration).map_err(|_| MESSAGE)?;
+            let duration = parse_time(text).ok_or(MESSAGE)?;
             match duration.as_secs() {
                 0 if duration.is_zero() => None,
                 0..60 => return Err(MESSAGE),

@@ -39,14 +39,9 @@ fn run(matches: &ArgMatches) -> Option<Result<(), CommandFailure>> {
     match (text(FROM), text(TO), text(BRANCH), of_page) {
         (None, None, None, Some("path")) => None,
         (None, None, None, _) => usage(format!("what is to be restored? {PAGE_FORM}; {BACKUP_FORM}")),
-        (Some(_), _, _, Some("path")) => {
-            usage(format!("PATH and --from exclude each other: {PAGE_FORM}; {BACKUP_FORM}"))
-        }
-        (None, Some(_), _, Some("path")) => {
-            usage(format!("PATH and --to exclude each other: {PAGE_FORM}; {BACKUP_FORM}"))
-        }
-        (None, _, _, Some("path")) => {
-            usage(format!("PATH and --branch exclude each other: {PAGE_FORM}; {BACKUP_FORM}"))
+        (from, to, _, Some("path")) => {
+            let flag = from.map(|_| FROM).or(to.map(|_| TO)).unwrap_or(BRANCH);
+            usage(format!("PATH and --{flag} exclude each other: {PAGE_FORM}; {BACKUP_FORM}"))
         }
         (Some(_), _, _, Some(other)) => {
             let flag = other.replace('_', "-");

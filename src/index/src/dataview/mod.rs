@@ -19,7 +19,7 @@ use svcfs_dataview::{
     DataviewError, DataviewQuery, Page, PageText, QueryResult, RunLimits, Vault, VaultError, frontmatter_links,
 };
 use svcfs_text::Frontmatter;
-use svcfs_text::computed_block::{ComputedAnswer, find_answer};
+use svcfs_text::computed_block::find_answer;
 use svcfs_text::links::{LinkKind, candidates};
 
 use crate::links::NameLookup;
@@ -299,11 +299,7 @@ impl Vault for IndexVault<'_> {
 /// A body whose stored result is blank, because it names pages that limited readers may not see.
 /// Lines keep their numbers.
 fn without_answer(body: &str) -> Cow<'_, str> {
-    let range = match find_answer(body) {
-        ComputedAnswer::Absent => return Cow::Borrowed(body),
-        ComputedAnswer::Unterminated(start) => start..body.len(),
-        ComputedAnswer::Present(range) => range,
-    };
+    let Some(range) = find_answer(body).range_in(body) else { return Cow::Borrowed(body) };
     let lines = "\n".repeat(body[range.clone()].matches('\n').count());
     Cow::Owned([&body[..range.start], &lines, &body[range.end..]].concat())
 }

@@ -56,7 +56,7 @@ impl SigningKey {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
         mac.update(b"svcfs s3 ");
         mac.update(id.as_bytes());
-        mac.finalize().into_bytes().iter().take(SECRET_BYTES).map(|byte| format!("{byte:02x}")).collect()
+        svcfs_base::to_hex(&mac.finalize().into_bytes()[..SECRET_BYTES])
     }
 }
 

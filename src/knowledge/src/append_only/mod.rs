@@ -9,7 +9,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -18,14 +18,11 @@ use svcfs_text::append_only::{APPEND_ONLY_KEY, check_addition, is_append_only};
 use svcfs_text::lint::{LintIssue, LintRule};
 use svcfs_vfs::{EXTERNAL_EDIT_TRAILER, ProposedFile, ReadPresent, StoredContent, WriteGate};
 
-use crate::kernel::Space;
+use crate::kernel::{AttachedSpace, Space};
 use crate::lint::severities;
 
 /// Number of versions in which external edits are looked for.
 const MAX_VERSIONS: usize = 20;
-
-/// Number of change sets that are read from the feed at once.
-const BATCH_SETS: usize = 1_000;
 
 const ADVICE: &str = "text can be added at the end of the page or of a section; an admin key can remove \
                       `append_only` from its frontmatter (without authentication: `force=true`, on a mount: root)";
@@ -34,14 +31,13 @@ const ADVICE: &str = "text can be added at the end of the page or of a section; 
 #[derive(Clone, Default)]
 pub struct AppendOnlyGate {
     /// Finds the pages below a renamed directory; not set while the space is being opened.
-    space: Arc<OnceLock<Weak<Space>>>,
+    space: AttachedSpace,
 }
 
 impl AppendOnlyGate {
     /// Gives the gate the space whose index and feed it reads.
     pub fn attach(&self, space: &Arc<Space>) {
-        // It is attached once, when the space is opened.
-        let _ignored = self.space.set(Arc::downgrade(space));
+        self.space.attach(space);
     }
 }
 
@@ -66,7 +62,7 @@ impl WriteGate for AppendOnlyGate {
     }
 
     fn check_directory(&self, _caller: &Caller, directory: &TreePath, read: ReadPresent<'_>) -> Result<(), Fault> {
-        let Some(space) = self.space.get().and_then(Weak::upgrade) else { return Ok(()) };
+        let Some(space) = self.space.get() else { return Ok(()) };
         let refused =
             |page: &TreePath| Err(refusal(page, format_args!("its directory `{directory}` cannot be renamed")));
         // Read first: what is indexed meanwhile is read again.
@@ -85,15 +81,13 @@ impl WriteGate for AppendOnlyGate {
 
 /// The pages below a directory that have changed since they were indexed.
 fn unindexed_pages(space: &Space, directory: &TreePath) -> Result<BTreeSet<TreePath>, Fault> {
-    let mut position = Seq(space.index_watermark.level());
-    let mut pages = BTreeSet::new();
-    loop {
-        let events = space.vfs.feed().events_after(position, BATCH_SETS)?;
-        let Some(last) = events.last() else { return Ok(pages) };
-        position = last.seq;
-        let paths = events.iter().flat_map(|event| &event.changes).map(|change| &change.path);
+    let (mut position, mut pages) = (Seq(space.index_watermark.level()), BTreeSet::new());
+    space.vfs.feed().follow(&mut position, |event| {
+        let paths = event.changes.iter().map(|change| &change.path);
         pages.extend(paths.filter(|path| path.is_page() && path.is_under(directory)).cloned());
-    }
+        Ok(())
+    })?;
+    Ok(pages)
 }
 
 /// The text of an append-only page; none for other files.

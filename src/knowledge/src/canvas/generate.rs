@@ -7,12 +7,9 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_index::{GraphNode, LinkGraph};
 use svcfs_text::canvas::{Canvas, CanvasEditor, EMPTY_CANVAS, ListKind};
 
-use super::layout::{CanvasLayout, NodeSize, arrange};
-use super::rearrange::{check_limits, integer};
+use super::layout::{CanvasLayout, arrange};
+use super::rearrange::{DEFAULT_SIZE, check_limits, integer};
 use crate::graph::GraphAnalysis;
-
-/// Size of every node.
-const NODE_SIZE: NodeSize = NodeSize { width: 250.0, height: 60.0 };
 
 /// Colours of communities.
 const COLORS: [&str; 12] = [
@@ -40,7 +37,7 @@ pub(super) fn generate(
     let graph = analysis.graph();
     let (pages, edges) = linked_pages(graph, folder);
     check_limits(pages.len(), edges.len())?;
-    let positions = arrange(layout, &vec![NODE_SIZE; pages.len()], &edges);
+    let positions = arrange(layout, &vec![DEFAULT_SIZE; pages.len()], &edges);
     let colors = if is_colored { community_colors(analysis) } else { Vec::new() };
     let empty = Canvas::parse(EMPTY_CANVAS).map_err(Fault::internal)?;
     let mut editor = CanvasEditor::new(&empty);
@@ -52,8 +49,8 @@ pub(super) fn generate(
             ("file".to_owned(), json!(graph.page(*page).path)),
             ("x".to_owned(), integer(position.x)),
             ("y".to_owned(), integer(position.y)),
-            ("width".to_owned(), integer(NODE_SIZE.width)),
-            ("height".to_owned(), integer(NODE_SIZE.height)),
+            ("width".to_owned(), integer(DEFAULT_SIZE.width)),
+            ("height".to_owned(), integer(DEFAULT_SIZE.height)),
         ]);
         if let Some(color) = colors.get(*page as usize) {
             node.insert("color".to_owned(), Value::from(*color));

@@ -12,8 +12,8 @@ use svcfs_text::canvas::{Canvas, CanvasEditor, Element, ListKind};
 use super::layout::{CanvasLayout, NodeSize, Point, arrange};
 use super::{MAX_ARRANGED_EDGES, MAX_ARRANGED_NODES};
 
-/// Size of a node without one.
-const DEFAULT_SIZE: NodeSize = NodeSize { width: 250.0, height: 60.0 };
+/// Size of a node without one, and of generated ones.
+pub(super) const DEFAULT_SIZE: NodeSize = NodeSize { width: 250.0, height: 60.0 };
 
 /// Limit of sizes and coordinates; larger ones count as absent.
 const MAX_COORDINATE: f64 = 1e9;
@@ -90,8 +90,8 @@ fn old_node(node: &Element<'_>) -> OldNode {
     }
 }
 
-/// The smallest group that contains each node.
-fn groups_of(nodes: &[OldNode]) -> Vec<Option<usize>> {
+/// The smallest group that contains each node, and the groups, smallest first.
+fn groups_of(nodes: &[OldNode]) -> (Vec<Option<usize>>, Vec<usize>) {
     let area = |node: usize| nodes[node].size.width * nodes[node].size.height;
     let mut groups: Vec<usize> = (0..nodes.len()).filter(|node| nodes[*node].is_group).collect();
     groups.sort_by(|a, b| area(*a).total_cmp(&area(*b)).then(a.cmp(b)));
@@ -108,7 +108,8 @@ fn groups_of(nodes: &[OldNode]) -> Vec<Option<usize>> {
         let own = groups.iter().position(|group| *group == node).map_or(0, |position| position + 1);
         groups[own..].iter().copied().find(|group| contains(*group, node))
     };
-    (0..nodes.len()).map(group_of).collect()
+    let parents = (0..nodes.len()).map(group_of).collect();
+    (parents, groups)
 }
 
 /// The new corners and sizes of all nodes.
@@ -117,7 +118,7 @@ fn arrange_with_groups(
     edges: &[(usize, usize)],
     layout: CanvasLayout,
 ) -> (Vec<Point>, Vec<NodeSize>) {
-    let parents = groups_of(nodes);
+    let (parents, mut order) = groups_of(nodes);
     // The content of each group; that of none last.
     let outside = nodes.len();
     let mut contents = vec![Vec::new(); nodes.len() + 1];
@@ -139,9 +140,7 @@ fn arrange_with_groups(
     }
     let mut sizes: Vec<NodeSize> = nodes.iter().map(|node| node.size).collect();
     let mut offsets = vec![Point::default(); nodes.len()];
-    let area = |node: usize| nodes[node].size.width * nodes[node].size.height;
-    let mut order: Vec<usize> = (0..nodes.len()).filter(|node| !contents[*node].is_empty()).collect();
-    order.sort_by(|a, b| area(*a).total_cmp(&area(*b)).then(a.cmp(b)));
+    order.retain(|group| !contents[*group].is_empty());
     for group in order.iter().copied().chain([outside]) {
         let content = &contents[group];
         let content_sizes: Vec<NodeSize> = content.iter().map(|node| sizes[*node]).collect();

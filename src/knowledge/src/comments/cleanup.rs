@@ -54,20 +54,13 @@ fn remove_comments(space: &Space, event: &FeedEvent) -> Result<usize, Fault> {
     }
     let vfs = &space.vfs;
     let exists = |path: &TreePath| vfs.stat(Protocol::Internal, path).is_ok();
-    let removed = event.changes.iter().filter(|change| change.new.is_none()).map(|change| &change.path);
-    let orphans: Vec<(&TreePath, TreePath)> = removed
-        .filter_map(|page| Some((page, comment_file(page).ok()?)))
-        .filter(|(page, file)| exists(file) && !exists(page))
-        .collect();
-    if orphans.is_empty() {
-        return Ok(0);
+    let has_orphan = |page: &TreePath| comment_file(page).is_ok_and(|file| exists(&file)) && !exists(page);
+    let mut changes = Vec::new();
+    for (page, to) in vfs.relocations(event, has_orphan)? {
+        if to.is_none() {
+            changes.push(Change::remove(comment_file(&page)?));
+        }
     }
-    let renames = vfs.renames_at(event.seq)?;
-    let changes: Vec<Change> = orphans
-        .into_iter()
-        .filter(|(page, _)| !renames.contains_key(*page))
-        .map(|(_, file)| Change::remove(file))
-        .collect();
     let count = changes.len();
     if count > 0 {
         let caller = Caller::new(Protocol::Internal).with_actor(event.actor.clone());

@@ -6,7 +6,9 @@ use svcfs_base::{EventAnnouncement, Fault, Kind, Timestamp, TreePath};
 use super::anchor::CommentAnchor;
 use super::file::{CommentEvent, CommentFile, StoredComment, edit};
 use super::{MAX_BODY_BYTES, MAX_COMMENTS, comment_not_found, is_readable, page_text};
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
+use crate::kernel::{
+    FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, random_hex, require_path,
+};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -143,7 +145,7 @@ impl Operation for AddComment {
         let text = page_text(cx, &self.path)?;
         let (anchor, line) = place(&text, self.line, self.anchor)?;
         let stored = StoredComment {
-            id: new_id()?,
+            id: random_hex::<ID_BYTES>()?,
             anchor,
             line,
             author: cx.caller.actor().as_str().to_owned(),
@@ -189,12 +191,6 @@ fn place(text: &str, line: Option<usize>, quoted: Option<QuotedText>) -> Result<
             })
         }
     }
-}
-
-fn new_id() -> Result<String, Fault> {
-    let mut bytes = [0; ID_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| Fault::internal(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn event(announcement: EventAnnouncement, verb: &str, page: &TreePath, id: &str) -> CommentEvent {

@@ -8,6 +8,7 @@
 //! compile time, nothing is registered late, twice or conditionally, and a test can check it.
 
 mod arguments;
+mod attached_space;
 mod context;
 mod freshness;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod json_text;
 mod min_seq;
 mod notices;
 mod operation;
+mod random;
 mod response_meta;
 mod route;
 mod scope;
@@ -25,6 +27,7 @@ mod suggestions;
 mod tests;
 
 pub(crate) use arguments::{default_true, require_path};
+pub(crate) use attached_space::AttachedSpace;
 pub use context::{IndexProgress, OperationContext, ServerState, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};
@@ -33,6 +36,7 @@ pub(crate) use json_text::{ListSeparator, write_json};
 pub use min_seq::MinSeq;
 pub use notices::{Notice, NoticeBoard};
 pub use operation::{Operation, OperationAnswer, OperationArea, OperationEntry, OperationHandler};
+pub(crate) use random::{random_bytes, random_hex};
 pub use response_meta::ResponseMeta;
 pub use route::{API_PREFIX, BodyKind, HttpMethod, ResponseMedia, Route};
 pub use scope::FolderScope;

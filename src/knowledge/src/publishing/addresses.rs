@@ -9,9 +9,14 @@ use svcfs_text::headings;
 use crate::files;
 use crate::kernel::{OperationContext, Space};
 
+/// Whether a space is the first one of the server.
+pub(super) fn is_primary(cx: &OperationContext<'_>, space: &Space) -> bool {
+    cx.spaces().first().name == space.name
+}
+
 /// Where the published pages of a space begin.
 pub(super) fn prefix(cx: &OperationContext<'_>, space: &Space) -> String {
-    if cx.spaces().first().name == space.name {
+    if is_primary(cx, space) {
         return "/p".to_owned();
     }
     format!("/p/@{}", utf8_percent_encode(&space.name, files::SEGMENT))

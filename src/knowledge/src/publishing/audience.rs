@@ -17,7 +17,7 @@ pub enum Audience {
 
 impl Audience {
     /// Whether this audience is served a page with this frontmatter directly.
-    pub(super) fn admits(self, frontmatter: &Map<String, Value>) -> bool {
+    pub(crate) fn admits(self, frontmatter: &Map<String, Value>) -> bool {
         match self {
             Self::Caller => true,
             Self::Published => frontmatter.get("published") == Some(&Value::Bool(true)),

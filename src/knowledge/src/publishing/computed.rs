@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-use svcfs_text::computed_block::{ComputedAnswer, find_answer};
+use svcfs_text::computed_block::find_answer;
 use svcfs_text::frontmatter;
 
 use crate::views;
@@ -15,11 +15,7 @@ use crate::views;
 /// as it is.
 pub(super) fn text_for_reader(text: &str, is_limited: bool) -> Option<String> {
     let page = frontmatter::split(text);
-    let range = match find_answer(page.body) {
-        ComputedAnswer::Absent => return None,
-        ComputedAnswer::Unterminated(start) => start..page.body.len(),
-        ComputedAnswer::Present(range) => range,
-    };
+    let range = find_answer(page.body).range_in(page.body)?;
     let frontmatter = frontmatter::parse(text).map;
     let key = |name: &str| frontmatter.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     let query = key(views::QUERY_KEY);

@@ -1,27 +1,26 @@
 //! Keys of a folder publish nothing from outside it.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
-use serde_json::Value;
 use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_text::Page;
 use svcfs_vfs::{ProposedFile, WriteGate};
 
-use crate::kernel::Space;
+use super::Audience;
+use crate::kernel::{AttachedSpace, Space};
 
 /// Refuses a published page with an image or another file outside the folder of the caller's key:
 /// the files that a published page uses are published with it.
 #[derive(Clone, Default)]
 pub struct PublishFolderGate {
     /// Finds the files that links mean; not set while the space is being opened.
-    space: Arc<OnceLock<Weak<Space>>>,
+    space: AttachedSpace,
 }
 
 impl PublishFolderGate {
     /// Gives the gate the space whose index it reads.
     pub fn attach(&self, space: &Arc<Space>) {
-        // It is attached once, when the space is opened.
-        let _ignored = self.space.set(Arc::downgrade(space));
+        self.space.attach(space);
     }
 }
 
@@ -30,10 +29,10 @@ impl WriteGate for PublishFolderGate {
         if caller.permissions.folder.is_none() || !proposal.path.is_page() {
             return Ok(());
         }
-        let Some(space) = self.space.get().and_then(Weak::upgrade) else { return Ok(()) };
+        let Some(space) = self.space.get() else { return Ok(()) };
         let text = String::from_utf8_lossy(&proposal.content);
         let page = Page::parse(proposal.path.as_str(), &text);
-        if page.frontmatter.get("published") != Some(&Value::Bool(true)) {
+        if !Audience::Published.admits(&page.frontmatter) {
             return Ok(());
         }
         let links = page.links.iter().map(|link| (link.kind, link.target.as_str()));

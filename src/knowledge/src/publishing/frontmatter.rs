@@ -4,6 +4,7 @@ use serde_json::Value;
 use svcfs_base::{Change, ChangeSet, Fault, Kind, Precondition, TreePath};
 use svcfs_text::frontmatter;
 
+use super::Audience;
 use super::rendering::is_hidden;
 use crate::files;
 use crate::kernel::{OperationContext, require_path};
@@ -31,7 +32,7 @@ pub(super) fn plan(cx: &OperationContext<'_>, path: &TreePath, publish: bool) ->
         return Err(to_fault(error.to_string()));
     }
     let published_at = parsed.text("published_at");
-    let is_published = parsed.map.get("published") == Some(&Value::Bool(true));
+    let is_published = Audience::Published.admits(&parsed.map);
     if is_published == publish && (!publish || published_at.is_some()) {
         return Ok(PublishState { published_at, change: None });
     }

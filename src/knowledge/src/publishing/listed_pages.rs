@@ -22,8 +22,6 @@ const INDEX_TIMEOUT: Duration = Duration::from_millis(500);
 /// A page that is published, public, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedPage {
-    /// Its title.
-    pub title: String,
     /// Time of its first publication, if it is recorded.
     pub published_at: Option<String>,
     /// Whether it is published.
@@ -81,7 +79,7 @@ impl ListedPagesCache {
         let Some(changed) = changed else {
             let rows = index.pages_with_keys(&KEYS)?;
             let all = rows.into_iter().filter_map(|row| {
-                let page = listed(space, &row.path, row.title, row.metadata.as_object()?)?;
+                let page = listed(space, &row.path, row.metadata.as_object()?)?;
                 Some((row.path, page))
             });
             self.pages = Arc::new(ListedPages::new(all.collect()));
@@ -90,7 +88,7 @@ impl ListedPagesCache {
         };
         let mut updates = BTreeMap::new();
         for path in changed.into_iter().filter(TreePath::is_page) {
-            let page = index.page(&path)?.and_then(|row| listed(space, &path, row.title, &row.frontmatter));
+            let page = index.page(&path)?.and_then(|row| listed(space, &path, &row.frontmatter));
             if page.as_ref() != self.pages.pages.get(&path) {
                 updates.insert(path, page);
             }
@@ -110,14 +108,14 @@ impl ListedPagesCache {
     }
 }
 
-fn listed(space: &Space, path: &TreePath, title: String, frontmatter: &Map<String, Value>) -> Option<ListedPage> {
+fn listed(space: &Space, path: &TreePath, frontmatter: &Map<String, Value>) -> Option<ListedPage> {
     let [is_published, is_public] =
         [Audience::Published, Audience::Public].map(|audience| audience.admits(frontmatter));
     if !is_published && !is_public || is_hidden(space, path) {
         return None;
     }
     let published_at = frontmatter.get("published_at").and_then(Value::as_str).map(str::to_owned);
-    Some(ListedPage { title, published_at, is_published, is_public })
+    Some(ListedPage { published_at, is_published, is_public })
 }
 
 /// The published and public pages, with all changes that were announced before.

@@ -8,7 +8,7 @@ use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_render::escape_html;
 use svcfs_vfs::FileView;
 
-use super::addresses::{self, prefix, public_path, relative};
+use super::addresses::{self, is_primary, prefix, public_path, relative};
 use super::cache::{PublishedDocument, SpaceState};
 use super::document::{DocumentOptions, STYLESHEET, STYLESHEET_NAME, list_document, page_document};
 use super::listed_pages::listed_pages;
@@ -84,7 +84,7 @@ fn way_up(address: &str) -> String {
 }
 
 fn options(cx: &OperationContext<'_>, address: &str, canonical: &str) -> DocumentOptions {
-    let is_primary = cx.spaces().first().name == cx.space.name;
+    let is_primary = is_primary(cx, cx.space);
     let index = way_up(address);
     DocumentOptions {
         canonical: cx.public_url().map(|site| format!("{}{canonical}", site.as_str())),
@@ -139,7 +139,7 @@ fn index_page(cx: &OperationContext<'_>, number: usize) -> Result<String, Fault>
     } else {
         format!("<nav class=\"pager\" aria-label=\"Index\">{}</nav>\n", links.join(" · "))
     };
-    let is_primary = cx.spaces().first().name == cx.space.name;
+    let is_primary = is_primary(cx, cx.space);
     let title = if is_primary { "Published pages" } else { &cx.space.name };
     let options = options(cx, "", &format!("{}/", prefix(cx, cx.space)));
     Ok(list_document(title, &format!("{list}{pager}"), &options))

@@ -96,19 +96,13 @@ impl ViewCounts {
 impl ViewState {
     /// Renamed pages keep their counts, removed ones have none.
     fn follow(&mut self, vfs: &Vfs, event: &FeedEvent) -> Result<(), Fault> {
-        let removed = event.changes.iter().filter(|change| change.new.is_none()).map(|change| &change.path);
-        let affected: Vec<&TreePath> = removed.filter(|path| self.counts.contains_key(*path)).collect();
-        if affected.is_empty() {
-            return Ok(());
-        }
-        let renames = vfs.renames_at(event.seq)?;
-        for path in affected {
-            let count = self.counts.remove(path);
-            if let (Some(target), Some(count)) = (renames.get(path), count) {
+        for (path, to) in vfs.relocations(event, |path| self.counts.contains_key(path))? {
+            let count = self.counts.remove(&path);
+            if let (Some(target), Some(count)) = (to, count) {
                 self.counts.insert(target.clone(), count);
-                self.changed.insert(target.clone());
+                self.changed.insert(target);
             }
-            self.changed.insert(path.clone());
+            self.changed.insert(path);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! How shares follow their pages: one event of the feed at a time, so that the result is the same
 //! when the events are read again after a crash.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use svcfs_base::{Fault, Protocol, Timestamp, TreePath};
@@ -33,37 +34,24 @@ impl BackupRename {
 /// `Internal` when the log cannot be read.
 pub(super) fn apply(state: &mut ShareState, vfs: &Vfs, event: &FeedEvent) -> Result<(), Fault> {
     return_to_pages(state, event);
-    let is_removed = |path: &TreePath| {
-        let mut removed = event.changes.iter().filter(|change| change.new.is_none());
-        removed.any(|change| change.path == *path)
-    };
-    if event.changes.iter().all(|change| change.new.is_some()) {
-        return Ok(());
-    }
-    let affected: Vec<(String, TreePath)> = state
-        .by_id
-        .values()
-        .filter(|share| is_removed(&share.path))
-        .map(|share| (share.id.clone(), share.path.clone()))
-        .collect();
-    if affected.is_empty() {
-        return Ok(());
-    }
-    let renames = vfs.renames_at(event.seq)?;
-    for (share, page) in affected {
-        match renames.get(&page) {
-            Some(to) => {
-                if is_backup(&page, to) {
-                    let (share, page, backup) = (share.clone(), page, to.clone());
-                    state.backups.push(BackupRename { share, page, backup, time: event.time });
+    let shared: HashSet<&TreePath> = state.by_id.values().map(|share| &share.path).collect();
+    for (page, to) in vfs.relocations(event, |path| shared.contains(path))? {
+        let of_page = state.by_id.values().filter(|share| share.path == page);
+        for share in of_page.map(|share| share.id.clone()).collect::<Vec<_>>() {
+            match &to {
+                Some(to) => {
+                    if is_backup(&page, to) {
+                        let (share, page, backup) = (share.clone(), page.clone(), to.clone());
+                        state.backups.push(BackupRename { share, page, backup, time: event.time });
+                    }
+                    state.set_path(share, to.clone());
                 }
-                state.set_path(share, to.clone());
-            }
-            None if event.protocol == Protocol::Direct => {}
-            None => {
-                state.by_id.remove(&share);
-                state.changed.remove(&share);
-                state.ended.insert(share);
+                None if event.protocol == Protocol::Direct => {}
+                None => {
+                    state.by_id.remove(&share);
+                    state.changed.remove(&share);
+                    state.ended.insert(share);
+                }
             }
         }
     }

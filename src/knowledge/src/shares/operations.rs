@@ -12,7 +12,8 @@ use svcfs_work::Lane;
 use super::{ShareRegistry, password};
 use crate::claims::parse_duration;
 use crate::kernel::{
-    API_PREFIX, FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path,
+    API_PREFIX, FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, random_bytes,
+    random_hex, require_path,
 };
 
 /// The operations of this area.
@@ -107,12 +108,9 @@ impl Operation for SharePage {
         let expires_at = self.expires_in.as_deref().map(|text| expiry(text, now)).transpose()?;
         let password_hash = self.password.as_deref().map(hash_password).transpose()?;
         super::read_page(cx, &self.path)?;
-        let mut secret = [0; TOKEN_BYTES + ID_BYTES];
-        getrandom::fill(&mut secret).map_err(|error| Fault::internal(error.to_string()))?;
-        let (secret, id) = secret.split_at(TOKEN_BYTES);
-        let token = URL_SAFE_NO_PAD.encode(secret);
+        let token = URL_SAFE_NO_PAD.encode(random_bytes::<TOKEN_BYTES>()?);
         let share = Share {
-            id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            id: random_hex::<ID_BYTES>()?,
             path: self.path,
             token_hash: ShareRegistry::token_hash(&token),
             password_hash,

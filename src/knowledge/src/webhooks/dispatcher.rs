@@ -253,18 +253,14 @@ impl Task for WebhookDispatcher {
         if !writes.is_empty() || is_late {
             writes.extend(self.positions.iter().map(|(id, position)| HookWrite::Advance(id.clone(), *position)));
         }
-        let is_stored = !writes.is_empty();
-        if let Err(error) = webhooks.apply(&mut state, &writes) {
-            // Read again with the next step, so that the position is never ahead of its
-            // notifications.
-            self.positions.clear();
-            self.unstored_since = None;
-            return Err(error.into());
-        }
-        if is_stored {
+        let stored = webhooks.apply(&mut state, &writes);
+        // What is not stored is read again with the next step, so that the position is never ahead
+        // of its notifications.
+        if stored.is_err() || !writes.is_empty() {
             self.positions.clear();
             self.unstored_since = None;
         }
+        stored?;
         for outcome in self.outcomes.drain(..).filter(|outcome| outcome.attempt.is_none()) {
             if let Some(schedule) = state.schedules.get_mut(&outcome.delivery.hook) {
                 schedule.give_back(outcome.delivery.number);

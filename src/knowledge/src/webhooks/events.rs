@@ -10,6 +10,7 @@ use svcfs_vfs::{EventChange, FeedEvent, commented_page};
 use super::hook::Hook;
 use super::signature::message_id;
 use crate::kernel::Space;
+use crate::publishing::Audience;
 
 /// A notification without its place in the queue.
 #[derive(Debug, PartialEq, Eq)]
@@ -100,8 +101,7 @@ impl<'a> EventReader<'a> {
         // The content is not stored, so nothing is known about the change.
         let (Some(old), Some(new)) = (old, new) else { return Vec::new() };
         let mut notifications = Vec::new();
-        let is_published = |page: &Map<String, Value>| page.get("published") == Some(&Value::Bool(true));
-        match (is_published(&old), is_published(&new)) {
+        match (Audience::Published.admits(&old), Audience::Published.admits(&new)) {
             (false, true) => notifications.extend(self.notification(PagePublished, &change.path, [])),
             (true, false) => notifications.extend(self.notification(PageUnpublished, &change.path, [])),
             (false, false) | (true, true) => {}

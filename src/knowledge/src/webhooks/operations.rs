@@ -12,8 +12,8 @@ use svcfs_work::Lane;
 use super::Webhooks;
 use super::hook::Hook;
 use super::registry::{HookReport, MAX_QUEUED, MIN_ROOM};
-use super::signature::{new_secret, random_hex};
-use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route};
+use super::signature::new_secret;
+use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route, random_hex};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {

@@ -4,20 +4,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
-use svcfs_base::{Fault, Seq, Timestamp, TreePath, WebhookEvent};
+use svcfs_base::{Fault, Seq, Timestamp, TreePath, WebhookEvent, to_hex};
+
+use crate::kernel::random_hex;
 
 const SECRET_PREFIX: &str = "whsec_";
 
 /// A new secret.
 pub(super) fn new_secret() -> Result<String, Fault> {
     Ok(format!("{SECRET_PREFIX}{}", random_hex::<32>()?))
-}
-
-/// Random bytes as hexadecimal digits.
-pub(super) fn random_hex<const BYTES: usize>() -> Result<String, Fault> {
-    let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| Fault::internal(error.to_string()))?;
-    Ok(hex(&bytes))
 }
 
 /// The id of a notification: the same after a crash, so that receivers recognize a repetition. It
@@ -31,12 +26,12 @@ pub(super) fn message_id(
 ) -> String {
     let (seq, second) = (seq.0, time.as_second());
     let digest = Sha256::digest(format!("{space}\0{hook}\0{seq}\0{second}\0{}\0{path}", event.name()));
-    format!("msg_{}", hex(&digest[..16]))
+    format!("msg_{}", to_hex(&digest[..16]))
 }
 
 /// The id of a webhook of the settings.
 pub(super) fn static_id(url: &str) -> String {
-    hex(&Sha256::digest(format!("static\0{url}"))[..8])
+    to_hex(&Sha256::digest(format!("static\0{url}"))[..8])
 }
 
 /// The header `webhook-signature`.
@@ -47,8 +42,4 @@ pub(super) fn sign(secret: &str, id: &str, timestamp: i64, body: &str) -> String
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&key) else { return String::new() };
     mac.update(format!("{id}.{timestamp}.{body}").as_bytes());
     format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,7 +1,7 @@
 //! Checks of `[workflow]` for writes of pages, through every protocol.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use svcfs_base::{Caller, Fault, Kind, Permissions, fold_label};
 use svcfs_config::WorkflowSettings;
@@ -10,26 +10,25 @@ use svcfs_vfs::{ProposedFile, WriteGate};
 
 use super::transition::{MovedPage, check_transition, quoted};
 use super::{BlockerCheck, blocker_names, read_definition};
-use crate::kernel::Space;
+use crate::kernel::{AttachedSpace, Space};
 
 /// Refuses writes that change `state` or `status` in a way that is not allowed.
 #[derive(Clone)]
 pub struct TransitionGate {
     settings: WorkflowSettings,
-    space: Arc<OnceLock<Weak<Space>>>,
+    space: AttachedSpace,
 }
 
 impl TransitionGate {
     /// A gate with the settings `[workflow]`. It checks nothing about workflows until it is
     /// [attached](Self::attach).
     pub fn new(settings: WorkflowSettings) -> Self {
-        Self { settings, space: Arc::default() }
+        Self { settings, space: AttachedSpace::default() }
     }
 
     /// Gives the gate the space whose definitions and index it reads.
     pub fn attach(&self, space: &Arc<Space>) {
-        // It is attached once, when the space is opened.
-        let _ignored = self.space.set(Arc::downgrade(space));
+        self.space.attach(space);
     }
 }
 
@@ -64,7 +63,7 @@ impl TransitionGate {
         workflow: &str,
         (old, new): (Option<&Frontmatter>, &Frontmatter),
     ) -> Result<(), Fault> {
-        let Some(space) = self.space.get().and_then(Weak::upgrade) else { return Ok(()) };
+        let Some(space) = self.space.get() else { return Ok(()) };
         let path = &proposal.path;
         let old = old.filter(|old| old.text("workflow").as_deref() == Some(workflow));
         let from = old.and_then(|old| old.text("state"));

@@ -51,7 +51,7 @@ impl Vfs {
 
     /// Applies a set in the draft of a caller that may only propose changes; none for others.
     pub(crate) fn try_propose(&self, caller: &Caller, set: &ChangeSet) -> Option<Result<ApplyResult, Fault>> {
-        caller.permissions.is_proposing().then(|| self.propose(caller, set.clone()))
+        caller.permissions.is_proposing().then(|| self.propose(caller, set))
     }
 
     /// Refuses a write that cannot go into a draft.
@@ -66,16 +66,14 @@ impl Vfs {
         }
     }
 
-    fn propose(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
+    fn propose(&self, caller: &Caller, set: &ChangeSet) -> Result<ApplyResult, Fault> {
         check_is_proposable(caller, &set.changes)?;
         // The set is checked before a draft is opened for it.
-        self.admit(caller, &set)?;
+        self.admit(caller, set)?;
         // If the draft refuses the set, a new draft stays open and empty: another write of the
         // actor may be using it already.
         let mut id = self.find_or_open_proposal(caller)?;
-        let apply = |id| {
-            if set.changes.is_empty() { Ok(Vec::new()) } else { self.draft(id)?.apply(caller, set.clone()) }
-        };
+        let apply = |id| self.draft(id)?.apply(caller, set.clone());
         let mut applied = apply(id);
         // Merged or discarded meanwhile.
         if applied.is_err() && self.draft(id).is_err() {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use svcfs_base::{Actor, ETag, Fault, FileKind, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{FileCreation, HistorySet, LogEntry, NamePeriod, RemovedPath, VersionStore};
 
-use crate::Vfs;
+use crate::{FeedEvent, Vfs};
 
 /// New files of a set that are compared with its removed files by similarity; in a set with more of
 /// them, renamed files are recognized by equal content only.
@@ -148,14 +148,27 @@ impl Vfs {
         Ok(steps)
     }
 
-    /// The renamed files of the set at a position of the feed: former names with the new ones.
+    /// The paths that an event removed and that `is_followed`, with their new names; a removed file
+    /// has none. Costs nothing for events without such paths.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn renames_at(&self, seq: Seq) -> Result<HashMap<TreePath, TreePath>, Fault> {
-        let set = self.core.log.set_at(seq)?;
-        let renames = set.map(|set| self.renames_of(&set)).transpose()?.unwrap_or_default();
-        Ok(renames.into_iter().map(|(to, from)| (from, to)).collect())
+    pub fn relocations(
+        &self,
+        event: &FeedEvent,
+        is_followed: impl Fn(&TreePath) -> bool,
+    ) -> Result<Vec<(TreePath, Option<TreePath>)>, Fault> {
+        let removed = event.changes.iter().filter(|change| change.new.is_none()).map(|change| &change.path);
+        let mut relocations: Vec<_> =
+            removed.filter(|path| is_followed(path)).map(|path| (path.clone(), None)).collect();
+        if !relocations.is_empty()
+            && let Some(set) = self.core.log.set_at(event.seq)?
+        {
+            let renames = self.renames_of(&set)?;
+            let mut new_names: HashMap<_, _> = renames.into_iter().map(|(to, from)| (from, to)).collect();
+            relocations.iter_mut().for_each(|(path, to)| *to = new_names.remove(path));
+        }
+        Ok(relocations)
     }
 
     /// The renamed files of a set: new names with the former ones.

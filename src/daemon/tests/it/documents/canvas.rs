@@ -1,6 +1,6 @@
 //! The example of docs/canvas.md.
 
-use super::{block, commands, printed, type_commands};
+use super::{assert_printed_as_documented, block};
 use crate::harness::{Place, Running, svcfs};
 
 #[test]
@@ -10,14 +10,6 @@ fn canvases_work_as_documented() {
     let server = Running::serve(&place.at("notes"), &[]);
     let address = server.url().trim_start_matches("http://").to_owned();
     let typed = block("docs/canvas.md", "canvas");
-    let output = printed(&type_commands(&place, &typed, &[("127.0.0.1:3333", &address)]));
-    for command in commands(&typed) {
-        for line in &command.output {
-            // Hashes differ.
-            let known: Vec<&str> = line.split('…').collect();
-            let is_printed = output.lines().any(|printed| known.iter().all(|part| printed.contains(part)));
-            assert!(is_printed, "`{line}` of {} is not in {output}", command.text);
-        }
-    }
+    assert_printed_as_documented(&place, &typed, &[("127.0.0.1:3333", &address)]);
     server.stop();
 }

@@ -129,6 +129,21 @@ fn printed(output: &Output) -> String {
     out.into_owned()
 }
 
+/// Types the commands of a block and checks that each line of output in it is printed; `…` stands
+/// for any text, such as ids, hashes and times. The answers of `curl` end without a line break, so
+/// a line may be a part of what is printed.
+#[track_caller]
+fn assert_printed_as_documented(place: &Place, typed: &str, replaced: &[(&str, &str)]) {
+    let output = printed(&type_commands(place, typed, replaced));
+    for command in commands(typed) {
+        for line in &command.output {
+            let known: Vec<&str> = line.split('…').collect();
+            let is_printed = output.lines().any(|printed| known.iter().all(|part| printed.contains(part)));
+            assert!(is_printed, "`{line}` of {} is not in {output}", command.text);
+        }
+    }
+}
+
 #[test]
 fn commands_of_a_block_are_read_with_their_continuations() {
     let text = "$ a \\\n    b   # c\nout\n$ cat > x <<'E'\n$ no\nE\n# d\n";

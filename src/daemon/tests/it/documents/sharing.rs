@@ -1,6 +1,6 @@
 //! The examples of docs/sharing.md.
 
-use super::{block, commands, printed, type_commands};
+use super::{assert_printed_as_documented, block};
 use crate::harness::{Place, Running, svcfs};
 
 #[test]
@@ -11,16 +11,7 @@ fn comments_and_shares_work_as_documented() {
     let address = server.url().trim_start_matches("http://").to_owned();
     for test in ["comments", "shares"] {
         let typed = block("docs/sharing.md", test);
-        let output = printed(&type_commands(&place, &typed, &[("127.0.0.1:3333", &address)]));
-        for command in commands(&typed) {
-            for line in &command.output {
-                // Ids differ.
-                let known: Vec<&str> = line.split('…').collect();
-                // The answers of `curl` end without a line break.
-                let is_printed = output.lines().any(|printed| known.iter().all(|part| printed.contains(part)));
-                assert!(is_printed, "`{line}` of {} is not in {output}", command.text);
-            }
-        }
+        assert_printed_as_documented(&place, &typed, &[("127.0.0.1:3333", &address)]);
     }
     server.stop();
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use super::{block, commands, printed, type_commands};
+use super::{assert_printed_as_documented, block};
 use crate::harness::{Place, Running, svcfs};
 
 /// Answers 204 to every request of a connection.
@@ -40,14 +40,6 @@ fn webhooks_work_as_documented() {
     let address = server.url().trim_start_matches("http://").to_owned();
     let typed = block("docs/webhooks.md", "webhooks");
     let replaced = [("127.0.0.1:3333", address.as_str()), ("127.0.0.1:8099", &receiver)];
-    let output = printed(&type_commands(&place, &typed, &replaced));
-    for command in commands(&typed) {
-        for line in &command.output {
-            // Ids and times differ.
-            let known: Vec<&str> = line.split('…').collect();
-            let is_printed = output.lines().any(|printed| known.iter().all(|part| printed.contains(part)));
-            assert!(is_printed, "`{line}` of {} is not in {output}", command.text);
-        }
-    }
+    assert_printed_as_documented(&place, &typed, &replaced);
     server.stop();
 }

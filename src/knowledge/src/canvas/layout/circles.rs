@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 
 use super::{ConnectedGraph, NODE_GAP, Point, overlap};
 
-fn on_circle(radius: f64, angle: f64) -> Point {
+pub(super) fn on_circle(radius: f64, angle: f64) -> Point {
     Point { x: radius * angle.cos(), y: radius * angle.sin() }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::circles::on_circle;
 use super::{ConnectedGraph, NODE_GAP, Point, overlap};
 
 /// Width of a cell of the grid in ideal edge lengths. Nodes repel those in the cells around, two in
@@ -19,8 +20,7 @@ pub(super) fn arrange(graph: &ConnectedGraph) -> Vec<Point> {
     let length = graph.sizes.iter().map(|size| size.diagonal()).sum::<f64>() / count + NODE_GAP;
     let mut centers = vec![Point::default(); graph.len()];
     for (index, (node, _)) in graph.breadth_first(graph.hub()).into_iter().enumerate() {
-        let (radius, angle) = (length * (index as f64).sqrt(), index as f64 * GOLDEN_ANGLE);
-        centers[node] = Point { x: radius * angle.cos(), y: radius * angle.sin() };
+        centers[node] = on_circle(length * (index as f64).sqrt(), index as f64 * GOLDEN_ANGLE);
     }
     let rounds = u16::try_from(60_000 / graph.len()).unwrap_or(u16::MAX).clamp(40, 300);
     let hottest = length * count.sqrt() / 4.0;
