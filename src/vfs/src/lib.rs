@@ -51,7 +51,8 @@ pub use nodes::{
 };
 pub use past::{
     BlameLine, ChangeFeedPage, ChangeRecord, NewestVersion, PageState, PageStep, PageSteps, PageTrail, PageVersion,
-    PastName, PastState, PathAction, PathTimeline, RemovedFile, SetOrigin, StoredContent, StoredVersion, TimelineEvent,
+    PastFile, PastName, PastState, PathAction, PathTimeline, RemovedFile, SetOrigin, StoredContent, StoredVersion,
+    TimelineEvent,
 };
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};

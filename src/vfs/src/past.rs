@@ -18,7 +18,7 @@ use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
 pub use page_steps::{PageState, PageStep, PageSteps, PageTrail, RemovedFile, SetOrigin};
-pub use states::{PastName, PastState};
+pub use states::{PastFile, PastName, PastState};
 pub use stored_versions::{NewestVersion, StoredContent, StoredVersion};
 pub use timeline::{PathTimeline, TimelineEvent};
 pub(crate) use tombstones::RemovedPaths;

@@ -10,6 +10,7 @@ mod link_rewrite;
 mod link_targets;
 mod merged_write;
 mod operations;
+mod past_tree;
 mod read;
 mod rename;
 mod symlink;

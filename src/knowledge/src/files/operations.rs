@@ -3,18 +3,22 @@ mod writes;
 
 use std::num::NonZeroUsize;
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Actor, ETag, Fault, Limit, Precondition, Timestamp, TreePath};
+use svcfs_base::{Actor, CommitId, ETag, Fault, FileKind, Limit, Precondition, Timestamp, TreePath};
+use svcfs_vfs::PastState;
 use svcfs_work::Lane;
 
 use super::content::TextOrBytes;
 use super::lines::{self, LineRange};
 use super::tree::FileTreeNode;
 use super::tree_text::TreeText;
-use super::{assets, read, symlink, tree, write};
-use crate::kernel::{FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use super::{assets, past_tree, read, symlink, tree, write};
+use crate::kernel::{
+    AsOf, FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route, past_file,
+};
 use crate::usage;
 use renames::{RenameDirectory, RenameFile};
 use writes::{AppendToFile, WriteFile, WrittenFile};
@@ -58,6 +62,8 @@ pub struct ListTree {
     /// a file, return that file alone
     #[serde(default)]
     pub details: bool,
+    #[serde(default)]
+    pub as_of: AsOf,
 }
 
 fn root() -> &'static str {
@@ -73,10 +79,16 @@ impl Operation for ListTree {
     type Output = Vec<FileTreeNode>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<FileTreeNode>, Fault> {
         let options = self.options();
-        tree::nodes(cx, tree::list_top(cx, &self.path, options)?, options)
+        match self.as_of.state_without(cx, &[("details", self.details)])? {
+            Some(state) => past_tree::nodes(cx, &state, &self.path, options.depth),
+            None => tree::nodes(cx, tree::list_top(cx, &self.path, options)?, options),
+        }
     }
     fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         let options = self.options();
+        if self.as_of != AsOf::default() {
+            return JsonText::from_value(&self.run(cx)?);
+        }
         JsonText::from_pieces(TreeText::new(cx, tree::list_top(cx, &self.path, options)?, options))
     }
     fn render_text(nodes: &Vec<FileTreeNode>) -> Option<String> {
@@ -117,6 +129,8 @@ pub struct ReadFile {
     /// Maximum number of lines; default: all
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
+    #[serde(default)]
+    pub as_of: AsOf,
 }
 
 /// A file or the requested part of it.
@@ -148,6 +162,9 @@ pub struct FileResponse {
     /// The frontmatter, with `metadata_only`; empty if there is none
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frontmatter: Option<Map<String, Value>>,
+    /// The commit that was read, with `as_of`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<CommitId>,
 }
 
 /// The type of a file that is not an ordinary one.
@@ -164,35 +181,25 @@ impl Operation for ReadFile {
     const HTTP: &'static [Route] = &[Route::get("/file")
         .text_from_path("content")
         .json_fallback("frontmatter")
-        .headers(&[("permalink", "X-Permalink"), ("type", "X-File-Type")])
+        .headers(&[("permalink", "X-Permalink"), ("type", "X-File-Type"), ("as_of", "X-As-Of")])
         .etag()];
     const TOOL: bool = true;
     const TEXT_ONLY: bool = true;
     type Output = FileResponse;
     fn run(self, cx: &OperationContext<'_>) -> Result<FileResponse, Fault> {
-        let file = read::read_file(cx, &self.path)?;
-        usage::record_view(cx, &self.path);
-        let mut page = FileResponse {
-            etag: file.etag,
-            modified: read::to_timestamp(file.attributes.modified),
-            size: file.content.len() as u64,
-            kind: symlink::is_link(cx, &self.path).then_some(FileType::Symlink),
-            permalink: read::permalink(cx.public_url(), &self.path),
-            not_modified: self.if_not_etag == Some(file.etag),
-            content: None,
-            lines: None,
-            frontmatter: None,
-            path: self.path,
+        let (content, mut page) = match self.as_of.state_without(cx, &[("resolve_links", self.resolve_links)])? {
+            Some(state) => self.read_past(cx, &state)?,
+            None => self.read_present(cx)?,
         };
         if page.not_modified {
             return Ok(page);
         }
         if self.metadata_only {
-            page.frontmatter = Some(read::frontmatter(&file.content));
+            page.frontmatter = Some(read::frontmatter(&content));
         } else {
             let content = match self.resolve_links {
-                true => read::resolve_wiki_links(cx, &page.path, file.content)?,
-                false => file.content,
+                true => read::resolve_wiki_links(cx, &page.path, content)?,
+                false => content,
             };
             let (content, lines) = lines::select_lines(content, self.offset, self.limit)?;
             (page.content, page.lines) = (Some(TextOrBytes(content)), lines);
@@ -207,9 +214,49 @@ impl Operation for ReadFile {
             (Some(frontmatter), _) => serde_json::to_string(frontmatter).ok(),
             (None, Some(text)) => {
                 let lines = page.lines.as_ref().map(|lines| format!("\n[{lines}]")).unwrap_or_default();
-                Some(format!("[ETag: {}]{lines}\n\n{text}", page.etag))
+                let commit = page.as_of.map(|commit| format!("\n[as of: {commit}]")).unwrap_or_default();
+                Some(format!("[ETag: {}]{commit}{lines}\n\n{text}", page.etag))
             }
             (None, None) => None,
+        }
+    }
+}
+
+impl ReadFile {
+    fn read_present(&self, cx: &OperationContext<'_>) -> Result<(Bytes, FileResponse), Fault> {
+        let file = read::read_file(cx, &self.path)?;
+        usage::record_view(cx, &self.path);
+        let page = FileResponse {
+            kind: symlink::is_link(cx, &self.path).then_some(FileType::Symlink),
+            permalink: read::permalink(cx.public_url(), &self.path),
+            ..self.response(&file.content, file.etag, read::to_timestamp(file.attributes.modified))
+        };
+        Ok((file.content, page))
+    }
+
+    fn read_past(&self, cx: &OperationContext<'_>, state: &PastState) -> Result<(Bytes, FileResponse), Fault> {
+        let file = past_file(cx, state, &self.path)?;
+        let page = FileResponse {
+            kind: (file.kind == FileKind::Symlink).then_some(FileType::Symlink),
+            as_of: Some(state.commit),
+            ..self.response(&file.content, ETag::from_content(&file.content), file.modified)
+        };
+        Ok((file.content, page))
+    }
+
+    fn response(&self, content: &Bytes, etag: ETag, modified: Timestamp) -> FileResponse {
+        FileResponse {
+            path: self.path.clone(),
+            etag,
+            modified,
+            size: content.len() as u64,
+            kind: None,
+            permalink: None,
+            not_modified: self.if_not_etag == Some(etag),
+            content: None,
+            lines: None,
+            frontmatter: None,
+            as_of: None,
         }
     }
 }

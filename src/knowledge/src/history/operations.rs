@@ -2,11 +2,13 @@ use std::num::NonZeroUsize;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Fault, Limit, TreePath};
+use svcfs_base::{Fault, Kind, Limit, TreePath};
 use svcfs_vfs::BlameLine;
 
 use crate::files::{self, LineRange, TextOrBytes};
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true};
+use crate::kernel::{
+    AsOf, FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, default_true, past_file,
+};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -107,17 +109,22 @@ impl Operation for ReadVersion {
 
 /// Compare two versions of a page
 ///
-/// Use it to see what changed between two commits. Returns a unified diff.
+/// Use it to see what changed between two commits (`from` and `to`), or since then (`as_of`).
+/// Returns a unified diff.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DiffVersions {
     /// Path of the page
     pub path: TreePath,
     /// Commit hash of the older version, full or abbreviated
+    #[serde(default)]
     #[schemars(length(min = 1))]
-    pub from: String,
+    pub from: Option<String>,
     /// Commit hash of the newer version, full or abbreviated
+    #[serde(default)]
     #[schemars(length(min = 1))]
-    pub to: String,
+    pub to: Option<String>,
+    #[serde(default)]
+    pub as_of: AsOf,
 }
 
 /// The difference between two versions.
@@ -138,7 +145,20 @@ impl Operation for DiffVersions {
     type Output = VersionDiff;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionDiff, Fault> {
         let names = super::names_of_page(cx, &self.path, true)?;
-        let diff = cx.space.vfs.diff(&names, &self.from, &self.to)?;
+        let (from, to) = match (self.from, self.to, self.as_of.state(cx)?) {
+            (Some(from), Some(to), None) => (from, to),
+            (None, None, Some(state)) => {
+                let newest = cx.space.vfs.versions_under(&names)?.into_iter().next();
+                (state.commit.to_string(), newest.map_or_else(String::new, |newest| newest.hash.to_string()))
+            }
+            (_, _, Some(_)) => {
+                return Err(Fault::invalid("as_of", "compares with the page as it is now; omit `from` and `to`"));
+            }
+            (_, _, None) => {
+                return Err(Fault::new(Kind::Invalid, "`from` and `to` are required: two commits; or only `as_of`"));
+            }
+        };
+        let diff = cx.space.vfs.diff(&names, &from, &to)?;
         Ok(VersionDiff { path: self.path, diff })
     }
     fn render_text(difference: &VersionDiff) -> Option<String> {
@@ -162,6 +182,8 @@ pub struct BlamePage {
     /// Maximum number of lines; default: all
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
+    #[serde(default)]
+    pub as_of: AsOf,
 }
 
 impl Operation for BlamePage {
@@ -173,7 +195,13 @@ impl Operation for BlamePage {
     type Output = Vec<BlameLine>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<BlameLine>, Fault> {
         super::check_readable(&cx.space.vfs, cx.caller.protocol, &self.path)?;
-        let mut lines = cx.space.vfs.blame(&self.path)?;
+        let mut lines = match self.as_of.state(cx)? {
+            Some(state) => {
+                past_file(cx, &state, &self.path)?;
+                cx.space.vfs.blame_at(&self.path, &state)?
+            }
+            None => cx.space.vfs.blame(&self.path)?,
+        };
         let total = lines.len();
         let (_, selected) = LineRange::select(total, self.offset, self.limit);
         lines.truncate(selected.end);

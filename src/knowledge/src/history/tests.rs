@@ -1,3 +1,4 @@
+mod as_of;
 mod log_rebuild;
 
 use serde_json::json;

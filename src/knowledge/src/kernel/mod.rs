@@ -8,6 +8,7 @@
 //! compile time, nothing is registered late, twice or conditionally, and a test can check it.
 
 mod arguments;
+mod as_of;
 mod attached_space;
 mod context;
 mod freshness;
@@ -28,6 +29,8 @@ mod tests;
 
 pub(crate) use arguments::{default_true, require_path};
 pub(crate) use attached_space::AttachedSpace;
+pub use as_of::AsOf;
+pub(crate) use as_of::past_file;
 pub use context::{IndexProgress, OperationContext, ServerState, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};

@@ -11,7 +11,9 @@ use svcfs_text::{Heading, headings};
 use super::page_summary::{self, PageSummary};
 use super::templates;
 use crate::append_only::external_rewrite;
-use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
+use crate::kernel::{
+    AsOf, FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, past_file, require_path,
+};
 use crate::schemas::lint_page;
 
 /// The operations of this area.
@@ -225,6 +227,8 @@ pub struct ReadSection {
     /// Position among the headings of the page, from 0
     #[serde(default)]
     pub index: Option<usize>,
+    #[serde(default)]
+    pub as_of: AsOf,
 }
 
 /// One section of a page.
@@ -260,8 +264,11 @@ impl Operation for ReadSection {
                 return Err(Fault::new(Kind::Invalid, "use either `heading` or `index`, not both"));
             }
         };
-        let file = super::file(cx, &self.path)?;
-        let text = super::text(&file);
+        let content = match self.as_of.state(cx)? {
+            Some(state) => past_file(cx, &state, &self.path)?.content,
+            None => super::file(cx, &self.path)?.content,
+        };
+        let text = String::from_utf8_lossy(&content);
         let hit = section(&text, selector).ok_or_else(|| match selector {
             SectionSelector::Heading(heading) => Fault::not_found(format!("section \"{heading}\" not found")),
             SectionSelector::Index(index) => {

@@ -7,6 +7,7 @@ mod evaluation;
 mod grep;
 mod indexer;
 mod operations;
+mod past_search;
 mod result_text;
 mod stale_reads;
 mod suggest;

@@ -3,12 +3,12 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{CommitId, Fault, Kind, Timestamp, TreePath};
 use svcfs_config::SearchEngine;
 use svcfs_index::{AnswerLimit, MetaCondition, MetaQuery, MetaRow, SearchHit, SearchQuery, SortKey};
 
-use super::{evaluation, grep, result_text, suggest};
-use crate::kernel::{FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use super::{evaluation, grep, past_search, result_text, suggest};
+use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::usage;
 
 /// The operations of this area.
@@ -63,6 +63,11 @@ pub struct SearchPages {
     pub suggest_threshold: Option<f64>,
     #[serde(default)]
     pub at_least: MinSeq,
+    /// Search the tree as it was then: a time, a date, a commit hash, a branch or a tag. The pages
+    /// are read one by one, for `dataview.query_timeout` at most; `partial` says if that was too
+    /// short
+    #[serde(default)]
+    pub as_of: AsOf,
 }
 
 /// Boost of verified pages; without effect for `search.engine = "grep"`.
@@ -96,6 +101,12 @@ pub struct SearchResult {
     /// The same for all pages of an answer
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The commit that was searched, with `as_of`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<CommitId>,
+    /// With `as_of`: true if not all pages with the words could be compared in time
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 impl Operation for SearchPages {
@@ -111,7 +122,10 @@ impl Operation for SearchPages {
             return self.grep(cx);
         }
         let (threshold, query_text) = (suggest::threshold(self.suggest_threshold)?, self.q.clone());
-        let is_unrestricted = self.path_prefix.is_none() && self.modified_after.is_none() && self.offset == 0;
+        let unindexed = [("modified_after", self.modified_after.is_some()), ("at_least", self.at_least.0.is_some())];
+        let past = self.as_of.state_without(cx, &unindexed)?;
+        let is_unrestricted =
+            self.path_prefix.is_none() && self.modified_after.is_none() && self.offset == 0 && past.is_none();
         let query = SearchQuery {
             q: require_query(self.q)?,
             limit: self.limit,
@@ -124,8 +138,11 @@ impl Operation for SearchPages {
             },
             allow_partial: true,
         };
-        let suggest::SuggestedAnswer { hits, corrected_query, note, is_partial } =
-            suggest::search(cx.index_at_seq(self.at_least)?, query, threshold)?;
+        let (answer, is_cut) = match &past {
+            Some(state) => past_search::search(cx, state, query, threshold)?,
+            None => (suggest::search(cx.index_at_seq(self.at_least)?, query, threshold)?, false),
+        };
+        let suggest::SuggestedAnswer { hits, corrected_query, note, is_partial } = answer;
         let note = combine_notes(cx, note, hits.is_empty());
         let is_answered = !hits.is_empty() && corrected_query.is_none() && !is_partial;
         record_search(cx, (&query_text, "search"), is_answered, is_unrestricted);
@@ -136,6 +153,8 @@ impl Operation for SearchPages {
             score: hit.score,
             did_you_mean: corrected_query.clone(),
             note: note.clone(),
+            as_of: past.map(|state| state.commit),
+            partial: is_cut,
         };
         Ok(hits.into_iter().map(to_result).collect())
     }
@@ -151,8 +170,12 @@ impl SearchPages {
     /// Search with `search.engine = "grep"`: same output, in path order, with the number of
     /// matching lines as score.
     fn grep(self, cx: &OperationContext<'_>) -> Result<Vec<SearchResult>, Fault> {
-        if self.suggest_threshold.is_some() {
-            return Err(needs_index("`suggest_threshold`"));
+        for (option, is_used) in
+            [("`suggest_threshold`", self.suggest_threshold.is_some()), ("`as_of`", self.as_of.0.is_some())]
+        {
+            if is_used {
+                return Err(needs_index(option));
+            }
         }
         let start = self.offset as usize;
         let query_text = self.q.clone();
@@ -173,6 +196,8 @@ impl SearchPages {
             score: hit.lines as f64,
             did_you_mean: None,
             note: note.clone(),
+            as_of: None,
+            partial: false,
         };
         Ok(pages.into_iter().map(to_result).collect())
     }

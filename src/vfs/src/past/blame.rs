@@ -5,7 +5,7 @@ use serde::Serialize;
 use svcfs_base::{Actor, CommitId, ETag, Fault, Kind, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{DiffBase, FileCreation, FileVersion, PathVersion};
 
-use super::MAX_VERSIONS;
+use super::{MAX_VERSIONS, PastState};
 use crate::Vfs;
 
 /// One line of a page and its last author.
@@ -34,16 +34,33 @@ impl Vfs {
             Fault::new(Kind::Disabled, text)
         })?;
         self.wait_committed()?;
+        let head = history.head()?.ok_or_else(|| self.not_in_history(Fault::file_not_found(path)))?;
+        self.blame_commit(path, head, Some(Seq(u64::MAX)))
+    }
+
+    /// The last author of each line of a file in an earlier tree, followed through renames.
+    ///
+    /// # Errors
+    /// As [`Vfs::blame`].
+    pub fn blame_at(&self, path: &TreePath, state: &PastState) -> Result<Vec<BlameLine>, Fault> {
+        let position = self.core.log.find_seq(&state.commit.to_string())?;
+        self.blame_commit(path, state.commit, position.map(Seq::next))
+    }
+
+    /// Blames a file at a commit. The log has its versions before the position `end`; without one,
+    /// only git has them.
+    fn blame_commit(&self, path: &TreePath, commit: CommitId, end: Option<Seq>) -> Result<Vec<BlameLine>, Fault> {
+        let history = self.core.git()?;
         let missing = || self.not_in_history(Fault::file_not_found(path));
-        let head = history.head()?.ok_or_else(missing)?;
-        let (blob, _) = history.leaf(head, path)?.ok_or_else(missing)?;
-        let content = history.read_file(head, path)?.ok_or_else(missing)?;
+        let (blob, _) = history.leaf(commit, path)?.ok_or_else(missing)?;
+        let content = history.read_file(commit, path)?.ok_or_else(missing)?;
         // The log has the hashes of the contents in the tree, which git may convert.
-        let lineage = if history.is_converted(path) { None } else { self.lineage(path, blob)? };
+        let end = end.filter(|_| !history.is_converted(path));
+        let lineage = end.map_or(Ok(None), |end| self.lineage(path, blob, end))?;
         let hunks = match lineage {
             Some(versions) => history.blame_versions(&versions)?,
             // With merges and other branches, only git knows the order of commits.
-            None => history.blame(path, head)?,
+            None => history.blame(path, commit)?,
         };
         let text = String::from_utf8_lossy(&content);
         let lines: Vec<&str> = text.lines().collect();
@@ -65,10 +82,10 @@ impl Vfs {
         Ok(blamed)
     }
 
-    /// All versions of a file, newest first, under its former names; none if the log does not show
-    /// each version's parent.
-    fn lineage(&self, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
-        let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
+    /// All versions of a file before the position `end`, newest first, under its former names; none
+    /// if the log does not show each version's parent.
+    fn lineage(&self, path: &TreePath, newest: ETag, end: Seq) -> Result<Option<Vec<FileVersion>>, Fault> {
+        let (mut path, mut expected, mut before) = (path.clone(), newest, end);
         // Records before a branch switch need not be ancestors of the current version.
         let last_switch = self.core.log.last_branch_switch()?;
         let mut lineage = Vec::new();

@@ -1,8 +1,9 @@
 //! The full tree at an earlier time.
 
+use bytes::Bytes;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use svcfs_base::{CommitId, Fault, FileKind, PathComponent, Timestamp, TreePath};
+use svcfs_base::{CommitId, ETag, Fault, FileKind, PathComponent, Timestamp, TreePath};
 use svcfs_store::PastEntry;
 
 use super::StoredContent;
@@ -26,7 +27,23 @@ pub struct PastName {
     pub leaf: Option<(StoredContent, FileKind)>,
 }
 
+/// A file of such a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastFile {
+    /// Its content; of a symbolic link, the target.
+    pub content: Bytes,
+    /// Whether it is a symbolic link or executable.
+    pub kind: FileKind,
+    /// Its last change before that time; the time of the commit where the log does not have it.
+    pub modified: Timestamp,
+}
+
 impl Vfs {
+    /// Whether earlier trees can be read: the versions are in git.
+    pub fn has_past_states(&self) -> bool {
+        self.core.versions.git().is_some()
+    }
+
     /// The tree that `text` names: a time (RFC 3339; also without `-` and `:`, as in
     /// `20261122T101500Z`), a date or time without a zone (UTC, omitted parts are zero), a branch,
     /// a tag, or a commit hash or its prefix (4 digits or more). For a time, the tree of the branch
@@ -59,15 +76,44 @@ impl Vfs {
     pub fn past_directory(&self, state: &PastState, path: &TreePath) -> Result<Option<Vec<PastName>>, Fault> {
         let entries = self.core.git()?.read_directory(state.commit, path)?;
         let named = |PastEntry { name, leaf }: PastEntry| {
-            let at = path.join(&name);
-            let content = |blob, kind| match kind != FileKind::Symlink && self.core.versions.is_converted(&at) {
-                true => StoredContent::Converted(at.clone(), state.commit),
-                false => StoredContent::Blob(blob),
-            };
-            let leaf = leaf.map(|(blob, kind)| (content(blob, kind), kind));
+            let leaf = leaf.map(|(blob, kind)| (self.past_content(state, path.join(&name), (blob, kind)), kind));
             PastName { name, leaf }
         };
         Ok(entries.map(|entries| entries.into_iter().map(named).collect()))
+    }
+
+    /// A file of such a tree; none when it had none at this path.
+    ///
+    /// # Errors
+    /// `Internal` when log or git cannot be read.
+    pub fn past_file(&self, state: &PastState, path: &TreePath) -> Result<Option<PastFile>, Fault> {
+        let history = self.core.git()?;
+        let Some((_, kind)) = history.leaf(state.commit, path)? else { return Ok(None) };
+        let Some(content) = history.read_file(state.commit, path)? else { return Ok(None) };
+        let newest = match self.core.log.find_seq(&state.commit.to_string())? {
+            Some(seq) => self.core.log.versions(path, seq.next(), 1)?.into_iter().next(),
+            None => None,
+        };
+        let modified = newest.filter(|version| version.new.is_some()).map_or(state.time, |version| version.time);
+        Ok(Some(PastFile { content, kind, modified }))
+    }
+
+    /// The files of such a tree at or below a path, in path order, without symbolic links.
+    ///
+    /// # Errors
+    /// `Internal` when git cannot be read.
+    pub fn past_files(&self, state: &PastState, below: &TreePath) -> Result<Vec<(TreePath, StoredContent)>, Fault> {
+        let leaves = self.core.git()?.leaves(state.commit, below)?.into_iter();
+        let files = leaves.filter(|(_, _, kind)| *kind != FileKind::Symlink);
+        Ok(files.map(|(path, blob, kind)| (path.clone(), self.past_content(state, path, (blob, kind)))).collect())
+    }
+
+    /// Where the content of a file of such a tree is stored.
+    fn past_content(&self, state: &PastState, path: TreePath, (blob, kind): (ETag, FileKind)) -> StoredContent {
+        match kind != FileKind::Symlink && self.core.versions.is_converted(&path) {
+            true => StoredContent::Converted(path, state.commit),
+            false => StoredContent::Blob(blob),
+        }
     }
 }
 

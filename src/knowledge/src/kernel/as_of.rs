@@ -1,0 +1,72 @@
+//! The tree as it was earlier.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use svcfs_base::{Fault, Kind, TreePath, escape_unprintable};
+use svcfs_vfs::{PastFile, PastState};
+
+use super::OperationContext;
+use crate::history;
+
+/// Answer from the tree as it was then: a time such as `2026-11-22T10:15:00Z`, a date (its start,
+/// UTC), a commit hash, a branch or a tag
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct AsOf(pub Option<String>);
+
+impl AsOf {
+    /// The tree that was requested; none for the present one.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name, and for a time before the first commit; `Disabled` without
+    /// git history.
+    pub fn state(&self, cx: &OperationContext<'_>) -> Result<Option<PastState>, Fault> {
+        let Some(text) = &self.0 else { return Ok(None) };
+        if !cx.space.vfs.has_past_states() {
+            let message = "`as_of` needs git history: set `versioning.strategy = \"git\"`";
+            return Err(Fault::new(Kind::Disabled, message));
+        }
+        cx.space.vfs.past_state(text)?.map(Some).ok_or_else(|| {
+            let text = escape_unprintable(text);
+            Fault::not_found(format!(
+                "`as_of`: `{text}` is no time, commit, branch or tag of this space; a time must be after its first commit"
+            ))
+        })
+    }
+
+    /// The tree that was requested, where the answer names the commit.
+    ///
+    /// # Errors
+    /// `Invalid` with an option that only the present tree has; those of [`Self::state`].
+    pub fn state_without(
+        &self,
+        cx: &OperationContext<'_>,
+        options: &[(&str, bool)],
+    ) -> Result<Option<PastState>, Fault> {
+        let state = self.state(cx)?;
+        match options.iter().find(|(_, is_used)| *is_used && state.is_some()) {
+            Some((option, _)) => Err(Fault::invalid("as_of", format_args!("cannot be combined with `{option}`"))),
+            None => Ok(state),
+        }
+    }
+}
+
+/// A file of an earlier tree.
+///
+/// # Errors
+/// `NotFound`, with the name that the page had then, if it was renamed since.
+pub fn past_file(cx: &OperationContext<'_>, state: &PastState, path: &TreePath) -> Result<PastFile, Fault> {
+    let names = history::names_of_page(cx, path, false)?;
+    debug_assert_eq!(names.len(), 1);
+    if let Some(file) = cx.space.vfs.past_file(state, path)? {
+        return Ok(file);
+    }
+    for name in history::names_of_page(cx, path, true)?.iter().skip(1) {
+        if cx.space.vfs.past_file(state, &name.path)?.is_some() {
+            let message = format!("file not found: {path} at that time; it was `{}` then: read that path", name.path);
+            return Err(Fault::not_found(message));
+        }
+    }
+    Err(Fault::not_found(format!("file not found: {path} did not exist at that time")))
+}

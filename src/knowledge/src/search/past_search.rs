@@ -1,0 +1,112 @@
+//! Search of an earlier tree.
+//!
+//! No index has the pages of an earlier commit. Those that have a word of the query are read, the
+//! ones with most of the words are indexed in a temporary index, and that is searched: the same
+//! syntax, ranking and snippets as now, except that links from other pages do not count.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use svcfs_base::{ETag, Fault, Seq, TreePath};
+use svcfs_index::{Index, IndexEntry, SearchQuery};
+use svcfs_text::fold::fold_word;
+use svcfs_vfs::{PastState, StoredContent};
+
+use super::suggest::{self, SuggestedAnswer};
+use crate::kernel::OperationContext;
+
+/// Pages that are indexed at most: about 300 ms.
+const MAX_INDEXED: usize = 1_000;
+
+/// Text of these pages at most.
+const MAX_INDEXED_BYTES: usize = 32 << 20;
+
+/// Pages per transaction.
+const BATCH_PAGES: usize = 250;
+
+/// Inflected forms share this beginning; the index compares them exactly.
+const STEM_LETTERS: usize = 3;
+
+/// The pages of an earlier tree that match a query, and whether pages are missing because the
+/// timeout (`dataview.query_timeout`) or the limit of indexed pages was reached.
+///
+/// # Errors
+/// Those of the index, of git, and of the temporary directory.
+pub fn search(
+    cx: &OperationContext<'_>,
+    state: &PastState,
+    query: SearchQuery,
+    threshold: Option<f64>,
+) -> Result<(SuggestedAnswer, bool), Fault> {
+    // Half of the time is for reading, the rest for indexing and ranking.
+    let deadline = Instant::now() + cx.settings().dataview.query_timeout / 2;
+    let (candidates, is_cut) = candidates(cx, state, &query, deadline)?;
+    let directory = tempfile::tempdir().map_err(Fault::internal)?;
+    let index = Index::open(&directory.path().join("index.db"))?.with_link_resolution(cx.space.index.link_resolution());
+    let index = index.with_hidden_files(cx.space.vfs.hidden_files().clone())?;
+    for batch in candidates.chunks(BATCH_PAGES) {
+        let entries = batch.iter().map(|(path, text)| IndexEntry::Page {
+            path: path.clone(),
+            etag: ETag::from_content(text.as_bytes()),
+            text: text.clone(),
+            modified: state.time,
+        });
+        index.ingest(&entries.collect::<Vec<_>>(), Seq(1))?;
+    }
+    Ok((suggest::search(&index, query, threshold)?, is_cut))
+}
+
+/// The pages with most of the words, and whether others are missing.
+fn candidates(
+    cx: &OperationContext<'_>,
+    state: &PastState,
+    query: &SearchQuery,
+    deadline: Instant,
+) -> Result<(Vec<(TreePath, String)>, bool), Fault> {
+    let vfs = &cx.space.vfs;
+    let below = query.folder.clone().unwrap_or_else(TreePath::root);
+    let files = vfs.past_files(state, &below)?;
+    let is_listed = |path: &TreePath| path.is_page() && vfs.hidden_files().lists(path);
+    let stems = stems(&query.q);
+    let mut is_cut = false;
+    // By the number of words, the best last.
+    let mut by_words: BTreeMap<usize, Vec<(TreePath, StoredContent)>> = BTreeMap::new();
+    for (path, stored) in files.into_iter().filter(|(path, _)| is_listed(path)) {
+        if deadline.saturating_duration_since(Instant::now()) == Duration::ZERO {
+            is_cut = true;
+            break;
+        }
+        let content = vfs.stored_content(&stored)?;
+        let text = fold_word(&String::from_utf8_lossy(&content)).into_owned() + &fold_word(path.as_str());
+        let words = stems.iter().filter(|stem| text.contains(stem.as_str())).count();
+        if words > 0 || stems.is_empty() {
+            by_words.entry(words).or_default().push((path, stored));
+        }
+    }
+    let (mut candidates, mut bytes) = (Vec::new(), 0);
+    for (path, stored) in by_words.into_values().rev().flatten() {
+        if candidates.len() == MAX_INDEXED || bytes > MAX_INDEXED_BYTES {
+            is_cut = true;
+            break;
+        }
+        let text = String::from_utf8_lossy(&vfs.stored_content(&stored)?).into_owned();
+        bytes += text.len();
+        candidates.push((path, text));
+    }
+    Ok((candidates, is_cut))
+}
+
+/// The beginnings of the words of a query, which a matching page has. Operators may be among them:
+/// then some more pages are read. Empty for a query without words, and where a field (`path:`)
+/// selects pages that need not have its text.
+fn stems(q: &str) -> Vec<String> {
+    if q.contains(':') || q.split_whitespace().any(|word| word == "NOT") {
+        return Vec::new();
+    }
+    let words = q.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty());
+    let stem = |word: &str| fold_word(word).chars().take(STEM_LETTERS).collect::<String>();
+    let mut stems: Vec<String> = words.map(stem).collect();
+    stems.sort_unstable();
+    stems.dedup();
+    stems
+}
