@@ -34,6 +34,7 @@ const LAYERS: &[LayeredCrate] = &[
         name: "svcfs-index",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text", "svcfs-dataview"]),
     },
+    LayeredCrate { name: "svcfs-vectors", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-net", "svcfs-text"]) },
     // 3
     LayeredCrate { name: "svcfs-backup", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-config", "svcfs-store"]) },
     LayeredCrate { name: "svcfs-vfs", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]) },
@@ -50,6 +51,7 @@ const LAYERS: &[LayeredCrate] = &[
             "svcfs-dataview",
             "svcfs-store",
             "svcfs-index",
+            "svcfs-vectors",
             "svcfs-vfs",
             "svcfs-backup",
         ]),
