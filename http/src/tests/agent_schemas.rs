@@ -201,6 +201,7 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_search", json!({ "query": "fox" })),
         ("svc_search", json!({ "query": "fxo", "suggest_threshold": 0.5 })),
         ("svc_eval", json!({ "queries": [{ "question": "fox", "expected_paths": ["notes/a.md"] }] })),
+        ("svc_recall", json!({ "query": "fox", "budget_tokens": 400 })),
         ("svc_query_meta", json!({ "filters": ["$.tags[*]=x"] })),
         ("svc_query_meta", json!({ "filters": ["$.priority>=1"], "or": ["$.status=verified"] })),
         ("svc_query", json!({ "query": "TABLE status, priority, missing" })),

@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod pages;
 pub mod publishing;
 pub mod query;
+pub mod recall;
 pub mod schemas;
 pub mod search;
 pub mod shares;
@@ -49,6 +50,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     history::AREA,
     undo::AREA,
     search::AREA,
+    recall::AREA,
     query::AREA,
     views::AREA,
     graph::AREA,

@@ -22,6 +22,7 @@ mod pauses;
 mod plan;
 mod protocols;
 mod publishing;
+mod quality;
 mod questions;
 mod ranking;
 mod scale;
@@ -56,6 +57,7 @@ use crate::pauses::Pauses;
 use crate::plan::Extent;
 use crate::protocols::Doors;
 use crate::publishing::Publishing;
+use crate::quality::Quality;
 use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
@@ -120,6 +122,8 @@ enum Part {
     /// How often search finds the page that answers a question, beside plain full-text search and
     /// grep
     Ranking,
+    /// How well questions in natural language are answered, by words, by meaning and by both
+    Quality,
     /// What search and indexing cost in trees of different sizes, beside plain full-text search and
     /// `git grep`
     Searching,
@@ -155,6 +159,7 @@ struct Measured {
     links: Option<Links>,
     questions: Option<Questions>,
     ranking: Option<Ranking>,
+    quality: Option<Quality>,
     searching: Option<Searching>,
     answers: Option<Answers>,
     boards: Option<Boards>,
@@ -229,6 +234,7 @@ impl Measured {
             Part::Links => self.links = Some(links::measure(&run, extent)?),
             Part::Questions => self.questions = Some(questions::measure(&run, extent)?),
             Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
+            Part::Quality => self.quality = Some(quality::measure(&run, extent)?),
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
             Part::Boards => self.boards = Some(boards::measure(&run, extent)?),
@@ -262,6 +268,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         links,
         questions,
         ranking,
+        quality,
         searching,
         answers,
         boards,
@@ -288,6 +295,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(links.iter().map(Links::table));
     tables.extend(questions.iter().map(Questions::table));
     tables.extend(ranking.iter().map(Ranking::table));
+    tables.extend(quality.iter().map(Quality::table));
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(boards.iter().map(Boards::table));
