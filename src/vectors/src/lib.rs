@@ -14,7 +14,7 @@ mod static_model;
 mod store;
 
 pub use chunks::{Chunk, ChunkRules, MAX_CHUNKS_PER_PAGE, chunks, estimate_tokens};
-pub use embedder::{EmbedError, Embedder, TextKind, Vector};
+pub use embedder::{EmbedError, EmbeddedModel, Embedder, TextKind, Vector};
 pub use index::{
     EmbeddedChunk, NearChunk, PageChunks, PageText, RemoteStore, VectorIndex, VectorIndexError, VectorIndexOptions,
     VectorStatus,

@@ -281,8 +281,8 @@ fn parts(text: &str, max_bytes: usize) -> Vec<Range<usize>> {
         let min = window.len() / 3;
         let sentence = || {
             let ends = window.char_indices().filter(|(_, character)| matches!(character, '.' | '!' | '?' | ';' | '\n'));
-            let ends = ends.map(|(at, character)| at + character.len_utf8());
-            let before_space = ends.filter(|end| window[*end..].starts_with(char::is_whitespace)).last();
+            let mut ends = ends.map(|(at, character)| at + character.len_utf8());
+            let before_space = ends.rfind(|end| window[*end..].starts_with(char::is_whitespace));
             let ideographic = window.rfind(['。', '！', '？', '；']).map(|at| at + '。'.len_utf8());
             before_space.max(ideographic).filter(|end| *end > min)
         };

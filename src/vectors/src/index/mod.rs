@@ -31,7 +31,7 @@ use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use svcfs_base::{ETag, TreePath};
 
-use crate::{ChunkRules, EmbedError, Embedder, NearVector, StaticModel, TextKind, VectorFilter, VectorStore};
+use crate::{ChunkRules, EmbedError, EmbeddedModel, Embedder, NearVector, TextKind, VectorFilter, VectorStore};
 
 pub use error::VectorIndexError;
 use model_vectors::{ModelVectors, chunk_id, ord_of, page_of, read_vector};
@@ -443,18 +443,12 @@ fn previous_model(
     if others.is_empty() {
         return Ok(None);
     }
-    let embedded = StaticModel::embedded();
-    let previous = others.iter().find(|(_, name)| name == embedded.name()).map(|(id, _)| *id);
+    let previous = others.iter().find(|(_, name)| name == EmbeddedModel.model()).map(|(id, _)| *id);
     let kept: Vec<i64> = previous.into_iter().chain([current.id]).collect();
     if others.len() >= kept.len() {
         rows::remove_other_models(connection, &kept)?;
     }
-    let dimensions = Some(embedded.dimensions());
-    Ok(previous.map(|id| {
-        let model = ModelVectors::new(id, Arc::new(embedded));
-        model.set_dimensions(dimensions);
-        model
-    }))
+    Ok(previous.map(|id| ModelVectors::new(id, Arc::new(EmbeddedModel))))
 }
 
 /// The identity of the vectors in a store: another model has other vectors.
