@@ -37,6 +37,7 @@ pub mod spaces;
 pub mod tasks;
 pub mod undo;
 pub mod usage;
+pub mod vectors;
 pub mod views;
 pub mod webhooks;
 pub mod workflows;
@@ -51,6 +52,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     undo::AREA,
     search::AREA,
     recall::AREA,
+    vectors::AREA,
     query::AREA,
     views::AREA,
     graph::AREA,

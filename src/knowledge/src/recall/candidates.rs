@@ -6,6 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Timestamp, TreePath};
 use svcfs_index::{Index, QuestionWords, TrustBoost};
+use svcfs_vectors::NearChunk;
 
 use super::operations::Recall;
 use super::sections::PageLines;
@@ -150,10 +151,10 @@ fn add_page(
     let best_similarity = page.similarity.max(f64::MIN_POSITIVE);
     let index = candidates.pages.len();
     let rate = |(section, coverage): (super::sections::PageSection, f64)| {
-        let is_inside = |line: &usize| section.lines.contains(line);
-        let passage = page.passages.iter().find(|passage| is_inside(&passage.lines.0.saturating_sub(1)));
-        let nearness = passage.map_or(0.0, |passage| (passage.similarity / best_similarity).max(0.0));
-        let anchor = passage.map_or(section.lines.start, |passage| passage.lines.0.saturating_sub(1));
+        let first_line = |passage: &NearChunk| (passage.lines.0 as usize).saturating_sub(1);
+        let passage = page.passages.iter().find(|passage| section.lines.contains(&first_line(passage)));
+        let nearness = passage.map_or(0.0, |passage| (f64::from(passage.similarity) / best_similarity).max(0.0));
+        let anchor = passage.map_or(section.lines.start, first_line);
         let share = if page.passages.is_empty() { coverage } else { f64::midpoint(coverage, nearness) };
         CandidateSection { page: index, heading: section.heading, lines: section.lines, anchor, score: share }
     };

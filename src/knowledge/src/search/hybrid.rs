@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, TreePath};
 use svcfs_index::{Index, PageProperties, SearchQuery, TrustBoost, WordRanking};
+use svcfs_vectors::NearChunk;
 
-use super::vector_leg::{self, NearPassage, VectorLeg};
+use super::vector_leg::{self, VectorLeg};
 use crate::kernel::OperationContext;
 
 /// Pages of the ranking by words that are combined.
@@ -84,7 +85,7 @@ pub struct HybridPage {
     /// What found it.
     pub sources: Vec<SearchLeg>,
     /// Its nearest passages, nearest first.
-    pub passages: Vec<NearPassage>,
+    pub passages: Vec<NearChunk>,
 }
 
 /// Ranks pages. A vector store that does not answer is a note.
@@ -130,11 +131,11 @@ struct ScoredPage {
     score: f64,
     similarity: f64,
     is_word_match: bool,
-    passages: Vec<NearPassage>,
+    passages: Vec<NearChunk>,
 }
 
 /// Adds the scores of both rankings. Without one of them the other counts alone.
-fn combine(words: WordRanking, near: Option<Vec<NearPassage>>) -> Vec<(TreePath, ScoredPage)> {
+fn combine(words: WordRanking, near: Option<Vec<NearChunk>>) -> Vec<(TreePath, ScoredPage)> {
     let word_share = if near.is_some() { WORD_SHARE } else { 1.0 };
     let full_score = (FULL_WORTH * words.worth).max(f64::MIN_POSITIVE);
     let mut pages: HashMap<TreePath, ScoredPage> = HashMap::with_capacity(words.pages.len());
@@ -144,7 +145,7 @@ fn combine(words: WordRanking, near: Option<Vec<NearPassage>>) -> Vec<(TreePath,
     }
     for passage in near.into_iter().flatten() {
         let page = pages.entry(passage.path.clone()).or_default();
-        page.similarity = page.similarity.max(passage.similarity);
+        page.similarity = page.similarity.max(passage.similarity.into());
         if page.passages.len() < MAX_PASSAGES {
             page.passages.push(passage);
         }
@@ -215,8 +216,8 @@ mod tests {
         TreePath::parse(name).unwrap()
     }
 
-    fn near(name: &str, similarity: f64) -> NearPassage {
-        NearPassage { path: path(name), lines: (1, 1), similarity }
+    fn near(name: &str, similarity: f32) -> NearChunk {
+        NearChunk { path: path(name), ord: 0, lines: (1, 1), heading: None, similarity }
     }
 
     fn words(pages: &[(&str, f64)]) -> WordRanking {
@@ -234,7 +235,7 @@ mod tests {
         let nearest = vec![near("d.md", 0.9), near("b.md", 0.8), near("b.md", 0.5), near("a.md", -0.1)];
         let both = combine(words(&found), Some(nearest.clone()));
         assert_eq!(order(&both), [("b.md", 0.65), ("a.md", 0.5), ("d.md", 0.45), ("c.md", 0.25)]);
-        assert_eq!((both[0].1.passages.len(), both[0].1.similarity), (2, 0.8));
+        assert_eq!((both[0].1.passages.len(), both[0].1.similarity), (2, f64::from(0.8_f32)));
         assert_eq!(order(&combine(words(&found), None)), [("a.md", 1.0), ("b.md", 0.5), ("c.md", 0.5)]);
         let alone = combine(WordRanking::default(), Some(nearest));
         assert_eq!(order(&alone), [("d.md", 0.45), ("b.md", 0.4), ("a.md", 0.0)]);

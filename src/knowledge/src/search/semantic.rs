@@ -9,9 +9,7 @@ use super::operations::{combine_notes, record_search, require_text};
 use super::{result_text, vector_leg};
 use crate::kernel::{FolderScope, MinSeq, Operation, OperationContext, Route};
 use crate::usage::SearchType;
-
-/// Longest snippet, in bytes.
-const MAX_SNIPPET_BYTES: usize = 600;
+use crate::vectors::{self, PageVectors};
 
 /// Search pages by meaning, best match first
 ///
@@ -143,17 +141,9 @@ pub(super) fn snippets(cx: &OperationContext<'_>, q: &str, pages: &[HybridPage])
     Ok(pages.iter().zip(passages).map(snippet).collect())
 }
 
-/// The nearest passage of a page as HTML on one line; none when the page changed since.
+/// The nearest passage of a page as HTML; none when the page changed since.
 fn passage_snippet(cx: &OperationContext<'_>, page: &HybridPage) -> Option<String> {
-    let (first, last) = page.passages.first()?.lines;
-    let file = cx.tree().read(cx.caller.protocol, &page.path).ok()?;
-    let text = std::str::from_utf8(&file.content).ok()?;
-    let lines = text.lines().skip(first.checked_sub(1)?).take(last.saturating_sub(first) + 1);
-    let words = lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
-    let cut = words.get(..words.floor_char_boundary(MAX_SNIPPET_BYTES))?;
-    let mut html = cut.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    if cut.len() < words.len() {
-        html.push('…');
-    }
-    (!html.is_empty()).then_some(html)
+    let vectors = PageVectors::of_space(cx.space).ok()?;
+    let text = vectors::snippet(cx.space, &vectors.index, page.passages.first()?).ok()?;
+    (!text.is_empty()).then(|| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
 }

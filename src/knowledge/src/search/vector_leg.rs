@@ -9,17 +9,6 @@ use crate::vectors::PageVectors;
 /// Passages that are requested: enough for 200 pages, whose best passages they are.
 pub const MAX_PASSAGES: usize = 400;
 
-/// A passage of a page.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NearPassage {
-    /// Its page.
-    pub path: TreePath,
-    /// First and last line in the page, from 1.
-    pub lines: (usize, usize),
-    /// Cosine of the angle between question and passage.
-    pub similarity: f64,
-}
-
 /// What the search by meaning returned.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VectorLeg {
@@ -28,7 +17,7 @@ pub enum VectorLeg {
     /// It cannot answer now; the text is for the caller.
     Unavailable(String),
     /// The passages, nearest first.
-    Found(Vec<NearPassage>),
+    Found(Vec<NearChunk>),
 }
 
 /// Whether the settings enable search by meaning.
@@ -49,17 +38,10 @@ pub fn require(space: &Space) -> Result<(), Fault> {
 pub fn search(cx: &OperationContext<'_>, question: &str, limit: usize, folder: Option<&TreePath>) -> VectorLeg {
     let Ok(vectors) = PageVectors::of(cx) else { return VectorLeg::Disabled };
     match vectors.index.search(question, limit, &VectorFilter { folder: folder.cloned() }) {
-        Ok(near) => VectorLeg::Found(near.into_iter().map(NearPassage::from).collect()),
+        Ok(near) => VectorLeg::Found(near),
         Err(error) => {
             tracing::warn!(space = cx.space.name, %error, "search by meaning failed; answering by words");
             VectorLeg::Unavailable(format!("search by meaning is not available now, only words were searched: {error}"))
         }
-    }
-}
-
-impl From<NearChunk> for NearPassage {
-    fn from(chunk: NearChunk) -> Self {
-        let NearChunk { path, lines: (first, last), similarity, .. } = chunk;
-        Self { path, lines: (first as usize, last as usize), similarity: f64::from(similarity) }
     }
 }

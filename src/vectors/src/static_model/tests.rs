@@ -61,3 +61,17 @@ fn damaged_files_are_refused() {
     file[5_000_000] ^= 1;
     assert_eq!(StaticModel::from_file(file).err(), Some(ModelError::Damaged("its checksum is wrong")));
 }
+
+#[test]
+fn the_name_is_that_of_the_loaded_model() {
+    let model = StaticModel::embedded();
+    assert_eq!((model.name(), model.dimensions()), (StaticModel::embedded_name(), StaticModel::EMBEDDED_DIMENSIONS.get()));
+}
+
+#[test]
+fn unknown_words_are_counted() {
+    let model = StaticModel::embedded();
+    for (text, known, all) in [("the tides, twice", 4, 4), ("", 0, 0), ("ᚠᚢᚦ a 🙂", 1, 3)] {
+        assert_eq!(model.known_words(text), (known, all), "{text}");
+    }
+}

@@ -33,12 +33,28 @@ impl Tokenizer {
 
     /// Calls `emit` with the id of each token of a text; unknown words are left out.
     pub(crate) fn for_each_token(&self, text: &str, mut emit: impl FnMut(u32)) {
+        self.for_each_word(text, |pieces| pieces.iter().for_each(|piece| emit(*piece)));
+    }
+
+    /// Known words, and all.
+    pub(crate) fn known_words(&self, text: &str) -> (usize, usize) {
+        let (mut known, mut all) = (0, 0);
+        self.for_each_word(text, |pieces| {
+            known += usize::from(!pieces.is_empty());
+            all += 1;
+        });
+        (known, all)
+    }
+
+    /// Calls `emit` with the tokens of each word; an unknown word has none.
+    fn for_each_word(&self, text: &str, mut emit: impl FnMut(&[u32])) {
         let mut word = String::new();
         let mut pieces = Vec::new();
         let mut end_word = |word: &mut String| {
             if !word.is_empty() {
                 self.split_word(word, &mut pieces);
-                pieces.drain(..).for_each(&mut emit);
+                emit(&pieces);
+                pieces.clear();
                 word.clear();
             }
         };
