@@ -51,6 +51,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         links,
         questions,
         ranking,
+        quality: _,
         searching,
         answers,
         boards,

@@ -14,6 +14,7 @@ use crate::spaces::test_space::{TestSpace, path};
 
 mod indexing;
 mod model;
+mod semantic;
 
 fn paths(answer: &Value) -> Vec<&str> {
     answer.as_array().unwrap().iter().map(|found| found["path"].as_str().unwrap()).collect()
