@@ -82,6 +82,14 @@ pub struct EmbeddedModel;
 
 static EMBEDDED: LazyLock<StaticModel> = LazyLock::new(StaticModel::embedded);
 
+impl EmbeddedModel {
+    /// As [`StaticModel::known_words`].
+    #[must_use]
+    pub fn known_words(text: &str) -> (usize, usize) {
+        EMBEDDED.known_words(text)
+    }
+}
+
 impl Embedder for EmbeddedModel {
     fn model(&self) -> &str {
         StaticModel::embedded_name()

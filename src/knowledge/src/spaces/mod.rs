@@ -200,16 +200,24 @@ pub fn start_service_tasks(
         .and_then(|()| supervisor.start(CommentCleanup::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| start_webhooks(space, Arc::clone(&clock), supervisor))
-        .and_then(|()| match VectorIndexer::for_space(space) {
-            Some(indexer) => supervisor.start(indexer, change_signal(space)),
-            None => Ok(()),
-        })
+        .and_then(|()| start_vector_indexer(space, supervisor))
         .and_then(|()| match settings.backup.is_enabled() {
             true => supervisor.start(BackupTask::new(Arc::clone(space), clock), space.backup.schedule()),
             false => Ok(()),
         })
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
+}
+
+/// Starts the task that embeds pages, if the search by meaning is enabled; every change wakes it.
+///
+/// # Errors
+/// That of the operating system if no thread can be started.
+pub fn start_vector_indexer(space: &Arc<Space>, supervisor: &Supervisor) -> std::io::Result<()> {
+    match VectorIndexer::for_space(space) {
+        Some(indexer) => supervisor.start(indexer, change_signal(space)),
+        None => Ok(()),
+    }
 }
 
 fn start_webhooks(space: &Arc<Space>, clock: Arc<dyn Clock>, supervisor: &Supervisor) -> std::io::Result<()> {

@@ -93,18 +93,17 @@ impl PageVectors {
         if self.watermark.level() >= position.0 {
             return true;
         }
-        self.index.status().problem.is_none() && self.watermark.wait(position.0, timeout)
+        self.index.problem().is_none() && self.watermark.wait(position.0, timeout)
     }
 
     /// What readers should know: pages that are not embedded yet, and why.
     pub fn note(&self) -> Option<String> {
-        let status = self.index.status();
-        let pages = match status.pending {
+        let pages = match self.index.pending() {
             0 => return None,
             1 => "1 page is".to_owned(),
             pending => format!("{pending} pages are"),
         };
-        let reason = status.problem.map(|problem| format!(": {problem}")).unwrap_or_default();
+        let reason = self.index.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
         Some(format!("{pages} not embedded yet and cannot be found by meaning{reason}"))
     }
 }

@@ -1,6 +1,5 @@
 use schemars::JsonSchema;
-use serde::Serialize;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind, Limit, TreePath};
 
 use super::similar::{current_chunks, similar_pages, snippet};
@@ -43,7 +42,7 @@ pub struct LinkSuggestion {
     /// Path of the page
     pub target: TreePath,
     /// Similarity of meaning, at most 1
-    pub similarity: f32,
+    pub similarity: f64,
     /// Its most similar part, without markup
     pub snippet: String,
 }
@@ -63,7 +62,7 @@ impl Operation for SuggestLinks {
         let Some(similar) = similar else { return Err(without_vectors(cx, vectors, &self.path)?) };
         let suggest = |page: SimilarPage| {
             let snippet = snippet(cx.space, &vectors.index, &page.chunk)?;
-            Ok(LinkSuggestion { target: page.path, similarity: page.similarity, snippet })
+            Ok(LinkSuggestion { target: page.path, similarity: rounded(page.similarity), snippet })
         };
         Ok(LinkSuggestions { suggestions: similar.into_iter().map(suggest).collect::<Result<_, Fault>>()? })
     }
@@ -104,10 +103,12 @@ pub struct ChunkEmbedding {
     /// Anchor of the heading above it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heading: Option<String>,
-    /// First and last line in the page
-    pub lines: (u32, u32),
+    /// First line in the page
+    pub line_start: u32,
+    /// Last line in the page
+    pub line_end: u32,
     /// The vector, of length 1
-    pub vector: Vec<f32>,
+    pub vector: Vec<f64>,
 }
 
 impl Operation for GetEmbeddings {
@@ -127,13 +128,19 @@ impl Operation for GetEmbeddings {
         };
         let to_chunk = |chunk: svcfs_vectors::EmbeddedChunk| {
             let text = texts.get_mut(chunk.ord as usize).map(|chunk| std::mem::take(&mut chunk.text));
-            let (text, vector) = (text.unwrap_or_default(), chunk.vector);
-            ChunkEmbedding { chunk_idx: chunk.ord, text, heading: chunk.heading, lines: chunk.lines, vector }
+            let (text, (line_start, line_end)) = (text.unwrap_or_default(), chunk.lines);
+            let vector = chunk.vector.into_iter().map(rounded).collect();
+            ChunkEmbedding { chunk_idx: chunk.ord, text, heading: chunk.heading, line_start, line_end, vector }
         };
         let chunks: Vec<ChunkEmbedding> = embedded.chunks.into_iter().map(to_chunk).collect();
         let dimensions = chunks.first().map_or(0, |chunk| chunk.vector.len());
-        Ok(PageEmbeddings { path: self.path, model: vectors.index.status().model, dimensions, chunks })
+        Ok(PageEmbeddings { path: self.path, model: vectors.index.answering_model(), dimensions, chunks })
     }
+}
+
+/// A number as JSON shows it: without the digits that 32 bits do not have.
+fn rounded(value: f32) -> f64 {
+    (f64::from(value) * 1e6).round() / 1e6
 }
 
 /// Why a page has no vectors: it does not exist, or it is not embedded yet.
@@ -145,6 +152,6 @@ fn without_vectors(cx: &OperationContext<'_>, vectors: &PageVectors, path: &Tree
 }
 
 fn pending(path: &TreePath, vectors: &PageVectors) -> Fault {
-    let reason = vectors.index.status().problem.map(|problem| format!(": {problem}")).unwrap_or_default();
+    let reason = vectors.index.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
     Fault::unavailable(format!("`{path}` is not embedded yet{reason}; try again later")).with_detail("retry_after", 2)
 }

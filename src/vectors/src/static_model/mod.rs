@@ -159,7 +159,7 @@ impl StaticModel {
         })
     }
 
-    /// How many words and signs of a text the model knows, and how many there are.
+    /// How many words of four letters and more the model knows as a whole, and how many there are.
     #[must_use]
     pub fn known_words(&self, text: &str) -> (usize, usize) {
         self.tokenizer.known_words(text)
