@@ -244,7 +244,7 @@ async fn every_tool_answers_as_its_schema_says() {
     for tool in tools() {
         let name = tool["name"].as_str().unwrap();
         // `clip` needs a page of another server; its own tests have one. The others need vectors.
-        let is_tried_elsewhere = matches!(name, "svc_write" | "svc_clip" | "svc_suggestions" | "svc_embeddings");
+        let is_tried_elsewhere = matches!(name, "svc_write" | "svc_clip" | "svc_suggestions" | "svc_embeddings" | "svc_search_semantic");
         assert!(is_tried_elsewhere || asked.iter().any(|(asked, _)| *asked == name), "{name} is not tried here");
     }
     for (name, arguments) in asked {
@@ -261,8 +261,11 @@ async fn tools_that_need_vectors_answer_as_their_schemas_say() {
     server.start_vectors();
     let protocol = Listening::on(server).await;
     tree(&protocol).await;
-    for name in ["svc_suggestions", "svc_embeddings"] {
-        let arguments = json!({ "path": "notes/a.md" });
+    for (name, arguments) in [
+        ("svc_suggestions", json!({ "path": "notes/a.md" })),
+        ("svc_embeddings", json!({ "path": "notes/a.md" })),
+        ("svc_search_semantic", json!({ "query": "fox" })),
+    ] {
         let mut answer = call(&protocol, name, arguments.clone()).await;
         while answer["result"].to_string().contains("not embedded yet") {
             answer = call(&protocol, name, arguments.clone()).await;

@@ -150,7 +150,7 @@ fn text(url: &str, report: &ReadinessReport) -> String {
 }
 
 fn row(space: &SpaceReport) -> Value {
-    let SpaceReport { name, root, writable, pages, position: _, index_behind, index_note: _, queue, tasks: _ } = space;
+    let SpaceReport { name, root, writable, pages, index_behind, queue, .. } = space;
     json!({
         "space": name,
         "writes": if *writable { "yes" } else { "NO" },
