@@ -244,7 +244,8 @@ async fn every_tool_answers_as_its_schema_says() {
     for tool in tools() {
         let name = tool["name"].as_str().unwrap();
         // `clip` needs a page of another server; its own tests have one. The others need vectors.
-        let is_tried_elsewhere = matches!(name, "svc_write" | "svc_clip" | "svc_suggestions" | "svc_embeddings" | "svc_search_semantic");
+        let is_tried_elsewhere =
+            matches!(name, "svc_write" | "svc_clip" | "svc_suggestions" | "svc_embeddings" | "svc_search_semantic");
         assert!(is_tried_elsewhere || asked.iter().any(|(asked, _)| *asked == name), "{name} is not tried here");
     }
     for (name, arguments) in asked {

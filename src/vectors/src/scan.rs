@@ -64,13 +64,7 @@ impl VectorSet {
     /// An empty set of vectors with this length.
     #[must_use]
     pub fn new(dimensions: NonZeroUsize) -> Self {
-        Self {
-            dimensions: dimensions.get(),
-            ids: Vec::new(),
-            rows: Vec::new(),
-            scales: Vec::new(),
-            signs: Vec::new(),
-        }
+        Self { dimensions: dimensions.get(), ids: Vec::new(), rows: Vec::new(), scales: Vec::new(), signs: Vec::new() }
     }
 
     /// The number of vectors.
@@ -200,7 +194,10 @@ impl Question {
         let numbers: Vec<i16> = numbers.into_iter().map(i16::from).collect();
         let table = |numbers: &[i16]| {
             std::array::from_fn(|byte| {
-                let signed = numbers.iter().enumerate().map(|(bit, number)| if byte >> bit & 1 == 1 { *number } else { -number });
+                let signed = numbers
+                    .iter()
+                    .enumerate()
+                    .map(|(bit, number)| if byte >> bit & 1 == 1 { *number } else { -number });
                 signed.sum()
             })
         };

@@ -47,7 +47,7 @@ const BEYOND_TOOLS: [&str; 7] = [
     "svc_task_next", // the queue: eligible and claim in one step, so that no task is taken twice
     "svc_task_done",
     "svc_recall", // excerpts with citations within a budget of tokens
-    "svc_undo", // agents undo their own mistakes
+    "svc_undo",   // agents undo their own mistakes
 ];
 
 /// The rows of a table below its heading, split into columns.

@@ -127,11 +127,7 @@ Examples:
             ..long_option("budget_tokens", "budget")
         },
         FOLDER,
-        VerbOption {
-            value_name: "NAME",
-            help: "Only pages with this `scope` in the frontmatter",
-            ..option("scope")
-        },
+        VerbOption { value_name: "NAME", help: "Only pages with this `scope` in the frontmatter", ..option("scope") },
         VerbOption {
             value_name: "LEGS",
             help: "What finds pages, separated by commas: fts (words), vector (meaning), graph (links) [default: all]",

@@ -37,7 +37,8 @@ fn every_verb_names_parameters_of_its_operation() {
 fn every_verb_has_a_consistent_command_line() {
     Cli::command().debug_assert();
     let names: BTreeSet<&str> = names().collect();
-    let expected = "append backlinks blame diff links log ls read recall rename restore rm search trash tree undo write";
+    let expected =
+        "append backlinks blame diff links log ls read recall rename restore rm search trash tree undo write";
     let expected = expected.split(' ').collect::<BTreeSet<_>>();
     assert_eq!(names, expected);
 }

@@ -199,7 +199,9 @@ fn rank(
     query: &SearchQuery,
     parsed: &WordQuery,
 ) -> Result<(Option<String>, Option<RankedCandidates>), IndexError> {
-    let Some(candidates) = candidates::select(connection, query, parsed)? else { return Ok((parsed.note.clone(), None)) };
+    let Some(candidates) = candidates::select(connection, query, parsed)? else {
+        return Ok((parsed.note.clone(), None));
+    };
     let partial_note = match (candidates.is_partial_only, candidates.has_partial) {
         (true, _) => Some("no page has all of the words; these have some of them"),
         (false, true) => Some("few pages have all of the words; the others have some of them"),

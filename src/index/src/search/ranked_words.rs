@@ -24,7 +24,8 @@ pub struct WordRanking {
     pub worth: f64,
     /// Whether the query has only plain words: no quotes, operators or fields.
     pub is_plain: bool,
-    /// How the query was interpreted, when not as written.
+    /// How the query was interpreted, when not as written. That pages have only some of the words is
+    /// no note: a question is answered so.
     pub note: Option<String>,
 }
 
@@ -35,6 +36,8 @@ pub struct RankedPage {
     pub path: TreePath,
     /// Higher is better.
     pub score: f64,
+    /// Whether its title has exactly the words of the query: then it is what was meant.
+    pub is_titled: bool,
 }
 
 /// What a ranking needs to know about a page.
@@ -71,12 +74,15 @@ impl Index {
             let Some(parsed) = super::parse(connection, &query)? else {
                 return Ok(WordRanking::default());
             };
-            let (note, ranked) = super::rank(connection, &query, &parsed)?;
-            let ranking = WordRanking { is_plain: parsed.is_plain, note, ..WordRanking::default() };
+            let (_, ranked) = super::rank(connection, &query, &parsed)?;
+            let (is_plain, note) = (parsed.is_plain, parsed.note);
+            let ranking = WordRanking { is_plain, note, ..WordRanking::default() };
             let Some(ranked) = ranked else { return Ok(ranking) };
-            let scored = ranked.scored.into_iter().take(max);
-            let pages =
-                scored.map(|page| Ok(RankedPage { path: tree_path(&page.path)?, score: page.score }));
+            let titled = ranked.candidates.titled;
+            let pages = ranked.scored.into_iter().take(max).map(|page| {
+                let is_titled = page.is_titled || titled.contains(&page.id);
+                Ok(RankedPage { path: tree_path(&page.path)?, score: page.score, is_titled })
+            });
             Ok(WordRanking { pages: pages.collect::<Result<_, IndexError>>()?, worth: ranked.worth, ..ranking })
         })
     }
@@ -190,7 +196,11 @@ mod tests {
         assert_eq!(paths, ["a.md", "b.md"]);
         assert!(ranking.is_plain && ranking.worth > 0.0 && ranking.pages[0].score > ranking.worth);
         assert_eq!(space.index.rank_words(&query, 1).unwrap().pages.len(), 1);
-        for (q, is_plain) in [("\"tide window\"", false), ("tide OR window", false), ("title:tides", false), ("tide", true)] {
+        let titled = |q: &str| space.index.rank_words(&SearchQuery::new(q), 9).unwrap().pages[0].is_titled;
+        assert!(titled("TIDES") && !titled("tide") && !ranking.pages[0].is_titled);
+        for (q, is_plain) in
+            [("\"tide window\"", false), ("tide OR window", false), ("title:tides", false), ("tide", true)]
+        {
             assert_eq!(space.index.rank_words(&SearchQuery::new(q), 9).unwrap().is_plain, is_plain, "{q}");
         }
         let pages: Vec<_> = ranking.pages.into_iter().map(|page| page.path).collect();

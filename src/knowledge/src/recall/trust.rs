@@ -27,16 +27,14 @@ impl PageStanding {
         let is_set = |key: &str| frontmatter.get(key).is_some_and(|value| !value.is_null());
         let has_passed = |key: &str| text(key).and_then(end_of).is_some_and(|end| end <= now);
         let status = text("status");
-        let outdated = if text("memory_status") == Some("superseded")
-            || status == Some("superseded")
-            || is_set("superseded_by")
-        {
-            Some("superseded")
-        } else if has_passed("valid_until") || has_passed("expires") {
-            Some("expired")
-        } else {
-            ["deprecated", "outdated"].into_iter().find(|outdated| status == Some(outdated))
-        };
+        let outdated =
+            if text("memory_status") == Some("superseded") || status == Some("superseded") || is_set("superseded_by") {
+                Some("superseded")
+            } else if has_passed("valid_until") || has_passed("expires") {
+                Some("expired")
+            } else {
+                ["deprecated", "outdated"].into_iter().find(|outdated| status == Some(outdated))
+            };
         let is_external = text("trust") == Some("external");
         let mut base = NEUTRAL;
         if status == Some("verified") {
@@ -45,7 +43,9 @@ impl PageStanding {
         if frontmatter.get("source-of-truth") == Some(&Value::Bool(true)) {
             base += 0.2;
         }
-        if let Some(confidence) = frontmatter.get("confidence").and_then(Value::as_f64).filter(|c| (0.0..=1.0).contains(c)) {
+        if let Some(confidence) =
+            frontmatter.get("confidence").and_then(Value::as_f64).filter(|c| (0.0..=1.0).contains(c))
+        {
             base = f64::midpoint(base, confidence);
         }
         if outdated.is_some() {

@@ -24,6 +24,9 @@ const WORD_SHARE: f64 = 0.5;
 /// A page with this many times the worth of all words has the full score by words.
 const FULL_WORTH: f64 = 2.0;
 
+/// What a page titled like the question gains: more than any other can have.
+const TITLE_SCORE: f64 = 1.0;
+
 /// Passages of one page that are returned.
 const MAX_PASSAGES: usize = 3;
 
@@ -140,7 +143,8 @@ fn combine(words: WordRanking, near: Option<Vec<NearChunk>>) -> Vec<(TreePath, S
     let full_score = (FULL_WORTH * words.worth).max(f64::MIN_POSITIVE);
     let mut pages: HashMap<TreePath, ScoredPage> = HashMap::with_capacity(words.pages.len());
     for page in words.pages {
-        let score = word_share * (page.score / full_score).min(1.0);
+        let title_score = if page.is_titled { TITLE_SCORE } else { 0.0 };
+        let score = title_score + word_share * (page.score / full_score).min(1.0);
         pages.insert(page.path, ScoredPage { score, is_word_match: true, ..ScoredPage::default() });
     }
     for passage in near.into_iter().flatten() {
@@ -221,7 +225,8 @@ mod tests {
     }
 
     fn words(pages: &[(&str, f64)]) -> WordRanking {
-        let page = |(name, score): &(&str, f64)| RankedPage { path: path(name), score: *score };
+        let page =
+            |(name, score): &(&str, f64)| RankedPage { path: path(name), score: *score, is_titled: *name == "t.md" };
         WordRanking { pages: pages.iter().map(page).collect(), worth: 2.0, is_plain: true, note: None }
     }
 
@@ -240,5 +245,7 @@ mod tests {
         let alone = combine(WordRanking::default(), Some(nearest));
         assert_eq!(order(&alone), [("d.md", 0.45), ("b.md", 0.4), ("a.md", 0.0)]);
         assert!(combine(WordRanking::default(), None).is_empty());
+        let titled = combine(words(&[("a.md", 4.0), ("t.md", 1.0)]), Some(vec![near("a.md", 1.0)]));
+        assert_eq!(order(&titled), [("t.md", 1.125), ("a.md", 1.0)]);
     }
 }

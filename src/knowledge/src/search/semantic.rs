@@ -78,8 +78,7 @@ pub struct SemanticResult {
 impl Operation for SearchSemantic {
     const NAME: &'static str = "search_semantic";
     const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
-    const HTTP: &'static [Route] =
-        &[Route::get("/search/semantic"), Route::post("/search/semantic").read_only()];
+    const HTTP: &'static [Route] = &[Route::get("/search/semantic"), Route::post("/search/semantic").read_only()];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("q", "query"), ("topK", "limit")];
     const SHOWS_ALIASES: bool = false;
@@ -141,9 +140,11 @@ pub(super) fn snippets(cx: &OperationContext<'_>, q: &str, pages: &[HybridPage])
     Ok(pages.iter().zip(passages).map(snippet).collect())
 }
 
-/// The nearest passage of a page as HTML; none when the page changed since.
+/// The nearest passage of a page as HTML, apart from its title, which is beside it; none when the
+/// page changed since.
 fn passage_snippet(cx: &OperationContext<'_>, page: &HybridPage) -> Option<String> {
     let vectors = PageVectors::of_space(cx.space).ok()?;
-    let text = vectors::snippet(cx.space, &vectors.index, page.passages.first()?).ok()?;
+    let passage = page.passages.iter().find(|passage| passage.ord > 0)?;
+    let text = vectors::snippet(cx.space, &vectors.index, passage).ok()?;
     (!text.is_empty()).then(|| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
 }

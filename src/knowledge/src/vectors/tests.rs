@@ -113,7 +113,9 @@ fn suggestions_are_similar_pages_without_links() {
     assert!(answer["suggestions"][0]["similarity"].as_f64().unwrap() > 0.4, "{answer}");
     assert_eq!(targets(&space.get("suggestions", json!({ "path": "sea/tides.md", "limit": 1 }))).len(), 1);
     // Linked in one direction or the other.
-    for (page, text) in [("sea/tides.md", format!("{TIDES}\nSee [[waves]].\n")), ("sea/waves.md", format!("{WAVES}\n[t](tides.md)\n"))] {
+    for (page, text) in
+        [("sea/tides.md", format!("{TIDES}\nSee [[waves]].\n")), ("sea/waves.md", format!("{WAVES}\n[t](tides.md)\n"))]
+    {
         space.put("sea/tides.md", TIDES);
         space.put("sea/waves.md", WAVES);
         space.put(page, &text);

@@ -23,7 +23,8 @@ use crate::plan::Extent;
 use crate::ranking::questions::{Trial, read_pages};
 
 /// Trees of the repository, by name, with their folder from here.
-const OWN_TREES: [(&str, &str); 3] = [("handbook", "../corpora/handbook"), ("vault", "../corpora/vault"), ("docs", "../../docs")];
+const OWN_TREES: [(&str, &str); 3] =
+    [("handbook", "../corpora/handbook"), ("vault", "../corpora/vault"), ("docs", "../../docs")];
 
 /// Trees in the folder of corpora.
 const ARCHIVES: [&str; 2] = ["rust-book", "owasp-cheatsheets"];
@@ -137,12 +138,17 @@ impl Quality {
         let mut client = BenchClient::connect(server.address())?;
         let mut asked = 0;
         for (set, file) in [("dev", DEV), ("test", TEST)] {
-            let (with, without): (Vec<Question>, Vec<Question>) =
-                questions(file).filter(|question| question.tree == tree).partition(|question| !question.answers.is_empty());
+            let (with, without): (Vec<Question>, Vec<Question>) = questions(file)
+                .filter(|question| question.tree == tree)
+                .partition(|question| !question.answers.is_empty());
             asked += with.len();
             let expected = with.iter().map(|question| Ok((question.question.clone(), expected(question, pages)?)));
             self.evaluate(&mut client, set, &expected.collect::<Result<Vec<_>>>()?)?;
-            for (at, question) in [&with, &without].into_iter().enumerate().flat_map(|(at, all)| all.iter().map(move |question| (at, question))) {
+            for (at, question) in [&with, &without]
+                .into_iter()
+                .enumerate()
+                .flat_map(|(at, all)| all.iter().map(move |question| (at, question)))
+            {
                 self.similarities[at].extend(best_similarity(&mut client, &question.question)?);
             }
         }
@@ -178,7 +184,8 @@ impl Quality {
     pub fn table(&self) -> MarkdownTable {
         let headings = [("hit@1", "hit_1"), ("hit@5", "hit_5"), ("MRR", "mrr"), ("nDCG@10", "ndcg_10")];
         let columns = [column("questions", "set"), column("ranking", "ranking")].into_iter();
-        let mut table = MarkdownTable::new("quality", columns.chain(headings.map(|(heading, key)| column(heading, key))).collect());
+        let mut table =
+            MarkdownTable::new("quality", columns.chain(headings.map(|(heading, key)| column(heading, key))).collect());
         for ((set, ranking), sums) in &self.sums {
             let set = match set.as_str() {
                 "dev" => format!("natural, for tuning ({})", sums.count),
@@ -200,8 +207,11 @@ impl Quality {
             without.len(),
             100.0 * separation(with, without)
         ));
-        let times: Vec<String> =
-            RANKINGS.iter().zip(&self.times).map(|((_, name), times)| format!("{name} {:.1} ms", median(times))).collect();
+        let times: Vec<String> = RANKINGS
+            .iter()
+            .zip(&self.times)
+            .map(|((_, name), times)| format!("{name} {:.1} ms", median(times)))
+            .collect();
         table.notes.push(format!("Median time of a question: {}.", times.join(", ")));
         table
     }
@@ -247,6 +257,7 @@ fn median(values: &[f64]) -> f64 {
 /// Share of the pairs in which the first value is larger.
 fn separation(larger: &[f64], smaller: &[f64]) -> f64 {
     let pairs = larger.iter().flat_map(|a| smaller.iter().map(move |b| a > b));
-    let (above, all) = pairs.fold((0_usize, 0_usize), |(above, all), is_above| (above + usize::from(is_above), all + 1));
+    let (above, all) =
+        pairs.fold((0_usize, 0_usize), |(above, all), is_above| (above + usize::from(is_above), all + 1));
     above as f64 / all.max(1) as f64
 }

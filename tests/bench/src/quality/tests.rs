@@ -5,13 +5,15 @@ use super::*;
 /// The beginnings of the words of a text that say what it is about.
 fn content(text: &str) -> BTreeSet<String> {
     const SMALL: [&str; 17] = [
-        "what", "when", "where", "which", "with", "that", "this", "from", "have", "does", "they", "into", "than", "then",
-        "more", "same", "other",
+        "what", "when", "where", "which", "with", "that", "this", "from", "have", "does", "they", "into", "than",
+        "then", "more", "same", "other",
     ];
     let words = text.split(|character: char| !character.is_alphanumeric()).map(str::to_lowercase);
     words
         .filter(|word| word.len() >= 3 && !SMALL.contains(&word.as_str()))
-        .filter(|word| !["the", "who", "how", "and", "for", "may", "its", "one", "two", "can", "are"].contains(&word.as_str()))
+        .filter(|word| {
+            !["the", "who", "how", "and", "for", "may", "its", "one", "two", "can", "are"].contains(&word.as_str())
+        })
         .map(|word| word.chars().take(4).collect())
         .collect()
 }
@@ -27,12 +29,15 @@ fn the_questions_are_what_the_figures_say_of_them() {
         for question in questions(file) {
             assert!(all.insert(question.question.clone()), "asked twice: {question:?}");
             without_answer += usize::from(question.answers.is_empty());
-            let Some(pages) = trees.get(question.tree.as_str()).filter(|_| !question.answers.is_empty()) else { continue };
+            let Some(pages) = trees.get(question.tree.as_str()).filter(|_| !question.answers.is_empty()) else {
+                continue;
+            };
             checked += 1;
             let expected = expected(&question, pages).unwrap();
             let titles = pages.iter().filter(|(path, _)| expected.contains(path));
             let mut titles = titles.map(|(path, text)| Page::parse(path, text).title);
-            shares_no_word += usize::from(titles.all(|title| content(&title).is_disjoint(&content(&question.question))));
+            shares_no_word +=
+                usize::from(titles.all(|title| content(&title).is_disjoint(&content(&question.question))));
         }
     }
     assert_eq!((all.len() - without_answer, without_answer), (120, 30));

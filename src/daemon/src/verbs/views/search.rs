@@ -44,9 +44,15 @@ pub fn recall(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandF
     let mut text = String::new();
     for (index, excerpt) in excerpts.iter().enumerate() {
         let ((page, lines), commit) = (citation(excerpt), short_hash(&excerpt["commit"]));
-        let outdated = excerpt["outdated"].as_str().map_or_else(String::new, |_| format!(", {}", line_of(&excerpt["outdated"])));
+        let outdated =
+            excerpt["outdated"].as_str().map_or_else(String::new, |_| format!(", {}", line_of(&excerpt["outdated"])));
         let source = if excerpt["external"] == true { ", external" } else { "" };
-        let facts = format!("(trust {}, {}, {}{outdated}{source})", excerpt["trust"], line_of(&excerpt["actor"]), line_of(&excerpt["date"]));
+        let facts = format!(
+            "(trust {}, {}, {}{outdated}{source})",
+            excerpt["trust"],
+            line_of(&excerpt["actor"]),
+            line_of(&excerpt["date"])
+        );
         let separator = if index > 0 { "\n" } else { "" };
         text.push_str(&format!("{separator}{} {facts}\n", cx.style.bold(&format!("{page}@{commit}{lines}"))));
         for line in excerpt["text"].as_str().unwrap_or_default().lines() {

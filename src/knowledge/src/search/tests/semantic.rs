@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 5] = [
     ("sea/tides.md", "# Tides\n\nThe sea rises and falls twice a day because the moon pulls at the water.\n"),
     ("sea/waves.md", "# Waves\n\nWind makes waves on the water of the sea.\n"),
     ("it/backups.md", "# Backups\n\nA copy of all files is stored on another disk every night.\n"),
-    ("it/keys.md", "---\nscope: team\n---\n# Keys\n\nRotate the signing keys twice a year & tell <everybody>.\n"),
+    ("it/keys.md", "---\nscope: team\n---\n# Keys\n\nRotate the signing keys twice a year & tell all.\n"),
     ("kitchen/bread.md", "# Bread\n\nKnead flour, water and salt, and bake the dough in a hot oven.\n"),
 ];
 
@@ -45,7 +45,7 @@ fn pages_are_found_by_meaning_and_by_words() {
     assert!((0.1..=1.0).contains(&found[0]["similarity"].as_f64().unwrap()), "{found}");
     let both = space.get("search_semantic", json!({ "query": "who rotates the signing keys" }));
     assert_eq!((&both[0]["path"], &both[0]["sources"]), (&json!("it/keys.md"), &json!(["fts", "vector"])));
-    assert!(both[0]["snippet"].as_str().unwrap().contains("&amp; tell &lt;everybody&gt;"), "{both}");
+    assert!(both[0]["snippet"].as_str().unwrap().contains("&amp; tell all"), "{both}");
     let meaning = space.get("search_semantic", json!({ "query": "who rotates the signing keys", "mode": "vector" }));
     assert!(meaning.as_array().unwrap().iter().all(|page| page["sources"] == json!(["vector"])), "{meaning}");
     // Both names, and pages one after the other.
@@ -128,7 +128,7 @@ fn results_are_shown_to_agents_as_a_numbered_list() {
     let caller = Caller::new(Protocol::Mcp);
     let answer = (entry.call_for_agent)(json!({ "query": "signing keys" }), &space.cx(&caller)).unwrap();
     let text = answer.text.unwrap();
-    assert!(text.starts_with("1. it/keys.md (similarity: ") && text.contains("& tell <everybody>"), "{text}");
+    assert!(text.starts_with("1. it/keys.md (similarity: ") && text.contains("& tell all"), "{text}");
     assert_eq!(answer.output.as_array().unwrap().len(), 5);
 }
 
@@ -137,7 +137,10 @@ fn recall_cites_the_passage_that_means_the_same() {
     let space = with_vectors(&FILES);
     let answer = space.get("recall", json!({ "query": "recipe of a loaf", "legs": ["vector"] }));
     assert_eq!(answer["excerpts"][0]["path"], "kitchen/bread.md");
-    assert_eq!((&answer["excerpts"][0]["heading"], &answer["excerpts"][0]["sources"]), (&json!("bread"), &json!(["vector"])));
+    assert_eq!(
+        (&answer["excerpts"][0]["heading"], &answer["excerpts"][0]["sources"]),
+        (&json!("bread"), &json!(["vector"]))
+    );
 }
 
 /// Mean reciprocal rank of words and of both for the questions of a file about the trees of the
