@@ -65,6 +65,15 @@ impl VectorIndexer {
         Some(Self { space, vectors, position: None, changed, backlog: None, needs_recheck: false })
     }
 
+    /// Embeds all pages now, for a command that asks once; `on_step` is called after each part. A
+    /// failure is noted in answers.
+    pub fn run_once(mut self, mut on_step: impl FnMut()) {
+        let stop = StopToken::new();
+        while matches!(self.step(&stop), Ok(NextStep::Now)) {
+            on_step();
+        }
+    }
+
     /// Reads events since the last time.
     fn read_events(&mut self) -> Result<(), Fault> {
         let vfs = &self.space.vfs;
