@@ -54,7 +54,8 @@ pub(crate) const fn is_view_id(number: u64) -> bool {
     number & VIEW_ID_BIT != 0
 }
 
-const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "similar", "lint", "board", DRAFTS];
+const VIEW_NAMES: &[&str] =
+    &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "similar", "lint", "board", DRAFTS];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewNodeKind {

@@ -162,7 +162,10 @@ fn merge_passages(page: &PagePassages, size: usize, overlap: usize) -> Vec<Chunk
     for passage in page.passages.iter().filter(|passage| !passage.is_link_only) {
         while let Some((index, heading)) = headings.next_if(|(_, next)| next.range.start <= passage.range.start) {
             let lines = (heading.line, heading.line);
-            merger.push(MergedPiece { heading: Some(index), lines, range: heading.range.clone(), text: &heading.text }, overlap);
+            merger.push(
+                MergedPiece { heading: Some(index), lines, range: heading.range.clone(), text: &heading.text },
+                overlap,
+            );
         }
         let Passage { heading, lines, range, text, .. } = passage;
         merger.push(MergedPiece { heading: *heading, lines: *lines, range: range.clone(), text }, overlap);
@@ -215,7 +218,9 @@ impl<'p> PassageMerger<'p> {
     }
 
     fn finish(&mut self) {
-        let (Some(first), Some(last), true) = (self.pieces.first(), self.pieces.last(), self.new_pieces > 0) else { return };
+        let (Some(first), Some(last), true) = (self.pieces.first(), self.pieces.last(), self.new_pieces > 0) else {
+            return;
+        };
         let texts: Vec<&str> = self.pieces.iter().map(|piece| piece.text).collect();
         let is_first = self.chunks.is_empty() && texts.first().is_none_or(|text| *text != self.page.title);
         let title = if is_first { format!("{}\n", self.page.title) } else { String::new() };

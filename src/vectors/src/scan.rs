@@ -64,13 +64,7 @@ impl VectorSet {
     /// An empty set of vectors with this length.
     #[must_use]
     pub fn new(dimensions: NonZeroUsize) -> Self {
-        Self {
-            dimensions: dimensions.get(),
-            ids: Vec::new(),
-            rows: Vec::new(),
-            scales: Vec::new(),
-            signs: Vec::new(),
-        }
+        Self { dimensions: dimensions.get(), ids: Vec::new(), rows: Vec::new(), scales: Vec::new(), signs: Vec::new() }
     }
 
     /// The number of vectors.
@@ -133,7 +127,10 @@ impl VectorSet {
                     scope.spawn(move || self.search_range(question, range, limit, is_wanted))
                 };
                 let handles: Vec<_> = starts.map(search).collect();
-                handles.into_iter().flat_map(|handle| handle.join().expect("a scan does not panic")).collect()
+                let join = |handle: std::thread::ScopedJoinHandle<'_, Vec<NearVector>>| {
+                    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                handles.into_iter().flat_map(join).collect()
             })
         };
         found.sort_unstable_by(|a, b| b.similarity.total_cmp(&a.similarity).then(a.id.cmp(&b.id)));
@@ -200,7 +197,10 @@ impl Question {
         let numbers: Vec<i16> = numbers.into_iter().map(i16::from).collect();
         let table = |numbers: &[i16]| {
             std::array::from_fn(|byte| {
-                let signed = numbers.iter().enumerate().map(|(bit, number)| if byte >> bit & 1 == 1 { *number } else { -number });
+                let signed = numbers
+                    .iter()
+                    .enumerate()
+                    .map(|(bit, number)| if byte >> bit & 1 == 1 { *number } else { -number });
                 signed.sum()
             })
         };

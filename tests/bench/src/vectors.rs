@@ -161,7 +161,8 @@ fn real_texts(run: &BenchRun, corpora: &Path) -> Result<Vec<String>> {
     };
     let mut folders = vec![folder.clone()];
     while let Some(next) = folders.pop() {
-        let mut entries: Vec<PathBuf> = std::fs::read_dir(next)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        let mut entries: Vec<PathBuf> =
+            std::fs::read_dir(next)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         entries.sort();
         for path in entries {
             if path.is_dir() {
@@ -218,7 +219,10 @@ fn serve(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<ServedVecto
     for (at, word) in TOPICS.iter().cycle().take(CHANGES).enumerate() {
         server.wait_until_idle(run)?;
         let path = format!("changed/{at}.md");
-        client.write(&path, format!("# Note {at}\n\nThe {word} is described in this paragraph, as it was seen in May.\n"))?;
+        client.write(
+            &path,
+            format!("# Note {at}\n\nThe {word} is described in this paragraph, as it was seen in May.\n"),
+        )?;
         let started = Instant::now();
         let question = format!("what was seen of the {word}");
         run.wait_until("a changed page is found", TIMEOUT, || Ok(found(&mut client, &question)?.contains(&path)))?;

@@ -304,7 +304,9 @@ impl EmbedderProvider {
             Self::Static => (&[], &["url"]),
             // A server with the same API may need no key.
             Self::OpenAi if has_base_url => (&[], &["api_key", "base_url", "model", "dimensions", "timeout"]),
-            Self::OpenAi | Self::Cohere | Self::Voyage => (&["api_key"], &["base_url", "model", "dimensions", "timeout"]),
+            Self::OpenAi | Self::Cohere | Self::Voyage => {
+                (&["api_key"], &["base_url", "model", "dimensions", "timeout"])
+            }
             Self::AzureOpenAi => (&["api_key", "base_url"], &["model", "dimensions", "timeout"]),
             Self::Ollama => (&[], &["base_url", "model", "dimensions", "timeout"]),
             Self::Http => (&["url"], &["headers", "model", "dimensions", "timeout"]),
@@ -368,11 +370,7 @@ impl VectorConfig {
 }
 
 impl EmbedderConfig {
-    fn resolve(
-        self,
-        has_key: &impl Fn(&str) -> bool,
-        report: &mut impl FnMut(&str, &str),
-    ) -> Option<EmbedderSettings> {
+    fn resolve(self, has_key: &impl Fn(&str) -> bool, report: &mut impl FnMut(&str, &str)) -> Option<EmbedderSettings> {
         const TABLE: &str = "search.vector.embedder";
         let Self { provider, base_url, url, .. } = &self;
         let texts = [

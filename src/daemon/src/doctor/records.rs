@@ -338,9 +338,8 @@ const MAX_UNKNOWN_SHARE: f64 = 0.3;
 /// Warns if the embedded model does not know the language of the pages.
 pub(super) fn meaning(examination: &mut RootExamination) {
     let vector = examination.settings.as_ref().and_then(|settings| settings.search.vector.as_ref());
-    let is_embedded = vector.is_some_and(|vector| {
-        vector.embedder.provider == EmbedderProvider::Static && vector.embedder.url.is_empty()
-    });
+    let is_embedded = vector
+        .is_some_and(|vector| vector.embedder.provider == EmbedderProvider::Static && vector.embedder.url.is_empty());
     let (true, Some(tree)) = (is_embedded, &examination.tree) else { return };
     let is_page = |path: &&TreePath| path.is_page() && !path.is_hidden();
     let pages: Vec<&TreePath> = tree.files.iter().map(|(path, _)| path).filter(is_page).collect();

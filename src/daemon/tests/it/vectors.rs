@@ -28,7 +28,9 @@ fn a_new_root_has_vectors_without_network_and_keys() {
     place.write("kb/sea/waves.md", WAVES);
     let mut server = Running::serve(&place.at("kb"), &[]);
     let started = Instant::now();
-    eventually("the pages are embedded", || targets(&server, "sea/tides.md").first().is_some_and(|it| it == "sea/waves.md"));
+    eventually("the pages are embedded", || {
+        targets(&server, "sea/tides.md").first().is_some_and(|it| it == "sea/waves.md")
+    });
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     let (status, embedded) = get(&server, "/embeddings?path=sea/tides.md");
     assert_eq!((status, &embedded["dimensions"]), (200, &256.into()), "{embedded}");
@@ -40,7 +42,9 @@ fn a_new_root_has_vectors_without_network_and_keys() {
     place.write("kb/sea/swell.md", &WAVES.replace("Waves", "Swell"));
     std::fs::remove_file(place.path("kb/sea/waves.md")).unwrap();
     let server = Running::serve(&place.at("kb"), &[]);
-    eventually("the changes are embedded", || targets(&server, "sea/tides.md").first().is_some_and(|it| it == "sea/swell.md"));
+    eventually("the changes are embedded", || {
+        targets(&server, "sea/tides.md").first().is_some_and(|it| it == "sea/swell.md")
+    });
     assert!(!targets(&server, "sea/tides.md").contains(&"sea/waves.md".to_owned()));
     server.stop();
 }

@@ -100,7 +100,8 @@ impl VectorIndexer {
     /// while the search index is incomplete.
     fn compare(&mut self) -> Result<bool, Fault> {
         let position = self.position.unwrap_or(Seq(0));
-        if self.space.index_watermark.level() < position.0 || self.space.index.cursor()? == Seq(0) && position > Seq(0) {
+        if self.space.index_watermark.level() < position.0 || self.space.index.cursor()? == Seq(0) && position > Seq(0)
+        {
             self.vectors.index.set_pending(self.space.index.page_count()?);
             return Ok(false);
         }

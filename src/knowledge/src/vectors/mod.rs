@@ -50,7 +50,9 @@ impl PageVectors {
         };
         let workers = match embedder.provider {
             // More threads than processors make it slower.
-            EmbedderProvider::Static => (*worker_count).min(std::thread::available_parallelism().unwrap_or(*worker_count)),
+            EmbedderProvider::Static => {
+                (*worker_count).min(std::thread::available_parallelism().unwrap_or(*worker_count))
+            }
             _ => *worker_count,
         };
         let (embedder, store) = (providers::open_embedder(embedder)?, providers::open_store(store, space)?);

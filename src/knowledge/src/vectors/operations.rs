@@ -4,9 +4,7 @@ use svcfs_base::{Fault, Kind, Limit, TreePath};
 
 use super::similar::{current_chunks, similar_pages, snippet};
 use super::{PageVectors, SimilarPage};
-use crate::kernel::{
-    FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path,
-};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {

@@ -40,6 +40,7 @@ fn not_built(key: &str, provider: &str, built: &str) -> Fault {
 fn read_model(file: &str) -> Result<StaticModel, Fault> {
     const KEY: &str = "search.vector.embedder.url";
     let file = file.strip_prefix("//").unwrap_or(file);
-    let bytes = std::fs::read(file).map_err(|error| Fault::invalid(KEY, format_args!("cannot read `{file}`: {error}")))?;
+    let bytes =
+        std::fs::read(file).map_err(|error| Fault::invalid(KEY, format_args!("cannot read `{file}`: {error}")))?;
     StaticModel::from_file(bytes).map_err(|error| Fault::invalid(KEY, format_args!("`{file}`: {error}")))
 }

@@ -43,7 +43,7 @@ fn targets(answer: &Value) -> Vec<&str> {
 }
 
 fn limited_to(folder: &str) -> Caller {
-    let permissions = Permissions { scope: Scope::Read, folder: Some(path(folder)), ..caller().permissions };
+    let permissions = Permissions { scope: Scope::Read, folder: Some(path(folder)) };
     Caller { permissions, ..caller() }
 }
 
@@ -87,7 +87,7 @@ fn changes_while_the_server_was_stopped_are_found() {
     settle(&space);
     #[expect(clippy::disallowed_methods, reason = "edits while the server is stopped")]
     let space = space.again_with(ENABLED, |root| {
-        let text = "# Bread\n\nThe telescope shows planets, stars and galaxies far away.\n";
+        let text = "# Sky\n\nThe telescope shows planets, stars and galaxies far away.\n";
         std::fs::write(root.join("kitchen/bread.md"), text).unwrap();
         std::fs::remove_file(root.join("it/backups.md")).unwrap();
         std::fs::write(root.join("new.md"), BREAD).unwrap();
@@ -113,7 +113,9 @@ fn suggestions_are_similar_pages_without_links() {
     assert!(answer["suggestions"][0]["similarity"].as_f64().unwrap() > 0.4, "{answer}");
     assert_eq!(targets(&space.get("suggestions", json!({ "path": "sea/tides.md", "limit": 1 }))).len(), 1);
     // Linked in one direction or the other.
-    for (page, text) in [("sea/tides.md", format!("{TIDES}\nSee [[waves]].\n")), ("sea/waves.md", format!("{WAVES}\n[t](tides.md)\n"))] {
+    for (page, text) in
+        [("sea/tides.md", format!("{TIDES}\nSee [[waves]].\n")), ("sea/waves.md", format!("{WAVES}\n[t](tides.md)\n"))]
+    {
         space.put("sea/tides.md", TIDES);
         space.put("sea/waves.md", WAVES);
         space.put(page, &text);

@@ -12,11 +12,17 @@ fn passages_become_chunks_with_a_title() {
         (String::new(), vec!["a"]),
         (format!("# T\n\n{LONG}"), vec!["T", LONG]),
         ("Tide at noon.".to_owned(), vec!["a", "a: Tide at noon."]),
-        ("# T\n\n## Spring tide\n\nAfter new moon.\n".to_owned(), vec!["T. Spring tide", "Spring tide: After new moon."]),
+        (
+            "# T\n\n## Spring tide\n\nAfter new moon.\n".to_owned(),
+            vec!["T. Spring tide", "Spring tide: After new moon."],
+        ),
         (format!("Short.\n\n{LONG}"), vec!["a", &*format!("Short. {LONG}").leak()]),
         (format!("{LONG}\n\nShort."), vec!["a", &*format!("{LONG} Short.").leak()]),
         (format!("{LONG}\n\n{LONG}"), vec!["a", LONG, LONG]),
-        ("- one of the items of a list\n- another item of a list\n".to_owned(), vec!["a", "one of the items of a list; another item of a list"]),
+        (
+            "- one of the items of a list\n- another item of a list\n".to_owned(),
+            vec!["a", "one of the items of a list; another item of a list"],
+        ),
         (format!("[[x]]\n\n- [[y]]\n- [z](z.md)\n\n```\ncode\n```\n\n{LONG}"), vec!["a", LONG]),
     ] {
         assert_eq!(texts(&page, ChunkRules::Passages), expected, "{page:?}");
@@ -25,7 +31,9 @@ fn passages_become_chunks_with_a_title() {
 
 #[test]
 fn places_are_those_of_the_page() {
-    let page = format!("---\nx: 1\n---\n# T\n\n{LONG}\n\n## My part\n\n- first item of the list here\n- second item of the list\n");
+    let page = format!(
+        "---\nx: 1\n---\n# T\n\n{LONG}\n\n## My part\n\n- first item of the list here\n- second item of the list\n"
+    );
     let parts = chunks("a.md", &page, ChunkRules::Passages);
     let places: Vec<_> = parts.iter().map(|part| (part.heading.as_deref(), part.lines)).collect();
     assert_eq!(places, [(Some("t"), (4, 4)), (Some("t"), (6, 6)), (Some("my-part"), (10, 11))]);

@@ -60,9 +60,9 @@ pub(super) fn embed_chunks(
     }
     for (hash, vector) in embed_all(&*model.embedder, &missing, workers)? {
         let Some(vector) = vector.and_then(normalized) else { continue };
-        model.check_dimensions(vector.len()).map_err(|expected| {
-            wrong_dimensions(model.embedder.model(), (vector.len(), expected))
-        })?;
+        model
+            .check_dimensions(vector.len())
+            .map_err(|expected| wrong_dimensions(model.embedder.model(), (vector.len(), expected)))?;
         vectors.insert(hash, Some(Arc::new(QuantizedVector::of(&vector))));
     }
     Ok(vectors)
@@ -79,7 +79,12 @@ fn embed_all(
         let texts: Vec<&str> = batch.iter().map(|(_, text)| *text).collect();
         let vectors = embedder.embed(&texts, TextKind::Page)?;
         if vectors.len() != texts.len() {
-            let message = format!("the model `{}` returned {} vectors for {} texts", embedder.model(), vectors.len(), texts.len());
+            let message = format!(
+                "the model `{}` returned {} vectors for {} texts",
+                embedder.model(),
+                vectors.len(),
+                texts.len()
+            );
             return Err(EmbedError::Refused(message));
         }
         Ok(batch.iter().map(|(hash, _)| *hash).zip(vectors).collect::<Vec<_>>())

@@ -29,9 +29,7 @@ impl From<VectorIndexError> for Fault {
         match error {
             VectorIndexError::Embedder(error) => error.into(),
             VectorIndexError::Store(error) => Self::unavailable(error.to_string()),
-            VectorIndexError::Database(source)
-                if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) =>
-            {
+            VectorIndexError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
                 Self::disk_full("the search by meaning (`.svc/state/vectors.db`)").with_source(source)
             }
             VectorIndexError::Disk(source) if source.kind() == std::io::ErrorKind::StorageFull => {

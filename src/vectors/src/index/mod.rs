@@ -253,11 +253,8 @@ impl VectorIndex {
             }
             let embedded = embedding::embed_chunks(&connection, model, &chunks, self.workers);
             let embedded = schema::mark_if_corrupt(&self.file, embedded)?;
-            let target = rows::UpdateTarget {
-                model: model.id,
-                rules: &self.rules.name(),
-                is_remote: self.is_remote(model),
-            };
+            let target =
+                rows::UpdateTarget { model: model.id, rules: &self.rules.name(), is_remote: self.is_remote(model) };
             // A count between the commit and its change would be wrong.
             let mut counts = self.counts.lock();
             let outcome = rows::replace_pages(&mut connection, &target, &chunks, &embedded);
@@ -358,10 +355,11 @@ impl VectorIndex {
             for NearVector { id, similarity } in near {
                 let chunk = rows::chunk(connection, model.id, (page_of(id), ord_of(id)))?;
                 // A remote store may be late: a chunk that was removed or moved is no answer.
-                chunks.extend(chunk.filter(|chunk| filter.includes(&chunk.path)).map(|chunk| NearChunk {
-                    similarity: similarity.clamp(-1.0, 1.0),
-                    ..chunk
-                }));
+                chunks.extend(
+                    chunk
+                        .filter(|chunk| filter.includes(&chunk.path))
+                        .map(|chunk| NearChunk { similarity: similarity.clamp(-1.0, 1.0), ..chunk }),
+                );
             }
             Ok(chunks)
         })
@@ -438,10 +436,7 @@ impl VectorIndex {
         *self.problem.lock() = problem;
     }
 
-    fn read<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, VectorIndexError>,
-    ) -> Result<T, VectorIndexError> {
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, VectorIndexError>) -> Result<T, VectorIndexError> {
         let outcome = read(&self.reader.lock());
         schema::mark_if_corrupt(&self.file, outcome)
     }

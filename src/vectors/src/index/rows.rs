@@ -125,7 +125,8 @@ pub(super) fn page_chunks(connection: &Connection, model: i64, path: &TreePath) 
 
 /// Whether the page was embedded with this text, by any rules.
 pub(super) fn has_text(connection: &Connection, model: i64, page: &PageText) -> Outcome<bool> {
-    let mut statement = connection.prepare_cached("SELECT 1 FROM pages WHERE path = ?1 AND model = ?2 AND etag = ?3")?;
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM pages WHERE path = ?1 AND model = ?2 AND etag = ?3")?;
     Ok(statement.exists((page.path.as_str(), model, page.etag.as_bytes()))?)
 }
 
@@ -231,9 +232,11 @@ fn insert_vector(transaction: &Transaction<'_>, hash: [u8; 16], vector: &Quantiz
         return Ok(id);
     }
     let numbers: Vec<u8> = vector.numbers.iter().map(|number| number.cast_unsigned()).collect();
-    transaction
-        .prepare_cached("INSERT INTO vectors (hash, scale, numbers) VALUES (?1, ?2, ?3)")?
-        .execute((hash, f64::from(vector.scale), numbers))?;
+    transaction.prepare_cached("INSERT INTO vectors (hash, scale, numbers) VALUES (?1, ?2, ?3)")?.execute((
+        hash,
+        f64::from(vector.scale),
+        numbers,
+    ))?;
     Ok(transaction.last_insert_rowid())
 }
 
@@ -244,9 +247,15 @@ fn insert_chunk(
     (vector, is_stored): (Option<i64>, bool),
 ) -> Outcome<()> {
     let (first_line, last_line) = chunk.lines;
-    transaction
-        .prepare_cached("INSERT INTO chunks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-        .execute((page, ord, first_line, last_line, &chunk.heading, vector, is_stored))?;
+    transaction.prepare_cached("INSERT INTO chunks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute((
+        page,
+        ord,
+        first_line,
+        last_line,
+        &chunk.heading,
+        vector,
+        is_stored,
+    ))?;
     Ok(())
 }
 
@@ -277,7 +286,12 @@ impl OldChunks {
     }
 
     /// Notes the chunks that the remote store has and that no new chunk replaces.
-    fn note_removals(&self, transaction: &Transaction<'_>, page: i64, is_replaced: impl Fn(u32) -> bool) -> Outcome<()> {
+    fn note_removals(
+        &self,
+        transaction: &Transaction<'_>,
+        page: i64,
+        is_replaced: impl Fn(u32) -> bool,
+    ) -> Outcome<()> {
         let mut statement = transaction.prepare_cached("INSERT OR IGNORE INTO removals VALUES (?1)")?;
         let gone = self.0.iter().filter(|(ord, vector, _)| vector.is_some() && !is_replaced(*ord));
         for (ord, ..) in gone {
@@ -320,9 +334,9 @@ pub(super) fn chunks_to_store(connection: &Connection, model: i64, limit: u32) -
         let id = chunk_id(row.get(0)?, row.get(1)?);
         Ok((id, row.get::<_, String>(2)?, read_vector(row, 3)?.to_floats()))
     })?;
-    rows.map(|row| row.map_err(Into::into).and_then(|(id, path, vector)| {
-        Ok(StoredVector { id, path: tree_path(&path)?, vector })
-    }))
+    rows.map(|row| {
+        row.map_err(Into::into).and_then(|(id, path, vector)| Ok(StoredVector { id, path: tree_path(&path)?, vector }))
+    })
     .collect()
 }
 

@@ -71,7 +71,9 @@ impl VectorStore for TestStore {
     fn upsert(&self, vectors: &[StoredVector]) -> Result<(), StoreError> {
         self.check()?;
         self.upserts.fetch_add(vectors.len(), Ordering::Relaxed);
-        self.vectors.lock().extend(vectors.iter().map(|vector| (vector.id, (vector.path.clone(), vector.vector.clone()))));
+        self.vectors
+            .lock()
+            .extend(vectors.iter().map(|vector| (vector.id, (vector.path.clone(), vector.vector.clone()))));
         Ok(())
     }
     fn delete(&self, ids: &[i64]) -> Result<(), StoreError> {
@@ -89,7 +91,8 @@ impl VectorStore for TestStore {
         let vectors = self.vectors.lock();
         let wanted = vectors.iter().filter(|(_, (path, _))| filter.includes(path));
         let cosine = |vector: &[f32]| vector.iter().zip(question).map(|(a, b)| a * b).sum();
-        let mut near: Vec<_> = wanted.map(|(id, (_, vector))| NearVector { id: *id, similarity: cosine(vector) }).collect();
+        let mut near: Vec<_> =
+            wanted.map(|(id, (_, vector))| NearVector { id: *id, similarity: cosine(vector) }).collect();
         near.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
         near.truncate(limit);
         Ok(near)
@@ -300,7 +303,9 @@ fn a_remote_store_has_what_the_tree_has() {
 fn a_damaged_or_outdated_file_is_replaced() {
     let setup = Setup::new();
     let file = setup.folder.path().join("vectors.db");
-    let truncate = |file: &Path| std::fs::write(file, b"no database at all, but long enough to have a header. ".repeat(99)).unwrap();
+    let truncate = |file: &Path| {
+        std::fs::write(file, b"no database at all, but long enough to have a header. ".repeat(99)).unwrap()
+    };
     let zero = |file: &Path| {
         let length = std::fs::metadata(file).unwrap().len() as usize;
         let mut bytes = std::fs::read(file).unwrap();
