@@ -24,8 +24,8 @@ pub struct WordRanking {
     pub worth: f64,
     /// Whether the query has only plain words: no quotes, operators or fields.
     pub is_plain: bool,
-    /// How the query was interpreted, when not as written. That pages have only some of the words is
-    /// no note: a question is answered so.
+    /// How the query was interpreted, when not as written. That pages have only some of the words
+    /// is no note: a question is answered so.
     pub note: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use svcfs_vectors::NearChunk;
 
 use super::operations::Recall;
 use super::sections::PageLines;
-use super::trust::PageStanding;
+use super::trust::PageValidity;
 use crate::kernel::OperationContext;
 use crate::search::hybrid::{self, HybridPage, HybridQuery, SearchLeg};
 
@@ -39,7 +39,7 @@ pub struct CandidatePage {
     /// Hash of the text.
     pub etag: ETag,
     /// What its frontmatter says of its validity.
-    pub standing: PageStanding,
+    pub validity: PageValidity,
     /// What found it.
     pub sources: Vec<SearchLeg>,
 }
@@ -170,7 +170,7 @@ fn add_page(
     }
     candidates.sections.extend(rated);
     candidates.pages.push(CandidatePage {
-        standing: PageStanding::of(&page.properties.frontmatter, now),
+        validity: PageValidity::of(&page.properties.frontmatter, now),
         path: page.path,
         etag: file.etag,
         content: file.content,

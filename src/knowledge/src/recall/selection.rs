@@ -95,7 +95,7 @@ fn by_value(candidates: &Candidates, budget: usize) -> Vec<usize> {
         let text = String::from_utf8_lossy(&page.content);
         let tokens = TokenCount::of(&PageLines::of(&text).text(section.lines.clone())).tokens();
         let tokens = tokens.clamp((budget / SHORT_SHARE).max(1), (budget / MAX_SHARE).max(1));
-        (page.standing.outdated.is_some(), section.score / tokens as f64)
+        (page.validity.outdated.is_some(), section.score / tokens as f64)
     };
     let values: Vec<(bool, f64)> = candidates.sections.iter().map(value).collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -124,7 +124,7 @@ impl PageCitation {
             return Ok(None);
         };
         let time = version.timestamp;
-        let trust = page.standing.trust(time, cx.now());
+        let trust = page.validity.trust(time, cx.now());
         Ok(Some(Self { commit: version.hash.to_string(), actor: version.author, time, trust }))
     }
 
@@ -145,8 +145,8 @@ impl PageCitation {
             trust: self.trust,
             actor: svcfs_base::escape_unprintable(&self.actor).to_string(),
             date: self.time.strftime("%Y-%m-%d").to_string(),
-            outdated: page.standing.outdated,
-            is_external: page.standing.is_external,
+            outdated: page.validity.outdated,
+            is_external: page.validity.is_external,
         }
     }
 }

@@ -12,7 +12,7 @@ const OLD_DAYS: i64 = 365;
 
 /// What the frontmatter says about the validity of a page.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct PageStanding {
+pub struct PageValidity {
     /// Why the page no longer holds: `superseded`, `expired`, `deprecated` or `outdated`.
     pub outdated: Option<&'static str>,
     /// Whether its content comes from elsewhere: data, not instructions.
@@ -20,7 +20,7 @@ pub struct PageStanding {
     base: f64,
 }
 
-impl PageStanding {
+impl PageValidity {
     /// Reads the frontmatter of a page.
     pub fn of(frontmatter: &Map<String, Value>, now: Timestamp) -> Self {
         let text = |key: &str| frontmatter.get(key).and_then(Value::as_str).map(str::trim);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standing_and_trust_follow_the_frontmatter() {
+    fn validity_and_trust_follow_the_frontmatter() {
         let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
         let old: Timestamp = "2025-05-01T12:00:00Z".parse().unwrap();
         for (frontmatter, outdated, trust) in [
@@ -98,10 +98,10 @@ mod tests {
             (json!({ "expires": "2026-06-01T11:00:00Z" }), Some("expired"), 0.2),
             (json!({ "trust": "external" }), None, 0.25),
         ] {
-            let standing = PageStanding::of(frontmatter.as_object().unwrap(), now);
-            assert_eq!((standing.outdated, standing.trust(now, now)), (outdated, trust), "{frontmatter}");
-            assert_eq!(standing.is_external, frontmatter["trust"] == "external");
-            assert!(standing.trust(old, now) < trust, "{frontmatter}");
+            let validity = PageValidity::of(frontmatter.as_object().unwrap(), now);
+            assert_eq!((validity.outdated, validity.trust(now, now)), (outdated, trust), "{frontmatter}");
+            assert_eq!(validity.is_external, frontmatter["trust"] == "external");
+            assert!(validity.trust(old, now) < trust, "{frontmatter}");
         }
     }
 }

@@ -101,12 +101,12 @@ pub struct QuestionRank {
 
 /// How one kind of search answered the questions so far.
 #[derive(Default)]
-struct RankingTally {
+struct RankingSums {
     sums: RankingMetrics,
     times: Vec<Duration>,
 }
 
-impl RankingTally {
+impl RankingSums {
     /// Adds an answer; returns the rank of the first expected page, and the gain.
     fn add(&mut self, paths: &[TreePath], expected: &[TreePath], (k, time): (usize, Duration)) -> (usize, f64) {
         let is_expected = |path: &TreePath| expected.contains(path);
@@ -159,26 +159,26 @@ pub fn evaluate(
     }
     let has_vectors = vector_leg::is_enabled(cx.space);
     let mut per_query = Vec::with_capacity(questions.len());
-    let [mut fts, mut semantic, mut hybrid] = [(); 3].map(|()| RankingTally::default());
-    for (position, asked) in questions.iter().enumerate() {
-        check(position, asked)?;
-        let ExpectedAnswer { question, expected_paths: expected } = asked;
+    let [mut fts, mut semantic, mut hybrid] = [(); 3].map(|()| RankingSums::default());
+    for (position, query) in questions.iter().enumerate() {
+        check(position, query)?;
+        let ExpectedAnswer { question, expected_paths: expected } = query;
         let started = Instant::now();
-        let query = SearchQuery {
+        let search = SearchQuery {
             limit: AnswerLimit::default(),
             folder: below.cloned(),
             allow_partial: true,
             ..SearchQuery::new(question)
         };
-        let paths: Vec<TreePath> = index.search(&query)?.hits.into_iter().map(|hit| hit.path).collect();
+        let paths: Vec<TreePath> = index.search(&search)?.hits.into_iter().map(|hit| hit.path).collect();
         let (fts_rank, fts_ndcg) = fts.add(&paths, expected, (k, started.elapsed()));
-        let ranked_by = |tally: &mut RankingTally, uses_words: bool| -> Result<_, Fault> {
+        let ranked_by = |sums: &mut RankingSums, uses_words: bool| -> Result<_, Fault> {
             if !has_vectors {
                 return Ok((None, None));
             }
             let started = Instant::now();
             let paths = rank((cx, index), question, (uses_words, below))?;
-            let (rank, ndcg) = tally.add(&paths, expected, (k, started.elapsed()));
+            let (rank, ndcg) = sums.add(&paths, expected, (k, started.elapsed()));
             Ok((Some(rank), Some(ndcg)))
         };
         let (semantic_rank, semantic_ndcg) = ranked_by(&mut semantic, false)?;
@@ -194,17 +194,17 @@ pub fn evaluate(
             hybrid_ndcg,
         });
     }
-    let optional = |tally: RankingTally| if has_vectors { tally.metrics().into() } else { OptionalMetrics::default() };
+    let optional = |sums: RankingSums| if has_vectors { sums.metrics().into() } else { OptionalMetrics::default() };
     Ok(SearchEvaluation { k, fts: fts.metrics(), semantic: optional(semantic), hybrid: optional(hybrid), per_query })
 }
 
-fn check(position: usize, asked: &ExpectedAnswer) -> Result<(), Fault> {
+fn check(position: usize, answer: &ExpectedAnswer) -> Result<(), Fault> {
     let invalid = |field: &str, message: String| Fault::invalid(&format!("queries[{position}].{field}"), message);
-    let expected = asked.expected_paths.len();
+    let expected = answer.expected_paths.len();
     if expected == 0 || expected > MAX_EXPECTED {
         return Err(invalid("expected_paths", format!("has {expected} paths; use 1 to {MAX_EXPECTED}")));
     }
-    if asked.question.trim().is_empty() {
+    if answer.question.trim().is_empty() {
         return Err(invalid("question", "is empty; write a search query".to_owned()));
     }
     Ok(())

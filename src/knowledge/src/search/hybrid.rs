@@ -116,7 +116,7 @@ pub fn rank(cx: &OperationContext<'_>, index: &Index, query: &HybridQuery<'_>) -
         false => VectorLeg::Disabled,
     };
     let near = match near {
-        VectorLeg::Found(near) => Some(near),
+        VectorLeg::Answered(near) => Some(near),
         VectorLeg::Disabled => None,
         VectorLeg::Unavailable(reason) => {
             notes.push(reason);

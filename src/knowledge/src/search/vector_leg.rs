@@ -17,7 +17,7 @@ pub enum VectorLeg {
     /// It cannot answer now; the text is for the caller.
     Unavailable(String),
     /// The passages, nearest first.
-    Found(Vec<NearChunk>),
+    Answered(Vec<NearChunk>),
 }
 
 /// Whether the settings enable search by meaning.
@@ -38,7 +38,7 @@ pub fn require(space: &Space) -> Result<(), Fault> {
 pub fn search(cx: &OperationContext<'_>, question: &str, limit: usize, folder: Option<&TreePath>) -> VectorLeg {
     let Ok(vectors) = PageVectors::of(cx) else { return VectorLeg::Disabled };
     match vectors.index.search(question, limit, &VectorFilter { folder: folder.cloned() }) {
-        Ok(near) => VectorLeg::Found(near),
+        Ok(near) => VectorLeg::Answered(near),
         Err(error) => {
             tracing::warn!(space = cx.space.name, %error, "search by meaning failed; answering by words");
             VectorLeg::Unavailable(format!("search by meaning is not available now, only words were searched: {error}"))

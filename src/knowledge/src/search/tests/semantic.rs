@@ -30,7 +30,7 @@ fn with_vectors(files: &[(&str, &str)]) -> TestSpace {
     let pages = space.space().index.page_count().unwrap();
     while vectors.index.status().pages < pages || vectors.index.status().pending > 0 {
         assert!(started.elapsed() < Duration::from_secs(60), "{:?}", vectors.index.status());
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::yield_now();
     }
     space
 }
