@@ -144,7 +144,7 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
             let property = properties.get_mut(*name).and_then(Value::as_object_mut);
             property.into_iter().for_each(|property| drop(property.insert("default".to_owned(), (*default).into())));
         }
-        for (published_name, own_name) in entry.aliases {
+        for (published_name, own_name) in shown_aliases(entry) {
             *properties = rename_member(std::mem::take(properties), own_name, published_name);
         }
     }
@@ -152,7 +152,7 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
     let with_default: Vec<String> =
         properties.filter(|(_, schema)| schema.get("default").is_some()).map(|(name, _)| name.clone()).collect();
     if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
-        for (published_name, own_name) in entry.aliases {
+        for (published_name, own_name) in shown_aliases(entry) {
             required.iter_mut().filter(|name| *name == own_name).for_each(|name| *name = json!(published_name));
         }
         // Inputs that other protocols require although they have a default.
@@ -161,6 +161,11 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
     // Unknown arguments are refused; clients that know this do not send them.
     object.insert("additionalProperties".to_owned(), false.into());
     (object, manual)
+}
+
+/// The aliases under which arguments are published.
+const fn shown_aliases(entry: &OperationEntry) -> &'static [(&'static str, &'static str)] {
+    if entry.shows_aliases { entry.aliases } else { &[] }
 }
 
 /// The additional arguments of a tool.

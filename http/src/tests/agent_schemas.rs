@@ -201,6 +201,7 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_search", json!({ "query": "fox" })),
         ("svc_search", json!({ "query": "fxo", "suggest_threshold": 0.5 })),
         ("svc_eval", json!({ "queries": [{ "question": "fox", "expected_paths": ["notes/a.md"] }] })),
+        ("svc_recall", json!({ "query": "fox", "budget_tokens": 400 })),
         ("svc_query_meta", json!({ "filters": ["$.tags[*]=x"] })),
         ("svc_query_meta", json!({ "filters": ["$.priority>=1"], "or": ["$.status=verified"] })),
         ("svc_query", json!({ "query": "TABLE status, priority, missing" })),
@@ -242,14 +243,35 @@ async fn every_tool_answers_as_its_schema_says() {
     }
     for tool in tools() {
         let name = tool["name"].as_str().unwrap();
-        // `clip` needs a page of another server; its own tests have one.
-        let is_tried_elsewhere = matches!(name, "svc_write" | "svc_clip");
+        // `clip` needs a page of another server; its own tests have one. The others need vectors.
+        let is_tried_elsewhere =
+            matches!(name, "svc_write" | "svc_clip" | "svc_suggestions" | "svc_embeddings" | "svc_search_semantic");
         assert!(is_tried_elsewhere || asked.iter().any(|(asked, _)| *asked == name), "{name} is not tried here");
     }
     for (name, arguments) in asked {
         // `call` holds each answer against the schema.
         let answer = call(&protocol, name, arguments.clone()).await;
         assert_eq!(answer["result"]["isError"], false, "{name} {arguments}: {answer}");
+    }
+    assert!(protocol.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_need_vectors_answer_as_their_schemas_say() {
+    let server = TestServer::of(svcfs_knowledge::CATALOGUE, "search.vector.enabled = true");
+    server.start_vectors();
+    let protocol = Listening::on(server).await;
+    tree(&protocol).await;
+    for (name, arguments) in [
+        ("svc_suggestions", json!({ "path": "notes/a.md" })),
+        ("svc_embeddings", json!({ "path": "notes/a.md" })),
+        ("svc_search_semantic", json!({ "query": "fox" })),
+    ] {
+        let mut answer = call(&protocol, name, arguments.clone()).await;
+        while answer["result"].to_string().contains("not embedded yet") {
+            answer = call(&protocol, name, arguments.clone()).await;
+        }
+        assert_eq!(answer["result"]["isError"], false, "{name}: {answer}");
     }
     assert!(protocol.stopped().await);
 }

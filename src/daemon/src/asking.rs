@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use svcfs_base::Caller;
 use svcfs_config::{CliOverrides, LogOutput, Settings};
 use svcfs_knowledge::kernel::{OperationEntry, Space};
+use svcfs_knowledge::vectors::VectorIndexer;
 use tracing::level_filters::LevelFilter;
 
 use crate::adoption::refuse_uncommitted;
@@ -147,6 +148,9 @@ impl OpenTarget {
             if let Some(root) = opened {
                 let space = find_space(root, space.as_deref())?;
                 catch_up_index(root)?;
+                if USES_VECTORS.contains(&entry.name) {
+                    embed_pages(&space);
+                }
                 let (output, notes) = root::run_operation((root.server(), &space), (entry, caller), arguments.clone())?;
                 return Ok(printed(OperationResponse { output, notes }));
             }
@@ -235,6 +239,18 @@ fn printed(OperationResponse { output, notes }: OperationResponse) -> Value {
 /// A space of this process by name.
 fn find_space(root: &OpenRoot, name: Option<&str>) -> Result<Arc<Space>, CommandFailure> {
     Ok(name.map_or_else(|| Ok(Arc::clone(root.space())), |name| root.server().spaces().find(name))?)
+}
+
+/// Operations that need vectors. `search` uses those that are there: it must stay quick.
+const USES_VECTORS: [&str; 5] = ["search_semantic", "recall", "eval", "suggestions", "embeddings"];
+
+/// Embeds the pages that have no vectors yet, if search by meaning is enabled: without a server no
+/// task does it.
+fn embed_pages(space: &Arc<Space>) {
+    let Some(indexer) = VectorIndexer::for_space(space) else { return };
+    let spinner = progress::spinner("embedding pages");
+    indexer.run_once(|| spinner.tick());
+    spinner.finish_and_clear();
 }
 
 /// Waits until the index is up to date. Renames need it too: they rewrite the links in the index.

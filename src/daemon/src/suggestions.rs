@@ -12,7 +12,8 @@ const MAX_TYPOS: usize = 2;
 
 /// What people type, and the command for it.
 const SYNONYMS: &[(&[&str], &str)] = &[
-    (&["find", "grep", "rg", "ag", "lookup", "locate", "ask"], "search"),
+    (&["find", "grep", "rg", "ag", "lookup", "locate"], "search"),
+    (&["ask", "brief", "context", "answer", "rag"], "recall"),
     (&["cat", "show", "get", "view", "open", "print", "less", "more", "type", "head", "tail", "bat"], "read"),
     (&["put", "save", "edit", "create", "new", "set", "touch", "tee", "store", "vi", "vim", "nano"], "write"),
     (&["add", "echo", "note"], "append"),

@@ -68,7 +68,10 @@ pub use links::{Backlink, LinkFollower, OutLink, ResolvedLink};
 pub use meta::{MetaCondition, MetaQuery, MetaRow, SortKey, SortOrder};
 pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
-pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
+pub use search::{
+    PageProperties, QuestionWords, RankedPage, SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost,
+    WordRanking,
+};
 pub use segments::MergeStep;
 pub use visible::VisiblePages;
 pub use workflows::WorkflowPage;

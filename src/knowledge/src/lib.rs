@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod pages;
 pub mod publishing;
 pub mod query;
+pub mod recall;
 pub mod schemas;
 pub mod search;
 pub mod shares;
@@ -36,6 +37,7 @@ pub mod spaces;
 pub mod tasks;
 pub mod undo;
 pub mod usage;
+pub mod vectors;
 pub mod views;
 pub mod webhooks;
 pub mod workflows;
@@ -49,6 +51,8 @@ pub const CATALOGUE: &[OperationArea] = &[
     history::AREA,
     undo::AREA,
     search::AREA,
+    recall::AREA,
+    vectors::AREA,
     query::AREA,
     views::AREA,
     graph::AREA,

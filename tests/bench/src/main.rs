@@ -22,11 +22,13 @@ mod pauses;
 mod plan;
 mod protocols;
 mod publishing;
+mod quality;
 mod questions;
 mod ranking;
 mod scale;
 mod searching;
 mod tasks;
+mod vectors;
 mod webhooks;
 
 use std::io::Write;
@@ -56,11 +58,13 @@ use crate::pauses::Pauses;
 use crate::plan::Extent;
 use crate::protocols::Doors;
 use crate::publishing::Publishing;
+use crate::quality::Quality;
 use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
 use crate::searching::Searching;
 use crate::tasks::Tasks;
+use crate::vectors::Vectors;
 use crate::webhooks::Webhooks;
 
 /// Measure svcfs beside git and beside the bare filesystem; markdown tables on standard output
@@ -120,6 +124,8 @@ enum Part {
     /// How often search finds the page that answers a question, beside plain full-text search and
     /// grep
     Ranking,
+    /// How well questions in natural language are answered, by words, by meaning and by both
+    Quality,
     /// What search and indexing cost in trees of different sizes, beside plain full-text search and
     /// `git grep`
     Searching,
@@ -137,6 +143,8 @@ enum Part {
     Publishing,
     /// Notifications to one receiver
     Webhooks,
+    /// Search by meaning: embedding, recall, latency, memory
+    Vectors,
 }
 
 /// What was measured.
@@ -155,6 +163,7 @@ struct Measured {
     links: Option<Links>,
     questions: Option<Questions>,
     ranking: Option<Ranking>,
+    quality: Option<Quality>,
     searching: Option<Searching>,
     answers: Option<Answers>,
     boards: Option<Boards>,
@@ -163,6 +172,7 @@ struct Measured {
     drafts: Option<Drafts>,
     publishing: Option<Publishing>,
     webhooks: Option<Webhooks>,
+    vectors: Option<Vectors>,
 }
 
 fn main() -> Result<()> {
@@ -229,6 +239,7 @@ impl Measured {
             Part::Links => self.links = Some(links::measure(&run, extent)?),
             Part::Questions => self.questions = Some(questions::measure(&run, extent)?),
             Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
+            Part::Quality => self.quality = Some(quality::measure(&run, extent)?),
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
             Part::Boards => self.boards = Some(boards::measure(&run, extent)?),
@@ -237,6 +248,7 @@ impl Measured {
             Part::Drafts => self.drafts = Some(drafts::measure(&run, extent)?),
             Part::Publishing => self.publishing = Some(publishing::measure(&run, extent)?),
             Part::Webhooks => self.webhooks = Some(webhooks::measure(&run, extent)?),
+            Part::Vectors => self.vectors = Some(vectors::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -262,6 +274,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         links,
         questions,
         ranking,
+        quality,
         searching,
         answers,
         boards,
@@ -270,6 +283,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         drafts,
         publishing,
         webhooks,
+        vectors,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -288,6 +302,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(links.iter().map(Links::table));
     tables.extend(questions.iter().map(Questions::table));
     tables.extend(ranking.iter().map(Ranking::table));
+    tables.extend(quality.iter().map(Quality::table));
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(boards.iter().map(Boards::table));
@@ -296,6 +311,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(drafts.iter().map(Drafts::table));
     tables.extend(publishing.iter().map(Publishing::table));
     tables.extend(webhooks.iter().map(Webhooks::table));
+    tables.extend(vectors.iter().map(Vectors::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }

@@ -14,7 +14,7 @@ use super::served;
 use crate::space::TestSpace;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 20] = [
+const BEYOND: [&str; 21] = [
     // D40: the HTML of a page, and of text.
     "GET /api/svc/render",
     "POST /api/svc/render",
@@ -34,18 +34,20 @@ const BEYOND: [&str; 20] = [
     "POST /api/svc/revert", // undo, and what it needs beside it
     "POST /api/svc/restore",
     "GET /api/svc/trash",
+    "POST /api/svc/recall",       // issue 40: excerpts within a budget of tokens
     "POST /api/svc/backup",       // a backup now, as `svcfs backup` asks a server for it
     "DELETE /api/svc/schemas/{}", // a schema that is saved can be removed
 ];
 
 /// Tools beside the contract, each with its reason.
-const BEYOND_TOOLS: [&str; 6] = [
+const BEYOND_TOOLS: [&str; 7] = [
     "svc_version", // agents read, compare and attribute versions, as callers of REST do
     "svc_diff",
     "svc_blame",
     "svc_task_next", // the queue: eligible and claim in one step, so that no task is taken twice
     "svc_task_done",
-    "svc_undo", // agents undo their own mistakes
+    "svc_recall", // excerpts with citations within a budget of tokens
+    "svc_undo",   // agents undo their own mistakes
 ];
 
 /// The rows of a table below its heading, split into columns.

@@ -25,6 +25,9 @@ const ASKS_NOTHING: &[&str] = &["/view/refresh", "/drafts"];
 /// Routes of parts that are off unless the settings switch them on (contract 7: 501).
 const OFF: &[&str] = &["/audit", "/backup"];
 
+/// Routes of parts that are off as above, but answer 503 (contract 4.5, 4.6, 4.15).
+const UNAVAILABLE: &[&str] = &["/webhooks", "/search/semantic", "/suggestions", "/embeddings"];
+
 /// A space that must stay as it is.
 struct Untouched {
     space: TestSpace,
@@ -131,8 +134,7 @@ fn check(what: &str, route: &Route, reply: &Reply) {
         assert!(route.is_read_only || ASKS_NOTHING.contains(&route.path), "{what} was accepted: {said}");
         return;
     }
-    // The contract: webhooks answer 503 while they are disabled, as they are here.
-    let is_disabled = reply.status == 503 && route.path.starts_with("/webhooks");
+    let is_disabled = reply.status == 503 && UNAVAILABLE.iter().any(|path| route.path.starts_with(path));
     let is_off = is_disabled || reply.status == 501 && OFF.contains(&route.path);
     assert!(is_off || (400..500).contains(&reply.status), "{what}: {} {said}", reply.status);
     let answer = reply.json();

@@ -45,7 +45,7 @@ pub fn of_verb(verb: &Verb) -> Command {
     if let Some(alternative) = verb.alternative {
         command = (alternative.augment)(command);
     }
-    let has_short_root = !verb.flags.iter().any(|flag| flag.short == 'r');
+    let has_short_root = !verb.flags.iter().any(|flag| flag.short == Some('r'));
     let json = Arg::new(JSON).long("json").help("Print the result as JSON");
     // The flags of the target bring a description, which the verb's replaces.
     let mut command = RootTarget::augment_args(command.arg(json.action(ArgAction::SetTrue)));

@@ -61,20 +61,22 @@ const VERB: Verb = Verb {
 const PAGE: &str = "Path of the page; inside the root or a mount, relative to the current directory";
 
 /// All verbs, in the order of the help.
-pub const VERBS: &[Verb] =
-    &[SEARCH, READ, WRITE, APPEND, LS, TREE, RENAME, RM, LOG, BLAME, DIFF, UNDO, RESTORE, TRASH, LINKS, BACKLINKS];
+pub const VERBS: &[Verb] = &[
+    SEARCH, RECALL, READ, WRITE, APPEND, LS, TREE, RENAME, RM, LOG, BLAME, DIFF, UNDO, RESTORE, TRASH, LINKS, BACKLINKS,
+];
 
 const SEARCH: Verb = Verb {
     name: "search",
     operation: "search",
     about: "Search pages by words, best match first",
     details: "A page must have all words. Also understood: `OR`, `NOT`, \"a phrase\", `pre*`, `title:word`, `tags:x`; see \
-              `svcfs call search --help`.",
+              `svcfs call search --help`. With `--semantic` pages are found by meaning, too.",
     examples: "\
 Examples:
   svcfs search refresh token
   svcfs search '\"refresh token\" OR oauth' -n 5
   svcfs search tide --in notes/sea                 only pages in this folder
+  svcfs search --semantic how do I get a page back  by meaning and words
   svcfs search tyde --suggest-threshold 0.7        also similar words, if nothing is found
   svcfs search tide --json | jq -r '.[].path'",
     positionals: &[required("q", "WORDS", "Words to search", Words)],
@@ -97,7 +99,46 @@ Examples:
             ..long_option("suggest_threshold", "suggest-threshold")
         },
     ],
-    action: Once(views::search::results),
+    flags: &[VerbFlag {
+        name: "semantic",
+        short: None,
+        help: "Search by meaning, too; needs the setting `search.vector.enabled`",
+    }],
+    action: Steps(steps::search),
+    ..VERB
+};
+
+const RECALL: Verb = Verb {
+    name: "recall",
+    operation: "recall",
+    about: "Print the sections that answer a question, with citations, within a budget of tokens",
+    details: "Each section is cited as `path#heading@commit:L10-L24`. Pages are found by words, by meaning (with the \
+              setting `search.vector.enabled`) and by links.",
+    examples: "\
+Examples:
+  svcfs recall how do we rotate the signing keys
+  svcfs recall 'tide window' --budget 1000 --in notes/sea
+  svcfs recall 'tide window' --json | jq -r '.excerpts[].path'",
+    positionals: &[required("query", "QUESTION", "Question or topic", Words)],
+    options: &[
+        VerbOption {
+            alias: Some("budget-tokens"),
+            help: "Maximum number of tokens, 200 to 20,000 [default: 4000]",
+            ..long_option("budget_tokens", "budget")
+        },
+        FOLDER,
+        VerbOption { value_name: "NAME", help: "Only pages with this `scope` in the frontmatter", ..option("scope") },
+        VerbOption {
+            value_name: "LEGS",
+            help: "What finds pages, separated by commas: fts (words), vector (meaning), graph (links) [default: all]",
+            ..option("legs")
+        },
+        VerbOption {
+            help: "Only pages of at least this trust, 0 to 1; a page that says nothing of itself has 0.5",
+            ..long_option("min_trust", "min-trust")
+        },
+    ],
+    action: Once(views::search::recall),
     ..VERB
 };
 
@@ -187,8 +228,8 @@ Examples:
   svcfs ls --json | jq -r '.[].path'",
     positionals: &[optional("path", "PATH", "Directory or file [default: the current or the top directory]", Path)],
     flags: &[
-        VerbFlag { name: "long", short: 'l', help: "Also list size and modification time" },
-        VerbFlag { name: "all", short: 'a', help: "Also list names that begin with a dot" },
+        VerbFlag { name: "long", short: Some('l'), help: "Also list size and modification time" },
+        VerbFlag { name: "all", short: Some('a'), help: "Also list names that begin with a dot" },
     ],
     fixed: &[("depth", FixedValue::Number(1)), ("details", FixedValue::True)],
     action: Once(views::tree::list),
@@ -255,7 +296,7 @@ Examples:
   svcfs rm -r drafts                               a directory with everything in it
   svcfs restore notes/old.md                       bring one back",
     positionals: &[required("path", "PATH", "Path to remove", Paths)],
-    flags: &[VerbFlag { name: "recursive", short: 'r', help: "Remove directories with everything in them" }],
+    flags: &[VerbFlag { name: "recursive", short: Some('r'), help: "Remove directories with everything in them" }],
     action: Steps(steps::remove),
     ..VERB
 };
@@ -339,7 +380,7 @@ Examples:
         },
         long_option("dry_run", "dry-run"),
     ],
-    flags: &[VerbFlag { name: "yes", short: 'y', help: "Do not ask" }],
+    flags: &[VerbFlag { name: "yes", short: Some('y'), help: "Do not ask" }],
     action: Steps(steps::undo),
     ..VERB
 };

@@ -95,7 +95,7 @@ impl Verb {
 
 struct VerbFlag {
     name: &'static str,
-    short: char,
+    short: Option<char>,
     help: &'static str,
 }
 

@@ -38,6 +38,29 @@ fn log_changes(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure> {
     run.print(&run.call("timeline", arguments)?, views::history::changes)
 }
 
+/// `search`: by words, or with `--semantic` by meaning, too.
+///
+/// # Errors
+/// `Usage` for an option that only the search by words has; the refusals of the operations.
+pub fn search(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
+    let mut arguments = run.arguments().clone();
+    if !run.has_flag("semantic") {
+        return run.print(&run.call("search", arguments)?, views::search::results);
+    }
+    for (parameter, option) in
+        [("modified_after", "modified-after"), ("boost", "boost"), ("suggest_threshold", "suggest-threshold")]
+    {
+        if arguments.contains_key(parameter) {
+            let message = format!("--{option} has no effect with --semantic; leave one of them out");
+            return Err(CommandFailure::saying(ExitStatus::Usage, message));
+        }
+    }
+    if let Some(query) = arguments.remove("q") {
+        arguments.insert("query".to_owned(), query);
+    }
+    run.print(&run.call("search_semantic", arguments)?, views::search::results)
+}
+
 /// `backlinks`: says if the page does not exist. Pages may link to one that is still to be written.
 ///
 /// # Errors

@@ -37,7 +37,8 @@ fn every_verb_names_parameters_of_its_operation() {
 fn every_verb_has_a_consistent_command_line() {
     Cli::command().debug_assert();
     let names: BTreeSet<&str> = names().collect();
-    let expected = "append backlinks blame diff links log ls read rename restore rm search trash tree undo write";
+    let expected =
+        "append backlinks blame diff links log ls read recall rename restore rm search trash tree undo write";
     let expected = expected.split(' ').collect::<BTreeSet<_>>();
     assert_eq!(names, expected);
 }
@@ -75,6 +76,8 @@ fn options_and_positionals_may_come_in_any_order() {
     for line in [
         &["search", "refresh", "token", "--limit", "5", "--json"][..],
         &["search", "-n5", "--in", "notes", "refresh", "token", "--root", "kb"],
+        &["search", "--semantic", "how", "do", "tides", "work", "-n", "3"],
+        &["recall", "tide", "window", "--budget", "500", "--in", "notes", "--legs", "fts,graph", "--json"],
         &["append", "a.md", "- [ ] an item", "--actor", "ann", "--separator", ""],
         &["append", "a.md", "--actor", "ann", "- an item"],
         &["write", "a.md", "-"],

@@ -40,5 +40,6 @@ mod service;
 mod sessions;
 mod soak;
 mod units;
+mod vectors;
 mod verbs;
 mod webdav;

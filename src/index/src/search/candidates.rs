@@ -113,7 +113,7 @@ pub(super) fn select(
         if candidates.ids.is_empty() {
             candidates.is_partial_only = true;
             add_partial(connection, query, &parsed.words, &mut candidates)?;
-        } else if words >= MIN_PARTIAL_WORDS && candidates.ids.len() < FEW_MATCHES {
+        } else if (words >= MIN_PARTIAL_WORDS || query.is_question) && candidates.ids.len() < FEW_MATCHES {
             if words < DESCRIPTION_WORDS {
                 candidates.top_ranked.clone_from(&candidates.seen);
             }

@@ -13,6 +13,7 @@ mod answer_cache;
 mod candidates;
 mod phrase;
 mod query;
+mod ranked_words;
 mod score;
 mod snippet;
 mod spelling;
@@ -32,6 +33,7 @@ use query::{Vocabulary, WordQuery};
 use score::{ScoreScale, ScoreScratch};
 
 pub(crate) use answer_cache::AnswerCache;
+pub use ranked_words::{PageProperties, QuestionWords, RankedPage, WordRanking};
 pub use spelling::SpellingSuggestion;
 pub use trust::TrustBoost;
 
@@ -56,6 +58,8 @@ pub struct SearchQuery {
     pub trust: TrustBoost,
     /// Whether pages with some of the words are returned when few or none have all.
     pub allow_partial: bool,
+    /// Whether also a query of two words is a question, of which pages may have one.
+    pub is_question: bool,
 }
 
 impl SearchQuery {
@@ -110,7 +114,7 @@ impl Index {
             Ok(answer) => return Ok(answer),
             Err(generation) => generation,
         };
-        let answer = self.readers.query("q", |connection| match query::parse(&query.q, &KnownWords(connection))? {
+        let answer = self.readers.query("q", |connection| match parse(connection, query)? {
             Some(parsed) => run(connection, query, parsed),
             None => Ok(SearchAnswer::default()),
         })?;
@@ -140,6 +144,15 @@ impl Vocabulary for KnownWords<'_> {
     }
 }
 
+/// Parses a query; `None` when there is nothing to search for.
+fn parse(connection: &Connection, query: &SearchQuery) -> Result<Option<WordQuery>, IndexError> {
+    let mut parsed = query::parse(&query.q, &KnownWords(connection))?;
+    if query.allow_partial {
+        parsed.iter_mut().for_each(WordQuery::skip_function_words);
+    }
+    Ok(parsed)
+}
+
 /// A page on the result page.
 struct SearchCandidate {
     id: i64,
@@ -150,23 +163,12 @@ struct SearchCandidate {
     source_of_truth: bool,
 }
 
-fn run(connection: &Connection, query: &SearchQuery, mut parsed: WordQuery) -> Result<SearchAnswer, IndexError> {
+fn run(connection: &Connection, query: &SearchQuery, parsed: WordQuery) -> Result<SearchAnswer, IndexError> {
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
-    let selected = candidates::select(connection, query, &parsed)?;
-    let Some(candidates) = selected else { return Ok(SearchAnswer { note: parsed.note, ..SearchAnswer::default() }) };
-    let note = match (candidates.is_partial_only, candidates.has_partial) {
-        (true, _) => Some("no page has all of the words; these have some of them"),
-        (false, true) => Some("few pages have all of the words; the others have some of them"),
-        (false, false) => None,
+    let (note, ranked) = rank(connection, query, &parsed)?;
+    let Some(RankedCandidates { scored, candidates, .. }) = ranked else {
+        return Ok(SearchAnswer { note, ..SearchAnswer::default() });
     };
-    if let Some(note) = note {
-        parsed.note = Some(parsed.note.map_or_else(|| note.to_owned(), |existing| format!("{existing}; {note}")));
-    }
-    let mut scored = score_pages(connection, (query.trust, &parsed), &candidates)?;
-    raise(&mut scored, |page| candidates.top_ranked.contains(&page.id));
-    raise_titled(connection, &query.q, &mut scored)?;
-    raise(&mut scored, |page| candidates.titled.contains(&page.id));
-    scored.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
     let mut page = Vec::with_capacity(query.limit.get());
     for ScoredPage { id, score, .. } in scored.into_iter().skip(offset).take(query.limit.get()) {
         page.push(candidate(connection, id, score)?);
@@ -179,7 +181,41 @@ fn run(connection: &Connection, query: &SearchQuery, mut parsed: WordQuery) -> R
         }
     }
     let hits = page.into_iter().map(|candidate| hit(connection, &parsed, candidate)).collect::<Result<_, _>>()?;
-    Ok(SearchAnswer { hits, note: parsed.note, is_partial: candidates.is_partial_only })
+    Ok(SearchAnswer { hits, note, is_partial: candidates.is_partial_only })
+}
+
+/// The scored pages, best first.
+struct RankedCandidates {
+    scored: Vec<ScoredPage>,
+    candidates: CandidateSet,
+    /// What a page gains by having all words once.
+    worth: f64,
+}
+
+/// Scores the candidates of a query; none when nothing matches. The note says how the query was
+/// interpreted.
+fn rank(
+    connection: &Connection,
+    query: &SearchQuery,
+    parsed: &WordQuery,
+) -> Result<(Option<String>, Option<RankedCandidates>), IndexError> {
+    let Some(candidates) = candidates::select(connection, query, parsed)? else {
+        return Ok((parsed.note.clone(), None));
+    };
+    let partial_note = match (candidates.is_partial_only, candidates.has_partial) {
+        (true, _) => Some("no page has all of the words; these have some of them"),
+        (false, true) => Some("few pages have all of the words; the others have some of them"),
+        (false, false) => None,
+    };
+    let notes: Vec<&str> = parsed.note.as_deref().into_iter().chain(partial_note).collect();
+    let note = (!notes.is_empty()).then(|| notes.join("; "));
+    let scale = ScoreScale::of(connection, parsed)?;
+    let mut scored = score_pages(connection, (query.trust, &scale), &candidates)?;
+    raise(&mut scored, |page| candidates.top_ranked.contains(&page.id));
+    raise_titled(connection, &query.q, &mut scored)?;
+    raise(&mut scored, |page| candidates.titled.contains(&page.id));
+    scored.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+    Ok((note, Some(RankedCandidates { scored, candidates, worth: scale.worth() })))
 }
 
 struct ScoredPage {
@@ -212,11 +248,10 @@ fn raise(scored: &mut [ScoredPage], is_top: impl Fn(&ScoredPage) -> bool) {
 /// Scores the candidates. Without words (only fields) all match equally and trust alone decides.
 fn score_pages(
     connection: &Connection,
-    (trust, parsed): (TrustBoost, &WordQuery),
+    (trust, scale): (TrustBoost, &ScoreScale),
     candidates: &CandidateSet,
 ) -> Result<Vec<ScoredPage>, IndexError> {
-    let scale = ScoreScale::of(connection, parsed)?;
-    let has_words = !parsed.words.is_empty();
+    let has_words = scale.has_words();
     let mut scratch = ScoreScratch::default();
     // One statement in row order, so that SQLite steps to the neighbour instead of descending from
     // the root for each row.

@@ -19,6 +19,9 @@ const MAX_EXPANSIONS: usize = 100;
 
 const MAX_WORDS: usize = 128;
 
+/// Plain queries of this many words may be questions of natural language.
+const MIN_QUESTION_WORDS: usize = 3;
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WordQuery {
     /// FTS5 expression over the columns of `texts`.
@@ -45,6 +48,17 @@ impl WordQuery {
             self.words.push(word);
         }
         self.sequence.push(index);
+    }
+
+    /// A page needs no `how` or `the` to match a question of three or more words that has others.
+    /// They still count in its score.
+    pub(super) fn skip_function_words(&mut self) {
+        let has_content = self.words.iter().any(|word| !word.is_function_word);
+        if !self.is_plain || self.sequence.len() < MIN_QUESTION_WORDS || !has_content {
+            return;
+        }
+        let content = self.words.iter().filter(|word| !word.is_function_word);
+        self.expression = content.map(QueryWord::expression).collect::<Vec<_>>().join(" AND ");
     }
 }
 

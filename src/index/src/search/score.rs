@@ -111,6 +111,16 @@ impl ScoreScale {
         Ok(Self { words: weights, order, title: query.title.clone(), total })
     }
 
+    /// Whether the query has words; otherwise only fields.
+    pub(super) const fn has_words(&self) -> bool {
+        !self.words.is_empty()
+    }
+
+    /// What all words together are worth: what a page gains that has each of them once.
+    pub(super) fn worth(&self) -> f64 {
+        self.words.iter().map(|word| word.gain).sum()
+    }
+
     /// Whether the title of the page has the words of the query and no others, in order; words are
     /// compared without their suffixes.
     pub(super) fn is_titled(&self, page: ForwardIndex<'_>) -> bool {

@@ -28,9 +28,9 @@ mod suggestions;
 mod tests;
 
 pub(crate) use arguments::{default_true, require_path};
-pub(crate) use attached_space::AttachedSpace;
 pub use as_of::AsOf;
 pub(crate) use as_of::past_file;
+pub(crate) use attached_space::AttachedSpace;
 pub use context::{IndexProgress, OperationContext, ServerState, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};

@@ -44,6 +44,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const FOLDER_SCOPE: FolderScope = FolderScope::WholeTree;
     /// Pairs of alias and argument name. Every protocol accepts both; agents are shown the alias.
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
+    /// Whether agents are shown the aliases instead of the names.
+    const SHOWS_ALIASES: bool = true;
     /// Whether agents get only the text form, because the answer is a text. With structured content
     /// beside it some clients drop the text, and the text is sent twice. Without a text form
     /// (binary content) agents get the content in its own form.
@@ -111,6 +113,8 @@ pub struct OperationEntry {
     pub agent_defaults: &'static [(&'static str, u32)],
     /// [`Operation::ALIASES`]
     pub aliases: &'static [(&'static str, &'static str)],
+    /// [`Operation::SHOWS_ALIASES`]
+    pub shows_aliases: bool,
     /// Schema of the arguments, as one object; nested types go to the generator's definitions.
     pub input: fn(&mut SchemaGenerator) -> Schema,
     /// Schema of the output, possibly a reference into the generator's definitions.
@@ -140,6 +144,7 @@ impl OperationEntry {
             is_text_only: O::TEXT_ONLY,
             agent_defaults: O::AGENT_DEFAULTS,
             aliases: O::ALIASES,
+            shows_aliases: O::SHOWS_ALIASES,
             input: O::json_schema,
             output: output::<O>,
             call: call::<O>,

@@ -7,9 +7,11 @@ use svcfs_base::{CommitId, Fault, Kind, Timestamp, TreePath};
 use svcfs_config::SearchEngine;
 use svcfs_index::{AnswerLimit, MetaCondition, MetaQuery, MetaRow, SearchHit, SearchQuery, SortKey};
 
-use super::{evaluation, grep, past_search, result_text, suggest};
+use super::evaluation::EvaluateSearch;
+use super::semantic::SearchSemantic;
+use super::{by_meaning, grep, past_search, result_text, suggest};
 use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
-use crate::usage;
+use crate::usage::{self, SearchType};
 
 /// The operations of this area.
 pub const AREA: OperationArea = OperationArea {
@@ -17,6 +19,7 @@ pub const AREA: OperationArea = OperationArea {
     operations: &[
         OperationEntry::new::<SearchPages>(),
         OperationEntry::new::<SearchVerifiedPages>(),
+        OperationEntry::new::<SearchSemantic>(),
         OperationEntry::new::<EvaluateSearch>(),
         OperationEntry::new::<QueryMetadata>(),
     ],
@@ -27,8 +30,10 @@ pub const AREA: OperationArea = OperationArea {
 /// Use it to find pages about a topic; to list pages by frontmatter fields use `query` or
 /// `query_meta`. All words must occur, in any form (`run` finds `running`). If few pages have all
 /// of three or more words, or none has all of two, pages with some of them follow, and `note` says
-/// so (from six words on all are ranked together). Words in titles, names, headings and link texts
-/// count more, and so do words close to each other.
+/// so (from six words on all are ranked together). In a question of three or more words, `how`,
+/// `the` and similar words may be missing. If fewer than five pages are found, up to five follow by
+/// meaning, with a note, where vector search is enabled. Words in titles, names, headings and link
+/// texts count more, and so do words close to each other.
 ///
 /// Syntax: `AND`, `OR`, `NOT` in capitals, `"a phrase"`, `pre*` and parentheses; `title:`,
 /// `headings:` and `body:` select a part of the page, `status:verified` or `tags:x` a frontmatter
@@ -124,12 +129,13 @@ impl Operation for SearchPages {
         let (threshold, query_text) = (suggest::threshold(self.suggest_threshold)?, self.q.clone());
         let unindexed = [("modified_after", self.modified_after.is_some()), ("at_least", self.at_least.0.is_some())];
         let past = self.as_of.state_without(cx, &unindexed)?;
-        let is_unrestricted =
-            self.path_prefix.is_none() && self.modified_after.is_none() && self.offset == 0 && past.is_none();
+        let (limit, offset, folder) = (self.limit, self.offset, self.path_prefix.clone());
+        let is_time_limited = self.modified_after.is_some() || past.is_some();
+        let is_unrestricted = folder.is_none() && !is_time_limited && offset == 0;
         let query = SearchQuery {
             q: require_query(self.q)?,
-            limit: self.limit,
-            offset: self.offset,
+            limit,
+            offset,
             folder: self.path_prefix,
             modified_after: self.modified_after,
             trust: match self.boost {
@@ -137,15 +143,21 @@ impl Operation for SearchPages {
                 BoostMode::None => svcfs_index::TrustBoost::Off,
             },
             allow_partial: true,
+            is_question: false,
         };
         let (answer, is_cut) = match &past {
             Some(state) => past_search::search(cx, state, query, threshold)?,
             None => (suggest::search(cx.index_at_seq(self.at_least)?, query, threshold)?, false),
         };
         let suggest::SuggestedAnswer { hits, corrected_query, note, is_partial } = answer;
-        let note = combine_notes(cx, note, hits.is_empty());
         let is_answered = !hits.is_empty() && corrected_query.is_none() && !is_partial;
-        record_search(cx, (&query_text, "search"), is_answered, is_unrestricted);
+        record_search(cx, (&query_text, SearchType::Search), is_answered, is_unrestricted);
+        let may_add = offset == 0 && !is_time_limited && corrected_query.is_none();
+        let found_by_meaning = match may_add {
+            true => by_meaning::search(cx, &query_text, (folder.as_ref(), limit.get()), &hits)?,
+            false => Vec::new(),
+        };
+        let note = combine_notes(cx, note, hits.is_empty() && found_by_meaning.is_empty());
         let to_result = |hit: SearchHit| SearchResult {
             path: hit.path,
             title: hit.title,
@@ -156,7 +168,8 @@ impl Operation for SearchPages {
             as_of: past.map(|state| state.commit),
             partial: is_cut,
         };
-        Ok(hits.into_iter().map(to_result).collect())
+        let results: Vec<SearchResult> = hits.into_iter().map(to_result).collect();
+        Ok(by_meaning::append(results, found_by_meaning, note.as_deref()))
     }
     fn adapt_for_agents(results: &mut Vec<SearchResult>) {
         results.iter_mut().for_each(|page| page.snippet = result_text::to_plain_text(&page.snippet));
@@ -188,7 +201,7 @@ impl SearchPages {
         };
         let grep::GrepResult { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
         let note = combine_notes(cx, note, pages.is_empty());
-        record_search(cx, (&query_text, "search"), !pages.is_empty(), is_unrestricted);
+        record_search(cx, (&query_text, SearchType::Search), !pages.is_empty(), is_unrestricted);
         let to_result = |hit: grep::GrepMatch| SearchResult {
             path: hit.path,
             title: hit.title,
@@ -204,7 +217,7 @@ impl SearchPages {
 }
 
 /// The error for features that `search.engine = "grep"` does not have.
-fn needs_index(what: &str) -> Fault {
+pub(super) fn needs_index(what: &str) -> Fault {
     Fault::new(Kind::Disabled, format!("{what} needs the full-text index; set `search.engine` to \"sqlite\""))
 }
 
@@ -278,6 +291,7 @@ impl Operation for SearchVerifiedPages {
             modified_after: None,
             trust: svcfs_index::TrustBoost::Hard,
             allow_partial: true,
+            is_question: false,
         };
         let svcfs_index::SearchAnswer { hits, note, is_partial } = cx.index_at_seq(self.at_least)?.search(&query)?;
         let note = combine_notes(cx, note, hits.is_empty());
@@ -290,14 +304,14 @@ impl Operation for SearchVerifiedPages {
             note: note.clone(),
         };
         let is_unrestricted = query.folder.is_none() && query.offset == 0;
-        record_search(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_unrestricted);
+        record_search(cx, (&query.q, SearchType::Verified), !hits.is_empty() && !is_partial, is_unrestricted);
         Ok(hits.into_iter().map(to_result).collect())
     }
 }
 
 /// Combines a note with the notes of the response: each result has a field for it, which many
 /// clients read instead. Without results the note goes to the response, because it may explain why.
-fn combine_notes(cx: &OperationContext<'_>, note: Option<String>, is_empty: bool) -> Option<String> {
+pub(super) fn combine_notes(cx: &OperationContext<'_>, note: Option<String>, is_empty: bool) -> Option<String> {
     if is_empty {
         note.into_iter().for_each(|note| cx.add_note(note));
         return None;
@@ -308,9 +322,9 @@ fn combine_notes(cx: &OperationContext<'_>, note: Option<String>, is_empty: bool
 
 /// Records a search. Without results it counts only if it was over the full tree and has a word:
 /// otherwise it does not mean that a page is missing.
-fn record_search(
+pub(super) fn record_search(
     cx: &OperationContext<'_>,
-    (query_text, kind): (&str, &'static str),
+    (query_text, kind): (&str, SearchType),
     is_answered: bool,
     is_unrestricted: bool,
 ) {
@@ -321,54 +335,15 @@ fn record_search(
 }
 
 fn require_query(q: String) -> Result<String, Fault> {
-    if q.is_empty() {
-        return Err(Fault::new(Kind::Invalid, "q is required"));
-    }
+    require_text("q", &q)?;
     Ok(q)
 }
 
-/// Evaluate search quality with your own questions
-///
-/// Runs `search` for each question and determines the rank of the first expected page. Returns hit
-/// rate, mean reciprocal rank and precision, and the rank for each question. This server has no
-/// semantic search: all `semantic` values are null, which means not measured.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct EvaluateSearch {
-    /// Questions with the pages that answer them, 1 to 1,000
-    #[schemars(example = [ExpectedAnswer::example()])]
-    #[schemars(length(min = 1, max = 1000))]
-    pub queries: Vec<ExpectedAnswer>,
-}
-
-/// A question and the pages that answer it.
-#[derive(Debug, Deserialize, Serialize, JsonSchema)]
-pub struct ExpectedAnswer {
-    /// The question, as a query of `search`
-    #[schemars(regex(pattern = r"\S"))]
-    pub question: String,
-    /// Pages of which any is a correct answer; at least one
-    #[schemars(length(min = 1, max = 1000))]
-    pub expected_paths: Vec<TreePath>,
-}
-
-impl ExpectedAnswer {
-    fn example() -> Value {
-        serde_json::json!({ "question": "how do links work", "expected_paths": ["concepts/wikilinks.md"] })
-    }
-}
-
-impl Operation for EvaluateSearch {
-    const NAME: &'static str = "eval";
-    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
-    const HTTP: &'static [Route] = &[Route::post("/eval").read_only()];
-    const TOOL: bool = true;
-    const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
-    type Output = evaluation::SearchEvaluation;
-    fn run(self, cx: &OperationContext<'_>) -> Result<evaluation::SearchEvaluation, Fault> {
-        if cx.settings().search.engine == SearchEngine::Grep {
-            return Err(needs_index("an evaluation"));
-        }
-        evaluation::evaluate(cx.index(), &self.queries, cx.caller.permissions.folder.as_ref())
+/// Refuses an empty text.
+pub(super) fn require_text(field: &str, text: &str) -> Result<(), Fault> {
+    match text.is_empty() {
+        true => Err(Fault::new(Kind::Invalid, format!("{field} is required"))),
+        false => Ok(()),
     }
 }
 

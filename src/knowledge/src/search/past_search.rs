@@ -11,6 +11,7 @@ use svcfs_base::{ETag, Fault, Seq, TreePath};
 use svcfs_index::{Index, IndexEntry, SearchQuery};
 use svcfs_text::fold::fold_word;
 use svcfs_vfs::{PastState, StoredContent};
+use tempfile::TempDir;
 
 use super::suggest::{self, SuggestedAnswer};
 use crate::kernel::OperationContext;
@@ -27,20 +28,43 @@ const BATCH_PAGES: usize = 250;
 /// Inflected forms share this beginning; the index compares them exactly.
 const STEM_LETTERS: usize = 3;
 
-/// The pages of an earlier tree that match a query, and whether pages are missing because the
-/// timeout (`dataview.query_timeout`) or the limit of indexed pages was reached.
+/// The index of the pages of an earlier tree that may match a query.
+pub struct PastIndex {
+    /// The index.
+    pub index: Index,
+    /// Whether pages are missing because the timeout (`dataview.query_timeout`) or the limit of
+    /// indexed pages was reached.
+    pub is_cut: bool,
+    /// Removed with the index.
+    _directory: TempDir,
+}
+
+/// The pages of an earlier tree that match a query, and whether pages are missing.
 ///
 /// # Errors
-/// Those of the index, of git, and of the temporary directory.
+/// Those of [`build`].
 pub fn search(
     cx: &OperationContext<'_>,
     state: &PastState,
     query: SearchQuery,
     threshold: Option<f64>,
 ) -> Result<(SuggestedAnswer, bool), Fault> {
+    let past = build(cx, state, (&query.q, query.folder.as_ref()))?;
+    Ok((suggest::search(&past.index, query, threshold)?, past.is_cut))
+}
+
+/// Indexes the pages of an earlier tree, at or below a folder, with most of the words of a query.
+///
+/// # Errors
+/// Those of the index, of git, and of the temporary directory.
+pub fn build(
+    cx: &OperationContext<'_>,
+    state: &PastState,
+    (q, folder): (&str, Option<&TreePath>),
+) -> Result<PastIndex, Fault> {
     // Half of the time is for reading, the rest for indexing and ranking.
     let deadline = Instant::now() + cx.settings().dataview.query_timeout / 2;
-    let (candidates, is_cut) = candidates(cx, state, &query, deadline)?;
+    let (candidates, is_cut) = candidates(cx, state, (q, folder), deadline)?;
     let directory = tempfile::tempdir().map_err(Fault::internal)?;
     let index = Index::open(&directory.path().join("index.db"))?.with_link_resolution(cx.space.index.link_resolution());
     let index = index.with_hidden_files(cx.space.vfs.hidden_files().clone())?;
@@ -53,21 +77,20 @@ pub fn search(
         });
         index.ingest(&entries.collect::<Vec<_>>(), Seq(1))?;
     }
-    Ok((suggest::search(&index, query, threshold)?, is_cut))
+    Ok(PastIndex { index, is_cut, _directory: directory })
 }
 
 /// The pages with most of the words, and whether others are missing.
 fn candidates(
     cx: &OperationContext<'_>,
     state: &PastState,
-    query: &SearchQuery,
+    (q, folder): (&str, Option<&TreePath>),
     deadline: Instant,
 ) -> Result<(Vec<(TreePath, String)>, bool), Fault> {
     let vfs = &cx.space.vfs;
-    let below = query.folder.clone().unwrap_or_else(TreePath::root);
-    let files = vfs.past_files(state, &below)?;
+    let files = vfs.past_files(state, folder.unwrap_or(&TreePath::root()))?;
     let is_listed = |path: &TreePath| path.is_page() && vfs.hidden_files().lists(path);
-    let stems = stems(&query.q);
+    let stems = stems(q);
     let mut is_cut = false;
     // By the number of words, the best last.
     let mut by_words: BTreeMap<usize, Vec<(TreePath, StoredContent)>> = BTreeMap::new();

@@ -1,4 +1,5 @@
 use super::operations::SearchResult;
+use super::semantic::SemanticResult;
 
 /// A numbered list: path, score and title, then the snippet.
 pub fn render_results(results: &[SearchResult]) -> String {
@@ -12,6 +13,19 @@ pub fn render_results(results: &[SearchResult]) -> String {
     };
     for (index, SearchResult { path, title, score, snippet, .. }) in results.iter().enumerate() {
         text.push_str(&format!("{}. {path} (score: {score:.2})\n   {title}\n   {snippet}\n", index + 1));
+    }
+    text
+}
+
+/// The same for results by meaning, with their similarity.
+pub fn render_semantic(results: &[SemanticResult]) -> String {
+    let mut text = match results.first() {
+        None => "No pages found; try another wording, or `search` with single words".to_owned(),
+        Some(SemanticResult { note: Some(note), .. }) => format!("Note: {note}.\n\n"),
+        Some(_) => String::new(),
+    };
+    for (index, SemanticResult { path, title, similarity, snippet, .. }) in results.iter().enumerate() {
+        text.push_str(&format!("{}. {path} (similarity: {similarity:.2})\n   {title}\n   {snippet}\n", index + 1));
     }
     text
 }

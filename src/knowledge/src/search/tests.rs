@@ -14,6 +14,7 @@ use crate::spaces::test_space::{TestSpace, path};
 
 mod indexing;
 mod model;
+mod semantic;
 
 fn paths(answer: &Value) -> Vec<&str> {
     answer.as_array().unwrap().iter().map(|found| found["path"].as_str().unwrap()).collect()
@@ -343,8 +344,13 @@ fn search_is_measured_with_questions_of_ones_own() {
     assert_eq!(answer["fts"]["mrr"], 0.5);
     assert!((answer["fts"]["hit_rate"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9);
     assert!((answer["fts"]["precision_at_5"].as_f64().unwrap() - 2.0 / 15.0).abs() < 1e-9);
-    assert_eq!(answer["semantic"], json!({ "hit_rate": null, "mrr": null, "precision_at_5": null }));
+    let none = json!({ "hit_rate": null, "mrr": null, "precision_at_5": null, "ndcg": null, "p50_ms": null });
+    assert_eq!((&answer["semantic"], &answer["hybrid"], &answer["k"]), (&none, &none, &json!(5)));
     assert_eq!(answer["per_query"][0]["semantic_rank"], Value::Null);
+    let best = 1.0 + 1.0 / 3_f64.log2();
+    let ndcg = (1.0 + 1.0 / 3_f64.log2() / best) / 3.0;
+    assert!((answer["fts"]["ndcg"].as_f64().unwrap() - ndcg).abs() < 1e-9, "{answer}");
+    assert!(answer["fts"]["p50_ms"].as_f64().unwrap() > 0.0);
     for (arguments, start) in [
         (json!({}), "queries is required"),
         (json!({ "queries": [] }), "`queries`: has 0 questions"),

@@ -10,6 +10,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use svcfs_base::{Clock, TreePath};
 use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
@@ -26,9 +28,33 @@ pub fn record_view(cx: &OperationContext<'_>, path: &TreePath) {
     }
 }
 
-/// Counts a search of a kind (`search`, `verified`).
-pub fn record_search(cx: &OperationContext<'_>, query: &str, kind: &'static str, has_results: bool) {
-    cx.space.usage.record_search(query, kind, has_results, cx.now());
+/// A kind of search.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchType {
+    /// `search`
+    #[default]
+    Search,
+    /// `search_verified`
+    Verified,
+    /// `search_semantic` and `recall`
+    Semantic,
+}
+
+impl SearchType {
+    /// Its name in the statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Search => "search",
+            Self::Verified => "verified",
+            Self::Semantic => "semantic",
+        }
+    }
+}
+
+/// Counts a search of a kind.
+pub fn record_search(cx: &OperationContext<'_>, query: &str, kind: SearchType, has_results: bool) {
+    cx.space.usage.record_search(query, kind.name(), has_results, cx.now());
 }
 
 /// The task that writes the counts of one space.

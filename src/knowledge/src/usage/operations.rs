@@ -6,6 +6,7 @@ use serde_json::Value;
 use svcfs_base::{Fault, Limit, Timestamp, TreePath};
 use svcfs_store::{BucketSize, HourRange};
 
+use super::SearchType;
 use crate::insight::TimePeriod;
 use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route};
 
@@ -262,7 +263,7 @@ pub struct SearchStatistics {
 pub struct FailedSearch {
     /// The query, in lower case
     pub query: String,
-    /// Kind of search: `search` or `verified`
+    /// Kind of search: `search`, `verified` or `semantic`
     pub search_type: String,
     /// Number of searches
     pub count: i64,
@@ -462,17 +463,6 @@ pub struct DismissContentGap {
     pub search_type: SearchType,
 }
 
-/// A kind of search.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SearchType {
-    /// `search`
-    #[default]
-    Search,
-    /// `search_verified`
-    Verified,
-}
-
 /// The result of a dismissal.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DismissedGap {
@@ -488,11 +478,7 @@ impl Operation for DismissContentGap {
         if self.query.trim().is_empty() {
             return Err(Fault::invalid("query", "is empty; use the query of a content gap"));
         }
-        let kind = match self.search_type {
-            SearchType::Search => "search",
-            SearchType::Verified => "verified",
-        };
-        cx.space.usage.dismiss(&self.query, kind)?;
+        cx.space.usage.dismiss(&self.query, self.search_type.name())?;
         Ok(DismissedGap { dismissed: self.query })
     }
 }

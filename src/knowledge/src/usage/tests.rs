@@ -102,7 +102,8 @@ fn an_unanswered_search_is_a_gap_until_found_or_dismissed() {
     let (status, why) = space.refusal("dismiss_content_gap", json!({ "query": " " }));
     assert_eq!(status, 400);
     assert!(why.contains("`query`"), "{why}");
-    assert_eq!(space.refusal("dismiss_content_gap", json!({ "query": "x", "search_type": "semantic" })).0, 400);
+    assert_eq!(space.refusal("dismiss_content_gap", json!({ "query": "x", "search_type": "grep" })).0, 400);
+    assert_eq!(space.get("dismiss_content_gap", json!({ "query": "x", "search_type": "semantic" }))["dismissed"], "x");
     assert_eq!(space.refusal("content_gaps", json!({ "limit": 0 })).0, 400);
     assert_eq!(space.refusal("analytics_trends", json!({ "period": "7 days" })).0, 400);
     assert_eq!(space.refusal("failed_searches", json!({ "since": "yesterday" })).0, 400);

@@ -36,6 +36,8 @@ pub struct PastFile {
     pub kind: FileKind,
     /// Its last change before that time; the time of the commit where the log does not have it.
     pub modified: Timestamp,
+    /// The author of that change; empty where the log does not have it.
+    pub author: String,
 }
 
 impl Vfs {
@@ -94,8 +96,10 @@ impl Vfs {
             Some(seq) => self.core.log.versions(path, seq.next(), 1)?.into_iter().next(),
             None => None,
         };
-        let modified = newest.filter(|version| version.new.is_some()).map_or(state.time, |version| version.time);
-        Ok(Some(PastFile { content, kind, modified }))
+        let newest = newest.filter(|version| version.new.is_some());
+        let modified = newest.as_ref().map_or(state.time, |version| version.time);
+        let author = newest.map_or_else(String::new, |version| version.actor.to_string());
+        Ok(Some(PastFile { content, kind, modified, author }))
     }
 
     /// The files of such a tree at or below a path, in path order, without symbolic links.

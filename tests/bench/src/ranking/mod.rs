@@ -8,7 +8,7 @@
 
 #[cfg(test)]
 mod intact;
-mod questions;
+pub mod questions;
 pub mod rivals;
 #[cfg(test)]
 mod tests;

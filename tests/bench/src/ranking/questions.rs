@@ -151,7 +151,7 @@ impl Trial {
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub(super) fn read_pages(folder: &Path) -> Result<Vec<(String, String)>> {
+pub fn read_pages(folder: &Path) -> Result<Vec<(String, String)>> {
     let mut pages = Vec::new();
     read(folder, folder, &mut pages)?;
     pages.sort();

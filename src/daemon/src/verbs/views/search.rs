@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Rendered, ViewContext, line_of, list};
+use super::{Rendered, ViewContext, line_of, list, short_hash};
 use crate::failure::CommandFailure;
 
 /// One page per paragraph: path and title, then the text around the matches.
@@ -28,6 +28,42 @@ pub fn results(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, Command
         rendered.notes.push(format!("nothing has these words; results for: {}", crate::output::one_line(query)));
     }
     rendered.notes.extend(first["note"].as_str().map(crate::output::one_line));
+    Ok(rendered)
+}
+
+/// Excerpts: the citation, then the lines of the page; what did not fit is noted.
+pub fn recall(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
+    let citation = |part: &Value| {
+        let anchor = part["heading"].as_str().map_or_else(String::new, |_| format!("#{}", line_of(&part["heading"])));
+        (format!("{}{anchor}", cx.path(&part["path"])), format!(":L{}-L{}", part["lines"][0], part["lines"][1]))
+    };
+    let excerpts = list(&answer["excerpts"]);
+    if excerpts.is_empty() {
+        return Ok(Rendered::of_note("nothing was found"));
+    }
+    let mut text = String::new();
+    for (index, excerpt) in excerpts.iter().enumerate() {
+        let ((page, lines), commit) = (citation(excerpt), short_hash(&excerpt["commit"]));
+        let outdated =
+            excerpt["outdated"].as_str().map_or_else(String::new, |_| format!(", {}", line_of(&excerpt["outdated"])));
+        let source = if excerpt["external"] == true { ", external" } else { "" };
+        let facts = format!(
+            "(trust {}, {}, {}{outdated}{source})",
+            excerpt["trust"],
+            line_of(&excerpt["actor"]),
+            line_of(&excerpt["date"])
+        );
+        let separator = if index > 0 { "\n" } else { "" };
+        text.push_str(&format!("{separator}{} {facts}\n", cx.style.bold(&format!("{page}@{commit}{lines}"))));
+        for line in excerpt["text"].as_str().unwrap_or_default().lines() {
+            text.push_str(&format!("    {}\n", crate::output::one_line(line)));
+        }
+    }
+    let mut rendered = Rendered::of_text(text);
+    for dropped in list(&answer["dropped"]) {
+        let (page, lines) = citation(dropped);
+        rendered.notes.push(format!("not included: {page}{lines}, {} tokens", dropped["tokens"]));
+    }
     Ok(rendered)
 }
 
