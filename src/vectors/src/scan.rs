@@ -201,7 +201,10 @@ impl Question {
         let numbers: Vec<i16> = numbers.into_iter().map(i16::from).collect();
         let table = |numbers: &[i16]| {
             std::array::from_fn(|byte| {
-                let signed = numbers.iter().enumerate().map(|(bit, number)| if byte >> bit & 1 == 1 { *number } else { -number });
+                let signed = numbers
+                    .iter()
+                    .enumerate()
+                    .map(|(bit, number)| if byte >> bit & 1 == 1 { *number } else { -number });
                 signed.sum()
             })
         };

@@ -21,7 +21,12 @@ fn tokens_equal_those_of_the_reference() {
         }
     }
     assert_eq!(rows.len(), 4_000);
-    assert!(differences.is_empty(), "{} lines differ:\n{}", differences.len(), differences[..differences.len().min(5)].join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} lines differ:\n{}",
+        differences.len(),
+        differences[..differences.len().min(5)].join("\n")
+    );
 }
 
 #[test]
@@ -43,7 +48,8 @@ fn texts_of_like_meaning_are_near() {
 fn hostile_texts_have_a_vector_of_length_one_or_none() {
     let model = StaticModel::embedded();
     let long = "backup ".repeat(200_000);
-    for text in ["", " \n", "\0\u{fffd}", "\u{e000}", "ŭ\u{301}\u{302}", &long, &"x".repeat(1 << 20), "𠀀𪜀", "🙂"] {
+    for text in ["", " \n", "\0\u{fffd}", "\u{e000}", "ŭ\u{301}\u{302}", &long, &"x".repeat(1 << 20), "𠀀𪜀", "🙂"]
+    {
         if let Some(vector) = model.embed(text) {
             assert!((cosine(&vector, &vector) - 1.0).abs() < 1e-3, "{:?}", &text[..text.floor_char_boundary(20)]);
         }

@@ -1,8 +1,8 @@
 //! Word pieces of BERT (uncased), as the tokenizer that the model was trained with makes them.
 
 use rustc_hash::FxHashMap;
-use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 use unicode_normalization::UnicodeNormalization;
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Longer words are unknown, as in the reference.
 const MAX_WORD_CHARS: usize = 100;
@@ -116,9 +116,9 @@ fn normalized(text: &str) -> impl Iterator<Item = char> {
         _ if is_control(character) => None,
         _ => Some(character),
     });
-    let stripped = cleaned.nfd().filter(|character| {
-        character.is_ascii() || character.general_category() != GeneralCategory::NonspacingMark
-    });
+    let stripped = cleaned
+        .nfd()
+        .filter(|character| character.is_ascii() || character.general_category() != GeneralCategory::NonspacingMark);
     stripped.flat_map(char::to_lowercase)
 }
 
