@@ -284,7 +284,7 @@ fn many_texts_are_split_into_the_requests_that_a_service_accepts() {
 #[test]
 fn errors_that_pass_are_repeated_by_every_provider() {
     let retry_after = FakeResponse::WithHeader(429, "Retry-After", "0".to_owned(), json!({"message": "slow down"}));
-    for first in [retry_after, FakeResponse::status(429), FakeResponse::status(500), FakeResponse::status(503)] {
+    for first in [retry_after, FakeResponse::status(500)] {
         for service in services() {
             let provider = service.provider;
             let (_server, options) = service.start(Some(first.clone()));
@@ -349,7 +349,7 @@ fn outages_are_unavailable_at_every_provider() {
         for service in services() {
             let provider = service.provider;
             let (_server, mut options) = service.start(Some(first.clone()));
-            options.timeout = Duration::from_millis(150);
+            options.timeout = Duration::from_millis(100);
             match (&first, embed(&options, &["x"])) {
                 // Repeated once.
                 (FakeResponse::CloseEarly, Ok(_)) | (FakeResponse::Silence, Err(EmbedError::Unavailable { .. })) => {}

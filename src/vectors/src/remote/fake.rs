@@ -108,8 +108,9 @@ fn serve(
             }
         };
         let head = format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n{header}\r\n", body.len());
+        // One packet: the second of two would wait for the acknowledgement of the first.
         let mut writer = stream;
-        if writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(body.as_bytes())).is_err() {
+        if writer.write_all((head + &body).as_bytes()).is_err() {
             return;
         }
     }

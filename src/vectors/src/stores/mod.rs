@@ -23,7 +23,8 @@ const SETTINGS: &str = "search.vector.store";
 const UPSERT_BATCH: usize = 100;
 /// Ids in one request that removes.
 const DELETE_BATCH: usize = 500;
-const TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout of a request.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A vector database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub struct StoreOptions {
     pub dsn: Option<Secret>,
     /// The table of `PostgreSQL`, with a schema if needed.
     pub table: Option<String>,
+    /// Timeout of a request.
+    pub timeout: Duration,
 }
 
 impl StoreOptions {
@@ -94,6 +97,7 @@ impl StoreOptions {
             namespace: None,
             dsn: None,
             table: None,
+            timeout: DEFAULT_TIMEOUT,
         }
     }
 
@@ -102,7 +106,7 @@ impl StoreOptions {
     }
 
     fn client(&self, service: &'static str) -> ApiClient {
-        ApiClient::new(service, SETTINGS, TIMEOUT)
+        ApiClient::new(service, SETTINGS, self.timeout)
     }
 
     /// The name of a collection, class or namespace of this space.

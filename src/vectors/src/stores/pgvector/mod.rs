@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use super::{SETTINGS, StoreOptions, TIMEOUT, batches, filter_folder};
+use super::{SETTINGS, StoreOptions, batches, filter_folder};
 use crate::NearVector;
 use crate::remote::{OptionError, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
@@ -17,13 +17,14 @@ use session::{PgFailure, Session};
 
 const DEFAULT_TABLE: &str = "svcfs_chunks";
 /// Rows in one statement.
-const BATCH: usize = 500;
+const BATCH: usize = 200;
 /// Limit of a name in `PostgreSQL`, which silently cuts longer ones.
 const MAX_NAME_BYTES: usize = 63;
 
 pub(super) struct PgVectorStore {
     config: Config,
     table: TableName,
+    timeout: Duration,
     /// Runs the connections. Only `drop` takes it.
     runtime: Option<Runtime>,
     /// Separate connections, so that a search does not wait for writes.
@@ -55,7 +56,14 @@ impl PgVectorStore {
             .enable_all()
             .build()
             .map_err(|error| option_error(SETTINGS, "dsn", format!("cannot be used: no thread: {error}")))?;
-        Ok(Self { config, table, runtime: Some(runtime), writer: Mutex::new(None), reader: Mutex::new(None) })
+        Ok(Self {
+            config,
+            table,
+            timeout: options.timeout,
+            runtime: Some(runtime),
+            writer: Mutex::new(None),
+            reader: Mutex::new(None),
+        })
     }
 
     /// Runs statements on an open connection; after a lost connection, once more on a new one.
@@ -69,7 +77,7 @@ impl PgVectorStore {
         let attempt = async |session: Option<Session>| {
             let session = match session.filter(Session::is_open) {
                 Some(session) => session,
-                None => Session::open(&self.config, &self.table.quoted).await?,
+                None => Session::open(&self.config, &self.table.quoted, self.timeout).await?,
             };
             let result = action(&session).await;
             result.map(|value| (value, session))
@@ -77,8 +85,8 @@ impl PgVectorStore {
         let mut was_open = slot.is_some();
         loop {
             let session = slot.take();
-            let result = runtime.block_on(async { tokio::time::timeout(TIMEOUT, attempt(session)).await });
-            match result.unwrap_or(Err(PgFailure::Timeout)) {
+            let result = runtime.block_on(async { tokio::time::timeout(self.timeout, attempt(session)).await });
+            match result.unwrap_or(Err(PgFailure::Timeout(self.timeout))) {
                 Ok((value, session)) => {
                     *slot = Some(session);
                     return Ok(value);

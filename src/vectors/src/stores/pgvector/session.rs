@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::fmt::Write;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::{SETTINGS, TIMEOUT, wrong_dimensions};
+use super::super::{SETTINGS, wrong_dimensions};
 use crate::NearVector;
 use crate::store::StoredVector;
 
@@ -33,7 +34,7 @@ struct TableShape {
 
 /// Why a statement failed.
 pub(super) enum PgFailure {
-    Timeout,
+    Timeout(Duration),
     Database(tokio_postgres::Error),
     /// A complete message.
     Message(String),
@@ -58,9 +59,10 @@ impl From<tokio_postgres::Error> for PgFailure {
 impl fmt::Display for PgFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = match self {
-            Self::Timeout => {
-                return write!(formatter, "no response within {} s; check `{SETTINGS}.dsn`", TIMEOUT.as_secs());
+            Self::Timeout(timeout) => {
+                return write!(formatter, "no response within {timeout:?}; check `{SETTINGS}.dsn`");
             }
+
             Self::Message(message) => return formatter.write_str(message),
             Self::Database(error) => error,
         };
@@ -90,7 +92,7 @@ impl fmt::Display for PgFailure {
 }
 
 impl Session {
-    pub async fn open(config: &Config, table: &str) -> Result<Self, PgFailure> {
+    pub async fn open(config: &Config, table: &str, timeout: Duration) -> Result<Self, PgFailure> {
         let tls = svcfs_net::rustls_config();
         let tls = tls.map_err(|error| PgFailure::Message(format!("the certificates of the system: {error}")))?;
         let (client, connection) = config.connect(MakeRustlsConnect::new(tls)).await?;
@@ -99,7 +101,7 @@ impl Session {
         // Settings of pgvector that older versions do not have are accepted and have no effect there.
         let settings = format!(
             "SET statement_timeout = {}; SET hnsw.ef_search = 400; SET hnsw.iterative_scan = 'strict_order'",
-            TIMEOUT.as_millis()
+            timeout.as_millis()
         );
         client.batch_execute(&settings).await?;
         let session = Self { client, table: Mutex::new(None) };
