@@ -123,7 +123,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("pulldown-cmark", &["svcfs-render", "svcfs-text", "xtask"]),
     ("pulldown-latex", &["svcfs-render"]),
     ("rmcp", &["svcfs-http"]),
-    ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-bench"]),
+    ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-vectors", "svcfs-bench"]),
     ("rusty-s3", &["svcfs-backup"]),
     ("rustls", &["svcfs-mount", "svcfs-net"]),
     ("s3s", &["svcfs-s3"]),

@@ -22,6 +22,7 @@ pub mod lint;
 pub mod merge;
 pub mod metadata;
 pub mod page;
+pub mod passages;
 pub mod replace;
 pub mod sections;
 pub mod snippet;

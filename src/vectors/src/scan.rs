@@ -7,8 +7,6 @@
 
 use std::num::NonZeroUsize;
 
-use rustc_hash::FxHashMap;
-
 /// More vectors are searched in two stages.
 pub const EXACT_LIMIT: usize = 100_000;
 /// Candidates of the first stage.
@@ -20,7 +18,6 @@ const MIN_PER_THREAD: usize = 20_000;
 pub struct VectorSet {
     dimensions: usize,
     ids: Vec<i64>,
-    positions: FxHashMap<i64, u32>,
     /// `dimensions` numbers for each vector.
     rows: Vec<i8>,
     /// What a number of the row is worth.
@@ -55,20 +52,19 @@ impl QuantizedVector {
         let scale = largest / 127.0;
         Self { numbers: vector.iter().map(|value| (value / scale).round() as i8).collect(), scale }
     }
+
+    /// The vector, up to rounding.
+    #[must_use]
+    pub fn to_floats(&self) -> Vec<f32> {
+        self.numbers.iter().map(|number| f32::from(*number) * self.scale).collect()
+    }
 }
 
 impl VectorSet {
     /// An empty set of vectors with this length.
     #[must_use]
     pub fn new(dimensions: NonZeroUsize) -> Self {
-        Self {
-            dimensions: dimensions.get(),
-            ids: Vec::new(),
-            positions: FxHashMap::default(),
-            rows: Vec::new(),
-            scales: Vec::new(),
-            signs: Vec::new(),
-        }
+        Self { dimensions: dimensions.get(), ids: Vec::new(), rows: Vec::new(), scales: Vec::new(), signs: Vec::new() }
     }
 
     /// The number of vectors.
@@ -83,14 +79,11 @@ impl VectorSet {
         self.ids.is_empty()
     }
 
-    /// Adds a vector, or replaces the one with this id. One with another length is ignored.
+    /// Adds a vector. The id is new in this set. A vector with another length is ignored.
     pub fn insert(&mut self, id: i64, vector: &QuantizedVector) {
         if vector.numbers.len() != self.dimensions {
             return;
         }
-        self.remove(id);
-        let position = u32::try_from(self.ids.len()).expect("fewer vectors than memory allows");
-        self.positions.insert(id, position);
         self.ids.push(id);
         self.scales.push(vector.scale);
         self.rows.extend_from_slice(&vector.numbers);
@@ -100,17 +93,17 @@ impl VectorSet {
         self.signs.extend(bits);
     }
 
-    /// Removes a vector; the last one takes its place.
-    pub fn remove(&mut self, id: i64) {
-        let Some(position) = self.positions.remove(&id) else { return };
-        let position = position as usize;
-        self.ids.swap_remove(position);
-        self.scales.swap_remove(position);
-        swap_remove_row(&mut self.rows, position, self.dimensions);
+    /// Removes vectors; the last ones take their places. Every id is compared, without a map from
+    /// ids to places, which would need as much memory as the ids three times.
+    pub fn remove_where(&mut self, is_removed: impl Fn(i64) -> bool) {
         let sign_bytes = self.sign_bytes();
-        swap_remove_row(&mut self.signs, position, sign_bytes);
-        if let Some(moved) = self.ids.get(position) {
-            self.positions.insert(*moved, u32::try_from(position).expect("it was a position before"));
+        for position in (0..self.ids.len()).rev() {
+            if is_removed(self.ids[position]) {
+                self.ids.swap_remove(position);
+                self.scales.swap_remove(position);
+                swap_remove_row(&mut self.rows, position, self.dimensions);
+                swap_remove_row(&mut self.signs, position, sign_bytes);
+            }
         }
     }
 
@@ -311,9 +304,8 @@ mod tests {
     #[test]
     fn removed_and_replaced_vectors_are_not_found() {
         let mut set = set_of(500, 32);
-        (0..500).filter(|id| id % 3 == 0).for_each(|id| set.remove(id));
+        set.remove_where(|id| id % 3 == 0 || id == 1 || id == 12_345);
         set.insert(1, &QuantizedVector::of(&vector(9_999, 32)));
-        set.remove(12_345);
         assert_eq!(set.len(), 333);
         for id in 0..500 {
             let found = set.search(&vector(id + 1, 32), 1, |_| true);

@@ -22,6 +22,14 @@ pub struct VectorFilter {
     pub folder: Option<TreePath>,
 }
 
+impl VectorFilter {
+    /// Whether a page may be returned.
+    #[must_use]
+    pub fn includes(&self, page: &TreePath) -> bool {
+        self.folder.as_ref().is_none_or(|folder| page == folder || page.is_under(folder))
+    }
+}
+
 /// Why a store did not answer. Callers then search by words and say so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -49,7 +49,7 @@ fn indexed(vectors: Vec<Value>) -> Value {
 const BEARER: (&str, &str) = ("authorization", "Bearer key-123456");
 
 fn services() -> Vec<Service> {
-    use EmbedderProvider::{AzureOpenAi, Bedrock, Cohere, Http, Ollama, OpenAi, Vertex, Voyage};
+    use EmbedderProvider::{AzureOpenAi, Ollama, OpenAi};
     let openai_texts: fn(&Value) -> Option<Vec<String>> = |body| {
         let is_valid =
             has_keys(body, &["model", "input"], &["dimensions"]) && body["model"] == "text-embedding-3-small";
@@ -82,6 +82,14 @@ fn services() -> Vec<Service> {
             },
             response: |vectors| json!({"model": "nomic-embed-text", "embeddings": vectors}),
         },
+    ];
+    services.extend(more_services());
+    services
+}
+
+fn more_services() -> Vec<Service> {
+    use EmbedderProvider::{Bedrock, Cohere, Http, Vertex, Voyage};
+    vec![
         Service {
             provider: Cohere,
             path: "/v2/embed",

@@ -1,0 +1,43 @@
+//! Errors of the vector index.
+
+use svcfs_base::Fault;
+
+use crate::{EmbedError, StoreError};
+
+/// Why the vector index did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum VectorIndexError {
+    /// The embedder gave no vectors.
+    #[error(transparent)]
+    Embedder(#[from] EmbedError),
+    /// The vector store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// SQLite failed. `vectors.db` is a cache and can be deleted.
+    #[error("the database of vectors failed")]
+    Database(#[from] rusqlite::Error),
+    /// An old file could not be replaced.
+    #[error("cannot replace the database of vectors")]
+    Disk(#[from] std::io::Error),
+    /// A row holds a value that this version never writes.
+    #[error("the database of vectors has a damaged row: {0}; delete `.svc/state/vectors.db` and restart the server")]
+    Damaged(String),
+}
+
+impl From<VectorIndexError> for Fault {
+    fn from(error: VectorIndexError) -> Self {
+        match error {
+            VectorIndexError::Embedder(error) => error.into(),
+            VectorIndexError::Store(error) => Self::unavailable(error.to_string()),
+            VectorIndexError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
+                Self::disk_full("the search by meaning (`.svc/state/vectors.db`)").with_source(source)
+            }
+            VectorIndexError::Disk(source) if source.kind() == std::io::ErrorKind::StorageFull => {
+                Self::disk_full("the search by meaning (`.svc/state/vectors.db`)").with_source(source)
+            }
+            VectorIndexError::Database(_) | VectorIndexError::Disk(_) | VectorIndexError::Damaged(_) => {
+                Self::unavailable("search by meaning not available").with_context(error.to_string()).with_source(error)
+            }
+        }
+    }
+}
