@@ -1,7 +1,12 @@
 //! Stores against real databases: `PostgreSQL` with pgvector, and the engine of Qdrant. Both come
 //! from PyPI; scripts/test.sh installs them.
 
-#![expect(clippy::disallowed_methods, reason = "the tests wait for a server to start")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test, which starts servers"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -188,11 +193,11 @@ fn pgvector_does_what_svcfs_asks() {
     let Some(mut postgres) = Postgres::start() else { return };
     check_store(|space| connect_store(&postgres.options(space)).unwrap());
     // The table is as small and as fast as this version of pgvector permits.
-    let columns = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'svcfs_chunks_one'::regclass \
+    let columns = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'svcfs_vectors_one'::regclass \
                    AND attname = 'embedding'";
     assert_eq!(postgres.query(columns), "halfvec(4)");
     let indexes = "SELECT string_agg(amname, ' ' ORDER BY amname) FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid \
-                   JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = 'svcfs_chunks_one'::regclass";
+                   JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = 'svcfs_vectors_one'::regclass";
     assert_eq!(postgres.query(indexes), "btree btree hnsw");
     for (dimensions, expected) in [(1_536, "halfvec(1536)"), (4_096, "halfvec(4096)")] {
         let store = connect_store(&postgres.options(&format!("d{dimensions}"))).unwrap();

@@ -1,6 +1,7 @@
 //! Models on Amazon Bedrock: Titan and Cohere. Requests are signed (Signature Version 4), or carry
 //! an API key of Bedrock.
 
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use aws_credential_types::Credentials;
@@ -14,7 +15,7 @@ use svcfs_net::{ServiceMethod, ServiceRequest};
 use super::batches::RequestLimits;
 use super::cohere::{self, CohereResponse};
 use super::remote_embedder::{EmbeddingApi, parse};
-use super::{EmbedderOptions, SETTINGS};
+use super::{EmbedderOptions, MAX_FILE_BYTES, SETTINGS};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, ApiError, OptionError, option_error};
 
@@ -41,7 +42,7 @@ pub(super) struct BedrockApi {
 }
 
 struct Signer {
-    credentials: Credentials,
+    keys: KeySource,
     region: String,
 }
 
@@ -60,10 +61,57 @@ fn environment(names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-/// Credentials of the environment, under the names that all AWS tools read.
-fn environment_credentials() -> Option<Credentials> {
-    let (id, secret) = (environment(&["AWS_ACCESS_KEY_ID"])?, environment(&["AWS_SECRET_ACCESS_KEY"])?);
-    Some(Credentials::new(id, secret, environment(&["AWS_SESSION_TOKEN"]), None, "environment"))
+/// Where the keys of AWS come from.
+enum KeySource {
+    /// The environment, read at the start.
+    Environment(Credentials),
+    /// A file as the command line of AWS writes it, read for each request: tools renew its keys.
+    File(PathBuf),
+}
+
+impl KeySource {
+    fn of(options: &EmbedderOptions) -> Result<Self, OptionError> {
+        if let Some(file) = &options.credentials_file {
+            file_credentials(file).map_err(|reason| option_error(SETTINGS, "credentials_file", reason))?;
+            return Ok(Self::File(file.clone()));
+        }
+        // The names that all AWS tools read.
+        let (id, secret) = (environment(&["AWS_ACCESS_KEY_ID"]), environment(&["AWS_SECRET_ACCESS_KEY"]));
+        let (Some(id), Some(secret)) = (id, secret) else {
+            let reason = "is missing; set it to an API key of Bedrock, name a file as `credentials_file`, or set \
+                          AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment of svcfs";
+            return Err(option_error(SETTINGS, "api_key", reason));
+        };
+        let token = environment(&["AWS_SESSION_TOKEN"]);
+        Ok(Self::Environment(Credentials::new(id, secret, token, None, "environment")))
+    }
+
+    fn credentials(&self) -> Result<Credentials, String> {
+        match self {
+            Self::Environment(credentials) => Ok(credentials.clone()),
+            Self::File(file) => file_credentials(file),
+        }
+    }
+}
+
+/// The keys of a profile in a credentials file: `AWS_PROFILE`, or `default`. Errors do not quote it.
+fn file_credentials(file: &Path) -> Result<Credentials, String> {
+    let place = file.display();
+    let is_large = std::fs::metadata(file).is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES);
+    if is_large {
+        return Err(format!("(`{place}`) is too large for a file of AWS credentials"));
+    }
+    let content = std::fs::read_to_string(file).map_err(|error| format!("(`{place}`) cannot be read: {error}"))?;
+    let profile = environment(&["AWS_PROFILE"]).unwrap_or_else(|| "default".to_owned());
+    let lines = content.lines().map(str::trim).skip_while(|line| *line != format!("[{profile}]")).skip(1);
+    let pairs = lines.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once('='));
+    let values: Vec<(&str, &str)> = pairs.map(|(key, value)| (key.trim(), value.trim())).collect();
+    let value =
+        |name: &str| values.iter().find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| *value);
+    let missing = |key| format!("(`{place}`) has no `{key}` in the profile `{profile}`; run `aws configure`");
+    let id = value("aws_access_key_id").ok_or_else(|| missing("aws_access_key_id"))?;
+    let secret = value("aws_secret_access_key").ok_or_else(|| missing("aws_secret_access_key"))?;
+    Ok(Credentials::new(id, secret, value("aws_session_token").map(str::to_owned), None, "file"))
 }
 
 pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
@@ -73,21 +121,17 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
     if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(option_error(SETTINGS, "region", "is no region; write for example \"us-east-1\""));
     }
-    let credentials = match options.api_key {
+    let keys = match options.api_key {
         Some(_) => None,
-        None => Some(environment_credentials().ok_or_else(|| {
-            let reason = "is missing; set it to an API key of Bedrock, or set AWS_ACCESS_KEY_ID and \
-                          AWS_SECRET_ACCESS_KEY in the environment of svcfs";
-            option_error(SETTINGS, "api_key", reason)
-        })?),
+        None => Some(KeySource::of(options)?),
     };
-    let api = BedrockApi::new(options, region, credentials)?;
+    let api = BedrockApi::new(options, region, keys)?;
     let client = options.client("Bedrock").with_key("Authorization", "Bearer ", options.api_key.as_ref());
     Ok((Box::new(api), client))
 }
 
 impl BedrockApi {
-    fn new(options: &EmbedderOptions, region: String, credentials: Option<Credentials>) -> Result<Self, OptionError> {
+    fn new(options: &EmbedderOptions, region: String, keys: Option<KeySource>) -> Result<Self, OptionError> {
         let model = options.model_or(DEFAULT_MODEL);
         // A profile for several regions has a prefix: `us.cohere.embed-v4:0`.
         let family = if model.contains("cohere.embed-v4") {
@@ -103,7 +147,7 @@ impl BedrockApi {
         let base = options.base_url_or(&format!("https://bedrock-runtime.{region}.amazonaws.com"))?;
         let url = format!("{base}/model/{}/invoke", utf8_percent_encode(&model, &PATH_ENCODED));
         let dimensions = options.dimensions.map(std::num::NonZeroUsize::get);
-        let signer = credentials.map(|credentials| Signer { credentials, region });
+        let signer = keys.map(|keys| Signer { keys, region });
         Ok(Self { url, model, family, dimensions, signer })
     }
 }
@@ -170,7 +214,10 @@ impl Signer {
         let failed = |error: &dyn std::error::Error| {
             ApiError::permanent(format!("Bedrock: the request cannot be signed: {error}; check `{SETTINGS}`"))
         };
-        let identity = self.credentials.clone().into();
+        let credentials = self.keys.credentials();
+        let credentials =
+            credentials.map_err(|reason| ApiError::permanent(format!("`{SETTINGS}.credentials_file` {reason}")))?;
+        let identity = credentials.into();
         let parameters = v4::SigningParams::builder().identity(&identity).region(&self.region).name("bedrock");
         let parameters = parameters.time(time).settings(SigningSettings::default()).build();
         let parameters = parameters.map_err(|error| failed(&error))?.into();

@@ -1,5 +1,5 @@
-//! Embedders of remote services. [`remote_embedder`](connect_embedder) has what they share: batches,
-//! retries and checks; each service has a file that writes its requests and reads its responses.
+//! Embedders of remote services. `remote_embedder.rs` has what they share: batches, retries and
+//! checks; each service has a file that writes its requests and reads its responses.
 
 mod batches;
 mod bedrock;
@@ -26,6 +26,9 @@ use remote_embedder::{EmbeddingApi, RemoteEmbedder};
 const SETTINGS: &str = "search.vector.embedder";
 /// Timeout of a request without `search.vector.embedder.timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Larger files are no credentials.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// A service that computes vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +102,7 @@ pub struct EmbedderOptions {
     pub location: Option<String>,
     /// More headers.
     pub headers: Vec<(String, Secret)>,
-    /// The service account of Vertex, a JSON file.
+    /// The keys of Bedrock, as the command line of AWS writes them, or the service account of Vertex.
     pub credentials_file: Option<PathBuf>,
 }
 
@@ -151,7 +154,7 @@ impl EmbedderOptions {
             ("region", self.region.is_some(), &[Bedrock]),
             ("project", self.project.is_some(), &[Vertex]),
             ("location", self.location.is_some(), &[Vertex]),
-            ("credentials_file", self.credentials_file.is_some(), &[Vertex]),
+            ("credentials_file", self.credentials_file.is_some(), &[Bedrock, Vertex]),
         ];
         for (key, is_set, providers) in uses {
             if is_set && !providers.contains(&self.provider) {

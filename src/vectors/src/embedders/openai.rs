@@ -10,6 +10,8 @@ use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError, checked_url, option_error};
 
 const PUBLIC_URL: &str = "https://api.openai.com";
+/// The version of the older API of Azure, if the URL names none.
+const AZURE_VERSION: &str = "api-version=2024-10-21";
 const DEFAULT_MODEL: &str = "text-embedding-3-small";
 
 struct OpenAiApi {
@@ -26,11 +28,11 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
             let reason = "is missing; write for example \"https://NAME.openai.azure.com\"";
             return Err(option_error(SETTINGS, "base_url", reason));
         }
+        None if is_azure => azure_url(&options.base_url_or("")?),
         None => {
             let base = options.base_url_or(PUBLIC_URL)?;
             let base = base.strip_suffix("/v1").unwrap_or(&base);
-            let prefix = if is_azure && !base.ends_with("/openai") { "/openai" } else { "" };
-            format!("{base}{prefix}/v1/embeddings")
+            format!("{base}/v1/embeddings")
         }
     };
     // Servers in one's own network often need no key.
@@ -45,6 +47,16 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
     // The only model of OpenAI that refuses the parameter.
     let dimensions = options.dimensions.filter(|_| !model.contains("ada-002")).map(std::num::NonZeroUsize::get);
     Ok((Box::new(OpenAiApi { url, model, dimensions }), client))
+}
+
+/// The URL of a resource (`https://NAME.openai.azure.com`) or, in the older form, of a deployment.
+fn azure_url(base: &str) -> String {
+    let (path, query) = base.split_once('?').unwrap_or((base, AZURE_VERSION));
+    if path.contains("/openai/deployments/") {
+        return format!("{}/embeddings?{query}", path.trim_end_matches('/').trim_end_matches("/embeddings"));
+    }
+    let resource = path.strip_suffix("/v1").unwrap_or(path);
+    format!("{}/openai/v1/embeddings", resource.strip_suffix("/openai").unwrap_or(resource))
 }
 
 impl EmbeddingApi for OpenAiApi {

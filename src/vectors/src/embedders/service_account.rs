@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use svcfs_net::{ServiceMethod, ServiceRequest};
 
-use super::SETTINGS;
+use super::{MAX_FILE_BYTES, SETTINGS};
 use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, checked_url, option_error};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
@@ -18,8 +18,6 @@ const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const VALIDITY: Duration = Duration::from_secs(3600);
 /// A token is renewed this long before its end.
 const RENEWAL: Duration = Duration::from_secs(120);
-/// Larger files are no credentials.
-const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// The file that Google gives out for a service account.
 #[derive(Deserialize)]

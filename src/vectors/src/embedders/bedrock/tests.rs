@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "credentials files of the tests")]
+
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::json;
@@ -12,7 +14,7 @@ const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 fn signer(token: Option<&str>) -> Signer {
     let token = token.map(str::to_owned);
     let credentials = Credentials::new("AKIDEXAMPLE", SECRET, token, None, "test");
-    Signer { credentials, region: "us-east-1".to_owned() }
+    Signer { keys: KeySource::Environment(credentials), region: "us-east-1".to_owned() }
 }
 
 fn header<'r>(request: &'r ServiceRequest, name: &str) -> Option<&'r str> {
@@ -66,8 +68,7 @@ fn each_attempt_is_signed_and_no_secret_is_sent() {
     let mut options = EmbedderOptions::new(EmbedderProvider::Bedrock);
     options.base_url = Some(server.url.clone());
     options.dimensions = std::num::NonZeroUsize::new(2);
-    let credentials = signer(Some("session")).credentials;
-    let api = BedrockApi::new(&options, "us-east-1".to_owned(), Some(credentials)).ok().unwrap();
+    let api = BedrockApi::new(&options, "us-east-1".to_owned(), Some(signer(Some("session")).keys)).ok().unwrap();
     let client = options.client("Bedrock");
     let request = api.request(&client, &["a text"], TextKind::Page);
     let body = client.send_signed(&request, RetryPolicy::INTERACTIVE, |request| api.sign(request)).unwrap();
@@ -107,5 +108,32 @@ fn model_families_have_their_own_requests_and_responses() {
     assert_eq!(api.vectors(br#"{"embeddings": {"float": [[1, 2]]}}"#).unwrap(), [[1.0, 2.0]]);
     for model in ["anthropic.claude", "amazon.nova-2-multimodal-embeddings-v1:0"] {
         assert_eq!(ask(model).err().unwrap().key, "search.vector.embedder.model");
+    }
+}
+
+#[test]
+fn keys_of_a_file_are_read_for_each_request() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let write = |content: &str| std::fs::write(file.path(), content).unwrap();
+    let id =
+        || file_credentials(file.path()).map(|keys| format!("{} {:?}", keys.access_key_id(), keys.session_token()));
+    write(
+        "# comment\n[other]\naws_access_key_id = O\n\n[default]\naws_access_key_id=A\n aws_secret_access_key = s=1 \n[x]\n",
+    );
+    assert_eq!(id(), Ok("A None".to_owned()));
+    write("[default]\r\naws_access_key_id = B\r\naws_secret_access_key = s\r\naws_session_token = T\r\n");
+    assert_eq!(id(), Ok("B Some(\"T\")".to_owned()));
+    for (content, expected) in [
+        ("", "no `aws_access_key_id` in the profile `default`"),
+        ("[default]\naws_access_key_id = hunter2", "no `aws_secret_access_key`"),
+        ("[default]\n[other]\naws_access_key_id = hunter2\naws_secret_access_key = s", "no `aws_access_key_id`"),
+        (&"x".repeat(100_000), "too large"),
+    ] {
+        write(content);
+        let mut options = EmbedderOptions::new(EmbedderProvider::Bedrock);
+        (options.region, options.credentials_file) = (Some("us-east-1".to_owned()), Some(file.path().to_owned()));
+        let error = connect(&options).err().unwrap();
+        assert_eq!(error.key, "search.vector.embedder.credentials_file");
+        assert!(error.reason.contains(expected) && !error.reason.contains("hunter2"), "{error}");
     }
 }

@@ -15,7 +15,7 @@ use crate::remote::{OptionError, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
 use session::{PgFailure, Session};
 
-const DEFAULT_TABLE: &str = "svcfs_chunks";
+const DEFAULT_TABLE: &str = "svcfs_vectors";
 /// Rows in one statement.
 const BATCH: usize = 200;
 /// Limit of a name in `PostgreSQL`, which silently cuts longer ones.
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn tables_are_quoted_and_other_texts_refused() {
         for (table, expected) in [
-            (None, "\"svcfs_chunks_s\""),
+            (None, "\"svcfs_vectors_s\""),
             (Some("Chunks2"), "\"Chunks2_s\""),
             (Some("kb.chunks"), "\"kb\".\"chunks_s\""),
         ] {
