@@ -242,14 +242,31 @@ async fn every_tool_answers_as_its_schema_says() {
     }
     for tool in tools() {
         let name = tool["name"].as_str().unwrap();
-        // `clip` needs a page of another server; its own tests have one.
-        let is_tried_elsewhere = matches!(name, "svc_write" | "svc_clip");
+        // `clip` needs a page of another server; its own tests have one. The others need vectors.
+        let is_tried_elsewhere = matches!(name, "svc_write" | "svc_clip" | "svc_suggestions" | "svc_embeddings");
         assert!(is_tried_elsewhere || asked.iter().any(|(asked, _)| *asked == name), "{name} is not tried here");
     }
     for (name, arguments) in asked {
         // `call` holds each answer against the schema.
         let answer = call(&protocol, name, arguments.clone()).await;
         assert_eq!(answer["result"]["isError"], false, "{name} {arguments}: {answer}");
+    }
+    assert!(protocol.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_need_vectors_answer_as_their_schemas_say() {
+    let server = TestServer::of(svcfs_knowledge::CATALOGUE, "search.vector.enabled = true");
+    server.start_vectors();
+    let protocol = Listening::on(server).await;
+    tree(&protocol).await;
+    for name in ["svc_suggestions", "svc_embeddings"] {
+        let arguments = json!({ "path": "notes/a.md" });
+        let mut answer = call(&protocol, name, arguments.clone()).await;
+        while answer["result"].to_string().contains("not embedded yet") {
+            answer = call(&protocol, name, arguments.clone()).await;
+        }
+        assert_eq!(answer["result"]["isError"], false, "{name}: {answer}");
     }
     assert!(protocol.stopped().await);
 }

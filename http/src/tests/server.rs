@@ -64,6 +64,11 @@ impl TestServer {
         Self { app, stop, supervisor, _roots: roots }
     }
 
+    /// Starts the task that embeds pages.
+    pub(super) fn start_vectors(&self) {
+        svcfs_knowledge::spaces::start_vector_indexer(self.space(), &self.supervisor).unwrap();
+    }
+
     pub(super) fn space(&self) -> &Arc<Space> {
         self.app.server.primary()
     }

@@ -19,6 +19,7 @@ that drafts are written.
   .svc/query/QUERY/      links to the pages that a query lists; or a saved query by name
   .svc/tags/TAG/         links to the pages with a tag
   .svc/backlinks/PATH/   links to the pages that link to a page
+  .svc/similar/PATH/     links to the pages of similar meaning that are not linked yet
   .svc/board/WORKFLOW/   links to the pages in each state; mv of a link moves the page, and a
                          refused move has its reason in .refused
   .svc/draft/ID/         the tree as an open draft shows it, writable; nothing reaches the tree

@@ -44,6 +44,13 @@ pub trait KnowledgeSource: Send + Sync {
     /// Those of the index.
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault>;
 
+    /// Pages of similar meaning without a link to or from a page, the most similar first.
+    ///
+    /// # Errors
+    /// Those of the index. A fault that the user should read is below 500: without search by
+    /// meaning, or while the page is not embedded yet.
+    fn similar(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault>;
+
     /// Names of the workflows, in order.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! `.svc/search/<words>/`, `.svc/tags/<tag>/`, `.svc/backlinks/<path>/`: links to the matching
-//! pages.
+//! `.svc/search/<words>/`, `.svc/tags/<tag>/`, `.svc/backlinks/<path>/`, `.svc/similar/<path>/`:
+//! links to the matching pages.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ pub(super) enum LinkQuery {
     Query(String),
     Tag(String),
     Backlinks(TreePath),
+    Similar(TreePath),
 }
 
 /// The time of an answer, and its pages or error message.
@@ -156,12 +157,28 @@ impl TagFolder {
     }
 }
 
-/// Pages that link to a page; for a directory, the paths below it.
-pub(super) struct BacklinkFolder(pub(super) TreePath);
+/// Pages that are related to a page; for a directory, the paths below it.
+pub(super) struct RelatedFolder {
+    pub(super) relation: PageRelation,
+    pub(super) path: TreePath,
+}
 
-impl ViewNode for BacklinkFolder {
+/// How pages are related to a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PageRelation {
+    /// They link to it.
+    Backlinks,
+    /// Their meaning is similar, and neither links to the other.
+    Similar,
+}
+
+impl ViewNode for RelatedFolder {
     fn key(&self) -> Vec<u8> {
-        format!("backlinks {}", self.0).into_bytes()
+        let relation = match self.relation {
+            PageRelation::Backlinks => "backlinks",
+            PageRelation::Similar => "similar",
+        };
+        format!("{relation} {}", self.path).into_bytes()
     }
 
     fn is_user_independent(&self) -> bool {
@@ -169,7 +186,7 @@ impl ViewNode for BacklinkFolder {
     }
 
     fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::folder(&self.0))
+        Ok(ViewAttributes::folder(&self.path))
     }
 
     fn lookup(
@@ -178,19 +195,36 @@ impl ViewNode for BacklinkFolder {
         reader: &ViewReader,
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
-        if !self.0.is_root() && views.vfs.stat(Protocol::Fuse, &self.0)?.kind != EntryKind::Directory {
-            return LinkQuery::Backlinks(self.0.clone()).lookup(views, reader, name);
+        if !self.path.is_root() && views.vfs.stat(Protocol::Fuse, &self.path)?.kind != EntryKind::Directory {
+            return self.query().lookup(views, reader, name);
         }
-        let path = self.0.join(name);
-        Ok(if views.is_shown(&path)? { Some(Arc::new(Self(path))) } else { None })
+        let path = self.path.join(name);
+        Ok(if views.is_shown(&path)? { Some(Arc::new(self.child(path))) } else { None })
     }
 
     fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
-        let Some(children) = views.directory(&self.0)? else {
-            return LinkQuery::Backlinks(self.0.clone()).list(views, reader);
+        let Some(children) = views.directory(&self.path)? else {
+            return self.query().list(views, reader);
         };
-        let listed = |path: TreePath| ViewEntry { name: path.name().to_owned(), node: Arc::new(Self(path)) };
+        let listed = |path: TreePath| ViewEntry { name: path.name().to_owned(), node: Arc::new(self.child(path)) };
         Ok(children.into_iter().map(|(path, _)| listed(path)).collect())
+    }
+}
+
+impl RelatedFolder {
+    pub(super) fn root(relation: PageRelation) -> Self {
+        Self { relation, path: TreePath::root() }
+    }
+
+    fn child(&self, path: TreePath) -> Self {
+        Self { relation: self.relation, path }
+    }
+
+    fn query(&self) -> LinkQuery {
+        match self.relation {
+            PageRelation::Backlinks => LinkQuery::Backlinks(self.path.clone()),
+            PageRelation::Similar => LinkQuery::Similar(self.path.clone()),
+        }
     }
 }
 
@@ -256,6 +290,7 @@ impl LinkQuery {
                 Self::Query(text) => knowledge.query(caller, text)?,
                 Self::Tag(tag) => knowledge.pages_by_tag(caller, tag)?.into(),
                 Self::Backlinks(page) => knowledge.backlinks(caller, page)?.into(),
+                Self::Similar(page) => knowledge.similar(caller, page)?.into(),
             };
             Ok((views.filter_readable(reader, hits.pages)?, hits.missing))
         })
@@ -305,7 +340,7 @@ impl LinkQuery {
             Self::Search(_) => 1,
             Self::Query(text) => text.split('/').count(),
             Self::Tag(tag) => tag.split('/').count(),
-            Self::Backlinks(path) => path.components().count(),
+            Self::Backlinks(path) | Self::Similar(path) => path.components().count(),
         };
         Arc::new(PageLink { target: format!("{}{}", "../".repeat(2 + parts), hit.path), page: hit.path.clone() })
     }

@@ -38,6 +38,7 @@ use crate::reply::RequestFailure;
 use inode_table::{OpenContents, ViewInodeTable};
 
 use guide::GUIDE;
+use links::{PageRelation, RelatedFolder};
 
 pub use knowledge::{KnowledgeSource, LintFinding, PageFilter, PageHit, PageHits};
 pub(crate) use reader::ViewReader;
@@ -53,7 +54,8 @@ pub(crate) const fn is_view_id(number: u64) -> bool {
     number & VIEW_ID_BIT != 0
 }
 
-const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint", "board", DRAFTS];
+const VIEW_NAMES: &[&str] =
+    &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "similar", "lint", "board", DRAFTS];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewNodeKind {
@@ -201,7 +203,8 @@ impl MountViews {
             (Some("search"), Some(_)) => Some(Arc::new(links::SearchRoot)),
             (Some("query"), Some(_)) => Some(Arc::new(queries::QueryFolder(String::new()))),
             (Some("tags"), Some(_)) => Some(Arc::new(links::TagFolder(String::new()))),
-            (Some("backlinks"), Some(_)) => Some(Arc::new(links::BacklinkFolder(root()))),
+            (Some("backlinks"), Some(_)) => Some(Arc::new(RelatedFolder::root(PageRelation::Backlinks))),
+            (Some("similar"), Some(_)) => Some(Arc::new(RelatedFolder::root(PageRelation::Similar))),
             (Some("board"), Some(_)) => Some(Arc::new(board::BoardRoot)),
             (Some("lint"), Some(_)) => Some(Arc::new(lint::LintFolder(root()))),
             (Some(_) | None, _) => None,

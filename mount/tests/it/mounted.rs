@@ -81,6 +81,12 @@ impl KnowledgeSource for Told {
     fn backlinks(&self, _: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
         Ok(hits(if page.as_str() == "notes/tides.md" { &[("a.md", "A")] } else { &[] }))
     }
+    fn similar(&self, _: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
+        match page.as_str() {
+            "notes/tides.md" => Ok(hits(&[("a.md", "A")])),
+            _ => Err(Fault::new(Kind::Conflict, "not embedded yet")),
+        }
+    }
     fn workflows(&self, _: &Caller) -> Result<Vec<String>, Fault> {
         Ok(vec!["tasks".to_owned()])
     }

@@ -89,6 +89,7 @@ const LAYERS: &[LayeredCrate] = &[
             "svcfs-text",
             "svcfs-store",
             "svcfs-index",
+            "svcfs-vectors",
             "svcfs-vfs",
             "svcfs-measure",
         ]),

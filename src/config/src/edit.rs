@@ -80,18 +80,18 @@ pub fn has_auth_type(text: &str) -> bool {
     document.is_ok_and(|document| document.get("auth").and_then(|auth| auth.get("type")).is_some())
 }
 
-/// Applies an edit. In a file without any key, all comments count as trailing; they are kept above
-/// the added keys.
+/// Applies an edit. The comments at the end of the file are kept above an added table.
 fn apply_edit(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>) -> Result<String, EditError> {
     let mut document: DocumentMut = text.parse()?;
-    let comments =
-        if document.is_empty() { document.trailing().as_str().unwrap_or_default().to_owned() } else { String::new() };
-    if !comments.is_empty() {
+    let comments = document.trailing().as_str().unwrap_or_default().to_owned();
+    let names: Vec<String> = document.iter().map(|(name, _)| name.to_owned()).collect();
+    change(&mut document)?;
+    let added = document.iter_mut().find(|(name, _)| !names.iter().any(|known| known == name.get()));
+    if let Some(table) = added.and_then(|(_, item)| item.as_table_mut()).filter(|_| !comments.is_empty()) {
+        table.decor_mut().set_prefix(format!("{comments}\n"));
         document.set_trailing("");
     }
-    change(&mut document)?;
-    let separator = if comments.is_empty() { "" } else { "\n" };
-    Ok(format!("{comments}{separator}{document}"))
+    Ok(document.to_string())
 }
 
 /// Returns the text with one more key, and with `auth.type = "perspace"` if there was no
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_is_added_after_the_comments_of_an_empty_file() {
+    fn a_new_key_is_added_after_the_comments_at_the_end() {
         let before = crate::templates::CONFIG.content;
         let after = add_key(before, &new("first")).unwrap();
         assert!(after.starts_with(before), "{after}");

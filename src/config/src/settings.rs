@@ -1,6 +1,6 @@
 //! Effective settings: the file, overridden by flags, validated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use svcfs_base::HiddenFiles;
@@ -10,14 +10,39 @@ use crate::config::ConfigOrigin;
 use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsConfig, assets::AssetsSettings, audit::AuditConfig, auth::AuthSettings, backup::BackupConfig,
-    backup::BackupOverrides, backup::BackupSettings, claims::ClaimsConfig, dataview::DataviewConfig,
-    dataview::DataviewSettings, drafts::DraftSettings, files::FilesConfig, janitor::JanitorConfig,
-    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemoryConfig, memory::MemorySettings,
-    net::NetConfig, nfs::NfsConfig, protocols::S3Config, protocols::WebDav, publish::PublishConfig,
-    render::RenderConfig, schema::SchemaConfig, search::SearchConfig, server::ServerConfig,
-    versioning::VersioningConfig, versioning::VersioningStrategy, webhooks::WebhookEntry, webhooks::WebhooksConfig,
-    workflow::WorkflowConfig, workflow::WorkflowSettings,
+    assets::AssetsConfig,
+    assets::AssetsSettings,
+    audit::AuditConfig,
+    auth::AuthSettings,
+    backup::BackupConfig,
+    backup::BackupOverrides,
+    backup::BackupSettings,
+    claims::ClaimsConfig,
+    dataview::DataviewConfig,
+    dataview::DataviewSettings,
+    drafts::DraftSettings,
+    files::FilesConfig,
+    janitor::JanitorConfig,
+    janitor::JanitorSettings,
+    links::LinksConfig,
+    lint::LintSettings,
+    memory::MemoryConfig,
+    memory::MemorySettings,
+    net::NetConfig,
+    nfs::NfsConfig,
+    protocols::S3Config,
+    protocols::WebDav,
+    publish::PublishConfig,
+    render::RenderConfig,
+    schema::SchemaConfig,
+    search::{SearchConfig, SearchSettings},
+    server::ServerConfig,
+    versioning::VersioningConfig,
+    versioning::VersioningStrategy,
+    webhooks::WebhookEntry,
+    webhooks::WebhooksConfig,
+    workflow::WorkflowConfig,
+    workflow::WorkflowSettings,
 };
 use crate::{
     AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NetSettings, NfsFlags,
@@ -29,8 +54,8 @@ use crate::{
 pub struct Settings {
     /// Address and limits of the HTTP server.
     pub server: ServerSettings,
-    /// Full-text search.
-    pub search: SearchConfig,
+    /// Search by words and by meaning.
+    pub search: SearchSettings,
     /// Limits and fields of queries.
     pub dataview: DataviewSettings,
     /// Version history.
@@ -164,7 +189,7 @@ impl Settings {
         let (spaces, workflow) = (check.spaces(listed), check.workflow(&workflow));
         let backup = check.backup(backup, &mut overrides, &versioning);
         let (dataview, memory, janitor, audit) = check.upkeep(dataview, memory, janitor, &audit);
-        let drafts = check.value("drafts.auto_discard", drafts.resolve());
+        let (search, drafts) = (check.search(search), check.value("drafts.auto_discard", drafts.resolve()));
         let auth = check.auth(override_auth(auth, &mut overrides), auth_is_valid);
         let (nfs, webdav, s3) = check.protocols((nfs, webdav, s3), &overrides, auth.as_ref());
         let (net, webhooks) = check.requests(net, webhooks, webhook_entries);
@@ -282,6 +307,11 @@ impl SettingsCheck {
         let janitor = self.value("janitor.interval", janitor.resolve());
         let audit = self.value("audit.max_size", audit.resolve()).flatten();
         (dataview, memory, janitor, audit)
+    }
+
+    fn search(&mut self, search: SearchConfig) -> SearchSettings {
+        let keys: BTreeSet<String> = self.lines.keys().cloned().collect();
+        search.resolve(&|key| keys.contains(key), &mut |key, message| self.report(key, message))
     }
 
     fn backup(

@@ -14,21 +14,6 @@ pub const UNSUPPORTED_KEYS: &[&str] = &[
     "import.image_prefix",
     "import.prefer_external",
     "import.pull_policy",
-    "search.vector.chunk.overlap",
-    "search.vector.chunk.size",
-    "search.vector.embedder.api_key",
-    "search.vector.embedder.base_url",
-    "search.vector.embedder.dimensions",
-    "search.vector.embedder.location",
-    "search.vector.embedder.model",
-    "search.vector.embedder.project",
-    "search.vector.embedder.provider",
-    "search.vector.embedder.region",
-    "search.vector.embedder.timeout",
-    "search.vector.embedder.url",
-    "search.vector.enabled",
-    "search.vector.store.provider",
-    "search.vector.worker_count",
 ];
 
 /// Relation of a key to [`UNSUPPORTED_KEYS`].

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use svcfs_base::{Caller, Fault, TreePath};
+use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
 use svcfs_knowledge::query::has_limit;
@@ -15,6 +15,8 @@ use svcfs_mount::{KnowledgeSource, LintFinding, PageFilter, PageHit, PageHits};
 
 /// Maximum links in a search folder: the limit of the operation.
 const MAX_SEARCH_LINKS: usize = 200;
+/// Maximum links to pages of similar meaning.
+const MAX_SIMILAR_LINKS: usize = 20;
 /// Maximum links in the folder of a query without LIMIT.
 const MAX_QUERY_LINKS: usize = 2_000;
 
@@ -92,6 +94,16 @@ fn visible_hits(caller: &Caller, pages: Vec<(TreePath, String)>) -> Vec<PageHit>
 struct PageResponse {
     path: TreePath,
     title: String,
+}
+
+#[derive(Deserialize)]
+struct SuggestionList {
+    suggestions: Vec<SuggestedPage>,
+}
+
+#[derive(Deserialize)]
+struct SuggestedPage {
+    target: TreePath,
 }
 
 #[derive(Deserialize)]
@@ -178,6 +190,20 @@ impl KnowledgeSource for MountOperations {
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
         let context = OperationContext::new(&self.server, &self.space, caller);
         Ok(visible_hits(caller, context.index().linking_titles(page)?))
+    }
+
+    fn similar(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
+        let arguments = json!({ "path": page, "limit": MAX_SIMILAR_LINKS });
+        let similar: Result<SuggestionList, Fault> = self.call(caller, "suggestions", arguments);
+        let similar = similar.map_err(|fault| match fault.kind() {
+            // Disabled, or not embedded yet: the folder says so.
+            Kind::Unavailable => Fault::new(Kind::Conflict, fault.message()),
+            _ => fault,
+        })?;
+        let paths: Vec<TreePath> = similar.suggestions.into_iter().map(|page| page.target).collect();
+        let titles = self.space.index.titles(&paths)?;
+        let title = |path: &TreePath| titles.get(path).cloned().unwrap_or_default();
+        Ok(paths.into_iter().map(|path| PageHit { title: title(&path), path }).collect())
     }
 
     fn workflows(&self, caller: &Caller) -> Result<Vec<String>, Fault> {

@@ -115,6 +115,22 @@ impl Index {
         })
     }
 
+    /// All pages with the hashes of their texts, in path order.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn etags(&self) -> Result<Vec<(TreePath, ETag)>, IndexError> {
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT path, etag FROM pages ORDER BY path")?;
+            let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            rows.map(|row| {
+                let (path, etag): (String, [u8; 20]) = row?;
+                Ok((tree_path(&path)?, ETag::from_bytes(etag)))
+            })
+            .collect()
+        })
+    }
+
     /// The pages whose frontmatter has at least one of these top-level keys, with any value, in
     /// path order. `keys` must not be empty.
     ///

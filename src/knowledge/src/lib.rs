@@ -36,6 +36,7 @@ pub mod spaces;
 pub mod tasks;
 pub mod undo;
 pub mod usage;
+pub mod vectors;
 pub mod views;
 pub mod webhooks;
 pub mod workflows;
@@ -49,6 +50,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     history::AREA,
     undo::AREA,
     search::AREA,
+    vectors::AREA,
     query::AREA,
     views::AREA,
     graph::AREA,

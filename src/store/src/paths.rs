@@ -57,6 +57,10 @@ impl StatePaths {
     pub fn index(&self) -> PathBuf {
         self.directory.join("index.db")
     }
+    /// The vectors of pages; they may be deleted at any time.
+    pub fn vectors(&self) -> PathBuf {
+        self.directory.join("vectors.db")
+    }
     /// Counts of reads and searches; they may be deleted at any time.
     pub fn usage(&self) -> PathBuf {
         self.directory.join("usage.db")

@@ -1,10 +1,14 @@
 //! What computes the vectors of texts.
 
 use std::num::NonZeroUsize;
+use std::sync::LazyLock;
 
 use svcfs_base::Fault;
 
 use crate::StaticModel;
+
+/// Texts for which one thread is enough.
+const MAX_STATIC_BATCH: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// The vector of a text. Length 1 for the embedded model; remote models may return any length, and
 /// callers normalize.
@@ -64,11 +68,43 @@ impl Embedder for StaticModel {
     }
 
     fn max_batch(&self) -> NonZeroUsize {
-        NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN)
+        MAX_STATIC_BATCH
     }
 
     fn embed(&self, texts: &[&str], _: TextKind) -> Result<Vec<Option<Vector>>, EmbedError> {
         Ok(texts.iter().map(|text| StaticModel::embed(self, text)).collect())
+    }
+}
+
+/// The model that the program contains, loaded when the first text is embedded and shared by all
+/// spaces.
+pub struct EmbeddedModel;
+
+static EMBEDDED: LazyLock<StaticModel> = LazyLock::new(StaticModel::embedded);
+
+impl EmbeddedModel {
+    /// As [`StaticModel::known_words`].
+    #[must_use]
+    pub fn known_words(text: &str) -> (usize, usize) {
+        EMBEDDED.known_words(text)
+    }
+}
+
+impl Embedder for EmbeddedModel {
+    fn model(&self) -> &str {
+        StaticModel::embedded_name()
+    }
+
+    fn dimensions(&self) -> Option<NonZeroUsize> {
+        Some(StaticModel::EMBEDDED_DIMENSIONS)
+    }
+
+    fn max_batch(&self) -> NonZeroUsize {
+        MAX_STATIC_BATCH
+    }
+
+    fn embed(&self, texts: &[&str], kind: TextKind) -> Result<Vec<Option<Vector>>, EmbedError> {
+        Embedder::embed(&*EMBEDDED, texts, kind)
     }
 }
 

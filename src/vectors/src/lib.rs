@@ -18,7 +18,7 @@ mod store;
 mod stores;
 
 pub use chunks::{Chunk, ChunkRules, MAX_CHUNKS_PER_PAGE, chunks, estimate_tokens};
-pub use embedder::{EmbedError, Embedder, TextKind, Vector};
+pub use embedder::{EmbedError, EmbeddedModel, Embedder, TextKind, Vector};
 pub use embedders::{EmbedderOptions, EmbedderProvider, connect_embedder};
 pub use index::{
     EmbeddedChunk, NearChunk, PageChunks, PageText, RemoteStore, VectorIndex, VectorIndexError, VectorIndexOptions,

@@ -11,6 +11,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::TreePath;
@@ -57,7 +58,7 @@ fn ids(store: &dyn VectorStore, filter: &VectorFilter) -> Vec<i64> {
 }
 
 /// What every store does.
-fn check_store(connect: impl Fn(&str) -> Box<dyn VectorStore>) {
+fn check_store(connect: impl Fn(&str) -> Arc<dyn VectorStore>) {
     let (store, other, all) = (connect("one"), connect("Öther space"), VectorFilter::default());
     assert_eq!(ids(&*store, &all), [] as [i64; 0]);
     store.delete(&[1]).unwrap();
@@ -109,7 +110,7 @@ fn qdrant_does_what_svcfs_asks() {
     let connect = |space: &str, key: &str| {
         let mut options = StoreOptions::new(StoreProvider::Qdrant, space);
         (options.url, options.api_key) = (Some(format!("http://127.0.0.1:{}", port.trim())), Some(Secret::new(key)));
-        connect_store(&options).unwrap()
+        connect_store(&options).unwrap().store
     };
     check_store(|space| connect(space, "secret-key"));
     let error = connect("one", "wrong-key").search(&[1.0], 1, &VectorFilter::default()).unwrap_err().to_string();
@@ -191,7 +192,7 @@ fn is_root() -> bool {
 #[test]
 fn pgvector_does_what_svcfs_asks() {
     let Some(mut postgres) = Postgres::start() else { return };
-    check_store(|space| connect_store(&postgres.options(space)).unwrap());
+    check_store(|space| connect_store(&postgres.options(space)).unwrap().store);
     // The table is as small and as fast as this version of pgvector permits.
     let columns = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'svcfs_vectors_one'::regclass \
                    AND attname = 'embedding'";
@@ -200,7 +201,7 @@ fn pgvector_does_what_svcfs_asks() {
                    JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = 'svcfs_vectors_one'::regclass";
     assert_eq!(postgres.query(indexes), "btree btree hnsw");
     for (dimensions, expected) in [(1_536, "halfvec(1536)"), (4_096, "halfvec(4096)")] {
-        let store = connect_store(&postgres.options(&format!("d{dimensions}"))).unwrap();
+        let store = connect_store(&postgres.options(&format!("d{dimensions}"))).unwrap().store;
         store.upsert(&[stored(1, "a.md", &vec![0.5; dimensions])]).unwrap();
         assert_eq!(postgres.query(&columns.replace("_one", &format!("_d{dimensions}"))), expected);
         assert_eq!(store.search(&vec![0.5; dimensions], 1, &VectorFilter::default()).unwrap().len(), 1);
@@ -209,14 +210,14 @@ fn pgvector_does_what_svcfs_asks() {
     postgres.query("CREATE SCHEMA kb; CREATE TABLE other_one (embedding text)");
     let with_table = |table: &str| {
         let options = StoreOptions { table: Some(table.to_owned()), ..postgres.options("one") };
-        connect_store(&options).unwrap()
+        connect_store(&options).unwrap().store
     };
     with_table("kb.Chunks").upsert(&[stored(1, "a.md", &[1.0])]).unwrap();
     assert_eq!(postgres.query("SELECT path FROM kb.\"Chunks_one\""), "a.md");
     let error = with_table("other").upsert(&[stored(1, "a.md", &[1.0])]).unwrap_err().to_string();
     assert!(error.contains("is a `text`") && error.contains("`search.vector.store.table`"), "{error}");
     // A restart of the server costs nothing but the connection.
-    let store = connect_store(&postgres.options("restart")).unwrap();
+    let store = connect_store(&postgres.options("restart")).unwrap().store;
     let all = VectorFilter::default();
     store.upsert(&[stored(1, "a.md", &[1.0, 0.0, 0.0])]).unwrap();
     assert_eq!(ids(&*store, &all), [1]);
@@ -233,7 +234,7 @@ fn pgvector_does_what_svcfs_asks() {
     postgres.query("CREATE DATABASE empty");
     let dsn = format!("host={} user=reader dbname=empty", postgres.folder.path().display());
     let options = StoreOptions { dsn: Some(Secret::new(dsn)), ..postgres.options("one") };
-    let error = connect_store(&options).unwrap().upsert(&[stored(1, "a.md", &[1.0])]).unwrap_err().to_string();
+    let error = connect_store(&options).unwrap().store.upsert(&[stored(1, "a.md", &[1.0])]).unwrap_err().to_string();
     assert!(error.contains("CREATE EXTENSION vector"), "{error}");
 }
 
@@ -246,33 +247,7 @@ fn a_silent_postgresql_is_given_up() {
     options.dsn = Some(Secret::new(dsn));
     options.timeout = Duration::from_millis(300);
     let start = Instant::now();
-    let error = connect_store(&options).unwrap().search(&[1.0], 1, &VectorFilter::default()).unwrap_err().to_string();
+    let error =
+        connect_store(&options).unwrap().store.search(&[1.0], 1, &VectorFilter::default()).unwrap_err().to_string();
     assert!(error.contains("no response within") && start.elapsed() < Duration::from_secs(5), "{error}");
-}
-
-#[test]
-#[ignore = "prints how long pgvector needs for 50,000 vectors; for the notes of a change"]
-fn speed_of_pgvector() {
-    let Some(postgres) = Postgres::start() else { return };
-    let store = connect_store(&postgres.options("speed")).unwrap();
-    let mut state = 1_u32;
-    let mut vector = || -> Vec<f32> {
-        let numbers = (0..256).map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / 8_388_608.0 - 1.0
-        });
-        numbers.collect()
-    };
-    let vectors: Vec<StoredVector> =
-        (0..50_000).map(|id| stored(id, &format!("f{}/p.md", id % 100), &vector())).collect();
-    let start = Instant::now();
-    store.upsert(&vectors).unwrap();
-    println!("upsert: {:?}", start.elapsed());
-    for filter in [VectorFilter::default(), in_folder("f7")] {
-        let start = Instant::now();
-        for _ in 0..50 {
-            assert_eq!(store.search(&vector(), 10, &filter).unwrap().len(), 10);
-        }
-        println!("search {filter:?}: {:?} each", start.elapsed() / 50);
-    }
 }

@@ -1,4 +1,4 @@
-//! What issues 3, 4, 5, 7, 34, 38 and 39 ask for, beside what was measured of it.
+//! What issues 3, 4, 5, 7, 34, 38, 39 and 40 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
 use crate::searching::{Judged as JudgedSearch, Searching};
 use crate::tasks::Tasks;
+use crate::vectors::Vectors;
 
 /// What memory may be at most, in bytes.
 const MEMORY: f64 = 150e6;
@@ -59,6 +60,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         tasks,
         drafts,
         webhooks,
+        vectors,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -89,6 +91,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         let what = "webhooks to one receiver, deliveries per second";
         goals.at_least(what, (300.0, "300"), webhooks.rate(), TableCell::Rate);
     }
+    vectors.iter().flat_map(Vectors::goals).for_each(|goal| goals.0.add_row(goal));
     goals.0
 }
 

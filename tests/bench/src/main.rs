@@ -27,6 +27,7 @@ mod ranking;
 mod scale;
 mod searching;
 mod tasks;
+mod vectors;
 mod webhooks;
 
 use std::io::Write;
@@ -61,6 +62,7 @@ use crate::ranking::Ranking;
 use crate::scale::Scale;
 use crate::searching::Searching;
 use crate::tasks::Tasks;
+use crate::vectors::Vectors;
 use crate::webhooks::Webhooks;
 
 /// Measure svcfs beside git and beside the bare filesystem; markdown tables on standard output
@@ -137,6 +139,8 @@ enum Part {
     Publishing,
     /// Notifications to one receiver
     Webhooks,
+    /// Search by meaning: embedding, recall, latency, memory
+    Vectors,
 }
 
 /// What was measured.
@@ -163,6 +167,7 @@ struct Measured {
     drafts: Option<Drafts>,
     publishing: Option<Publishing>,
     webhooks: Option<Webhooks>,
+    vectors: Option<Vectors>,
 }
 
 fn main() -> Result<()> {
@@ -237,6 +242,7 @@ impl Measured {
             Part::Drafts => self.drafts = Some(drafts::measure(&run, extent)?),
             Part::Publishing => self.publishing = Some(publishing::measure(&run, extent)?),
             Part::Webhooks => self.webhooks = Some(webhooks::measure(&run, extent)?),
+            Part::Vectors => self.vectors = Some(vectors::measure(&run, extent)?),
         }
         run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -270,6 +276,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         drafts,
         publishing,
         webhooks,
+        vectors,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(WritingResults::tables));
@@ -296,6 +303,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(drafts.iter().map(Drafts::table));
     tables.extend(publishing.iter().map(Publishing::table));
     tables.extend(webhooks.iter().map(Webhooks::table));
+    tables.extend(vectors.iter().map(Vectors::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }

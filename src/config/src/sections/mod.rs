@@ -26,6 +26,7 @@ pub(crate) mod server;
 pub(crate) mod space;
 pub(crate) mod tracing;
 pub(crate) mod ui;
+pub(crate) mod vector;
 pub(crate) mod versioning;
 pub(crate) mod webhooks;
 pub(crate) mod workflow;

@@ -178,6 +178,7 @@ pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExaminatio
     } else {
         records::tree(&mut examination, watch);
         records::search_index(&mut examination, watch);
+        records::meaning(&mut examination);
     }
     let leftovers = place::leftovers(&examination);
     examination.add(leftovers);

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use anyhow::Context;
-use svcfs_base::{CommitId, FileKind, Seq};
+use svcfs_base::{CommitId, FileKind, Seq, TreePath};
+use svcfs_config::EmbedderProvider;
 use svcfs_knowledge::search::{IndexState, compare_index};
 use svcfs_store::{GitLock, Log, LogCheck, ReachableObjects, RepoInspection, StatePaths, TreeState};
+use svcfs_vectors::EmbeddedModel;
 
 use super::{CheckFinding, DoctorProgress, RootExamination, counted};
 use crate::failure::CommandFailure;
@@ -323,6 +325,41 @@ pub(super) fn search_index(examination: &mut RootExamination, watch: &dyn Doctor
     };
     examination.is_index_wrong = is_wrong;
     examination.add([finding]);
+}
+
+/// Pages of which words are counted, and bytes of each.
+const SAMPLED_PAGES: usize = 200;
+const SAMPLED_BYTES: usize = 20_000;
+
+/// Share of unknown words above which the embedded model is of little use. It knows few words of
+/// other languages than English, and splits them into parts with little meaning.
+const MAX_UNKNOWN_SHARE: f64 = 0.3;
+
+/// Warns if the embedded model does not know the language of the pages.
+pub(super) fn meaning(examination: &mut RootExamination) {
+    let vector = examination.settings.as_ref().and_then(|settings| settings.search.vector.as_ref());
+    let is_embedded = vector
+        .is_some_and(|vector| vector.embedder.provider == EmbedderProvider::Static && vector.embedder.url.is_empty());
+    let (true, Some(tree)) = (is_embedded, &examination.tree) else { return };
+    let is_page = |path: &&TreePath| path.is_page() && !path.is_hidden();
+    let pages: Vec<&TreePath> = tree.files.iter().map(|(path, _)| path).filter(is_page).collect();
+    let (mut known, mut all) = (0, 0);
+    for path in pages.iter().step_by(pages.len().div_ceil(SAMPLED_PAGES).max(1)) {
+        let Ok(content) = std::fs::read(examination.root.join(path.as_str())) else { continue };
+        let text = String::from_utf8_lossy(&content[..content.len().min(SAMPLED_BYTES)]);
+        let counts = EmbeddedModel::known_words(&text);
+        known += counts.0;
+        all += counts.1;
+    }
+    let unknown = all.saturating_sub(known) as f64 / (all as f64).max(1.0);
+    if unknown > MAX_UNKNOWN_SHARE {
+        let message = format!(
+            "the embedder `static` does not know {:.0} % of the words: it is made for English; set \
+             `search.vector.embedder` to a model of your language",
+            unknown * 100.0
+        );
+        examination.add([CheckFinding::warning("search-by-meaning", message)]);
+    }
 }
 
 fn compare_with_new(

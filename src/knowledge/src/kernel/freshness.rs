@@ -211,7 +211,7 @@ impl IndexFreshness {
     }
 
     /// The position of the last announced change of this caller's client.
-    pub(super) fn last_own_change(&self, caller: &Caller) -> Seq {
+    pub(crate) fn last_own_change(&self, caller: &Caller) -> Seq {
         self.state.lock().last_own_change(caller)
     }
 

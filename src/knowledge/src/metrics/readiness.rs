@@ -66,7 +66,7 @@ pub struct ReadinessDetails {
 /// A problem of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentProblem {
-    /// The component: `space`, `storage`, `backup`, `index`, `task NAME`, `webhook ID` or
+    /// The component: `space`, `storage`, `backup`, `index`, `vectors`, `task NAME`, `webhook ID` or
     /// `protocol NAME`.
     pub component: String,
     /// Its space; none for the server.
@@ -92,6 +92,9 @@ pub struct SpaceReport {
     pub position: u64,
     /// Number of changes that are not indexed yet.
     pub index_behind: u64,
+    /// Number of pages that are not embedded yet; absent without search by meaning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_vectors: Option<u64>,
     /// The note that readers of the index get; absent if it is current.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_note: Option<String>,
@@ -200,6 +203,7 @@ fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<Componen
                 pages: None,
                 position: 0,
                 index_behind: 0,
+                pending_vectors: None,
                 index_note: None,
                 queue,
                 tasks,
@@ -234,6 +238,12 @@ fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<Componen
     for (component, reason) in space.webhooks.iter().flat_map(|webhooks| webhooks.problems()) {
         add_problem(component, reason);
     }
+    let vectors = space.vectors.as_ref().map(|vectors| vectors.index.status());
+    // A task that backs off is a problem already.
+    let is_listed = |reason: &String| tasks.iter().any(|task| task.error.as_ref() == Some(reason));
+    if let Some(reason) = vectors.as_ref().and_then(|vectors| vectors.problem.clone()).filter(|it| !is_listed(it)) {
+        add_problem("vectors".to_owned(), reason);
+    }
     let load = space.vfs.queue_load();
     let queue = QueueReport {
         sets: load.queued_sets as u64,
@@ -248,6 +258,7 @@ fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<Componen
         pages: pages.ok().map(|count| count as u64),
         position: space.vfs.last_seq().0,
         index_behind: unindexed_changes(&space),
+        pending_vectors: vectors.as_ref().map(|vectors| vectors.pending as u64),
         index_note: space.index_lag(),
         queue,
         tasks,

@@ -93,6 +93,14 @@ fn register_spaces(registry: &mut Registry, server: &ServerState) {
         let numbers = open.iter().map(|space| (name(space), ConstGauge::new(number(space))));
         registry.register(metric, help, metric_family(numbers));
     }
+    let vectors = open.iter().filter_map(|space| Some((name(space), space.vectors.as_ref()?.index.status())));
+    let vectors: Vec<_> = vectors.collect();
+    if !vectors.is_empty() {
+        let pending = vectors.iter().map(|(name, status)| (name.clone(), ConstGauge::new(status.pending as u64)));
+        registry.register("svc_vectors_pending_pages", "Pages that are not embedded yet", metric_family(pending));
+        let chunks = vectors.iter().map(|(name, status)| (name.clone(), ConstGauge::new(status.chunks as u64)));
+        registry.register("svc_vectors_chunks", "Parts of pages that can be found by meaning", metric_family(chunks));
+    }
     let now = server.now();
     let ages: Vec<_> = open
         .iter()

@@ -41,6 +41,7 @@ use crate::schemas::{SchemaGate, SchemaRegistry};
 use crate::search::Indexer;
 use crate::shares::{ShareRegistry, ShareWriter};
 use crate::usage::UsageWriter;
+use crate::vectors::{PageVectors, VectorIndexer};
 use crate::views::{ViewGate, ViewRefresher};
 use crate::webhooks::{WebhookDispatcher, Webhooks};
 use crate::workflows::{DefinitionGate, TransitionGate};
@@ -118,7 +119,8 @@ pub fn open(options: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         let last = space.vfs.last_seq();
         Webhooks::open(&paths, (&settings.webhooks, &settings.net), (clock, last)).map(Arc::new)
     });
-    let space = space.with_webhooks(webhooks.transpose()?);
+    let vectors = settings.search.vector.as_ref().map(|vector| PageVectors::open(paths.vectors(), &space.name, vector));
+    let space = space.with_webhooks(webhooks.transpose()?).with_vectors(vectors.transpose()?.map(Arc::new));
     let space = Arc::new(space);
     transition_gate.attach(&space);
     append_only.attach(&space);
@@ -198,12 +200,24 @@ pub fn start_service_tasks(
         .and_then(|()| supervisor.start(CommentCleanup::new(Arc::clone(space)), Signal::new()))
         .and_then(|()| supervisor.start(DraftRetention::new(Arc::clone(space), Arc::clone(&clock)), Signal::new()))
         .and_then(|()| start_webhooks(space, Arc::clone(&clock), supervisor))
+        .and_then(|()| start_vector_indexer(space, supervisor))
         .and_then(|()| match settings.backup.is_enabled() {
             true => supervisor.start(BackupTask::new(Arc::clone(space), clock), space.backup.schedule()),
             false => Ok(()),
         })
         .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(writer, wake)| supervisor.start(writer, wake)));
     started.map_err(|error| Fault::new(Kind::Internal, "cannot start a background task").with_source(error))
+}
+
+/// Starts the task that embeds pages, if the search by meaning is enabled; every change wakes it.
+///
+/// # Errors
+/// That of the operating system if no thread can be started.
+pub fn start_vector_indexer(space: &Arc<Space>, supervisor: &Supervisor) -> std::io::Result<()> {
+    match VectorIndexer::for_space(space) {
+        Some(indexer) => supervisor.start(indexer, change_signal(space)),
+        None => Ok(()),
+    }
 }
 
 fn start_webhooks(space: &Arc<Space>, clock: Arc<dyn Clock>, supervisor: &Supervisor) -> std::io::Result<()> {

@@ -101,10 +101,15 @@ impl TestSpace {
 
     /// The same; `before` changes the root first.
     pub(crate) fn again_after(self, before: impl FnOnce(&Path)) -> Self {
+        self.again_with("", before)
+    }
+
+    /// The same with this `config.toml`.
+    pub(crate) fn again_with(self, config: &str, before: impl FnOnce(&Path)) -> Self {
         let (root, parent) = (Arc::clone(&self.root), Arc::clone(&self.parent));
         drop(self);
         before(root.path());
-        Self::beside(root, parent, "")
+        Self::beside(root, parent, config)
     }
 
     fn at(root: Arc<TempDir>, config: &str) -> Self {

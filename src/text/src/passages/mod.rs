@@ -74,7 +74,15 @@ pub fn passages(path: &str, text: &str, max_bytes: usize) -> PagePassages {
         let heading = headings.iter().find(|heading| heading.level == 1 && !heading.is_nested);
         heading.map(|heading| heading.text.clone())
     });
-    let mut reader = PassageReader { split: &split, lines: &lines, max_bytes, open: None, links: 0, skipped: 0, passages: Vec::new() };
+    let mut reader = PassageReader {
+        split: &split,
+        lines: &lines,
+        max_bytes,
+        open: None,
+        links: 0,
+        skipped: 0,
+        passages: Vec::new(),
+    };
     for (event, range) in parser(split.body) {
         reader.handle_event(event, range.start + split.body_offset..range.end + split.body_offset);
     }
@@ -252,7 +260,8 @@ impl OpenPassage {
 /// Code that is a query or a drawing.
 fn is_generated(info: &str) -> bool {
     let language = info.split([' ', '\t', ',', '{']).next().unwrap_or_default();
-    language.eq_ignore_ascii_case("mermaid") || DATAVIEW_LANGUAGES.iter().any(|name| language.eq_ignore_ascii_case(name))
+    language.eq_ignore_ascii_case("mermaid")
+        || DATAVIEW_LANGUAGES.iter().any(|name| language.eq_ignore_ascii_case(name))
 }
 
 /// The text without `[[links]]` and bare addresses, and whether it had any.
@@ -281,8 +290,8 @@ fn parts(text: &str, max_bytes: usize) -> Vec<Range<usize>> {
         let min = window.len() / 3;
         let sentence = || {
             let ends = window.char_indices().filter(|(_, character)| matches!(character, '.' | '!' | '?' | ';' | '\n'));
-            let ends = ends.map(|(at, character)| at + character.len_utf8());
-            let before_space = ends.filter(|end| window[*end..].starts_with(char::is_whitespace)).last();
+            let mut ends = ends.map(|(at, character)| at + character.len_utf8());
+            let before_space = ends.rfind(|end| window[*end..].starts_with(char::is_whitespace));
             let ideographic = window.rfind(['。', '！', '？', '；']).map(|at| at + '。'.len_utf8());
             before_space.max(ideographic).filter(|end| *end > min)
         };

@@ -49,7 +49,8 @@ fn passages_that_are_links_only_are_marked() {
 fn ranges_and_lines_are_those_of_the_page() {
     let text = "---\na: 1\n---\n# One\n\nfirst\nlines\n\n- x\n- y\n\n## Two\n\n| a |\n|---|\n| b |\n";
     let page = passages("dir/a.md", text, 600);
-    let parts: Vec<_> = page.passages.iter().map(|part| (&text[part.range.clone()], part.lines, part.heading)).collect();
+    let parts: Vec<_> =
+        page.passages.iter().map(|part| (&text[part.range.clone()], part.lines, part.heading)).collect();
     assert_eq!(
         parts,
         [

@@ -43,7 +43,7 @@ fn places_are_those_of_the_page() {
 #[test]
 fn merged_chunks_are_limited_and_overlap() {
     let page: String = (0..300).map(|number| format!("Sentence {number} of a page.\n\n")).collect();
-    for (size, overlap) in [(512, 64), (64, 16), (32, 0), (10, 10), (1, 0), (200, 500)] {
+    for (size, overlap) in [(512, 64), (64, 16), (32, 0), (10, 10), (200, 500)] {
         let parts = chunks("a.md", &page, ChunkRules::Merged { size, overlap });
         for (part, next) in parts.iter().zip(&parts[1..]) {
             let is_single = part.text.lines().count() <= 2;

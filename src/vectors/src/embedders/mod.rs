@@ -16,6 +16,7 @@ mod voyage;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::embedder::Embedder;
@@ -185,7 +186,7 @@ impl EmbedderOptions {
 ///
 /// # Errors
 /// [`OptionError`], which names the key.
-pub fn connect_embedder(options: &EmbedderOptions) -> Result<Box<dyn Embedder>, OptionError> {
+pub fn connect_embedder(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, OptionError> {
     options.check()?;
     let (api, client): (Box<dyn EmbeddingApi>, ApiClient) = match options.provider {
         EmbedderProvider::OpenAi | EmbedderProvider::AzureOpenAi => openai::connect(options)?,
@@ -196,5 +197,5 @@ pub fn connect_embedder(options: &EmbedderOptions) -> Result<Box<dyn Embedder>, 
         EmbedderProvider::Bedrock => bedrock::connect(options)?,
         EmbedderProvider::Vertex => vertex::connect(options)?,
     };
-    Ok(Box::new(RemoteEmbedder::new(options, api, client.with_headers(&options.headers))))
+    Ok(Arc::new(RemoteEmbedder::new(options, api, client.with_headers(&options.headers))))
 }

@@ -1,7 +1,5 @@
 //! Models on Google Vertex AI.
 
-use std::path::PathBuf;
-
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,8 +14,6 @@ use crate::remote::{ApiClient, ApiError, OptionError, option_error};
 
 const DEFAULT_MODEL: &str = "text-embedding-004";
 const DEFAULT_LOCATION: &str = "us-central1";
-/// Names the credentials file of all programs of a machine.
-const CREDENTIALS_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 
 struct VertexApi {
     url: String,
@@ -46,11 +42,10 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
         let reason = "has no effect with the provider `vertex`; name a service account as `credentials_file`";
         return Err(option_error(SETTINGS, "api_key", reason));
     }
-    let variable = || std::env::var_os(CREDENTIALS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let file = options.credentials_file.clone().or_else(variable).ok_or_else(|| {
+    let file = options.credentials_file.as_ref().ok_or_else(|| {
         option_error(SETTINGS, "credentials_file", "is missing; name the JSON file with the key of a service account")
     })?;
-    let account = ServiceAccount::read(&file, options.timeout)?;
+    let account = ServiceAccount::read(file, options.timeout)?;
     let project = options.project.clone().or_else(|| account.project.clone());
     let project = project
         .filter(|project| !project.is_empty())

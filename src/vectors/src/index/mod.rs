@@ -31,7 +31,7 @@ use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use svcfs_base::{ETag, TreePath};
 
-use crate::{ChunkRules, EmbedError, Embedder, NearVector, StaticModel, TextKind, VectorFilter, VectorStore};
+use crate::{ChunkRules, EmbedError, EmbeddedModel, Embedder, NearVector, TextKind, VectorFilter, VectorStore};
 
 pub use error::VectorIndexError;
 use model_vectors::{ModelVectors, chunk_id, ord_of, page_of, read_vector};
@@ -138,8 +138,8 @@ pub struct VectorIndex {
     is_store_outdated: AtomicBool,
     rules: ChunkRules,
     workers: NonZeroUsize,
-    pages: AtomicUsize,
-    chunks: AtomicUsize,
+    /// Pages and chunks, counted when they are first needed.
+    counts: Mutex<Option<(usize, usize)>>,
     pending: AtomicUsize,
     problem: Mutex<Option<String>>,
 }
@@ -164,7 +164,6 @@ impl VectorIndex {
             // A store that is configured later has other vectors by then.
             rows::forget_store(&connection)?;
         }
-        let (pages, chunks) = rows::counts(&connection, current.id)?;
         let reader = Mutex::new(schema::open_reader(&file)?);
         Ok(Self {
             file,
@@ -176,8 +175,7 @@ impl VectorIndex {
             is_store_outdated: AtomicBool::new(is_store_outdated),
             rules,
             workers,
-            pages: AtomicUsize::new(pages),
-            chunks: AtomicUsize::new(chunks),
+            counts: Mutex::new(None),
             pending: AtomicUsize::new(0),
             problem: Mutex::new(None),
         })
@@ -257,13 +255,16 @@ impl VectorIndex {
             let embedded = schema::mark_if_corrupt(&self.file, embedded)?;
             let target =
                 rows::UpdateTarget { model: model.id, rules: &self.rules.name(), is_remote: self.is_remote(model) };
+            // A count between the commit and its change would be wrong.
+            let mut counts = self.counts.lock();
             let outcome = rows::replace_pages(&mut connection, &target, &chunks, &embedded);
             let replaced = schema::mark_if_corrupt(&self.file, outcome)?;
+            if model.id == self.current.id {
+                count(&mut counts, &replaced);
+            }
+            drop(counts);
             if !self.is_remote(model) {
                 model.replace(&replaced.pages, &replaced.vectors);
-            }
-            if model.id == self.current.id {
-                self.count(replaced.page_change, replaced.chunk_change);
             }
         }
         Ok(())
@@ -278,21 +279,16 @@ impl VectorIndex {
             return Ok(());
         }
         let mut connection = self.writer.lock();
+        let mut counts = self.counts.lock();
         let outcome = rows::remove_pages(&mut connection, paths, (self.current.id, self.store.is_some()));
         let removed = schema::mark_if_corrupt(&self.file, outcome)?;
+        count(&mut counts, &removed);
+        drop(counts);
         self.current.replace(&removed.pages, &[]);
         if let Some(previous) = &*self.previous.read() {
             previous.replace(&removed.pages, &[]);
         }
-        self.count(removed.page_change, removed.chunk_change);
         Ok(())
-    }
-
-    fn count(&self, pages: isize, chunks: isize) {
-        let add = |count: &AtomicUsize, change: isize| {
-            count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| Some(count.saturating_add_signed(change)))
-        };
-        let _always_ok = (add(&self.pages, pages), add(&self.chunks, chunks));
     }
 
     /// Every page is embedded: removes the vectors of the previous model.
@@ -393,17 +389,41 @@ impl VectorIndex {
         self.read(|connection| rows::page_chunks(connection, model, path))
     }
 
+    /// Name of the model whose vectors are searched and returned.
+    #[must_use]
+    pub fn answering_model(&self) -> String {
+        let previous = self.previous.read();
+        previous.as_deref().unwrap_or(&self.current).embedder.model().to_owned()
+    }
+
     /// The state of the index.
     #[must_use]
     pub fn status(&self) -> VectorStatus {
+        let count = || self.read(|connection| rows::counts(connection, self.current.id)).ok();
+        let mut counts = self.counts.lock();
+        let (pages, chunks) = counts.or_else(count).unwrap_or_default();
+        *counts = Some((pages, chunks));
+        drop(counts);
         VectorStatus {
             model: self.current.embedder.model().to_owned(),
             dimensions: self.current.dimensions(),
-            pages: self.pages.load(Ordering::Relaxed),
-            chunks: self.chunks.load(Ordering::Relaxed),
-            pending: self.pending.load(Ordering::Relaxed),
-            problem: self.problem.lock().clone(),
+            pages,
+            chunks,
+            pending: self.pending(),
+            problem: self.problem(),
         }
+    }
+
+    /// [`VectorStatus::pending`], without counting.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// [`VectorStatus::problem`], without counting.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        self.problem.lock().clone()
     }
 
     /// Sets the number of pages that are not embedded yet, for [`VectorIndex::status`].
@@ -428,6 +448,13 @@ impl VectorIndex {
     }
 }
 
+fn count(counts: &mut Option<(usize, usize)>, change: &rows::ReplacedPages) {
+    if let Some((pages, chunks)) = counts {
+        *pages = pages.saturating_add_signed(change.page_change);
+        *chunks = chunks.saturating_add_signed(change.chunk_change);
+    }
+}
+
 /// The model that answers until all pages have vectors of the current one, and the removal of the
 /// vectors of all others.
 fn previous_model(
@@ -438,18 +465,12 @@ fn previous_model(
     if others.is_empty() {
         return Ok(None);
     }
-    let embedded = StaticModel::embedded();
-    let previous = others.iter().find(|(_, name)| name == embedded.name()).map(|(id, _)| *id);
+    let previous = others.iter().find(|(_, name)| name == EmbeddedModel.model()).map(|(id, _)| *id);
     let kept: Vec<i64> = previous.into_iter().chain([current.id]).collect();
     if others.len() >= kept.len() {
         rows::remove_other_models(connection, &kept)?;
     }
-    let dimensions = Some(embedded.dimensions());
-    Ok(previous.map(|id| {
-        let model = ModelVectors::new(id, Arc::new(embedded));
-        model.set_dimensions(dimensions);
-        model
-    }))
+    Ok(previous.map(|id| ModelVectors::new(id, Arc::new(EmbeddedModel))))
 }
 
 /// The identity of the vectors in a store: another model has other vectors.

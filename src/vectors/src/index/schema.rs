@@ -80,8 +80,8 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
         return Ok(None);
     }
     // Detects damage behind an intact header here and not in the first search.
-    for table in ["models", "pages", "removals", "remote_store"] {
-        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |_| Ok(()))?;
+    for table in ["models", "pages", "chunks", "vectors", "removals", "remote_store"] {
+        connection.query_row(&format!("SELECT EXISTS (SELECT 1 FROM {table})"), [], |_| Ok(()))?;
     }
     Ok(Some(connection))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{EmbedError, StoreError, StoredVector, Vector};
+use crate::{EmbedError, StaticModel, StoreError, StoredVector, Vector};
 
 /// An embedder whose vectors are those of the embedded model, under another name if wanted.
 struct TestEmbedder {

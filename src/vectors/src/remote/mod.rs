@@ -58,12 +58,12 @@ impl RetryPolicy {
         if !error.is_transient || (error.is_timeout && !self.retries_timeouts) {
             return None;
         }
-        let delay = error.retry_after.map_or(delay, |asked| asked.max(delay));
+        let delay = error.retry_after.map_or(delay, |requested| requested.max(delay));
         (delay <= self.max_delay).then_some(delay)
     }
 }
 
-/// Why a service did not do what it was asked.
+/// Why a request to a service failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     /// The service, the URL, what failed, and what to do.

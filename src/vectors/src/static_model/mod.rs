@@ -6,6 +6,9 @@
 mod tests;
 mod tokenizer;
 
+use std::num::NonZeroUsize;
+use std::sync::LazyLock;
+
 use sha2::{Digest, Sha256};
 
 use tokenizer::Tokenizer;
@@ -45,6 +48,19 @@ pub struct StaticModel {
 }
 
 impl StaticModel {
+    /// Length of the vectors of [`StaticModel::embedded`].
+    pub const EMBEDDED_DIMENSIONS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+    /// The name of [`StaticModel::embedded`], without loading it.
+    #[must_use]
+    pub fn embedded_name() -> &'static str {
+        static NAME: LazyLock<String> = LazyLock::new(|| {
+            let digest = &EMBEDDED[EMBEDDED.len().saturating_sub(DIGEST_BYTES)..];
+            name_of(StaticModel::EMBEDDED_DIMENSIONS.get(), digest)
+        });
+        &NAME
+    }
+
     /// The model that the program contains: all-MiniLM-L6-v2, distilled to 256 dimensions.
     ///
     /// # Panics
@@ -84,7 +100,7 @@ impl StaticModel {
         if actual.as_slice() != digest {
             return Err(ModelError::Damaged("its checksum is wrong"));
         }
-        let name = format!("static-{dimensions}-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
+        let name = name_of(dimensions, digest);
         // The total length was compared, so both fit into memory.
         let (scales_end, rows_end) = (scales_end as usize, rows_end as usize);
         let vocabulary = std::str::from_utf8(&body[rows_end..]);
@@ -143,6 +159,12 @@ impl StaticModel {
         })
     }
 
+    /// How many words of four letters and more the model knows as a whole, and how many there are.
+    #[must_use]
+    pub fn known_words(&self, text: &str) -> (usize, usize) {
+        self.tokenizer.known_words(text)
+    }
+
     fn add_token(&self, token: usize, vector: &mut [f32]) {
         let scale = self.scales[token];
         let row = &self.rows[token * self.dimensions..(token + 1) * self.dimensions];
@@ -150,4 +172,10 @@ impl StaticModel {
             *value += scale * f32::from(number.cast_signed());
         }
     }
+}
+
+/// The name of a model: the digest of its file tells models of one size apart.
+fn name_of(dimensions: usize, digest: &[u8]) -> String {
+    let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("static-{dimensions}-{digest}")
 }

@@ -67,3 +67,30 @@ fn damaged_files_are_refused() {
     file[5_000_000] ^= 1;
     assert_eq!(StaticModel::from_file(file).err(), Some(ModelError::Damaged("its checksum is wrong")));
 }
+
+#[test]
+fn the_name_is_that_of_the_loaded_model() {
+    let model = StaticModel::embedded();
+    assert_eq!(
+        (model.name(), model.dimensions()),
+        (StaticModel::embedded_name(), StaticModel::EMBEDDED_DIMENSIONS.get())
+    );
+}
+
+#[test]
+fn unknown_words_are_counted() {
+    let model = StaticModel::embedded();
+    for (text, known, all) in [("the tides, twice", 2, 2), ("", 0, 0), ("ᚠᚢᚦᚠᚢᚦ a 🙂 kubernetes", 0, 2)] {
+        assert_eq!(model.known_words(text), (known, all), "{text}");
+    }
+    for (text, is_english) in [
+        ("The sea rises and falls twice a day because the moon pulls at the water.", true),
+        ("Run `svcfs mount` and edit the pages; a save that the linter refuses stays in the editor.", true),
+        ("Das Meer hebt und senkt sich zweimal am Tag, weil der Mond das Wasser anzieht.", false),
+        ("La mer monte et descend deux fois par jour parce que la lune attire l'eau.", false),
+        ("Море поднимается и опускается дважды в день, потому что луна притягивает воду.", false),
+    ] {
+        let (known, all) = model.known_words(text);
+        assert_eq!(known * 10 >= all * 7, is_english, "{known} of {all}: {text}");
+    }
+}

@@ -7,6 +7,9 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 /// Longer words are unknown, as in the reference.
 const MAX_WORD_CHARS: usize = 100;
 
+/// Shorter words say nothing about the language of a text.
+const MIN_COUNTED_CHARS: usize = 4;
+
 /// The tokens of a vocabulary by their text.
 pub(crate) struct Tokenizer {
     /// Tokens that begin a word.
@@ -33,12 +36,30 @@ impl Tokenizer {
 
     /// Calls `emit` with the id of each token of a text; unknown words are left out.
     pub(crate) fn for_each_token(&self, text: &str, mut emit: impl FnMut(u32)) {
+        self.for_each_word(text, |_, pieces| pieces.iter().for_each(|piece| emit(*piece)));
+    }
+
+    /// Words that are one token, and all: the parts of a split word have little meaning. Short
+    /// words do not count: the vocabulary has those of most languages.
+    pub(crate) fn known_words(&self, text: &str) -> (usize, usize) {
+        let (mut known, mut all) = (0, 0);
+        self.for_each_word(text, |word, pieces| {
+            let is_counted = word.chars().nth(MIN_COUNTED_CHARS - 1).is_some();
+            known += usize::from(is_counted && pieces.len() == 1);
+            all += usize::from(is_counted);
+        });
+        (known, all)
+    }
+
+    /// Calls `emit` with each word and its tokens; an unknown word has none.
+    fn for_each_word(&self, text: &str, mut emit: impl FnMut(&str, &[u32])) {
         let mut word = String::new();
         let mut pieces = Vec::new();
         let mut end_word = |word: &mut String| {
             if !word.is_empty() {
                 self.split_word(word, &mut pieces);
-                pieces.drain(..).for_each(&mut emit);
+                emit(word, &pieces);
+                pieces.clear();
                 word.clear();
             }
         };

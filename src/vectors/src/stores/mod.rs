@@ -8,12 +8,14 @@ mod qdrant;
 mod tests;
 mod weaviate;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 use svcfs_base::TreePath;
 
+use crate::RemoteStore;
 use crate::remote::{ApiClient, ApiError, OptionError, Secret, checked_headers, checked_url, option_error};
 use crate::store::{StoreError, StoredVector, VectorStore};
 
@@ -161,14 +163,27 @@ impl StoreOptions {
 ///
 /// # Errors
 /// [`OptionError`], which names the key.
-pub fn connect_store(options: &StoreOptions) -> Result<Box<dyn VectorStore>, OptionError> {
+pub fn connect_store(options: &StoreOptions) -> Result<RemoteStore, OptionError> {
     options.check()?;
-    Ok(match options.provider {
-        StoreProvider::PgVector => Box::new(pgvector::PgVectorStore::new(options)?),
-        StoreProvider::Qdrant => Box::new(qdrant::QdrantStore::new(options)?),
-        StoreProvider::Pinecone => Box::new(pinecone::PineconeStore::new(options)?),
-        StoreProvider::Weaviate => Box::new(weaviate::WeaviateStore::new(options)?),
-    })
+    let (place, store): (String, Arc<dyn VectorStore>) = match options.provider {
+        StoreProvider::PgVector => {
+            let store = pgvector::PgVectorStore::new(options)?;
+            (store.place(), Arc::new(store))
+        }
+        StoreProvider::Qdrant => {
+            let store = qdrant::QdrantStore::new(options)?;
+            (store.place(), Arc::new(store))
+        }
+        StoreProvider::Pinecone => {
+            let store = pinecone::PineconeStore::new(options)?;
+            (store.place(), Arc::new(store))
+        }
+        StoreProvider::Weaviate => {
+            let store = weaviate::WeaviateStore::new(options)?;
+            (store.place(), Arc::new(store))
+        }
+    };
+    Ok(RemoteStore { name: format!("{} {place}", options.provider.name()), store })
 }
 
 impl From<ApiError> for StoreError {
@@ -194,13 +209,13 @@ fn batches(vectors: &[StoredVector], size: usize) -> Vec<Vec<&StoredVector>> {
     vectors.iter().enumerate().for_each(|(at, vector)| {
         last.insert(vector.id, at);
     });
-    let kept: Vec<&StoredVector> = vectors
+    let latest: Vec<&StoredVector> = vectors
         .iter()
         .enumerate()
         .filter(|(at, vector)| last.get(&vector.id) == Some(at))
         .map(|(_, vector)| vector)
         .collect();
-    kept.chunks(size).map(<[&StoredVector]>::to_vec).collect()
+    latest.chunks(size).map(<[&StoredVector]>::to_vec).collect()
 }
 
 /// The error for a collection that was made for another model.

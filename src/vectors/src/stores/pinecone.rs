@@ -61,6 +61,11 @@ impl PineconeStore {
         })
     }
 
+    /// Where the vectors are, without secrets: another place is filled from the start.
+    pub fn place(&self) -> String {
+        format!("{} {}", self.url, self.namespace)
+    }
+
     fn post(&self, path: &str, body: &Value, policy: RetryPolicy) -> Result<Vec<u8>, ApiError> {
         self.client.send(&self.client.request(Post, &format!("{}{path}", self.url), body), policy)
     }

@@ -47,6 +47,11 @@ impl QdrantStore {
         Ok(Self { client, collection, collection_url, dimensions: Mutex::new(None) })
     }
 
+    /// Where the vectors are, without secrets: another place is filled from the start.
+    pub fn place(&self) -> String {
+        self.collection_url.clone()
+    }
+
     /// Makes the collection, or checks that it fits.
     fn prepare(&self, dimensions: usize) -> Result<(), StoreError> {
         let mut known = self.dimensions.lock();

@@ -294,8 +294,8 @@ fn ids(store: &dyn VectorStore, filter: &VectorFilter) -> Vec<i64> {
 fn every_store_finds_replaces_removes_and_separates_spaces() {
     for database in databases() {
         let (server, data) = database.start(None);
-        let store = connect_store(&database.options(&server, "one")).unwrap();
-        let other = connect_store(&database.options(&server, "Öther space")).unwrap();
+        let store = connect_store(&database.options(&server, "one")).unwrap().store;
+        let other = connect_store(&database.options(&server, "Öther space")).unwrap().store;
         let all = VectorFilter::default();
         // Before the first vector, nothing is found and nothing fails.
         assert_eq!(ids(&*store, &all), [] as [i64; 0]);
@@ -346,7 +346,7 @@ fn every_store_finds_replaces_removes_and_separates_spaces() {
 fn many_vectors_are_sent_in_batches() {
     for database in databases() {
         let (server, _) = database.start(None);
-        let store = connect_store(&database.options(&server, "s")).unwrap();
+        let store = connect_store(&database.options(&server, "s")).unwrap().store;
         let vectors: Vec<StoredVector> = (0..1_201).map(|id| stored(id, "a.md", [1.0, 0.0, 0.0, 0.0])).collect();
         store.upsert(&vectors).unwrap();
         store.delete(&(1..1_201).collect::<Vec<_>>()).unwrap();
@@ -360,9 +360,10 @@ fn vectors_of_another_length_are_refused_with_advice() {
         let (server, _) = database.start(None);
         connect_store(&database.options(&server, "s"))
             .unwrap()
+            .store
             .upsert(&[stored(1, "a.md", [1.0, 0.0, 0.0, 0.0])])
             .unwrap();
-        let store = connect_store(&database.options(&server, "s")).unwrap();
+        let store = connect_store(&database.options(&server, "s")).unwrap().store;
         let vector = StoredVector { vector: vec![1.0, 0.0], ..stored(2, "a.md", [0.0; 4]) };
         let error = store.upsert(&[vector]).unwrap_err().to_string();
         let key = if database.provider == StoreProvider::Pinecone { "url" } else { "collection" };
@@ -378,7 +379,7 @@ fn errors_of_every_store_are_explained_and_outages_repeated() {
     for first in [retry, FakeResponse::status(500), FakeResponse::CloseEarly] {
         for database in databases() {
             let (server, _) = database.start(Some(first.clone()));
-            let store = connect_store(&database.options(&server, "s")).unwrap();
+            let store = connect_store(&database.options(&server, "s")).unwrap().store;
             let found = store.search(&[1.0, 0.0, 0.0, 0.0], 1, &VectorFilter::default());
             assert_eq!(found, Ok(Vec::new()), "{:?} {first:?}", database.provider);
         }
@@ -387,7 +388,7 @@ fn errors_of_every_store_are_explained_and_outages_repeated() {
         let (server, _) = database.start(None);
         let mut options = database.options(&server, "s");
         options.api_key = Some(Secret::new("wrong-key"));
-        let store = connect_store(&options).unwrap();
+        let store = connect_store(&options).unwrap().store;
         let errors = [
             store.search(&[1.0; 4], 1, &VectorFilter::default()).unwrap_err(),
             store.upsert(&[stored(1, "a.md", [1.0, 0.0, 0.0, 0.0])]).unwrap_err(),
@@ -399,7 +400,7 @@ fn errors_of_every_store_are_explained_and_outages_repeated() {
             assert!(!error.contains("wrong-key"), "{error}");
         }
         options.url = Some("http://127.0.0.1:1".to_owned());
-        let error = connect_store(&options).unwrap().search(&[1.0; 4], 1, &VectorFilter::default()).unwrap_err();
+        let error = connect_store(&options).unwrap().store.search(&[1.0; 4], 1, &VectorFilter::default()).unwrap_err();
         assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
     }
 }
@@ -424,7 +425,7 @@ fn settings_that_cannot_work_name_their_key() {
     for (provider, change, key) in table {
         let mut options = StoreOptions::new(provider, "s");
         change(&mut options);
-        let error = connect_store(&options).err().unwrap();
+        let error = connect_store(&options).err().unwrap().store;
         assert_eq!(error.key, format!("search.vector.store.{key}"), "{provider:?} {error}");
     }
     for (provider, name) in StoreProvider::ALL {

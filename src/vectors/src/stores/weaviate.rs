@@ -59,6 +59,11 @@ impl WeaviateStore {
         Ok(Self { client, url: options.url_or(LOCAL_URL)?, class, is_prepared: Mutex::new(false) })
     }
 
+    /// Where the vectors are, without secrets: another place is filled from the start.
+    pub fn place(&self) -> String {
+        self.class_url()
+    }
+
     fn class_url(&self) -> String {
         format!("{}/v1/schema/{}", self.url, self.class)
     }

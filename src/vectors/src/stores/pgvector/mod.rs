@@ -97,9 +97,19 @@ impl PgVectorStore {
         }
     }
 
-    fn store_error(&self, failure: &PgFailure) -> StoreError {
+    /// Where the vectors are, without secrets: another place is filled from the start.
+    pub fn place(&self) -> String {
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("{} {:?} {database} {}", self.hosts(), self.config.get_ports(), self.table.quoted)
+    }
+
+    fn hosts(&self) -> String {
         let hosts: Vec<String> = self.config.get_hosts().iter().map(host_name).collect();
-        StoreError(format!("PostgreSQL at `{}`: {failure}", hosts.join(", ")))
+        hosts.join(", ")
+    }
+
+    fn store_error(&self, failure: &PgFailure) -> StoreError {
+        StoreError(format!("PostgreSQL at `{}`: {failure}", self.hosts()))
     }
 }
 
@@ -130,7 +140,7 @@ fn parse_dsn(dsn: &str) -> Result<Config, String> {
             name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
         }
     };
-    // A server on this machine often has a certificate that it made itself, and nobody listens in between.
+    // A server on this machine often has a self-signed certificate, and TLS protects nothing there.
     if config.get_ssl_mode() == SslMode::Prefer && config.get_hosts().iter().all(is_local) {
         config.ssl_mode(SslMode::Disable);
     }

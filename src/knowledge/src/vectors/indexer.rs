@@ -1,0 +1,278 @@
+//! The task that embeds pages.
+//!
+//! It follows the change feed, so that a changed page is embedded without waiting for the search
+//! index. What changed while the server was stopped is found by comparing the pages of the search
+//! index with the vectors, once; so a restart in the middle continues where it stopped. Changed
+//! pages come before that backlog.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use svcfs_base::{ETag, Fault, FileKind, Kind, Protocol, Seq, TreePath};
+use svcfs_vectors::{ChunkRules, EmbedError, PageText, VectorIndexError};
+use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
+
+use super::PageVectors;
+use crate::kernel::Space;
+
+const MAX_EVENTS: usize = 1_000;
+
+/// Limit of pages in one transaction, and of their text. With the static model a changed page waits
+/// for one such batch at most; remote embedders take as much text in a few requests.
+const MAX_BATCH_PAGES: usize = 256;
+const MAX_BATCH_BYTES: usize = 256 << 10;
+const MAX_REMOTE_BATCH_BYTES: usize = 2 << 20;
+
+/// Interval at which it is checked whether the search index is complete, before the comparison.
+const INDEX_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Delay of the next comparison after a page was read whose content differed from its event: an
+/// external command may have changed it for a moment.
+const RECHECK_DELAY: Duration = Duration::from_secs(2);
+
+/// A service that asks to wait longer is asked again after this time.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// Follows the change feed of one space.
+pub struct VectorIndexer {
+    space: Arc<Space>,
+    vectors: Arc<PageVectors>,
+    /// Position up to which events were read; none before the first step.
+    position: Option<Seq>,
+    /// Paths of events, with the hash of the newest content.
+    changed: Vec<(TreePath, Option<ETag>)>,
+    /// Pages that differ from the vectors; none before the comparison.
+    backlog: Option<Vec<TreePath>>,
+    /// Whether a page differed from its event.
+    needs_recheck: bool,
+}
+
+/// What was read of the next paths.
+#[derive(Default)]
+struct PathBatch {
+    pages: Vec<PageText>,
+    removed: Vec<TreePath>,
+    /// Number of paths.
+    paths: usize,
+}
+
+impl VectorIndexer {
+    /// The indexer of a space; none without vectors.
+    pub fn for_space(space: &Arc<Space>) -> Option<Self> {
+        let vectors = Arc::clone(space.vectors.as_ref()?);
+        let (space, changed) = (Arc::clone(space), Vec::new());
+        Some(Self { space, vectors, position: None, changed, backlog: None, needs_recheck: false })
+    }
+
+    /// Reads events since the last time.
+    fn read_events(&mut self) -> Result<(), Fault> {
+        let vfs = &self.space.vfs;
+        let mut position = match self.position {
+            Some(position) => position,
+            // The comparison finds what happened before.
+            None => vfs.feed().last_seq(),
+        };
+        let mut changed: Vec<(TreePath, Option<ETag>)> = Vec::new();
+        loop {
+            let events = vfs.feed().events_after(position, MAX_EVENTS)?;
+            let Some(last) = events.last().map(|event| event.seq) else { break };
+            let changes = events.iter().flat_map(|event| &event.changes);
+            for change in changes.filter(|change| change.path.is_page() && vfs.hidden_files().lists(&change.path)) {
+                changed.push((change.path.clone(), change.new.filter(|_| change.kind != FileKind::Symlink)));
+            }
+            position = last;
+        }
+        self.position = Some(position);
+        if !changed.is_empty() {
+            // The newest event of a path counts, at the place of the first one.
+            let mut newest: std::collections::HashMap<TreePath, Option<ETag>> = std::collections::HashMap::new();
+            let all = std::mem::take(&mut self.changed).into_iter().chain(changed);
+            let all: Vec<(TreePath, Option<ETag>)> = all.collect();
+            newest.extend(all.iter().cloned());
+            let paths = all.into_iter().map(|(path, _)| path);
+            self.changed = paths.filter_map(|path| newest.remove_entry(&path)).collect();
+        }
+        Ok(())
+    }
+
+    /// Finds the pages whose vectors are missing, outdated, or of a page that does not exist; false
+    /// while the search index is incomplete.
+    fn compare(&mut self) -> Result<bool, Fault> {
+        let position = self.position.unwrap_or(Seq(0));
+        if self.space.index_watermark.level() < position.0 || self.space.index.cursor()? == Seq(0) && position > Seq(0)
+        {
+            self.vectors.index.set_pending(self.space.index.page_count()?);
+            return Ok(false);
+        }
+        let (indexed, embedded) = (self.space.index.etags()?, self.vectors.index.etags()?);
+        let mut backlog: BTreeSet<TreePath> = self.vectors.index.paths()?;
+        for (path, etag) in indexed {
+            match embedded.get(&path) {
+                Some(embedded) if *embedded == etag => {
+                    backlog.remove(&path);
+                }
+                Some(_) | None => {
+                    backlog.insert(path);
+                }
+            }
+        }
+        // Taken from the end.
+        self.backlog = Some(backlog.into_iter().rev().collect());
+        self.needs_recheck = false;
+        Ok(true)
+    }
+
+    fn max_batch_bytes(&self) -> usize {
+        match self.vectors.index.rules() {
+            ChunkRules::Passages => MAX_BATCH_BYTES,
+            ChunkRules::Merged { .. } => MAX_REMOTE_BATCH_BYTES,
+        }
+    }
+
+    /// Reads the next paths.
+    fn read_batch<'p>(
+        &self,
+        paths: impl Iterator<Item = (&'p TreePath, Option<Option<ETag>>)>,
+    ) -> Result<(PathBatch, bool), Fault> {
+        let (mut batch, mut bytes, mut differs) = (PathBatch::default(), 0, false);
+        for (path, expected) in paths.take(MAX_BATCH_PAGES) {
+            let page = if expected == Some(None) { None } else { self.read_page(path)? };
+            let etag = page.as_ref().map(|page| page.etag);
+            differs |= expected.is_some_and(|expected| expected != etag);
+            bytes += page.as_ref().map_or(0, |page| page.text.len());
+            match page {
+                Some(page) => batch.pages.push(page),
+                None => batch.removed.push(path.clone()),
+            }
+            batch.paths += 1;
+            if bytes >= self.max_batch_bytes() {
+                break;
+            }
+        }
+        Ok((batch, differs))
+    }
+
+    /// The text of a page; none if it is no page.
+    fn read_page(&self, path: &TreePath) -> Result<Option<PageText>, Fault> {
+        match self.space.vfs.read(Protocol::Internal, path) {
+            Ok(file) => {
+                let text = String::from_utf8_lossy(&file.content).into_owned();
+                Ok(Some(PageText { path: path.clone(), etag: file.etag, text }))
+            }
+            Err(fault) if fault.kind().http() < 500 => Ok(None),
+            Err(fault) if fault.kind() == Kind::Unavailable => Err(fault),
+            Err(fault) => {
+                tracing::warn!(page.path = %path, error = ?fault, "cannot read a page; it is not found by meaning");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Embeds the next pages; false if there are none.
+    fn embed_next(&mut self) -> Result<bool, VectorIndexFailure> {
+        let is_changed = !self.changed.is_empty();
+        let (batch, differs) = if is_changed {
+            self.read_batch(self.changed.iter().map(|(path, etag)| (path, Some(*etag))))?
+        } else {
+            let backlog = self.backlog.iter().flatten().rev();
+            self.read_batch(backlog.map(|path| (path, None)))?
+        };
+        self.needs_recheck |= differs;
+        let index = &self.vectors.index;
+        // Pages first: the texts of a renamed page are not embedded again.
+        index.update(&batch.pages)?;
+        index.remove(&batch.removed)?;
+        if is_changed {
+            self.changed.drain(..batch.paths);
+        } else if let Some(backlog) = &mut self.backlog {
+            backlog.truncate(backlog.len() - batch.paths);
+        }
+        if self.changed.is_empty()
+            && let Some(position) = self.position
+        {
+            self.vectors.watermark.advance(position.0);
+        }
+        Ok(batch.paths > 0)
+    }
+
+    fn count_pending(&self) {
+        if let Some(backlog) = &self.backlog {
+            self.vectors.index.set_pending(backlog.len() + self.changed.len());
+        }
+    }
+
+    fn run(&mut self, stop: &StopToken) -> Result<NextStep, VectorIndexFailure> {
+        self.read_events()?;
+        if self.backlog.is_none() && !self.compare()? {
+            while !self.changed.is_empty() && !stop.is_requested() {
+                self.embed_next()?;
+            }
+            self.vectors.watermark.advance(self.position.unwrap_or(Seq(0)).0);
+            return Ok(NextStep::After(INDEX_POLL_INTERVAL));
+        }
+        self.count_pending();
+        let has_more = self.embed_next()?;
+        self.count_pending();
+        self.vectors.index.sync_store(|| stop.is_requested())?;
+        if has_more {
+            return Ok(NextStep::Now);
+        }
+        self.vectors.index.finish()?;
+        if std::mem::take(&mut self.needs_recheck) {
+            self.backlog = None;
+            return Ok(NextStep::After(RECHECK_DELAY));
+        }
+        Ok(NextStep::WhenSignalled)
+    }
+}
+
+/// Why a step failed.
+enum VectorIndexFailure {
+    Fault(Fault),
+    /// The embedder asked to wait.
+    Wait(String, Duration),
+}
+
+impl From<Fault> for VectorIndexFailure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<VectorIndexError> for VectorIndexFailure {
+    fn from(error: VectorIndexError) -> Self {
+        match error {
+            VectorIndexError::Embedder(EmbedError::Unavailable { message, retry_after: Some(time) }) => {
+                Self::Wait(message, time.min(MAX_RETRY_AFTER))
+            }
+            other => Self::Fault(other.into()),
+        }
+    }
+}
+
+impl Task for VectorIndexer {
+    const NAME: &'static str = "vectors";
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
+        if self.position.is_none() {
+            // So that the first search need not.
+            self.vectors.index.load().map_err(Fault::from)?;
+        }
+        let outcome = self.run(stop);
+        self.count_pending();
+        match outcome {
+            Ok(next) => {
+                self.vectors.index.set_problem(None);
+                Ok(next)
+            }
+            Err(VectorIndexFailure::Wait(message, time)) => {
+                self.vectors.index.set_problem(Some(message));
+                Ok(NextStep::After(time))
+            }
+            Err(VectorIndexFailure::Fault(fault)) => {
+                self.vectors.index.set_problem(Some(fault.message().to_owned()));
+                Err(fault.into())
+            }
+        }
+    }
+}

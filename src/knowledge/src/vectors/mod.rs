@@ -1,0 +1,111 @@
+//! Search by meaning: the vectors of the pages of a space, and the task that embeds pages.
+//!
+//! Invariant: only the task writes to the vectors, and only what is in the tree. They may be behind
+//! the search index: an answer never waits for an embedder elsewhere.
+
+mod indexer;
+mod operations;
+mod providers;
+mod similar;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use svcfs_base::{Fault, Seq};
+use svcfs_config::{EmbedderProvider, VectorSettings};
+use svcfs_vectors::{ChunkRules, VectorIndex, VectorIndexOptions};
+use svcfs_work::Watermark;
+
+pub use indexer::VectorIndexer;
+pub use operations::AREA;
+pub use providers::check_providers;
+pub use similar::{SimilarPage, similar_pages};
+
+use crate::kernel::{OperationContext, Space};
+
+/// How long an answer waits until the caller's own changes are embedded.
+const OWN_CHANGE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The vectors of a space.
+pub struct PageVectors {
+    /// The index. Operations use [`PageVectors::of`], which waits for the caller's changes.
+    pub index: VectorIndex,
+    /// The feed position up to which changed pages are embedded. Pages that changed while the
+    /// server was stopped may still be pending.
+    pub watermark: Watermark,
+}
+
+impl PageVectors {
+    /// Opens the vectors of a space.
+    ///
+    /// # Errors
+    /// `Invalid` for settings of the embedder or the store that cannot be used; `Unavailable` if
+    /// the file cannot be opened.
+    pub fn open(file: PathBuf, space: &str, settings: &VectorSettings) -> Result<Self, Fault> {
+        let VectorSettings { worker_count, embedder, store, chunk_size, chunk_overlap } = settings;
+        let rules = match embedder.provider {
+            EmbedderProvider::Static => ChunkRules::Passages,
+            _ => ChunkRules::Merged { size: *chunk_size, overlap: *chunk_overlap },
+        };
+        let workers = match embedder.provider {
+            // More threads than processors make it slower.
+            EmbedderProvider::Static => {
+                (*worker_count).min(std::thread::available_parallelism().unwrap_or(*worker_count))
+            }
+            _ => *worker_count,
+        };
+        let (embedder, store) = (providers::open_embedder(embedder)?, providers::open_store(store, space)?);
+        let index = VectorIndex::open(VectorIndexOptions { file, embedder, store, rules, workers })?;
+        Ok(Self { index, watermark: Watermark::default() })
+    }
+
+    /// The vectors of the space of a call, with the changes of its caller where that takes less
+    /// than half a second. Notes how many pages are not embedded yet.
+    ///
+    /// # Errors
+    /// `Unavailable` if the search by meaning is disabled.
+    pub fn of<'s>(cx: &OperationContext<'s>) -> Result<&'s Self, Fault> {
+        let vectors = Self::of_space(cx.space)?;
+        let own = cx.space.freshness.last_own_change(cx.caller);
+        vectors.wait(own, OWN_CHANGE_TIMEOUT);
+        if let Some(note) = vectors.note() {
+            cx.add_note(note);
+        }
+        Ok(vectors)
+    }
+
+    /// The vectors of a space.
+    ///
+    /// # Errors
+    /// `Unavailable` if the search by meaning is disabled.
+    pub fn of_space(space: &Space) -> Result<&Self, Fault> {
+        space.vectors.as_deref().ok_or_else(|| {
+            Fault::unavailable(
+                "search by meaning is disabled; set `search.vector.enabled = true` in `.svc/config.toml` and restart \
+                 the server",
+            )
+        })
+    }
+
+    /// Waits until changed pages up to a position are embedded; false on timeout, and at once while
+    /// the embedder fails.
+    pub fn wait(&self, position: Seq, timeout: Duration) -> bool {
+        if self.watermark.level() >= position.0 {
+            return true;
+        }
+        self.index.problem().is_none() && self.watermark.wait(position.0, timeout)
+    }
+
+    /// What readers should know: pages that are not embedded yet, and why.
+    pub fn note(&self) -> Option<String> {
+        let pages = match self.index.pending() {
+            0 => return None,
+            1 => "1 page is".to_owned(),
+            pending => format!("{pending} pages are"),
+        };
+        let reason = self.index.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
+        Some(format!("{pages} not embedded yet and cannot be found by meaning{reason}"))
+    }
+}
