@@ -127,7 +127,10 @@ impl VectorSet {
                     scope.spawn(move || self.search_range(question, range, limit, is_wanted))
                 };
                 let handles: Vec<_> = starts.map(search).collect();
-                handles.into_iter().flat_map(|handle| handle.join().expect("a scan does not panic")).collect()
+                let join = |handle: std::thread::ScopedJoinHandle<'_, Vec<NearVector>>| {
+                    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                handles.into_iter().flat_map(join).collect()
             })
         };
         found.sort_unstable_by(|a, b| b.similarity.total_cmp(&a.similarity).then(a.id.cmp(&b.id)));

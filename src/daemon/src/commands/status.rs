@@ -141,6 +141,10 @@ fn text(url: &str, report: &ReadinessReport) -> String {
         let port = protocol.port.map(|port| format!(" on port {port}")).unwrap_or_default();
         text.push_str(&format!("\nprotocol  {name}{port}: {state}"));
     }
+    for space in spaces {
+        let SpaceReport { name, pending_vectors: Some(pending @ 1..), .. } = space else { continue };
+        text.push_str(&format!("\nvectors   {pending} pages of `{name}` are not embedded yet"));
+    }
     for problem in problems {
         let of = problem.space.as_ref().map(|space| format!(" of `{space}`")).unwrap_or_default();
         text.push_str(&format!("\nPROBLEM   {}{of}: {}", problem.component, one_line(&problem.reason)));
@@ -150,7 +154,7 @@ fn text(url: &str, report: &ReadinessReport) -> String {
 }
 
 fn row(space: &SpaceReport) -> Value {
-    let SpaceReport { name, root, writable, pages, position: _, index_behind, index_note: _, queue, tasks: _ } = space;
+    let SpaceReport { name, root, writable, pages, index_behind, queue, .. } = space;
     json!({
         "space": name,
         "writes": if *writable { "yes" } else { "NO" },

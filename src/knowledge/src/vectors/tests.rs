@@ -43,7 +43,7 @@ fn targets(answer: &Value) -> Vec<&str> {
 }
 
 fn limited_to(folder: &str) -> Caller {
-    let permissions = Permissions { scope: Scope::Read, folder: Some(path(folder)), ..caller().permissions };
+    let permissions = Permissions { scope: Scope::Read, folder: Some(path(folder)) };
     Caller { permissions, ..caller() }
 }
 
@@ -87,7 +87,7 @@ fn changes_while_the_server_was_stopped_are_found() {
     settle(&space);
     #[expect(clippy::disallowed_methods, reason = "edits while the server is stopped")]
     let space = space.again_with(ENABLED, |root| {
-        let text = "# Bread\n\nThe telescope shows planets, stars and galaxies far away.\n";
+        let text = "# Sky\n\nThe telescope shows planets, stars and galaxies far away.\n";
         std::fs::write(root.join("kitchen/bread.md"), text).unwrap();
         std::fs::remove_file(root.join("it/backups.md")).unwrap();
         std::fs::write(root.join("new.md"), BREAD).unwrap();

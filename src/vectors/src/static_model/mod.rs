@@ -66,6 +66,7 @@ impl StaticModel {
     /// # Panics
     /// Never: a test reads the same bytes.
     #[must_use]
+    #[expect(clippy::expect_used, reason = "the bytes are those of the build, and tests read them")]
     pub fn embedded() -> Self {
         Self::parse(std::borrow::Cow::Borrowed(EMBEDDED)).expect("the embedded model is valid")
     }
