@@ -100,7 +100,7 @@ impl Session {
         tokio::spawn(async move { drop(connection.await) });
         // Settings of pgvector that older versions do not have are accepted and have no effect there.
         let settings = format!(
-            "SET statement_timeout = {}; SET hnsw.ef_search = 400; SET hnsw.iterative_scan = 'strict_order'",
+            "SET statement_timeout = {}; SET hnsw.ef_search = 200; SET hnsw.iterative_scan = 'strict_order'",
             timeout.as_millis()
         );
         client.batch_execute(&settings).await?;
