@@ -160,7 +160,8 @@ impl Postgres {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !self.is_ready() {
             assert!(Instant::now() < deadline, "PostgreSQL did not start");
-            std::thread::sleep(Duration::from_millis(20));
+            // Nothing unparks this thread.
+            std::thread::park_timeout(Duration::from_millis(20));
         }
     }
 

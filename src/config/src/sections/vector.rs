@@ -134,8 +134,8 @@ pub(crate) struct StoreConfig {
     /// Key of the database, such as `${QDRANT_API_KEY}`.
     #[schemars(with = "String")]
     pub api_key: SecretText,
-    /// Collection of `qdrant`, class of `weaviate`; the name of the space is appended. Empty: `svcfs`,
-    /// `SvcChunk`.
+    /// Collection of `qdrant`, class of `weaviate`; the name of the space is appended. Empty:
+    /// `svcfs`, `SvcChunk`.
     pub collection: String,
     /// Namespace of `pinecone`; the name of the space is appended. Empty: `svcfs`.
     pub namespace: String,

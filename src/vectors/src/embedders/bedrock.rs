@@ -94,7 +94,7 @@ impl KeySource {
     }
 }
 
-/// The keys of a profile in a credentials file: `AWS_PROFILE`, or `default`. Errors do not quote it.
+/// The keys of the profile `AWS_PROFILE`, or `default`, in a file. Errors do not quote the file.
 fn file_credentials(file: &Path) -> Result<Credentials, String> {
     let place = file.display();
     let is_large = std::fs::metadata(file).is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES);

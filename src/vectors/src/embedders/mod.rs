@@ -103,7 +103,7 @@ pub struct EmbedderOptions {
     pub location: Option<String>,
     /// More headers.
     pub headers: Vec<(String, Secret)>,
-    /// The keys of Bedrock, as the command line of AWS writes them, or the service account of Vertex.
+    /// The keys of Bedrock, as `aws configure` writes them, or the service account of Vertex.
     pub credentials_file: Option<PathBuf>,
 }
 

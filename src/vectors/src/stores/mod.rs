@@ -1,5 +1,5 @@
-//! Vector databases elsewhere. Each space has its own collection, namespace, class or table, so that
-//! spaces never mix and one can be cleared without the others.
+//! Vector databases elsewhere. Each space has its own collection, namespace, class or table, so
+//! that spaces never mix and one can be cleared without the others.
 
 mod pgvector;
 mod pinecone;

@@ -197,7 +197,7 @@ fn weaviate(request: &FakeRequest, data: &Data) -> Option<FakeResponse> {
         ("POST", "/v1/batch/objects") => {
             let mut results = Vec::new();
             for object in body["objects"].as_array()? {
-                // Weaviate makes a class by itself, with other properties: svcfs must not rely on it.
+                // Weaviate would make the class, with other properties: svcfs must not rely on it.
                 let collection = data.get_mut(object["class"].as_str()?)?;
                 let id = object["id"].as_str().filter(|id| id.len() == 36)?;
                 let vector = floats(&object["vector"])?;
@@ -334,7 +334,7 @@ fn every_store_finds_replaces_removes_and_separates_spaces() {
         store.clear().unwrap();
         assert_eq!((ids(&*store, &all), ids(&*other, &all)), (Vec::new(), vec![1]));
         assert_eq!(data.lock().values().map(|collection| collection.points.len()).sum::<usize>(), 1);
-        // After `clear`, another model may have another length, where the collection is made for it.
+        // After `clear`, another model may have another length where svcfs makes the collection.
         if database.provider != StoreProvider::Pinecone {
             let vector = StoredVector { vector: vec![1.0, 0.0], ..stored(1, "a.md", [0.0; 4]) };
             store.upsert(&[vector]).unwrap();

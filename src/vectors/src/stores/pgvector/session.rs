@@ -98,7 +98,7 @@ impl Session {
         let (client, connection) = config.connect(MakeRustlsConnect::new(tls)).await?;
         // It ends with the client; its error is that of the statement.
         tokio::spawn(async move { drop(connection.await) });
-        // Settings of pgvector that older versions do not have are accepted and have no effect there.
+        // Older versions of pgvector accept settings that they do not have; these have no effect.
         let settings = format!(
             "SET statement_timeout = {}; SET hnsw.ef_search = 200; SET hnsw.iterative_scan = 'strict_order'",
             timeout.as_millis()
@@ -234,7 +234,7 @@ impl Session {
             let place = format!("the table {table}");
             return Err(PgFailure::Message(wrong_dimensions(&place, dimensions, question.len(), "table").0));
         }
-        // `0` follows `/`: the range has the paths below the folder, and the index on paths serves it.
+        // `0` follows `/`: the range has the paths below the folder, and the index serves it.
         let condition = folder.map_or("", |_| "WHERE path = $3 OR (path >= $3 || '/' AND path < $3 || '0')");
         let select = format!(
             "SELECT id, (embedding <=> $1::text::{kind})::float8 FROM {table} {condition} \
