@@ -11,6 +11,7 @@ mod similar;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use svcfs_base::{Fault, Seq};
@@ -27,6 +28,15 @@ use crate::kernel::{OperationContext, Space};
 
 /// How long an answer waits until the caller's own changes are embedded.
 const OWN_CHANGE_TIMEOUT: Duration = Duration::from_millis(500);
+
+impl Space {
+    /// The same space with vectors of its pages.
+    #[must_use]
+    pub fn with_vectors(mut self, vectors: Option<Arc<PageVectors>>) -> Self {
+        self.vectors = vectors;
+        self
+    }
+}
 
 /// The vectors of a space.
 pub struct PageVectors {
