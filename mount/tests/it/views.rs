@@ -337,7 +337,7 @@ fn the_answers_to_a_question_are_links_in_their_order() {
     assert_eq!(names(&space, ".svc/similar"), [".svc", "a.md", "notes"]);
     assert_eq!(names(&space, ".svc/similar/notes/tides.md"), ["001-A.md"]);
     assert_eq!(space.shell("cat .svc/similar/notes/tides.md/001-A.md"), "[[tides]]");
-    assert_eq!(space.shell("cat .svc/similar/a.md/ERROR.txt"), "not embedded yet");
+    assert_eq!(space.shell("cat .svc/similar/a.md/ERROR.txt"), "not embedded yet\n");
     for unknown in
         ["tags/nothing", "tags/se", "backlinks/b.md", "search/tide OR moon/003-a.md", "search/tide OR moon/001-a.md"]
     {

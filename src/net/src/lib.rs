@@ -1,25 +1,28 @@
 //! HTTP requests to other servers, bounded in time and size. The clients are blocking, like the
 //! core that uses them.
 //!
-//! [`NetClient`] fetches URLs that the operator names in the settings. URLs of callers go through
-//! [`OutgoingClient`], which does not reach private addresses.
+//! [`NetClient`] and [`ServiceClient`] reach URLs that the operator names in the settings. URLs of
+//! callers go through [`OutgoingClient`], which does not reach private addresses.
 
 mod address_policy;
 mod outgoing;
 
 mod objects;
+mod services;
 
 pub use objects::ObjectClient;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls_platform_verifier::BuilderVerifierExt;
 use serde::de::DeserializeOwned;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
 pub use address_policy::{AddressPolicy, AddressRefused};
 pub use outgoing::{FetchedDocument, OutgoingClient, OutgoingLimits, PostAnswer};
+pub use services::{ServiceClient, ServiceMethod, ServiceRequest, ServiceResponse};
 
 /// Largest response that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
@@ -35,6 +38,16 @@ pub fn tls_config() -> TlsConfig {
         .root_certs(RootCerts::PlatformVerifier)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .build()
+}
+
+/// TLS settings of connections that are not HTTP, with the same certificates.
+///
+/// # Errors
+/// If the certificates of the operating system cannot be used.
+pub fn rustls_config() -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_platform_verifier()?.with_no_client_auth())
 }
 
 /// HTTP client for other servers.
@@ -82,6 +95,21 @@ pub enum NetError {
 }
 
 impl NetError {
+    /// Whether a later attempt may succeed: the request timed out, or the network failed.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Fetch { source, .. } => !matches!(**source, ureq::Error::BadUri(_) | ureq::Error::Http(_)),
+            Self::Decode { .. } | Self::InvalidUrl { .. } | Self::Refused(_) | Self::TooLarge { .. } => false,
+        }
+    }
+
+    /// Whether the time for the request was over before the response was complete.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Fetch { source, .. } if matches!(**source, ureq::Error::Timeout(_)))
+    }
+
     /// The status with which the server answered; none without an answer.
     #[must_use]
     pub fn status(&self) -> Option<u16> {

@@ -169,7 +169,7 @@ fn redirect_target(from: &Uri, location: &str) -> String {
     }
 }
 
-fn parse_url(url: &str) -> Result<Uri, NetError> {
+pub(crate) fn parse_url(url: &str) -> Result<Uri, NetError> {
     let invalid = |reason| NetError::InvalidUrl { url: displayed(url), reason };
     if url.len() > MAX_URL_BYTES {
         return Err(invalid("is longer than 2048 bytes"));
@@ -194,7 +194,7 @@ fn parse_url(url: &str) -> Result<Uri, NetError> {
 
 /// A URL in an error: shortened, without control characters, and without user name and query, which
 /// may contain credentials.
-fn displayed(url: &str) -> String {
+pub(crate) fn displayed(url: &str) -> String {
     let address = url.split(['?', '#']).next().unwrap_or_default();
     let start = address.find("://").map_or(0, |at| at + 3);
     let end = address[start..].find('/').map_or(address.len(), |at| start + at);
@@ -203,7 +203,7 @@ fn displayed(url: &str) -> String {
     shown.chars().take(200).flat_map(char::escape_debug).collect()
 }
 
-fn to_net_error(url: &str, error: ureq::Error) -> NetError {
+pub(crate) fn to_net_error(url: &str, error: ureq::Error) -> NetError {
     let url = displayed(url);
     match error {
         ureq::Error::Other(cause) => match cause.downcast::<AddressRefused>() {

@@ -63,9 +63,9 @@ pub(crate) struct EmbedderConfig {
     pub url: SecretText,
     /// Region of `bedrock`, such as `eu-central-1`.
     pub region: String,
-    /// Project of `vertex`.
+    /// Project of `vertex`. Empty: that of the credentials file.
     pub project: String,
-    /// Location of `vertex`, such as `europe-west4`.
+    /// Location of `vertex`, such as `europe-west4`. Empty: `us-central1`.
     pub location: String,
     /// For `http`: headers of each request, such as `Authorization`.
     #[schemars(with = "BTreeMap<String, String>")]
@@ -134,14 +134,15 @@ pub(crate) struct StoreConfig {
     /// Key of the database, such as `${QDRANT_API_KEY}`.
     #[schemars(with = "String")]
     pub api_key: SecretText,
-    /// Collection of `qdrant`, class of `weaviate`. Empty: `svcfs`, `Svcfs`.
+    /// Collection of `qdrant`, class of `weaviate`; the name of the space is appended. Empty:
+    /// `svcfs`, `SvcChunk`.
     pub collection: String,
-    /// Namespace of `pinecone`. Empty: the name of the space.
+    /// Namespace of `pinecone`; the name of the space is appended. Empty: `svcfs`.
     pub namespace: String,
     /// Address of PostgreSQL, such as `postgres://svcfs:${PASSWORD}@db.example.org/svcfs`.
     #[schemars(with = "String")]
     pub dsn: SecretText,
-    /// Table of `pgvector`. Empty: `svcfs_vectors`.
+    /// Table of `pgvector`; the name of the space is appended. Empty: `svcfs_vectors`.
     pub table: String,
 }
 
@@ -310,9 +311,12 @@ impl EmbedderProvider {
             Self::AzureOpenAi => (&["api_key", "base_url"], &["model", "dimensions", "timeout"]),
             Self::Ollama => (&[], &["base_url", "model", "dimensions", "timeout"]),
             Self::Http => (&["url"], &["headers", "model", "dimensions", "timeout"]),
-            Self::Bedrock => (&["region"], &["model", "credentials_file", "base_url", "dimensions", "timeout"]),
+            Self::Bedrock => {
+                (&["region"], &["model", "api_key", "credentials_file", "base_url", "dimensions", "timeout"])
+            }
+            // The file names a project, too.
             Self::Vertex => {
-                (&["project", "location", "credentials_file"], &["model", "base_url", "dimensions", "timeout"])
+                (&["credentials_file"], &["project", "location", "model", "base_url", "dimensions", "timeout"])
             }
         }
     }

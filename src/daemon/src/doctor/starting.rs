@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 use svcfs_config::{AuthSettings, CliOverrides, ConfigError, LogOutput, ServerSettings, Settings, templates};
-use svcfs_knowledge::{query, spaces};
+use svcfs_knowledge::{query, spaces, vectors};
 
 use super::{CheckFinding, place};
 use crate::presence::{self, ServedRoot};
@@ -44,6 +44,9 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding
     findings.extend(log(&settings.log));
     if let Err(fault) = query::custom_fields(&settings.dataview) {
         findings.push(CheckFinding::problem("queries", fault.message()));
+    }
+    if let Some(Err(fault)) = settings.search.vector.as_ref().map(vectors::check_providers) {
+        findings.push(CheckFinding::problem("settings", fault.message()));
     }
     findings.extend(other_spaces(&settings, at));
     findings.extend(unreadable.map(|fault| {

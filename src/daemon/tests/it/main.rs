@@ -32,6 +32,7 @@ mod proxy;
 mod refusals;
 mod reindex;
 mod remote;
+mod remote_vectors;
 mod rules;
 mod s3;
 mod saving;

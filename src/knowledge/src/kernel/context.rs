@@ -26,7 +26,6 @@ use crate::search::RecheckQueue;
 use crate::shares::{GuessLimiter, ShareRegistry};
 use crate::spaces::SpaceCollection;
 use crate::tasks::TaskQueue;
-use crate::vectors::PageVectors;
 use crate::webhooks::Webhooks;
 use crate::workflows::BoardCache;
 
@@ -59,9 +58,8 @@ pub struct Space {
     pub vfs: Arc<Vfs>,
     /// The index. Operations use [`OperationContext::index`], which waits for the caller's writes.
     pub index: Arc<Index>,
-    /// The vectors of its pages; none if the search by meaning is disabled. Operations use
-    /// [`PageVectors::of`].
-    pub vectors: Option<Arc<PageVectors>>,
+    /// The vectors of its pages; none if disabled. Operations use `PageVectors::of`.
+    pub vectors: Option<Arc<crate::vectors::PageVectors>>,
     /// The feed position up to which the index is current; the indexer raises it after each step.
     pub index_watermark: Watermark,
     /// How current answers of the index must be.
@@ -157,11 +155,6 @@ impl Space {
     #[must_use]
     pub fn with_webhooks(self, webhooks: Option<Arc<Webhooks>>) -> Self {
         Self { webhooks, ..self }
-    }
-    /// The same space with vectors of its pages.
-    #[must_use]
-    pub fn with_vectors(self, vectors: Option<Arc<PageVectors>>) -> Self {
-        Self { vectors, ..self }
     }
     /// The status of its background tasks.
     pub fn tasks(&self) -> Vec<TaskStatus> {

@@ -66,8 +66,8 @@ pub struct ReadinessDetails {
 /// A problem of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentProblem {
-    /// The component: `space`, `storage`, `backup`, `index`, `vectors`, `task NAME`, `webhook ID` or
-    /// `protocol NAME`.
+    /// The component: `space`, `storage`, `backup`, `index`, `vectors`, `task NAME`, `webhook ID`
+    /// or `protocol NAME`.
     pub component: String,
     /// Its space; none for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]

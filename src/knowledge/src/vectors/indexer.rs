@@ -5,8 +5,9 @@
 //! index with the vectors, once; so a restart in the middle continues where it stopped. Changed
 //! pages come before that backlog.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use svcfs_base::{ETag, Fault, FileKind, Kind, Protocol, Seq, TreePath};
@@ -33,6 +34,31 @@ const RECHECK_DELAY: Duration = Duration::from_secs(2);
 
 /// A service that asks to wait longer is asked again after this time.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// Steps of all spaces that may wait for another server at the same time. The tasks of all spaces
+/// share eight threads: servers that do not answer must not stop the search indexes.
+const MAX_NETWORK_STEPS: usize = 4;
+
+/// Delay of a step that would be one too many.
+const NETWORK_STEP_DELAY: Duration = Duration::from_millis(250);
+
+static NETWORK_STEPS: AtomicUsize = AtomicUsize::new(0);
+
+/// A step that may wait for another server, while it runs.
+struct NetworkStep;
+
+impl NetworkStep {
+    fn start() -> Option<Self> {
+        let is_free = |count: usize| (count < MAX_NETWORK_STEPS).then_some(count + 1);
+        NETWORK_STEPS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free).is_ok().then_some(Self)
+    }
+}
+
+impl Drop for NetworkStep {
+    fn drop(&mut self) {
+        NETWORK_STEPS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Follows the change feed of one space.
 pub struct VectorIndexer {
@@ -95,7 +121,7 @@ impl VectorIndexer {
         self.position = Some(position);
         if !changed.is_empty() {
             // The newest event of a path counts, at the place of the first one.
-            let mut newest: std::collections::HashMap<TreePath, Option<ETag>> = std::collections::HashMap::new();
+            let mut newest: HashMap<TreePath, Option<ETag>> = HashMap::new();
             let all = std::mem::take(&mut self.changed).into_iter().chain(changed);
             let all: Vec<(TreePath, Option<ETag>)> = all.collect();
             newest.extend(all.iter().cloned());
@@ -267,7 +293,12 @@ impl Task for VectorIndexer {
             // So that the first search need not.
             self.vectors.index.load().map_err(Fault::from)?;
         }
+        let network_step = self.vectors.index.uses_network().then(NetworkStep::start);
+        if let Some(None) = network_step {
+            return Ok(NextStep::After(NETWORK_STEP_DELAY));
+        }
         let outcome = self.run(stop);
+        drop(network_step);
         self.count_pending();
         match outcome {
             Ok(next) => {

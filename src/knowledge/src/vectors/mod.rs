@@ -11,6 +11,7 @@ mod similar;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use svcfs_base::{Fault, Seq};
@@ -20,6 +21,7 @@ use svcfs_work::Watermark;
 
 pub use indexer::VectorIndexer;
 pub use operations::AREA;
+pub use providers::check_providers;
 pub(crate) use similar::snippet;
 pub use similar::{SimilarPage, similar_pages};
 
@@ -27,6 +29,15 @@ use crate::kernel::{OperationContext, Space};
 
 /// How long an answer waits until the caller's own changes are embedded.
 const OWN_CHANGE_TIMEOUT: Duration = Duration::from_millis(500);
+
+impl Space {
+    /// The same space with vectors of its pages.
+    #[must_use]
+    pub fn with_vectors(mut self, vectors: Option<Arc<PageVectors>>) -> Self {
+        self.vectors = vectors;
+        self
+    }
+}
 
 /// The vectors of a space.
 pub struct PageVectors {

@@ -3,21 +3,53 @@
 use std::sync::Arc;
 
 use svcfs_base::Fault;
-use svcfs_config::{EmbedderProvider, EmbedderSettings, StoreProvider, StoreSettings};
-use svcfs_vectors::{EmbeddedModel, Embedder, RemoteStore, StaticModel};
+use svcfs_config::{EmbedderProvider, EmbedderSettings, StoreSettings, VectorSettings};
+use svcfs_vectors::{
+    EmbeddedModel, Embedder, EmbedderOptions, OptionError, RemoteStore, Secret, StaticModel, StoreOptions,
+    connect_embedder, connect_store,
+};
+
+/// Checks what only the providers know: files of keys, names of models and tables. Sends nothing.
+///
+/// # Errors
+/// `Invalid`, with the key, for settings that cannot be used.
+pub fn check_providers(settings: &VectorSettings) -> Result<(), Fault> {
+    open_embedder(&settings.embedder)?;
+    open_store(&settings.store, "").map(drop)
+}
 
 /// The embedder of the settings.
 ///
 /// # Errors
 /// `Invalid`, with the key, for settings that cannot be used.
 pub(super) fn open_embedder(settings: &EmbedderSettings) -> Result<Arc<dyn Embedder>, Fault> {
-    match settings.provider {
-        EmbedderProvider::Static => match settings.url.strip_prefix("file:") {
-            None => Ok(Arc::new(EmbeddedModel)),
-            Some(file) => Ok(Arc::new(read_model(file)?)),
-        },
-        other => Err(not_built("search.vector.embedder.provider", other.name(), "static")),
-    }
+    let EmbedderSettings { provider, model, api_key, dimensions, timeout, base_url, url, .. } = settings;
+    let EmbedderSettings { region, project, location, headers, credentials_file, .. } = settings;
+    let remote = match svcfs_vectors::EmbedderProvider::from_name(provider.name()) {
+        Some(remote) => remote,
+        None if *provider == EmbedderProvider::Static => {
+            return match url.strip_prefix("file:") {
+                None => Ok(Arc::new(EmbeddedModel)),
+                Some(file) => Ok(Arc::new(read_model(file)?)),
+            };
+        }
+        None => return Err(unknown("search.vector.embedder.provider", provider.name())),
+    };
+    let options = EmbedderOptions {
+        provider: remote,
+        model: text(model),
+        api_key: secret(api_key),
+        dimensions: *dimensions,
+        timeout: *timeout,
+        base_url: text(base_url),
+        url: text(url),
+        region: text(region),
+        project: text(project),
+        location: text(location),
+        headers: headers.iter().map(|(name, value)| (name.clone(), Secret::new(value))).collect(),
+        credentials_file: credentials_file.clone(),
+    };
+    connect_embedder(&options).map_err(to_fault)
 }
 
 /// The remote store of the settings; none if vectors are searched in memory. The vectors of several
@@ -25,15 +57,41 @@ pub(super) fn open_embedder(settings: &EmbedderSettings) -> Result<Arc<dyn Embed
 ///
 /// # Errors
 /// `Invalid`, with the key, for settings that cannot be used.
-pub(super) fn open_store(settings: &StoreSettings, _space: &str) -> Result<Option<RemoteStore>, Fault> {
-    match settings.provider {
-        StoreProvider::SqliteVec | StoreProvider::Sqlite => Ok(None),
-        other => Err(not_built("search.vector.store.provider", other.name(), "sqlite-vec")),
+pub(super) fn open_store(settings: &StoreSettings, space: &str) -> Result<Option<RemoteStore>, Fault> {
+    use svcfs_config::StoreProvider::{Sqlite, SqliteVec};
+    let StoreSettings { provider, url, api_key, collection, namespace, dsn, table } = settings;
+    if matches!(provider, SqliteVec | Sqlite) {
+        return Ok(None);
     }
+    let remote = svcfs_vectors::StoreProvider::from_name(provider.name());
+    let remote = remote.ok_or_else(|| unknown("search.vector.store.provider", provider.name()))?;
+    let options = StoreOptions {
+        url: text(url),
+        api_key: secret(api_key),
+        collection: text(collection),
+        namespace: text(namespace),
+        dsn: secret(dsn),
+        table: text(table),
+        ..StoreOptions::new(remote, space)
+    };
+    connect_store(&options).map(Some).map_err(to_fault)
 }
 
-fn not_built(key: &str, provider: &str, built: &str) -> Fault {
-    Fault::invalid(key, format_args!("`{provider}` is not supported in this version; use `{built}`"))
+/// A text of the settings; none if it is empty.
+fn text(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+fn secret(value: &str) -> Option<Secret> {
+    text(value).map(Secret::new)
+}
+
+fn to_fault(OptionError { key, reason }: OptionError) -> Fault {
+    Fault::invalid(&key, reason)
+}
+
+fn unknown(key: &str, provider: &str) -> Fault {
+    Fault::invalid(key, format_args!("`{provider}` is not known"))
 }
 
 /// Reads a model file; `//` after `file:` is the empty host of an address.

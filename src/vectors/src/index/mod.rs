@@ -193,6 +193,12 @@ impl VectorIndex {
         &self.current.embedder
     }
 
+    /// Whether an update may wait for another server.
+    #[must_use]
+    pub fn uses_network(&self) -> bool {
+        self.store.is_some() || matches!(self.rules, ChunkRules::Merged { .. })
+    }
+
     /// Reads the vectors into memory, unless that was done or a remote store has them. The first
     /// search does it otherwise.
     ///
@@ -466,9 +472,9 @@ fn previous_model(
         return Ok(None);
     }
     let previous = others.iter().find(|(_, name)| name == EmbeddedModel.model()).map(|(id, _)| *id);
-    let kept: Vec<i64> = previous.into_iter().chain([current.id]).collect();
-    if others.len() >= kept.len() {
-        rows::remove_other_models(connection, &kept)?;
+    let retained: Vec<i64> = previous.into_iter().chain([current.id]).collect();
+    if others.len() >= retained.len() {
+        rows::remove_other_models(connection, &retained)?;
     }
     Ok(previous.map(|id| ModelVectors::new(id, Arc::new(EmbeddedModel))))
 }

@@ -198,14 +198,14 @@ pub(super) fn remove_pages(
 }
 
 /// Removes all pages and vectors of models but these.
-pub(super) fn remove_other_models(connection: &mut Connection, kept: &[i64]) -> Outcome<()> {
+pub(super) fn remove_other_models(connection: &mut Connection, retained: &[i64]) -> Outcome<()> {
     let transaction = connection.transaction()?;
-    let kept: Vec<String> = kept.iter().map(i64::to_string).collect();
-    let kept = kept.join(", ");
+    let retained: Vec<String> = retained.iter().map(i64::to_string).collect();
+    let retained = retained.join(", ");
     transaction.execute_batch(&format!(
-        "DELETE FROM chunks WHERE page IN (SELECT id FROM pages WHERE model NOT IN ({kept}));
-         DELETE FROM pages WHERE model NOT IN ({kept});
-         DELETE FROM models WHERE id NOT IN ({kept});
+        "DELETE FROM chunks WHERE page IN (SELECT id FROM pages WHERE model NOT IN ({retained}));
+         DELETE FROM pages WHERE model NOT IN ({retained});
+         DELETE FROM models WHERE id NOT IN ({retained});
          DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.vector = vectors.id);"
     ))?;
     transaction.commit()?;
@@ -293,8 +293,8 @@ impl OldChunks {
         is_replaced: impl Fn(u32) -> bool,
     ) -> Outcome<()> {
         let mut statement = transaction.prepare_cached("INSERT OR IGNORE INTO removals VALUES (?1)")?;
-        let gone = self.0.iter().filter(|(ord, vector, _)| vector.is_some() && !is_replaced(*ord));
-        for (ord, ..) in gone {
+        let removed = self.0.iter().filter(|(ord, vector, _)| vector.is_some() && !is_replaced(*ord));
+        for (ord, ..) in removed {
             statement.execute([chunk_id(page, *ord)])?;
         }
         Ok(())

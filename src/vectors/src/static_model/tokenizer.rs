@@ -66,7 +66,7 @@ impl Tokenizer {
         for character in normalized(text) {
             match CharacterClass::of(character) {
                 CharacterClass::Space => end_word(&mut word),
-                CharacterClass::Alone => {
+                CharacterClass::Single => {
                     end_word(&mut word);
                     word.push(character);
                     end_word(&mut word);
@@ -105,7 +105,7 @@ impl Tokenizer {
 enum CharacterClass {
     Space,
     /// A token of its own: punctuation, or a character of a script without spaces.
-    Alone,
+    Single,
     Word,
 }
 
@@ -114,14 +114,14 @@ impl CharacterClass {
         if character.is_ascii() {
             return match character {
                 ' ' => Self::Space,
-                _ if character.is_ascii_punctuation() => Self::Alone,
+                _ if character.is_ascii_punctuation() => Self::Single,
                 _ => Self::Word,
             };
         }
         if character.is_whitespace() {
             Self::Space
         } else if is_ideograph(character) || is_punctuation(character) {
-            Self::Alone
+            Self::Single
         } else {
             Self::Word
         }
