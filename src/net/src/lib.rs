@@ -19,7 +19,7 @@ use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
 pub use address_policy::{AddressPolicy, AddressRefused};
-pub use outgoing::{FetchedDocument, OutgoingClient, OutgoingLimits, PostAnswer};
+pub use outgoing::{FetchedDocument, OutgoingClient, OutgoingLimits, PostAnswer, with_ascii_host};
 
 /// Largest response that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
