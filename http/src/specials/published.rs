@@ -45,9 +45,9 @@ pub(super) fn policy(has_own_images: bool, has_external_images: bool) -> &'stati
 }
 
 /// What a request at `/p/` leads to.
-enum Found {
+enum PublishedContent {
     Document(Arc<PublishedDocument>),
-    File(RawFile),
+    File(Box<RawFile>),
     /// A page with queries: they wait for a place in the slow lane.
     NeedsQueries,
 }
@@ -75,9 +75,9 @@ pub(super) async fn published(
         _ => fault,
     };
     let document = match find(app, &space, (address, number)).await.map_err(hide)? {
-        Found::File(file) => return Ok(raw::response(app, &request.headers, (file, CACHING))),
-        Found::Document(document) => document,
-        Found::NeedsQueries => return Err(Fault::internal("the queries of a page were not run")),
+        PublishedContent::File(file) => return Ok(raw::response(app, &request.headers, (*file, CACHING))),
+        PublishedContent::Document(document) => document,
+        PublishedContent::NeedsQueries => return Err(Fault::internal("the queries of a page were not run")),
     };
     if let Some(page) = document.page.as_ref().filter(|_| space.settings.publish.count_views && !request.is_head) {
         space.view_counts.count(page);
@@ -91,11 +91,15 @@ pub(super) async fn published(
 }
 
 /// What is at an address. A document is made once for all who wait for it.
-async fn find(app: &Arc<AppState>, space: &Arc<Space>, (address, number): (String, usize)) -> Result<Found, Fault> {
+async fn find(
+    app: &Arc<AppState>,
+    space: &Arc<Space>,
+    (address, number): (String, usize),
+) -> Result<PublishedContent, Fault> {
     let since = SpaceState::of(space);
     let cached = || if number == 1 { space.publishing.document(since, &address) } else { None };
     if let Some(document) = cached() {
-        return Ok(Found::Document(document));
+        return Ok(PublishedContent::Document(document));
     }
     let _turn = if number == 1 && publishing::is_document(&address) {
         Some(app.page_renders.wait_turn((space.name.clone(), address.clone())).await)
@@ -103,14 +107,14 @@ async fn find(app: &Arc<AppState>, space: &Arc<Space>, (address, number): (Strin
         None
     };
     if let Some(document) = cached() {
-        return Ok(Found::Document(document));
+        return Ok(PublishedContent::Document(document));
     }
     let run = |lane, query_use| {
         let (server, space, address) = (Arc::clone(&app.server), Arc::clone(space), address.clone());
         app.blocking(lane, move || read(&server, &space, (&address, number), query_use))
     };
     match run(Lane::Quick, QueryUse::Skip).await? {
-        Found::NeedsQueries => run(Lane::Slow, QueryUse::Run).await,
+        PublishedContent::NeedsQueries => run(Lane::Slow, QueryUse::Run).await,
         found => Ok(found),
     }
 }
@@ -129,13 +133,13 @@ fn read(
     space: &Space,
     (address, number): (&str, usize),
     query_use: QueryUse,
-) -> Result<Found, Fault> {
+) -> Result<PublishedContent, Fault> {
     let caller = reader();
     let cx = OperationContext::new(server, space, &caller);
     match published_resource(&cx, (address, number), query_use)? {
-        PublishedResource::Document(document) => Ok(Found::Document(document)),
-        PublishedResource::File(path) => raw::open_file(space, &caller, &path).map(Found::File),
-        PublishedResource::NeedsQueries => Ok(Found::NeedsQueries),
+        PublishedResource::Document(document) => Ok(PublishedContent::Document(document)),
+        PublishedResource::File(path) => Ok(PublishedContent::File(raw::open_file(space, &caller, &path)?.into())),
+        PublishedResource::NeedsQueries => Ok(PublishedContent::NeedsQueries),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/raw/*`: files for browsers, without ETags; and how files are sent there, at `/p/` and in shares.
+//! `/raw/*`: files for browsers, without ETags. Files at `/p/` and in shares are sent alike.
 //!
 //! A single range is supported, for video players and resumed downloads. A request for several
 //! ranges gets the full file, which RFC 9110 14.2 allows.

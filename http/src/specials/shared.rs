@@ -37,7 +37,7 @@ const PRIVATE: &str = "private, no-store";
 enum SharedContent {
     /// Media type, body, and the policy of HTML.
     Page(&'static str, Bytes, Option<&'static str>),
-    File(RawFile),
+    File(Box<RawFile>),
 }
 
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
@@ -55,7 +55,7 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
             }
             if !page.path.is_page() {
                 let file = RawFile::of(&page.path, page.file.into())?;
-                return Ok(Some(SharedContent::File(file.without_etag())));
+                return Ok(Some(SharedContent::File(file.without_etag().into())));
             }
             let (mime, body) = content(&page, accepts_html, |page| {
                 let caller = reader();
@@ -74,7 +74,7 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
     // Verification of a password takes long; four at a time also bound its memory.
     let lane = if has_password { Lane::Slow } else { Lane::Quick };
     let mut response = match app.blocking(lane, work).await? {
-        Some(SharedContent::File(file)) => raw::response(app, &special.headers, (file, PRIVATE)),
+        Some(SharedContent::File(file)) => raw::response(app, &special.headers, (*file, PRIVATE)),
         Some(SharedContent::Page(mime, body, policy)) => {
             let mut response = Response::new(body.into());
             media::describe(response.headers_mut(), mime);

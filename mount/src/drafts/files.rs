@@ -232,8 +232,8 @@ impl DraftFiles {
     }
 }
 
-/// The name below `.svc/rejected` of a rejected text of a draft: its name on the mount, which no file
-/// of the tree has. None if it is too long.
+/// The name below `.svc/rejected` of a rejected text of a draft: its name on the mount, which no
+/// file of the tree has. None if it is too long.
 fn rejected_name(id: DraftId, path: &TreePath) -> Option<TreePath> {
     TreePath::parse(&format!(".svc/{DRAFTS}/{id}/{path}")).ok()
 }

@@ -192,6 +192,9 @@ impl CacheWeight for PageFiles {
     }
 }
 
+/// Path and content of a page, and the folder of the callers.
+pub(super) type CallerPageKey = (TreePath, ETag, Option<TreePath>);
+
 /// A page as callers with the same permissions see it.
 #[derive(Debug, Clone)]
 pub(super) struct CallerPage {
@@ -212,8 +215,7 @@ pub struct PublishingCaches {
     pub(super) parsed: Mutex<GenerationCache<(ETag, TreePath, bool), Arc<CachedPage>>>,
     pub(super) assets: Mutex<GenerationCache<TreePath, AssetUse>>,
     pub(super) page_files: Mutex<GenerationCache<TreePath, PageFiles>>,
-    /// By path and content, and the folder of the callers.
-    pub(super) caller_pages: Mutex<GenerationCache<(TreePath, ETag, Option<TreePath>), CallerPage>>,
+    pub(super) caller_pages: Mutex<GenerationCache<CallerPageKey, CallerPage>>,
     documents: Mutex<GenerationCache<String, CachedDocument>>,
 }
 

@@ -117,8 +117,8 @@ impl<'a> EventReader<'a> {
         self.notification(event, &change.path, change.new.map(|etag| ("etag", json!(etag))))
     }
 
-    /// Publication and workflow state, by the frontmatter before and after. A page that is removed is
-    /// not published any more.
+    /// Publication and workflow state, by the frontmatter before and after. A page that is removed
+    /// is not published any more.
     fn page(&self, index: usize, change: &EventChange) -> Vec<Notification> {
         use WebhookEvent::{PagePublished, PageTransition, PageUnpublished};
         let wants_any = [PagePublished, PageUnpublished, PageTransition].iter().any(|event| self.hook.wants(*event));
