@@ -50,7 +50,7 @@ fn a_published_page_shows_published_pages_and_files_only() {
         "open text",
         "src=\"../used.png\"",
         "https://images.example/x.png",
-        "<td>b/open.md</td>",
+        "<td><a href=\"../b/open.md\">b/open.md</a></td>",
         "href=\"../@style.css\"",
         "href=\"../feed.xml\"",
         "application/ld+json",

@@ -37,7 +37,7 @@ pub(super) fn run(
         let answer = run_query_below(&cx.space.index, &parsed, limits, visible, RowWindow::default())?;
         let style = query.style.as_deref().and_then(QueryFormat::named).and_then(QueryFormat::style);
         let style = style.unwrap_or_else(|| MarkdownStyle::from_mode(parsed.mode()));
-        return Ok(render_markdown(&answer, style, RenderTarget::Page));
+        return Ok(render_markdown(&answer, style, RenderTarget::Html));
     }
     let parsed = svcfs_dataview::DataviewQuery::parse(&query.text)
         .map_err(|error| Fault::invalid("query", error.to_string()))?;
@@ -50,5 +50,5 @@ pub(super) fn run(
         visible,
         page: Some(page),
     };
-    Ok(render_dataview(&run_dataview(&parsed, &scope)?, RowWindow::default(), RenderTarget::Page))
+    Ok(render_dataview(&run_dataview(&parsed, &scope)?, RowWindow::default(), RenderTarget::Html))
 }
