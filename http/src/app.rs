@@ -15,6 +15,7 @@ use crate::bind::bearer;
 use crate::hosts::AllowedHosts;
 use crate::response_budget::ResponseBudget;
 use crate::routes::RouteTable;
+use crate::single_flight::SingleFlight;
 use crate::specials::events::SubscriberRegistry;
 use crate::{HttpError, openapi};
 
@@ -37,6 +38,8 @@ pub(crate) struct AppState {
     pub stop: CancellationToken,
     /// Memory for large responses.
     pub response_budget: ResponseBudget,
+    /// The documents of `/p` that are made.
+    pub page_renders: SingleFlight<(String, String)>,
     /// Where blocking work runs.
     pub lanes: Arc<Lanes>,
 }
@@ -57,6 +60,7 @@ impl AppState {
             openapi: OnceLock::new(),
             stop,
             response_budget: ResponseBudget::default(),
+            page_renders: SingleFlight::default(),
             lanes: Arc::default(),
             server,
         }))

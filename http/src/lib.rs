@@ -19,6 +19,7 @@ mod request_handler;
 mod response_budget;
 mod routes;
 mod schema_patterns;
+mod single_flight;
 mod specials;
 #[cfg(test)]
 mod tests;

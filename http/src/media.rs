@@ -10,6 +10,9 @@ pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
 /// JSON responses.
 pub(crate) const JSON: &str = "application/json";
 
+/// HTML.
+pub(crate) const HTML: &str = "text/html; charset=utf-8";
+
 /// Event streams.
 pub(crate) const EVENTS: &str = "text/event-stream";
 

@@ -115,6 +115,10 @@ impl AppState {
     pub(crate) async fn handle(self: &Arc<Self>, request: HttpRequest) -> Response {
         let mut active = ActiveRequest::start(self, (&request.method, &request.path, &request.query), request.peer);
         let is_head = request.method == Method::HEAD;
+        let page = specials::is_published_address(&request.path).then(|| {
+            let accepts_html = specials::accepts_html(&request.headers);
+            (request.path.clone(), accepts_html)
+        });
         let outcome = match active.admit(self, &request.headers).await {
             Ok(identity) => {
                 let span = tracing::info_span!("request", id = active.id, what = active.what);
@@ -122,7 +126,13 @@ impl AppState {
             }
             Err(refusal) => Err(refusal),
         };
-        let mut response = outcome.unwrap_or_else(|fault| active.fault_response(&fault));
+        let mut response = outcome.unwrap_or_else(|fault| {
+            let response = active.fault_response(&fault);
+            match &page {
+                Some((path, accepts_html)) => specials::failure_response(response, (path, *accepts_html), &fault),
+                None => response,
+            }
+        });
         if is_head {
             response = without_body(response);
         }

@@ -89,7 +89,7 @@ impl SubscriberClass {
     /// Maximum number of subscribers of the same caller.
     const fn limit(&self) -> usize {
         match self.limit_key {
-            Some(RateLimitKey::Address(_)) => MAX_PER_ADDRESS,
+            Some(RateLimitKey::Address(_) | RateLimitKey::Share(..)) => MAX_PER_ADDRESS,
             Some(RateLimitKey::Token(_)) | None => MAX_PER_KEY,
         }
     }

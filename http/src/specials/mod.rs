@@ -13,7 +13,8 @@ mod raw;
 mod shared;
 
 pub(crate) use health::{VERSION, identify_cached};
-pub(crate) use shared::without_secrets;
+pub(crate) use published::{failure_response, is_published_address};
+pub(crate) use shared::{accepts_html, without_secrets};
 
 use std::sync::Arc;
 
@@ -209,7 +210,7 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
         .with_responses(&[(301, "")]),
     SpecialRoute::root("/p/", "published_index", SpecialPage::PublishedIndex)
         .with_summary("Read the index of published pages as HTML, the latest first; `page` turns its pages")
-        .with_responses(&[(200, "text/html"), (304, ""), (404, "application/json")]),
+        .with_responses(&[(200, "text/html"), (304, ""), (404, "application/json"), (404, "text/html")]),
     SpecialRoute::root("/sitemap.xml", "site_map", SpecialPage::SiteMap)
         .with_summary("Read which site maps of published pages there are; needs `server.public_url`")
         .with_responses(&[(200, "application/xml"), (404, "application/json")]),
@@ -218,7 +219,15 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
         .with_responses(&[(200, "text/plain")]),
     SpecialRoute::root("/p/{*path}", "published", SpecialPage::Published)
         .with_summary("Read a published page as HTML, or a file that one uses, without credentials")
-        .with_responses(&[(200, "*/*"), (304, ""), (400, "application/json"), (404, "application/json")]),
+        .with_responses(&[
+            (200, "*/*"),
+            (206, "*/*"),
+            (304, ""),
+            (400, "application/json"),
+            (404, "application/json"),
+            (404, "text/html"),
+            (416, "application/json"),
+        ]),
     SpecialRoute::root("/raw/{*path}", "raw", SpecialPage::Raw)
         .with_summary("Read a file's bytes, for embedding in a web page")
         .with_responses(&[
@@ -238,7 +247,14 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
         .with_prefix(RoutePrefix::Space),
     SpecialRoute::root("/public/{token}", "shared", SpecialPage::Shared)
         .with_summary("Read a shared page: HTML for browsers, else its bytes; `X-Share-Password` or `password` opens a protected one")
-        .with_responses(&[(200, "*/*"), (400, "application/json"), (401, "application/json"), (404, "application/json")])
+        .with_responses(&[
+            (200, "*/*"),
+            (206, "*/*"),
+            (400, "application/json"),
+            (401, "application/json"),
+            (404, "application/json"),
+            (416, "application/json"),
+        ])
         .with_prefix(RoutePrefix::Space),
     SpecialRoute::root("/events", "events", SpecialPage::Events)
         .with_summary("Follow changes as server-sent events; `Last-Event-ID` replays missed events")

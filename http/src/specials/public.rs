@@ -13,7 +13,7 @@ use svcfs_knowledge::shares::reader;
 use svcfs_work::Lane;
 use warp::reply::Response;
 
-use super::published::public_file;
+use super::published::cacheable;
 use crate::app::AppState;
 use crate::request_handler::SpecialRequest;
 use crate::{bind, media, reply};
@@ -40,7 +40,8 @@ pub(super) async fn file(app: &Arc<AppState>, request: &SpecialRequest) -> Resul
         let content = bytes_for_reader(&file.content);
         Ok((media::of(&path, &content), ETag::from_content(&content), content))
     };
-    Ok(public_file(&request.headers, app.blocking(Lane::Quick, work).await?))
+    let (mime, etag, content) = app.blocking(Lane::Quick, work).await?;
+    Ok(cacheable(&request.headers, (&mime, etag, content)))
 }
 
 /// The tree of public pages. Errors: `NotFound` if nothing below the path is public.

@@ -4,15 +4,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, StatusCode};
-use svcfs_base::{ETag, Fault, TreePath};
+use svcfs_base::{ETag, Fault, Kind};
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
-use svcfs_knowledge::publishing::{self, PublishedDocument, PublishedResource, published_resource};
+use svcfs_knowledge::publishing::{
+    self, PublishedDocument, PublishedResource, QueryUse, SpaceState, published_resource,
+};
 use svcfs_knowledge::shares::reader;
 use svcfs_work::Lane;
 use warp::reply::Response;
 
+use super::raw::{self, RawFile};
 use crate::app::AppState;
 use crate::bind::{self, etag_header};
 use crate::request_handler::SpecialRequest;
@@ -42,26 +45,12 @@ pub(super) fn policy(has_own_images: bool, has_external_images: bool) -> &'stati
     }
 }
 
-/// A response body with its type and entity tag.
-struct Document {
-    mime: String,
-    body: Bytes,
-    etag: ETag,
-    page: Option<TreePath>,
-    /// Whether svcfs made it: the bytes of a file have the policy of their media type.
-    is_generated: bool,
-}
-
-impl From<Arc<PublishedDocument>> for Document {
-    fn from(document: Arc<PublishedDocument>) -> Self {
-        Self {
-            mime: document.mime.clone(),
-            body: document.body.clone(),
-            etag: document.etag,
-            page: document.page.clone(),
-            is_generated: true,
-        }
-    }
+/// What a request at `/p/` leads to.
+enum PublishedContent {
+    Document(Arc<PublishedDocument>),
+    File(Box<RawFile>),
+    /// A page with queries: they wait for a place in the slow lane.
+    NeedsQueries,
 }
 
 /// What is published at an address. Errors: `NotFound` for everything else alike.
@@ -76,24 +65,54 @@ pub(super) async fn published(
     let (space, address) = named.unwrap_or((primary, path.to_owned()));
     // Other documents have one address: a query would make them again for each request.
     let number = if address.is_empty() { index_number(&request.query)? } else { 1 };
-    let cached = if number == 1 { space.publishing.document(&space, &address) } else { None };
-    let document = match cached {
-        Some(document) => document.into(),
-        None => {
-            let (server, space) = (Arc::clone(&app.server), Arc::clone(&space));
-            app.blocking(Lane::Quick, move || document(&server, &space, (&address, number))).await?
-        }
+    // Spaces without published pages look like those that do not exist.
+    let hide = |fault: Fault| match fault.kind() {
+        Kind::NotFound if number == 1 => Fault::not_found(format!("file not found: {}", path.escape_default())),
+        _ => fault,
+    };
+    let document = match find(app, &space, (address, number)).await.map_err(hide)? {
+        PublishedContent::File(file) => return Ok(raw::response(app, &request.headers, (*file, CACHING))),
+        PublishedContent::Document(document) => document,
+        PublishedContent::NeedsQueries => return Err(Fault::internal("the queries of a page were not run")),
     };
     if let Some(page) = document.page.as_ref().filter(|_| space.settings.publish.count_views && !request.is_head) {
         space.view_counts.count(page);
     }
-    let is_generated = document.is_generated;
-    let mut response = cacheable(&request.headers, document);
-    let policy = policy(true, space.settings.render.external_images);
-    if is_generated && response.headers().get(CONTENT_TYPE).is_some_and(|mime| mime == "text/html; charset=utf-8") {
+    let mut response = cacheable(&request.headers, (&document.mime, document.etag, document.body.clone()));
+    if document.mime == media::HTML {
+        let policy = policy(true, space.settings.render.external_images);
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     }
     Ok(response)
+}
+
+/// What is at an address. A document is made once for all who wait for it.
+async fn find(
+    app: &Arc<AppState>,
+    space: &Arc<Space>,
+    (address, number): (String, usize),
+) -> Result<PublishedContent, Fault> {
+    let since = SpaceState::of(space);
+    let cached = || if number == 1 { space.publishing.document(since, &address) } else { None };
+    if let Some(document) = cached() {
+        return Ok(PublishedContent::Document(document));
+    }
+    let _turn = if number == 1 && publishing::is_document(&address) {
+        Some(app.page_renders.wait_turn((space.name.clone(), address.clone())).await)
+    } else {
+        None
+    };
+    if let Some(document) = cached() {
+        return Ok(PublishedContent::Document(document));
+    }
+    let run = |lane, query_use| {
+        let (server, space, address) = (Arc::clone(&app.server), Arc::clone(space), address.clone());
+        app.blocking(lane, move || read(&server, &space, (&address, number), query_use))
+    };
+    match run(Lane::Quick, QueryUse::Skip).await? {
+        PublishedContent::NeedsQueries => run(Lane::Slow, QueryUse::Run).await,
+        found => Ok(found),
+    }
 }
 
 /// The page of the index that a query asks for.
@@ -105,25 +124,28 @@ fn index_number(query: &str) -> Result<usize, Fault> {
     number.map_or(Ok(1), |text| text.parse().map_err(|_| Fault::invalid("page", "must be a number from 1")))
 }
 
-fn document(server: &ServerState, space: &Space, (address, number): (&str, usize)) -> Result<Document, Fault> {
+fn read(
+    server: &ServerState,
+    space: &Space,
+    (address, number): (&str, usize),
+    query_use: QueryUse,
+) -> Result<PublishedContent, Fault> {
     let caller = reader();
-    match published_resource(&OperationContext::new(server, space, &caller), address, number)? {
-        PublishedResource::Document(document) => Ok(document.into()),
-        PublishedResource::File(path, file) => {
-            let mime = media::of(&path, &file.content);
-            Ok(Document { mime, etag: file.etag, body: file.content, page: None, is_generated: false })
-        }
+    let cx = OperationContext::new(server, space, &caller);
+    match published_resource(&cx, (address, number), query_use)? {
+        PublishedResource::Document(document) => Ok(PublishedContent::Document(document)),
+        PublishedResource::File(path) => Ok(PublishedContent::File(raw::open_file(space, &caller, &path)?.into())),
+        PublishedResource::NeedsQueries => Ok(PublishedContent::NeedsQueries),
     }
 }
 
 /// A response that caches may store.
-fn cacheable(headers: &HeaderMap, document: Document) -> Response {
-    let etag = document.etag.to_string();
+pub(super) fn cacheable(headers: &HeaderMap, (mime, etag, body): (&str, ETag, Bytes)) -> Response {
+    let etag = etag.to_string();
     let is_current = etag_header(headers, &IF_NONE_MATCH).is_some_and(|tags| reply::contains_etag(&tags, &etag));
-    let mut response =
-        if is_current { reply::empty(StatusCode::NOT_MODIFIED) } else { Response::new(document.body.into()) };
+    let mut response = if is_current { reply::empty(StatusCode::NOT_MODIFIED) } else { Response::new(body.into()) };
     let answer = response.headers_mut();
-    media::describe(answer, &document.mime);
+    media::describe(answer, mime);
     answer.insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
     if let Ok(etag) = HeaderValue::from_str(&format!("\"{etag}\"")) {
         answer.insert(ETAG, etag);
@@ -131,9 +153,31 @@ fn cacheable(headers: &HeaderMap, document: Document) -> Response {
     response
 }
 
-/// The bytes of a file that everyone may read.
-pub(super) fn public_file(headers: &HeaderMap, (mime, etag, body): (String, ETag, Bytes)) -> Response {
-    cacheable(headers, Document { mime, body, etag, page: None, is_generated: false })
+/// Whether a request of a browser may lead to a page about its failure.
+pub(crate) fn is_published_address(path: &str) -> bool {
+    path == "/p" || path.starts_with("/p/")
+}
+
+/// The failure of a request at `/p`: as a page for browsers, unchanged for programs.
+pub(crate) fn failure_response(mut failure: Response, (path, accepts_html): (&str, bool), fault: &Fault) -> Response {
+    let status = failure.status();
+    if accepts_html {
+        let title = status.canonical_reason().unwrap_or("Failed");
+        let message = match fault.kind() {
+            Kind::NotFound => "There is no published page at this address.",
+            kind if reply::is_generic(kind) => "The server cannot show this page.",
+            _ => fault.message(),
+        };
+        let address = path.strip_prefix("/p/").unwrap_or_default();
+        let body = publishing::failure_page(address, title, message);
+        *failure.body_mut() = Response::new(body.into()).into_body();
+        let headers = failure.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::HTML));
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy(false, false)));
+    }
+    failure.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    failure.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+    failure
 }
 
 /// The site maps. Errors: `NotFound` without a public address; those of the index.

@@ -1,4 +1,4 @@
-//! `/raw/*`: files for browsers, without ETags.
+//! `/raw/*`: files for browsers, without ETags. Files at `/p/` and in shares are sent alike.
 //!
 //! A single range is supported, for video players and resumed downloads. A request for several
 //! ranges gets the full file, which RFC 9110 14.2 allows.
@@ -8,35 +8,42 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use headers::{AcceptRanges, ContentLength, ContentRange, HeaderMapExt, IfRange, LastModified};
-use http::header::{CACHE_CONTROL, HeaderValue};
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
+use svcfs_base::{Caller, ETag, Fault, Kind, Protocol, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::{FileContent, FileReader, OpenedFile, Space};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
 use crate::app::AppState;
+use crate::bind::etag_header;
 use crate::response_budget::PIECE;
 use crate::{media, reply};
 
 /// An open file.
-struct RawFile {
+pub(super) struct RawFile {
     content: FileContent,
     length: u64,
     modified: SystemTime,
     mime: String,
+    /// None for a file without versions, and where clients get no ETag.
+    etag: Option<ETag>,
 }
 
 impl RawFile {
-    fn of(path: &TreePath, OpenedFile { content, attributes, .. }: OpenedFile) -> Result<Self, Fault> {
+    pub(super) fn of(path: &TreePath, OpenedFile { content, attributes, etag }: OpenedFile) -> Result<Self, Fault> {
         let (length, modified) = (attributes.size, attributes.modified);
         let mime = match media::of_path(path) {
             Some(mime) => mime,
             None => media::of_content(is_text(&content, length)?),
         };
-        Ok(Self { content, length, modified, mime })
+        Ok(Self { content, length, modified, mime, etag: Some(etag) })
+    }
+
+    pub(super) fn without_etag(self) -> Self {
+        Self { etag: None, ..self }
     }
 }
 
@@ -71,7 +78,7 @@ enum RequestedRange {
 
 impl RequestedRange {
     /// Parses the range for a file of `length` bytes.
-    fn of(headers: &HeaderMap, length: u64, modified: SystemTime) -> Self {
+    fn of(headers: &HeaderMap, length: u64, (etag, modified): (Option<ETag>, SystemTime)) -> Self {
         if svcfs_listener::single_range(headers).is_none() {
             return Self::All;
         }
@@ -82,7 +89,9 @@ impl RequestedRange {
             // second (RFC 9110 8.8.2.2).
             Ok(Some(condition)) => {
                 let is_unambiguous = modified.elapsed().is_ok_and(|age| age > Duration::from_secs(2));
-                if !is_unambiguous || condition.is_modified(None, Some(&LastModified::from(modified))) {
+                let modified = LastModified::from(modified);
+                let etag = etag.and_then(|etag| format!("\"{etag}\"").parse().ok());
+                if condition.is_modified(etag.as_ref(), is_unambiguous.then_some(&modified)) {
                     return Self::All;
                 }
             }
@@ -110,7 +119,7 @@ fn open_cached(space: &Space, caller: &Caller, path: &TreePath) -> Option<RawFil
     RawFile::of(path, file.into()).ok()
 }
 
-fn open_file(space: &Space, caller: &Caller, path: &TreePath) -> Result<RawFile, Fault> {
+pub(super) fn open_file(space: &Space, caller: &Caller, path: &TreePath) -> Result<RawFile, Fault> {
     space.check_path_access(&caller.permissions, Protocol::Http, path)?;
     match space.vfs.tree_of(caller).open_content(Protocol::Http, path) {
         Err(fault) if fault.kind() == Kind::TooLarge => open_large(space, path),
@@ -140,13 +149,23 @@ pub(super) async fn raw(
             file.map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?
         }
     };
-    let RawFile { content, length, modified, mime } = file;
-    let (status, part) = match RequestedRange::of(headers, length, modified) {
+    let caching = if is_public { "public, max-age=3600, must-revalidate" } else { "private, no-cache" };
+    Ok(response(app, headers, (file.without_etag(), caching)))
+}
+
+/// A file as the answer to a request for all of it or for a part.
+pub(super) fn response(app: &Arc<AppState>, headers: &HeaderMap, (file, caching): (RawFile, &'static str)) -> Response {
+    let RawFile { content, length, modified, mime, etag } = file;
+    let is_current = etag.zip(etag_header(headers, &IF_NONE_MATCH));
+    let is_current = is_current.is_some_and(|(etag, tags)| reply::contains_etag(&tags, &etag.to_string()));
+    let (status, part) = match RequestedRange::of(headers, length, (etag, modified)) {
+        _ if is_current => (StatusCode::NOT_MODIFIED, 0..0),
         RequestedRange::All => (StatusCode::OK, 0..length),
         RequestedRange::Single(part) => (StatusCode::PARTIAL_CONTENT, part),
-        RequestedRange::AfterEnd => return Ok(range_not_satisfiable(length)),
+        RequestedRange::AfterEnd => return range_not_satisfiable(length),
     };
     let mut response = match content {
+        _ if is_current => Response::default(),
         FileContent::InMemory(content) => {
             let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
             Response::new(content.slice(index(part.start)..index(part.end)).into())
@@ -162,12 +181,16 @@ pub(super) async fn raw(
     {
         headers.typed_insert(range_header);
     }
-    headers.typed_insert(ContentLength(part.end - part.start));
+    if !is_current {
+        headers.typed_insert(ContentLength(part.end - part.start));
+    }
+    if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
+        headers.insert(ETAG, etag);
+    }
     headers.typed_insert(AcceptRanges::bytes());
     headers.typed_insert(LastModified::from(modified));
-    let caching = if is_public { "public, max-age=3600, must-revalidate" } else { "private, no-cache" };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
-    Ok(response)
+    response
 }
 
 /// The response to a range after the end of the file.
@@ -183,5 +206,5 @@ fn range_not_satisfiable(length: u64) -> Response {
 fn open_large(space: &Space, path: &TreePath) -> Result<RawFile, Fault> {
     let (reader, attributes) = FileReader::open_path(&space.vfs, &Caller::new(Protocol::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
-    Ok(RawFile { content: FileContent::OnDisk(reader), length, modified, mime: media::of_large(path) })
+    Ok(RawFile { content: FileContent::OnDisk(reader), length, modified, mime: media::of_large(path), etag: None })
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::header::{
     ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, VARY, WWW_AUTHENTICATE,
 };
@@ -23,11 +24,21 @@ use svcfs_work::Lane;
 use warp::reply::Response;
 
 use super::published::policy;
+use super::raw::{self, RawFile};
 use crate::app::AppState;
 use crate::request_handler::SpecialRequest;
 use crate::{bind, media, reply};
 
 const PASSWORD: &str = "X-Share-Password";
+
+const PRIVATE: &str = "private, no-store";
+
+/// What a link shows.
+enum SharedContent {
+    /// Media type, body, and the policy of HTML.
+    Page(&'static str, Bytes, Option<&'static str>),
+    File(Box<RawFile>),
+}
 
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 
@@ -42,6 +53,10 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
             if !is_head {
                 page.count_view();
             }
+            if !page.path.is_page() {
+                let file = RawFile::of(&page.path, page.file.into())?;
+                return Ok(Some(SharedContent::File(file.without_etag().into())));
+            }
             let (mime, body) = content(&page, accepts_html, |page| {
                 let caller = reader();
                 let cx = OperationContext::new(&server, &page.space, &caller);
@@ -50,9 +65,8 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
                 let stylesheet = format!("{site}/p/{STYLESHEET_NAME}");
                 page_document(&rendered, &DocumentOptions { stylesheet, is_unlisted: true, ..Default::default() })
             });
-            let is_rendered = accepts_html && page.path.is_page();
-            let policy = is_rendered.then(|| policy(false, page.space.settings.render.external_images));
-            Ok(Some((mime, body, policy)))
+            let policy = accepts_html.then(|| policy(false, page.space.settings.render.external_images));
+            Ok(Some(SharedContent::Page(mime, body, policy)))
         }
         Err(ShareRefusal::Password) => Ok(None),
         Err(ShareRefusal::Fault(fault)) => Err(fault),
@@ -60,9 +74,10 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
     // Verification of a password takes long; four at a time also bound its memory.
     let lane = if has_password { Lane::Slow } else { Lane::Quick };
     let mut response = match app.blocking(lane, work).await? {
-        Some((mime, body, policy)) => {
+        Some(SharedContent::File(file)) => raw::response(app, &special.headers, (*file, PRIVATE)),
+        Some(SharedContent::Page(mime, body, policy)) => {
             let mut response = Response::new(body.into());
-            media::describe(response.headers_mut(), &mime);
+            media::describe(response.headers_mut(), mime);
             if let Some(policy) = policy {
                 response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
             }
@@ -76,7 +91,7 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
         }
     };
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
     headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
     headers.insert(VARY, HeaderValue::from_static("Accept"));
     Ok(response)
@@ -87,17 +102,15 @@ fn content(
     page: &SharedPage,
     accepts_html: bool,
     to_html: impl FnOnce(&SharedPage) -> String,
-) -> (String, bytes::Bytes) {
-    if accepts_html && page.path.is_page() {
-        return ("text/html; charset=utf-8".to_owned(), to_html(page).into());
+) -> (&'static str, Bytes) {
+    if accepts_html {
+        return (media::HTML, to_html(page).into());
     }
-    let content = &page.file.content;
-    let body = if page.path.is_page() { bytes_for_reader(content) } else { content.clone() };
-    (media::of(&page.path, &body), body)
+    (media::MARKDOWN, bytes_for_reader(&page.file.content))
 }
 
 /// Whether the client is a browser: it names HTML, and not markdown.
-fn accepts_html(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let types: Vec<&str> =
         accepted.flat_map(|list| list.split(',')).filter_map(|item| Some(item.split(';').next()?.trim())).collect();

@@ -172,7 +172,7 @@ impl DraftFiles {
         }
     }
 
-    /// Stores a rejected text for the user, as one of the tree (`.svc/rejected/draft/<id>/…`).
+    /// Stores a rejected text for the user, as one of the tree (`.svc/rejected/.svc/draft/<id>/…`).
     fn store_rejected(&self, (id, path): (DraftId, &TreePath), content: Bytes, fault: &Fault) {
         let Some(name) = rejected_name(id, path) else { return };
         // As stored: the file is locked here, so its unsaved attributes must not be read.
@@ -231,7 +231,8 @@ impl DraftFiles {
     }
 }
 
-/// The name below `.svc/rejected` of a rejected text of a draft; none if it is too long.
+/// The name below `.svc/rejected` of a rejected text of a draft: its name on the mount, which no
+/// file of the tree has. None if it is too long.
 fn rejected_name(id: DraftId, path: &TreePath) -> Option<TreePath> {
-    TreePath::parse(&format!("{DRAFTS}/{id}/{path}")).ok()
+    TreePath::parse(&format!(".svc/{DRAFTS}/{id}/{path}")).ok()
 }

@@ -130,9 +130,9 @@ except OSError as error: print(error.errno)
 '; cat a.md"
     ));
     assert_eq!(refused, format!("line 1: FORBIDDEN is not allowed ['user.svc.lint']\n{EINVAL}\n{EINVAL}\none\n"));
-    assert_eq!(space.shell(&format!("cat .svc/rejected/draft/{id}/a.md")), "FORBIDDEN");
+    assert_eq!(space.shell(&format!("cat .svc/rejected/.svc/draft/{id}/a.md")), "FORBIDDEN");
     space.shell(&format!("cd .svc/draft/{id}; echo fine > a.md; ! getfattr -n user.svc.claim a.md 2> /dev/null"));
-    assert_eq!(errno(fs::metadata(space.at(&format!(".svc/rejected/draft/{id}/a.md")))), ENOENT);
+    assert_eq!(errno(fs::metadata(space.at(&format!(".svc/rejected/.svc/draft/{id}/a.md")))), ENOENT);
     // `mv` out of the draft copies.
     assert_eq!(errno(fs::rename(root.join("a.md"), space.at("out.md"))), 18);
     assert_eq!(errno(fs::rename(space.at("d/b.md"), root.join("in.md"))), 18);

@@ -17,7 +17,7 @@ use crate::git::{Git, failure};
 use crate::local_refs::{LocalRefs, RefMap, SCRATCH_REFS};
 use crate::record;
 use crate::run::BackupOutcome;
-use crate::state_files::{self, SHARES};
+use crate::state_files::{self, BUNDLED};
 use crate::stores::{BundleStore, MANIFEST};
 
 const FORMAT: &str = "svcfs-backup";
@@ -106,10 +106,24 @@ impl Manifest {
 }
 
 /// Stores what is new since the last backup, and checks that it can be read back.
-pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore, local: &LocalRefs) -> Result<BackupOutcome, BackupError> {
+///
+/// # Errors
+/// `refused` also for a place that had a backup at `last_verified` and has none now.
+pub(crate) fn back_up(
+    git: Git<'_>,
+    store: &dyn BundleStore,
+    local: &LocalRefs,
+    last_verified: Option<Timestamp>,
+) -> Result<BackupOutcome, BackupError> {
     let mut outcome = BackupOutcome::default();
     git.context().enter("reading the last backup");
     let old = Manifest::read(store)?;
+    if let (None, Some(verified)) = (&old, last_verified) {
+        return Err(BackupError::refused(format!(
+            "the remote had a backup at {verified:.0} and has no `{MANIFEST}` now: mount its disk, or correct `backup.remote`; \
+             `svcfs backup --accept-empty` makes a new full backup there"
+        )));
+    }
     if git.read(&["rev-parse", "--is-shallow-repository"])? == "true" {
         let message = "the repository is shallow, and bundles of it could not be restored; run `git fetch --unshallow`";
         return Err(BackupError::refused(message));
@@ -118,10 +132,15 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore, local: &LocalRefs) 
     if let Some(old) = &old {
         check_history(git, old)?;
     }
-    let shares = state_files::snapshot(git.directory(), SHARES)?;
-    let is_same_file = |old: &Manifest| match &shares {
-        None => Ok(old.files.is_empty()),
-        Some((_, copy)) => digest(copy).map(|(sha256, _)| old.files.iter().any(|stored| stored.sha256 == sha256)),
+    let mut files = Vec::new();
+    for name in BUNDLED {
+        if let Some((scratch, copy)) = state_files::snapshot(git.directory(), name)? {
+            files.push((name, digest(&copy)?.0, copy, scratch));
+        }
+    }
+    let has_files = |old: &Manifest| {
+        let is_stored = |sha256: &String| old.files.iter().any(|stored| stored.sha256 == *sha256);
+        old.files.len() == files.len() && files.iter().all(|(_, sha256, _, _)| is_stored(sha256))
     };
     let is_complete = match &old {
         Some(old) => has_objects(store, old)?,
@@ -131,7 +150,7 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore, local: &LocalRefs) 
         && is_complete
         && old.refs == local.refs
         && old.head == local.head
-        && is_same_file(old)?
+        && has_files(old)
     {
         return Ok(outcome);
     }
@@ -162,8 +181,8 @@ pub(crate) fn back_up(git: Git<'_>, store: &dyn BundleStore, local: &LocalRefs) 
         manifest.bundles.push(store_checked(git, store, (&bundle_name(number), &bundle, None))?);
         outcome.sent_refs += 1;
     }
-    if let Some((_, copy)) = &shares {
-        manifest.files.push(store_checked(git, store, (&format!("{number:06}-{SHARES}"), copy, Some(SHARES)))?);
+    for (name, _, copy, _) in &files {
+        manifest.files.push(store_checked(git, store, (&format!("{number:06}-{name}"), copy, Some(name)))?);
     }
     outcome.sent_refs = outcome.sent_refs.max(1);
     git.context().check()?;

@@ -4,13 +4,14 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::BackupError;
-use crate::target::GitCredentials;
+use crate::target::{GitCredentials, password_of};
 
 /// Timeout of a command that only asks or changes little.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,6 +33,21 @@ const REPOSITORY_VARIABLES: [&str; 7] = [
     "GIT_NAMESPACE",
 ];
 
+/// Whether this process was asked to end.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the runs of this process, with the git commands that they wait for: these have their own
+/// process group, so that Ctrl-C does not reach them.
+pub fn interrupt() {
+    IS_INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`interrupt`] was called.
+#[must_use]
+pub fn is_interrupted() -> bool {
+    IS_INTERRUPTED.load(Ordering::Relaxed)
+}
+
 /// How a run is stopped and followed.
 #[derive(Clone, Copy)]
 pub struct RunContext<'a> {
@@ -45,7 +61,7 @@ pub struct RunContext<'a> {
 
 impl RunContext<'_> {
     fn has_ended(&self) -> bool {
-        (self.is_stopped)() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        is_interrupted() || (self.is_stopped)() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     /// Fails if the run is to stop.
@@ -186,6 +202,8 @@ impl<'a> GitCommand<'a> {
         let (stdout, stderr) = (collect(stdout), collect(stderr));
         let error = String::from_utf8_lossy(&stderr);
         let error = self.credentials.map_or_else(|| error.to_string(), |credentials| credentials.redact(&error));
+        let passwords = self.arguments.iter().filter_map(|argument| password_of(argument.to_str()?));
+        let error = passwords.fold(error, |error, password| error.replace(password, "***"));
         Ok(GitOutput { stdout, error: shortened(&error), status: status? })
     }
 

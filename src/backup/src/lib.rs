@@ -25,7 +25,7 @@ mod tests;
 
 pub use drill::{DrillReport, drill};
 pub use error::BackupError;
-pub use git::RunContext;
+pub use git::{RunContext, interrupt, is_interrupted};
 pub use record::BackupRecord;
 pub use restore::{RestoreReport, restore};
-pub use run::{BackupOutcome, is_up_to_date, run};
+pub use run::{BackupOutcome, EmptyRemote, is_up_to_date, run};

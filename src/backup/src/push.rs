@@ -4,6 +4,8 @@
 //! (branches of drafts, `refs/svcfs/`) may move back, and only while the remote has them as this
 //! root pushed them.
 
+use std::collections::BTreeMap;
+
 use crate::error::BackupError;
 use crate::git::{Git, failure};
 use crate::local_refs::{LocalRefs, RefMap, SCRATCH_REFS, STATE_REF, parse};
@@ -16,6 +18,8 @@ use crate::target::GitRemote;
 const MAX_REFS_PER_PUSH: usize = 200;
 /// How often the push is tried when others push or write meanwhile.
 const ATTEMPTS: usize = 5;
+/// Refs that a note names.
+const MAX_NOTED: usize = 5;
 /// Reasons of a rejection when the remote is not as it was listed.
 const RACES: [&str; 4] = ["fetch first", "non-fast-forward", "stale info", "cannot lock ref"];
 
@@ -36,7 +40,7 @@ pub(crate) fn push(
     let mut outcome = BackupOutcome::default();
     for _ in 0..ATTEMPTS {
         let Some(local) = LocalRefs::read(git)? else { return Ok(outcome) };
-        let branch = remote_branch(&local, options);
+        let branch = remote_branch(&local, options.branch);
         let wanted = wanted_refs(&local, &branch);
         git.context().enter("asking the remote");
         let remote = list(git, options.remote)?;
@@ -58,27 +62,25 @@ pub(crate) fn push(
         git.context().enter("checking the remote");
         let after = if pushed.sent == 0 { remote } else { list(git, options.remote)? };
         let missing =
-            |(name, id): &(&String, &String)| after.get(*name) != Some(*id) && !pushed.declined.contains(*name);
+            |(name, id): &(&String, &String)| after.get(*name) != Some(*id) && !pushed.declined.contains_key(*name);
         if let Some((name, id)) = wanted.iter().find(missing) {
             return Err(BackupError::failed(format!("the remote does not have `{name}` at {id} after the push")));
         }
         outcome.head = Some(local.tip().to_owned());
-        outcome.note = (!pushed.declined.is_empty()).then(|| {
-            format!("the remote does not accept {}; open drafts are not in the backup", pushed.declined.join(", "))
-        });
-        record.refs = wanted.into_iter().filter(|(name, _)| !pushed.declined.contains(name)).collect();
+        outcome.note = pushed.note();
+        record.refs = wanted.into_iter().filter(|(name, _)| !pushed.declined.contains_key(name)).collect();
         return Ok(outcome);
     }
     Err(BackupError::failed("the branch moved all the time, here or at the remote; the next backup tries again"))
 }
 
 /// The name of the current branch at the remote.
-fn remote_branch(local: &LocalRefs, options: &PushOptions<'_>) -> String {
-    options.branch.map_or_else(|| local.head.clone(), |branch| format!("refs/heads/{branch}"))
+pub(crate) fn remote_branch(local: &LocalRefs, branch: Option<&str>) -> String {
+    branch.map_or_else(|| local.head.clone(), |branch| format!("refs/heads/{branch}"))
 }
 
 /// What the remote is to have.
-fn wanted_refs(local: &LocalRefs, branch: &str) -> RefMap {
+pub(crate) fn wanted_refs(local: &LocalRefs, branch: &str) -> RefMap {
     let mut wanted = local.refs.clone();
     wanted.remove(&local.head);
     wanted.insert(branch.to_owned(), local.tip().to_owned());
@@ -134,10 +136,24 @@ fn take_over(
 struct PushedRefs {
     /// Number of refs that were sent.
     sent: usize,
-    /// Refs of svcfs that the remote does not accept.
-    declined: Vec<String>,
+    /// Refs that the remote does not accept, except the branch, and why.
+    declined: BTreeMap<String, String>,
     /// Whether the branch of the remote moved meanwhile.
     is_outdated: bool,
+}
+
+impl PushedRefs {
+    /// What is not in the backup.
+    fn note(&self) -> Option<String> {
+        let parts = self.declined.iter().map(|(name, reason)| match name.as_str() {
+            STATE_REF => format!("open drafts are not in the backup: the remote does not accept `{name}` ({reason})"),
+            _ => format!("`{name}` is not in the backup: {reason}"),
+        });
+        let parts: Vec<String> = parts.take(MAX_NOTED).collect();
+        let more = self.declined.len() - parts.len();
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        (!parts.is_empty()).then(|| format!("{}{more}", parts.join("; ")))
+    }
 }
 
 /// Pushes the refs that differ, and removes the branches of drafts that ended.
@@ -176,17 +192,18 @@ fn push_changes(
             let is_race = RACES.iter().any(|text| reason.contains(text));
             if is_race && name == branch {
                 pushed.is_outdated = true;
-            } else if !is_race && name.starts_with("refs/svcfs/") {
-                pushed.declined.push(name);
+                continue;
+            }
+            let advice = match is_race {
+                true => "rename or remove it there, or here",
+                false => "check the rules of the remote; a repository for backups is bare (`git init --bare`)",
+            };
+            let message = format!("the remote refuses it: {reason}; nothing was overwritten; {advice}");
+            if name == branch {
+                refused = Some(BackupError::refused(format!("`{name}` is not in the backup: {message}")));
             } else {
-                let advice = match is_race {
-                    true => "rename or remove it there, or here",
-                    false => "check the rules of the remote; a repository for backups is bare (`git init --bare`)",
-                };
-                refused.get_or_insert_with(|| {
-                    let message = format!("the remote refuses `{name}`: {reason}; nothing was overwritten; {advice}");
-                    BackupError::refused(message)
-                });
+                // One ref must not keep the others from the backup.
+                pushed.declined.insert(name, message);
             }
         }
     }

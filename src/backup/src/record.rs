@@ -33,9 +33,11 @@ pub struct BackupRecord {
     pub last_verified: Option<Timestamp>,
     /// The error of the last backup; none if it succeeded.
     pub last_error: Option<String>,
+    /// Whether the last backup was refused: it fails until a person does something.
+    pub refused: bool,
     /// The newest commit that the remote is known to have.
     pub head: Option<String>,
-    /// What the remote did not take, although the backup is complete without it.
+    /// What the remote did not take; it has everything else.
     pub note: Option<String>,
     /// Number of commits of others that were merged so far.
     pub merged_commits: u64,

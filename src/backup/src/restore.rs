@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use svcfs_store::StatePaths;
 
 use crate::bundles::{Manifest, fetch_checked};
@@ -14,7 +15,7 @@ use crate::error::BackupError;
 use crate::git::{Git, RunContext};
 use crate::local_refs::{BACKED_UP, RefMap, read_refs};
 use crate::push;
-use crate::state_files::{SHARES, restore_drafts, write_state};
+use crate::state_files::{BUNDLED, restore_drafts, write_state};
 use crate::stores::BundleStore;
 use crate::target::{BackupTarget, GitRemote, TargetUse, absolute};
 
@@ -51,6 +52,8 @@ pub fn restore(
     let to = std::path::absolute(to).map_err(|error| BackupError::io("find", to, &error))?;
     check_destination(&to)?;
     let target = BackupTarget::parse(&absolute(from), TargetUse::Restore)?;
+    // The password, and whether there is a backup, before anything is created.
+    check_source(&target, context)?;
     let parent = to.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent).map_err(|error| BackupError::io("create", parent, &error))?;
     let scratch = tempfile::Builder::new().prefix(".svcfs-restore-").tempdir_in(parent);
@@ -75,11 +78,29 @@ fn check_destination(to: &Path) -> Result<(), BackupError> {
     }
 }
 
-/// Whether a directory cannot be replaced by another one: it is a link, or another file system.
+fn check_source(target: &BackupTarget, context: RunContext<'_>) -> Result<(), BackupError> {
+    context.enter("asking the remote");
+    match target {
+        BackupTarget::Git(remote) => match push::list(Git::new(Path::new("/"), context), remote)?.is_empty() {
+            true => Err(BackupError::refused("the remote has no branch")),
+            false => Ok(()),
+        },
+        BackupTarget::Bundles(store) => read_manifest(&**store).map(drop),
+    }
+}
+
+fn read_manifest(store: &dyn BundleStore) -> Result<Manifest, BackupError> {
+    let manifest = Manifest::read(store)?;
+    manifest.ok_or_else(|| BackupError::refused("there is no backup: `manifest.json` is missing"))
+}
+
+/// Whether a directory cannot be replaced by another one: it is a link, or something is mounted
+/// there, perhaps of the same file system.
 fn is_fixed(directory: &Path) -> bool {
     let device = |path: &Path| path.metadata().ok().map(|found| found.dev());
     let parent = directory.parent().unwrap_or(directory);
-    directory.is_symlink() || device(directory) != device(parent)
+    let mount = |path: &Path| statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok().map(|found| found.stx_mnt_id);
+    directory.is_symlink() || device(directory) != device(parent) || mount(directory) != mount(parent)
 }
 
 /// Flushes the complete directory, and gives it its name.
@@ -165,8 +186,7 @@ fn fetch_all(git: Git<'_>, remote: &GitRemote) -> Result<Option<String>, BackupE
 /// Unpacks all bundles; returns the branch to check out, and the restored files of the state.
 fn unbundle(git: Git<'_>, store: &dyn BundleStore) -> Result<(Option<String>, Vec<String>), BackupError> {
     git.context().enter("reading the backup");
-    let manifest = Manifest::read(store)?;
-    let manifest = manifest.ok_or_else(|| BackupError::refused("there is no backup: `manifest.json` is missing"))?;
+    let manifest = read_manifest(store)?;
     for (index, stored) in manifest.bundles.iter().enumerate() {
         git.context().enter(&format!("reading bundle {} of {}", index + 1, manifest.bundles.len()));
         let bundle = fetch_checked(git.directory(), store, stored)?;
@@ -175,11 +195,12 @@ fn unbundle(git: Git<'_>, store: &dyn BundleStore) -> Result<(Option<String>, Ve
     let updates: String = manifest.refs.iter().map(|(name, id)| format!("create {name} {id}\n")).collect();
     git.command(["update-ref", "--stdin"]).input(updates).read()?;
     let mut state = Vec::new();
-    for stored in manifest.files.iter().filter(|stored| stored.file.as_deref() == Some(SHARES)) {
+    for stored in &manifest.files {
+        let Some(name) = BUNDLED.into_iter().find(|name| stored.file.as_deref() == Some(name)) else { continue };
         let copy = fetch_checked(git.directory(), store, stored)?;
         let content = fs::read(&copy).map_err(|error| BackupError::io("read", &copy, &error))?;
-        write_state(git.directory(), SHARES, &content)?;
-        state.push(SHARES.to_owned());
+        write_state(git.directory(), name, &content)?;
+        state.push(name.to_owned());
     }
     Ok((manifest.head.strip_prefix("refs/heads/").map(str::to_owned), state))
 }

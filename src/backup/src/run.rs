@@ -11,7 +11,7 @@ use crate::bundles;
 use crate::error::BackupError;
 use crate::git::{Git, RunContext};
 use crate::local_refs::LocalRefs;
-use crate::push::{PushOptions, push};
+use crate::push::{self, PushOptions, push};
 use crate::record::{BackupLock, BackupRecord};
 use crate::state_files;
 use crate::target::{BackupTarget, TargetUse};
@@ -25,8 +25,17 @@ pub struct BackupOutcome {
     pub merged_commits: u64,
     /// The newest commit that the remote has; none if there is no commit.
     pub head: Option<String>,
-    /// What the remote did not take, although the backup is complete without it.
+    /// What the remote did not take; it has everything else.
     pub note: Option<String>,
+}
+
+/// What is done about a remote that had a backup and has none now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmptyRemote {
+    /// It is refused: its disk may not be mounted, and a new backup would be elsewhere.
+    Refuse,
+    /// It gets a new backup.
+    Accept,
 }
 
 /// Backs up a root, and records how it went. Waits up to `lock_timeout` for another process that
@@ -36,7 +45,7 @@ pub struct BackupOutcome {
 /// Why the remote does not have everything. The remote is as it was, or has a part.
 pub fn run(
     root: &Path,
-    settings: &BackupSettings,
+    (settings, empty_remote): (&BackupSettings, EmptyRemote),
     (context, lock_timeout): (RunContext<'_>, Duration),
 ) -> Result<(BackupOutcome, BackupRecord), BackupError> {
     let _lock = BackupLock::acquire(root, lock_timeout, context)?;
@@ -44,7 +53,8 @@ pub fn run(
     let mut record = BackupRecord::load(root, settings.remote());
     record.since.get_or_insert(started);
     record.last_attempt = Some(started);
-    let outcome = back_up(Git::new(root, context), settings, &mut record);
+    let outcome = back_up(Git::new(root, context), (settings, empty_remote), &mut record);
+    record.refused = outcome.as_ref().is_err_and(BackupError::is_refusal);
     match &outcome {
         Ok(done) => {
             record.last_error = None;
@@ -60,7 +70,11 @@ pub fn run(
     outcome.map(|outcome| (outcome, record))
 }
 
-fn back_up(git: Git<'_>, settings: &BackupSettings, record: &mut BackupRecord) -> Result<BackupOutcome, BackupError> {
+fn back_up(
+    git: Git<'_>,
+    (settings, empty_remote): (&BackupSettings, EmptyRemote),
+    record: &mut BackupRecord,
+) -> Result<BackupOutcome, BackupError> {
     check_place(git.directory(), settings.remote())?;
     let target = BackupTarget::parse(settings.remote(), TargetUse::Backup)?;
     // Nothing to back up; the state needs a repository, too.
@@ -82,7 +96,8 @@ fn back_up(git: Git<'_>, settings: &BackupSettings, record: &mut BackupRecord) -
         BackupTarget::Bundles(store) => {
             // Refs that appear meanwhile may be in the next backup only.
             let Some(local) = LocalRefs::read(git)? else { return Ok(BackupOutcome::default()) };
-            let outcome = bundles::back_up(git, &*store, &local)?;
+            let last_verified = record.last_verified.filter(|_| empty_remote == EmptyRemote::Refuse);
+            let outcome = bundles::back_up(git, &*store, &local, last_verified)?;
             record.refs = local.refs;
             Ok(outcome)
         }
@@ -100,11 +115,21 @@ pub(crate) fn check_place(root: &Path, remote: &str) -> Result<(), BackupError> 
     }
 }
 
-/// Whether the last backup has the current commit, as far as this side knows.
+/// Whether the last backup has every ref, open draft and file of the state, as far as this side
+/// knows.
 #[must_use]
 pub fn is_up_to_date(root: &Path, settings: &BackupSettings, context: RunContext<'_>) -> bool {
     let record = BackupRecord::load(root, settings.remote());
-    let local = LocalRefs::read(Git::new(root, context));
-    record.last_error.is_none()
-        && local.is_ok_and(|local| local.is_some_and(|local| record.head.as_deref() == Some(local.tip())))
+    let git = Git::new(root, context);
+    let (Some(verified), None) = (record.last_verified, &record.last_error) else { return false };
+    let has_bundles =
+        matches!(BackupTarget::parse(settings.remote(), TargetUse::Backup), Ok(BackupTarget::Bundles(_)) | Err(_));
+    if has_bundles && state_files::changed_since(root, verified) {
+        return false;
+    }
+    // Open drafts become a ref.
+    let local = state_files::update_state_ref(git).and_then(|()| LocalRefs::read(git));
+    let Ok(Some(local)) = local else { return false };
+    let branch = settings.branch.as_deref().filter(|_| !has_bundles);
+    push::wanted_refs(&local, &push::remote_branch(&local, branch)) == record.refs
 }

@@ -1,12 +1,14 @@
-//! What is only in `.svc/state` and cannot be derived: open drafts and shares.
+//! What is only in `.svc/state` and cannot be derived: open drafts, shares and webhooks.
 //!
 //! Claims, leases and locks end by themselves; the log and the index are rebuilt from git; the
-//! secret of S3 is a secret. Shares contain hashes of passwords and are not pushed to a git remote.
+//! secret of S3 is a secret. Shares contain hashes of passwords, webhooks their secrets: they are
+//! not pushed to a git remote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use svcfs_store::{StatePaths, snapshot_database};
+use svcfs_base::Timestamp;
+use svcfs_store::{StatePaths, snapshot_database, snapshot_webhooks};
 use tempfile::TempDir;
 
 use crate::error::BackupError;
@@ -17,7 +19,8 @@ use crate::record;
 /// In [`STATE_REF`], so that every remote has it.
 pub(crate) const DRAFTS: &str = "drafts.db";
 /// In bundles only.
-pub(crate) const SHARES: &str = "shares.db";
+pub(crate) const BUNDLED: [&str; 2] = ["shares.db", WEBHOOKS];
+const WEBHOOKS: &str = "webhooks.db";
 
 /// Makes [`STATE_REF`] a commit with the open drafts, unless it is one already. It has no parent,
 /// so that old states do not stay.
@@ -44,9 +47,20 @@ pub(crate) fn snapshot(root: &Path, name: &str) -> Result<Option<(TempDir, PathB
     let directory = record::directory(root);
     let scratch = tempfile::tempdir_in(&directory).map_err(|error| BackupError::io("write to", &directory, &error))?;
     let copy = scratch.path().join(name);
-    snapshot_database(&source, &copy)
+    // What waits to be delivered is about the log of this root.
+    let take = if name == WEBHOOKS { snapshot_webhooks } else { snapshot_database };
+    take(&source, &copy)
         .map_err(|error| BackupError::failed(format!("cannot copy `{}`: {error}", source.display())))?;
     Ok(Some((scratch, copy)))
+}
+
+/// Whether a file of [`BUNDLED`] may have changed after a time.
+pub(crate) fn changed_since(root: &Path, time: Timestamp) -> bool {
+    let state = StatePaths::new(root);
+    let files =
+        BUNDLED.iter().flat_map(|name| [state.directory().join(name), state.directory().join(format!("{name}-wal"))]);
+    let modified = files.filter_map(|file| file.metadata().ok()?.modified().ok()?.try_into().ok());
+    modified.into_iter().any(|modified: Timestamp| modified >= time)
 }
 
 /// Writes the open drafts of [`STATE_REF`] into the state directory of a restored root.

@@ -79,8 +79,13 @@ impl BackupTarget {
 
 /// The text for logs and people: without passwords.
 pub(crate) fn shown(text: &str) -> String {
-    if text.starts_with("s3://") || text.starts_with('/') {
+    if text.starts_with('/') {
         return text.to_owned();
+    }
+    if text.starts_with("s3://") {
+        // The endpoint may have a user name.
+        let address = text.split_once('?').filter(|(_, query)| query.contains('@') || query.contains("%40"));
+        return address.map_or_else(|| text.to_owned(), |(address, _)| format!("{address}?***"));
     }
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
@@ -92,6 +97,13 @@ pub(crate) fn shown(text: &str) -> String {
         }
         None => text.to_owned(),
     }
+}
+
+/// The password in the URL of an argument.
+pub(crate) fn password_of(argument: &str) -> Option<&str> {
+    let (_, rest) = argument.split_once("://")?;
+    let (user, _) = rest[..rest.find('/').unwrap_or(rest.len())].rsplit_once('@')?;
+    user.split_once(':').map(|(_, password)| password).filter(|password| !password.is_empty())
 }
 
 /// A path is a git repository, or a directory for bundles.
@@ -145,7 +157,8 @@ fn split_credentials(text: &str) -> (String, Option<GitCredentials>) {
 /// `BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true`; the credentials, and what is not in
 /// the URL, are those of the environment, by the names that other clients use.
 fn parse_s3(rest: &str) -> Result<S3Store, BackupError> {
-    let refused = |message: String| BackupError::refused(format!("`s3://{rest}`: {message}"));
+    let displayed = shown(&format!("s3://{rest}"));
+    let refused = |message: String| BackupError::refused(format!("`{displayed}`: {message}"));
     let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
     let read = |names: &[&str]| names.iter().find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
@@ -202,9 +215,15 @@ mod tests {
             ("https://h/a@b", "https://h/a@b", "https://h/a@b"),
             ("ssh://git:pw@h/x", "ssh://git@h/x", "ssh://git:pw@h/x"),
             ("git@h:x.git", "git@h:x.git", "git@h:x.git"),
+            ("s3://b/p?endpoint=https://u:pw@h", "s3://b/p?***", "s3://b/p?endpoint=https://u:pw@h"),
+            ("s3://b/p?region=x", "s3://b/p?region=x", "s3://b/p?region=x"),
         ] {
             assert_eq!((shown(text).as_str(), split_credentials(text).0.as_str()), (display, url));
         }
+        assert_eq!(password_of("ssh://git:pw@h/x"), Some("pw"));
+        assert_eq!(password_of("refs/heads/a:refs/heads/b"), None);
+        let invalid = BackupTarget::parse("s3://b/p?endpoint=https://u:pw@h&x=1", TargetUse::Restore).err().unwrap();
+        assert!(!invalid.to_string().contains("pw"), "{invalid}");
         let (_, credentials) = split_credentials("https://ann:s%33cret@h/x");
         let credentials = credentials.unwrap();
         assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("ann", "s3cret"));

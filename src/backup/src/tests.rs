@@ -6,7 +6,7 @@ use std::time::Duration;
 use svcfs_config::{BackupSettings, CliOverrides, Config, Settings};
 use tempfile::TempDir;
 
-use crate::{BackupError, BackupOutcome, RunContext, drill, restore, run};
+use crate::{BackupError, BackupOutcome, EmptyRemote, RunContext, drill, is_up_to_date, restore, run};
 
 const CONTEXT: RunContext<'static> = RunContext { is_stopped: &|| false, deadline: None, on_phase: &|_| {} };
 
@@ -76,7 +76,11 @@ impl Place {
     }
 
     fn run(&self, settings: &BackupSettings) -> Result<BackupOutcome, BackupError> {
-        run(&self.path("kb"), settings, (CONTEXT, Duration::ZERO)).map(|(outcome, _)| outcome)
+        run(&self.path("kb"), (settings, EmptyRemote::Refuse), (CONTEXT, Duration::ZERO)).map(|(outcome, _)| outcome)
+    }
+
+    fn accept_empty(&self, settings: &BackupSettings) {
+        run(&self.path("kb"), (settings, EmptyRemote::Accept), (CONTEXT, Duration::ZERO)).unwrap();
     }
 
     #[track_caller]
@@ -264,7 +268,7 @@ fn an_interrupted_backup_is_none() {
     let place = Place::new();
     let settings = place.settings("bundles", "");
     let stopped = RunContext { is_stopped: &|| true, ..CONTEXT };
-    let ended = run(&place.path("kb"), &settings, (stopped, Duration::ZERO)).unwrap_err();
+    let ended = run(&place.path("kb"), (&settings, EmptyRemote::Refuse), (stopped, Duration::ZERO)).unwrap_err();
     assert!(ended.to_string().contains("interrupted"), "{ended}");
     // What a killed process leaves.
     place.write("bundles/.new-xyz.bundle", "half");
@@ -314,7 +318,8 @@ fn a_backup_that_is_none_is_refused() {
     place.git("kb", &["symbolic-ref", "HEAD", "refs/heads/main"]);
     place.commit("kb", "b.md", "# B\n");
     place.git(".", &["clone", "-q", "--depth", "1", &format!("file://{}", place.at("kb")), "shallow"]);
-    let run = run(&place.path("shallow"), &place.settings("bundles", ""), (CONTEXT, Duration::ZERO));
+    let run =
+        run(&place.path("shallow"), (&place.settings("bundles", ""), EmptyRemote::Refuse), (CONTEXT, Duration::ZERO));
     assert!(run.unwrap_err().to_string().contains("is shallow"));
 }
 
@@ -354,7 +359,9 @@ fn lost_records_bundles_and_manifests_do_not_stop_backups() {
     place.drill(&settings);
     fs::remove_file(place.path("bundles/manifest.json")).unwrap();
     let first = fs::read(place.path("bundles/000001.bundle")).unwrap();
-    place.run(&settings).unwrap();
+    let refused = place.run(&settings).unwrap_err();
+    assert!(refused.is_refusal() && refused.to_string().contains("--accept-empty"), "{refused}");
+    place.accept_empty(&settings);
     assert_eq!(fs::read(place.path("bundles/000001.bundle")).unwrap(), first);
     place.drill(&settings);
 }
@@ -379,4 +386,96 @@ fn hostile_manifests_are_refused() {
         assert!(restore(&place.at("bundles"), &place.path("new"), (None, CONTEXT)).is_err(), "{to}");
         assert!(!Path::new(&place.at("new")).exists());
     }
+}
+
+#[test]
+fn an_unmounted_disk_gets_no_new_backup() {
+    let place = Place::new();
+    let settings = place.settings("bundles", "");
+    place.run(&settings).unwrap();
+    // The mount point without its disk.
+    fs::rename(place.path("bundles"), place.path("disk")).unwrap();
+    fs::create_dir(place.path("bundles")).unwrap();
+    for _ in 0..2 {
+        let refused = place.run(&settings).unwrap_err();
+        assert!(refused.is_refusal() && refused.to_string().contains("mount its disk"), "{refused}");
+        assert_eq!(place.names("bundles"), [] as [&str; 0]);
+        assert!(crate::BackupRecord::load(&place.path("kb"), settings.remote()).refused);
+    }
+    fs::remove_dir(place.path("bundles")).unwrap();
+    fs::rename(place.path("disk"), place.path("bundles")).unwrap();
+    place.run(&settings).unwrap();
+    assert!(!crate::BackupRecord::load(&place.path("kb"), settings.remote()).refused);
+}
+
+#[test]
+fn a_branch_that_moved_elsewhere_does_not_stop_the_others() {
+    let place = Place::new();
+    let settings = place.settings("remote.git", "");
+    place.git("kb", &["branch", "side"]);
+    place.run(&settings).unwrap();
+    let id = place.git("kb", &["commit-tree", "-m", "elsewhere", "HEAD^{tree}", "-p", "HEAD"]);
+    place.git("kb", &["push", "-q", "../remote.git", &format!("{id}:refs/heads/side")]);
+    place.commit("kb", "b.md", "# B\n");
+    place.git("kb", &["branch", "-f", "side"]);
+    place.git("kb", &["branch", "third"]);
+    let outcome = place.run(&settings).unwrap();
+    assert_eq!(place.git("remote.git", &["rev-parse", "side"]), id, "nothing is overwritten");
+    let head = place.git("kb", &["rev-parse", "HEAD"]);
+    assert_eq!(place.git("remote.git", &["rev-parse", "main", "third"]), format!("{head}\n{head}"));
+    let note = outcome.note.unwrap();
+    assert!(note.contains("`refs/heads/side` is not in the backup") && note.contains("rename or remove"), "{note}");
+}
+
+#[test]
+fn drafts_and_webhooks_are_part_of_the_backup() {
+    let place = Place::new();
+    let (hooks, _) = svcfs_store::HookFile::open(&place.path("kb/.svc/state/webhooks.db")).unwrap();
+    let time = svcfs_base::Timestamp::from_second(1_800_000_000).unwrap();
+    let position = svcfs_store::HookPosition { seq: svcfs_base::Seq(7), part: 1 };
+    let hook = svcfs_store::StoredHook {
+        id: "h".to_owned(),
+        url: "https://h.test/".to_owned(),
+        path_glob: "**".to_owned(),
+        events: Vec::new(),
+        secret: "whsec_x".to_owned(),
+        is_static: false,
+        created_at: time,
+        position,
+        failing_since: None,
+        disabled: None,
+    };
+    hooks.write(&[svcfs_store::HookWrite::Put(hook)]).unwrap();
+    for remote in ["bundles", "remote.git"] {
+        let settings = place.settings(remote, "");
+        let is_current = || is_up_to_date(&place.path("kb"), &settings, CONTEXT);
+        assert!(!is_current(), "{remote}: there is no backup");
+        std::thread::park_timeout(Duration::from_millis(50));
+        place.run(&settings).unwrap();
+        assert!(is_current(), "{remote}");
+        assert_eq!(place.run(&settings).unwrap().sent_refs, 0, "{remote}");
+        place.git("kb", &["branch", "-f", &format!("draft/{}", remote.len())]);
+        assert!(!is_current(), "{remote}: a draft has a new branch");
+        place.run(&settings).unwrap();
+        assert!(is_current(), "{remote}");
+    }
+    add_draft(&place);
+    let settings = place.settings("remote.git", "");
+    assert!(!is_up_to_date(&place.path("kb"), &settings, CONTEXT), "a draft was opened");
+    let report = restore(&place.at("bundles"), &place.path("new"), (None, CONTEXT)).unwrap();
+    assert_eq!(report.state, ["webhooks.db"]);
+    let (_, stored) = svcfs_store::HookFile::open(&place.path("new/.svc/state/webhooks.db")).unwrap();
+    assert_eq!((stored.hooks[0].secret.as_str(), stored.hooks[0].position.part), ("whsec_x", 0));
+    assert!(stored.hooks[0].position.seq > svcfs_base::Seq(1 << 60), "the feed of another root is read from its end");
+}
+
+#[test]
+fn a_restore_that_cannot_begin_creates_nothing() {
+    let place = Place::new();
+    let failed = restore(&place.at("bundles"), &place.path("x/y/new"), (None, CONTEXT)).unwrap_err();
+    assert!(failed.to_string().contains("has no backup"), "{failed}");
+    let url = "ssh://git:s3cret@[::1]:9/x.git";
+    let failed = restore(url, &place.path("x/y/new"), (None, CONTEXT)).unwrap_err();
+    assert!(!failed.to_string().contains("s3cret"), "{failed}");
+    assert!(!place.path("x").exists());
 }

@@ -21,7 +21,7 @@ use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
 pub use address_policy::{AddressPolicy, AddressRefused};
-pub use outgoing::{FetchedDocument, OutgoingClient, OutgoingLimits, PostAnswer};
+pub use outgoing::{FetchedDocument, OutgoingClient, OutgoingLimits, PostAnswer, with_ascii_host};
 pub use services::{ServiceClient, ServiceMethod, ServiceRequest, ServiceResponse};
 
 /// Largest response that is read, in bytes.

@@ -1,5 +1,6 @@
 //! Requests to URLs of callers: clip, webhooks, imports.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -167,6 +168,23 @@ fn redirect_target(from: &Uri, location: &str) -> String {
             format!("{origin}{folder}/{location}")
         }
     }
+}
+
+/// The URL with its host in ASCII: that of `https://bücher.example/` is `xn--bcher-kva.example`.
+///
+/// # Errors
+/// [`NetError::InvalidUrl`] for a name that is none.
+pub fn with_ascii_host(url: &str) -> Result<Cow<'_, str>, NetError> {
+    let Some(start) = url.find("://").map(|at| at + 3).filter(|_| !url.is_ascii()) else { return Ok(url.into()) };
+    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
+    let authority = &url[start..end];
+    if authority.is_ascii() {
+        return Ok(url.into());
+    }
+    let port = authority.rfind(':').unwrap_or(authority.len());
+    let invalid = |_| NetError::InvalidUrl { url: displayed(url), reason: "has an invalid host" };
+    let host = url::Host::parse(&authority[..port]).map_err(invalid)?;
+    Ok(format!("{}{host}{}{}", &url[..start], &authority[port..], &url[end..]).into())
 }
 
 pub(crate) fn parse_url(url: &str) -> Result<Uri, NetError> {

@@ -47,8 +47,8 @@ pub use history::EMAIL as INTERNAL_EMAIL;
 pub use history::{
     BadObject, BlameHunk, BranchPage, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit,
     ForeignEntry, GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit,
-    TreeState, UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, changed_lines, compare_entries,
-    normalize_message, repair_head, unified_diff,
+    TreeState, UncommittedChanges, UncommittedFile, UncommittedKind, UnknownCommits, are_similar_contents,
+    changed_lines, compare_entries, normalize_message, repair_head, unified_diff,
 };
 pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
@@ -72,4 +72,6 @@ pub use version_store::{
     LogOnlyState, PathState, SNAPSHOT_DIRECTORY, SnapshotStore, VersionStore, VersionStrategy, WriteTip,
 };
 pub use view_counts::ViewCountFile;
-pub use webhooks::{DeliveryAttempt, HookFile, HookPosition, HookWrite, QueuedDelivery, StoredHook, StoredHooks};
+pub use webhooks::{
+    DeliveryAttempt, HookFile, HookPosition, HookWrite, QueuedDelivery, StoredHook, StoredHooks, snapshot_webhooks,
+};

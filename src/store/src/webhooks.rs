@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, Transaction};
 use svcfs_base::{Seq, Timestamp, TreePath, WebhookEvent};
 
 use crate::StoreError;
-use crate::sqlite_file::{SqliteFile, SqliteFormat};
+use crate::sqlite_file::{SqliteFile, SqliteFormat, snapshot_database};
 
 const FORMAT: SqliteFormat = SqliteFormat {
     name: "webhooks.db",
@@ -219,6 +219,20 @@ impl HookFile {
         };
         Ok(self.database.with_open(read)?.unwrap_or_default())
     }
+}
+
+/// Copies the webhooks into a new file, without waiting notifications and logged attempts: those
+/// are about the log of this root. Equal webhooks give equal files.
+///
+/// # Errors
+/// [`StoreError`] when the file cannot be read, or the copy cannot be written.
+pub fn snapshot_webhooks(from: &Path, to: &Path) -> Result<(), StoreError> {
+    snapshot_database(from, to)?;
+    let copy = Connection::open(to)?;
+    // A position after the end of every log: a root that is restored begins at its end.
+    copy.execute("UPDATE hooks SET seq = ?1, part = 0, failing_since = NULL", [i64::MAX])?;
+    copy.execute_batch("DELETE FROM deliveries; DELETE FROM attempts; VACUUM")?;
+    Ok(())
 }
 
 fn apply(transaction: &Transaction<'_>, write: &HookWrite) -> Result<(), StoreError> {

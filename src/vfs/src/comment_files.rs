@@ -3,10 +3,16 @@
 //! Invariant: the removal or rename of a page through any protocol removes or renames its comments
 //! in the same change set. Out-of-band changes do not: see `comments` in `knowledge`.
 
+use bytes::Bytes;
 use svcfs_base::{Change, Fault, FileKind, Precondition, TreePath};
+use svcfs_store::are_similar_contents;
 
 use crate::core::{EffectiveState, VfsCore};
 use crate::path_class::PathClass;
+
+/// New pages of a set that are compared with a removed one, and the size of the larger one.
+const MAX_COMPARED_FILES: usize = 50;
+const MAX_COMPARED_BYTES: usize = 1 << 20;
 
 /// The directory of the comments of all pages.
 pub const COMMENTS_DIRECTORY: &str = ".svc/comments";
@@ -33,9 +39,11 @@ pub fn is_backup(page: &TreePath, to: &TreePath) -> bool {
 
 /// The comment files that a change set may change, to lock them with its paths.
 pub(crate) fn touched_comment_files(changes: &[Change]) -> impl Iterator<Item = TreePath> {
-    let paths = changes.iter().flat_map(|change| match change {
+    let may_exchange = matches!(changes, [Change::Put { .. }, Change::Put { .. }]);
+    let paths = changes.iter().flat_map(move |change| match change {
         Change::Remove { path, .. } => [Some(path), None],
         Change::Move { from, to, .. } => [Some(from), Some(to)],
+        Change::Put { path, .. } if may_exchange => [Some(path), None],
         Change::Put { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => [None, None],
     });
     paths.flatten().filter_map(|path| comment_file(path).ok())
@@ -47,6 +55,9 @@ impl VfsCore {
     /// about to be replaced by its editor: its comments stay.
     pub(crate) fn comment_changes(&self, changes: &[Change]) -> Result<Vec<Change>, Fault> {
         let mut follow_ups = Vec::new();
+        if let [Change::Put { path: a, content: new_a, .. }, Change::Put { path: b, content: new_b, .. }] = changes {
+            self.add_exchange((a, new_a), (b, new_b), &mut follow_ups)?;
+        }
         for change in changes {
             match change {
                 Change::Remove { path, .. } if self.is_content(path) => {
@@ -86,19 +97,67 @@ impl VfsCore {
     }
 
     /// The name that a removed page gets in the same set, as in the merge of a draft: a new file
-    /// with the same content.
+    /// with the same content, else with a similar one.
     fn new_name<'c>(&self, removed: &TreePath, changes: &'c [Change]) -> Result<Option<&'c TreePath>, Fault> {
         let EffectiveState::Leaf(page, _) = self.effective_state(removed)? else { return Ok(None) };
+        let mut similar = Vec::new();
         for change in changes {
-            if let Change::Put { path, content, .. } = change
-                && *content == page.content
+            let Change::Put { path, content, .. } = change else { continue };
+            let is_same = *content == page.content;
+            let may_be_similar = path.is_page() && content.len().max(page.content.len()) <= MAX_COMPARED_BYTES;
+            if (is_same || may_be_similar)
                 && self.is_content(path)
                 && matches!(self.effective_state(path)?, EffectiveState::Absent)
             {
-                return Ok(Some(path));
+                if is_same {
+                    return Ok(Some(path));
+                }
+                similar.push((path, content));
             }
         }
-        Ok(None)
+        if similar.len() > MAX_COMPARED_FILES {
+            return Ok(None);
+        }
+        let is_similar = |content: &Bytes| are_similar_contents(&page.content, content).unwrap_or(false);
+        Ok(similar.into_iter().find(|(_, content)| is_similar(content)).map(|(path, _)| path))
+    }
+
+    /// Adds the changes that exchange the comments of two pages, if these exchange their contents.
+    /// An editor may save by exchanging a page with a temporary file, which is no page.
+    fn add_exchange(
+        &self,
+        (a, new_a): (&TreePath, &Bytes),
+        (b, new_b): (&TreePath, &Bytes),
+        follow_ups: &mut Vec<Change>,
+    ) -> Result<(), Fault> {
+        let has_comments = |page| self.existing_comment_file(page).map(|file| file.is_some());
+        if !a.is_page() || !b.is_page() || new_a == new_b || !(has_comments(a)? || has_comments(b)?) {
+            return Ok(());
+        }
+        let (EffectiveState::Leaf(old_a, _), EffectiveState::Leaf(old_b, _)) =
+            (self.effective_state(a)?, self.effective_state(b)?)
+        else {
+            return Ok(());
+        };
+        if old_a.content != *new_b || old_b.content != *new_a || !self.is_content(a) || !self.is_content(b) {
+            return Ok(());
+        }
+        let (Ok(file_a), Ok(file_b)) = (comment_file(a), comment_file(b)) else { return Ok(()) };
+        let comments = |file: &TreePath| match self.effective_state(file)? {
+            EffectiveState::Leaf(leaf, _) => Ok((leaf.kind == FileKind::Regular).then_some(Some(leaf))),
+            _ => Ok::<_, Fault>(self.is_free(file).then_some(None)),
+        };
+        // A comment file that cannot be moved stays.
+        let (Some(of_a), Some(of_b)) = (comments(&file_a)?, comments(&file_b)?) else { return Ok(()) };
+        for (file, own, other) in [(file_a, &of_a, &of_b), (file_b, &of_b, &of_a)] {
+            let precondition = own.as_ref().map_or(Precondition::Absent, |own| Precondition::OneOf(vec![own.etag]));
+            let change = match other {
+                Some(other) => Change::put(file, other.content.clone()),
+                None => Change::remove(file),
+            };
+            follow_ups.push(change.with_precondition(precondition));
+        }
+        Ok(())
     }
 
     /// Whether a comment file can be written here. If not, its comments are found by the former

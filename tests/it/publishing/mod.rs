@@ -50,7 +50,7 @@ fn a_published_page_shows_published_pages_and_files_only() {
         "open text",
         "src=\"../used.png\"",
         "https://images.example/x.png",
-        "<td>b/open.md</td>",
+        "<td><a href=\"../b/open.md\">b/open.md</a></td>",
         "href=\"../@style.css\"",
         "href=\"../feed.xml\"",
         "application/ld+json",
@@ -94,6 +94,54 @@ fn caches_get_tags_and_heads() {
     let changed = client.send("GET", "/p/a/page.md", &[("If-None-Match", &etag)], "");
     assert_eq!(changed.status, 200, "the tag covers what is embedded");
     assert!(changed.text().contains("other text"));
+}
+
+#[test]
+fn files_of_published_pages_and_shares_are_read_in_parts() {
+    let (_space, client) = site("");
+    let media = client.send("PUT", &format!("{API}/file?path=clip.mp4"), &[], "0123456789");
+    assert_eq!(media.status, 200, "{}", media.text());
+    put(&client, "film.md", "---\npublished: true\n---\n![[clip.mp4]]\n");
+    let link = post(&client, "/share", &json!({ "path": "clip.mp4" })).json();
+    let link = link["url"].as_str().unwrap().to_owned();
+    for address in ["/p/clip.mp4", &link] {
+        let all = client.get(address);
+        assert_eq!((all.status, header(&all, "content-type")), (200, "video/mp4"), "{address}");
+        assert_eq!(header(&all, "accept-ranges"), "bytes", "{address}");
+        for (range, status, content_range, body) in [
+            ("bytes=2-4", 206, "bytes 2-4/10", "234"),
+            ("bytes=-3", 206, "bytes 7-9/10", "789"),
+            ("bytes=8-", 206, "bytes 8-9/10", "89"),
+            ("bytes=10-", 416, "bytes */10", ""),
+            ("bytes=0-1,3-4", 200, "", "0123456789"),
+        ] {
+            let part = client.send("GET", address, &[("Range", range)], "");
+            assert_eq!((part.status, header(&part, "content-range")), (status, content_range), "{address} {range}");
+            assert!(status == 416 || part.text() == body, "{address} {range}: {}", part.text());
+        }
+    }
+    let etag = header(&client.get("/p/clip.mp4"), "etag").to_owned();
+    let ranged = |etag: &str| client.send("GET", "/p/clip.mp4", &[("Range", "bytes=0-1"), ("If-Range", etag)], "");
+    assert_eq!([ranged(&etag).status, ranged("\"other\"").status], [206, 200]);
+    assert_eq!(client.send("GET", "/p/clip.mp4", &[("If-None-Match", &etag)], "").status, 304);
+    let shared = client.get(&link);
+    assert_eq!((header(&shared, "cache-control"), header(&shared, "etag")), ("private, no-store", ""));
+}
+
+#[test]
+fn browsers_get_a_page_about_a_failure() {
+    let (_space, client) = site("");
+    for (address, style) in [("/p/none.md", "\"./@style.css\""), ("/p/a/b/none.md", "\"../../@style.css\"")] {
+        let page = client.send("GET", address, &[BROWSER], "");
+        assert_eq!((page.status, header(&page, "content-type")), (404, "text/html; charset=utf-8"), "{address}");
+        assert!(header(&page, "content-security-policy").starts_with("default-src 'none'; style-src 'self'"));
+        assert_eq!((header(&page, "cache-control"), header(&page, "vary")), ("no-store", "Accept"));
+        assert!(page.text().contains(style) && page.text().contains("<h1>Not Found</h1>"), "{}", page.text());
+    }
+    let json = client.get("/p/none.md");
+    assert_eq!((json.status, header(&json, "content-type")), (404, "application/json"));
+    assert_eq!(json.json()["error"], "file not found: none.md");
+    assert_eq!(header(&client.send("GET", "/api/svc/none", &[BROWSER], ""), "content-type"), "application/json");
 }
 
 #[test]

@@ -100,8 +100,8 @@ impl WebhooksConfig {
         for (index, entry) in entries.into_iter().enumerate() {
             let WebhookEntry { url, events, secret: SecretText(secret), path_glob } = entry;
             let mut report = |field: &str, message: &str| report(&format!("webhook_entries[{index}].{field}"), message);
-            if !(url.starts_with("https://") || url.starts_with("http://")) {
-                report("url", "must be an address that begins with `https://` or `http://`");
+            if let Err(message) = check_url(&url) {
+                report("url", message);
             } else if resolved.iter().any(|earlier| earlier.url == url) {
                 report("url", "is also the address of an earlier entry; use one entry for each address");
             }
@@ -121,7 +121,29 @@ impl WebhooksConfig {
             resolved.push(WebhookEntrySettings { url, events, secret, path_glob });
         }
         let Self { enabled, max_workers, max_retries } = self;
+        if !enabled && !resolved.is_empty() {
+            report("webhook_entries", "has no effect without `webhooks.enabled = true`; set it, or remove the entries");
+        }
         WebhookSettings { enabled, max_workers, max_retries, entries: resolved }
+    }
+}
+
+/// Checks the form of an address; whether it may be reached is known when it is resolved.
+fn check_url(url: &str) -> Result<(), &'static str> {
+    if !(url.starts_with("https://") || url.starts_with("http://")) {
+        return Err("must be an address that begins with `https://` or `http://`");
+    }
+    let uri: http::Uri = url
+        .parse()
+        .map_err(|_| "is not an address such as `https://example.org/path`; write a host in ASCII (`xn--…`)")?;
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    match uri.host() {
+        None | Some("") => Err("has no host"),
+        Some(_) if authority.contains('@') => Err("contains a user name or password; remove it"),
+        Some(host) if authority.len() > host.len() && uri.port_u16().is_none_or(|port| port == 0) => {
+            Err("has an invalid port")
+        }
+        Some(_) => Ok(()),
     }
 }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
-use svcfs_backup::{BackupError, DrillReport, RunContext};
+use svcfs_backup::{BackupError, DrillReport, EmptyRemote, RunContext};
 use svcfs_config::{BackupSettings, CliOverrides};
 
 use crate::asking::{OpenTarget, RootTarget};
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::{self, cli_caller, require_initialised};
+use crate::signals::{self, SignalRuntime};
 use crate::{manual, output, progress};
 
 const EXAMPLES: &str = "\
@@ -23,8 +24,8 @@ Examples:
   svcfs backup --json | jq .last_verified
   svcfs restore --from /mnt/disk/notes --to notes  the way back
 
-Exit codes: 0 when the remote has everything, 3 when it was refused (a conflict, or a rewritten remote), 1 after other
-failures and when a drill finds a difference.";
+Exit codes: 0 when the remote has everything (a note names branches and tags that it did not take), 3 when it was refused
+(a conflict, a rewritten or an empty remote), 1 after other failures and when a drill finds a difference, 130 after Ctrl-C.";
 
 /// How often a server is asked whether the backup has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -52,6 +53,10 @@ pub struct BackupArgs {
     /// `backup.rebase_before_push`]
     #[arg(long, value_name = "true|false", conflicts_with = "url")]
     rebase_before_push: Option<bool>,
+    /// Make a new full backup where the last one is gone; without it, that is refused: the disk may
+    /// not be mounted
+    #[arg(long, conflicts_with_all = ["url", "drill"])]
+    accept_empty: bool,
     /// Restore the last backup into a scratch directory, and compare every file and commit with
     /// the root
     #[arg(long, conflicts_with = "url")]
@@ -67,10 +72,11 @@ impl BackupArgs {
     /// # Errors
     /// `Refused` when a person must do something first, `Failed` otherwise.
     pub fn run(self) -> Result<(), CommandFailure> {
-        let Self { target, remote, branch, rebase_before_push, drill, json } = self;
-        let has_overrides = remote.is_some() || branch.is_some() || rebase_before_push.is_some();
+        let Self { target, remote, branch, rebase_before_push, accept_empty, drill, json } = self;
+        let has_overrides = remote.is_some() || branch.is_some() || rebase_before_push.is_some() || accept_empty;
+        let signals = catch_signals()?;
         if !drill && !has_overrides {
-            return run_scheduled(target, json);
+            return run_scheduled(target, json, &signals);
         }
         if target.space().is_some() {
             let message = "--space needs a server; name the root of the space with --root instead";
@@ -87,7 +93,8 @@ impl BackupArgs {
             spinner.finish_and_clear();
             return print_drill(&report.map_err(failure)?, json);
         }
-        let outcome = svcfs_backup::run(&root, &settings, (context, LOCK_TIMEOUT));
+        let empty_remote = if accept_empty { EmptyRemote::Accept } else { EmptyRemote::Refuse };
+        let outcome = svcfs_backup::run(&root, (&settings, empty_remote), (context, LOCK_TIMEOUT));
         spinner.finish_and_clear();
         let (outcome, record) = outcome.map_err(failure)?;
         let sent = outcome.sent_refs > 0;
@@ -130,10 +137,10 @@ fn absolute(remote: &str) -> String {
 }
 
 /// The backup of the settings: by the server that has the root, else in this process.
-fn run_scheduled(target: RootTarget, json: bool) -> Result<(), CommandFailure> {
+fn run_scheduled(target: RootTarget, json: bool, signals: &SignalRuntime) -> Result<(), CommandFailure> {
     let mut target = target.open()?;
     let spinner = progress::spinner("starting");
-    let status = follow(&mut target, &spinner);
+    let status = follow(&mut target, &spinner, signals);
     spinner.finish_and_clear();
     target.close()?;
     let (status, before) = status?;
@@ -141,7 +148,12 @@ fn run_scheduled(target: RootTarget, json: bool) -> Result<(), CommandFailure> {
         if json {
             output::json(&status)?;
         }
-        return Err(CommandFailure::saying(ExitStatus::Failed, error));
+        let exit = match status["refused"] == true {
+            true => ExitStatus::Refused,
+            false if svcfs_backup::is_interrupted() => ExitStatus::Interrupted,
+            false => ExitStatus::Failed,
+        };
+        return Err(CommandFailure::saying(exit, error));
     }
     if json {
         return output::json(&status);
@@ -150,7 +162,11 @@ fn run_scheduled(target: RootTarget, json: bool) -> Result<(), CommandFailure> {
 }
 
 /// Starts a backup and waits for its end; returns its status, and the time of the push before.
-fn follow(target: &mut OpenTarget, spinner: &ProgressBar) -> Result<(Value, Value), CommandFailure> {
+fn follow(
+    target: &mut OpenTarget,
+    spinner: &ProgressBar,
+    signals: &SignalRuntime,
+) -> Result<(Value, Value), CommandFailure> {
     let mut call = |operation| target.run(manual::find(operation)?, &Map::new(), (&cli_caller(None), None));
     let before = call("backup_status")?;
     let mut status = call("backup")?;
@@ -160,6 +176,10 @@ fn follow(target: &mut OpenTarget, spinner: &ProgressBar) -> Result<(Value, Valu
     let (first, more) = (runs_of(&status), if status["phase"].is_null() { 1 } else { 2 });
     let is_queued = status["running"] == true;
     while is_queued && (first..first + more).contains(&runs_of(&status)) {
+        if signals.end.is_cancelled() {
+            let message = "the server continues the backup; `svcfs status` shows how it ends";
+            return Err(CommandFailure::saying(ExitStatus::Interrupted, message));
+        }
         spinner.set_message(status["phase"].as_str().unwrap_or("waiting").to_owned());
         std::thread::park_timeout(POLL_INTERVAL);
         status = call("backup_status")?;
@@ -207,8 +227,26 @@ fn print_drill(report: &DrillReport, json: bool) -> Result<(), CommandFailure> {
 
 /// The failure of a backup as the failure of a command.
 pub fn failure(error: BackupError) -> CommandFailure {
-    let exit = if error.is_refusal() { ExitStatus::Refused } else { ExitStatus::Failed };
+    let exit = match error.is_refusal() {
+        true => ExitStatus::Refused,
+        false if svcfs_backup::is_interrupted() => ExitStatus::Interrupted,
+        false => ExitStatus::Failed,
+    };
     CommandFailure::new(exit, error)
+}
+
+/// Ends the git commands of this process with it, and removes its scratch files.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn catch_signals() -> Result<SignalRuntime, CommandFailure> {
+    let signals = signals::listen(false)?;
+    let end = signals.end.clone();
+    signals.runtime.spawn(async move {
+        end.cancelled().await;
+        svcfs_backup::interrupt();
+    });
+    Ok(signals)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use svcfs_backup::{RestoreReport, RunContext};
 
 use super::VerbAlternative;
 use super::command_line::JSON;
-use crate::commands::backup::failure;
+use crate::commands::backup::{catch_signals, failure};
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::{output, progress};
 
@@ -54,6 +54,13 @@ fn run(matches: &ArgMatches) -> Option<Result<(), CommandFailure>> {
 }
 
 fn restore(from: &str, to: &Path, branch: Option<&str>, json: bool) -> Result<(), CommandFailure> {
+    let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());
+    if let Some(mount) = absolute.ancestors().find(|path| svcfs_mount::is_mounted(path)) {
+        let (to, mount) = (to.display(), mount.display());
+        let message = format!("`{to}` is in the svcfs mount `{mount}`; give a new directory outside it");
+        return Err(CommandFailure::saying(ExitStatus::Refused, message));
+    }
+    let _signals = catch_signals()?;
     let spinner = progress::spinner("reading the backup");
     let on_phase = |phase: &str| spinner.set_message(phase.to_owned());
     let context = RunContext { is_stopped: &|| false, deadline: None, on_phase: &on_phase };

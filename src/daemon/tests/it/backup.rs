@@ -99,9 +99,10 @@ fn a_server_takes_over_commits_that_others_pushed() {
     place.write("other/ours.md", "# Changed by others\n");
     place.git("other", &["commit", "-qam", "conflict"]);
     place.git("other", &["push", "-q"]);
-    let refused = svcfs(&["backup", "--root", &root]).assert().failure().get_output().stderr.clone();
-    let refused = String::from_utf8(refused).unwrap();
+    // Also when a server backs up for the command.
+    let refused = refusal(&["backup", "--root", &root], 3);
     assert!(refused.contains("both changed `ours.md`"), "{refused}");
+    assert_eq!(status(&server)["refused"], true);
     assert_eq!(request(server.url(), "GET", "/api/svc/file?path=ours.md", "").1, "# Ours again\n");
     assert_eq!(place.git("remote.git", &["show", "main:ours.md"]), "# Changed by others");
     let log = server.stop();
@@ -133,6 +134,57 @@ fn a_command_backs_up_without_a_server() {
     }
     let refused = refusal(&["backup", "--root", &root, "--remote", &place.at("missing")], 3);
     assert!(refused.contains("mount its disk"), "{refused}");
+}
+
+/// Ctrl-C and SIGTERM reach the git commands, which have their own process group.
+#[test]
+fn an_interrupted_command_leaves_no_git_behind() {
+    let place = place();
+    let root = place.at("kb");
+    place.write("ssh", &format!("#!/bin/sh\necho $$ > {}\nexec sleep 300\n", place.at("pid")));
+    for (name, arguments) in [
+        ("backup", vec!["backup", "--root", &root, "--remote", "git@h.test:x.git"]),
+        ("restore", vec!["restore", "--from", "git@h.test:x.git", "--to", "new"]),
+    ] {
+        let mut command = program();
+        command.args(&arguments).env("GIT_SSH_COMMAND", format!("sh {}", place.at("ssh"))).current_dir(place.path("."));
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        eventually("git asks the remote", || place.path("pid").exists());
+        let ssh = place.read("pid").trim().to_owned();
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
+        // Without an init process that reaps it, it stays as a zombie.
+        let state = || std::fs::read_to_string(format!("/proc/{ssh}/stat")).unwrap_or_default();
+        eventually("git ends", || state().is_empty() || state().contains(") Z "));
+        assert!(!place.path("new").exists());
+        std::fs::remove_file(place.path("pid")).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_is_not_restored_into_a_mount() {
+    let place = place();
+    std::fs::create_dir(place.path("mnt")).unwrap();
+    let server = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    let from = place.at("kb");
+    let refused = refusal(&["restore", "--from", &from, "--to", &place.at("mnt/sub/new")], 3);
+    assert!(refused.contains("is in the svcfs mount"), "{refused}");
+    server.stop();
+}
+
+#[test]
+fn an_empty_directory_that_had_a_backup_is_refused() {
+    let place = place();
+    let root = place.at("kb");
+    set_remote(&place, &place.at("bundles"), "");
+    svcfs(&["backup", "--root", &root]).assert().success();
+    std::fs::rename(place.path("bundles"), place.path("disk")).unwrap();
+    std::fs::create_dir(place.path("bundles")).unwrap();
+    let refused = refusal(&["backup", "--root", &root], 3);
+    assert!(refused.contains("mount its disk") && refused.contains("--accept-empty"), "{refused}");
+    svcfs(&["backup", "--root", &root, "--accept-empty"]).assert().success();
+    svcfs(&["backup", "--root", &root]).assert().success();
 }
 
 #[test]

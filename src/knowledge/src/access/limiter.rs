@@ -29,6 +29,8 @@ pub enum RateLimitKey {
     Token(String),
     /// Requests from this address or network.
     Address(IpAddr),
+    /// Passwords for a share, from this address or network.
+    Share(String, IpAddr),
 }
 
 impl RateLimitKey {
@@ -65,10 +67,18 @@ impl<C: Clock + Clone> RequestLimiter<C> {
     /// # Errors
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
+        self.count(&RateLimitKey::new(token, address))
+    }
+
+    /// Counts one request for a key.
+    ///
+    /// # Errors
+    /// `RateLimited`, with the seconds to wait.
+    pub(crate) fn count(&self, key: &RateLimitKey) -> Result<(), Fault> {
         self.sweep();
         let to_fault =
             |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with_detail(RETRY_AFTER_KEY, RETRY_AFTER_SECS);
-        self.buckets.check_key(&RateLimitKey::new(token, address)).map_err(to_fault)
+        self.buckets.check_key(key).map_err(to_fault)
     }
 
     /// Removes callers whose bucket is full: a new caller would start with a full bucket, too.

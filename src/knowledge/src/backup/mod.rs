@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
-use svcfs_backup::{BackupError, BackupOutcome, BackupRecord, RunContext};
+use svcfs_backup::{BackupError, BackupOutcome, BackupRecord, EmptyRemote, RunContext};
 use svcfs_base::{Fault, Kind, Timestamp};
 use svcfs_config::BackupSettings;
 use svcfs_work::Signal;
@@ -125,7 +125,7 @@ impl BackupMonitor {
         }
         let on_phase = |phase: &str| self.enter(phase);
         let context = RunContext { is_stopped, deadline, on_phase: &on_phase };
-        let outcome = svcfs_backup::run(&self.root, &self.settings, (context, LOCK_TIMEOUT));
+        let outcome = svcfs_backup::run(&self.root, (&self.settings, EmptyRemote::Refuse), (context, LOCK_TIMEOUT));
         let recorded = self.record().last_error;
         let error = outcome.as_ref().err().map(ToString::to_string);
         let mut state = self.state.lock();

@@ -43,13 +43,15 @@ pub struct BackupStatus {
     pub last_verified: Option<Timestamp>,
     /// Error of the last backup; none if it succeeded
     pub last_error: Option<String>,
+    /// Whether the last backup was refused: it fails until a person does something
+    pub refused: bool,
     /// Seconds since `last_verified`, or since the first attempt
     pub age_seconds: Option<u64>,
     /// Whether that is more than three intervals
     pub stale: bool,
     /// The newest commit of the last verified backup
     pub head: Option<String>,
-    /// What the remote does not take, although the backup is complete without it
+    /// What the remote did not take; the backup has everything else
     pub note: Option<String>,
     /// Number of commits of others that were merged
     pub merged_commits: u64,
@@ -80,6 +82,7 @@ impl BackupStatus {
             last_verified: record.last_verified,
             age_seconds: record.age(now).map(|age| age.as_secs()),
             stale,
+            refused: state.unrecorded_error.is_none() && record.refused,
             last_error: state.unrecorded_error.clone().or(record.last_error),
             head: record.head,
             note: record.note,

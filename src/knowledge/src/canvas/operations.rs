@@ -264,6 +264,10 @@ impl Operation for QueryCanvas {
         let document = read(cx, &self.path)?;
         let filter = CanvasFilter { text: self.q, node_type: self.node_type, connected: self.connected };
         let selected = query::select(&parse(&self.path, &document.text)?, &filter)?;
+        if let Some(first) = selected.unreadable.first() {
+            let count = selected.unreadable.len();
+            cx.add_note(format!("{count} elements cannot be read and are left out, such as {first}"));
+        }
         Ok(CanvasElements {
             nodes: if self.edges_only { Vec::new() } else { selected.nodes },
             edges: if self.nodes_only { Vec::new() } else { selected.edges },

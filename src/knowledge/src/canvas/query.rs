@@ -23,13 +23,15 @@ pub(super) struct CanvasFilter {
 pub(super) struct SelectedElements {
     pub nodes: Vec<Value>,
     pub edges: Vec<Value>,
+    /// Ids of those that cannot be read, with the reason.
+    pub unreadable: Vec<String>,
 }
 
 /// The nodes that match all conditions; the edges that match by id or label, or with an end at a
 /// matching node.
 ///
 /// # Errors
-/// `NotFound` if `connected` is not the id of a node; `Invalid` for a node that is nested too deep.
+/// `NotFound` if `connected` is not the id of a node.
 pub(super) fn select(canvas: &Canvas<'_>, filter: &CanvasFilter) -> Result<SelectedElements, Fault> {
     let text = filter.text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(fold_name);
     let (center, reachable) = match &filter.connected {
@@ -51,7 +53,7 @@ pub(super) fn select(canvas: &Canvas<'_>, filter: &CanvasFilter) -> Result<Selec
         if !is_reachable || !has_type {
             continue;
         }
-        let value = to_value(node)?;
+        let Some(value) = selected.value_of(node) else { continue };
         if text.as_ref().is_none_or(|text| node_matches(&value, text)) {
             ids.insert(id);
             selected.nodes.push(value);
@@ -66,7 +68,8 @@ pub(super) fn select(canvas: &Canvas<'_>, filter: &CanvasFilter) -> Result<Selec
             .as_ref()
             .is_some_and(|text| names.iter().flatten().any(|name| fold_name(name).contains(text.as_ref())));
         if touches_center && (!is_filtered || is_named || ends.iter().any(|end| ids.contains(end))) {
-            selected.edges.push(to_value(edge)?);
+            let value = selected.value_of(edge);
+            selected.edges.extend(value);
         }
     }
     Ok(selected)
@@ -88,11 +91,17 @@ fn ends(edge: &Element<'_>) -> Vec<String> {
     ["fromNode", "toNode"].into_iter().filter_map(|end| edge.text_of(end)).collect()
 }
 
-fn to_value(element: &Element<'_>) -> Result<Value, Fault> {
-    element.to_value().map_err(|error| {
-        let id = element.id().unwrap_or_default();
-        Fault::invalid("path", format_args!("the element `{}`: {error}", svcfs_base::escape_unprintable(&id)))
-    })
+impl SelectedElements {
+    /// The element as JSON; none for one that is nested too deep.
+    fn value_of(&mut self, element: &Element<'_>) -> Option<Value> {
+        let value = element.to_value();
+        value
+            .inspect_err(|error| {
+                let id: String = element.id().unwrap_or_default().chars().take(40).collect();
+                self.unreadable.push(format!("`{}` ({error})", svcfs_base::escape_unprintable(&id)));
+            })
+            .ok()
+    }
 }
 
 /// Whether a text of the node, at its top or in `data`, contains `text`. Type, colour and sides

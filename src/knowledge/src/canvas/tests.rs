@@ -152,6 +152,18 @@ fn a_patch_is_applied_completely_or_not_at_all() {
 }
 
 #[test]
+fn a_query_leaves_out_what_cannot_be_read() {
+    let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+    let text = format!(
+        "{{\"nodes\":[{{\"id\":\"deep\",\"type\":\"text\",\"x\":{deep}}},{{\"id\":\"b\",\"type\":\"text\",\"text\":\"B\"}}],\"edges\":[]}}"
+    );
+    let space = TestSpace::with("", &[("a.canvas", &text)]);
+    let answer = space.get("canvas_query", json!({ "path": "a.canvas" }));
+    let ids: Vec<&Value> = answer["nodes"].as_array().unwrap().iter().map(|node| &node["id"]).collect();
+    assert_eq!(ids, [&json!("b")]);
+}
+
+#[test]
 fn a_query_returns_nodes_edges_and_neighbours() {
     let space = space();
     patch(&space, json!([{ "op": "add_edge", "edge": { "id": "two", "fromNode": "text", "toNode": "spec" } }]));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use svcfs_base::{Change, ChangeSet, Fault, Kind, Precondition, TreePath};
 use svcfs_index::{MetaCondition, MetaQuery};
-use svcfs_net::{AddressPolicy, NetError, OutgoingClient, OutgoingLimits};
+use svcfs_net::{AddressPolicy, NetError, OutgoingClient, OutgoingLimits, with_ascii_host};
 use svcfs_text::{frontmatter, headings};
 
 use crate::files;
@@ -191,6 +191,7 @@ fn normalized_url(url: &str) -> Result<String, Fault> {
             && !rest.starts_with(|character: char| character.is_ascii_digit())
     });
     let url = if has_scheme { url.to_owned() } else { format!("https://{url}") };
+    let url = with_ascii_host(&url).map_err(to_fault)?;
     let mut encoded = String::with_capacity(url.len());
     for byte in url.bytes() {
         match byte {

@@ -216,4 +216,5 @@ fn names_of_files_and_urls_are_safe() {
     ] {
         assert_eq!(normalized_url(url).unwrap(), normalized);
     }
+    assert_eq!(normalized_url("https://a\u{ff0f}b.example/").unwrap_err().kind(), svcfs_base::Kind::Invalid);
 }

@@ -167,6 +167,35 @@ fn comments_come_back_with_a_restored_page_and_move_with_a_merged_rename() {
     let changes = vec![Change::remove(path("top.md")), Change::put(path("new.md"), PAGE)];
     space.space().vfs.apply(&Caller::new(Protocol::Http), svcfs_base::ChangeSet::new(changes)).unwrap();
     assert_eq!(lines(&space, "new.md"), [(4, false)]);
+    let changes = vec![
+        Change::remove(path("new.md")),
+        Change::put(path("x.md"), "x\n"),
+        Change::put(path("edited.md"), format!("new\n{PAGE}")),
+    ];
+    space.space().vfs.apply(&Caller::new(Protocol::Http), svcfs_base::ChangeSet::new(changes)).unwrap();
+    assert_eq!((lines(&space, "edited.md"), lines(&space, "x.md")), (vec![(5, false)], vec![]));
+}
+
+#[test]
+fn comments_are_exchanged_with_their_pages() {
+    let space = space();
+    add(&space, "top.md", 4);
+    let other = format!("other\n{PAGE}");
+    space.put("other.md", &other);
+    let exchange = |a: &str, b: &str| {
+        let [old_a, old_b] = [a, b].map(|page| space.text(page));
+        let changes = vec![Change::put(path(a), old_b), Change::put(path(b), old_a)];
+        space.space().vfs.apply(&Caller::new(Protocol::Fuse), svcfs_base::ChangeSet::new(changes)).unwrap();
+    };
+    exchange("top.md", "other.md");
+    assert_eq!((lines(&space, "top.md"), lines(&space, "other.md")), (vec![], vec![(4, false)]));
+    add(&space, "top.md", 3);
+    exchange("other.md", "top.md");
+    assert_eq!((lines(&space, "top.md"), lines(&space, "other.md")), (vec![(4, false)], vec![(2, false)]));
+    // An editor that saves by an exchange with a temporary file.
+    space.put("temporary", &format!("new\n{PAGE}"));
+    exchange("top.md", "temporary");
+    assert_eq!(lines(&space, "top.md"), [(5, false)]);
 }
 
 #[test]

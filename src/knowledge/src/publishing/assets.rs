@@ -1,10 +1,12 @@
 //! Which files are served beside the published pages.
 
+use std::sync::Arc;
+
 use svcfs_base::{Fault, TreePath};
 
-use super::cache::{AssetUse, SpaceState};
+use super::cache::{AssetUse, PageFiles, SpaceState};
 use super::listed_pages::listed_pages;
-use super::{Audience, read_admitted, render_page};
+use super::{Audience, RenderedPage, read_admitted, render_page};
 use crate::kernel::OperationContext;
 
 /// Limit of pages that are checked for the use of one file.
@@ -39,6 +41,27 @@ fn find_user(cx: &OperationContext<'_>, asset: &TreePath) -> Result<Option<TreeP
 
 /// A link in a comment or a code block is no use: the rendered page decides.
 fn is_used_by(cx: &OperationContext<'_>, asset: &TreePath, page: &TreePath) -> bool {
-    read_admitted(cx, page, Audience::Published)
-        .is_ok_and(|file| render_page(cx, page, (file.etag, &file.content), Audience::Published).links.contains(asset))
+    let state = SpaceState::of(cx.space);
+    let known = cx.space.publishing.page_files.lock().get(page).filter(|known| known.state == state);
+    let files = known.map(|known| known.files).or_else(|| {
+        let file = read_admitted(cx, page, Audience::Published).ok()?;
+        Some(store_files(cx, page, state, &render_page(cx, page, (file.etag, &file.content), Audience::Published)))
+    });
+    files.is_some_and(|files| files.binary_search(asset).is_ok())
+}
+
+/// Stores which files a published page leads to, so that it is not rendered again for each of its
+/// images. It was rendered in this state of the space or later.
+pub(super) fn store_files(
+    cx: &OperationContext<'_>,
+    page: &TreePath,
+    state: SpaceState,
+    rendered: &RenderedPage,
+) -> Arc<Vec<TreePath>> {
+    let files = Arc::new(rendered.links.clone());
+    if rendered.is_complete {
+        let stored = PageFiles { state, files: Arc::clone(&files) };
+        cx.space.publishing.page_files.lock().put(page.clone(), stored);
+    }
+    files
 }

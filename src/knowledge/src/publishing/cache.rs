@@ -7,29 +7,40 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use svcfs_base::{ETag, TreePath};
+use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_render::{PageLink, ParsedPage};
 
+use super::RenderedPage;
 use super::listed_pages::ListedPagesCache;
 use crate::kernel::Space;
 
 /// Number of entries of a generation.
 const MAX_ENTRIES: usize = 1_024;
 
+/// Bytes of the entries of a generation, as far as they are text.
+const MAX_BYTES: usize = 16 << 20;
+
+/// What an entry of a cache costs.
+pub(super) trait CacheWeight {
+    /// The bytes of its text.
+    fn bytes(&self) -> usize;
+}
+
 /// A cache of at most two generations: when the younger one is full, it replaces the older one.
 #[derive(Debug)]
 pub(super) struct GenerationCache<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
+    young_bytes: usize,
 }
 
 impl<K, V> Default for GenerationCache<K, V> {
     fn default() -> Self {
-        Self { young: HashMap::new(), old: HashMap::new() }
+        Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0 }
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> GenerationCache<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone + CacheWeight> GenerationCache<K, V> {
     pub(super) fn get(&mut self, key: &K) -> Option<V> {
         if let Some(value) = self.young.get(key) {
             return Some(value.clone());
@@ -40,10 +51,15 @@ impl<K: Hash + Eq + Clone, V: Clone> GenerationCache<K, V> {
     }
 
     pub(super) fn put(&mut self, key: K, value: V) {
-        if self.young.len() >= MAX_ENTRIES {
+        let bytes = value.bytes();
+        if self.young.len() >= MAX_ENTRIES || self.young_bytes.saturating_add(bytes) > MAX_BYTES {
             self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
         }
-        self.young.insert(key, value);
+        self.young_bytes += bytes;
+        if let Some(replaced) = self.young.insert(key, value) {
+            self.young_bytes = self.young_bytes.saturating_sub(replaced.bytes());
+        }
     }
 }
 
@@ -59,6 +75,16 @@ impl SpaceState {
     pub fn of(space: &Space) -> Self {
         Self { last_seq: space.vfs.last_seq().0, indexed: space.index_watermark.level() }
     }
+
+    /// Whether it has all that the earlier state had.
+    fn is_since(self, earlier: Self) -> bool {
+        self.last_seq >= earlier.last_seq && self.indexed >= earlier.indexed
+    }
+
+    /// Whether the index has every change.
+    pub(super) const fn is_indexed(self) -> bool {
+        self.indexed >= self.last_seq
+    }
 }
 
 /// The files that the links of a page mean, by target; wiki links are resolved differently.
@@ -69,41 +95,48 @@ pub(super) type LinkTargets = HashMap<(bool, String), TreePath>;
 pub(super) struct CachedPage {
     pub(super) page: ParsedPage,
     targets: Mutex<Option<(u64, Arc<LinkTargets>)>>,
+    bytes: usize,
 }
 
 impl CachedPage {
-    pub(super) fn new(page: ParsedPage) -> Self {
-        Self { page, targets: Mutex::default() }
+    /// A page that was parsed from so many bytes.
+    pub(super) fn new(page: ParsedPage, bytes: usize) -> Self {
+        Self { page, targets: Mutex::default(), bytes }
     }
 
     /// The files that its links mean. All are looked up in one transaction, and again only after
     /// the index changed.
-    pub(super) fn targets(&self, space: &Space, from: &TreePath) -> Arc<LinkTargets> {
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub(super) fn targets(&self, space: &Space, from: &TreePath) -> Result<Arc<LinkTargets>, Fault> {
         let indexed = space.index_watermark.level();
         if let Some((known, targets)) = self.targets.lock().as_ref()
             && *known == indexed
         {
-            return Arc::clone(targets);
+            return Ok(Arc::clone(targets));
         }
-        let targets = Arc::new(resolve_all(space, from, &self.page.links));
+        let targets = Arc::new(resolve_all(space, from, &self.page.links)?);
         *self.targets.lock() = Some((indexed, Arc::clone(&targets)));
-        targets
+        Ok(targets)
     }
 }
 
-fn resolve_all(space: &Space, from: &TreePath, links: &[PageLink]) -> LinkTargets {
+impl CacheWeight for Arc<CachedPage> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn resolve_all(space: &Space, from: &TreePath, links: &[PageLink]) -> Result<LinkTargets, Fault> {
     use svcfs_text::links::LinkKind;
     if links.is_empty() {
-        return LinkTargets::new();
+        return Ok(LinkTargets::new());
     }
     let kind = |link: &PageLink| if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
-    let resolved = space.index.resolve_links(from, links.iter().map(|link| (kind(link), link.target.as_str())));
-    let resolved = resolved.unwrap_or_else(|error| {
-        tracing::warn!(path = %from, %error, "the links of a page cannot be resolved; they are shown as text");
-        Vec::new()
-    });
+    let resolved = space.index.resolve_links(from, links.iter().map(|link| (kind(link), link.target.as_str())))?;
     let target = |(link, path): (&PageLink, Option<TreePath>)| Some(((link.is_wiki, link.target.clone()), path?));
-    links.iter().zip(resolved).filter_map(target).collect()
+    Ok(links.iter().zip(resolved).filter_map(target).collect())
 }
 
 /// A response that is the same for all readers.
@@ -127,11 +160,52 @@ struct CachedDocument {
     document: Arc<PublishedDocument>,
 }
 
+impl CacheWeight for CachedDocument {
+    fn bytes(&self) -> usize {
+        self.document.body.len()
+    }
+}
+
 /// A published page that used a file.
 #[derive(Debug, Clone)]
 pub(super) struct AssetUse {
     pub(super) state: SpaceState,
     pub(super) page: Option<TreePath>,
+}
+
+impl CacheWeight for AssetUse {
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// The files that a published page leads to, sorted.
+#[derive(Debug, Clone)]
+pub(super) struct PageFiles {
+    pub(super) state: SpaceState,
+    pub(super) files: Arc<Vec<TreePath>>,
+}
+
+impl CacheWeight for PageFiles {
+    fn bytes(&self) -> usize {
+        self.files.iter().map(|path| path.as_str().len()).sum()
+    }
+}
+
+/// Path and content of a page, and the folder of the callers.
+pub(super) type CallerPageKey = (TreePath, ETag, Option<TreePath>);
+
+/// A page as callers with the same permissions see it.
+#[derive(Debug, Clone)]
+pub(super) struct CallerPage {
+    pub(super) state: SpaceState,
+    pub(super) page: Arc<RenderedPage>,
+}
+
+impl CacheWeight for CallerPage {
+    fn bytes(&self) -> usize {
+        self.page.html.len()
+    }
 }
 
 /// The caches of a space.
@@ -140,16 +214,18 @@ pub struct PublishingCaches {
     pub(super) listed: Mutex<ListedPagesCache>,
     pub(super) parsed: Mutex<GenerationCache<(ETag, TreePath, bool), Arc<CachedPage>>>,
     pub(super) assets: Mutex<GenerationCache<TreePath, AssetUse>>,
+    pub(super) page_files: Mutex<GenerationCache<TreePath, PageFiles>>,
+    pub(super) caller_pages: Mutex<GenerationCache<CallerPageKey, CallerPage>>,
     documents: Mutex<GenerationCache<String, CachedDocument>>,
 }
 
 impl PublishingCaches {
-    /// The document at an address below `/p`, if it is still what the server would write now. Does
+    /// The document at an address below `/p`, if it is not older than a state of the space. Does
     /// not block.
-    pub fn document(&self, space: &Space, address: &str) -> Option<Arc<PublishedDocument>> {
+    pub fn document(&self, since: SpaceState, address: &str) -> Option<Arc<PublishedDocument>> {
         let cached = self.documents.lock().get(&address.to_owned())?;
-        let is_current = cached.state == SpaceState::of(space)
-            && cached.expires_at.is_none_or(|expires_at| Instant::now() < expires_at);
+        let is_current =
+            cached.state.is_since(since) && cached.expires_at.is_none_or(|expires_at| Instant::now() < expires_at);
         is_current.then_some(cached.document)
     }
 
@@ -164,5 +240,36 @@ impl PublishingCaches {
         let cached = CachedDocument { state, expires_at, document: Arc::clone(&document) };
         self.documents.lock().put(address.to_owned(), cached);
         document
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl CacheWeight for usize {
+        fn bytes(&self) -> usize {
+            *self
+        }
+    }
+
+    #[test]
+    fn a_cache_is_limited_by_entries_and_bytes() {
+        let mut cache = GenerationCache::default();
+        for key in 0..100 {
+            cache.put(key, MAX_BYTES / 4);
+        }
+        let bytes: usize = cache.young.values().chain(cache.old.values()).sum();
+        assert!(bytes <= 2 * MAX_BYTES, "{bytes}");
+        assert_eq!((cache.get(&99), cache.get(&0)), (Some(MAX_BYTES / 4), None));
+        cache.put(100, MAX_BYTES * 2);
+        assert_eq!(cache.get(&100), Some(MAX_BYTES * 2), "one that is too large is alone");
+        let mut cache = GenerationCache::default();
+        (0..MAX_ENTRIES * 5).for_each(|key| cache.put(key, 0_usize));
+        assert!(cache.young.len() + cache.old.len() <= 2 * MAX_ENTRIES);
+        for size in [MAX_BYTES / 2, MAX_BYTES / 4, 3] {
+            cache.put(7, size);
+        }
+        assert_eq!(cache.get(&7), Some(3));
     }
 }

@@ -106,9 +106,13 @@ fn linked_data(page: &RenderedPage, options: &DocumentOptions) -> String {
 fn footer(options: &DocumentOptions) -> String {
     let published = options.published_at.as_deref().and_then(|time| time.get(..10)).map(escape_html);
     let published = published.map(|day| format!("Published <time datetime=\"{day}\">{day}</time>"));
-    let index = options.index.as_deref().map(|index| format!("<a href=\"{}\">All pages</a>", escape_html(index)));
-    let parts: Vec<String> = published.into_iter().chain(index).collect();
-    if parts.is_empty() { String::new() } else { format!("<footer>{}</footer>\n", parts.join(" · ")) }
+    let separator = if published.is_some() { " · " } else { "" };
+    let index = options.index.as_deref().map(escape_html);
+    // Without a separator on paper, where the link is left out.
+    let index =
+        index.map(|index| format!("<span class=\"to-index\">{separator}<a href=\"{index}\">All pages</a></span>"));
+    let parts: String = published.into_iter().chain(index).collect();
+    if parts.is_empty() { parts } else { format!("<footer>{parts}</footer>\n") }
 }
 
 /// The table of contents of a page with several headings.

@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -31,7 +32,7 @@ pub const AREA: OperationArea = OperationArea {
 /// Limit of the pages of one bulk request.
 const MAX_PAGES: usize = 1_000;
 
-/// Limit of a list of published pages.
+/// Limit of a list of published pages; `count` and a note say how many there are.
 const MAX_LISTED: usize = 10_000;
 
 /// Limit of a text that is not a page yet.
@@ -79,7 +80,7 @@ impl Operation for RenderPage {
         require_path("path", &self.path)?;
         let Some(version) = &self.at else {
             let file = read_admitted(cx, &self.path, Audience::Caller)?;
-            let page = render_page(cx, &self.path, (file.etag, &file.content), Audience::Caller);
+            let page = Arc::unwrap_or_clone(rendering::render_for_caller(cx, &self.path, &file));
             return Ok(PageHtml::new(self.path, page, &file.content));
         };
         check_visible(cx, &self.path)?;
@@ -315,9 +316,9 @@ pub struct ListPublished {}
 /// The published pages.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PublishedList {
-    /// Number of pages
+    /// Number of published pages
     pub count: usize,
-    /// The pages, the latest first
+    /// The pages, the latest first; at most 10,000
     pub pages: Vec<PublishedEntry>,
 }
 
@@ -327,8 +328,9 @@ impl Operation for ListPublished {
     const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     type Output = PublishedList;
     fn run(self, cx: &OperationContext<'_>) -> Result<PublishedList, Fault> {
-        let pages = list_published(cx, MAX_LISTED)?;
-        Ok(PublishedList { count: pages.len(), pages })
+        let (pages, count) = list_published(cx, MAX_LISTED)?;
+        cx.set_total(count, pages.len());
+        Ok(PublishedList { count, pages })
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTML of a page for one reader.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Timestamp, TreePath};
@@ -9,7 +10,7 @@ use svcfs_text::sections::section_source;
 use svcfs_text::{Heading, headings};
 use svcfs_vfs::FileView;
 
-use super::cache::{CachedPage, LinkTargets};
+use super::cache::{CachedPage, CallerPage, LinkTargets, SpaceState};
 use super::listed_pages::{ListedPages, listed_pages};
 use super::{Audience, addresses, computed, queries};
 use crate::files;
@@ -38,6 +39,17 @@ pub struct RenderedPage {
     pub links: Vec<TreePath>,
     /// Whether it has results of queries, which may depend on the time.
     pub has_queries: bool,
+    /// Whether the index answered all that was asked: else links are shown as text.
+    pub is_complete: bool,
+}
+
+/// What is done about the queries of a page, which may take seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryUse {
+    /// They are run.
+    Run,
+    /// They are left out; what is rendered only shows whether there are any.
+    Skip,
 }
 
 /// Whether a reader may see only some pages.
@@ -48,7 +60,7 @@ fn is_limited(cx: &OperationContext<'_>, audience: Audience) -> bool {
 fn parse(path: &TreePath, content: &[u8], is_limited: bool) -> CachedPage {
     let text = String::from_utf8_lossy(content);
     let for_reader = computed::text_for_reader(&text, is_limited);
-    CachedPage::new(svcfs_render::parse(path.as_str(), for_reader.as_deref().unwrap_or(&text)))
+    CachedPage::new(svcfs_render::parse(path.as_str(), for_reader.as_deref().unwrap_or(&text)), text.len())
 }
 
 /// The parsed page, from the cache if it is there.
@@ -73,7 +85,7 @@ fn parsed_section(path: &TreePath, content: &[u8], heading: &str, is_limited: bo
     let text = String::from_utf8_lossy(content);
     let for_reader = computed::text_for_reader(&text, is_limited);
     let section = section_source(for_reader.as_deref().unwrap_or(&text), &headings::anchor_of_link(heading))?;
-    Some(Arc::new(CachedPage::new(svcfs_render::parse(path.as_str(), section))))
+    Some(Arc::new(CachedPage::new(svcfs_render::parse(path.as_str(), section), section.len())))
 }
 
 /// Reads a page that this audience is served directly.
@@ -128,16 +140,51 @@ pub fn render_page(
     audience: Audience,
 ) -> RenderedPage {
     let page = parsed(cx, path, (etag, content), audience);
-    fill(cx, path, &page, audience)
+    fill(cx, path, &page, (audience, QueryUse::Run))
+}
+
+/// As [`render_page`] for published pages; with [`QueryUse::Skip`], a page with queries is not
+/// complete.
+pub(super) fn render_published(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    file: &FileView,
+    queries: QueryUse,
+) -> RenderedPage {
+    let page = parsed(cx, path, (file.etag, &file.content), Audience::Published);
+    fill(cx, path, &page, (Audience::Published, queries))
+}
+
+/// Renders a page that was read and admitted for its caller; the same page only once for callers
+/// with the same permissions, until something changes.
+pub(super) fn render_for_caller(cx: &OperationContext<'_>, path: &TreePath, file: &FileView) -> Arc<RenderedPage> {
+    let cache = &cx.space.publishing.caller_pages;
+    let key = (path.clone(), file.etag, cx.caller.permissions.folder.clone());
+    let state = SpaceState::of(cx.space);
+    // The notes of an answer depend on the caller, and say that the index is behind.
+    let is_cacheable = state.is_indexed() && !cx.tree().is_draft();
+    if is_cacheable && let Some(cached) = cache.lock().get(&key).filter(|cached| cached.state == state) {
+        return cached.page;
+    }
+    let page = Arc::new(render_page(cx, path, (file.etag, &file.content), Audience::Caller));
+    if is_cacheable && page.is_complete && !page.has_queries {
+        cache.lock().put(key, CallerPage { state, page: Arc::clone(&page) });
+    }
+    page
 }
 
 /// Renders text as if it were a page at this path, for its caller.
 pub(super) fn render_text(cx: &OperationContext<'_>, path: &TreePath, text: &str) -> RenderedPage {
     let page = Arc::new(parse(path, text.as_bytes(), is_limited(cx, Audience::Caller)));
-    fill(cx, path, &page, Audience::Caller)
+    fill(cx, path, &page, (Audience::Caller, QueryUse::Run))
 }
 
-fn fill(cx: &OperationContext<'_>, path: &TreePath, page: &Arc<CachedPage>, audience: Audience) -> RenderedPage {
+fn fill(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    page: &Arc<CachedPage>,
+    (audience, query_use): (Audience, QueryUse),
+) -> RenderedPage {
     if audience == Audience::Caller {
         // Waits for what this caller wrote before.
         cx.index();
@@ -149,17 +196,19 @@ fn fill(cx: &OperationContext<'_>, path: &TreePath, page: &Arc<CachedPage>, audi
         listed: None,
         stack: Vec::new(),
         filled: 0,
-        has_queries: false,
+        query_use,
+        queries_end: None,
+        is_complete: true,
         links: Vec::new(),
     };
     let html = filler.fill_page(page, path.clone(), "");
-    let (mut links, has_queries) = (filler.links, filler.has_queries);
+    let (mut links, has_queries, is_complete) = (filler.links, filler.queries_end.is_some(), filler.is_complete);
     links.sort_unstable();
     links.dedup();
     let etag = ETag::from_content(html.as_bytes());
     let parsed = &page.page;
     let (title, toc, excerpt) = (parsed.title.clone(), parsed.toc.clone(), parsed.excerpt.clone());
-    RenderedPage { title, toc, excerpt, html, etag, links, has_queries }
+    RenderedPage { title, toc, excerpt, html, etag, links, has_queries, is_complete }
 }
 
 struct ReaderFiller<'f, 'a> {
@@ -172,7 +221,10 @@ struct ReaderFiller<'f, 'a> {
     /// The page and the embedded pages around the part that is filled, with what their links mean.
     stack: Vec<(TreePath, Arc<LinkTargets>)>,
     filled: usize,
-    has_queries: bool,
+    query_use: QueryUse,
+    /// When the last query must have ended; none before the first one.
+    queries_end: Option<Instant>,
+    is_complete: bool,
     links: Vec<TreePath>,
 }
 
@@ -182,7 +234,11 @@ impl ReaderFiller<'_, '_> {
             // Before the links are resolved, so that the index has all that was announced.
             self.listed();
         }
-        let targets = page.targets(self.cx.space, &path);
+        let targets = page.targets(self.cx.space, &path).unwrap_or_else(|error| {
+            tracing::warn!(path = %path, error = ?error, "the links of a page cannot be resolved; they are shown as text");
+            self.is_complete = false;
+            Arc::default()
+        });
         self.stack.push((path, targets));
         let html = page.page.fill(self, id_prefix);
         self.stack.pop();
@@ -190,10 +246,11 @@ impl ReaderFiller<'_, '_> {
     }
 
     fn listed(&mut self) -> Arc<ListedPages> {
-        let cx = self.cx;
+        let (cx, is_complete) = (self.cx, &mut self.is_complete);
         let read = || {
             listed_pages(cx).unwrap_or_else(|error| {
                 tracing::warn!(error = ?error, "the published pages cannot be listed; links to them are shown as text");
+                *is_complete = false;
                 Arc::default()
             })
         };
@@ -280,7 +337,12 @@ impl PageFiller for ReaderFiller<'_, '_> {
     }
 
     fn query(&mut self, query: &QueryBlock) -> String {
-        self.has_queries = true;
+        let timeout = self.cx.settings().dataview.query_timeout;
+        let end = *self.queries_end.get_or_insert_with(|| Instant::now() + timeout);
+        if self.query_use == QueryUse::Skip {
+            self.is_complete = false;
+            return String::new();
+        }
         if self.is_full() {
             return format!("<pre><code>{}</code></pre>\n", escape_html(&query.text));
         }
@@ -290,10 +352,11 @@ impl PageFiller for ReaderFiller<'_, '_> {
             Audience::Caller => None,
             audience => self.listed().visible(audience, self.page),
         };
-        match queries::run(self.cx, query, (&path, visible.as_ref())) {
+        match queries::run(self.cx, query, (&path, visible.as_ref()), end) {
             Ok(markdown) => {
                 let prefix = format!("q{}-", self.filled);
-                self.fill_page(&CachedPage::new(svcfs_render::parse("", &markdown)), path, &prefix)
+                let result = CachedPage::new(svcfs_render::parse("", &markdown), markdown.len());
+                self.fill_page(&result, path, &prefix)
             }
             Err(fault) => format!("<p class=\"embed-error\">{}</p>\n", escape_html(fault.message())),
         }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_render::escape_html;
-use svcfs_vfs::FileView;
 
 use super::addresses::{self, is_primary, prefix, public_path, relative};
+use super::assets::store_files;
 use super::cache::{PublishedDocument, SpaceState};
 use super::document::{DocumentOptions, STYLESHEET, STYLESHEET_NAME, list_document, page_document};
 use super::listed_pages::listed_pages;
-use super::rendering::{PageSummary, is_hidden};
-use super::{Audience, feed, read_admitted, render_page, uses_asset};
+use super::rendering::{PageSummary, QueryUse, is_hidden, render_published};
+use super::{Audience, RenderedPage, feed, read_admitted, uses_asset};
 use crate::files;
 use crate::kernel::{OperationContext, Space};
 
@@ -31,7 +31,15 @@ pub enum PublishedResource {
     /// A document that svcfs made.
     Document(Arc<PublishedDocument>),
     /// A file that a published page uses.
-    File(TreePath, FileView),
+    File(TreePath),
+    /// A page with queries, which were not to be run.
+    NeedsQueries,
+}
+
+/// Whether a document would be at an address if something is published there: else it is a file.
+#[must_use]
+pub fn is_document(address: &str) -> bool {
+    matches!(address, "" | STYLESHEET_NAME | "feed.xml" | "sitemap.xml") || address.ends_with(".md")
 }
 
 /// What is at an address, relative to where the space begins; `number` is the requested page of
@@ -39,9 +47,17 @@ pub enum PublishedResource {
 ///
 /// # Errors
 /// `NotFound` alike for everything that is not published; `Invalid` for no path.
-pub fn published_resource(cx: &OperationContext<'_>, address: &str, number: usize) -> Result<PublishedResource, Fault> {
+pub fn published_resource(
+    cx: &OperationContext<'_>,
+    (address, number): (&str, usize),
+    query_use: QueryUse,
+) -> Result<PublishedResource, Fault> {
     let state = SpaceState::of(cx.space);
-    let mut expires_at = None;
+    let (mut expires_at, mut is_complete) = (None, true);
+    // Which other spaces there are is not public.
+    if is_document(address) && !is_primary(cx, cx.space) && !has_published_pages(cx, cx.space)? {
+        return Err(Fault::not_found("file not found"));
+    }
     let (mime, body, page) = match address {
         "" => ("text/html; charset=utf-8", index_page(cx, number)?, None),
         STYLESHEET_NAME => ("text/css; charset=utf-8", STYLESHEET.to_owned(), None),
@@ -56,16 +72,24 @@ pub fn published_resource(cx: &OperationContext<'_>, address: &str, number: usiz
             if !path.is_page() {
                 return file(cx, path);
             }
-            let (html, has_queries) = page_html(cx, &path)?;
-            expires_at = has_queries.then(|| Instant::now() + QUERY_LIFETIME);
+            let (html, rendered) = page_html(cx, &path, query_use)?;
+            if rendered.has_queries && query_use == QueryUse::Skip {
+                return Ok(PublishedResource::NeedsQueries);
+            }
+            store_files(cx, &path, state, &rendered);
+            expires_at = rendered.has_queries.then(|| Instant::now() + QUERY_LIFETIME);
+            is_complete = rendered.is_complete;
             ("text/html; charset=utf-8", html, Some(path))
         }
     };
     let etag = ETag::from_content(body.as_bytes());
     let document = PublishedDocument { mime: mime.to_owned(), body: Bytes::from(body), etag, page };
     let is_older = address.is_empty() && number > 1;
-    let document =
-        if is_older { Arc::new(document) } else { cx.space.publishing.store(address, (state, expires_at), document) };
+    let document = if is_older || !is_complete {
+        Arc::new(document)
+    } else {
+        cx.space.publishing.store(address, (state, expires_at), document)
+    };
     Ok(PublishedResource::Document(document))
 }
 
@@ -73,8 +97,7 @@ fn file(cx: &OperationContext<'_>, path: TreePath) -> Result<PublishedResource, 
     if is_hidden(cx.space, &path) || !uses_asset(cx, &path)? {
         return Err(Fault::file_not_found(&path));
     }
-    let file = files::read_file(cx, &path)?;
-    Ok(PublishedResource::File(path, file))
+    Ok(PublishedResource::File(path))
 }
 
 /// The way from an address up to the index of its space.
@@ -94,16 +117,25 @@ fn options(cx: &OperationContext<'_>, address: &str, canonical: &str) -> Documen
     }
 }
 
-fn page_html(cx: &OperationContext<'_>, path: &TreePath) -> Result<(String, bool), Fault> {
+/// The page of a browser that gets no document at an address below `/p/`, in percent-encoding.
+#[must_use]
+pub fn failure_page(address: &str, title: &str, message: &str) -> String {
+    let index = way_up(address);
+    let stylesheet = format!("{index}{STYLESHEET_NAME}");
+    let text = format!("<p>{}</p>\n<p><a href=\"{index}\">All pages</a></p>\n", escape_html(message));
+    list_document(title, &text, &DocumentOptions { stylesheet, is_unlisted: true, ..DocumentOptions::default() })
+}
+
+fn page_html(cx: &OperationContext<'_>, path: &TreePath, query_use: QueryUse) -> Result<(String, RenderedPage), Fault> {
     let file = read_admitted(cx, path, Audience::Published)?;
-    let page = render_page(cx, path, (file.etag, &file.content), Audience::Published);
+    let page = render_published(cx, path, &file, query_use);
     let frontmatter = files::frontmatter(&file.content);
     let options = DocumentOptions {
         published_at: frontmatter.get("published_at").and_then(|time| time.as_str()).map(str::to_owned),
         modified_at: Some(files::to_timestamp(file.attributes.modified).to_string()),
         ..options(cx, path.as_str(), &public_path(cx, path))
     };
-    Ok((page_document(&page, &options), page.has_queries))
+    Ok((page_document(&page, &options), page))
 }
 
 /// The published pages, the latest first.
@@ -139,8 +171,7 @@ fn index_page(cx: &OperationContext<'_>, number: usize) -> Result<String, Fault>
     } else {
         format!("<nav class=\"pager\" aria-label=\"Index\">{}</nav>\n", links.join(" · "))
     };
-    let is_primary = is_primary(cx, cx.space);
-    let title = if is_primary { "Published pages" } else { &cx.space.name };
+    let title = if is_primary(cx, cx.space) { "Published pages" } else { &cx.space.name };
     let options = options(cx, "", &format!("{}/", prefix(cx, cx.space)));
     Ok(list_document(title, &format!("{list}{pager}"), &options))
 }

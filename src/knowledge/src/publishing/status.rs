@@ -27,19 +27,21 @@ pub(super) fn view_count(cx: &OperationContext<'_>, path: &TreePath) -> Option<u
     cx.settings().publish.count_views.then(|| cx.space.view_counts.of(path))
 }
 
-/// The published pages that the caller may read, the latest first.
+/// The published pages that the caller may read, the latest first, and how many there are.
 ///
 /// # Errors
 /// Those of the index.
-pub(super) fn list_published(cx: &OperationContext<'_>, max: usize) -> Result<Vec<PublishedEntry>, Fault> {
+pub(super) fn list_published(cx: &OperationContext<'_>, max: usize) -> Result<(Vec<PublishedEntry>, usize), Fault> {
     let listed = listed_pages(cx)?;
     let permissions = &cx.caller.permissions;
-    let pages = listed.published().into_iter().filter(|(path, _)| permissions.covers(path));
+    let mut pages = listed.published();
+    pages.retain(|(path, _)| permissions.covers(path));
+    let count = pages.len();
     let entry = |(path, page): (&TreePath, &super::ListedPage)| PublishedEntry {
         path: path.clone(),
         published_at: page.published_at.clone(),
         public_url: public_path(cx, path),
         view_count: view_count(cx, path),
     };
-    Ok(pages.take(max).map(entry).collect())
+    Ok((pages.into_iter().take(max).map(entry).collect(), count))
 }

@@ -1,7 +1,9 @@
 use serde_json::json;
 use svcfs_base::{Caller, Permissions, Scope};
 
-use super::{Audience, read_admitted, render_page, uses_asset};
+use super::{
+    Audience, PublishedResource, QueryUse, SpaceState, published_resource, read_admitted, render_page, uses_asset,
+};
 use crate::spaces::test_space::{TestSpace, caller, path};
 
 const PUBLIC: &str = "---\npublished: true\n---\n";
@@ -64,6 +66,55 @@ fn only_assets_of_published_pages_are_used() {
     assert!(!uses_asset(&cx, &path("other.png")).unwrap());
     assert!(read_admitted(&cx, &path("closed.md"), Audience::Published).is_err());
     assert!(read_admitted(&cx, &path(".svc/rules.md"), Audience::Published).is_err());
+}
+
+#[test]
+fn pages_with_queries_are_made_in_two_steps() {
+    let (space, caller) = (space(), caller());
+    let cx = space.cx(&caller);
+    let find = |address: &str, query_use| published_resource(&cx, (address, 1), query_use).unwrap();
+    assert!(matches!(find("page.md", QueryUse::Skip), PublishedResource::NeedsQueries));
+    let since = SpaceState::of(space.space());
+    assert!(space.space().publishing.document(since, "page.md").is_none(), "what was left out is not stored");
+    let PublishedResource::Document(page) = find("page.md", QueryUse::Run) else { panic!() };
+    assert!(String::from_utf8_lossy(&page.body).contains("<li>"), "{page:?}");
+    assert!(space.space().publishing.document(since, "page.md").is_some());
+    assert!(matches!(find("open.md", QueryUse::Skip), PublishedResource::Document(_)));
+    assert!(matches!(find("i.png", QueryUse::Skip), PublishedResource::File(_)));
+    space.put("other.md", "new");
+    assert!(space.space().publishing.document(SpaceState::of(space.space()), "page.md").is_none());
+    assert!(space.space().publishing.document(since, "page.md").is_some(), "for those who waited since then");
+}
+
+#[test]
+fn the_queries_of_a_page_have_one_timeout() {
+    let queries = "```dql\nLIST\n```\n\n".repeat(40);
+    let space = TestSpace::with("dataview.query_timeout = \"1ms\"\n", &[("page.md", &format!("{PUBLIC}{queries}"))]);
+    space.settle();
+    let html = html(&space, &caller(), "page.md", Audience::Published);
+    assert!(html.contains("took longer than `dataview.query_timeout` together"), "{html}");
+}
+
+#[test]
+fn a_page_is_rendered_once_for_callers_with_the_same_permissions() {
+    let space =
+        TestSpace::with("", &[("a.md", "# A\n[[b]] ![[b]]\n"), ("b.md", "b1\n"), ("q.md", "```dql\nLIST\n```\n")]);
+    space.settle();
+    let cached = || space.space().publishing.caller_pages.lock().get(&(path("a.md"), etag(&space, "a.md"), None));
+    let render = |page: &str| space.get("render", json!({ "path": page }));
+    let first = render("a.md");
+    assert!(cached().is_some());
+    assert_eq!(render("a.md"), first);
+    space.put("b.md", "b2\n");
+    space.settle();
+    assert!(render("a.md")["html"].as_str().unwrap().contains("b2"), "what is embedded is newer");
+    render("q.md");
+    let query = (path("q.md"), etag(&space, "q.md"), None);
+    assert!(space.space().publishing.caller_pages.lock().get(&query).is_none(), "a result depends on the time");
+}
+
+fn etag(space: &TestSpace, page: &str) -> svcfs_base::ETag {
+    svcfs_base::ETag::from_content(space.text(page).as_bytes())
 }
 
 #[test]

@@ -83,20 +83,6 @@ fn truncation_note(answer: &QueryAnswer) -> Option<String> {
     ))
 }
 
-/// Runs a query over these pages only, as far as the caller may see them, with the index as it is.
-///
-/// # Errors
-/// As [`run_query_below`].
-pub(crate) fn run_query_over(
-    cx: &OperationContext<'_>,
-    query: &DqlQuery,
-    visible: Option<&Arc<VisiblePages>>,
-    window: RowWindow,
-) -> Result<QueryAnswer, Fault> {
-    let below = cx.caller.permissions.folder.as_ref();
-    run_query_below(&cx.space.index, query, (&cx.settings().dataview, cx.now(), below), visible, window)
-}
-
 /// Runs a query within the limits of the settings, with a directory only over the pages below it,
 /// with a set only over its pages.
 ///

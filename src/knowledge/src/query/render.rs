@@ -36,6 +36,8 @@ pub enum RenderTarget {
     Response,
     /// In a page in any folder: links start at the root.
     Page,
+    /// As in a page that is shown as HTML and not stored: paths in tables are links, too.
+    Html,
 }
 
 /// Renders a result as markdown that ends with a line break.
@@ -87,7 +89,7 @@ fn render_groups(answer: &QueryAnswer, style: MarkdownStyle, target: RenderTarge
 
 fn rows(answer: &QueryAnswer, rows: &[Vec<Value>], (style, target): (MarkdownStyle, RenderTarget)) -> String {
     match style {
-        MarkdownStyle::Table => table(&answer.headers, rows),
+        MarkdownStyle::Table => table(&answer.headers, rows, target),
         MarkdownStyle::List => list(answer, rows, target),
         MarkdownStyle::Distinct | MarkdownStyle::Count => {
             rows.iter().map(|row| format!("- {}\n", join_cells(row))).collect()
@@ -96,11 +98,21 @@ fn rows(answer: &QueryAnswer, rows: &[Vec<Value>], (style, target): (MarkdownSty
     }
 }
 
-fn table(headers: &[String], rows: &[Vec<Value>]) -> String {
+fn table(headers: &[String], rows: &[Vec<Value>], target: RenderTarget) -> String {
+    let has_links = target == RenderTarget::Html && headers.first().is_some_and(|header| header == "path");
+    let cells = |row: &Vec<Value>| {
+        let mut cells: Vec<String> = row.iter().map(cell).collect();
+        if let (true, Some(Value::String(path)), Some(first)) = (has_links, row.first(), cells.first_mut())
+            && !path.contains('|')
+        {
+            *first = format!("[{first}]({})", link_destination(path, target));
+        }
+        cells
+    };
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let rule = format!("|{}\n", "---|".repeat(headers.len()));
     let titles = headers.iter().map(|header| escape(&title_case(header))).collect();
-    let body: String = rows.iter().map(|row| line(row.iter().map(cell).collect())).collect();
+    let body: String = rows.iter().map(|row| line(cells(row))).collect();
     format!("{}{rule}{body}", line(titles))
 }
 
@@ -183,7 +195,7 @@ pub(super) fn link_destination(path: &str, target: RenderTarget) -> String {
     let path = match target {
         RenderTarget::Response => path.to_owned(),
         // A link to no file is as written; `//name` would lead to another server.
-        RenderTarget::Page => format!("/{}", path.trim_start_matches(['/', '\\'])),
+        RenderTarget::Page | RenderTarget::Html => format!("/{}", path.trim_start_matches(['/', '\\'])),
     };
     if path.contains(['(', ')', ' ', '<', '>']) { format!("<{}>", path.replace(['<', '>'], "")) } else { path }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use svcfs_base::{Fault, Protocol, Timestamp, TreePath};
+use svcfs_store::Share;
 use svcfs_vfs::{EventChange, FeedEvent, Vfs, is_backup};
 
 use super::registry::ShareState;
@@ -34,6 +35,7 @@ impl BackupRename {
 /// `Internal` when the log cannot be read.
 pub(super) fn apply(state: &mut ShareState, vfs: &Vfs, event: &FeedEvent) -> Result<(), Fault> {
     return_to_pages(state, event);
+    exchange_pages(state, event);
     let shared: HashSet<&TreePath> = state.by_id.values().map(|share| &share.path).collect();
     for (page, to) in vfs.relocations(event, |path| shared.contains(path))? {
         let of_page = state.by_id.values().filter(|share| share.path == page);
@@ -56,6 +58,22 @@ pub(super) fn apply(state: &mut ShareState, vfs: &Vfs, event: &FeedEvent) -> Res
         }
     }
     Ok(())
+}
+
+/// Exchanges the shares of two pages that exchanged their contents, as their comments are.
+fn exchange_pages(state: &mut ShareState, event: &FeedEvent) {
+    let mut pages = event.changes.iter().filter(|change| change.path.is_page());
+    let (Some(a), Some(b), None) = (pages.next(), pages.next(), pages.next()) else { return };
+    if a.old.is_none() || a.new.is_none() || a.old == a.new || (a.old, a.new) != (b.new, b.old) {
+        return;
+    }
+    let moved = |share: &Share| match &share.path {
+        path if *path == a.path => Some((share.id.clone(), b.path.clone())),
+        path if *path == b.path => Some((share.id.clone(), a.path.clone())),
+        _ => None,
+    };
+    let moved: Vec<(String, TreePath)> = state.by_id.values().filter_map(moved).collect();
+    moved.into_iter().for_each(|(share, path)| state.set_path(share, path));
 }
 
 /// Gives pages their shares back that were written anew after a rename to a backup.

@@ -16,11 +16,11 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use svcfs_base::{Caller, Fault, Kind, Permissions, Protocol, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Permissions, Protocol, TreePath, network_prefix};
 use svcfs_config::RateLimitSettings;
 use svcfs_vfs::FileView;
 
-use crate::access::RequestLimiter;
+use crate::access::{RateLimitKey, RequestLimiter};
 use crate::files;
 use crate::kernel::{OperationContext, ServerState, Space};
 
@@ -28,10 +28,11 @@ pub use operations::AREA;
 pub use registry::ShareRegistry;
 pub use writer::ShareWriter;
 
-/// Attempts per minute and address: passwords that were not right before.
+/// Attempts per minute for a share from an address: passwords that were not right before.
 const ATTEMPTS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(30).expect("not zero");
 
-/// Limits guessing of passwords. Links need no limit: their tokens have 256 random bits.
+/// Limits guessing of passwords, for each share and address: behind a proxy, all readers may have
+/// its address. Links need no limit: their tokens have 256 random bits.
 pub struct GuessLimiter(RequestLimiter);
 
 impl Default for GuessLimiter {
@@ -42,8 +43,9 @@ impl Default for GuessLimiter {
 }
 
 impl GuessLimiter {
-    fn count(&self, address: Option<IpAddr>) -> Result<(), Fault> {
-        address.map_or(Ok(()), |address| self.0.admit(None, address))
+    fn count(&self, share: &str, address: Option<IpAddr>) -> Result<(), Fault> {
+        let key = |address| RateLimitKey::Share(share.to_owned(), network_prefix(address));
+        address.map_or(Ok(()), |address| self.0.count(&key(address)))
     }
 }
 
@@ -107,7 +109,7 @@ pub fn open_share(
     if let Some(hash) = &share.password_hash {
         let password = password.ok_or(ShareRefusal::Password)?;
         if !space.shares.was_right(&share.id, password) {
-            server.guess_limiter().count(address)?;
+            server.guess_limiter().count(&share.id, address)?;
             if !password::is_password(password, hash) {
                 return Err(ShareRefusal::Password);
             }

@@ -181,6 +181,15 @@ fn a_link_follows_its_page_whatever_changes_it() {
 }
 
 #[test]
+fn shares_are_exchanged_with_their_pages() {
+    let space = space();
+    let link = share(&space, json!({ "path": "top.md" }));
+    let puts = vec![Change::put(path("top.md"), "# Plan\n"), Change::put(path("docs/plan.md"), "# Top\n")];
+    space.space().vfs.apply(&Caller::new(Protocol::Fuse), svcfs_base::ChangeSet::new(puts)).unwrap();
+    assert_eq!(open(&space, &link, None), Ok(("docs/plan.md".to_owned(), "# Top\n".to_owned())));
+}
+
+#[test]
 fn a_key_of_a_folder_shares_its_pages_only() {
     let space = space();
     let outside = share(&space, json!({ "path": "top.md" }));
@@ -198,7 +207,7 @@ fn a_key_of_a_folder_shares_its_pages_only() {
 }
 
 #[test]
-fn guesses_are_limited_for_each_address() {
+fn guesses_are_limited_for_each_share_and_address() {
     let space = space();
     let link = share(&space, json!({ "path": "top.md", "password": "secret" }));
     let token = link["token"].as_str().unwrap();
@@ -217,6 +226,8 @@ fn guesses_are_limited_for_each_address() {
         .take(200)
         .collect();
     assert!((30..200).contains(&wrong.len()), "{}", wrong.len());
+    let other = share(&space, json!({ "path": "docs/plan.md", "password": "secret" }));
+    assert_eq!(try_open(other["token"].as_str().unwrap(), Some("secret"), "192.0.2.1"), 200, "another share");
     assert_eq!(try_open(token, Some("secret"), "192.0.2.2"), 200);
     // A password that was right is not a guess.
     assert!((0..100).all(|_| try_open(token, Some("secret"), "192.0.2.2") == 200));

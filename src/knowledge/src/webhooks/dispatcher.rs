@@ -10,7 +10,7 @@ use svcfs_base::{Clock, Fault, Timestamp};
 use svcfs_store::{DeliveryAttempt, HookPosition, HookWrite, QueuedDelivery, StoredHook};
 use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
-use super::events::{EventReader, Notification};
+use super::events::{EventReader, FrontmatterCache, Notification};
 use super::hook::Hook;
 use super::outcome::{Verdict, is_failing_long};
 use super::registry::{HookState, MAX_QUEUED, MIN_ROOM, Webhooks};
@@ -61,14 +61,19 @@ impl WebhookDispatcher {
     }
 
     /// Reads the next changes for a webhook that has `room` for more notifications.
-    fn read_feed(&self, hook: &Hook, room: usize, stop: &StopToken) -> Result<FeedPart, Fault> {
+    fn read_feed(
+        &self,
+        (hook, pages): (&Hook, &FrontmatterCache),
+        room: usize,
+        stop: &StopToken,
+    ) -> Result<FeedPart, Fault> {
         let mut part = FeedPart { position: self.position(hook), notifications: Vec::new(), has_more: false };
         if room < MIN_ROOM {
             return Ok(part);
         }
         let events = self.space.vfs.feed().events_after(part.position.seq, BATCH_SETS)?;
         for event in &events {
-            let reader = EventReader::new(&self.space, hook, event);
+            let reader = EventReader::new((&self.space, pages), hook, event);
             for index in part.position.part..event.changes.len() {
                 if part.notifications.len() >= room || stop.is_requested() {
                     return Ok(part);
@@ -212,8 +217,9 @@ impl Task for WebhookDispatcher {
         };
         // The lock is not needed while contents are read.
         let mut parts = Vec::with_capacity(hooks.len());
+        let pages = FrontmatterCache::default();
         for (hook, room) in hooks {
-            parts.push((self.read_feed(&hook, room, stop)?, hook));
+            parts.push((self.read_feed((&hook, &pages), room, stop)?, hook));
         }
         let has_more = parts.iter().any(|(part, _)| part.has_more);
 

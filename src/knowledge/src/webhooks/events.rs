@@ -1,6 +1,8 @@
 //! What a webhook is notified of, by the changes of the feed.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use svcfs_base::{ETag, EventAnnouncement, MAX_PAGE_BYTES, Protocol, TreePath, WebhookEvent};
@@ -22,9 +24,36 @@ pub(super) struct Notification {
     pub body: String,
 }
 
+/// Pages whose frontmatter is remembered: that of all webhooks for a set is read once.
+const MAX_REMEMBERED: usize = 4_096;
+
+/// The frontmatter of the versions that several webhooks compare; none for a content that is not
+/// stored.
+#[derive(Default)]
+pub(super) struct FrontmatterCache(RefCell<HashMap<(TreePath, ETag), FrontmatterMap>>);
+
+type FrontmatterMap = Option<Rc<Map<String, Value>>>;
+
+impl FrontmatterCache {
+    fn get_or_read(&self, key: (&TreePath, ETag), read: impl FnOnce() -> FrontmatterMap) -> FrontmatterMap {
+        let key = (key.0.clone(), key.1);
+        if let Some(known) = self.0.borrow().get(&key) {
+            return known.clone();
+        }
+        let map = read();
+        let mut known = self.0.borrow_mut();
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert(key, map.clone());
+        map
+    }
+}
+
 /// A change set, as a webhook reads it.
 pub(super) struct EventReader<'a> {
     space: &'a Space,
+    pages: &'a FrontmatterCache,
     hook: &'a Hook,
     event: &'a FeedEvent,
     /// Index of the new name of a renamed file, and of its former name.
@@ -34,8 +63,8 @@ pub(super) struct EventReader<'a> {
 }
 
 impl<'a> EventReader<'a> {
-    pub fn new(space: &'a Space, hook: &'a Hook, event: &'a FeedEvent) -> Self {
-        let mut reader = Self { space, hook, event, renames: HashMap::new(), former_names: HashSet::new() };
+    pub fn new((space, pages): (&'a Space, &'a FrontmatterCache), hook: &'a Hook, event: &'a FeedEvent) -> Self {
+        let mut reader = Self { space, pages, hook, event, renames: HashMap::new(), former_names: HashSet::new() };
         if hook.wants(WebhookEvent::FileRenamed) {
             let both = |index: usize| reader.is_sent(&event.changes[index].path);
             reader.renames = renames(event).into_iter().filter(|(new, old)| both(*new) && both(*old)).collect();
@@ -52,7 +81,7 @@ impl<'a> EventReader<'a> {
             notifications.extend(self.comment(index, change));
         } else if self.is_sent(&change.path) {
             notifications.extend(self.file(index, change));
-            notifications.extend(self.page(change, self.former(index)));
+            notifications.extend(self.page(index, change));
         }
         if self.event.announcement == EventAnnouncement::Merge && index + 1 == self.event.changes.len() {
             notifications.extend(self.merge());
@@ -89,14 +118,16 @@ impl<'a> EventReader<'a> {
         self.notification(event, &change.path, change.new.map(|etag| ("etag", json!(etag))))
     }
 
-    /// Publication and workflow state, by the frontmatter before and after.
-    fn page(&self, change: &EventChange, former: Option<&EventChange>) -> Vec<Notification> {
+    /// Publication and workflow state, by the frontmatter before and after. A page that is removed
+    /// is not published any more.
+    fn page(&self, index: usize, change: &EventChange) -> Vec<Notification> {
         use WebhookEvent::{PagePublished, PageTransition, PageUnpublished};
         let wants_any = [PagePublished, PageUnpublished, PageTransition].iter().any(|event| self.hook.wants(*event));
-        if !wants_any || !change.path.is_page() || change.new.is_none() {
+        // The former name of a page that was renamed: its new name has the event.
+        if !wants_any || !change.path.is_page() || self.former_names.contains(&index) {
             return Vec::new();
         }
-        let before = former.unwrap_or(change);
+        let before = self.former(index).unwrap_or(change);
         let (old, new) = (self.frontmatter(before, before.old), self.frontmatter(change, change.new));
         // The content is not stored, so nothing is known about the change.
         let (Some(old), Some(new)) = (old, new) else { return Vec::new() };
@@ -124,8 +155,12 @@ impl<'a> EventReader<'a> {
     }
 
     /// The frontmatter of a content; empty for a file that did not exist.
-    fn frontmatter(&self, change: &EventChange, etag: Option<ETag>) -> Option<Map<String, Value>> {
-        let Some(etag) = etag else { return Some(Map::new()) };
+    fn frontmatter(&self, change: &EventChange, etag: Option<ETag>) -> FrontmatterMap {
+        let Some(etag) = etag else { return Some(Rc::default()) };
+        self.pages.get_or_read((&change.path, etag), || self.read_frontmatter(change, etag).map(Rc::new))
+    }
+
+    fn read_frontmatter(&self, change: &EventChange, etag: ETag) -> Option<Map<String, Value>> {
         let stored = self.space.vfs.recorded_content(&change.path, etag).ok().flatten();
         let content = stored.or_else(|| {
             // A content without version can still be in the tree.

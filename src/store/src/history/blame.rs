@@ -116,7 +116,7 @@ impl History {
                     break;
                 };
                 let before = blob(repository, older.blob)?;
-                let parts = changed_lines(&before, &after)?;
+                let parts = changed_lines(before.content(), after.content())?;
                 map_to_older(lines, &parts, |line| authors[line] = LineAuthor::of(version));
                 content = Some(before);
             }
@@ -131,13 +131,18 @@ impl History {
     /// # Errors
     /// `Git` when one of them is missing.
     pub fn are_similar(&self, a: ETag, b: ETag) -> HistoryResult<bool> {
-        self.reader(|repository| {
-            let (a, b) = (blob(repository, a)?, blob(repository, b)?);
-            let total = count_lines(a.content()).max(count_lines(b.content()));
-            let changed: usize = changed_lines(&a, &b)?.iter().map(|part| part.old_count.max(part.new_count)).sum();
-            Ok(total > 0 && changed * 2 <= total)
-        })
+        self.reader(|repository| are_similar_contents(blob(repository, a)?.content(), blob(repository, b)?.content()))
     }
+}
+
+/// As [`History::are_similar`], for contents that are not stored.
+///
+/// # Errors
+/// `Git` when they cannot be compared.
+pub fn are_similar_contents(a: &[u8], b: &[u8]) -> HistoryResult<bool> {
+    let total = count_lines(a).max(count_lines(b));
+    let changed: usize = changed_lines(a, b)?.iter().map(|part| part.old_count.max(part.new_count)).sum();
+    Ok(total > 0 && changed * 2 <= total)
 }
 
 fn blob(repository: &Repository, etag: ETag) -> HistoryResult<Blob<'_>> {
@@ -150,13 +155,13 @@ fn count_lines(content: &[u8]) -> usize {
     ends + usize::from(content.last().is_some_and(|byte| *byte != b'\n'))
 }
 
-fn changed_lines(old: &Blob<'_>, new: &Blob<'_>) -> HistoryResult<Vec<ReplacedLines>> {
+fn changed_lines(old: &[u8], new: &[u8]) -> HistoryResult<Vec<ReplacedLines>> {
     let mut options = DiffOptions::new();
     // The settings of `git blame`.
     options.context_lines(0).interhunk_lines(0).indent_heuristic(true).force_text(true);
     // From buffers: for blobs of a repository libgit2 reads attributes from several files for each
     // comparison.
-    let patch = Patch::from_buffers(old.content(), None, new.content(), None, Some(&mut options))?;
+    let patch = Patch::from_buffers(old, None, new, None, Some(&mut options))?;
     let mut changes = Vec::with_capacity(patch.num_hunks());
     for at in 0..patch.num_hunks() {
         let (hunk, _) = patch.hunk(at)?;

@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use svcfs_base::{CommitId, ETag, FileKind, TreePath};
 use tracing::warn;
 
-pub use blame::{BlameHunk, FileVersion};
+pub use blame::{BlameHunk, FileVersion, are_similar_contents};
 pub use commit::{CommitAuthor, FileEdit, StagedCommit};
 pub use draft_branch::BranchPage;
 pub(crate) use exclude::without_own_lines;

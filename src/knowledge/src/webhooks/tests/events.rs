@@ -5,7 +5,7 @@ use svcfs_base::{Caller, Protocol, Seq, Timestamp, WebhookEvent};
 use svcfs_store::{HookPosition, StoredHook};
 
 use crate::spaces::test_space::TestSpace;
-use crate::webhooks::events::EventReader;
+use crate::webhooks::events::{EventReader, FrontmatterCache};
 use crate::webhooks::hook::Hook;
 
 fn hook(path_glob: &str, events: &[&str]) -> Hook {
@@ -25,9 +25,9 @@ fn hook(path_glob: &str, events: &[&str]) -> Hook {
 
 /// The notifications after a position: event and path, and the bodies.
 fn notified(space: &TestSpace, hook: &Hook, after: Seq) -> (Vec<String>, Vec<Value>) {
-    let (mut names, mut bodies) = (Vec::new(), Vec::new());
+    let (mut names, mut bodies, pages) = (Vec::new(), Vec::new(), FrontmatterCache::default());
     for event in space.space().vfs.feed().events_after(after, 1000).unwrap() {
-        let reader = EventReader::new(space.space(), hook, &event);
+        let reader = EventReader::new((space.space(), &pages), hook, &event);
         for notification in (0..event.changes.len()).flat_map(|index| reader.notifications(index)) {
             names.push(format!("{} {}", notification.event.name(), notification.path));
             bodies.push(serde_json::from_str(&notification.body).unwrap());
@@ -80,6 +80,23 @@ fn changes_lead_to_the_chosen_notifications() {
         "without file.renamed it is a deletion and a creation"
     );
     assert_eq!(notified(&space, &hook("*", &[]), start).0, [] as [&str; 0], "`*` does not cross folders");
+}
+
+#[test]
+fn a_published_page_that_is_removed_is_unpublished() {
+    let space = TestSpace::with("", &[("a.md", "---\npublished: true\n---\na\n"), ("b.md", "b\n")]);
+    let start = space.space().vfs.last_seq();
+    space.get("rename", json!({ "from": "a.md", "to": "d/a.md" }));
+    space.get("delete", json!({ "path": "d/a.md" }));
+    space.get("delete", json!({ "path": "b.md" }));
+    let names = |glob: &str| notified(&space, &hook(glob, &[]), start).0;
+    assert_eq!(
+        names("**"),
+        ["file.renamed d/a.md", "file.deleted d/a.md", "page.unpublished d/a.md", "file.deleted b.md"]
+    );
+    assert_eq!(names("*"), ["file.deleted a.md", "page.unpublished a.md", "file.deleted b.md"]);
+    let chosen = notified(&space, &hook("**", &["page.unpublished"]), start).0;
+    assert_eq!(chosen, ["page.unpublished a.md", "page.unpublished d/a.md"], "a removal and a creation");
 }
 
 #[test]

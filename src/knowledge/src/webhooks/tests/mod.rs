@@ -1,3 +1,4 @@
 mod events;
 mod operations;
 mod parts;
+mod workers;
