@@ -40,12 +40,11 @@ fn a_new_root_has_vectors_without_network_and_keys() {
     server.signal(Signal::KILL);
     server.ended();
     place.write("kb/sea/swell.md", &WAVES.replace("Waves", "Swell"));
-    std::fs::remove_file(place.path("kb/sea/waves.md")).unwrap();
     let server = Running::serve(&place.at("kb"), &[]);
-    eventually("the changes are embedded", || {
-        targets(&server, "sea/tides.md").first().is_some_and(|it| it == "sea/swell.md")
-    });
-    eventually("the removed page is gone", || !targets(&server, "sea/tides.md").contains(&"sea/waves.md".to_owned()));
+    let has = |page: &str| targets(&server, "sea/tides.md").iter().any(|target| target == page);
+    eventually("the new page is embedded", || has("sea/swell.md") && has("sea/waves.md"));
+    assert_eq!(request(server.url(), "DELETE", "/api/svc/file?path=sea/waves.md", "").0, 200);
+    eventually("the removed page is not suggested", || !has("sea/waves.md"));
     server.stop();
 }
 
