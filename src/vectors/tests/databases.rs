@@ -1,12 +1,7 @@
 //! Stores against real databases: `PostgreSQL` with pgvector, and the engine of Qdrant. Both come
 //! from PyPI; scripts/test.sh installs them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "a test, which starts servers"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which starts servers")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -256,6 +257,19 @@ fn a_remote_store_is_filled_emptied_and_may_fail() {
     let (status, answer) = get(&server, "/suggestions?path=odd/p33.md");
     assert!(status == 200 || answer.to_string().contains("Qdrant"), "{status} {answer}");
     server.stop();
+}
+
+#[test]
+fn a_silent_embedder_does_not_delay_the_stop() {
+    let (place, listener) = (Place::with_root(), TcpListener::bind("127.0.0.1:0").unwrap());
+    place.write("kb/p.md", &page(1));
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let embedder = format!("[search.vector.embedder]\nprovider = \"http\"\nurl = \"{url}\"\n");
+    let server = serve_with(&place, &format!("[search.vector]\nenabled = true\n{embedder}"));
+    let _silent = listener.accept().unwrap();
+    let start = Instant::now();
+    let errors = server.stop();
+    assert!(start.elapsed() < Duration::from_secs(5) && !errors.contains("did not end in time"), "{errors}");
 }
 
 #[test]

@@ -288,6 +288,9 @@ impl From<VectorIndexError> for VectorIndexFailure {
 
 impl Task for VectorIndexer {
     const NAME: &'static str = "vectors";
+    /// A request to an embedder may wait for its timeout; a restart continues where it was.
+    const MAX_STOP_WAIT: Option<Duration> = Some(Duration::from_secs(2));
+
     fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         if self.position.is_none() {
             // So that the first search need not.

@@ -425,7 +425,7 @@ fn settings_that_cannot_work_name_their_key() {
     for (provider, change, key) in table {
         let mut options = StoreOptions::new(provider, "s");
         change(&mut options);
-        let error = connect_store(&options).err().unwrap().store;
+        let error = connect_store(&options).err().unwrap();
         assert_eq!(error.key, format!("search.vector.store.{key}"), "{provider:?} {error}");
     }
     for (provider, name) in StoreProvider::ALL {
