@@ -28,8 +28,8 @@ const MAX_REMOTE_BATCH_BYTES: usize = 2 << 20;
 /// Interval at which it is checked whether the search index is complete, before the comparison.
 const INDEX_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Delay after which a page is read again whose content differed from its event: an external command
-/// may have changed it for a moment.
+/// Delay after which a page is read again whose content differed from its event: an external
+/// command may have changed it for a moment.
 const RECHECK_DELAY: Duration = Duration::from_secs(2);
 
 /// A service that asks to wait longer is asked again after this time.
