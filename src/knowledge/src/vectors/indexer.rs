@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use svcfs_base::{ETag, Fault, FileKind, Kind, Protocol, Seq, TreePath};
 use svcfs_vectors::{ChunkRules, EmbedError, PageText, VectorIndexError};
@@ -28,8 +28,8 @@ const MAX_REMOTE_BATCH_BYTES: usize = 2 << 20;
 /// Interval at which it is checked whether the search index is complete, before the comparison.
 const INDEX_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Delay of the next comparison after a page was read whose content differed from its event: an
-/// external command may have changed it for a moment.
+/// Delay after which a page is read again whose content differed from its event: an external
+/// command may have changed it for a moment.
 const RECHECK_DELAY: Duration = Duration::from_secs(2);
 
 /// A service that asks to wait longer is asked again after this time.
@@ -70,8 +70,8 @@ pub struct VectorIndexer {
     changed: Vec<(TreePath, Option<ETag>)>,
     /// Pages that differ from the vectors; none before the comparison.
     backlog: Option<Vec<TreePath>>,
-    /// Whether a page differed from its event.
-    needs_recheck: bool,
+    /// Pages that differed from their events, and when they are read again.
+    recheck: (Vec<TreePath>, Instant),
 }
 
 /// What was read of the next paths.
@@ -79,6 +79,8 @@ pub struct VectorIndexer {
 struct PathBatch {
     pages: Vec<PageText>,
     removed: Vec<TreePath>,
+    /// Those that differ from their events.
+    differing: Vec<TreePath>,
     /// Number of paths.
     paths: usize,
 }
@@ -87,8 +89,8 @@ impl VectorIndexer {
     /// The indexer of a space; none without vectors.
     pub fn for_space(space: &Arc<Space>) -> Option<Self> {
         let vectors = Arc::clone(space.vectors.as_ref()?);
-        let (space, changed) = (Arc::clone(space), Vec::new());
-        Some(Self { space, vectors, position: None, changed, backlog: None, needs_recheck: false })
+        let (space, changed, recheck) = (Arc::clone(space), Vec::new(), (Vec::new(), Instant::now()));
+        Some(Self { space, vectors, position: None, changed, backlog: None, recheck })
     }
 
     /// Embeds all pages now, for a command that asks once; `on_step` is called after each part. A
@@ -154,7 +156,6 @@ impl VectorIndexer {
         }
         // Taken from the end.
         self.backlog = Some(backlog.into_iter().rev().collect());
-        self.needs_recheck = false;
         Ok(true)
     }
 
@@ -169,12 +170,14 @@ impl VectorIndexer {
     fn read_batch<'p>(
         &self,
         paths: impl Iterator<Item = (&'p TreePath, Option<Option<ETag>>)>,
-    ) -> Result<(PathBatch, bool), Fault> {
-        let (mut batch, mut bytes, mut differs) = (PathBatch::default(), 0, false);
+    ) -> Result<PathBatch, Fault> {
+        let (mut batch, mut bytes) = (PathBatch::default(), 0);
         for (path, expected) in paths.take(MAX_BATCH_PAGES) {
             let page = if expected == Some(None) { None } else { self.read_page(path)? };
             let etag = page.as_ref().map(|page| page.etag);
-            differs |= expected.is_some_and(|expected| expected != etag);
+            if expected.is_some_and(|expected| expected != etag) {
+                batch.differing.push(path.clone());
+            }
             bytes += page.as_ref().map_or(0, |page| page.text.len());
             match page {
                 Some(page) => batch.pages.push(page),
@@ -185,7 +188,7 @@ impl VectorIndexer {
                 break;
             }
         }
-        Ok((batch, differs))
+        Ok(batch)
     }
 
     /// The text of a page; none if it is no page.
@@ -207,17 +210,20 @@ impl VectorIndexer {
     /// Embeds the next pages; false if there are none.
     fn embed_next(&mut self) -> Result<bool, VectorIndexFailure> {
         let is_changed = !self.changed.is_empty();
-        let (batch, differs) = if is_changed {
+        let batch = if is_changed {
             self.read_batch(self.changed.iter().map(|(path, etag)| (path, Some(*etag))))?
         } else {
             let backlog = self.backlog.iter().flatten().rev();
             self.read_batch(backlog.map(|path| (path, None)))?
         };
-        self.needs_recheck |= differs;
         let index = &self.vectors.index;
         // Pages first: the texts of a renamed page are not embedded again.
         index.update(&batch.pages)?;
         index.remove(&batch.removed)?;
+        if !batch.differing.is_empty() {
+            self.recheck.0.extend(batch.differing);
+            self.recheck.1 = Instant::now() + RECHECK_DELAY;
+        }
         if is_changed {
             self.changed.drain(..batch.paths);
         } else if let Some(backlog) = &mut self.backlog {
@@ -254,11 +260,16 @@ impl VectorIndexer {
             return Ok(NextStep::Now);
         }
         self.vectors.index.finish()?;
-        if std::mem::take(&mut self.needs_recheck) {
-            self.backlog = None;
-            return Ok(NextStep::After(RECHECK_DELAY));
+        let (paths, due) = &mut self.recheck;
+        if paths.is_empty() {
+            return Ok(NextStep::WhenSignalled);
         }
-        Ok(NextStep::WhenSignalled)
+        let remaining = due.saturating_duration_since(Instant::now());
+        if !remaining.is_zero() {
+            return Ok(NextStep::After(remaining));
+        }
+        self.backlog.get_or_insert_default().append(paths);
+        Ok(NextStep::Now)
     }
 }
 
