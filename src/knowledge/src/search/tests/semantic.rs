@@ -180,7 +180,7 @@ fn read_pages(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) {
 
 /// Mean reciprocal rank of both together, measured when this was written. An improvement of the
 /// ranking records the new figure here.
-const MEASURED: f64 = 0.5;
+const MEASURED: f64 = 0.704;
 
 #[test]
 fn both_together_answer_questions_as_well_as_measured() {
