@@ -10,6 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -31,6 +32,9 @@ const ARCHIVES: [&str; 2] = ["rust-book", "owasp-cheatsheets"];
 
 const DEV: &str = include_str!("questions/dev.tsv");
 const TEST: &str = include_str!("questions/test.tsv");
+
+/// A server that rests so long has embedded all pages.
+const IDLE_TIME: Duration = Duration::from_millis(300);
 
 /// Titles of one tree that are searched.
 const MAX_TITLES: usize = 100;
@@ -106,13 +110,13 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Quality> {
     for (name, folder) in OWN_TREES {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let pages = read_pages(&folder).with_context(|| format!("`{}` cannot be read", folder.display()))?;
-        quality.ask(run, extent, (name, &pages))?;
+        quality.ask(run, (name, &pages))?;
     }
     for name in ARCHIVES {
         let archive = extent.corpora.join(format!("{name}.tar.xz"));
         if archive.is_file() {
             let pages = Trial::unpack((&archive, ""), &run.path(&format!("{name}-unpacked")), 0)?.pages;
-            quality.ask(run, extent, (name, &pages))?;
+            quality.ask(run, (name, &pages))?;
         } else {
             run.report(&format!("`{}` is missing; its questions are left out", archive.display()));
         }
@@ -121,7 +125,7 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Quality> {
 }
 
 impl Quality {
-    fn ask(&mut self, run: &BenchRun, extent: &Extent, (tree, pages): (&str, &[(String, String)])) -> Result<()> {
+    fn ask(&mut self, run: &BenchRun, (tree, pages): (&str, &[(String, String)])) -> Result<()> {
         run.report(&format!("questions about {tree}"));
         let root = run.path(&format!("quality-{tree}"));
         for (path, text) in pages {
@@ -132,7 +136,7 @@ impl Quality {
         fs::create_dir_all(root.join(".svc"))?;
         fs::write(root.join(".svc/config.toml"), "[search.vector]\nenabled = true\n")?;
         let log = run.path(&format!("quality-{tree}.log"));
-        let place = ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time };
+        let place = ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: IDLE_TIME };
         let server = ServerProcess::start(run, place)?;
         server.wait_until_idle(run)?;
         let mut client = BenchClient::connect(server.address())?;

@@ -78,7 +78,7 @@ fn results_are_limited_by_folder_scope_and_similarity() {
     let similar = found(json!({ "threshold": 0.4 }));
     assert!(!paths(&similar).is_empty() && paths(&similar).len() < 5, "{similar}");
     assert!(similar.as_array().unwrap().iter().all(|page| page["similarity"].as_f64().unwrap() >= 0.4), "{similar}");
-    let permissions = Permissions { scope: Scope::Read, folder: Some(path("it")), ..caller().permissions };
+    let permissions = Permissions { scope: Scope::Read, folder: Some(path("it")) };
     let limited = Caller { permissions, ..caller() };
     let entry = OperationEntry::new::<SearchSemantic>();
     let answer = (entry.call)(json!({ "query": "water of the sea" }), &space.cx(&limited)).unwrap();
@@ -180,7 +180,7 @@ fn read_pages(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) {
 
 /// Mean reciprocal rank of both together, measured when this was written. An improvement of the
 /// ranking records the new figure here.
-const MEASURED: f64 = 0.5;
+const MEASURED: f64 = 0.704;
 
 #[test]
 fn both_together_answer_questions_as_well_as_measured() {
