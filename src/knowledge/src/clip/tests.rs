@@ -212,6 +212,7 @@ fn names_of_files_and_urls_are_safe() {
         ("example.org/a", "https://example.org/a"),
         ("example.org:8080/a", "https://example.org:8080/a"),
         ("http://example.org/ä b#c", "http://example.org/%C3%A4%20b"),
+        ("https://b\u{fc}cher.example:8080/ä", "https://xn--bcher-kva.example:8080/%C3%A4"),
         ("https://example.org/%41?q=\"x\"", "https://example.org/%41?q=%22x%22"),
     ] {
         assert_eq!(normalized_url(url).unwrap(), normalized);
