@@ -31,8 +31,8 @@ pub(crate) mod versioning;
 pub(crate) mod webhooks;
 pub(crate) mod workflow;
 
-/// A length of time such as `30d` or `1h 30m`; days have 24 hours. None for other texts and negative
-/// lengths.
+/// A length of time such as `30d` or `1h 30m`; days have 24 hours. None for other texts and
+/// negative lengths.
 pub(crate) fn parse_time(text: &str) -> Option<std::time::Duration> {
     let span: jiff::Span = text.trim().parse().ok()?;
     span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
