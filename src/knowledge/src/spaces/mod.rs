@@ -273,6 +273,7 @@ const RESERVED: &[&str] = &[
     "publish",
     "query",
     "readlink",
+    "recall",
     "rename",
     "rename-dir",
     "render",
