@@ -34,7 +34,7 @@ header `X-Svc-Mount`. Every caller with a key may send it; with `auth.type = \"n
 of its ignored files under the new name.
 
 Spaces are managed with a key that is not for a single space. `space.visibility` says what clients without a key may read: everything that `GET` reads in a
-`public` space, `/file`, `/peek` and `/section` in an `unlisted` one, nothing in a `private` one.
+`public` space, `/file`, `/peek` and `/section` (without `as_of`) in an `unlisted` one, nothing in a `private` one.
 
 ";
 

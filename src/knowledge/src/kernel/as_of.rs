@@ -5,7 +5,7 @@ use serde::Deserialize;
 use svcfs_base::{Fault, Kind, TreePath, escape_unprintable};
 use svcfs_vfs::{PastFile, PastState};
 
-use super::OperationContext;
+use super::{OperationContext, suggestions};
 use crate::history;
 
 /// Answer from the tree as it was then: a time such as `2026-11-22T10:15:00Z`, a date (its start,
@@ -19,10 +19,14 @@ impl AsOf {
     /// The tree that was requested; none for the present one.
     ///
     /// # Errors
-    /// `NotFound` for an unknown name, and for a time before the first commit; `Disabled` without
-    /// git history.
+    /// `Unauthenticated` without a key in an unlisted space, whose history and drafts are not for
+    /// everyone; `NotFound` for an unknown name, and for a time before the first commit; `Disabled`
+    /// without git history.
     pub fn state(&self, cx: &OperationContext<'_>) -> Result<Option<PastState>, Fault> {
         let Some(text) = &self.0 else { return Ok(None) };
+        if !suggestions::may_list(cx.space, cx.caller) {
+            return Err(Fault::new(Kind::Unauthenticated, "`as_of` needs a key in an unlisted space"));
+        }
         if !cx.space.vfs.has_past_states() {
             let message = "`as_of` needs git history: set `versioning.strategy = \"git\"`";
             return Err(Fault::new(Kind::Disabled, message));

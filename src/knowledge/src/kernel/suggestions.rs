@@ -43,7 +43,7 @@ pub fn add(fault: Fault, space: &Space, caller: &Caller) -> Fault {
 }
 
 /// Whether a caller may learn which pages exist: not without a key in an unlisted space.
-fn may_list(space: &Space, caller: &Caller) -> bool {
+pub(super) fn may_list(space: &Space, caller: &Caller) -> bool {
     let is_anonymous = caller.client.key.is_none() && caller.permissions.scope == Scope::Read;
     !is_anonymous || space.visibility() != SpaceVisibility::Unlisted
 }

@@ -141,3 +141,16 @@ fn an_earlier_tree_shows_a_folder_key_only_its_folder() {
         assert!(answer.contains("team") && !answer.contains("secret"), "{operation}: {answer}");
     }
 }
+
+#[test]
+fn without_a_key_an_unlisted_space_has_no_earlier_trees() {
+    let space = TestSpace::new();
+    space.put("a.md", "# A\n");
+    space.space().set_visibility(svcfs_config::SpaceVisibility::Unlisted);
+    let anonymous = Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Http) };
+    let commit = space.get("changes", json!({ "limit": 1 }))["last_seq"].clone();
+    let arguments = json!({ "path": "a.md", "as_of": commit });
+    let fault = space.ask_as(&anonymous, "read", arguments.clone()).unwrap_err();
+    assert_eq!(fault.kind(), Kind::Unauthenticated);
+    assert!(space.ask("read", arguments).is_ok(), "with a key");
+}
