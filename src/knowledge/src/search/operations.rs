@@ -150,6 +150,9 @@ impl Operation for SearchPages {
             None => (suggest::search(cx.index_at_seq(self.at_least)?, query, threshold)?, false),
         };
         let suggest::SuggestedAnswer { hits, corrected_query, note, is_partial } = answer;
+        if is_cut && hits.is_empty() {
+            cx.add_note("not all pages of the earlier tree could be compared: use fewer words, or `path_prefix`");
+        }
         let is_answered = !hits.is_empty() && corrected_query.is_none() && !is_partial;
         record_search(cx, (&query_text, SearchType::Search), is_answered, is_unrestricted);
         let may_add = offset == 0 && !is_time_limited && corrected_query.is_none();

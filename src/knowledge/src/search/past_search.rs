@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{ETag, Fault, Seq, TreePath};
+use parking_lot::{Condvar, Mutex};
+use svcfs_base::{ETag, Fault, Kind, Seq, TreePath};
 use svcfs_index::{Index, IndexEntry, SearchQuery};
 use svcfs_text::fold::fold_word;
 use svcfs_vfs::{PastState, StoredContent};
@@ -22,11 +23,57 @@ const MAX_INDEXED: usize = 1_000;
 /// Text of these pages at most.
 const MAX_INDEXED_BYTES: usize = 32 << 20;
 
-/// Pages per transaction.
-const BATCH_PAGES: usize = 250;
+/// Pages per transaction, and their text: the time is checked between two of them.
+const MAX_BATCH_PAGES: usize = 250;
+const MAX_BATCH_BYTES: usize = 256 << 10;
+
+/// Indexes that are built at the same time, and calls that wait for that. A build may use a
+/// processor for most of the timeout, and several times the text of its pages on disk and in memory.
+const MAX_BUILDS: usize = 2;
+const MAX_WAITING: usize = 8;
 
 /// Inflected forms share this beginning; the index compares them exactly.
 const STEM_LETTERS: usize = 3;
+
+static BUILDS: Mutex<BuildCounts> = Mutex::new(BuildCounts { running: 0, waiting: 0 });
+static BUILD_FINISHED: Condvar = Condvar::new();
+
+struct BuildCounts {
+    running: usize,
+    waiting: usize,
+}
+
+/// The right to build an index.
+struct BuildPermit;
+
+impl BuildPermit {
+    /// Waits until other builds are finished.
+    fn acquire(deadline: Instant) -> Result<Self, Fault> {
+        let busy = || {
+            let message = "other searches of earlier trees are running; try again in a moment";
+            Fault::new(Kind::RateLimited, message).with_detail("retry_after", 2)
+        };
+        let mut counts = BUILDS.lock();
+        if counts.waiting >= MAX_WAITING {
+            return Err(busy());
+        }
+        counts.waiting += 1;
+        while counts.running >= MAX_BUILDS && !BUILD_FINISHED.wait_until(&mut counts, deadline).timed_out() {}
+        counts.waiting -= 1;
+        if counts.running >= MAX_BUILDS {
+            return Err(busy());
+        }
+        counts.running += 1;
+        Ok(Self)
+    }
+}
+
+impl Drop for BuildPermit {
+    fn drop(&mut self) {
+        BUILDS.lock().running -= 1;
+        BUILD_FINISHED.notify_one();
+    }
+}
 
 /// The index of the pages of an earlier tree that may match a query.
 pub struct PastIndex {
@@ -56,19 +103,29 @@ pub fn search(
 /// Indexes the pages of an earlier tree, at or below a folder, with most of the words of a query.
 ///
 /// # Errors
-/// Those of the index, of git, and of the temporary directory.
+/// `RateLimited` while many others run; those of the index, of git, and of the temporary directory.
 pub fn build(
     cx: &OperationContext<'_>,
     state: &PastState,
     (q, folder): (&str, Option<&TreePath>),
 ) -> Result<PastIndex, Fault> {
-    // Half of the time is for reading, the rest for indexing and ranking.
-    let deadline = Instant::now() + cx.settings().dataview.query_timeout / 2;
-    let (candidates, is_cut) = candidates(cx, state, (q, folder), deadline)?;
+    let timeout = cx.settings().dataview.query_timeout;
+    let _permit = BuildPermit::acquire(Instant::now() + timeout)?;
+    // Half of the time is for reading, most of the rest for indexing.
+    let start = Instant::now();
+    let (candidates, mut is_cut) = candidates(cx, state, (q, folder), start + timeout / 2)?;
+    let deadline = start + timeout / 2 + timeout / 4;
     let directory = tempfile::tempdir().map_err(Fault::internal)?;
     let index = Index::open(&directory.path().join("index.db"))?.with_link_resolution(cx.space.index.link_resolution());
     let index = index.with_hidden_files(cx.space.vfs.hidden_files().clone())?;
-    for batch in candidates.chunks(BATCH_PAGES) {
+    let mut remaining = candidates.as_slice();
+    while !remaining.is_empty() {
+        if Instant::now() >= deadline {
+            is_cut = true;
+            break;
+        }
+        let (batch, others) = remaining.split_at(batch_length(remaining));
+        remaining = others;
         let entries = batch.iter().map(|(path, text)| IndexEntry::Page {
             path: path.clone(),
             etag: ETag::from_content(text.as_bytes()),
@@ -78,6 +135,16 @@ pub fn build(
         index.ingest(&entries.collect::<Vec<_>>(), Seq(1))?;
     }
     Ok(PastIndex { index, is_cut, _directory: directory })
+}
+
+/// The number of pages of the next transaction.
+fn batch_length(pages: &[(TreePath, String)]) -> usize {
+    let mut bytes = 0;
+    let fits = |page: &&(TreePath, String)| {
+        bytes += page.1.len();
+        bytes <= MAX_BATCH_BYTES
+    };
+    pages.iter().take(MAX_BATCH_PAGES).take_while(fits).count().max(1)
 }
 
 /// The pages with most of the words, and whether others are missing.
