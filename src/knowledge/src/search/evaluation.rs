@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -166,7 +167,8 @@ impl RankingSums {
         let is_expected = |path: &TreePath| expected.contains(path);
         let rank = paths.iter().position(is_expected).map_or(0, |place| place + 1);
         let correct = paths.iter().take(HIT_RANK).filter(|path| is_expected(path)).count();
-        let ndcg = ndcg(paths.iter().take(k).map(is_expected), expected.len().min(k));
+        let different = expected.iter().collect::<HashSet<_>>().len();
+        let ndcg = ndcg(paths.iter().take(k).map(is_expected), different.min(k));
         self.sums.hit_rate += f64::from((1..=HIT_RANK).contains(&rank));
         self.sums.mrr += if rank > 0 { 1.0 / rank as f64 } else { 0.0 };
         self.sums.precision_at_5 += correct as f64 / HIT_RANK as f64;
