@@ -149,7 +149,8 @@ impl Operation for DiffVersions {
             (Some(from), Some(to), None) => (from, to),
             (None, None, Some(state)) => {
                 let newest = cx.space.vfs.versions_under(&names)?.into_iter().next();
-                (state.commit.to_string(), newest.map_or_else(String::new, |newest| newest.hash.to_string()))
+                let newest = newest.ok_or_else(|| Fault::file_not_found(&self.path))?;
+                (state.commit.to_string(), newest.hash.to_string())
             }
             (_, _, Some(_)) => {
                 return Err(Fault::invalid("as_of", "compares with the page as it is now; omit `from` and `to`"));

@@ -194,7 +194,10 @@ impl Operation for Recall {
         let as_of = past.as_ref().map(|(state, _)| state.commit);
         let partial = past.is_some_and(|(_, past)| past.is_cut);
         let head = text::first_lines(position, as_of, partial);
-        let limits = (head.as_str(), self.budget_tokens as usize, self.min_trust.unwrap_or_default());
+        // Agents get the notes beside the text.
+        let notes: usize = cx.response_meta().notes.iter().map(|note| TokenCount::of(note).tokens()).sum();
+        let budget = (self.budget_tokens as usize).saturating_sub(notes);
+        let limits = (head.as_str(), budget, self.min_trust.unwrap_or_default());
         let Selection { excerpts, dropped } = selection::select(cx, &found, limits)?;
         let is_unrestricted =
             self.path_prefix.is_none() && self.scope.is_none() && self.min_trust.is_none() && as_of.is_none();
