@@ -18,6 +18,10 @@ use crate::kernel::OperationContext;
 /// Pages of the ranking by words that are combined.
 const MAX_WORD_PAGES: usize = 200;
 
+/// Pages and passages of each ranking where only pages with a `scope` count: the rankings do not
+/// know it.
+const MAX_SCOPED: usize = 5_000;
+
 /// Share of the words in the combined score.
 const WORD_SHARE: f64 = 0.5;
 
@@ -97,6 +101,10 @@ pub struct HybridPage {
 /// Those of [`Index::rank_words`].
 pub fn rank(cx: &OperationContext<'_>, index: &Index, query: &HybridQuery<'_>) -> Result<HybridRanking, Fault> {
     let mut notes = Vec::new();
+    let (max_pages, max_passages) = match query.scope {
+        Some(_) => (MAX_SCOPED, MAX_SCOPED),
+        None => (MAX_WORD_PAGES, vector_leg::MAX_PASSAGES),
+    };
     let words = if query.uses_words {
         let search = SearchQuery {
             folder: query.folder.cloned(),
@@ -104,7 +112,7 @@ pub fn rank(cx: &OperationContext<'_>, index: &Index, query: &HybridQuery<'_>) -
             is_question: true,
             ..SearchQuery::new(query.question)
         };
-        let mut words = index.rank_words(&search, MAX_WORD_PAGES)?;
+        let mut words = index.rank_words(&search, max_pages)?;
         notes.extend(words.note.take());
         words
     } else {
@@ -112,7 +120,7 @@ pub fn rank(cx: &OperationContext<'_>, index: &Index, query: &HybridQuery<'_>) -
     };
     let asks_for_words_only = query.uses_words && !words.is_plain && !words.pages.is_empty();
     let near = match query.uses_vectors && !asks_for_words_only {
-        true => vector_leg::search(cx, query.question, vector_leg::MAX_PASSAGES, query.folder),
+        true => vector_leg::search(cx, query.question, max_passages, query.folder),
         false => VectorLeg::Disabled,
     };
     let near = match near {
