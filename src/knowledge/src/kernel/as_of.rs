@@ -8,6 +8,9 @@ use svcfs_vfs::{PastFile, PastState};
 use super::{OperationContext, suggestions};
 use crate::history;
 
+/// Longer texts name nothing: git refuses them with an error of its own.
+const MAX_NAME_BYTES: usize = 255;
+
 /// Answer from the tree as it was then: a time such as `2026-11-22T10:15:00Z`, a date (its start,
 /// UTC), a commit hash, a branch or a tag
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -19,11 +22,15 @@ impl AsOf {
     /// The tree that was requested; none for the present one.
     ///
     /// # Errors
-    /// `Unauthenticated` without a key in an unlisted space, whose history and drafts are not for
+    /// `Invalid` for a long text; `Unauthenticated` without a key in an unlisted space, whose history and drafts are not for
     /// everyone; `NotFound` for an unknown name, and for a time before the first commit; `Disabled`
     /// without git history.
     pub fn state(&self, cx: &OperationContext<'_>) -> Result<Option<PastState>, Fault> {
         let Some(text) = &self.0 else { return Ok(None) };
+        if text.len() > MAX_NAME_BYTES {
+            let message = format_args!("is {} bytes long; the limit is {MAX_NAME_BYTES} bytes", text.len());
+            return Err(Fault::invalid("as_of", message));
+        }
         if !suggestions::may_list(cx.space, cx.caller) {
             return Err(Fault::new(Kind::Unauthenticated, "`as_of` needs a key in an unlisted space"));
         }
