@@ -22,13 +22,13 @@ impl AsOf {
     /// The tree that was requested; none for the present one.
     ///
     /// # Errors
-    /// `Invalid` for a long text; `Unauthenticated` without a key in an unlisted space, whose history and drafts are not for
-    /// everyone; `NotFound` for an unknown name, and for a time before the first commit; `Disabled`
-    /// without git history.
+    /// `Invalid` for a long text; `Unauthenticated` without a key in an unlisted space, whose history
+    /// and drafts are not for everyone; `NotFound` for an unknown name, and for a time before the
+    /// first commit; `Disabled` without git history.
     pub fn state(&self, cx: &OperationContext<'_>) -> Result<Option<PastState>, Fault> {
         let Some(text) = &self.0 else { return Ok(None) };
         if text.len() > MAX_NAME_BYTES {
-            let message = format_args!("is {} bytes long; the limit is {MAX_NAME_BYTES} bytes", text.len());
+            let message = format!("is {} bytes long; the limit is {MAX_NAME_BYTES} bytes", text.len());
             return Err(Fault::invalid("as_of", message));
         }
         if !suggestions::may_list(cx.space, cx.caller) {
