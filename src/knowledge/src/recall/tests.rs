@@ -122,6 +122,13 @@ fn bad_arguments_are_refused_by_name() {
 }
 
 #[test]
+fn meaning_alone_needs_the_setting() {
+    let (status, message) = harbour().refusal("recall", json!({ "query": "tide", "legs": ["vector", "graph"] }));
+    assert_eq!(status, 503);
+    assert!(message.contains("set `search.vector.enabled = true`"), "{message}");
+}
+
+#[test]
 fn equal_requests_have_equal_answers_and_what_does_not_fit_is_listed() {
     let space = harbour();
     let small = json!({ "query": "how the tide moves", "budget_tokens": 200 });
