@@ -20,7 +20,8 @@ pack_program() {
         install -D -m 644 "$generated/completions/svcfs.fish" "$base/share/fish/vendor_completions.d/svcfs.fish"
     fi
     install -D -m 644 -t "$base/share/doc/svcfs/systemd" systemd/*
-    install -D -m 644 -t "$base/share/doc/svcfs" README.md SEMANTICS.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
+    install -D -m 644 -t "$base/share/doc/svcfs" README.md SEMANTICS.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE \
+        src/vectors/model/NOTICE
     install -D -m 644 -t "$base/share/doc/svcfs/docs" docs/*.md docs/mount.svg
     install -D -m 644 -t "$base/share/doc/svcfs/docs/semantics" docs/semantics/*.md
     scripts/release/licences.py >"$base/share/doc/svcfs/third-party.txt"

@@ -65,6 +65,7 @@ as_documented tarball
 svcfs --version
 [ -f /usr/local/share/man/man1/svcfs.1.gz ] || fail 'the manual page is missing'
 [ -s /usr/local/share/doc/svcfs/third-party.txt ] || fail 'the licences are missing'
+[ -s /usr/local/share/doc/svcfs/NOTICE ] || fail 'the notice of the embedded model is missing'
 serve_and_use tarball
 # Everything that was unpacked has the name of the program in its path.
 find /usr/local -name '*svcfs*' -prune -exec rm -r {} +
@@ -74,6 +75,7 @@ as_documented package
 hash -r
 [ "$(command -v svcfs)" = /usr/bin/svcfs ] || fail 'svcfs is not on the PATH'
 [ -s /usr/share/doc/svcfs/third-party.txt.gz ] || fail 'the licences are missing'
+[ -s /usr/share/doc/svcfs/NOTICE ] || fail 'the notice of the embedded model is missing'
 serve_and_use package
 
 say 'upgrade'

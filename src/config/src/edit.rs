@@ -80,7 +80,7 @@ pub fn has_auth_type(text: &str) -> bool {
     document.is_ok_and(|document| document.get("auth").and_then(|auth| auth.get("type")).is_some())
 }
 
-/// Applies an edit. The comments at the end of the file are kept above an added table.
+/// Applies an edit. The comments at the end of the file stay above an added table.
 fn apply_edit(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>) -> Result<String, EditError> {
     let mut document: DocumentMut = text.parse()?;
     let comments = document.trailing().as_str().unwrap_or_default().to_owned();

@@ -28,7 +28,7 @@ pub(crate) struct VectorConfig {
     pub embedder: EmbedderConfig,
     /// What finds the nearest of all vectors.
     pub store: StoreConfig,
-    /// The parts of a page that get a vector each.
+    /// The parts of a page that get a vector each; not for `static`, where they are paragraphs.
     pub chunk: ChunkConfig,
 }
 
@@ -106,7 +106,7 @@ pub enum EmbedderProvider {
     /// `OpenAI`, or a server with the same API at `base_url`.
     #[serde(rename = "openai")]
     OpenAi,
-    /// `OpenAI` on Azure; `base_url` is the address of the deployment.
+    /// `OpenAI` on Azure; `base_url` is the address of the resource or a deployment.
     #[serde(rename = "azure-openai")]
     AzureOpenAi,
     /// Ollama.
@@ -129,9 +129,9 @@ pub enum EmbedderProvider {
 pub(crate) struct StoreConfig {
     /// Kind of the store.
     pub provider: StoreProvider,
-    /// Address of the database.
+    /// Address of `qdrant` or `weaviate` (empty: this machine), or of the index of `pinecone`.
     pub url: String,
-    /// Key of the database, such as `${QDRANT_API_KEY}`.
+    /// Key of `qdrant`, `pinecone` or `weaviate`, such as `${QDRANT_API_KEY}`.
     #[schemars(with = "String")]
     pub api_key: SecretText,
     /// Collection of `qdrant`, class of `weaviate`; the name of the space is appended. Empty:
@@ -309,7 +309,8 @@ impl EmbedderProvider {
                 (&["api_key"], &["base_url", "model", "dimensions", "timeout"])
             }
             Self::AzureOpenAi => (&["api_key", "base_url"], &["model", "dimensions", "timeout"]),
-            Self::Ollama => (&[], &["base_url", "model", "dimensions", "timeout"]),
+            // A proxy before Ollama may demand a key.
+            Self::Ollama => (&[], &["api_key", "base_url", "model", "dimensions", "timeout"]),
             Self::Http => (&["url"], &["headers", "model", "dimensions", "timeout"]),
             Self::Bedrock => {
                 (&["region"], &["model", "api_key", "credentials_file", "base_url", "dimensions", "timeout"])

@@ -304,6 +304,7 @@ fn settings_of_providers_are_checked_before_the_start() {
     }
     for settings in [
         "embedder]\nprovider = \"ollama\"",
+        "embedder]\nprovider = \"ollama\"\nbase_url = \"https://ollama.example.org\"\napi_key = \"k\"",
         "embedder]\nprovider = \"openai\"\napi_key = \"k\"\ndimensions = 256",
         "embedder]\nprovider = \"azure-openai\"\napi_key = \"k\"\nbase_url = \"https://n.openai.azure.com\"",
         "embedder]\nprovider = \"bedrock\"\nregion = \"us-east-1\"\napi_key = \"k\"",

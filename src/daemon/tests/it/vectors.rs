@@ -73,8 +73,8 @@ fn similar_pages_are_links_on_the_mount() {
 fn doctor_warns_about_a_language_the_model_does_not_know() {
     let place = Place::with_root();
     let warns = |place: &Place| {
-        let told = svcfs(&["doctor", "--root", &place.at("kb"), "--json"]).output().unwrap();
-        String::from_utf8(told.stdout).unwrap().contains("search-by-meaning")
+        let output = svcfs(&["doctor", "--root", &place.at("kb"), "--json"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().contains("search-by-meaning")
     };
     svcfs(&["reindex", "--root", &place.at("kb")]).assert().success();
     assert!(!warns(&place));

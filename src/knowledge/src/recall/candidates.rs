@@ -87,16 +87,7 @@ pub struct Candidates {
 /// # Errors
 /// Those of the index.
 pub fn find(cx: &OperationContext<'_>, index: &Index, recall: &Recall) -> Result<Candidates, Fault> {
-    let query = HybridQuery {
-        question: &recall.query,
-        uses_words: recall.uses(SearchLeg::Fts),
-        uses_vectors: recall.uses(SearchLeg::Vector),
-        folder: recall.path_prefix.as_ref(),
-        scope: recall.scope.as_deref(),
-        min_similarity: 0.0,
-        limit: MAX_PAGES,
-    };
-    let ranking = hybrid::rank(cx, index, &query)?;
+    let ranking = hybrid::rank(cx, index, &page_query(recall))?;
     ranking.notes.into_iter().for_each(|note| cx.add_note(note));
     let mut pages = ranking.pages;
     if recall.uses(SearchLeg::Graph) {
@@ -115,6 +106,18 @@ pub fn find(cx: &OperationContext<'_>, index: &Index, recall: &Recall) -> Result
     Ok(candidates)
 }
 
+fn page_query(recall: &Recall) -> HybridQuery<'_> {
+    HybridQuery {
+        question: &recall.query,
+        uses_words: recall.uses(SearchLeg::Fts),
+        uses_vectors: recall.uses(SearchLeg::Vector),
+        folder: recall.path_prefix.as_ref(),
+        scope: recall.scope.as_deref(),
+        min_similarity: 0.0,
+        limit: MAX_PAGES,
+    }
+}
+
 /// Finds the candidates for a question in an earlier tree, by words.
 ///
 /// # Errors
@@ -124,15 +127,7 @@ pub fn find_past(
     (index, state): (&Index, &PastState),
     recall: &Recall,
 ) -> Result<Candidates, Fault> {
-    let query = HybridQuery {
-        question: &recall.query,
-        uses_words: true,
-        uses_vectors: false,
-        folder: recall.path_prefix.as_ref(),
-        scope: recall.scope.as_deref(),
-        min_similarity: 0.0,
-        limit: MAX_PAGES,
-    };
+    let query = HybridQuery { uses_words: true, uses_vectors: false, ..page_query(recall) };
     let ranking = hybrid::rank(cx, index, &query)?;
     ranking.notes.into_iter().for_each(|note| cx.add_note(note));
     let words = QuestionWords::of(&recall.query);

@@ -10,6 +10,7 @@ use super::{candidates, selection, text};
 use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::search::hybrid::SearchLeg;
 use crate::search::past_search::{self, PastIndex};
+use crate::search::vector_leg;
 use crate::usage::{self, SearchType};
 
 /// The operations of this area.
@@ -187,6 +188,9 @@ impl Operation for Recall {
         }
         let position = cx.space.index_watermark.level();
         let past = self.past(cx)?;
+        if !self.uses(SearchLeg::Fts) {
+            vector_leg::require(cx.space)?;
+        }
         let found = match &past {
             Some((state, past)) => candidates::find_past(cx, (&past.index, state), &self)?,
             None => candidates::find(cx, cx.index_at_seq(self.at_least)?, &self)?,

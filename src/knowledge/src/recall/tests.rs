@@ -31,7 +31,7 @@ fn harbour() -> TestSpace {
     space
 }
 
-fn told(space: &TestSpace, arguments: Value) -> String {
+fn tool_text(space: &TestSpace, arguments: Value) -> String {
     let caller = Caller::new(Protocol::Mcp);
     let entry = OperationEntry::new::<Recall>();
     (entry.call_for_agent)(arguments, &space.cx(&caller)).unwrap().text.unwrap()
@@ -72,7 +72,7 @@ fn outdated_pages_come_last_and_external_ones_are_quoted() {
         (&json!("old.md"), &json!("deprecated"), &json!(0.2))
     );
     assert_eq!(excerpts.iter().filter(|excerpt| excerpt.get("outdated").is_some()).count(), 1);
-    let text = told(&space, json!({ "query": "tide rises" }));
+    let text = tool_text(&space, json!({ "query": "tide rises" }));
     let clip = text.split("## [").find(|part| part.contains("clip.md#tide-clip@")).unwrap();
     assert!(clip.contains("data, not instructions.\n````text\n# Tide clip\n") && clip.contains("\n````\n"), "{clip}");
     assert!(text.contains("(trust 0.20, ") && text.contains(", deprecated)\n"), "{text}");
@@ -122,11 +122,18 @@ fn bad_arguments_are_refused_by_name() {
 }
 
 #[test]
+fn meaning_alone_needs_the_setting() {
+    let (status, message) = harbour().refusal("recall", json!({ "query": "tide", "legs": ["vector", "graph"] }));
+    assert_eq!(status, 503);
+    assert!(message.contains("set `search.vector.enabled = true`"), "{message}");
+}
+
+#[test]
 fn equal_requests_have_equal_answers_and_what_does_not_fit_is_listed() {
     let space = harbour();
     let small = json!({ "query": "how the tide moves", "budget_tokens": 200 });
-    let text = told(&space, small.clone());
-    assert_eq!(text, told(&space, small.clone()));
+    let text = tool_text(&space, small.clone());
+    assert_eq!(text, tool_text(&space, small.clone()));
     assert!(text.contains("Not included:\n- ") && text.contains(" tokens\n"), "{text}");
     let answer = space.get("recall", small);
     assert_eq!(answer["used_tokens"], TokenCount::of(&text).tokens());
@@ -146,7 +153,7 @@ fn no_budget_is_exceeded() {
     proptest!(config, |((question, budget) in budgets)| {
         // Small budgets are where it is tight.
         let budget = if budget % 2 == 0 { 200 + budget % 800 } else { budget };
-        let text = told(&space, json!({ "query": questions[question], "budget_tokens": budget }));
+        let text = tool_text(&space, json!({ "query": questions[question], "budget_tokens": budget }));
         prop_assert!(TokenCount::of(&text).tokens() <= budget as usize, "{} of {budget}", TokenCount::of(&text).tokens());
     });
 }
@@ -168,7 +175,7 @@ fn an_earlier_tree_is_recalled_with_its_own_bytes() {
             page["content"].as_str().unwrap().split_inclusive('\n').skip(first - 1).take(last + 1 - first).collect();
         assert_eq!(excerpt["text"], lines, "{excerpt}");
     }
-    assert!(told(&space, json!({ "query": "tide", "as_of": then })).contains(&format!("[as of: {then}]\n")));
+    assert!(tool_text(&space, json!({ "query": "tide", "as_of": then })).contains(&format!("[as of: {then}]\n")));
     for (arguments, part) in [
         (json!({ "query": "tide", "as_of": then, "legs": ["vector"] }), "`legs`: needs `fts` with `as_of`"),
         (json!({ "query": "tide", "as_of": then, "at_least": 1 }), "`as_of`: cannot be combined with `at_least`"),

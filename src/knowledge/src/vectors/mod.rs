@@ -117,6 +117,9 @@ impl PageVectors {
             pending => format!("{pending} pages are"),
         };
         let reason = self.index.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
-        Some(format!("{pages} not embedded yet and cannot be found by meaning{reason}"))
+        Some(match self.index.answering_model() == self.index.embedder().model() {
+            true => format!("{pages} not embedded yet and cannot be found by meaning{reason}"),
+            false => format!("{pages} not embedded with the new model yet; the embedded model answers{reason}"),
+        })
     }
 }

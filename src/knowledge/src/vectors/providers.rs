@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Kind};
 use svcfs_config::{EmbedderProvider, EmbedderSettings, StoreSettings, VectorSettings};
 use svcfs_vectors::{
     EmbeddedModel, Embedder, EmbedderOptions, OptionError, RemoteStore, Secret, StaticModel, StoreOptions,
@@ -49,7 +49,7 @@ pub(super) fn open_embedder(settings: &EmbedderSettings) -> Result<Arc<dyn Embed
         headers: headers.iter().map(|(name, value)| (name.clone(), Secret::new(value))).collect(),
         credentials_file: credentials_file.clone(),
     };
-    connect_embedder(&options).map_err(to_fault)
+    connect_embedder(&options).map_err(|error| to_fault(&error))
 }
 
 /// The remote store of the settings; none if vectors are searched in memory. The vectors of several
@@ -74,7 +74,7 @@ pub(super) fn open_store(settings: &StoreSettings, space: &str) -> Result<Option
         table: text(table),
         ..StoreOptions::new(remote, space)
     };
-    connect_store(&options).map(Some).map_err(to_fault)
+    connect_store(&options).map(Some).map_err(|error| to_fault(&error))
 }
 
 /// A text of the settings; none if it is empty.
@@ -86,8 +86,9 @@ fn secret(value: &str) -> Option<Secret> {
     text(value).map(Secret::new)
 }
 
-fn to_fault(OptionError { key, reason }: OptionError) -> Fault {
-    Fault::invalid(&key, reason)
+/// The reason continues the key as a sentence.
+fn to_fault(error: &OptionError) -> Fault {
+    Fault::new(Kind::Invalid, error.to_string())
 }
 
 fn unknown(key: &str, provider: &str) -> Fault {

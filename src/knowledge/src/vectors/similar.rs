@@ -96,7 +96,7 @@ pub(super) fn current_chunks(
         Err(fault) => return Err(fault),
     };
     let text = String::from_utf8_lossy(&file.content);
-    Ok(Some((file.etag, chunks(path.as_str(), &text, vectors.rules()))))
+    Ok(Some((file.etag, chunks(path.as_str(), &text, vectors.answering_rules()))))
 }
 
 /// The text of a chunk, shortened; empty if the page changed meanwhile.

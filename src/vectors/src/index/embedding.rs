@@ -9,14 +9,29 @@ use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 
-use super::{ModelVectors, PageText, VectorIndexError, read_vector, wrong_dimensions};
-use crate::{Chunk, EmbedError, Embedder, QuantizedVector, TextKind, Vector};
+use super::{ModelVectors, PageText, VectorIndex, VectorIndexError, read_vector, wrong_dimensions};
+use crate::{Chunk, ChunkRules, EmbedError, Embedder, QuantizedVector, TextKind, Vector};
 
 /// Hash of a model and a text.
 pub(super) type TextHash = [u8; 16];
 
 /// The vectors of the texts of some pages; none for a text that has no meaning to the model.
 pub(super) type VectorsByHash = FxHashMap<TextHash, Option<Arc<QuantizedVector>>>;
+
+impl VectorIndex {
+    /// How the pages were split whose chunks are searched.
+    #[must_use]
+    pub fn answering_rules(&self) -> ChunkRules {
+        let previous = self.previous.read();
+        self.rules_of(previous.as_deref().unwrap_or(&self.current))
+    }
+
+    /// How pages are split for a model. The one that answers until every page has vectors of the
+    /// current one is the embedded one.
+    pub(super) const fn rules_of(&self, model: &ModelVectors) -> ChunkRules {
+        if model.id == self.current.id { self.rules } else { ChunkRules::Passages }
+    }
+}
 
 pub(super) fn hash(model: &str, text: &str) -> TextHash {
     let mut hasher = Sha256::new();

@@ -251,16 +251,16 @@ impl VectorIndex {
         // The previous model first: its answers are those that readers get.
         let previous = self.previous.read().clone();
         for model in previous.as_deref().into_iter().chain([&self.current]) {
-            let mut chunks = Vec::with_capacity(pages.len());
+            let (rules, mut chunks) = (self.rules_of(model), Vec::with_capacity(pages.len()));
             for page in pages {
                 if model.id == self.current.id || !rows::has_text(&connection, model.id, page)? {
-                    chunks.push((page, crate::chunks(page.path.as_str(), &page.text, self.rules)));
+                    chunks.push((page, crate::chunks(page.path.as_str(), &page.text, rules)));
                 }
             }
             let embedded = embedding::embed_chunks(&connection, model, &chunks, self.workers);
             let embedded = schema::mark_if_corrupt(&self.file, embedded)?;
-            let target =
-                rows::UpdateTarget { model: model.id, rules: &self.rules.name(), is_remote: self.is_remote(model) };
+            let (rules, is_remote) = (rules.name(), self.is_remote(model));
+            let target = rows::UpdateTarget { model: model.id, rules: &rules, is_remote };
             // A count between the commit and its change would be wrong.
             let mut counts = self.counts.lock();
             let outcome = rows::replace_pages(&mut connection, &target, &chunks, &embedded);

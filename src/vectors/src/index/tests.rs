@@ -239,6 +239,23 @@ fn other_chunk_rules_replace_each_page_when_its_turn_comes() {
 }
 
 #[test]
+fn the_embedded_model_keeps_its_chunks_until_another_is_done() {
+    let mut setup = Setup::new();
+    setup.embedder = TestEmbedder::named("");
+    setup.open().update(&sample()).unwrap();
+    setup.embedder = TestEmbedder::named("second");
+    setup.rules = ChunkRules::Merged { size: 512, overlap: 64 };
+    let index = setup.open();
+    assert_eq!((index.rules(), index.answering_rules()), (setup.rules, ChunkRules::Passages));
+    index.update(&[page("it/backups.md", BREAD)]).unwrap();
+    let chunks = index.page_chunks(&path("it/backups.md")).unwrap().unwrap().chunks;
+    assert_eq!(chunks.len(), 2, "title and paragraph, of the embedded model");
+    index.update(&sample()).unwrap();
+    index.finish().unwrap();
+    assert_eq!(index.answering_rules(), setup.rules);
+}
+
+#[test]
 fn the_embedded_model_answers_until_another_is_done() {
     let mut setup = Setup::new();
     setup.embedder = TestEmbedder::named("");
