@@ -62,12 +62,20 @@ pub(super) async fn published(
     // A folder of the primary space may begin with `@`, too.
     let named = path.strip_prefix('@').and_then(|rest| rest.split_once('/'));
     let named = named.and_then(|(name, rest)| Some((app.space(Some(name)).ok()?, rest.to_owned())));
-    let (space, address) = named.unwrap_or((primary, path.to_owned()));
+    let is_named = named.is_some();
+    let (space, address) = named.unwrap_or_else(|| (Arc::clone(&primary), path.to_owned()));
     // Other documents have one address: a query would make them again for each request.
-    let number = if address.is_empty() { index_number(&request.query)? } else { 1 };
+    let number = match address.is_empty() {
+        // Without published pages, a space looks as if it did not exist, whatever the query is.
+        true if is_named => index_number(&request.query).unwrap_or(0),
+        true => index_number(&request.query)?,
+        false => 1,
+    };
+    let not_found = || Fault::not_found(format!("file not found: {}", path.escape_default()));
     // Spaces without published pages look like those that do not exist.
     let hide = |fault: Fault| match fault.kind() {
-        Kind::NotFound if number == 1 => Fault::not_found(format!("file not found: {}", path.escape_default())),
+        Kind::NotFound if is_named => primary.parse_path(path).err().unwrap_or_else(not_found),
+        Kind::NotFound if number == 1 => not_found(),
         _ => fault,
     };
     let document = match find(app, &space, (address, number)).await.map_err(hide)? {

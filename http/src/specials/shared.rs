@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, VARY, WWW_AUTHENTICATE,
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, RANGE, VARY, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
@@ -48,9 +48,11 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
     let password = password(&special.headers, &special.query)?;
     let (has_password, accepts_html) = (password.is_some(), accepts_html(&special.headers));
     let (server, peer, is_head) = (Arc::clone(&app.server), special.peer, special.is_head);
+    let is_continued = asks_for_later_part(&special.headers);
     let work = move || match open_share(&server, (&token, password.as_deref()), peer) {
         Ok(page) => {
-            if !is_head {
+            // A player reads a video in many parts: that is one view.
+            if !is_head && (page.path.is_page() || !is_continued) {
                 page.count_view();
             }
             if !page.path.is_page() {
@@ -115,6 +117,12 @@ pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     let types: Vec<&str> =
         accepted.flat_map(|list| list.split(',')).filter_map(|item| Some(item.split(';').next()?.trim())).collect();
     types.contains(&"text/html") && !types.contains(&"text/markdown")
+}
+
+/// Whether a request is for a part that does not begin at the start of a file.
+fn asks_for_later_part(headers: &HeaderMap) -> bool {
+    let range = headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| range.split_once('='));
+    range.is_some_and(|(_, part)| !part.trim_start().starts_with("0-"))
 }
 
 /// The password of a request: a header, the query, or Basic credentials with any name.

@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -459,6 +460,9 @@ fn drafts_and_webhooks_are_part_of_the_backup() {
         place.run(&settings).unwrap();
         assert!(is_current(), "{remote}");
     }
+    let mut stored = fs::read_dir(place.path("bundles")).unwrap().map(Result::unwrap);
+    let copy = stored.find(|entry| entry.file_name().to_string_lossy().ends_with("webhooks.db")).unwrap();
+    assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o600, "it has secrets");
     add_draft(&place);
     let settings = place.settings("remote.git", "");
     assert!(!is_up_to_date(&place.path("kb"), &settings, CONTEXT), "a draft was opened");

@@ -126,6 +126,8 @@ fn files_of_published_pages_and_shares_are_read_in_parts() {
     assert_eq!(client.send("GET", "/p/clip.mp4", &[("If-None-Match", &etag)], "").status, 304);
     let shared = client.get(&link);
     assert_eq!((header(&shared, "cache-control"), header(&shared, "etag")), ("private, no-store", ""));
+    let shares = client.get(&format!("{API}/share?path=clip.mp4")).json();
+    assert_eq!(shares[0]["viewCount"], 3, "later parts are no views: {shares}");
 }
 
 #[test]

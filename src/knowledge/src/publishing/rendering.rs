@@ -160,9 +160,11 @@ pub(super) fn render_published(
 pub(super) fn render_for_caller(cx: &OperationContext<'_>, path: &TreePath, file: &FileView) -> Arc<RenderedPage> {
     let cache = &cx.space.publishing.caller_pages;
     let key = (path.clone(), file.etag, cx.caller.permissions.folder.clone());
+    // A save through the mount is accepted before it is announced; a later read must see it.
+    let is_announced = cx.space.vfs.wait_applied().is_ok();
     let state = SpaceState::of(cx.space);
     // The notes of an answer depend on the caller, and say that the index is behind.
-    let is_cacheable = state.is_indexed() && !cx.tree().is_draft();
+    let is_cacheable = is_announced && state.is_indexed() && !cx.tree().is_draft();
     if is_cacheable && let Some(cached) = cache.lock().get(&key).filter(|cached| cached.state == state) {
         return cached.page;
     }
