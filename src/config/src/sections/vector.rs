@@ -309,7 +309,8 @@ impl EmbedderProvider {
                 (&["api_key"], &["base_url", "model", "dimensions", "timeout"])
             }
             Self::AzureOpenAi => (&["api_key", "base_url"], &["model", "dimensions", "timeout"]),
-            Self::Ollama => (&[], &["base_url", "model", "dimensions", "timeout"]),
+            // A proxy before it may demand a key.
+            Self::Ollama => (&[], &["api_key", "base_url", "model", "dimensions", "timeout"]),
             Self::Http => (&["url"], &["headers", "model", "dimensions", "timeout"]),
             Self::Bedrock => {
                 (&["region"], &["model", "api_key", "credentials_file", "base_url", "dimensions", "timeout"])

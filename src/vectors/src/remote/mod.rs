@@ -16,6 +16,8 @@ pub(crate) use options::{checked_headers, checked_url, option_error};
 
 /// Largest response that is read: 2,048 vectors of 1,536 numbers, written with 12 digits.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
+/// The same for one vector, or for the result of a search: many may run at a time.
+const MAX_INTERACTIVE_BYTES: u64 = 4 << 20;
 /// Part of a service's own error message that is shown.
 const MAX_EXCERPT_CHARS: usize = 300;
 
@@ -106,7 +108,7 @@ pub(crate) struct ApiClient {
 impl ApiClient {
     pub fn new(service: &'static str, settings: &'static str, timeout: Duration) -> Self {
         let client = ServiceClient::new(timeout, MAX_RESPONSE_BYTES);
-        let interactive = ServiceClient::new(timeout.min(MAX_INTERACTIVE_TIMEOUT), MAX_RESPONSE_BYTES);
+        let interactive = ServiceClient::new(timeout.min(MAX_INTERACTIVE_TIMEOUT), MAX_INTERACTIVE_BYTES);
         let headers = [("Content-Type", "application/json"), ("Accept", "application/json")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         Self { service, settings, client, interactive, headers, secrets: Vec::new() }
