@@ -113,8 +113,11 @@ impl VectorSet {
             return Vec::new();
         }
         let question = Question::new(question);
-        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = threads.min(self.len() / MIN_PER_THREAD).clamp(1, 4);
+        let threads = match (self.len() / MIN_PER_THREAD).min(4) {
+            0 | 1 => 1,
+            // The limits of the process are files: small sets must not wait for them.
+            threads => std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(threads),
+        };
         let length = self.len().div_ceil(threads).max(1);
         let mut found: Vec<NearVector> = if threads == 1 {
             self.search_range(&question, 0..self.len(), limit, &is_wanted)

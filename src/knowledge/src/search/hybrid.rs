@@ -131,8 +131,13 @@ pub fn rank(cx: &OperationContext<'_>, index: &Index, query: &HybridQuery<'_>) -
             None
         }
     };
+    // Without vectors no page has a similarity, and none would be left.
+    let is_similarity_known = near.is_some();
+    if !is_similarity_known && query.min_similarity > 0.0 && !words.pages.is_empty() {
+        notes.push("the similarity is not known: the threshold was not applied".to_owned());
+    }
     let scored = combine(words, near);
-    let pages = with_trust(index, query, scored)?;
+    let pages = with_trust(index, query, (scored, is_similarity_known))?;
     Ok(HybridRanking { pages, notes })
 }
 
@@ -180,13 +185,14 @@ fn sort<T>(pages: &mut [T], key: impl Fn(&T) -> (f64, &TreePath)) {
 fn with_trust(
     index: &Index,
     query: &HybridQuery<'_>,
-    scored: Vec<(TreePath, ScoredPage)>,
+    (scored, is_similarity_known): (Vec<(TreePath, ScoredPage)>, bool),
 ) -> Result<Vec<HybridPage>, Fault> {
     let max = match query.scope {
         Some(_) => usize::MAX,
         None => query.limit.saturating_mul(CANDIDATE_FACTOR).max(MIN_CANDIDATES),
     };
-    let is_similar = |page: &ScoredPage| query.min_similarity <= 0.0 || page.similarity >= query.min_similarity;
+    let min_similarity = if is_similarity_known { query.min_similarity } else { 0.0 };
+    let is_similar = |page: &ScoredPage| min_similarity <= 0.0 || page.similarity >= min_similarity;
     let wanted: Vec<(TreePath, ScoredPage)> =
         scored.into_iter().filter(|(_, page)| is_similar(page)).take(max).collect();
     let paths: Vec<TreePath> = wanted.iter().map(|(path, _)| path.clone()).collect();

@@ -37,7 +37,7 @@ pub fn require(space: &Space) -> Result<(), Fault> {
 /// yet are noted.
 pub fn search(cx: &OperationContext<'_>, question: &str, limit: usize, folder: Option<&TreePath>) -> VectorLeg {
     let Ok(vectors) = PageVectors::of(cx) else { return VectorLeg::Disabled };
-    match vectors.index.search(question, limit, &VectorFilter { folder: folder.cloned() }) {
+    match vectors.search(question, limit, &VectorFilter { folder: folder.cloned() }) {
         Ok(near) => VectorLeg::Answered(near),
         Err(error) => {
             tracing::warn!(space = cx.space.name, %error, "search by meaning failed; answering by words");

@@ -35,6 +35,9 @@ const RECHECK_DELAY: Duration = Duration::from_secs(2);
 /// A service that asks to wait longer is asked again after this time.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
+/// Time of a step for the transfer to a remote store, besides one batch.
+const MAX_SYNC_TIME: Duration = Duration::from_secs(2);
+
 /// Steps of all spaces that may wait for another server at the same time. The tasks of all spaces
 /// share eight threads: servers that do not answer must not stop the search indexes.
 const MAX_NETWORK_STEPS: usize = 4;
@@ -72,6 +75,8 @@ pub struct VectorIndexer {
     backlog: Option<Vec<TreePath>>,
     /// Pages that differed from their events, and when they are read again.
     recheck: (Vec<TreePath>, Instant),
+    /// When the embedder accepts the next request, if it asked to wait.
+    retry_at: Option<Instant>,
 }
 
 /// What was read of the next paths.
@@ -90,7 +95,7 @@ impl VectorIndexer {
     pub fn for_space(space: &Arc<Space>) -> Option<Self> {
         let vectors = Arc::clone(space.vectors.as_ref()?);
         let (space, changed, recheck) = (Arc::clone(space), Vec::new(), (Vec::new(), Instant::now()));
-        Some(Self { space, vectors, position: None, changed, backlog: None, recheck })
+        Some(Self { space, vectors, position: None, changed, backlog: None, recheck, retry_at: None })
     }
 
     /// Embeds all pages now, for a command that asks once; `on_step` is called after each part. A
@@ -255,8 +260,10 @@ impl VectorIndexer {
         self.count_pending();
         let has_more = self.embed_next()?;
         self.count_pending();
-        self.vectors.index.sync_store(|| stop.is_requested())?;
-        if has_more {
+        // A store that is filled again must not delay changed pages.
+        let end = Instant::now() + MAX_SYNC_TIME;
+        let is_stored = self.vectors.index.sync_store(|| stop.is_requested() || Instant::now() >= end)?;
+        if has_more || !is_stored {
             return Ok(NextStep::Now);
         }
         self.vectors.index.finish()?;
@@ -307,6 +314,14 @@ impl Task for VectorIndexer {
             // So that the first search need not.
             self.vectors.index.load().map_err(Fault::from)?;
         }
+        // Changed pages wake the task, and must not shorten the wait that a service asked for.
+        let wait = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        if !wait.is_zero() {
+            self.read_events()?;
+            self.count_pending();
+            return Ok(NextStep::After(wait));
+        }
+        self.retry_at = None;
         let network_step = self.vectors.index.uses_network().then(NetworkStep::start);
         if let Some(None) = network_step {
             return Ok(NextStep::After(NETWORK_STEP_DELAY));
@@ -321,6 +336,7 @@ impl Task for VectorIndexer {
             }
             Err(VectorIndexFailure::Wait(message, time)) => {
                 self.vectors.index.set_problem(Some(message));
+                self.retry_at = Instant::now().checked_add(time);
                 Ok(NextStep::After(time))
             }
             Err(VectorIndexFailure::Fault(fault)) => {

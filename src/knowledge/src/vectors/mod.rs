@@ -12,11 +12,12 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use svcfs_base::{Fault, Seq};
 use svcfs_config::{EmbedderProvider, VectorSettings};
-use svcfs_vectors::{ChunkRules, VectorIndex, VectorIndexOptions};
+use svcfs_vectors::{ChunkRules, NearChunk, VectorFilter, VectorIndex, VectorIndexOptions};
 use svcfs_work::Watermark;
 
 pub use indexer::VectorIndexer;
@@ -29,6 +30,12 @@ use crate::kernel::{OperationContext, Space};
 
 /// How long an answer waits until the caller's own changes are embedded.
 const OWN_CHANGE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A search that fails after this time has waited for a service without an answer …
+const SLOW_FAILURE: Duration = Duration::from_secs(1);
+
+/// … and for this time, others do not wait for it: each would have a place of the server.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(15);
 
 impl Space {
     /// The same space with vectors of its pages.
@@ -46,6 +53,8 @@ pub struct PageVectors {
     /// The feed position up to which changed pages are embedded. Pages that changed while the
     /// server was stopped may still be pending.
     pub watermark: Watermark,
+    /// The last failure of a search that waited in vain.
+    outage: Mutex<Option<(Instant, String)>>,
 }
 
 impl PageVectors {
@@ -69,7 +78,7 @@ impl PageVectors {
         };
         let (embedder, store) = (providers::open_embedder(embedder)?, providers::open_store(store, space)?);
         let index = VectorIndex::open(VectorIndexOptions { file, embedder, store, rules, workers })?;
-        Ok(Self { index, watermark: Watermark::default() })
+        Ok(Self { index, watermark: Watermark::default(), outage: Mutex::new(None) })
     }
 
     /// The vectors of the space of a call, with the changes of its caller where that takes less
@@ -97,6 +106,25 @@ impl PageVectors {
                 "search by meaning is disabled; set `search.vector.enabled = true` in `.svc/config.toml` and restart \
                  the server",
             )
+        })
+    }
+
+    /// The chunks that are nearest to a question, the nearest first.
+    ///
+    /// # Errors
+    /// Why there is no answer; soon after a service did not answer in time, at once.
+    pub fn search(&self, question: &str, limit: usize, filter: &VectorFilter) -> Result<Vec<NearChunk>, String> {
+        let outage = self.outage.lock().clone();
+        if let Some((_, reason)) = outage.filter(|(time, _)| time.elapsed() < OUTAGE_PAUSE) {
+            return Err(reason);
+        }
+        let start = Instant::now();
+        self.index.search(question, limit, filter).map_err(|error| {
+            let reason = error.to_string();
+            if start.elapsed() >= SLOW_FAILURE {
+                *self.outage.lock() = Some((Instant::now(), reason.clone()));
+            }
+            reason
         })
     }
 

@@ -120,10 +120,12 @@ impl Operation for GetEmbeddings {
         let vectors = PageVectors::of(cx)?;
         let embedded = vectors.index.page_chunks(&self.path)?;
         let Some(embedded) = embedded else { return Err(without_vectors(cx, vectors, &self.path)?) };
-        let current = current_chunks(cx.space, &vectors.index, &self.path)?;
-        let Some((_, mut texts)) = current.filter(|(etag, _)| *etag == embedded.etag) else {
-            return Err(pending(&self.path, vectors));
+        let Some((etag, mut texts)) = current_chunks(cx.space, &vectors.index, &self.path)? else {
+            return Err(without_vectors(cx, vectors, &self.path)?);
         };
+        if etag != embedded.etag {
+            return Err(pending(&self.path, vectors));
+        }
         let to_chunk = |chunk: svcfs_vectors::EmbeddedChunk| {
             let text = texts.get_mut(chunk.ord as usize).map(|chunk| std::mem::take(&mut chunk.text));
             let (text, (line_start, line_end)) = (text.unwrap_or_default(), chunk.lines);

@@ -117,7 +117,10 @@ fn embed_all(
             let results = &mut *results.lock();
             match (results.as_mut(), embedded) {
                 (Ok(all), Ok(embedded)) => all.extend(embedded),
-                (Ok(_), Err(error)) => *results = Err(error),
+                (Ok(_), Err(error)) => {
+                    *results = Err(error);
+                    return;
+                }
                 (Err(_), _) => return,
             }
         }

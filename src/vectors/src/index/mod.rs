@@ -31,7 +31,9 @@ use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use svcfs_base::{ETag, TreePath};
 
-use crate::{ChunkRules, EmbedError, EmbeddedModel, Embedder, NearVector, TextKind, VectorFilter, VectorStore};
+use crate::{
+    ChunkRules, EmbedError, EmbeddedModel, Embedder, NearVector, StoreError, TextKind, VectorFilter, VectorStore,
+};
 
 pub use error::VectorIndexError;
 use model_vectors::{ModelVectors, chunk_id, ord_of, page_of, read_vector};
@@ -353,6 +355,10 @@ impl VectorIndex {
         filter: &VectorFilter,
     ) -> Result<Vec<NearChunk>, VectorIndexError> {
         let near = match &self.store {
+            // What is there belongs to another model or another `vectors.db`.
+            Some(_) if self.is_remote(model) && self.is_store_outdated.load(Ordering::Acquire) => {
+                return Err(StoreError("the vector store is not filled yet".to_owned()).into());
+            }
             Some(remote) if self.is_remote(model) => remote.store.search(vector, limit, filter)?,
             _ => self.search_memory(model, vector, limit, filter)?,
         };
@@ -407,8 +413,8 @@ impl VectorIndex {
     pub fn status(&self) -> VectorStatus {
         let count = || self.read(|connection| rows::counts(connection, self.current.id)).ok();
         let mut counts = self.counts.lock();
-        let (pages, chunks) = counts.or_else(count).unwrap_or_default();
-        *counts = Some((pages, chunks));
+        *counts = counts.or_else(count);
+        let (pages, chunks) = counts.unwrap_or_default();
         drop(counts);
         VectorStatus {
             model: self.current.embedder.model().to_owned(),

@@ -209,7 +209,11 @@ pub(super) fn remove_other_models(connection: &mut Connection, retained: &[i64])
          DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.vector = vectors.id);"
     ))?;
     transaction.commit()?;
-    Ok(connection.execute_batch("PRAGMA incremental_vacuum")?)
+    // Each row is a page that was freed, and `execute_batch` reads one row only.
+    let mut vacuum = connection.prepare("PRAGMA incremental_vacuum")?;
+    let mut freed = vacuum.query([])?;
+    while freed.next()?.is_some() {}
+    Ok(())
 }
 
 /// The row of a page, and whether it is new.

@@ -270,7 +270,10 @@ fn the_embedded_model_answers_until_another_is_done() {
     index.finish().unwrap();
     assert_eq!(first(&index, "recipe of a loaf").unwrap(), "kitchen/bread.md");
     assert_eq!(index.status().pages, 3);
-    drop(index);
+    let file = Connection::open(index.file()).unwrap();
+    let free: i64 = file.pragma_query_value(None, "freelist_count", |row| row.get(0)).unwrap();
+    assert_eq!(free, 0, "the file shrinks");
+    drop((index, file));
     setup.embedder = TestEmbedder::named("third");
     let index = setup.open();
     assert!(index.paths().unwrap().is_empty(), "nothing can embed questions for the second");

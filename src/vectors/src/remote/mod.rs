@@ -16,8 +16,14 @@ pub(crate) use options::{checked_headers, checked_url, option_error};
 
 /// Largest response that is read: 2,048 vectors of 1,536 numbers, written with 12 digits.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
+/// The same for one vector, or for the result of a search: many may run at a time.
+const MAX_INTERACTIVE_BYTES: u64 = 4 << 20;
 /// Part of a service's own error message that is shown.
 const MAX_EXCERPT_CHARS: usize = 300;
+
+/// Longest wait for a response while a person waits for the result of a search: each search has one
+/// of the places of the server until then.
+pub(crate) const MAX_INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a request is repeated.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +98,8 @@ pub(crate) struct ApiClient {
     /// The table of the service in the settings.
     settings: &'static str,
     client: ServiceClient,
+    /// With a timeout for requests while a person waits.
+    interactive: ServiceClient,
     headers: Vec<(String, String)>,
     /// Removed from messages: a service may repeat the key that it refuses.
     secrets: Vec<Secret>,
@@ -100,9 +108,10 @@ pub(crate) struct ApiClient {
 impl ApiClient {
     pub fn new(service: &'static str, settings: &'static str, timeout: Duration) -> Self {
         let client = ServiceClient::new(timeout, MAX_RESPONSE_BYTES);
+        let interactive = ServiceClient::new(timeout.min(MAX_INTERACTIVE_TIMEOUT), MAX_INTERACTIVE_BYTES);
         let headers = [("Content-Type", "application/json"), ("Accept", "application/json")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        Self { service, settings, client, headers, secrets: Vec::new() }
+        Self { service, settings, client, interactive, headers, secrets: Vec::new() }
     }
 
     /// Adds a header with a secret value; `prefix` comes before the secret.
@@ -155,7 +164,7 @@ impl ApiClient {
         let mut delays = policy.delays();
         loop {
             let mut signed = request.clone();
-            let error = match sign(&mut signed).and_then(|()| self.attempt(&signed)) {
+            let error = match sign(&mut signed).and_then(|()| self.attempt(&signed, policy)) {
                 Ok(body) => return Ok(body),
                 Err(error) => error,
             };
@@ -186,8 +195,9 @@ impl ApiClient {
         ))
     }
 
-    fn attempt(&self, request: &ServiceRequest) -> Result<Vec<u8>, ApiError> {
-        match self.client.send(request) {
+    fn attempt(&self, request: &ServiceRequest, policy: RetryPolicy) -> Result<Vec<u8>, ApiError> {
+        let client = if policy.retries_timeouts { &self.client } else { &self.interactive };
+        match client.send(request) {
             Ok(response) if (200..300).contains(&response.status) => Ok(response.body),
             Ok(response) => Err(self.refusal(&request.url, &response)),
             Err(error) => Err(self.failure(&error)),

@@ -78,6 +78,8 @@ fn results_are_limited_by_folder_scope_and_similarity() {
     let similar = found(json!({ "threshold": 0.4 }));
     assert!(!paths(&similar).is_empty() && paths(&similar).len() < 5, "{similar}");
     assert!(similar.as_array().unwrap().iter().all(|page| page["similarity"].as_f64().unwrap() >= 0.4), "{similar}");
+    let quoted = space.get("search_semantic", json!({ "query": "\"copy of all files\"", "threshold": 0.9 }));
+    assert_eq!(paths(&quoted), ["it/backups.md"], "a threshold needs vectors, and quotes ask for words");
     let permissions = Permissions { scope: Scope::Read, folder: Some(path("it")) };
     let limited = Caller { permissions, ..caller() };
     let entry = OperationEntry::new::<SearchSemantic>();

@@ -11,7 +11,7 @@ use tokio_postgres::config::{Host, SslMode};
 
 use super::{SETTINGS, StoreOptions, batches, filter_folder};
 use crate::NearVector;
-use crate::remote::{OptionError, option_error};
+use crate::remote::{MAX_INTERACTIVE_TIMEOUT, OptionError, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
 use session::{PgFailure, Session};
 
@@ -69,11 +69,14 @@ impl PgVectorStore {
     /// Runs statements on an open connection; after a lost connection, once more on a new one.
     fn run<T>(
         &self,
-        slot: &Mutex<Option<Session>>,
+        (slot, timeout): (&Mutex<Option<Session>>, Duration),
         action: impl AsyncFn(&Session) -> Result<T, PgFailure>,
     ) -> Result<T, StoreError> {
         let Some(runtime) = &self.runtime else { return Err(StoreError("PostgreSQL: svcfs is stopping".to_owned())) };
-        let mut slot = slot.lock();
+        // Searches behind one without an answer must not wait for the sum of all timeouts.
+        let Some(mut slot) = slot.try_lock_for(timeout) else {
+            return Err(self.store_error(&PgFailure::Timeout(timeout)));
+        };
         let attempt = async |session: Option<Session>| {
             let session = match session.filter(Session::is_open) {
                 Some(session) => session,
@@ -85,8 +88,8 @@ impl PgVectorStore {
         let mut was_open = slot.is_some();
         loop {
             let session = slot.take();
-            let result = runtime.block_on(async { tokio::time::timeout(self.timeout, attempt(session)).await });
-            match result.unwrap_or(Err(PgFailure::Timeout(self.timeout))) {
+            let result = runtime.block_on(async { tokio::time::timeout(timeout, attempt(session)).await });
+            match result.unwrap_or(Err(PgFailure::Timeout(timeout))) {
                 Ok((value, session)) => {
                     *slot = Some(session);
                     return Ok(value);
@@ -141,8 +144,10 @@ fn parse_dsn(dsn: &str) -> Result<Config, String> {
         }
     };
     // A server on this machine often has a self-signed certificate, and TLS protects nothing there.
-    if config.get_ssl_mode() == SslMode::Prefer && config.get_hosts().iter().all(is_local) {
-        config.ssl_mode(SslMode::Disable);
+    // Elsewhere, `Prefer` would send the password in clear text to a server that answers "no TLS".
+    if config.get_ssl_mode() == SslMode::Prefer {
+        let is_near = config.get_hosts().iter().all(is_local);
+        config.ssl_mode(if is_near { SslMode::Disable } else { SslMode::Require });
     }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(Duration::from_secs(5));
@@ -186,7 +191,7 @@ impl VectorStore for PgVectorStore {
         let Some(first) = vectors.first() else { return Ok(()) };
         let dimensions = first.vector.len();
         for batch in batches(vectors, BATCH) {
-            self.run(&self.writer, async |session| {
+            self.run((&self.writer, self.timeout), async |session| {
                 session.prepare_table(&self.table.quoted, &self.table.index, dimensions).await?;
                 session.upsert(&self.table.quoted, &batch).await
             })?;
@@ -198,16 +203,18 @@ impl VectorStore for PgVectorStore {
         if ids.is_empty() {
             return Ok(());
         }
-        self.run(&self.writer, async |session| session.delete(&self.table.quoted, ids).await)
+        self.run((&self.writer, self.timeout), async |session| session.delete(&self.table.quoted, ids).await)
     }
 
     fn clear(&self) -> Result<(), StoreError> {
-        self.run(&self.writer, async |session| session.drop_table(&self.table.quoted).await)
+        self.run((&self.writer, self.timeout), async |session| session.drop_table(&self.table.quoted).await)
     }
 
     fn search(&self, question: &[f32], limit: usize, filter: &VectorFilter) -> Result<Vec<NearVector>, StoreError> {
-        let folder = filter_folder(filter);
-        self.run(&self.reader, async |session| session.search(&self.table.quoted, question, limit, folder).await)
+        let (folder, timeout) = (filter_folder(filter), self.timeout.min(MAX_INTERACTIVE_TIMEOUT));
+        self.run((&self.reader, timeout), async |session| {
+            session.search(&self.table.quoted, question, limit, folder).await
+        })
     }
 }
 
@@ -249,14 +256,14 @@ mod tests {
     #[test]
     fn tls_is_checked_except_on_this_machine() {
         for (dsn, mode) in [
-            ("postgresql://u:p@db.example/x", SslMode::Prefer),
+            ("postgresql://u:p@db.example/x", SslMode::Require),
             ("postgresql://u:p@db.example/x?sslmode=verify-full", SslMode::Require),
             ("host=db.example sslmode=disable", SslMode::Disable),
             ("host=localhost", SslMode::Disable),
             ("host=127.0.0.1", SslMode::Disable),
             ("host=/run/postgresql", SslMode::Disable),
             ("host=localhost sslmode=require", SslMode::Require),
-            ("host=localhost,db.example", SslMode::Prefer),
+            ("host=localhost,db.example", SslMode::Require),
         ] {
             assert_eq!(parse_dsn(dsn).unwrap().get_ssl_mode(), mode, "{dsn}");
         }
