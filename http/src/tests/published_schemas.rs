@@ -133,7 +133,7 @@ fn headers_are_documented_where_they_are_sent() {
     let sent = |method: &str| -> Vec<String> {
         file[method]["responses"]["200"]["headers"].as_object().unwrap().keys().cloned().collect()
     };
-    assert_eq!(sent("get"), ["ETag", "Last-Modified", "X-Permalink", "X-File-Type"]);
+    assert_eq!(sent("get"), ["ETag", "Last-Modified", "X-Permalink", "X-File-Type", "X-As-Of"]);
     assert_eq!(sent("put"), ["ETag"]);
     assert!(file["put"]["requestBody"]["content"]["application/x-symlink"].is_object());
     let asked = |path: &str| document["paths"][path]["post"]["parameters"].to_string();

@@ -69,8 +69,8 @@ pub use meta::{MetaCondition, MetaQuery, MetaRow, SortKey, SortOrder};
 pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
 pub use search::{
-    PageProperties, QuestionWords, RankedPage, SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost,
-    WordRanking,
+    MAX_QUERY_BYTES, MAX_QUERY_WORDS, PageProperties, QuestionWords, RankedPage, SearchAnswer, SearchHit, SearchQuery,
+    SpellingSuggestion, TrustBoost, WordRanking,
 };
 pub use segments::MergeStep;
 pub use visible::VisiblePages;

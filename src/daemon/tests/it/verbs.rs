@@ -107,7 +107,8 @@ fn item_9_json_is_the_answer_of_the_operation_served_or_not() {
     run(&place, &["append", "notes/moon.md", "more"]);
     let root = place.at("kb");
     let pairs: [(&[&str], &[&str]); 9] = [
-        (&["search", "quokka", "tide", "-n", "3"], &["search", "q=quokka tide", "limit=3"]),
+        // With an operator only words are searched: the server embeds pages, a command does not.
+        (&["search", "quokka", "AND", "tide", "-n", "3"], &["search", "q=quokka AND tide", "limit=3"]),
         (&["read", "notes/moon.md"], &["read", "path=notes/moon.md"]),
         (&["ls", "notes"], &["tree", "path=notes", "depth=1", "details=true"]),
         (&["tree"], &["tree"]),

@@ -33,6 +33,7 @@ use query::{Vocabulary, WordQuery};
 use score::{ScoreScale, ScoreScratch};
 
 pub(crate) use answer_cache::AnswerCache;
+pub use query::{MAX_QUERY_BYTES, MAX_QUERY_WORDS};
 pub use ranked_words::{PageProperties, QuestionWords, RankedPage, WordRanking};
 pub use spelling::SpellingSuggestion;
 pub use trust::TrustBoost;

@@ -12,12 +12,12 @@ use crate::words::{self, Dictionary, TermHash, TextWords, WordClass, end_of_clus
 use tokens::QueryToken;
 
 /// Limit of `q` in bytes: far above real queries, and below what would keep SQLite busy.
-pub(crate) const MAX_QUERY_BYTES: usize = 4096;
+pub const MAX_QUERY_BYTES: usize = 4096;
 
 /// Limit of the words that `pre*` expands to.
 const MAX_EXPANSIONS: usize = 100;
 
-const MAX_WORDS: usize = 128;
+pub const MAX_QUERY_WORDS: usize = 128;
 
 /// Plain queries of this many words may be questions of natural language.
 const MIN_QUESTION_WORDS: usize = 3;
@@ -210,8 +210,8 @@ pub(super) fn check_size(q: &str) -> Result<(), IndexError> {
         return Err(IndexError::invalid("q", why));
     }
     let words = q.split_whitespace().count();
-    if words > MAX_WORDS {
-        let why = format!("has {words} words; the limit is {MAX_WORDS}");
+    if words > MAX_QUERY_WORDS {
+        let why = format!("has {words} words; the limit is {MAX_QUERY_WORDS}");
         return Err(IndexError::invalid("q", why));
     }
     Ok(())

@@ -155,8 +155,10 @@ impl Operation for DiffVersions {
             (_, _, Some(_)) => {
                 return Err(Fault::invalid("as_of", "compares with the page as it is now; omit `from` and `to`"));
             }
-            (_, _, None) => {
-                return Err(Fault::new(Kind::Invalid, "`from` and `to` are required: two commits; or only `as_of`"));
+            (from, _, None) => {
+                let missing = if from.is_none() { "from" } else { "to" };
+                let message = format!("{missing} is required: give `from` and `to`, or only `as_of`");
+                return Err(Fault::new(Kind::Invalid, message));
             }
         };
         let diff = cx.space.vfs.diff(&names, &from, &to)?;

@@ -22,13 +22,21 @@ impl AsOf {
     /// The tree that was requested; none for the present one.
     ///
     /// # Errors
-    /// `Invalid` for a long text; `Unauthenticated` without a key in an unlisted space, whose history
+    /// `Invalid` for an empty or a long text, and for control characters; `Unauthenticated` without a key in an unlisted space, whose history
     /// and drafts are not for everyone; `NotFound` for an unknown name, and for a time before the
     /// first commit; `Disabled` without git history.
     pub fn state(&self, cx: &OperationContext<'_>) -> Result<Option<PastState>, Fault> {
         let Some(text) = &self.0 else { return Ok(None) };
+        if text.is_empty() {
+            return Err(Fault::invalid("as_of", "is empty; use a time, a commit, a branch or a tag"));
+        }
         if text.len() > MAX_NAME_BYTES {
             let message = format!("is {} bytes long; the limit is {MAX_NAME_BYTES} bytes", text.len());
+            return Err(Fault::invalid("as_of", message));
+        }
+        // git refuses control characters with an error of its own.
+        if text.contains(char::is_control) {
+            let message = format!("`{}` has control characters", escape_unprintable(text));
             return Err(Fault::invalid("as_of", message));
         }
         if !suggestions::may_list(cx.space, cx.caller) {
@@ -72,6 +80,9 @@ pub fn past_file(cx: &OperationContext<'_>, state: &PastState, path: &TreePath) 
     debug_assert_eq!(names.len(), 1);
     if let Some(file) = cx.space.vfs.past_file(state, path)? {
         return Ok(file);
+    }
+    if cx.space.vfs.past_directory(state, path)?.is_some() {
+        return Err(Fault::not_found(format!("file not found: {path} was a directory at that time")));
     }
     for name in history::names_of_page(cx, path, true)?.iter().skip(1) {
         if cx.space.vfs.past_file(state, &name.path)?.is_some() {

@@ -135,7 +135,7 @@ pub fn find_past(
     for page in ranking.pages {
         let Some(file) = cx.space.vfs.past_file(state, &page.path)? else { continue };
         let version = CitedVersion { commit: state.commit.to_string(), actor: file.author, time: file.modified };
-        candidates.add_page(page, (file.content, Some(version)), (&words, cx.now()));
+        candidates.add_page(page, (file.content, Some(version)), (&words, state.time));
     }
     candidates.sort();
     Ok(candidates)

@@ -8,7 +8,7 @@ use super::budget::TokenCount;
 use super::selection::Selection;
 use super::{candidates, selection, text};
 use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
-use crate::search::hybrid::SearchLeg;
+use crate::search::hybrid::{self, SearchLeg};
 use crate::search::past_search::{self, PastIndex};
 use crate::search::vector_leg;
 use crate::usage::{self, SearchType};
@@ -180,20 +180,25 @@ impl Operation for Recall {
     const ALIASES: &'static [(&'static str, &'static str)] = &[("q", "query")];
     const SHOWS_ALIASES: bool = false;
     type Output = RecallAnswer;
-    fn run(self, cx: &OperationContext<'_>) -> Result<RecallAnswer, Fault> {
+    fn run(mut self, cx: &OperationContext<'_>) -> Result<RecallAnswer, Fault> {
         self.check()?;
         if cx.settings().search.engine == SearchEngine::Grep {
             let message = "recall needs the full-text index; set `search.engine` to \"sqlite\"";
             return Err(Fault::new(Kind::Disabled, message));
         }
-        let position = cx.space.index_watermark.level();
+        self.query = hybrid::read_question(cx, "query", &self.query)?.to_owned();
         let past = self.past(cx)?;
+        if past.is_none() {
+            cx.index_at_seq(self.at_least)?;
+        }
+        // Read after the index waited for the caller's own changes.
+        let position = cx.space.index_watermark.level();
         if !self.uses(SearchLeg::Fts) {
             vector_leg::require(cx.space)?;
         }
         let found = match &past {
             Some((state, past)) => candidates::find_past(cx, (&past.index, state), &self)?,
-            None => candidates::find(cx, cx.index_at_seq(self.at_least)?, &self)?,
+            None => candidates::find(cx, &cx.space.index, &self)?,
         };
         let as_of = past.as_ref().map(|(state, _)| state.commit);
         let partial = past.is_some_and(|(_, past)| past.is_cut);

@@ -48,7 +48,8 @@ pub fn search(
         min_similarity: MIN_SIMILARITY,
         limit: max + hits.len(),
     };
-    let ranking = hybrid::rank(cx, &cx.space.index, &query)?;
+    // A search by words is complete without the pages that are not embedded yet: no note of them.
+    let ranking = hybrid::rank(&cx.in_space(cx.space), &cx.space.index, &query)?;
     ranking.notes.into_iter().for_each(|note| cx.add_note(note));
     let known: HashSet<&TreePath> = hits.iter().map(|hit| &hit.path).collect();
     let mut pages = ranking.pages;

@@ -77,6 +77,9 @@ impl Operation for EvaluateSearch {
     }
 }
 
+/// Time for all questions: an evaluation uses one of few places for slow operations.
+const MAX_TIME: Duration = Duration::from_secs(60);
+
 /// The result of an evaluation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SearchEvaluation {
@@ -186,7 +189,7 @@ impl RankingSums {
             mrr: self.sums.mrr / count,
             precision_at_5: self.sums.precision_at_5 / count,
             ndcg: self.sums.ndcg / count,
-            p50_ms: median.as_secs_f64() * 1_000.0,
+            p50_ms: (median.as_secs_f64() * 1e6).round() / 1e3,
         }
     }
 }
@@ -214,10 +217,15 @@ pub fn evaluate(
         return Err(Fault::invalid("queries", message));
     }
     let has_vectors = vector_leg::is_enabled(cx.space);
+    let evaluated_since = Instant::now();
     let mut per_query = Vec::with_capacity(questions.len());
     let [mut fts, mut semantic, mut hybrid] = [(); 3].map(|()| RankingSums::default());
     for (position, query) in questions.iter().enumerate() {
         check(position, query)?;
+        if evaluated_since.elapsed() > MAX_TIME {
+            let message = format!("took longer than {} s for {position} questions; send fewer", MAX_TIME.as_secs());
+            return Err(Fault::invalid("queries", message));
+        }
         let ExpectedAnswer { question, expected_paths: expected } = query;
         let started = Instant::now();
         let search = SearchQuery {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use svcfs_base::{Fault, TreePath};
-use svcfs_index::{Index, PageProperties, SearchQuery, TrustBoost, WordRanking};
+use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_index::{Index, MAX_QUERY_BYTES, MAX_QUERY_WORDS, PageProperties, SearchQuery, TrustBoost, WordRanking};
 use svcfs_vectors::NearChunk;
 
 use super::vector_leg::{self, VectorLeg};
@@ -67,6 +67,28 @@ pub struct HybridQuery<'q> {
     pub min_similarity: f64,
     /// Number of pages.
     pub limit: usize,
+}
+
+/// Checks a question, which is in this argument. Only its first words count; a note says so.
+///
+/// # Errors
+/// `Invalid` for an empty or a long one.
+pub fn read_question<'q>(cx: &OperationContext<'_>, field: &str, text: &'q str) -> Result<&'q str, Fault> {
+    if text.trim().is_empty() {
+        return Err(Fault::new(Kind::Invalid, format!("{field} is required")));
+    }
+    if text.len() > MAX_QUERY_BYTES {
+        let message = format!("is {} bytes long; the limit is {MAX_QUERY_BYTES} bytes", text.len());
+        return Err(Fault::invalid(field, message));
+    }
+    let mut words = text.split_whitespace();
+    let last = words.by_ref().take(MAX_QUERY_WORDS).last().unwrap_or_default();
+    if words.next().is_none() {
+        return Ok(text);
+    }
+    cx.add_note(format!("only the first {MAX_QUERY_WORDS} words of the question are used"));
+    let end = last.as_ptr() as usize + last.len() - text.as_ptr() as usize;
+    Ok(text.get(..end).unwrap_or(text))
 }
 
 /// The pages, best first.

@@ -338,16 +338,10 @@ pub(super) fn record_search(
 }
 
 fn require_query(q: String) -> Result<String, Fault> {
-    require_text("q", &q)?;
-    Ok(q)
-}
-
-/// Refuses an empty text.
-pub(super) fn require_text(field: &str, text: &str) -> Result<(), Fault> {
-    match text.is_empty() {
-        true => Err(Fault::new(Kind::Invalid, format!("{field} is required"))),
-        false => Ok(()),
+    if q.is_empty() {
+        return Err(Fault::new(Kind::Invalid, "q is required"));
     }
+    Ok(q)
 }
 
 /// Find pages by conditions on their fields

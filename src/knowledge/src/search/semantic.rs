@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Limit, TreePath};
 
 use super::hybrid::{self, HybridPage, HybridQuery, SearchLeg};
-use super::operations::{combine_notes, record_search, require_text};
+use super::operations::{combine_notes, record_search};
 use super::{result_text, vector_leg};
 use crate::kernel::{FolderScope, MinSeq, Operation, OperationContext, Route};
 use crate::usage::SearchType;
@@ -85,7 +85,7 @@ impl Operation for SearchSemantic {
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("limit", 5)];
     type Output = Vec<SemanticResult>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<SemanticResult>, Fault> {
-        require_text("query", &self.query)?;
+        let question = hybrid::read_question(cx, "query", &self.query)?;
         let threshold = self.threshold.unwrap_or_default();
         if !(0.0..=1.0).contains(&threshold) {
             return Err(Fault::invalid("threshold", format_args!("{threshold} is out of range; use 0 to 1")));
@@ -93,7 +93,7 @@ impl Operation for SearchSemantic {
         vector_leg::require(cx.space)?;
         let offset = self.offset as usize;
         let query = HybridQuery {
-            question: &self.query,
+            question,
             uses_words: self.mode == SemanticMode::Hybrid,
             uses_vectors: true,
             folder: self.path_prefix.as_ref(),
@@ -104,7 +104,7 @@ impl Operation for SearchSemantic {
         let index = cx.index_at_seq(self.at_least)?;
         let mut ranking = hybrid::rank(cx, index, &query)?;
         ranking.pages.drain(..offset.min(ranking.pages.len()));
-        let snippets = snippets(cx, &self.query, &ranking.pages)?;
+        let snippets = snippets(cx, question, &ranking.pages)?;
         let note = (!ranking.notes.is_empty()).then(|| ranking.notes.join("; "));
         let note = combine_notes(cx, note, ranking.pages.is_empty());
         let is_unrestricted = self.path_prefix.is_none() && self.scope.is_none() && threshold == 0.0 && offset == 0;
@@ -113,7 +113,7 @@ impl Operation for SearchSemantic {
             path: page.path,
             title: page.properties.title,
             snippet,
-            similarity: page.similarity.clamp(0.0, 1.0),
+            similarity: (page.similarity.clamp(0.0, 1.0) * 1e6).round() / 1e6,
             sources: page.sources,
             note: note.clone(),
         };

@@ -102,7 +102,12 @@ fn an_earlier_tree_that_cannot_be_read_says_why() {
         ("tree", json!({ "as_of": then, "details": true }), 400, "`details`"),
         ("tree", json!({ "path": "d", "as_of": then }), 404, "d did not exist at that time"),
         ("diff", json!({ "path": "old.md", "as_of": then, "from": then }), 400, "omit `from` and `to`"),
-        ("diff", json!({ "path": "old.md", "from": then }), 400, "`from` and `to` are required"),
+        (
+            "diff",
+            json!({ "path": "old.md", "from": then }),
+            400,
+            "to is required: give `from` and `to`, or only `as_of`",
+        ),
         (
             "search",
             json!({ "q": "old", "as_of": then, "modified_after": "2026-01-01T00:00:00Z" }),

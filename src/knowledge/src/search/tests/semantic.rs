@@ -191,3 +191,16 @@ fn both_together_answer_questions_as_well_as_measured() {
     assert!(hybrid > MEASURED - 0.02, "{hybrid:.3} is below {MEASURED} by 0.02 or more");
     assert!(hybrid >= fts + 0.02, "words alone: {fts:.3}, both: {hybrid:.3}");
 }
+
+#[test]
+fn a_long_question_is_cut_and_a_huge_one_names_its_field() {
+    let space = with_vectors(&FILES);
+    let long = format!("who rotates the signing keys {}", "and so on ".repeat(60));
+    for operation in ["search_semantic", "recall"] {
+        let found = space.get(operation, json!({ "query": long }));
+        assert!(found.to_string().contains("it/keys.md"), "{operation}: {found}");
+        let (status, message) = space.refusal(operation, json!({ "query": "x".repeat(5_000) }));
+        assert!(status == 400 && message.starts_with("`query`: is 5000 bytes long"), "{operation}: {message}");
+        assert_eq!(space.refusal(operation, json!({ "query": " " })).0, 400);
+    }
+}
