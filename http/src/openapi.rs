@@ -467,10 +467,13 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 object.insert("additionalProperties".to_owned(), false.into());
             }
             schema_patterns::add_constraints(&mut schema, true);
+            let mut example = example(&mut schema);
             // Query parameters are described separately: giving one twice is an error.
             for name in in_path(route.path).chain(route.query_inputs.iter().copied()) {
                 let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
                 properties.and_then(|properties| properties.remove(name));
+                let members = example.as_mut().and_then(Value::as_object_mut);
+                members.and_then(|members| members.remove(name));
                 let required = schema.get_mut("required").and_then(Value::as_array_mut);
                 required.into_iter().for_each(|required| required.retain(|required| required != name));
             }
@@ -485,10 +488,6 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 let given =
                     |name: &&str| json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } });
                 schema["anyOf"] = route.required_one_of.iter().map(given).collect();
-            }
-            let mut example = example(&mut schema);
-            if let Some(members) = example.as_mut().and_then(Value::as_object_mut) {
-                members.retain(|name, _| !in_path(route.path).any(|path| path == name));
             }
             let mut content = json!({ "schema": schema });
             if let Some(example) = example {

@@ -115,7 +115,7 @@ impl AppState {
     pub(crate) async fn handle(self: &Arc<Self>, request: HttpRequest) -> Response {
         let mut active = ActiveRequest::start(self, (&request.method, &request.path, &request.query), request.peer);
         let is_head = request.method == Method::HEAD;
-        let page = specials::is_published_address(&request.path).then(|| {
+        let page = specials::has_failure_page(&request.path).then(|| {
             let accepts_html = specials::accepts_html(&request.headers);
             (request.path.clone(), accepts_html)
         });

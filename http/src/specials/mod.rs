@@ -13,7 +13,7 @@ mod raw;
 mod shared;
 
 pub(crate) use health::{VERSION, identify_cached};
-pub(crate) use published::{failure_response, is_published_address};
+pub(crate) use published::{failure_response, has_failure_page};
 pub(crate) use shared::{accepts_html, without_secrets};
 
 use std::sync::Arc;

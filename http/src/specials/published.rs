@@ -16,6 +16,7 @@ use svcfs_work::Lane;
 use warp::reply::Response;
 
 use super::raw::{self, RawFile};
+use super::shared::{self, is_share_address};
 use crate::app::AppState;
 use crate::bind::{self, etag_header};
 use crate::request_handler::SpecialRequest;
@@ -162,29 +163,38 @@ pub(super) fn cacheable(headers: &HeaderMap, (mime, etag, body): (&str, ETag, By
 }
 
 /// Whether a request of a browser may lead to a page about its failure.
-pub(crate) fn is_published_address(path: &str) -> bool {
-    path == "/p" || path.starts_with("/p/")
+pub(crate) fn has_failure_page(path: &str) -> bool {
+    path == "/p" || path.starts_with("/p/") || is_share_address(path)
 }
 
-/// The failure of a request at `/p`: as a page for browsers, unchanged for programs.
+/// The failure of a request at `/p` or at a share: as a page for browsers, with the same error for
+/// programs.
 pub(crate) fn failure_response(mut failure: Response, (path, accepts_html): (&str, bool), fault: &Fault) -> Response {
-    let status = failure.status();
+    let (status, is_share) = (failure.status(), is_share_address(path));
     if accepts_html {
         let title = status.canonical_reason().unwrap_or("Failed");
         let message = match fault.kind() {
+            Kind::NotFound if is_share => "This link does not exist or is no longer valid.",
             Kind::NotFound => "There is no published page at this address.",
             kind if reply::is_generic(kind) => "The server cannot show this page.",
             _ => fault.message(),
         };
-        let address = path.strip_prefix("/p/").unwrap_or_default();
-        let body = publishing::failure_page(address, title, message);
+        let body = match path.strip_prefix("/p/") {
+            _ if is_share => publishing::share_failure_page(path, title, message),
+            address => publishing::failure_page(address.unwrap_or_default(), title, message),
+        };
         *failure.body_mut() = Response::new(body.into()).into_body();
         let headers = failure.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::HTML));
         headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy(false, false)));
     }
-    failure.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    failure.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+    let headers = failure.headers_mut();
+    if is_share {
+        shared::add_privacy(headers);
+    } else {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
     failure
 }
 

@@ -93,10 +93,20 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
         }
     };
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
-    headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
+    add_privacy(headers);
     headers.insert(VARY, HeaderValue::from_static("Accept"));
     Ok(response)
+}
+
+/// Neither caches nor search engines may have what is at a share.
+pub(super) fn add_privacy(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
+    headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
+}
+
+/// Whether a path is that of a share.
+pub(super) fn is_share_address(path: &str) -> bool {
+    without_secrets(path).is_some()
 }
 
 /// Media type and body of a page; HTML from `to_html` where the client wants it.

@@ -202,6 +202,22 @@ async fn every_endpoint_answers_with_a_documented_status_and_type() {
 }
 
 #[test]
+fn examples_of_bodies_have_only_members_of_their_schemas() {
+    let document = document();
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let mut examples = 0;
+    for operation in operations {
+        let body = &operation["requestBody"]["content"]["application/json"];
+        for name in body["example"].as_object().into_iter().flatten().map(|(name, _)| name) {
+            assert!(body["schema"]["properties"].get(name).is_some(), "{}: {name}", operation["operationId"]);
+            examples += 1;
+        }
+    }
+    assert!(examples > 10, "{examples}");
+}
+
+#[test]
 fn the_description_defines_formats_and_one_place_per_input() {
     let document = document();
     let at = |pointer: &str| document.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is not there"));

@@ -63,8 +63,50 @@ async fn links_that_show_nothing_look_alike() {
     assert_eq!(server.ask("DELETE /api/svc/file?path=b.md", &[], "").await.status, 200);
     let unknown = "/api/svc/public/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     for url in [&*revoked, &*removed, &*expired, unknown, "/api/svc/public/x", "/api/svc/public/%00"] {
-        for accept in [&[][..], &[BROWSER]] {
-            assert_eq!(server.ask(&format!("GET {url}"), accept, "").await.error(404), "link not found or expired");
+        let answer = server.get(url).await;
+        assert_eq!(answer.error(404), "link not found or expired");
+        assert_private(&answer);
+        for url in [url.to_owned(), url.replace("/public/", "/other/public/")] {
+            let page = server.ask(&format!("GET {url}"), &[BROWSER], "").await;
+            assert_eq!((page.status, page.header("content-type")), (404, "text/html; charset=utf-8"), "{url}");
+            assert_private(&page);
+            assert_eq!(page.header("vary"), "Accept");
+            let policy = page.header("content-security-policy");
+            assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
+            let way_up = if url.contains("/other/") { "../../../../" } else { "../../../" };
+            let (text, stylesheet) = (page.text(), format!("href=\"{way_up}p/@style.css\""));
+            assert!(
+                text.contains("This link does not exist or is no longer valid.") && text.contains(&stylesheet),
+                "{text}"
+            );
+            assert!(!text.contains("<a "), "it names other pages: {text}");
+        }
+    }
+    let secret = server.ask("GET /api/svc/public/file", &[BROWSER], "").await;
+    assert_eq!(secret.header("content-type"), "application/json", "{}", secret.text());
+}
+
+#[tokio::test]
+async fn a_space_without_published_pages_answers_as_a_missing_one() {
+    let server = TestServer::new();
+    server.put("public.md", "---\npublished: true\n---\n# Public\n").await;
+    let other = [("X-Svc-Space", "other")];
+    for path in ["a.md", "d/b.md", "i.png"] {
+        assert_eq!(server.ask(&format!("PUT /api/svc/file?path={path}"), &other, "# Secret\n").await.status, 200);
+    }
+    let addresses = ["", "?page=1", "?page=2", "?page=x", "?x=1", "a.md", "a", "d/b.md", "d/", "i.png", "feed.xml"];
+    for address in addresses.into_iter().chain(["@style.css", "none.md", ".svc/config.toml", "%00", "../p/public.md"]) {
+        for headers in [&[][..], &[BROWSER]] {
+            let ask = async |space: &str| {
+                let answer = server.ask(&format!("GET /p/@{space}/{address}"), headers, "").await;
+                let mut headers = answer.headers.clone();
+                headers.remove("x-request-id");
+                (answer.status, headers, answer.text().replace(space, "SPACE"))
+            };
+            let (there, missing) = (ask("other").await, ask("nope").await);
+            assert_eq!(there, missing, "{address}");
+            let is_path = !address.contains("..") && !address.contains("%00");
+            assert_eq!(there.0, if is_path { 404 } else { 400 }, "{address}");
         }
     }
 }

@@ -266,16 +266,18 @@ fn make_bundle(
     Ok(Some(path))
 }
 
-/// Stores a file and reads it back.
+/// Stores a file and reads it back, unless the run is to stop.
 fn store_checked(
     git: Git<'_>,
     store: &dyn BundleStore,
     (object, path, file): (&str, &Path, Option<&str>),
 ) -> Result<StoredObject, BackupError> {
+    git.context().check()?;
     let (sha256, bytes) = digest(path)?;
     let stored = StoredObject { object: object.to_owned(), file: file.map(str::to_owned), bytes, sha256 };
     git.context().enter("sending");
     store.store(object, path)?;
+    git.context().check()?;
     git.context().enter("checking");
     fetch_checked(git.directory(), store, &stored)?;
     Ok(stored)

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use svcfs_base::Timestamp;
+
 use crate::error::BackupError;
 use crate::git::{Git, failure};
 use crate::local_refs::{LocalRefs, RefMap, SCRATCH_REFS, STATE_REF, parse};
@@ -29,9 +31,14 @@ pub(crate) struct PushOptions<'a> {
     /// Branch at the remote; none for the name of the current branch.
     pub branch: Option<&'a str>,
     pub merges_others: bool,
+    /// When the remote had a backup; an empty one is refused then.
+    pub last_verified: Option<Timestamp>,
 }
 
 /// Pushes everything and checks that the remote has it.
+///
+/// # Errors
+/// `refused` also for a remote that had a backup and has no refs now.
 pub(crate) fn push(
     git: Git<'_>,
     options: &PushOptions<'_>,
@@ -44,6 +51,12 @@ pub(crate) fn push(
         let wanted = wanted_refs(&local, &branch);
         git.context().enter("asking the remote");
         let remote = list(git, options.remote)?;
+        if let (true, Some(verified)) = (remote.is_empty(), options.last_verified) {
+            return Err(BackupError::refused(format!(
+                "the remote had a backup at {verified:.0} and has no branch now: mount its disk, or correct \
+                 `backup.remote`; `svcfs backup --accept-empty` makes a new full backup there"
+            )));
+        }
         if let Some(external) = remote.get(&branch)
             && !git.is_ancestor(external, local.tip())?
         {
@@ -227,8 +240,9 @@ fn lease(name: &str, remote: &RefMap, record: &BackupRecord) -> String {
     // push and its record, or the record was lost.
     let expected = if name == STATE_REF { remote.get(name) } else { record.refs.get(name) };
     match (expected, remote.get(name)) {
-        (Some(expected), _) => format!("--force-with-lease={name}:{expected}"),
-        (None, None) => format!("--force-with-lease={name}:"),
+        (Some(expected), Some(_)) => format!("--force-with-lease={name}:{expected}"),
+        // New, or removed there: it is pushed unless it appears meanwhile.
+        (_, None) => format!("--force-with-lease={name}:"),
         // Unknown: without force.
         (None, Some(_)) => String::new(),
     }

@@ -12,7 +12,7 @@ use svcfs_store::{FileRights, StatePaths, replace_file};
 
 use crate::error::BackupError;
 use crate::git::RunContext;
-use crate::target::shown;
+use crate::target::{identity, shown};
 
 const DIRECTORY: &str = "backup";
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -69,7 +69,7 @@ impl BackupRecord {
 
 /// A remote that was tried out does not change the record of another one.
 fn record_file(root: &Path, remote: &str) -> PathBuf {
-    let id = svcfs_base::to_hex(&Sha256::digest(shown(remote))[..4]);
+    let id = svcfs_base::to_hex(&Sha256::digest(identity(remote))[..4]);
     directory(root).join(format!("{id}.json"))
 }
 

@@ -88,15 +88,17 @@ fn back_up(
         };
     }
     state_files::update_state_ref(git)?;
+    // A root without a commit was verified, too, and left the remote empty.
+    let has_backup = record.head.is_some() && empty_remote == EmptyRemote::Refuse;
+    let last_verified = record.last_verified.filter(|_| has_backup);
     match target {
         BackupTarget::Git(remote) => {
             let (branch, merges_others) = (settings.branch.as_deref(), settings.rebase_before_push);
-            push(git, &PushOptions { remote: &remote, branch, merges_others }, record)
+            push(git, &PushOptions { remote: &remote, branch, merges_others, last_verified }, record)
         }
         BackupTarget::Bundles(store) => {
             // Refs that appear meanwhile may be in the next backup only.
             let Some(local) = LocalRefs::read(git)? else { return Ok(BackupOutcome::default()) };
-            let last_verified = record.last_verified.filter(|_| empty_remote == EmptyRemote::Refuse);
             let outcome = bundles::back_up(git, &*store, &local, last_verified)?;
             record.refs = local.refs;
             Ok(outcome)

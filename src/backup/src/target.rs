@@ -99,11 +99,32 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
+/// The text that identifies a remote: it changes neither with its passwords nor with the user of
+/// an endpoint. Not for people: other parts of a query may be secret.
+pub(crate) fn identity(text: &str) -> String {
+    let Some((address, query)) = text.split_once('?').filter(|_| text.starts_with("s3://")) else {
+        return shown(text);
+    };
+    if !query.contains('@') && !query.contains("%40") {
+        return text.to_owned();
+    }
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
+    let pairs = pairs.map(|(name, value)| format!("{name}={}", split_user(&value).1));
+    format!("{address}?{}", pairs.collect::<Vec<_>>().join("&"))
+}
+
+/// User and password of a URL, and the URL without them.
+fn split_user(url: &str) -> (Option<&str>, String) {
+    let Some((scheme, rest)) = url.split_once("://") else { return (None, url.to_owned()) };
+    match rest[..rest.find('/').unwrap_or(rest.len())].rsplit_once('@') {
+        Some((user, _)) => (Some(user), format!("{scheme}://{}", &rest[user.len() + 1..])),
+        None => (None, url.to_owned()),
+    }
+}
+
 /// The password in the URL of an argument.
 pub(crate) fn password_of(argument: &str) -> Option<&str> {
-    let (_, rest) = argument.split_once("://")?;
-    let (user, _) = rest[..rest.find('/').unwrap_or(rest.len())].rsplit_once('@')?;
-    user.split_once(':').map(|(_, password)| password).filter(|password| !password.is_empty())
+    split_user(argument).0?.split_once(':').map(|(_, password)| password).filter(|password| !password.is_empty())
 }
 
 /// A path is a git repository, or a directory for bundles.
@@ -144,14 +165,15 @@ fn of_path(path: &Path, purpose: TargetUse) -> Result<BackupTarget, BackupError>
 
 /// Takes user name and password out of an `https://` URL.
 fn split_credentials(text: &str) -> (String, Option<GitCredentials>) {
-    let whole = || (text.to_owned(), None);
-    let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") else { return whole() };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let Some((encoded, host)) = rest[..end].rsplit_once('@') else { return whole() };
+    let is_web = text.starts_with("http://") || text.starts_with("https://");
+    let (Some(encoded), url) = split_user(text) else { return (text.to_owned(), None) };
+    if !is_web {
+        return (text.to_owned(), None);
+    }
     let (user, password) = encoded.split_once(':').unwrap_or((encoded, ""));
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let credentials = GitCredentials { user: decode(user), password: decode(password), encoded: encoded.to_owned() };
-    (format!("{scheme}://{host}{}", &rest[end..]), Some(credentials))
+    (url, Some(credentials))
 }
 
 /// `BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true`; the credentials, and what is not in
@@ -228,6 +250,20 @@ mod tests {
         let credentials = credentials.unwrap();
         assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("ann", "s3cret"));
         assert_eq!(credentials.redact("cannot open https://ann:s%33cret@h: s3cret"), "cannot open https://***@h: ***");
+    }
+
+    #[test]
+    fn the_identity_of_a_remote_has_its_endpoint_and_no_password() {
+        for (text, expected) in [
+            ("s3://b/p?endpoint=https://u:pw@h1/x@y", "s3://b/p?endpoint=https://h1/x@y"),
+            ("s3://b/p?endpoint=https://v:new@h2&region=x", "s3://b/p?endpoint=https://h2&region=x"),
+            ("s3://b/p?endpoint=https%3A%2F%2Fu%3Apw%40h3", "s3://b/p?endpoint=https://h3"),
+            ("s3://b/p?region=x", "s3://b/p?region=x"),
+            ("https://ann:s3cret@h/x.git", "https://***@h/x.git"),
+            ("/srv/a?b@c", "/srv/a?b@c"),
+        ] {
+            assert_eq!(identity(text), expected);
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use crate::{BackupError, BackupOutcome, EmptyRemote, RunContext, drill, is_up_to_date, restore, run};
 
 const CONTEXT: RunContext<'static> = RunContext { is_stopped: &|| false, deadline: None, on_phase: &|_| {} };
+/// A git command of another test may have the lock for a moment, between its fork and its exec.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A root with a few commits, and where its backups go.
 struct Place(TempDir);
@@ -77,11 +79,11 @@ impl Place {
     }
 
     fn run(&self, settings: &BackupSettings) -> Result<BackupOutcome, BackupError> {
-        run(&self.path("kb"), (settings, EmptyRemote::Refuse), (CONTEXT, Duration::ZERO)).map(|(outcome, _)| outcome)
+        run(&self.path("kb"), (settings, EmptyRemote::Refuse), (CONTEXT, LOCK_TIMEOUT)).map(|(outcome, _)| outcome)
     }
 
     fn accept_empty(&self, settings: &BackupSettings) {
-        run(&self.path("kb"), (settings, EmptyRemote::Accept), (CONTEXT, Duration::ZERO)).unwrap();
+        run(&self.path("kb"), (settings, EmptyRemote::Accept), (CONTEXT, LOCK_TIMEOUT)).unwrap();
     }
 
     #[track_caller]
@@ -284,7 +286,7 @@ fn two_processes_do_not_back_up_at_once() {
     let place = Place::new();
     let settings = place.settings("bundles", "");
     let lock = crate::record::BackupLock::acquire(&place.path("kb"), Duration::ZERO, CONTEXT).unwrap();
-    let refused = place.run(&settings).unwrap_err();
+    let refused = run(&place.path("kb"), (&settings, EmptyRemote::Refuse), (CONTEXT, Duration::ZERO)).unwrap_err();
     assert!(refused.to_string().contains("another process"), "{refused}");
     drop(lock);
     place.run(&settings).unwrap();
@@ -407,6 +409,60 @@ fn an_unmounted_disk_gets_no_new_backup() {
     fs::rename(place.path("disk"), place.path("bundles")).unwrap();
     place.run(&settings).unwrap();
     assert!(!crate::BackupRecord::load(&place.path("kb"), settings.remote()).refused);
+}
+
+#[test]
+fn a_git_remote_that_lost_everything_gets_no_new_backup() {
+    let place = Place::new();
+    add_draft(&place);
+    let settings = place.settings("remote.git", "");
+    place.run(&settings).unwrap();
+    // The mount point with a repository for another disk.
+    fs::rename(place.path("remote.git"), place.path("disk")).unwrap();
+    place.git(".", &["init", "-q", "--bare", "-b", "main", "remote.git"]);
+    for _ in 0..2 {
+        let refused = place.run(&settings).unwrap_err();
+        assert!(refused.is_refusal() && refused.to_string().contains("--accept-empty"), "{refused}");
+        assert_eq!(place.git("remote.git", &["for-each-ref"]), "");
+    }
+    place.accept_empty(&settings);
+    let refs = |directory: &str| place.git(directory, &["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(refs("remote.git"), refs("disk"), "branches of drafts, too");
+    assert_eq!(place.run(&settings).unwrap().sent_refs, 0);
+    // A branch that was removed there, beside others, is pushed again.
+    place.git("remote.git", &["branch", "-D", "main", "draft/11"]);
+    assert_eq!(place.run(&settings).unwrap().note, None);
+    assert_eq!(refs("remote.git"), refs("disk"));
+}
+
+#[test]
+fn the_first_commit_of_a_root_reaches_an_empty_remote() {
+    for remote in ["bundles", "remote.git"] {
+        let place = Place::new();
+        place.git("kb", &["checkout", "-q", "--orphan", "fresh"]);
+        let settings = place.settings(remote, "");
+        assert_eq!(place.run(&settings).unwrap().head, None, "{remote}");
+        place.commit("kb", "b.md", "# B\n");
+        assert!(place.run(&settings).unwrap().sent_refs > 0, "{remote}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_backup_before_the_next_object() {
+    let place = Place::new();
+    let settings = place.settings("bundles", "");
+    let (shares, _) = svcfs_store::ShareFile::open(&place.path("kb/.svc/state/shares.db")).unwrap();
+    shares.write(&[]).unwrap();
+    let phases = std::cell::RefCell::new(Vec::new());
+    let on_phase = |phase: &str| phases.borrow_mut().push(phase.to_owned());
+    let is_stopped = || phases.borrow().iter().any(|phase| phase == "sending");
+    let context = RunContext { is_stopped: &is_stopped, on_phase: &on_phase, ..CONTEXT };
+    let ended = run(&place.path("kb"), (&settings, EmptyRemote::Refuse), (context, LOCK_TIMEOUT)).unwrap_err();
+    assert!(ended.to_string().contains("interrupted"), "{ended}");
+    assert_eq!(phases.borrow().last().unwrap(), "sending");
+    assert_eq!(place.names("bundles"), ["000001.bundle"]);
+    place.run(&settings).unwrap();
+    place.drill(&settings);
 }
 
 #[test]

@@ -325,7 +325,8 @@ impl ExcerptText {
     }
 
     fn finish(self) -> String {
-        let text = one_line(&without_wiki_markup(&self.text));
+        // An embed is shown as its name.
+        let text = one_line(&without_wiki_markup(&self.text.replace("![[", "[[")));
         match text.char_indices().nth(EXCERPT_CHARS) {
             Some((end, _)) => format!("{}…", text[..end].trim_end()),
             None if self.is_cut => format!("{text}…"),

@@ -195,7 +195,11 @@ fn summary(record: &Value, sent: bool) -> String {
         return "there is no commit yet; nothing was backed up".to_owned();
     }
     let (commit, done) = (&head[..head.len().min(10)], if sent { "backed up to" } else { "nothing new for" });
-    let note = record["note"].as_str().map(|note| format!("\nnote: {}", output::one_line(note))).unwrap_or_default();
+    let note = text("note");
+    let note = match note.is_empty() {
+        true => note,
+        false => format!(", except what the note names\nnote: {note}"),
+    };
     format!("{done} {}: it has everything up to commit {commit}{note}", text("remote"))
 }
 
@@ -267,5 +271,9 @@ mod tests {
     fn a_summary_names_the_remote_and_the_commit() {
         let record = json!({ "remote": "r", "head": "0123456789abcdef" });
         assert_eq!(summary(&record, true), "backed up to r: it has everything up to commit 0123456789");
+        let record = json!({ "remote": "r", "head": "0123456789abcdef", "note": "`x` is not in the backup" });
+        let expected = "nothing new for r: it has everything up to commit 0123456789, except what the note names\n\
+                        note: `x` is not in the backup";
+        assert_eq!(summary(&record, false), expected);
     }
 }

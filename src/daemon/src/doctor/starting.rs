@@ -28,10 +28,10 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding
         Err(error) => return config_problems(&file, error),
     };
     let shown = file.display();
-    let mut findings = vec![if file.exists() {
-        CheckFinding::ok("settings", format!("`{shown}` is valid"))
-    } else {
-        CheckFinding::ok("settings", format!("there is no `{shown}`; every setting has its default"))
+    let mut findings = vec![match settings.search.vector.as_ref().map(vectors::check_providers) {
+        Some(Err(fault)) => CheckFinding::problem("settings", format!("`{shown}`: {}", fault.message())),
+        _ if file.exists() => CheckFinding::ok("settings", format!("`{shown}` is valid")),
+        _ => CheckFinding::ok("settings", format!("there is no `{shown}`; every setting has its default")),
     }];
     findings.extend(secrets(&file));
     findings.extend(at.into_iter().flat_map(of_root));
@@ -44,9 +44,6 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding
     findings.extend(log(&settings.log));
     if let Err(fault) = query::custom_fields(&settings.dataview) {
         findings.push(CheckFinding::problem("queries", fault.message()));
-    }
-    if let Some(Err(fault)) = settings.search.vector.as_ref().map(vectors::check_providers) {
-        findings.push(CheckFinding::problem("settings", fault.message()));
     }
     findings.extend(other_spaces(&settings, at));
     findings.extend(unreadable.map(|fault| {

@@ -41,6 +41,11 @@ const fn skip(help: &'static str) -> VerbOption {
 
 const FOLDER: VerbOption =
     VerbOption { alias: Some("in"), value_name: "DIR", ..long_option("path_prefix", "path-prefix") };
+const AS_OF: VerbOption = VerbOption {
+    value_name: "TIME",
+    help: "The pages as they were then: a time, a date, a commit hash, a branch or a tag; only words find pages",
+    ..long_option("as_of", "as-of")
+};
 const LINES: VerbOption = limit("Maximum number of lines [default: all]");
 const SKIPPED_LINES: VerbOption = skip("Skip this many lines");
 
@@ -69,7 +74,8 @@ const SEARCH: Verb = Verb {
     name: "search",
     operation: "search",
     about: "Search pages by words, best match first",
-    details: "A page must have all words. Also understood: `OR`, `NOT`, \"a phrase\", `pre*`, `title:word`, `tags:x`; see \
+    details: "Pages with all words come first; if there are few, pages with some of them follow, and in a question words such \
+              as `how` and `the` may be missing. Also understood: `OR`, `NOT`, \"a phrase\", `pre*`, `title:word`, `tags:x`; see \
               `svcfs call search --help`. With `--semantic` pages are found by meaning, too.",
     examples: "\
 Examples:
@@ -78,6 +84,7 @@ Examples:
   svcfs search tide --in notes/sea                 only pages in this folder
   svcfs search --semantic how do I get a page back  by meaning and words
   svcfs search tyde --suggest-threshold 0.7        also similar words, if nothing is found
+  svcfs search tide --as-of 2026-05-01             the pages as they were then
   svcfs search tide --json | jq -r '.[].path'",
     positionals: &[required("q", "WORDS", "Words to search", Words)],
     options: &[
@@ -98,6 +105,7 @@ Examples:
             help: "If nothing is found, search for similar words; 0 to 1 is how similar they must be, such as 0.7",
             ..long_option("suggest_threshold", "suggest-threshold")
         },
+        AS_OF,
     ],
     flags: &[VerbFlag {
         name: "semantic",
@@ -118,6 +126,7 @@ const RECALL: Verb = Verb {
 Examples:
   svcfs recall how do we rotate the signing keys
   svcfs recall 'tide window' --budget 1000 --in notes/sea
+  svcfs recall 'tide window' --as-of 2026-05-01    from the pages as they were then
   svcfs recall 'tide window' --json | jq -r '.excerpts[].path'",
     positionals: &[required("query", "QUESTION", "Question or topic", Words)],
     options: &[
@@ -137,6 +146,7 @@ Examples:
             help: "Only pages of at least this trust, 0 to 1; a page that says nothing of itself has 0.5",
             ..long_option("min_trust", "min-trust")
         },
+        AS_OF,
     ],
     action: Once(views::search::recall),
     ..VERB

@@ -47,9 +47,12 @@ pub fn search(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
     if !run.has_flag("semantic") {
         return run.print(&run.call("search", arguments)?, views::search::results);
     }
-    for (parameter, option) in
-        [("modified_after", "modified-after"), ("boost", "boost"), ("suggest_threshold", "suggest-threshold")]
-    {
+    for (parameter, option) in [
+        ("modified_after", "modified-after"),
+        ("boost", "boost"),
+        ("suggest_threshold", "suggest-threshold"),
+        ("as_of", "as-of"),
+    ] {
         if arguments.contains_key(parameter) {
             let message = format!("--{option} has no effect with --semantic; leave one of them out");
             return Err(CommandFailure::saying(ExitStatus::Usage, message));

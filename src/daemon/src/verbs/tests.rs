@@ -78,6 +78,8 @@ fn options_and_positionals_may_come_in_any_order() {
         &["search", "-n5", "--in", "notes", "refresh", "token", "--root", "kb"],
         &["search", "--semantic", "how", "do", "tides", "work", "-n", "3"],
         &["recall", "tide", "window", "--budget", "500", "--in", "notes", "--legs", "fts,graph", "--json"],
+        &["search", "tide", "--as-of", "2026-05-01"],
+        &["recall", "tide", "--as-of", "v1"],
         &["append", "a.md", "- [ ] an item", "--actor", "ann", "--separator", ""],
         &["append", "a.md", "--actor", "ann", "- an item"],
         &["write", "a.md", "-"],

@@ -164,6 +164,12 @@ fn an_embedder_that_dies_loses_nothing_that_it_computed() {
         note.contains("answers 500")
     });
     assert!(note.contains("the model is out of memory") && !note.contains("embed-secret"), "{note}");
+    let mut status = String::new();
+    eventually("the problem is listed once", || {
+        let output = svcfs(&["status", "--root", &place.at("kb")]).output().unwrap();
+        status = String::from_utf8(output.stdout).unwrap();
+        status.lines().filter(|line| line.starts_with("PROBLEM") && line.contains("out of memory")).count() == 1
+    });
     let before = embedder.embedded();
     server.signal(Signal::KILL);
     server.ended();
@@ -300,7 +306,7 @@ fn settings_of_providers_are_checked_before_the_start() {
         let output = svcfs(&["check-config", "--root", &place.at("kb")]).output().unwrap();
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(!output.status.success() && text.contains(expected), "{settings}: {text}");
-        assert!(!text.contains("hunter2"), "{text}");
+        assert!(!text.contains("hunter2") && !text.contains("is valid"), "{text}");
     }
     for settings in [
         "embedder]\nprovider = \"ollama\"",

@@ -85,6 +85,23 @@ fn item_9_no_results_is_a_note_and_no_failure() {
 }
 
 #[test]
+fn searches_of_an_earlier_tree_name_its_commit() {
+    let place = place();
+    let root = place.at("kb");
+    run(&place, &["log"]);
+    run(&place, &["rm", "notes/moon.md"]);
+    let removed = place.git("kb", &["rev-list", "-n", "1", "HEAD", "--", "notes/moon.md"]);
+    let before = place.git("kb", &["rev-parse", &format!("{removed}^")]);
+    for (line, shown) in [(["search", "quokka"], "notes/moon.md"), (["recall", "quokka"], "quokka tide")] {
+        assert!(!run(&place, &line).contains(shown), "{line:?}: it was removed");
+        let assert = svcfs(&line).args(["--as-of", &before, "--root", &root]).assert().success();
+        assert.stdout(contains(shown)).stderr(contains(format!("as of commit {}", &before[..10])));
+    }
+    let refused = svcfs(&["search", "--semantic", "quokka", "--as-of", &before, "--root", &root]).assert().code(2);
+    refused.stderr(contains("--as-of has no effect with --semantic"));
+}
+
+#[test]
 fn item_9_json_is_the_answer_of_the_operation_served_or_not() {
     let place = place();
     run(&place, &["append", "notes/moon.md", "more"]);

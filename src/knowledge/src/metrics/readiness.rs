@@ -239,8 +239,8 @@ fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<Componen
         add_problem(component, reason);
     }
     let vectors = space.vectors.as_ref().map(|vectors| vectors.index.status());
-    // A task that backs off is a problem already.
-    let is_listed = |reason: &String| tasks.iter().any(|task| task.error.as_ref() == Some(reason));
+    // A task that backs off is a problem already; its error may have the kind and causes, too.
+    let is_listed = |reason: &String| tasks.iter().filter_map(|task| task.error.as_ref()).any(|it| it.contains(reason));
     if let Some(reason) = vectors.as_ref().and_then(|vectors| vectors.problem.clone()).filter(|it| !is_listed(it)) {
         add_problem("vectors".to_owned(), reason);
     }

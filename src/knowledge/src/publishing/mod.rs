@@ -34,5 +34,7 @@ pub use listed_pages::{ListedPage, ListedPages, listed_pages};
 pub use operations::AREA;
 pub use public_tree::public_tree;
 pub use rendering::{QueryUse, RenderedPage, read_admitted, render_page};
-pub use site::{PublishedResource, failure_page, is_document, published_resource, robots, site_map};
+pub use site::{
+    PublishedResource, failure_page, is_document, published_resource, robots, share_failure_page, site_map,
+};
 pub use views::{ViewCountWriter, ViewCounts};

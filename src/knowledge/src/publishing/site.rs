@@ -126,6 +126,14 @@ pub fn failure_page(address: &str, title: &str, message: &str) -> String {
     list_document(title, &text, &DocumentOptions { stylesheet, is_unlisted: true, ..DocumentOptions::default() })
 }
 
+/// The page of a browser that gets nothing at the `path` of a share. It leads to no other page.
+#[must_use]
+pub fn share_failure_page(path: &str, title: &str, message: &str) -> String {
+    let stylesheet = format!("{}p/{STYLESHEET_NAME}", way_up(path.trim_start_matches('/')));
+    let text = format!("<p>{}</p>\n", escape_html(message));
+    list_document(title, &text, &DocumentOptions { stylesheet, is_unlisted: true, ..DocumentOptions::default() })
+}
+
 fn page_html(cx: &OperationContext<'_>, path: &TreePath, query_use: QueryUse) -> Result<(String, RenderedPage), Fault> {
     let file = read_admitted(cx, path, Audience::Published)?;
     let page = render_published(cx, path, &file, query_use);

@@ -14,6 +14,7 @@ use std::{fs, io};
 
 use parking_lot::{Mutex, RwLock};
 use svcfs_base::{Caller, Change, Fault, Kind, Protocol, Timestamp, TreePath};
+use svcfs_config::templates::CONFIG;
 use svcfs_vfs::DirtyBytes;
 use svcfs_work::Supervisor;
 
@@ -196,22 +197,44 @@ impl SpaceCollection {
 
     /// Creates a space at a root: a relative `root` (default: the name) is below the first
     /// configured directory, an absolute one must be below any of them. A missing directory is
-    /// created; existing files are adopted.
+    /// created; existing files are adopted. `install` writes the first files.
     ///
     /// # Errors
     /// `Invalid` for a bad name or root, `Forbidden` for a root elsewhere, `Exists` if the name or
-    /// the root is in use; those of opening.
-    pub fn create(&self, name: &str, root: Option<&str>) -> Result<Arc<Space>, Fault> {
+    /// the root is in use; those of opening and of `install`.
+    pub fn create(
+        &self,
+        (name, root): (&str, Option<&str>),
+        install: impl FnOnce(&Space) -> Result<(), Fault>,
+    ) -> Result<Arc<Space>, Fault> {
         let _guard = self.change_lock.lock();
         self.check_name(name)?;
         let root = self.resolve_root(root.unwrap_or(name))?;
         self.check_root(&root)?;
-        self.open_and_save(name, root)
+        self.open_and_save((name, root), install)
     }
 
     /// Opens a root and saves it in the list. The caller holds `change_lock`.
-    fn open_and_save(&self, name: &str, root: PathBuf) -> Result<Arc<Space>, Fault> {
-        let running = self.opener()?(name, &root)?;
+    fn open_and_save(
+        &self,
+        (name, root): (&str, PathBuf),
+        install: impl FnOnce(&Space) -> Result<(), Fault>,
+    ) -> Result<Arc<Space>, Fault> {
+        let has_settings = root.join(CONFIG.path).exists();
+        let mut running = self.opener()?(name, &root)?;
+        if let Err(fault) = install(&running.space) {
+            close(running)?;
+            return Err(fault);
+        }
+        let gets_settings = || {
+            let file = TreePath::parse(CONFIG.path)?;
+            Ok::<bool, Fault>(running.space.vfs.stat(Protocol::Internal, &file).is_ok())
+        };
+        if !has_settings && gets_settings()? {
+            // They are in effect from now on, and not only after a restart.
+            close(running)?;
+            running = self.opener()?(name, &root)?;
+        }
         let space = Arc::clone(&running.space);
         let mut saved_spaces = self.saved_spaces()?;
         saved_spaces.insert(name.to_owned(), root);

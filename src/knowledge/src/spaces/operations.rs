@@ -194,16 +194,17 @@ impl Operation for CreateSpace {
                 Some(Template::find(id).ok_or_else(unknown)?)
             }
         };
-        let space = cx.spaces().create(&self.name, self.root.as_deref())?;
-        if let Some(template) = template {
-            // The server writes the settings, whatever the caller's permissions.
-            let caller = Caller {
-                protocol: svcfs_base::Protocol::Internal,
-                permissions: svcfs_base::Permissions::FULL,
-                ..cx.caller.clone()
-            };
-            write_template(&space, template, &caller)?;
-        }
+        // The server writes the settings, whatever the caller's permissions.
+        let caller = Caller {
+            protocol: svcfs_base::Protocol::Internal,
+            permissions: svcfs_base::Permissions::FULL,
+            ..cx.caller.clone()
+        };
+        let install = |space: &Space| match template {
+            Some(template) => write_template(space, template, &caller).map(drop),
+            None => Ok(()),
+        };
+        let space = cx.spaces().create((&self.name, self.root.as_deref()), install)?;
         SpaceRecord::from_space(&space, cx.caller)
     }
 }

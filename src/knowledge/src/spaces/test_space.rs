@@ -129,7 +129,9 @@ impl TestSpace {
         let opener = Box::new(move |name: &str, root: &Path| {
             let clock = Arc::new(FrozenClock::starting_at(START));
             let (name, root) = (name.to_owned(), root.to_owned());
-            let settings = Settings::resolve(Config::default(), CliOverrides::default()).unwrap();
+            let file = root.join(svcfs_config::templates::CONFIG.path);
+            let config = Config::read(&file, &|_| None).unwrap_or_default();
+            let settings = Settings::resolve(config, CliOverrides::default()).unwrap();
             let space = open(SpaceOptions { name, root, clock, is_watched: false, on_progress: None }, &settings)?;
             let supervisor = Supervisor::new();
             start_indexer(&space, &supervisor)?;

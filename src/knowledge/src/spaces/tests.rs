@@ -75,6 +75,12 @@ fn a_space_is_created_with_its_own_tree_and_survives_restart() {
     assert_eq!(made["root"], root.to_str().unwrap());
     assert!(root.join(".git").is_dir() && root.join("index.md").is_file() && root.join(".svc/config.toml").is_file());
     assert_eq!(space.refusal("read", json!({ "path": "index.md" })).0, 404, "the first space has the other's pages");
+    space.spaces().create_empty("bucket", &Caller::new(Protocol::S3)).unwrap();
+    for name in ["team", "bucket"] {
+        let created = space.spaces().find(name).unwrap();
+        assert!(created.settings.search.vector.is_some(), "{name}: its settings are in effect after a restart only");
+    }
+    space.get("delete_space", json!({ "name": "bucket" }));
     assert_eq!(space.refusal("create_space", json!({ "name": "team" })).0, 409);
 
     let again = space.again();

@@ -37,6 +37,7 @@ fn unreadable_frontmatter_still_leaves_a_page() {
 #[test]
 fn the_excerpt_is_the_first_paragraph_with_words() {
     assert_eq!(Page::parse("p.md", "![badge](b.svg)\n\n> Quoted *first*\n\nlater\n").excerpt, "Quoted first");
+    assert_eq!(Page::parse("p.md", "![[v.mp4]] and ![[b|label]], [[c]]! No!\n").excerpt, "v.mp4 and label, c! No!");
     assert_eq!(Page::parse("p.md", "# Only\n\n- a list\n").excerpt, "");
     assert_eq!(Page::parse("p.md", "<div>\n\n</div>\n\ntext <b>bold</b>\n").excerpt, "text bold");
 }

@@ -28,6 +28,7 @@ pub fn results(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, Command
         rendered.notes.push(format!("nothing has these words; results for: {}", crate::output::one_line(query)));
     }
     rendered.notes.extend(first["note"].as_str().map(crate::output::one_line));
+    rendered.notes.extend(note_of_past(first));
     Ok(rendered)
 }
 
@@ -64,7 +65,16 @@ pub fn recall(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandF
         let (page, lines) = citation(dropped);
         rendered.notes.push(format!("not included: {page}{lines}, {} tokens", dropped["tokens"]));
     }
+    rendered.notes.extend(note_of_past(answer));
     Ok(rendered)
+}
+
+/// Which commit was searched with `--as-of`, and whether that was possible in time.
+fn note_of_past(answer: &Value) -> Option<String> {
+    answer["as_of"].as_str()?;
+    let commit = short_hash(&answer["as_of"]);
+    let partial = if answer["partial"] == true { "; not all pages could be read in time" } else { "" };
+    Some(format!("as of commit {commit}{partial}"))
 }
 
 /// A snippet, which is HTML with `<mark>`, as text.

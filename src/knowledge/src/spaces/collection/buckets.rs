@@ -34,15 +34,16 @@ impl SpaceCollection {
             );
             return Err(Fault::new(Kind::Exists, message));
         }
-        let space = self.create(name, None)?;
-        let settings = TreePath::parse(CONFIG.path)?;
         // The server writes the settings, whatever the caller's permissions.
         let caller = Caller { protocol: Protocol::Internal, permissions: Permissions::FULL, ..caller.clone() };
-        let change = Change::put(settings, CONFIG.content.as_bytes()).with_precondition(Precondition::Absent);
-        match space.vfs.apply(&caller, change) {
-            Err(fault) if fault.kind() != Kind::PreconditionFailed && fault.kind() != Kind::Exists => Err(fault),
-            _ => Ok(space),
-        }
+        self.create((name, None), |space| {
+            let settings = TreePath::parse(CONFIG.path)?;
+            let change = Change::put(settings, CONFIG.content.as_bytes()).with_precondition(Precondition::Absent);
+            match space.vfs.apply(&caller, change) {
+                Err(fault) if fault.kind() != Kind::PreconditionFailed && fault.kind() != Kind::Exists => Err(fault),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Removes a space from the server, and its directory if it has no files.
@@ -65,7 +66,7 @@ impl SpaceCollection {
         self.remove_locked(name)?;
         // Files may have been written until the space was closed.
         if let Err(fault) = check_empty(name, &root) {
-            self.open_and_save(name, root)?;
+            self.open_and_save((name, root), |_| Ok(()))?;
             return Err(fault);
         }
         let trash = root.with_file_name(format!(".svc-removed-{}", svcfs_base::Timestamp::now().as_nanosecond()));
