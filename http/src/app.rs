@@ -192,6 +192,10 @@ pub(crate) fn log(fault: &Fault, what: &str, request_id: &str) {
         svcfs_base::LogLevel::Info => {
             tracing::info!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` was refused");
         }
+        // The caller tries again: nothing has failed.
+        svcfs_base::LogLevel::Error if kind == Kind::Unavailable && fault.detail().contains_key(RETRY_AFTER_KEY) => {
+            tracing::warn!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` has to wait");
+        }
         svcfs_base::LogLevel::Error => {
             tracing::error!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` failed");
         }

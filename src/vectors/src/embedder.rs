@@ -31,12 +31,37 @@ pub enum EmbedError {
     Unavailable {
         /// The service, what failed, and what to do.
         message: String,
+        /// The HTTP status; none without a response.
+        status: Option<u16>,
         /// How long the service asked to wait.
         retry_after: Option<std::time::Duration>,
     },
-    /// The service refused the request: the same call fails again until settings change.
-    #[error("{0}")]
-    Refused(String),
+    /// The service refused the request: the same call fails again until settings or texts change.
+    #[error("{message}")]
+    Refused {
+        /// The service, what failed, and what to do.
+        message: String,
+        /// The HTTP status; none if the response itself is unusable.
+        status: Option<u16>,
+    },
+}
+
+impl EmbedError {
+    /// A response that cannot be used.
+    pub(crate) const fn unusable(message: String) -> Self {
+        Self::Refused { message, status: None }
+    }
+
+    /// Whether one of the texts may be the reason. Otherwise it is the address or the key, or the
+    /// service does not answer.
+    #[must_use]
+    pub const fn may_concern_text(&self) -> bool {
+        match self {
+            // Ollama answers 500 to a text whose vector is not a number.
+            Self::Unavailable { status, .. } => matches!(status, Some(500)),
+            Self::Refused { status, .. } => !matches!(status, Some(300..=399 | 401 | 403..=405)),
+        }
+    }
 }
 
 /// Computes vectors of texts. Calls block and may come from several threads.

@@ -22,7 +22,7 @@ pub use embedder::{EmbedError, EmbeddedModel, Embedder, TextKind, Vector};
 pub use embedders::{EmbedderOptions, EmbedderProvider, connect_embedder};
 pub use index::{
     EmbeddedChunk, NearChunk, PageChunks, PageText, RemoteStore, VectorIndex, VectorIndexError, VectorIndexOptions,
-    VectorStatus,
+    VectorProblem, VectorStatus,
 };
 pub use remote::{OptionError, Secret};
 pub use scan::{EXACT_LIMIT, NearVector, QuantizedVector, VectorSet};

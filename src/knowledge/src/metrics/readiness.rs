@@ -241,7 +241,9 @@ fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<Componen
     let vectors = space.vectors.as_ref().map(|vectors| vectors.index.status());
     // A task that backs off is a problem already; its error may have the kind and causes, too.
     let is_listed = |reason: &String| tasks.iter().filter_map(|task| task.error.as_ref()).any(|it| it.contains(reason));
-    if let Some(reason) = vectors.as_ref().and_then(|vectors| vectors.problem.clone()).filter(|it| !is_listed(it)) {
+    let failure = vectors.as_ref().and_then(|vectors| vectors.problem.clone()).map(|problem| problem.message);
+    let refused = space.vectors.as_ref().and_then(|vectors| vectors.refused_pages());
+    for reason in failure.filter(|it| !is_listed(it)).into_iter().chain(refused) {
         add_problem("vectors".to_owned(), reason);
     }
     let load = space.vfs.queue_load();

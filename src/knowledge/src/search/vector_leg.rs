@@ -1,7 +1,7 @@
 //! The passages whose meaning is nearest to a question.
 
 use svcfs_base::{Fault, TreePath};
-use svcfs_vectors::{NearChunk, VectorFilter};
+use svcfs_vectors::{NearChunk, VectorFilter, VectorProblem};
 
 use crate::kernel::{OperationContext, Space};
 use crate::vectors::PageVectors;
@@ -39,9 +39,10 @@ pub fn search(cx: &OperationContext<'_>, question: &str, limit: usize, folder: O
     let Ok(vectors) = PageVectors::of(cx) else { return VectorLeg::Disabled };
     match vectors.search(question, limit, &VectorFilter { folder: folder.cloned() }) {
         Ok(near) => VectorLeg::Answered(near),
-        Err(error) => {
-            tracing::warn!(space = cx.space.name, %error, "search by meaning failed; answering by words");
-            VectorLeg::Unavailable(format!("search by meaning is not available now, only words were searched: {error}"))
+        Err(VectorProblem { message, summary }) => {
+            tracing::warn!(space = cx.space.name, error = message, "search by meaning failed; answering by words");
+            let text = format!("search by meaning is not available now, only words were searched: {summary}");
+            VectorLeg::Unavailable(text)
         }
     }
 }

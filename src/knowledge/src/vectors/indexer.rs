@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{ETag, Fault, FileKind, Kind, Protocol, Seq, TreePath};
-use svcfs_vectors::{ChunkRules, EmbedError, PageText, VectorIndexError};
+use svcfs_vectors::{ChunkRules, EmbedError, PageText, VectorIndexError, VectorProblem};
 use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
 use super::PageVectors;
@@ -34,6 +34,10 @@ const RECHECK_DELAY: Duration = Duration::from_secs(2);
 
 /// A service that asks to wait longer is asked again after this time.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// Interval at which pages are tried again whose texts the embedder refused: the service may have
+/// changed.
+pub(super) const REFUSED_RETRY_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Time of a step for the transfer to a remote store, besides one batch.
 const MAX_SYNC_TIME: Duration = Duration::from_secs(2);
@@ -73,10 +77,14 @@ pub struct VectorIndexer {
     changed: Vec<(TreePath, Option<ETag>)>,
     /// Pages that differ from the vectors; none before the comparison.
     backlog: Option<Vec<TreePath>>,
+    /// Pages of the backlog that did not exist at the comparison.
+    deleted: Vec<TreePath>,
     /// Pages that differed from their events, and when they are read again.
     recheck: (Vec<TreePath>, Instant),
     /// When the embedder accepts the next request, if it asked to wait.
     retry_at: Option<Instant>,
+    /// When refused pages are tried again; none without any.
+    retry_refused_at: Option<Instant>,
 }
 
 /// What was read of the next paths.
@@ -94,16 +102,28 @@ impl VectorIndexer {
     /// The indexer of a space; none without vectors.
     pub fn for_space(space: &Arc<Space>) -> Option<Self> {
         let vectors = Arc::clone(space.vectors.as_ref()?);
-        let (space, changed, recheck) = (Arc::clone(space), Vec::new(), (Vec::new(), Instant::now()));
-        Some(Self { space, vectors, position: None, changed, backlog: None, recheck, retry_at: None })
+        Some(Self {
+            space: Arc::clone(space),
+            vectors,
+            position: None,
+            changed: Vec::new(),
+            backlog: None,
+            deleted: Vec::new(),
+            recheck: (Vec::new(), Instant::now()),
+            retry_at: None,
+            retry_refused_at: None,
+        })
     }
 
     /// Embeds all pages now, for a command that asks once; `on_step` is called after each part. A
-    /// failure is noted in answers.
+    /// failure is noted in answers and logged.
     pub fn run_once(mut self, mut on_step: impl FnMut()) {
         let stop = StopToken::new();
         while matches!(self.step(&stop), Ok(NextStep::Now)) {
             on_step();
+        }
+        if let Some(problem) = self.vectors.index.problem() {
+            tracing::warn!(error = problem.message, "pages cannot be embedded");
         }
     }
 
@@ -144,12 +164,15 @@ impl VectorIndexer {
         let position = self.position.unwrap_or(Seq(0));
         if self.space.index_watermark.level() < position.0 || self.space.index.cursor()? == Seq(0) && position > Seq(0)
         {
-            self.vectors.index.set_pending(self.space.index.page_count()?);
+            let pages = self.space.index.page_count()?;
+            self.vectors.index.set_pending(pages.saturating_sub(self.vectors.index.embedded_pages()?));
             return Ok(false);
         }
         let (indexed, embedded) = (self.space.index.etags()?, self.vectors.index.etags()?);
         let mut backlog: BTreeSet<TreePath> = self.vectors.index.paths()?;
+        let mut deleted = backlog.clone();
         for (path, etag) in indexed {
+            deleted.remove(&path);
             match embedded.get(&path) {
                 Some(embedded) if *embedded == etag => {
                     backlog.remove(&path);
@@ -159,6 +182,7 @@ impl VectorIndexer {
                 }
             }
         }
+        self.deleted = deleted.into_iter().collect();
         // Taken from the end.
         self.backlog = Some(backlog.into_iter().rev().collect());
         Ok(true)
@@ -213,7 +237,7 @@ impl VectorIndexer {
     }
 
     /// Embeds the next pages; false if there are none.
-    fn embed_next(&mut self) -> Result<bool, VectorIndexFailure> {
+    fn embed_next(&mut self, stop: &StopToken) -> Result<bool, VectorIndexFailure> {
         let is_changed = !self.changed.is_empty();
         let batch = if is_changed {
             self.read_batch(self.changed.iter().map(|(path, etag)| (path, Some(*etag))))?
@@ -221,10 +245,15 @@ impl VectorIndexer {
             let backlog = self.backlog.iter().flatten().rev();
             self.read_batch(backlog.map(|path| (path, None)))?
         };
-        let index = &self.vectors.index;
         // Pages first: the texts of a renamed page are not embedded again.
-        index.update(&batch.pages)?;
-        index.remove(&batch.removed)?;
+        match self.embed(&batch.pages, stop) {
+            Ok(true) => self.vectors.remove(&batch.removed)?,
+            Ok(false) => return Ok(true),
+            Err(error) => {
+                self.remove_deleted(batch.removed)?;
+                return Err(error.into());
+            }
+        }
         if !batch.differing.is_empty() {
             self.recheck.0.extend(batch.differing);
             self.recheck.1 = Instant::now() + RECHECK_DELAY;
@@ -242,24 +271,77 @@ impl VectorIndexer {
         Ok(batch.paths > 0)
     }
 
-    fn count_pending(&self) {
-        if let Some(backlog) = &self.backlog {
-            self.vectors.index.set_pending(backlog.len() + self.changed.len());
+    /// Embeds pages, without those whose texts the embedder refuses; false if it was stopped.
+    fn embed(&mut self, pages: &[PageText], stop: &StopToken) -> Result<bool, VectorIndexError> {
+        let vectors = Arc::clone(&self.vectors);
+        match vectors.update(pages) {
+            Err(VectorIndexError::Embedder(error)) if error.may_concern_text() => {
+                // A service that refuses every text must not cost a request for each page.
+                if vectors.index.check_embedder().is_err() {
+                    return Err(error.into());
+                }
+                if let [page] = pages {
+                    self.refuse(page, &error)?;
+                    return Ok(true);
+                }
+            }
+            outcome => return outcome.map(|()| true),
         }
+        for page in pages {
+            if stop.is_requested() {
+                return Ok(false);
+            }
+            match vectors.update(std::slice::from_ref(page)) {
+                Err(VectorIndexError::Embedder(error)) if error.may_concern_text() => {
+                    if vectors.index.check_embedder().is_err() {
+                        return Err(error.into());
+                    }
+                    self.refuse(page, &error)?;
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn refuse(&mut self, page: &PageText, error: &EmbedError) -> Result<(), VectorIndexError> {
+        self.retry_refused_at.get_or_insert_with(|| Instant::now() + REFUSED_RETRY_INTERVAL);
+        self.vectors.refuse(&page.path, error.to_string())
+    }
+
+    /// Removes the vectors of deleted pages, which does not need the embedder: they must not be
+    /// found until it answers again.
+    fn remove_deleted(&mut self, mut removed: Vec<TreePath>) -> Result<(), VectorIndexFailure> {
+        for path in std::mem::take(&mut self.deleted) {
+            if self.read_page(&path)?.is_none() {
+                removed.push(path);
+            }
+        }
+        let deleted = self.changed.extract_if(.., |(_, etag)| etag.is_none()).map(|(path, _)| path);
+        removed.extend(deleted);
+        Ok(self.vectors.remove(&removed)?)
+    }
+
+    fn count_pending(&self) -> Result<(), VectorIndexError> {
+        if let Some(backlog) = &self.backlog {
+            let unstored = self.vectors.index.unstored_pages()?;
+            self.vectors.index.set_pending(backlog.len() + self.changed.len() + unstored);
+        }
+        Ok(())
     }
 
     fn run(&mut self, stop: &StopToken) -> Result<NextStep, VectorIndexFailure> {
         self.read_events()?;
         if self.backlog.is_none() && !self.compare()? {
             while !self.changed.is_empty() && !stop.is_requested() {
-                self.embed_next()?;
+                self.embed_next(stop)?;
             }
             self.vectors.watermark.advance(self.position.unwrap_or(Seq(0)).0);
             return Ok(NextStep::After(INDEX_POLL_INTERVAL));
         }
-        self.count_pending();
-        let has_more = self.embed_next()?;
-        self.count_pending();
+        self.count_pending()?;
+        let has_more = self.embed_next(stop)?;
+        self.count_pending()?;
         // A store that is filled again must not delay changed pages.
         let end = Instant::now() + MAX_SYNC_TIME;
         let is_stored = self.vectors.index.sync_store(|| stop.is_requested() || Instant::now() >= end)?;
@@ -267,40 +349,51 @@ impl VectorIndexer {
             return Ok(NextStep::Now);
         }
         self.vectors.index.finish()?;
-        let (paths, due) = &mut self.recheck;
-        if paths.is_empty() {
-            return Ok(NextStep::WhenSignalled);
-        }
+        Ok(self.queue_retries())
+    }
+
+    /// Adds pages to the backlog that are read again, once it is time.
+    fn queue_retries(&mut self) -> NextStep {
+        let recheck_at = (!self.recheck.0.is_empty()).then_some(self.recheck.1);
+        let Some(due) = recheck_at.or(self.retry_refused_at) else { return NextStep::WhenSignalled };
         let remaining = due.saturating_duration_since(Instant::now());
         if !remaining.is_zero() {
-            return Ok(NextStep::After(remaining));
+            return NextStep::After(remaining);
         }
-        self.backlog.get_or_insert_default().append(paths);
-        Ok(NextStep::Now)
+        let paths = match recheck_at {
+            Some(_) => std::mem::take(&mut self.recheck.0),
+            None => {
+                self.retry_refused_at = None;
+                self.vectors.refused.lock().keys().cloned().collect()
+            }
+        };
+        self.backlog.get_or_insert_default().extend(paths);
+        NextStep::Now
     }
 }
 
 /// Why a step failed.
-enum VectorIndexFailure {
-    Fault(Fault),
-    /// The embedder asked to wait.
-    Wait(String, Duration),
+struct VectorIndexFailure {
+    fault: Fault,
+    /// The reason for readers.
+    summary: &'static str,
+    /// How long the embedder asked to wait.
+    wait: Option<Duration>,
 }
 
 impl From<Fault> for VectorIndexFailure {
     fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+        Self { fault, summary: "pages cannot be read; `svcfs status` shows the reason", wait: None }
     }
 }
 
 impl From<VectorIndexError> for VectorIndexFailure {
     fn from(error: VectorIndexError) -> Self {
-        match error {
-            VectorIndexError::Embedder(EmbedError::Unavailable { message, retry_after: Some(time) }) => {
-                Self::Wait(message, time.min(MAX_RETRY_AFTER))
-            }
-            other => Self::Fault(other.into()),
-        }
+        let wait = match &error {
+            VectorIndexError::Embedder(EmbedError::Unavailable { retry_after, .. }) => *retry_after,
+            _ => None,
+        };
+        Self { summary: error.summary(), wait: wait.map(|time| time.min(MAX_RETRY_AFTER)), fault: error.into() }
     }
 }
 
@@ -318,7 +411,9 @@ impl Task for VectorIndexer {
         let wait = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
         if !wait.is_zero() {
             self.read_events()?;
-            self.count_pending();
+            self.remove_deleted(Vec::new())
+                .and_then(|()| Ok(self.count_pending()?))
+                .map_err(|failure| failure.fault)?;
             return Ok(NextStep::After(wait));
         }
         self.retry_at = None;
@@ -328,20 +423,17 @@ impl Task for VectorIndexer {
         }
         let outcome = self.run(stop);
         drop(network_step);
-        self.count_pending();
+        let outcome = self.count_pending().map_err(Into::into).and(outcome);
         match outcome {
             Ok(next) => {
                 self.vectors.index.set_problem(None);
                 Ok(next)
             }
-            Err(VectorIndexFailure::Wait(message, time)) => {
-                self.vectors.index.set_problem(Some(message));
+            Err(VectorIndexFailure { fault, summary, wait }) => {
+                self.vectors.index.set_problem(Some(VectorProblem { message: fault.message().to_owned(), summary }));
+                let Some(time) = wait else { return Err(fault.into()) };
                 self.retry_at = Instant::now().checked_add(time);
                 Ok(NextStep::After(time))
-            }
-            Err(VectorIndexFailure::Fault(fault)) => {
-                self.vectors.index.set_problem(Some(fault.message().to_owned()));
-                Err(fault.into())
             }
         }
     }

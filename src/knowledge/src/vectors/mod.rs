@@ -10,14 +10,17 @@ mod similar;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use svcfs_base::{Fault, Seq};
+use svcfs_base::{Fault, Seq, TreePath};
 use svcfs_config::{EmbedderProvider, VectorSettings};
-use svcfs_vectors::{ChunkRules, NearChunk, VectorFilter, VectorIndex, VectorIndexOptions};
+use svcfs_vectors::{
+    ChunkRules, NearChunk, PageText, VectorFilter, VectorIndex, VectorIndexError, VectorIndexOptions, VectorProblem,
+};
 use svcfs_work::Watermark;
 
 pub use indexer::VectorIndexer;
@@ -54,7 +57,9 @@ pub struct PageVectors {
     /// server was stopped may still be pending.
     pub watermark: Watermark,
     /// The last failure of a search that waited in vain.
-    outage: Mutex<Option<(Instant, String)>>,
+    outage: Mutex<Option<(Instant, VectorProblem)>>,
+    /// Pages whose texts the embedder refused, and why.
+    refused: Mutex<BTreeMap<TreePath, String>>,
 }
 
 impl PageVectors {
@@ -78,7 +83,7 @@ impl PageVectors {
         };
         let (embedder, store) = (providers::open_embedder(embedder)?, providers::open_store(store, space)?);
         let index = VectorIndex::open(VectorIndexOptions { file, embedder, store, rules, workers })?;
-        Ok(Self { index, watermark: Watermark::default(), outage: Mutex::new(None) })
+        Ok(Self { index, watermark: Watermark::default(), outage: Mutex::new(None), refused: Mutex::default() })
     }
 
     /// The vectors of the space of a call, with the changes of its caller where that takes less
@@ -113,18 +118,56 @@ impl PageVectors {
     ///
     /// # Errors
     /// Why there is no answer; soon after a service did not answer in time, at once.
-    pub fn search(&self, question: &str, limit: usize, filter: &VectorFilter) -> Result<Vec<NearChunk>, String> {
+    pub fn search(&self, question: &str, limit: usize, filter: &VectorFilter) -> Result<Vec<NearChunk>, VectorProblem> {
         let outage = self.outage.lock().clone();
-        if let Some((_, reason)) = outage.filter(|(time, _)| time.elapsed() < OUTAGE_PAUSE) {
-            return Err(reason);
+        if let Some((_, problem)) = outage.filter(|(time, _)| time.elapsed() < OUTAGE_PAUSE) {
+            return Err(problem);
         }
         let start = Instant::now();
         self.index.search(question, limit, filter).map_err(|error| {
-            let reason = error.to_string();
+            let problem = VectorProblem { message: error.to_string(), summary: error.summary() };
             if start.elapsed() >= SLOW_FAILURE {
-                *self.outage.lock() = Some((Instant::now(), reason.clone()));
+                *self.outage.lock() = Some((Instant::now(), problem.clone()));
             }
-            reason
+            problem
+        })
+    }
+
+    /// As [`VectorIndex::update`].
+    fn update(&self, pages: &[PageText]) -> Result<(), VectorIndexError> {
+        self.index.update(pages)?;
+        let mut refused = self.refused.lock();
+        pages.iter().for_each(|page| drop(refused.remove(&page.path)));
+        Ok(())
+    }
+
+    /// As [`VectorIndex::remove`].
+    fn remove(&self, paths: &[TreePath]) -> Result<(), VectorIndexError> {
+        self.index.remove(paths)?;
+        let mut refused = self.refused.lock();
+        paths.iter().for_each(|path| drop(refused.remove(path)));
+        Ok(())
+    }
+
+    /// Notes that the embedder refuses the text of a page. Vectors of an older text are removed.
+    fn refuse(&self, path: &TreePath, reason: String) -> Result<(), VectorIndexError> {
+        self.index.remove(std::slice::from_ref(path))?;
+        if !self.refused.lock().contains_key(path) {
+            tracing::warn!(page.path = %path, error = reason, "the embedder refuses a page; it is not found by meaning");
+        }
+        self.refused.lock().insert(path.clone(), reason);
+        Ok(())
+    }
+
+    /// The pages whose texts the embedder refuses, for operators.
+    pub fn refused_pages(&self) -> Option<String> {
+        let refused = self.refused.lock();
+        let (path, reason) = refused.first_key_value()?;
+        Some(match refused.len() {
+            1 => format!("the embedder refuses `{path}`, which cannot be found by meaning until it changes: {reason}"),
+            count => format!(
+                "the embedder refuses {count} pages, which cannot be found by meaning until they change;                  the first is `{path}`: {reason}"
+            ),
         })
     }
 
@@ -144,7 +187,7 @@ impl PageVectors {
             1 => "1 page is".to_owned(),
             pending => format!("{pending} pages are"),
         };
-        let reason = self.index.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
+        let reason = self.index.problem().map(|problem| format!(": {}", problem.summary)).unwrap_or_default();
         Some(match self.index.answering_model() == self.index.embedder().model() {
             true => format!("{pages} not embedded yet and cannot be found by meaning{reason}"),
             false => format!("{pages} not embedded with the new model yet; the embedded model answers{reason}"),

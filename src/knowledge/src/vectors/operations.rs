@@ -2,6 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind, Limit, TreePath};
 
+use super::indexer::REFUSED_RETRY_INTERVAL;
 use super::similar::{current_chunks, similar_pages, snippet};
 use super::{PageVectors, SimilarPage};
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, require_path};
@@ -152,6 +153,10 @@ fn without_vectors(cx: &OperationContext<'_>, vectors: &PageVectors, path: &Tree
 }
 
 fn pending(path: &TreePath, vectors: &PageVectors) -> Fault {
-    let reason = vectors.index.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
+    if vectors.refused.lock().contains_key(path) {
+        let message = format!("the embedder refuses the text of `{path}`; `svcfs status` shows the reason");
+        return Fault::unavailable(message).with_detail("retry_after", REFUSED_RETRY_INTERVAL.as_secs());
+    }
+    let reason = vectors.index.problem().map(|problem| format!(": {}", problem.summary)).unwrap_or_default();
     Fault::unavailable(format!("`{path}` is not embedded yet{reason}; try again later")).with_detail("retry_after", 2)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use svcfs_base::{Fault, Protocol, TreePath};
 use svcfs_index::Index;
-use svcfs_vectors::{Chunk, EmbeddedChunk, NearChunk, PageChunks, VectorFilter, VectorIndex, chunks};
+use svcfs_vectors::{Chunk, EmbeddedChunk, NearChunk, PageChunks, VectorFilter, VectorIndex, VectorIndexError, chunks};
 
 use super::PageVectors;
 use crate::kernel::Space;
@@ -49,7 +49,7 @@ pub fn similar_pages(
     let mut best: BTreeMap<TreePath, NearChunk> = BTreeMap::new();
     for chunk in longest_chunks(space, vectors, path, page)? {
         let wanted = (3 * limit).max(MIN_NEAR_CHUNKS) + MAX_COMPARED_CHUNKS * linked.len().min(100);
-        for near in vectors.search_vector(&chunk.vector, wanted, &filter)? {
+        for near in vectors.search_vector(&chunk.vector, wanted, &filter).map_err(without_details)? {
             let is_better = best.get(&near.path).is_none_or(|known| known.similarity < near.similarity);
             if is_better && !linked.contains(&near.path) {
                 best.insert(near.path.clone(), near);
@@ -65,6 +65,13 @@ pub fn similar_pages(
     similar.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
     similar.truncate(limit);
     Ok(Some(similar))
+}
+
+/// A failed search as readers see it; the log has what the service answered.
+fn without_details(error: VectorIndexError) -> Fault {
+    Fault::unavailable(format!("search by meaning is not available now: {}", error.summary()))
+        .with_context(error.to_string())
+        .with_source(error)
 }
 
 /// The longest chunks of a page; the first ones if its text changed meanwhile.

@@ -156,8 +156,8 @@ impl BedrockApi {
 const PATH_ENCODED: percent_encoding::AsciiSet = NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
 impl EmbeddingApi for BedrockApi {
-    fn model(&self) -> &str {
-        &self.model
+    fn identity(&self) -> String {
+        self.model.clone()
     }
 
     fn limits(&self) -> RequestLimits {

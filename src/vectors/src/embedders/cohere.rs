@@ -57,8 +57,8 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
 }
 
 impl EmbeddingApi for CohereApi {
-    fn model(&self) -> &str {
-        &self.model
+    fn identity(&self) -> String {
+        self.model.clone()
     }
 
     fn limits(&self) -> RequestLimits {

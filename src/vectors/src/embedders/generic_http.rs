@@ -6,14 +6,14 @@ use svcfs_net::{ServiceClient, ServiceMethod, ServiceRequest};
 
 use super::batches::RequestLimits;
 use super::remote_embedder::{EmbeddingApi, parse};
-use super::{EmbedderOptions, SETTINGS};
+use super::{EmbedderOptions, SETTINGS, model_at, short_hash};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError, checked_url, option_error};
 
 struct HttpApi {
     url: String,
-    /// The name of the settings, or the URL.
-    model: String,
+    /// The name of the settings, and where the server is.
+    identity: String,
 }
 
 #[derive(Deserialize)]
@@ -31,14 +31,18 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
         return Err(option_error(SETTINGS, "url", reason));
     };
     let url = checked_url(SETTINGS, "url", url)?;
-    let model = options.model_or(&ServiceClient::displayed_url(&url));
+    // Without a name, the path may choose the model.
+    let identity = match &options.model {
+        Some(model) => model_at(model, &url),
+        None => format!("model#{}", short_hash(&ServiceClient::displayed_url(&url))),
+    };
     let client = options.client("The embedding server").with_key("Authorization", "Bearer ", options.api_key.as_ref());
-    Ok((Box::new(HttpApi { url, model }), client))
+    Ok((Box::new(HttpApi { url, identity }), client))
 }
 
 impl EmbeddingApi for HttpApi {
-    fn model(&self) -> &str {
-        &self.model
+    fn identity(&self) -> String {
+        self.identity.clone()
     }
 
     fn limits(&self) -> RequestLimits {

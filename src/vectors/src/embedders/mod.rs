@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use crate::embedder::Embedder;
 use crate::remote::{ApiClient, OptionError, Secret, checked_headers, checked_url, option_error};
 use remote_embedder::{EmbeddingApi, RemoteEmbedder};
@@ -180,6 +182,18 @@ impl EmbedderOptions {
         }
         checked_headers(SETTINGS, "headers", &self.headers)
     }
+}
+
+/// A model on a server of one's own: another server may have another model of the same name. The
+/// name is shown to readers, so the address is a hash.
+fn model_at(model: &str, url: &str) -> String {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    format!("{model}#{}", short_hash(&authority.to_ascii_lowercase()))
+}
+
+fn short_hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The embedder that settings describe. Nothing is sent before the first text.

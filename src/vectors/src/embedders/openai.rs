@@ -5,7 +5,7 @@ use svcfs_net::{ServiceMethod, ServiceRequest};
 
 use super::batches::RequestLimits;
 use super::remote_embedder::{EmbeddingApi, IndexedVectors, parse};
-use super::{EmbedderOptions, EmbedderProvider, SETTINGS};
+use super::{EmbedderOptions, EmbedderProvider, SETTINGS, model_at};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError, checked_url, option_error};
 
@@ -17,6 +17,7 @@ const DEFAULT_MODEL: &str = "text-embedding-3-small";
 struct OpenAiApi {
     url: String,
     model: String,
+    identity: String,
     dimensions: Option<usize>,
 }
 
@@ -46,7 +47,18 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
     let model = options.model_or(DEFAULT_MODEL);
     // The only model of OpenAI that refuses the parameter.
     let dimensions = options.dimensions.filter(|_| !model.contains("ada-002")).map(std::num::NonZeroUsize::get);
-    Ok((Box::new(OpenAiApi { url, model, dimensions }), client))
+    let identity = match deployment(&url) {
+        Some(deployment) if is_azure => deployment.to_owned(),
+        _ if is_azure || url.starts_with(&format!("{PUBLIC_URL}/")) => model.clone(),
+        _ => model_at(&model, &url),
+    };
+    Ok((Box::new(OpenAiApi { url, model, identity, dimensions }), client))
+}
+
+/// What chooses the model in the older form of Azure: there, the service ignores `model`.
+fn deployment(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("/openai/deployments/")?;
+    rest.split(['/', '?']).next().filter(|name| !name.is_empty())
 }
 
 /// The URL of a resource (`https://NAME.openai.azure.com`) or, in the older form, of a deployment.
@@ -60,8 +72,8 @@ fn azure_url(base: &str) -> String {
 }
 
 impl EmbeddingApi for OpenAiApi {
-    fn model(&self) -> &str {
-        &self.model
+    fn identity(&self) -> String {
+        self.identity.clone()
     }
 
     fn limits(&self) -> RequestLimits {

@@ -17,8 +17,9 @@ const MIN_BATCH: usize = 16;
 
 /// How a service is asked for vectors.
 pub(super) trait EmbeddingApi: Send + Sync {
-    /// Identifies the model, beside the name of the provider.
-    fn model(&self) -> &str;
+    /// Identifies the model, beside the name of the provider: vectors of other models cannot be
+    /// compared with these.
+    fn identity(&self) -> String;
 
     /// What a request may contain.
     fn limits(&self) -> RequestLimits;
@@ -59,7 +60,7 @@ pub(super) struct RemoteEmbedder {
 impl RemoteEmbedder {
     pub fn new(options: &EmbedderOptions, api: Box<dyn EmbeddingApi>, client: ApiClient) -> Self {
         let dimensions = options.dimensions.map(|dimensions| format!("@{dimensions}")).unwrap_or_default();
-        let name = format!("{}:{}{dimensions}", options.provider.name(), api.model());
+        let name = format!("{}:{}{dimensions}", options.provider.name(), api.identity());
         Self { name, api, client, dimensions: options.dimensions, answered: OnceLock::new() }
     }
 
@@ -95,23 +96,23 @@ impl RemoteEmbedder {
     fn checked(&self, vector: Vector) -> Result<Option<Vector>, EmbedError> {
         let name = &self.name;
         let Some(length) = NonZeroUsize::new(vector.len()) else {
-            return Err(EmbedError::Refused(format!("`{name}` answers an empty vector; check `{SETTINGS}.model`")));
+            return Err(EmbedError::unusable(format!("`{name}` answers an empty vector; check `{SETTINGS}.model`")));
         };
         if let Some(expected) = self.dimensions.filter(|expected| *expected != length) {
-            return Err(EmbedError::Refused(format!(
+            return Err(EmbedError::unusable(format!(
                 "`{SETTINGS}.dimensions` is {expected}, but the vectors of `{name}` have {length} numbers; \
                  set it to {length}, or remove it"
             )));
         }
         let first = *self.answered.get_or_init(|| length);
         if first != length {
-            return Err(EmbedError::Refused(format!(
+            return Err(EmbedError::unusable(format!(
                 "`{name}` answered vectors of {first} and now of {length} numbers; its model has changed: \
                  name one model in `{SETTINGS}.model`, and restart svcfs"
             )));
         }
         if !vector.iter().all(|number| number.is_finite()) {
-            return Err(EmbedError::Refused(format!("`{name}` answers a vector with a number that is too large")));
+            return Err(EmbedError::unusable(format!("`{name}` answers a vector with a number that is too large")));
         }
         Ok(vector.iter().any(|number| *number != 0.0).then_some(vector))
     }
@@ -148,8 +149,11 @@ impl Embedder for RemoteEmbedder {
 
 impl From<ApiError> for EmbedError {
     fn from(error: ApiError) -> Self {
-        let ApiError { message, is_transient, retry_after, .. } = error;
-        if is_transient { Self::Unavailable { message, retry_after } } else { Self::Refused(message) }
+        let ApiError { message, status, is_transient, retry_after, .. } = error;
+        match is_transient {
+            true => Self::Unavailable { message, status, retry_after },
+            false => Self::Refused { message, status },
+        }
     }
 }
 

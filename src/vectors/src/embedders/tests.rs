@@ -324,13 +324,15 @@ fn errors_that_stay_are_explained_by_every_provider() {
             (two, "2 vectors for 1 texts"),
             (none, "empty vector"),
             (null, "invalid type: null"),
-            (huge, "too large"),
+            (huge, "large"),
         ] {
             // Titan and Cohere differ in their vectors only.
             let (server, options) = service().start(Some(first));
             let error = embed(&options, &["x"]).unwrap_err();
-            let EmbedError::Refused(message) = &error else { panic!("{provider:?}: {error:?}") };
+            let EmbedError::Refused { message, .. } = &error else { panic!("{provider:?}: {error:?}") };
             assert!(message.contains(expected) && !message.contains(KEY), "{provider:?}: {message}");
+            let concerns_service = ["answers 401", "answers 403", "answers 404", "redirects are not followed"];
+            assert_eq!(error.may_concern_text(), !concerns_service.contains(&expected), "{provider:?}: {message}");
             let requests = server.requests().into_iter().filter(|request| request.path != "/token").count();
             assert_eq!(requests, 1, "{provider:?}: {message}");
         }
@@ -370,6 +372,37 @@ fn outages_are_unavailable_at_every_provider() {
     let error = embed(&options, &["x"]).unwrap_err();
     assert!(matches!(error, EmbedError::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("Ollama") && error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+#[test]
+fn another_server_or_deployment_is_another_model() {
+    use EmbedderProvider::{AzureOpenAi, Http, OpenAi};
+    let identity = |provider, base: Option<&str>, url: Option<&str>, model: &str| {
+        let mut options = EmbedderOptions::new(provider);
+        (options.base_url, options.url) = (base.map(str::to_owned), url.map(str::to_owned));
+        (options.model, options.api_key) = (Some(model.to_owned()), Some(Secret::new(KEY)));
+        connect_embedder(&options).unwrap().model().to_owned()
+    };
+    assert_eq!(identity(OpenAi, None, None, "m"), "openai:m");
+    assert_eq!(identity(OpenAi, Some("https://api.openai.com/v1"), None, "m"), "openai:m");
+    let azure = |base| identity(AzureOpenAi, Some(base), None, "m");
+    assert_eq!(azure("https://n.openai.azure.com"), "azure-openai:m");
+    assert_eq!(azure("https://n.openai.azure.com/openai/deployments/d"), "azure-openai:d");
+    let with_query = "https://n.openai.azure.com/openai/deployments/e/embeddings?api-version=2";
+    assert_eq!(identity(AzureOpenAi, None, Some(with_query), "m"), "azure-openai:e");
+    let own = [
+        identity(OpenAi, Some("http://a:8080"), None, "m"),
+        identity(OpenAi, Some("http://b:8080"), None, "m"),
+        identity(OpenAi, Some("https://api.openai.com.example.org"), None, "m"),
+        identity(Http, None, Some("http://a:8080/embed"), "m"),
+        identity(Http, None, Some("http://b:8080/embed"), "m"),
+    ];
+    assert_eq!(own.iter().collect::<std::collections::BTreeSet<_>>().len(), own.len(), "{own:?}");
+    for name in &own {
+        assert!(name.contains(":m#") && !name.contains("8080"), "{name}: no address is shown to readers");
+    }
+    assert_eq!(own[0], identity(OpenAi, Some("http://A:8080/v1"), None, "m"));
+    assert_eq!(own[3], identity(Http, None, Some("http://a:8080/v2/embed"), "m"));
 }
 
 #[test]

@@ -73,8 +73,8 @@ const PATH_ENCODED: percent_encoding::AsciiSet =
     NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~').remove(b':');
 
 impl EmbeddingApi for VertexApi {
-    fn model(&self) -> &str {
-        &self.model
+    fn identity(&self) -> String {
+        self.model.clone()
     }
 
     fn limits(&self) -> RequestLimits {

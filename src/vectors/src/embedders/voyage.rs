@@ -27,8 +27,8 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
 }
 
 impl EmbeddingApi for VoyageApi {
-    fn model(&self) -> &str {
-        &self.model
+    fn identity(&self) -> String {
+        self.model.clone()
     }
 
     fn limits(&self) -> RequestLimits {

@@ -33,6 +33,23 @@ impl VectorIndex {
     }
 }
 
+impl VectorIndex {
+    /// Embeds a short text: after an error, whether the embedder refuses any text.
+    ///
+    /// # Errors
+    /// As [`VectorIndex::update`].
+    pub fn check_embedder(&self) -> Result<(), VectorIndexError> {
+        let vectors = self.current.embedder.embed(&["text"], TextKind::Question)?;
+        let lengths = vectors.into_iter().flatten().map(|vector| vector.len());
+        lengths.into_iter().try_for_each(|length| check_length(&self.current, length))
+    }
+}
+
+fn check_length(model: &ModelVectors, length: usize) -> Result<(), VectorIndexError> {
+    let checked = model.check_dimensions(length);
+    checked.map_err(|expected| wrong_dimensions(model.embedder.model(), (length, expected)).into())
+}
+
 pub(super) fn hash(model: &str, text: &str) -> TextHash {
     let mut hasher = Sha256::new();
     hasher.update(model.as_bytes());
@@ -75,9 +92,7 @@ pub(super) fn embed_chunks(
     }
     for (hash, vector) in embed_all(&*model.embedder, &missing, workers)? {
         let Some(vector) = vector.and_then(normalized) else { continue };
-        model
-            .check_dimensions(vector.len())
-            .map_err(|expected| wrong_dimensions(model.embedder.model(), (vector.len(), expected)))?;
+        check_length(model, vector.len())?;
         vectors.insert(hash, Some(Arc::new(QuantizedVector::of(&vector))));
     }
     Ok(vectors)
@@ -100,7 +115,7 @@ fn embed_all(
                 vectors.len(),
                 texts.len()
             );
-            return Err(EmbedError::Refused(message));
+            return Err(EmbedError::unusable(message));
         }
         Ok(batch.iter().map(|(hash, _)| *hash).zip(vectors).collect::<Vec<_>>())
     };

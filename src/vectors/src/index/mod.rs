@@ -17,6 +17,7 @@ mod model_vectors;
 mod remote;
 mod rows;
 mod schema;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -31,12 +32,11 @@ use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use svcfs_base::{ETag, TreePath};
 
-use crate::{
-    ChunkRules, EmbedError, EmbeddedModel, Embedder, NearVector, StoreError, TextKind, VectorFilter, VectorStore,
-};
+use crate::{ChunkRules, EmbedError, EmbeddedModel, Embedder, NearVector, TextKind, VectorFilter, VectorStore};
 
-pub use error::VectorIndexError;
+pub use error::{VectorIndexError, VectorProblem};
 use model_vectors::{ModelVectors, chunk_id, ord_of, page_of, read_vector};
+pub use status::VectorStatus;
 
 /// What a vector index is opened with.
 pub struct VectorIndexOptions {
@@ -108,23 +108,6 @@ pub struct EmbeddedChunk {
     pub vector: Vec<f32>,
 }
 
-/// The state of a vector index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VectorStatus {
-    /// Name of the model.
-    pub model: String,
-    /// Length of its vectors; none before the first answer of a remote embedder.
-    pub dimensions: Option<usize>,
-    /// Pages with chunks.
-    pub pages: usize,
-    /// Chunks.
-    pub chunks: usize,
-    /// Pages that are not embedded yet.
-    pub pending: usize,
-    /// Why the last step failed.
-    pub problem: Option<String>,
-}
-
 /// The vectors of one space. Every method blocks; searches run concurrently with each other and
 /// with an update.
 pub struct VectorIndex {
@@ -143,7 +126,7 @@ pub struct VectorIndex {
     /// Pages and chunks, counted when they are first needed.
     counts: Mutex<Option<(usize, usize)>>,
     pending: AtomicUsize,
-    problem: Mutex<Option<String>>,
+    problem: Mutex<Option<VectorProblem>>,
 }
 
 impl VectorIndex {
@@ -357,7 +340,7 @@ impl VectorIndex {
         let near = match &self.store {
             // What is there belongs to another model or another `vectors.db`.
             Some(_) if self.is_remote(model) && self.is_store_outdated.load(Ordering::Acquire) => {
-                return Err(StoreError("the vector store is not filled yet".to_owned()).into());
+                return Err(VectorIndexError::StoreOutdated);
             }
             Some(remote) if self.is_remote(model) => remote.store.search(vector, limit, filter)?,
             _ => self.search_memory(model, vector, limit, filter)?,
@@ -408,46 +391,6 @@ impl VectorIndex {
         previous.as_deref().unwrap_or(&self.current).embedder.model().to_owned()
     }
 
-    /// The state of the index.
-    #[must_use]
-    pub fn status(&self) -> VectorStatus {
-        let count = || self.read(|connection| rows::counts(connection, self.current.id)).ok();
-        let mut counts = self.counts.lock();
-        *counts = counts.or_else(count);
-        let (pages, chunks) = counts.unwrap_or_default();
-        drop(counts);
-        VectorStatus {
-            model: self.current.embedder.model().to_owned(),
-            dimensions: self.current.dimensions(),
-            pages,
-            chunks,
-            pending: self.pending(),
-            problem: self.problem(),
-        }
-    }
-
-    /// [`VectorStatus::pending`], without counting.
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        self.pending.load(Ordering::Relaxed)
-    }
-
-    /// [`VectorStatus::problem`], without counting.
-    #[must_use]
-    pub fn problem(&self) -> Option<String> {
-        self.problem.lock().clone()
-    }
-
-    /// Sets the number of pages that are not embedded yet, for [`VectorIndex::status`].
-    pub fn set_pending(&self, pages: usize) {
-        self.pending.store(pages, Ordering::Relaxed);
-    }
-
-    /// Sets why the last step failed, for [`VectorIndex::status`].
-    pub fn set_problem(&self, problem: Option<String>) {
-        *self.problem.lock() = problem;
-    }
-
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, VectorIndexError>) -> Result<T, VectorIndexError> {
         let outcome = read(&self.reader.lock());
         schema::mark_if_corrupt(&self.file, outcome)
@@ -491,7 +434,7 @@ fn store_name(remote: &RemoteStore, model: &ModelVectors) -> String {
 }
 
 fn wrong_dimensions(model: &str, (actual, expected): (usize, usize)) -> EmbedError {
-    EmbedError::Refused(format!(
+    EmbedError::unusable(format!(
         "the model `{model}` returned vectors of {actual} numbers, and of {expected} before; \
          set `search.vector.embedder.dimensions`, or delete `.svc/state/vectors.db` and restart the server"
     ))

@@ -66,6 +66,23 @@ pub(super) fn counts(connection: &Connection, model: i64) -> Outcome<(usize, usi
     Ok((counts.0 as usize, counts.1 as usize))
 }
 
+/// Pages of a model whose chunks are those of these rules.
+pub(super) fn embedded_pages(connection: &Connection, model: i64, rules: &str) -> Outcome<usize> {
+    let mut statement = connection.prepare_cached("SELECT count(*) FROM pages WHERE model = ?1 AND rules = ?2")?;
+    let count: u32 = statement.query_row((model, rules), |row| row.get(0))?;
+    Ok(count as usize)
+}
+
+/// Pages with vectors that the remote store does not have.
+pub(super) fn unstored_pages(connection: &Connection, model: i64) -> Outcome<usize> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(DISTINCT chunks.page) FROM chunks JOIN pages ON pages.id = chunks.page
+         WHERE chunks.is_stored = 0 AND chunks.vector IS NOT NULL AND pages.model = ?1",
+    )?;
+    let count: u32 = statement.query_row([model], |row| row.get(0))?;
+    Ok(count as usize)
+}
+
 pub(super) fn etags(connection: &Connection, model: i64, rules: &str) -> Outcome<BTreeMap<TreePath, ETag>> {
     let mut statement = connection.prepare("SELECT path, etag FROM pages WHERE model = ?1 AND rules = ?2")?;
     let rows = statement.query_map((model, rules), |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;

@@ -39,7 +39,7 @@ impl Embedder for TestEmbedder {
     fn embed(&self, texts: &[&str], kind: TextKind) -> Result<Vec<Option<Vector>>, EmbedError> {
         if self.failures.load(Ordering::Relaxed) > 0 {
             self.failures.fetch_sub(1, Ordering::Relaxed);
-            return Err(EmbedError::Unavailable { message: "down".to_owned(), retry_after: None });
+            return Err(EmbedError::Unavailable { message: "down".to_owned(), status: None, retry_after: None });
         }
         if kind == TextKind::Page {
             self.texts.lock().extend(texts.iter().map(|text| (*text).to_owned()));
@@ -219,6 +219,8 @@ fn a_failed_embedder_changes_nothing_and_is_retried() {
     let index = setup.open();
     setup.embedder.failures.store(1, Ordering::Relaxed);
     assert!(matches!(index.update(&sample()), Err(VectorIndexError::Embedder(_))));
+    setup.embedder.failures.store(1, Ordering::Relaxed);
+    assert!(index.check_embedder().is_err() && index.check_embedder().is_ok());
     assert!(index.etags().unwrap().is_empty() && index.status().pages == 0);
     index.update(&sample()).unwrap();
     assert_eq!(index.etags().unwrap().len(), 3);
@@ -231,6 +233,8 @@ fn other_chunk_rules_replace_each_page_when_its_turn_comes() {
     setup.rules = ChunkRules::Merged { size: 512, overlap: 64 };
     let index = setup.open();
     assert!(index.etags().unwrap().is_empty() && index.paths().unwrap().len() == 3);
+    index.update(&sample()[..1]).unwrap();
+    assert_eq!(index.embedded_pages().unwrap(), 1);
     assert_eq!(first(&index, "Why does the ocean level change?").unwrap(), "sea/tides.md", "the old chunks answer");
     index.update(&sample()).unwrap();
     index.finish().unwrap();
@@ -263,6 +267,7 @@ fn the_embedded_model_answers_until_another_is_done() {
     setup.embedder = TestEmbedder::named("second");
     let index = setup.open();
     assert_eq!((index.status().pages, index.etags().unwrap().len()), (0, 0));
+    assert_eq!(index.status().chunks, 7, "those that are found");
     index.update(&[page("it/backups.md", BREAD), sample().remove(0)]).unwrap();
     assert_eq!(first(&index, "recipe of a loaf").unwrap(), "it/backups.md", "an edit meanwhile");
     assert_eq!(found(&index, "recipe of a loaf", "kitchen").len(), 2);
@@ -290,6 +295,7 @@ fn vectors_of_another_length_are_refused() {
     let index = Setup { embedder: other, ..setup }.open();
     let error = index.update(&[page("new.md", "A new text about clouds.")]).unwrap_err().to_string();
     assert!(error.contains("vectors of 100 numbers, and of 256 before"), "{error}");
+    assert!(index.check_embedder().unwrap_err().to_string().contains("100 numbers"), "no text is the reason");
 }
 
 #[test]
@@ -299,10 +305,13 @@ fn a_remote_store_has_what_the_tree_has() {
     store.is_down.store(true, Ordering::Relaxed);
     index.update(&sample()).unwrap();
     assert!(index.sync_store(|| false).is_err());
-    assert!(matches!(index.search("x y", 3, &VectorFilter::default()), Err(VectorIndexError::Store(_))));
+    assert_eq!(index.unstored_pages().unwrap(), 3, "it cannot be emptied");
+    assert!(matches!(index.search("x y", 3, &VectorFilter::default()), Err(VectorIndexError::StoreOutdated)));
     store.is_down.store(false, Ordering::Relaxed);
+    index.sync_store(|| true).unwrap();
+    assert_eq!(index.unstored_pages().unwrap(), 3, "it is filled again");
     index.sync_store(|| false).unwrap();
-    assert_eq!(store.vectors.lock().len(), 7);
+    assert_eq!((store.vectors.lock().len(), index.unstored_pages().unwrap()), (7, 0));
     index.update(&[page("it/backups.md", BREAD)]).unwrap();
     index.remove(&[path("sea/tides.md")]).unwrap();
     index.sync_store(|| false).unwrap();

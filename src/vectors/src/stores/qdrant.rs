@@ -56,7 +56,10 @@ impl QdrantStore {
     fn prepare(&self, dimensions: usize) -> Result<(), StoreError> {
         let mut known = self.dimensions.lock();
         if known.is_none() {
-            *known = Some(self.existing_dimensions()?.map_or_else(|| self.create(dimensions), Ok)?);
+            let actual = self.existing_dimensions()?.map_or_else(|| self.create(dimensions), Ok)?;
+            // In each process: one that made the collection may have ended before the index.
+            self.create_folder_index()?;
+            *known = Some(actual);
         }
         match *known {
             Some(actual) if actual != dimensions => {
@@ -87,10 +90,14 @@ impl QdrantStore {
             "quantization_config": {"scalar": {"type": "int8", "always_ram": true}},
         });
         self.client.send(&self.client.request(Put, &self.collection_url, &body), RetryPolicy::BACKGROUND)?;
+        Ok(dimensions)
+    }
+
+    /// Makes the index that searches in folders need; one that exists is no error.
+    fn create_folder_index(&self) -> Result<(), ApiError> {
         let index = json!({"field_name": "folders", "field_schema": "keyword"});
         let url = format!("{}/index?wait=true", self.collection_url);
-        self.client.send(&self.client.request(Put, &url, &index), RetryPolicy::BACKGROUND)?;
-        Ok(dimensions)
+        self.client.send(&self.client.request(Put, &url, &index), RetryPolicy::BACKGROUND).map(drop)
     }
 }
 

@@ -343,6 +343,20 @@ fn every_store_finds_replaces_removes_and_separates_spaces() {
 }
 
 #[test]
+fn the_folder_index_of_qdrant_is_made_by_each_process() {
+    let [database, ..] = databases();
+    let (server, _) = database.start(None);
+    for process in 1..=2 {
+        let store = connect_store(&database.options(&server, "s")).unwrap().store;
+        for id in 0..2 {
+            store.upsert(&[stored(id, "a.md", [1.0, 0.0, 0.0, 0.0])]).unwrap();
+        }
+        let count = server.requests().iter().filter(|request| request.path.ends_with("/index?wait=true")).count();
+        assert_eq!(count, process, "an index that is missing after a crash is made again");
+    }
+}
+
+#[test]
 fn many_vectors_are_sent_in_batches() {
     for database in databases() {
         let (server, _) = database.start(None);
