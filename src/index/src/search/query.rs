@@ -17,6 +17,7 @@ pub const MAX_QUERY_BYTES: usize = 4096;
 /// Limit of the words that `pre*` expands to.
 const MAX_EXPANSIONS: usize = 100;
 
+/// Limit of the words of `q`.
 pub const MAX_QUERY_WORDS: usize = 128;
 
 /// Plain queries of this many words may be questions of natural language.

@@ -22,9 +22,9 @@ impl AsOf {
     /// The tree that was requested; none for the present one.
     ///
     /// # Errors
-    /// `Invalid` for an empty or a long text, and for control characters; `Unauthenticated` without a key in an unlisted space, whose history
-    /// and drafts are not for everyone; `NotFound` for an unknown name, and for a time before the
-    /// first commit; `Disabled` without git history.
+    /// `Invalid` for an empty or a long text, and for control characters; `Unauthenticated` without
+    /// a key in an unlisted space, whose history and drafts are not for everyone; `NotFound` for an
+    /// unknown name, and for a time before the first commit; `Disabled` without git history.
     pub fn state(&self, cx: &OperationContext<'_>) -> Result<Option<PastState>, Fault> {
         let Some(text) = &self.0 else { return Ok(None) };
         if text.is_empty() {
