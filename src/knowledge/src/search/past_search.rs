@@ -28,7 +28,8 @@ const MAX_BATCH_PAGES: usize = 250;
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
 /// Indexes that are built at the same time, and calls that wait for that. A build may use a
-/// processor for most of the timeout, and several times the text of its pages on disk and in memory.
+/// processor for most of the timeout, and several times the text of its pages on disk and in
+/// memory.
 const MAX_BUILDS: usize = 2;
 const MAX_WAITING: usize = 8;
 
