@@ -82,9 +82,9 @@ run_schemathesis() {
     }
 }
 
-# Parts are on that otherwise return 501 or 503: `/audit`, `/backup` and `/webhooks`.
+# Parts are on that otherwise return 501 or 503: `/audit`, `/backup`, `/webhooks` and search by meaning.
 mkdir "$work/backups"
-parts="$(printf '[audit]\nenabled = true\n[webhooks]\nenabled = true\n[backup]\nremote = "%s/backups"\n' "$work")"
+parts="$(printf '[audit]\nenabled = true\n[webhooks]\nenabled = true\n[search.vector]\nenabled = true\n[backup]\nremote = "%s/backups"\n' "$work")"
 say "== without authentication"
 serve "$parts" open
 run_schemathesis
