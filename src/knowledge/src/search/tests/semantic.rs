@@ -90,7 +90,7 @@ fn results_are_limited_by_folder_scope_and_similarity() {
         (json!({ "query": "" }), "query is required"),
         (json!({ "query": "a", "threshold": 2 }), "`threshold`: "),
         (json!({ "query": "a", "mode": "words" }), "`mode`: "),
-        (json!({ "query": "x".repeat(5_000) }), "`q`: is 5000 bytes"),
+        (json!({ "query": "x".repeat(5_000) }), "`query`: is 5000 bytes"),
     ] {
         let (status, message) = space.refusal("search_semantic", arguments.clone());
         assert!(status == 400 && message.starts_with(start), "{arguments}: {message}");
