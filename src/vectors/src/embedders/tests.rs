@@ -324,7 +324,7 @@ fn errors_that_stay_are_explained_by_every_provider() {
             (two, "2 vectors for 1 texts"),
             (none, "empty vector"),
             (null, "invalid type: null"),
-            (huge, "large"),
+            (huge, "too large"),
         ] {
             // Titan and Cohere differ in their vectors only.
             let (server, options) = service().start(Some(first));
