@@ -23,6 +23,7 @@ const LAYERS: &[LayeredCrate] = &[
     LayeredCrate { name: "svcfs-base", may_use: Only(&[]) },
     LayeredCrate { name: "svcfs-work", may_use: Only(&[]) },
     LayeredCrate { name: "svcfs-net", may_use: Only(&[]) },
+    LayeredCrate { name: "svcfs-sqlite", may_use: Only(&[]) },
     // 1
     LayeredCrate { name: "svcfs-config", may_use: Only(&["svcfs-base", "svcfs-work"]) },
     LayeredCrate { name: "svcfs-text", may_use: Only(&["svcfs-base", "svcfs-work"]) },
@@ -32,9 +33,12 @@ const LAYERS: &[LayeredCrate] = &[
     LayeredCrate { name: "svcfs-store", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
     LayeredCrate {
         name: "svcfs-index",
-        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text", "svcfs-dataview"]),
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-sqlite", "svcfs-config", "svcfs-text", "svcfs-dataview"]),
     },
-    LayeredCrate { name: "svcfs-vectors", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-net", "svcfs-text"]) },
+    LayeredCrate {
+        name: "svcfs-vectors",
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-net", "svcfs-sqlite", "svcfs-text"]),
+    },
     // 3
     LayeredCrate { name: "svcfs-backup", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-config", "svcfs-store"]) },
     LayeredCrate { name: "svcfs-vfs", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]) },
@@ -124,7 +128,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("pulldown-cmark", &["svcfs-render", "svcfs-text", "xtask"]),
     ("pulldown-latex", &["svcfs-render"]),
     ("rmcp", &["svcfs-http"]),
-    ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-vectors", "svcfs-bench"]),
+    ("rusqlite", &["svcfs-sqlite", "svcfs-store", "svcfs-index", "svcfs-vectors", "svcfs-bench"]),
     ("rusty-s3", &["svcfs-backup"]),
     ("rustls", &["svcfs-mount", "svcfs-net"]),
     ("s3s", &["svcfs-s3"]),

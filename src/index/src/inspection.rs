@@ -33,7 +33,7 @@ impl Index {
             .map_err(IndexError::from)
             .and_then(|mut connection| inspect_connection(&mut connection))
         {
-            Err(IndexError::Database(error)) if schema::is_corrupt(&error) => {
+            Err(IndexError::Database(error)) if svcfs_sqlite::is_corrupt(&error) => {
                 Ok(IndexInspection::Damaged(error.to_string()))
             }
             Err(IndexError::Damaged(reason)) => Ok(IndexInspection::Damaged(reason)),

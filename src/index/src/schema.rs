@@ -4,7 +4,7 @@
 //! suffix `_next`. Only primary keys and unique constraints are used, never named indexes: those
 //! keep their name when a table is renamed and would collide with the next rebuild.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -209,16 +209,8 @@ pub(crate) fn reset_with_rules(connection: &mut Connection, rules: &ContentRules
 /// Opens the write connection and creates the schema. A file that is absent, of another schema, or
 /// not a database is replaced.
 pub(crate) fn open_writer(file: &Path) -> Result<Connection, IndexError> {
-    match try_open(file) {
-        Ok(Some(connection)) => return Ok(connection),
-        Ok(None) => tracing::info!(index.file = %file.display(), "the index has another schema; creating a new one"),
-        Err(error) if is_corrupt(&error) => {
-            tracing::warn!(index.file = %file.display(), error = %error, "the index is damaged; creating a new one");
-        }
-        Err(error) => return Err(error.into()),
-    }
-    remove_files(file)?;
-    try_open(file)?.ok_or_else(|| IndexError::Damaged("a new index has another schema".to_owned()))
+    svcfs_sqlite::open_or_replace::<IndexError>(file, "the index", try_open)?
+        .ok_or_else(|| IndexError::Damaged("a new index has another schema".to_owned()))
 }
 
 pub(crate) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
@@ -280,33 +272,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// Returns the outcome unchanged. When it reports corruption, marks the file as outdated in its
 /// header, so that the next start replaces it.
 pub(crate) fn mark_if_corrupt<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<T, IndexError> {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    if let Err(IndexError::Database(error)) = &outcome
-        && matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
-    {
-        let marked = Connection::open(file).and_then(|connection| connection.pragma_update(None, "user_version", 0));
-        let is_marked = marked.is_ok();
-        tracing::error!(index.file = %file.display(), %error, is_marked, "the index is damaged; it is rebuilt at the next start");
+    if let Err(IndexError::Database(error)) = &outcome {
+        svcfs_sqlite::mark_if_corrupt(file, "the index", error);
     }
     outcome
-}
-
-/// True for errors that a new file repairs.
-pub(crate) fn is_corrupt(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
-    error.sqlite_error_code().is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | Unknown))
-}
-
-/// Removes the file and SQLite's files beside it.
-#[expect(clippy::disallowed_methods, reason = "index.db is a cache beside the tree, never a part of it")]
-fn remove_files(file: &Path) -> Result<(), std::io::Error> {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut name = file.as_os_str().to_owned();
-        name.push(suffix);
-        match std::fs::remove_file(PathBuf::from(name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Ok(())
 }

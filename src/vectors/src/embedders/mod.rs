@@ -193,7 +193,7 @@ fn model_at(model: &str, url: &str) -> String {
 }
 
 fn short_hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    svcfs_base::to_hex(&Sha256::digest(text.as_bytes())[..4])
 }
 
 /// The embedder that settings describe. Nothing is sent before the first text.

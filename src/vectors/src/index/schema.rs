@@ -1,9 +1,9 @@
 //! The tables of `vectors.db`, and how the file is opened, created and replaced.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::VectorIndexError;
 
@@ -42,16 +42,8 @@ const CREATE: &str = "
 
 /// Opens the file for writing. One that is absent, of another schema, or damaged is replaced.
 pub(super) fn open_writer(file: &Path) -> Result<Connection, VectorIndexError> {
-    match try_open(file) {
-        Ok(Some(connection)) => return Ok(connection),
-        Ok(None) => tracing::info!(file = %file.display(), "vectors.db has another schema; creating a new one"),
-        Err(error) if is_corrupt(&error) => {
-            tracing::warn!(file = %file.display(), %error, "vectors.db is damaged; creating a new one");
-        }
-        Err(error) => return Err(error.into()),
-    }
-    remove_files(file)?;
-    try_open(file)?.ok_or_else(|| VectorIndexError::Damaged("a new file has another schema".to_owned()))
+    svcfs_sqlite::open_or_replace::<VectorIndexError>(file, "vectors.db", try_open)?
+        .ok_or_else(|| VectorIndexError::Damaged("a new file has another schema".to_owned()))
 }
 
 pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
@@ -93,34 +85,10 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", CACHE)
 }
 
-/// True for errors that a new file repairs.
-pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
-    use ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
-    error.sqlite_error_code().is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | Unknown))
-}
-
 /// Marks a damaged file as outdated in its header, so that the next start replaces it.
 pub(super) fn mark_if_corrupt<T>(file: &Path, outcome: Result<T, VectorIndexError>) -> Result<T, VectorIndexError> {
-    if let Err(VectorIndexError::Database(error)) = &outcome
-        && matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-    {
-        let marked = Connection::open(file).and_then(|connection| connection.pragma_update(None, "user_version", -1));
-        let is_marked = marked.is_ok();
-        tracing::error!(file = %file.display(), %error, is_marked, "vectors.db is damaged; it is rebuilt at the next start");
+    if let Err(VectorIndexError::Database(error)) = &outcome {
+        svcfs_sqlite::mark_if_corrupt(file, "vectors.db", error);
     }
     outcome
-}
-
-/// Removes the file and SQLite's files beside it.
-#[expect(clippy::disallowed_methods, reason = "vectors.db is a cache beside the tree, never a part of it")]
-fn remove_files(file: &Path) -> Result<(), std::io::Error> {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut name = file.as_os_str().to_owned();
-        name.push(suffix);
-        match std::fs::remove_file(PathBuf::from(name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Ok(())
 }

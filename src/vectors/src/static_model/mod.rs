@@ -177,6 +177,6 @@ impl StaticModel {
 
 /// The name of a model: the digest of its file tells models of one size apart.
 fn name_of(dimensions: usize, digest: &[u8]) -> String {
-    let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let digest = svcfs_base::to_hex(digest.get(..4).unwrap_or(digest));
     format!("static-{dimensions}-{digest}")
 }

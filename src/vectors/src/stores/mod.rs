@@ -127,9 +127,8 @@ impl StoreOptions {
         if (1..=20).contains(&self.space.len()) && self.space.bytes().all(is_plain) {
             return self.space.clone();
         }
-        let digest = Sha256::digest(self.space.as_bytes());
         // Longer than plain names, so that none of them is equal.
-        digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+        svcfs_base::to_hex(&Sha256::digest(self.space.as_bytes())[..12])
     }
 
     /// Refuses what is malformed or without effect.
