@@ -58,7 +58,7 @@ pub fn similar_pages(
     }
     // A page that was removed or hidden a moment ago may still have vectors.
     let paths: Vec<TreePath> = best.keys().cloned().collect();
-    let indexed = index.page_properties(&paths)?;
+    let indexed = index.titles(&paths)?;
     best.retain(|path, _| indexed.contains_key(path));
     let similar = best.into_iter().map(|(path, chunk)| SimilarPage { path, similarity: chunk.similarity, chunk });
     let mut similar: Vec<SimilarPage> = similar.collect();
