@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::ServiceMethod::Post;
 
-use super::{DELETE_BATCH, SETTINGS, StoreOptions, batches, filter_folder, folders_of};
+use super::{DELETE_BATCH, SETTINGS, StoreOptions, batches, folders_of};
 use crate::NearVector;
 use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
@@ -148,8 +148,8 @@ impl VectorStore for PineconeStore {
             "includeValues": false,
             "includeMetadata": false,
         });
-        if let Some(folder) = filter_folder(filter) {
-            body["filter"] = json!({"folders": {"$in": [folder]}});
+        if let Some(folder) = filter.below() {
+            body["filter"] = json!({"folders": {"$in": [folder.as_str()]}});
         }
         let request = self.client.request(Post, &format!("{}/query", self.url), &body);
         let response: QueryResponse = self.client.call(&request, RetryPolicy::INTERACTIVE)?;

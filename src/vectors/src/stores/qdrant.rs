@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::ServiceMethod::{Delete, Get, Post, Put};
 
-use super::{DELETE_BATCH, StoreOptions, UPSERT_BATCH, batches, filter_folder, folders_of, wrong_dimensions};
+use super::{DELETE_BATCH, StoreOptions, UPSERT_BATCH, batches, folders_of, wrong_dimensions};
 use crate::NearVector;
 use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
@@ -148,8 +148,8 @@ impl VectorStore for QdrantStore {
 
     fn search(&self, question: &[f32], limit: usize, filter: &VectorFilter) -> Result<Vec<NearVector>, StoreError> {
         let mut body = json!({"query": question, "limit": limit.max(1), "with_payload": false});
-        if let Some(folder) = filter_folder(filter) {
-            body["filter"] = json!({"must": [{"key": "folders", "match": {"value": folder}}]});
+        if let Some(folder) = filter.below() {
+            body["filter"] = json!({"must": [{"key": "folders", "match": {"value": folder.as_str()}}]});
         }
         let request = self.client.request(Post, &format!("{}/points/query", self.collection_url), &body);
         let found: QdrantResponse<FoundPoints> = match self.client.call(&request, RetryPolicy::INTERACTIVE) {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::ServiceMethod::{Delete, Get, Post};
 
-use super::{DELETE_BATCH, SETTINGS, StoreOptions, UPSERT_BATCH, batches, filter_folder, folders_of};
+use super::{DELETE_BATCH, SETTINGS, StoreOptions, UPSERT_BATCH, batches, folders_of};
 use crate::NearVector;
 use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
@@ -162,9 +162,9 @@ impl VectorStore for WeaviateStore {
     }
 
     fn search(&self, question: &[f32], limit: usize, filter: &VectorFilter) -> Result<Vec<NearVector>, StoreError> {
-        let folder = filter_folder(filter).map(|folder| {
+        let folder = filter.below().map(|folder| {
             // A text of GraphQL has the escapes of JSON.
-            format!(", where: {{path: [\"folders\"], operator: ContainsAny, valueText: [{}]}}", json!(folder))
+            format!(", where: {{path: [\"folders\"], operator: ContainsAny, valueText: [{}]}}", json!(folder.as_str()))
         });
         let query = format!(
             "{{ Get {{ {}(limit: {}, nearVector: {{vector: {}}}{}) {{ chunk _additional {{ distance }} }} }} }}",
