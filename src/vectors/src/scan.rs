@@ -112,7 +112,7 @@ impl VectorSet {
         if question.len() != self.dimensions || limit == 0 {
             return Vec::new();
         }
-        let question = Question::new(question);
+        let question = Question::new(question, self.len() > EXACT_LIMIT);
         let threads = match (self.len() / MIN_PER_THREAD).min(4) {
             0 | 1 => 1,
             // The limits of the process are files: small sets must not wait for them.
@@ -150,23 +150,21 @@ impl VectorSet {
     ) -> Vec<NearVector> {
         let wanted = range.clone().filter(|at| is_wanted(self.ids[*at]));
         let mut best = BestPositions::new(limit);
-        if self.len() <= EXACT_LIMIT {
-            wanted.for_each(|at| best.offer(at, self.similarity(question, at)));
-        } else {
+        if let Some(tables) = &question.tables {
             // Each thread gets its part of the candidates, and a margin.
             let share = CANDIDATES.max(4 * limit) * 3 * range.len() / (2 * self.len());
             let mut candidates = BestPositions::new(share.max(limit));
-            let tables = question.tables.as_slice();
             let sign_bytes = self.sign_bytes();
             wanted.for_each(|at| {
                 let signs = &self.signs[at * sign_bytes..(at + 1) * sign_bytes];
                 let sum: i32 = signs.iter().zip(tables).map(|(byte, table)| i32::from(table[usize::from(*byte)])).sum();
                 candidates.offer(at, sum as f32);
             });
-            candidates.finish().for_each(|at| best.offer(at, self.similarity(question, at)));
+            candidates.finish().for_each(|(_, at)| best.offer(at, self.similarity(question, at)));
+        } else {
+            wanted.for_each(|at| best.offer(at, self.similarity(question, at)));
         }
-        let found = best.finish().map(|at| NearVector { id: self.ids[at], similarity: self.similarity(question, at) });
-        found.collect()
+        best.finish().map(|(similarity, at)| NearVector { id: self.ids[at], similarity }).collect()
     }
 
     fn similarity(&self, question: &Question, at: usize) -> f32 {
@@ -186,16 +184,17 @@ fn swap_remove_row<T: Copy>(rows: &mut Vec<T>, position: usize, length: usize) {
     rows.truncate(last);
 }
 
-/// A question, prepared for both stages.
+/// A question, prepared for the comparison.
 struct Question {
     numbers: Vec<i16>,
     scale: f32,
-    /// For each byte of sign bits, the sum of eight numbers with these signs.
-    tables: Vec<[i16; 256]>,
+    /// For each byte of sign bits, the sum of eight numbers with these signs; none where each
+    /// vector is compared.
+    tables: Option<Vec<[i16; 256]>>,
 }
 
 impl Question {
-    fn new(vector: &[f32]) -> Self {
+    fn new(vector: &[f32], has_tables: bool) -> Self {
         let QuantizedVector { numbers, scale } = QuantizedVector::of(vector);
         let numbers: Vec<i16> = numbers.into_iter().map(i16::from).collect();
         let table = |numbers: &[i16]| {
@@ -207,7 +206,7 @@ impl Question {
                 signed.sum()
             })
         };
-        let tables = numbers.chunks(8).map(table).collect();
+        let tables = has_tables.then(|| numbers.chunks(8).map(table).collect());
         Self { numbers, scale, tables }
     }
 }
@@ -241,11 +240,12 @@ impl BestPositions {
         self.scored.truncate(self.limit);
     }
 
-    fn finish(mut self) -> impl Iterator<Item = usize> {
+    /// Scores and positions.
+    fn finish(mut self) -> impl Iterator<Item = (f32, usize)> {
         if self.scored.len() > self.limit {
             self.drop_worst();
         }
-        self.scored.into_iter().map(|(_, position)| position)
+        self.scored.into_iter()
     }
 }
 

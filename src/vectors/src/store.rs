@@ -26,7 +26,13 @@ impl VectorFilter {
     /// Whether a page may be returned.
     #[must_use]
     pub fn includes(&self, page: &TreePath) -> bool {
-        self.folder.as_ref().is_none_or(|folder| page == folder || page.is_under(folder))
+        self.folder.as_ref().is_none_or(|folder| page.is_under(folder))
+    }
+
+    /// The folder; none for all pages.
+    #[must_use]
+    pub fn below(&self) -> Option<&TreePath> {
+        self.folder.as_ref().filter(|folder| !folder.is_root())
     }
 }
 

@@ -238,11 +238,11 @@ fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<Componen
     for (component, reason) in space.webhooks.iter().flat_map(|webhooks| webhooks.problems()) {
         add_problem(component, reason);
     }
-    let vectors = space.vectors.as_ref().map(|vectors| vectors.index.status());
+    let vectors = space.vectors.as_ref();
     // A task that backs off is a problem already; its error may have the kind and causes, too.
     let is_listed = |reason: &String| tasks.iter().filter_map(|task| task.error.as_ref()).any(|it| it.contains(reason));
-    let failure = vectors.as_ref().and_then(|vectors| vectors.problem.clone()).map(|problem| problem.message);
-    let refused = space.vectors.as_ref().and_then(|vectors| vectors.refused_pages());
+    let failure = vectors.and_then(|vectors| vectors.index.problem()).map(|problem| problem.message);
+    let refused = vectors.and_then(|vectors| vectors.refused_pages());
     for reason in failure.filter(|it| !is_listed(it)).into_iter().chain(refused) {
         add_problem("vectors".to_owned(), reason);
     }
@@ -260,7 +260,7 @@ fn space_report(status: SpaceStatus, now: Timestamp, problems: &mut Vec<Componen
         pages: pages.ok().map(|count| count as u64),
         position: space.vfs.last_seq().0,
         index_behind: unindexed_changes(&space),
-        pending_vectors: vectors.as_ref().map(|vectors| vectors.pending as u64),
+        pending_vectors: vectors.map(|vectors| vectors.index.pending() as u64),
         index_note: space.index_lag(),
         queue,
         tasks,

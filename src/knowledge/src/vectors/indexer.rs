@@ -273,11 +273,10 @@ impl VectorIndexer {
 
     /// Embeds pages, without those whose texts the embedder refuses; false if it was stopped.
     fn embed(&mut self, pages: &[PageText], stop: &StopToken) -> Result<bool, VectorIndexError> {
-        let vectors = Arc::clone(&self.vectors);
-        match vectors.update(pages) {
+        match self.vectors.update(pages) {
             Err(VectorIndexError::Embedder(error)) if error.may_concern_text() => {
                 // A service that refuses every text must not cost a request for each page.
-                if vectors.index.check_embedder().is_err() {
+                if self.vectors.index.check_embedder().is_err() {
                     return Err(error.into());
                 }
                 if let [page] = pages {
@@ -291,15 +290,7 @@ impl VectorIndexer {
             if stop.is_requested() {
                 return Ok(false);
             }
-            match vectors.update(std::slice::from_ref(page)) {
-                Err(VectorIndexError::Embedder(error)) if error.may_concern_text() => {
-                    if vectors.index.check_embedder().is_err() {
-                        return Err(error.into());
-                    }
-                    self.refuse(page, &error)?;
-                }
-                outcome => outcome?,
-            }
+            self.embed(std::slice::from_ref(page), stop)?;
         }
         Ok(true)
     }

@@ -166,7 +166,8 @@ impl PageVectors {
         Some(match refused.len() {
             1 => format!("the embedder refuses `{path}`, which cannot be found by meaning until it changes: {reason}"),
             count => format!(
-                "the embedder refuses {count} pages, which cannot be found by meaning until they change;                  the first is `{path}`: {reason}"
+                "the embedder refuses {count} pages, which cannot be found by meaning until they change; \
+                 the first is `{path}`: {reason}"
             ),
         })
     }

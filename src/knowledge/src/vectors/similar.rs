@@ -45,7 +45,7 @@ pub fn similar_pages(
     let Some(page) = vectors.page_chunks(path)? else { return Ok(None) };
     let links = index.links_out(path)?.into_iter().filter_map(|link| link.resolved_path);
     let linked: HashSet<TreePath> = links.chain(index.linking_pages(path)?).chain([path.clone()]).collect();
-    let filter = VectorFilter { folder: (!folder.is_root()).then(|| folder.clone()) };
+    let filter = VectorFilter { folder: Some(folder.clone()) };
     let mut best: BTreeMap<TreePath, NearChunk> = BTreeMap::new();
     for chunk in longest_chunks(space, vectors, path, page)? {
         let wanted = (3 * limit).max(MIN_NEAR_CHUNKS) + MAX_COMPARED_CHUNKS * linked.len().min(100);
@@ -58,7 +58,7 @@ pub fn similar_pages(
     }
     // A page that was removed or hidden a moment ago may still have vectors.
     let paths: Vec<TreePath> = best.keys().cloned().collect();
-    let indexed = index.page_properties(&paths)?;
+    let indexed = index.titles(&paths)?;
     best.retain(|path, _| indexed.contains_key(path));
     let similar = best.into_iter().map(|(path, chunk)| SimilarPage { path, similarity: chunk.similarity, chunk });
     let mut similar: Vec<SimilarPage> = similar.collect();

@@ -1,6 +1,7 @@
 //! Models on Amazon Bedrock: Titan and Cohere. Requests are signed (Signature Version 4), or carry
 //! an API key of Bedrock.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,7 +15,7 @@ use svcfs_net::{ServiceMethod, ServiceRequest};
 
 use super::batches::RequestLimits;
 use super::cohere::{self, CohereResponse};
-use super::remote_embedder::{EmbeddingApi, parse};
+use super::remote_embedder::{Connected, EmbeddingApi, parse};
 use super::{EmbedderOptions, MAX_FILE_BYTES, SETTINGS};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, ApiError, OptionError, option_error};
@@ -35,9 +36,8 @@ enum ModelFamily {
 
 pub(super) struct BedrockApi {
     url: String,
-    model: String,
     family: ModelFamily,
-    dimensions: Option<usize>,
+    dimensions: Option<NonZeroUsize>,
     signer: Option<Signer>,
 }
 
@@ -114,7 +114,7 @@ fn file_credentials(file: &Path) -> Result<Credentials, String> {
     Ok(Credentials::new(id, secret, value("aws_session_token").map(str::to_owned), None, "file"))
 }
 
-pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
+pub(super) fn connect(options: &EmbedderOptions) -> Result<Connected, OptionError> {
     let region = options.region.clone().or_else(|| environment(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
     let region =
         region.ok_or_else(|| option_error(SETTINGS, "region", "is missing; write for example \"us-east-1\""))?;
@@ -127,7 +127,7 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
     };
     let api = BedrockApi::new(options, region, keys)?;
     let client = options.client("Bedrock").with_key("Authorization", "Bearer ", options.api_key.as_ref());
-    Ok((Box::new(api), client))
+    Ok((options.model_or(DEFAULT_MODEL), Box::new(api), client))
 }
 
 impl BedrockApi {
@@ -146,9 +146,8 @@ impl BedrockApi {
         };
         let base = options.base_url_or(&format!("https://bedrock-runtime.{region}.amazonaws.com"))?;
         let url = format!("{base}/model/{}/invoke", utf8_percent_encode(&model, &PATH_ENCODED));
-        let dimensions = options.dimensions.map(std::num::NonZeroUsize::get);
         let signer = keys.map(|keys| Signer { keys, region });
-        Ok(Self { url, model, family, dimensions, signer })
+        Ok(Self { url, family, dimensions: options.dimensions, signer })
     }
 }
 
@@ -156,10 +155,6 @@ impl BedrockApi {
 const PATH_ENCODED: percent_encoding::AsciiSet = NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
 impl EmbeddingApi for BedrockApi {
-    fn identity(&self) -> String {
-        self.model.clone()
-    }
-
     fn limits(&self) -> RequestLimits {
         match self.family {
             ModelFamily::Titan { .. } => RequestLimits { text_chars: 50_000, ..RequestLimits::of_texts(1) },
@@ -185,7 +180,7 @@ impl EmbeddingApi for BedrockApi {
             }
         };
         if let (Some(parameter), Some(dimensions)) = (parameter, self.dimensions) {
-            body[parameter] = dimensions.into();
+            body[parameter] = json!(dimensions);
         }
         client.request(ServiceMethod::Post, &self.url, &body)
     }

@@ -1,12 +1,14 @@
 //! Cohere.
 
+use std::num::NonZeroUsize;
+
 use serde::Deserialize;
 use serde_json::json;
 use svcfs_net::{ServiceMethod, ServiceRequest};
 
 use super::EmbedderOptions;
 use super::batches::RequestLimits;
-use super::remote_embedder::{EmbeddingApi, parse};
+use super::remote_embedder::{Connected, EmbeddingApi, parse};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError};
 
@@ -19,7 +21,7 @@ pub(super) const MAX_TEXTS: usize = 96;
 struct CohereApi {
     url: String,
     model: String,
-    dimensions: Option<usize>,
+    dimensions: Option<NonZeroUsize>,
 }
 
 /// The vectors in a response of the second version of the API.
@@ -47,20 +49,16 @@ pub(super) const fn input_type(kind: TextKind) -> &'static str {
     }
 }
 
-pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
+pub(super) fn connect(options: &EmbedderOptions) -> Result<Connected, OptionError> {
     let url = format!("{}/v2/embed", options.base_url_or(PUBLIC_URL)?);
     let model = options.model_or(DEFAULT_MODEL);
     // Models before version 4 have one length and refuse the parameter.
     let dimensions = options.dimensions.filter(|_| !model.contains("-v3") && !model.contains("-v2"));
     let client = options.client("Cohere").with_key("Authorization", "Bearer ", Some(options.required_key()?));
-    Ok((Box::new(CohereApi { url, model, dimensions: dimensions.map(std::num::NonZeroUsize::get) }), client))
+    Ok((model.clone(), Box::new(CohereApi { url, model, dimensions }), client))
 }
 
 impl EmbeddingApi for CohereApi {
-    fn identity(&self) -> String {
-        self.model.clone()
-    }
-
     fn limits(&self) -> RequestLimits {
         RequestLimits::of_texts(MAX_TEXTS)
     }
@@ -73,7 +71,7 @@ impl EmbeddingApi for CohereApi {
             "embedding_types": ["float"],
         });
         if let Some(dimensions) = self.dimensions {
-            body["output_dimension"] = dimensions.into();
+            body["output_dimension"] = json!(dimensions);
         }
         client.request(ServiceMethod::Post, &self.url, &body)
     }

@@ -5,15 +5,13 @@ use serde_json::json;
 use svcfs_net::{ServiceClient, ServiceMethod, ServiceRequest};
 
 use super::batches::RequestLimits;
-use super::remote_embedder::{EmbeddingApi, parse};
+use super::remote_embedder::{Connected, EmbeddingApi, parse};
 use super::{EmbedderOptions, SETTINGS, model_at, short_hash};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError, checked_url, option_error};
 
 struct HttpApi {
     url: String,
-    /// The name of the settings, and where the server is.
-    identity: String,
 }
 
 #[derive(Deserialize)]
@@ -21,7 +19,7 @@ struct HttpResponse {
     vectors: Vec<Vector>,
 }
 
-pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
+pub(super) fn connect(options: &EmbedderOptions) -> Result<Connected, OptionError> {
     if options.base_url.is_some() {
         let reason = "has no effect with the provider `http`; write the complete URL as `url`";
         return Err(option_error(SETTINGS, "base_url", reason));
@@ -37,14 +35,10 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
         None => format!("model#{}", short_hash(&ServiceClient::displayed_url(&url))),
     };
     let client = options.client("The embedding server").with_key("Authorization", "Bearer ", options.api_key.as_ref());
-    Ok((Box::new(HttpApi { url, identity }), client))
+    Ok((identity, Box::new(HttpApi { url }), client))
 }
 
 impl EmbeddingApi for HttpApi {
-    fn identity(&self) -> String {
-        self.identity.clone()
-    }
-
     fn limits(&self) -> RequestLimits {
         RequestLimits::of_texts(64)
     }

@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 use crate::embedder::Embedder;
 use crate::remote::{ApiClient, OptionError, Secret, checked_headers, checked_url, option_error};
-use remote_embedder::{EmbeddingApi, RemoteEmbedder};
+use remote_embedder::RemoteEmbedder;
 
 /// The table of the embedder in the settings, for messages.
 const SETTINGS: &str = "search.vector.embedder";
@@ -202,7 +202,7 @@ fn short_hash(text: &str) -> String {
 /// [`OptionError`], which names the key.
 pub fn connect_embedder(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, OptionError> {
     options.check()?;
-    let (api, client): (Box<dyn EmbeddingApi>, ApiClient) = match options.provider {
+    let connected = match options.provider {
         EmbedderProvider::OpenAi | EmbedderProvider::AzureOpenAi => openai::connect(options)?,
         EmbedderProvider::Ollama => ollama::connect(options)?,
         EmbedderProvider::Cohere => cohere::connect(options)?,
@@ -211,5 +211,5 @@ pub fn connect_embedder(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, 
         EmbedderProvider::Bedrock => bedrock::connect(options)?,
         EmbedderProvider::Vertex => vertex::connect(options)?,
     };
-    Ok(Arc::new(RemoteEmbedder::new(options, api, client.with_headers(&options.headers))))
+    Ok(Arc::new(RemoteEmbedder::new(options, connected)))
 }

@@ -1,12 +1,14 @@
 //! Models on a server of Ollama.
 
+use std::num::NonZeroUsize;
+
 use serde::Deserialize;
 use serde_json::json;
 use svcfs_net::{ServiceMethod, ServiceRequest};
 
 use super::EmbedderOptions;
 use super::batches::RequestLimits;
-use super::remote_embedder::{EmbeddingApi, parse};
+use super::remote_embedder::{Connected, EmbeddingApi, parse};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError};
 
@@ -22,7 +24,7 @@ const INSTRUCTIONS: [(&str, &str, &str); 2] = [
 struct OllamaApi {
     url: String,
     model: String,
-    dimensions: Option<usize>,
+    dimensions: Option<NonZeroUsize>,
 }
 
 #[derive(Deserialize)]
@@ -30,19 +32,15 @@ struct OllamaResponse {
     embeddings: Vec<Vector>,
 }
 
-pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
+pub(super) fn connect(options: &EmbedderOptions) -> Result<Connected, OptionError> {
     let url = format!("{}/api/embed", options.base_url_or(LOCAL_URL)?);
-    let (model, dimensions) = (options.model_or(DEFAULT_MODEL), options.dimensions.map(std::num::NonZeroUsize::get));
+    let (model, dimensions) = (options.model_or(DEFAULT_MODEL), options.dimensions);
     // A proxy before Ollama may demand a key.
     let client = options.client("Ollama").with_key("Authorization", "Bearer ", options.api_key.as_ref());
-    Ok((Box::new(OllamaApi { url, model, dimensions }), client))
+    Ok((model.clone(), Box::new(OllamaApi { url, model, dimensions }), client))
 }
 
 impl EmbeddingApi for OllamaApi {
-    fn identity(&self) -> String {
-        self.model.clone()
-    }
-
     fn limits(&self) -> RequestLimits {
         RequestLimits::of_texts(32)
     }
@@ -57,7 +55,7 @@ impl EmbeddingApi for OllamaApi {
         let input: Vec<String> = texts.iter().map(|text| format!("{prefix}{text}")).collect();
         let mut body = json!({"model": self.model, "input": input});
         if let Some(dimensions) = self.dimensions {
-            body["dimensions"] = dimensions.into();
+            body["dimensions"] = json!(dimensions);
         }
         client.request(ServiceMethod::Post, &self.url, &body)
     }

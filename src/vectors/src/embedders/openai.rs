@@ -1,10 +1,12 @@
 //! `OpenAI`, servers with the same API, and Azure.
 
+use std::num::NonZeroUsize;
+
 use serde_json::json;
 use svcfs_net::{ServiceMethod, ServiceRequest};
 
 use super::batches::RequestLimits;
-use super::remote_embedder::{EmbeddingApi, IndexedVectors, parse};
+use super::remote_embedder::{Connected, EmbeddingApi, IndexedVectors, parse};
 use super::{EmbedderOptions, EmbedderProvider, SETTINGS, model_at};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError, checked_url, option_error};
@@ -17,11 +19,10 @@ const DEFAULT_MODEL: &str = "text-embedding-3-small";
 struct OpenAiApi {
     url: String,
     model: String,
-    identity: String,
-    dimensions: Option<usize>,
+    dimensions: Option<NonZeroUsize>,
 }
 
-pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
+pub(super) fn connect(options: &EmbedderOptions) -> Result<Connected, OptionError> {
     let is_azure = options.provider == EmbedderProvider::AzureOpenAi;
     let url = match &options.url {
         Some(url) => checked_url(SETTINGS, "url", url)?,
@@ -46,13 +47,13 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
     };
     let model = options.model_or(DEFAULT_MODEL);
     // The only model of OpenAI that refuses the parameter.
-    let dimensions = options.dimensions.filter(|_| !model.contains("ada-002")).map(std::num::NonZeroUsize::get);
+    let dimensions = options.dimensions.filter(|_| !model.contains("ada-002"));
     let identity = match deployment(&url) {
         Some(deployment) if is_azure => deployment.to_owned(),
         _ if is_azure || url.starts_with(&format!("{PUBLIC_URL}/")) => model.clone(),
         _ => model_at(&model, &url),
     };
-    Ok((Box::new(OpenAiApi { url, model, identity, dimensions }), client))
+    Ok((identity, Box::new(OpenAiApi { url, model, dimensions }), client))
 }
 
 /// What chooses the model in the older form of Azure: there, the service ignores `model`.
@@ -72,10 +73,6 @@ fn azure_url(base: &str) -> String {
 }
 
 impl EmbeddingApi for OpenAiApi {
-    fn identity(&self) -> String {
-        self.identity.clone()
-    }
-
     fn limits(&self) -> RequestLimits {
         RequestLimits { tokens: 250_000, ..RequestLimits::of_texts(128) }
     }
@@ -83,7 +80,7 @@ impl EmbeddingApi for OpenAiApi {
     fn request(&self, client: &ApiClient, texts: &[&str], _: TextKind) -> ServiceRequest {
         let mut body = json!({"model": self.model, "input": texts});
         if let Some(dimensions) = self.dimensions {
-            body["dimensions"] = dimensions.into();
+            body["dimensions"] = json!(dimensions);
         }
         client.request(ServiceMethod::Post, &self.url, &body)
     }

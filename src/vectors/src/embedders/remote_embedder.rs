@@ -15,12 +15,11 @@ use crate::remote::{ApiClient, ApiError, RetryPolicy};
 /// Calls with fewer texts than this would repeat too little work after an error.
 const MIN_BATCH: usize = 16;
 
+/// What identifies the model, beside the name of the provider; the API; and its client.
+pub(super) type Connected = (String, Box<dyn EmbeddingApi>, ApiClient);
+
 /// How a service is asked for vectors.
 pub(super) trait EmbeddingApi: Send + Sync {
-    /// Identifies the model, beside the name of the provider: vectors of other models cannot be
-    /// compared with these.
-    fn identity(&self) -> String;
-
     /// What a request may contain.
     fn limits(&self) -> RequestLimits;
 
@@ -58,9 +57,10 @@ pub(super) struct RemoteEmbedder {
 }
 
 impl RemoteEmbedder {
-    pub fn new(options: &EmbedderOptions, api: Box<dyn EmbeddingApi>, client: ApiClient) -> Self {
+    pub fn new(options: &EmbedderOptions, (identity, api, client): Connected) -> Self {
         let dimensions = options.dimensions.map(|dimensions| format!("@{dimensions}")).unwrap_or_default();
-        let name = format!("{}:{}{dimensions}", options.provider.name(), api.identity());
+        let name = format!("{}:{identity}{dimensions}", options.provider.name());
+        let client = client.with_headers(&options.headers);
         Self { name, api, client, dimensions: options.dimensions, answered: OnceLock::new() }
     }
 

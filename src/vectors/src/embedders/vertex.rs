@@ -1,12 +1,14 @@
 //! Models on Google Vertex AI.
 
+use std::num::NonZeroUsize;
+
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::{ServiceMethod, ServiceRequest};
 
 use super::batches::RequestLimits;
-use super::remote_embedder::{EmbeddingApi, parse};
+use super::remote_embedder::{Connected, EmbeddingApi, parse};
 use super::service_account::ServiceAccount;
 use super::{EmbedderOptions, SETTINGS};
 use crate::embedder::{TextKind, Vector};
@@ -18,7 +20,7 @@ const DEFAULT_LOCATION: &str = "us-central1";
 struct VertexApi {
     url: String,
     model: String,
-    dimensions: Option<usize>,
+    dimensions: Option<NonZeroUsize>,
     account: ServiceAccount,
 }
 
@@ -37,7 +39,7 @@ struct PredictedVector {
     values: Vector,
 }
 
-pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
+pub(super) fn connect(options: &EmbedderOptions) -> Result<Connected, OptionError> {
     if options.api_key.is_some() {
         let reason = "has no effect with the provider `vertex`; name a service account as `credentials_file`";
         return Err(option_error(SETTINGS, "api_key", reason));
@@ -64,8 +66,8 @@ pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi
     let (project, path_model) = (encoded(&project), encoded(&model));
     let url =
         format!("{base}/v1/projects/{project}/locations/{location}/publishers/google/models/{path_model}:predict");
-    let dimensions = options.dimensions.map(std::num::NonZeroUsize::get);
-    Ok((Box::new(VertexApi { url, model, dimensions, account }), options.client("Vertex")))
+    let dimensions = options.dimensions;
+    Ok((model.clone(), Box::new(VertexApi { url, model, dimensions, account }), options.client("Vertex")))
 }
 
 /// The characters that a name in the path must not contain as they are.
@@ -73,10 +75,6 @@ const PATH_ENCODED: percent_encoding::AsciiSet =
     NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~').remove(b':');
 
 impl EmbeddingApi for VertexApi {
-    fn identity(&self) -> String {
-        self.model.clone()
-    }
-
     fn limits(&self) -> RequestLimits {
         // The newer models answer one text in a request.
         let texts = if self.model.starts_with("gemini-") { 1 } else { 100 };
@@ -91,7 +89,7 @@ impl EmbeddingApi for VertexApi {
         let instances: Vec<Value> = texts.iter().map(|text| json!({"content": text, "task_type": task_type})).collect();
         let mut body = json!({"instances": instances, "parameters": {"autoTruncate": true}});
         if let Some(dimensions) = self.dimensions {
-            body["parameters"]["outputDimensionality"] = dimensions.into();
+            body["parameters"]["outputDimensionality"] = json!(dimensions);
         }
         client.request(ServiceMethod::Post, &self.url, &body)
     }

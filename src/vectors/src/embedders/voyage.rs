@@ -1,11 +1,13 @@
 //! Voyage AI.
 
+use std::num::NonZeroUsize;
+
 use serde_json::json;
 use svcfs_net::{ServiceMethod, ServiceRequest};
 
 use super::EmbedderOptions;
 use super::batches::RequestLimits;
-use super::remote_embedder::{EmbeddingApi, IndexedVectors, parse};
+use super::remote_embedder::{Connected, EmbeddingApi, IndexedVectors, parse};
 use crate::embedder::{TextKind, Vector};
 use crate::remote::{ApiClient, OptionError};
 
@@ -15,22 +17,18 @@ const DEFAULT_MODEL: &str = "voyage-3.5";
 struct VoyageApi {
     url: String,
     model: String,
-    dimensions: Option<usize>,
+    dimensions: Option<NonZeroUsize>,
 }
 
-pub(super) fn connect(options: &EmbedderOptions) -> Result<(Box<dyn EmbeddingApi>, ApiClient), OptionError> {
+pub(super) fn connect(options: &EmbedderOptions) -> Result<Connected, OptionError> {
     let base = options.base_url_or(PUBLIC_URL)?;
     let url = format!("{}/v1/embeddings", base.strip_suffix("/v1").unwrap_or(&base));
-    let (model, dimensions) = (options.model_or(DEFAULT_MODEL), options.dimensions.map(std::num::NonZeroUsize::get));
+    let (model, dimensions) = (options.model_or(DEFAULT_MODEL), options.dimensions);
     let client = options.client("Voyage").with_key("Authorization", "Bearer ", Some(options.required_key()?));
-    Ok((Box::new(VoyageApi { url, model, dimensions }), client))
+    Ok((model.clone(), Box::new(VoyageApi { url, model, dimensions }), client))
 }
 
 impl EmbeddingApi for VoyageApi {
-    fn identity(&self) -> String {
-        self.model.clone()
-    }
-
     fn limits(&self) -> RequestLimits {
         RequestLimits::of_texts(128)
     }
@@ -42,7 +40,7 @@ impl EmbeddingApi for VoyageApi {
         };
         let mut body = json!({"model": self.model, "input": texts, "input_type": input_type});
         if let Some(dimensions) = self.dimensions {
-            body["output_dimension"] = dimensions.into();
+            body["output_dimension"] = json!(dimensions);
         }
         client.request(ServiceMethod::Post, &self.url, &body)
     }

@@ -98,7 +98,7 @@ pub(super) fn embed_chunks(
     Ok(vectors)
 }
 
-/// Embeds texts in batches, several at a time.
+/// Embeds texts in batches, several at a time; this thread is one of the workers.
 fn embed_all(
     embedder: &dyn Embedder,
     texts: &[(TextHash, &str)],
@@ -119,12 +119,6 @@ fn embed_all(
         }
         Ok(batch.iter().map(|(hash, _)| *hash).zip(vectors).collect::<Vec<_>>())
     };
-    if batches.len() <= 1 || workers.get() == 1 {
-        return batches.into_iter().map(embed).try_fold(Vec::new(), |mut all, batch| {
-            all.extend(batch?);
-            Ok(all)
-        });
-    }
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Ok(Vec::new())));
     let work = || {
         while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -140,6 +134,9 @@ fn embed_all(
             }
         }
     };
-    std::thread::scope(|scope| (0..workers.get().min(batches.len())).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| {
+        (1..workers.get().min(batches.len())).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
     results.into_inner()
 }

@@ -368,7 +368,7 @@ impl VectorIndex {
         filter: &VectorFilter,
     ) -> Result<Vec<NearVector>, VectorIndexError> {
         self.load_model(model)?;
-        let Some(folder) = filter.folder.as_ref().filter(|folder| !folder.is_root()) else {
+        let Some(folder) = filter.below() else {
             return Ok(model.search(vector, limit, |_| true));
         };
         let pages: FxHashSet<i64> = self.read(|connection| rows::pages_below(connection, model.id, folder))?;

@@ -7,11 +7,9 @@ use super::{VectorIndex, VectorIndexError, VectorProblem, rows};
 /// The state of a vector index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorStatus {
-    /// Name of the model.
-    pub model: String,
-    /// Length of its vectors; none before the first answer of a remote embedder.
+    /// Length of the vectors; none before the first answer of a remote embedder.
     pub dimensions: Option<usize>,
-    /// Pages with chunks of this model.
+    /// Pages with chunks of the current model.
     pub pages: usize,
     /// Chunks that can be found. Until all pages have vectors of the model, they may be those of
     /// the previous one.
@@ -36,7 +34,6 @@ impl VectorIndex {
             chunks = count(previous).map_or(0, |(_, chunks)| chunks);
         }
         VectorStatus {
-            model: self.current.embedder.model().to_owned(),
             dimensions: self.current.dimensions(),
             pages,
             chunks,

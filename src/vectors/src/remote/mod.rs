@@ -91,6 +91,14 @@ impl ApiError {
     }
 }
 
+/// The outcome of a request for something that may be missing: none after 404.
+pub(crate) fn if_exists<T>(outcome: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match outcome {
+        Err(error) if error.status == Some(404) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
 /// Sends requests to one service.
 pub(crate) struct ApiClient {
     /// The name of the service in messages.

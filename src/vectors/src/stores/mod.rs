@@ -197,11 +197,6 @@ fn folders_of(path: &TreePath) -> Vec<String> {
     own.chain(path.ancestors()).filter(|folder| !folder.is_root()).map(|folder| folder.as_str().to_owned()).collect()
 }
 
-/// The folder of a filter; none for all pages.
-fn filter_folder(filter: &crate::VectorFilter) -> Option<&str> {
-    filter.folder.as_ref().filter(|folder| !folder.is_root()).map(TreePath::as_str)
-}
-
 /// Vectors in batches. Of several with one id, only the last: databases refuse two in one request.
 fn batches(vectors: &[StoredVector], size: usize) -> Vec<Vec<&StoredVector>> {
     let mut last = FxHashMap::default();

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::ServiceMethod::Post;
 
-use super::{DELETE_BATCH, SETTINGS, StoreOptions, batches, filter_folder, folders_of};
+use super::{DELETE_BATCH, SETTINGS, StoreOptions, batches, folders_of};
 use crate::NearVector;
-use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, option_error};
+use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, if_exists, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
 
 const DEFAULT_NAMESPACE: &str = "svcfs";
@@ -122,11 +122,10 @@ impl VectorStore for PineconeStore {
         for batch in ids.chunks(DELETE_BATCH) {
             let ids: Vec<String> = batch.iter().map(i64::to_string).collect();
             let body = json!({"ids": ids, "namespace": self.namespace});
-            match self.post("/vectors/delete", &body, RetryPolicy::BACKGROUND) {
-                // A namespace exists from its first vector on.
-                Err(error) if error.status == Some(404) => return Ok(()),
-                result => result?,
-            };
+            // A namespace exists from its first vector on.
+            if if_exists(self.post("/vectors/delete", &body, RetryPolicy::BACKGROUND))?.is_none() {
+                break;
+            }
         }
         Ok(())
     }
@@ -134,10 +133,8 @@ impl VectorStore for PineconeStore {
     fn clear(&self) -> Result<(), StoreError> {
         *self.dimensions.lock() = None;
         let body = json!({"deleteAll": true, "namespace": self.namespace});
-        match self.post("/vectors/delete", &body, RetryPolicy::BACKGROUND) {
-            Err(error) if error.status != Some(404) => Err(error.into()),
-            Ok(_) | Err(_) => Ok(()),
-        }
+        if_exists(self.post("/vectors/delete", &body, RetryPolicy::BACKGROUND))?;
+        Ok(())
     }
 
     fn search(&self, question: &[f32], limit: usize, filter: &VectorFilter) -> Result<Vec<NearVector>, StoreError> {
@@ -148,8 +145,8 @@ impl VectorStore for PineconeStore {
             "includeValues": false,
             "includeMetadata": false,
         });
-        if let Some(folder) = filter_folder(filter) {
-            body["filter"] = json!({"folders": {"$in": [folder]}});
+        if let Some(folder) = filter.below() {
+            body["filter"] = json!({"folders": {"$in": [folder.as_str()]}});
         }
         let request = self.client.request(Post, &format!("{}/query", self.url), &body);
         let response: QueryResponse = self.client.call(&request, RetryPolicy::INTERACTIVE)?;

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::ServiceMethod::{Delete, Get, Post, Put};
 
-use super::{DELETE_BATCH, StoreOptions, UPSERT_BATCH, batches, filter_folder, folders_of, wrong_dimensions};
+use super::{DELETE_BATCH, StoreOptions, UPSERT_BATCH, batches, folders_of, wrong_dimensions};
 use crate::NearVector;
-use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy};
+use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, if_exists};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
 
 const LOCAL_URL: &str = "http://localhost:6333";
@@ -74,10 +74,8 @@ impl QdrantStore {
 
     fn existing_dimensions(&self) -> Result<Option<usize>, ApiError> {
         let request = self.client.empty_request(Get, &self.collection_url);
-        let info: QdrantResponse<Value> = match self.client.call(&request, RetryPolicy::BACKGROUND) {
-            Err(error) if error.status == Some(404) => return Ok(None),
-            result => result?,
-        };
+        let info: Option<QdrantResponse<Value>> = if_exists(self.client.call(&request, RetryPolicy::BACKGROUND))?;
+        let Some(info) = info else { return Ok(None) };
         let size = info.result.pointer("/config/params/vectors/size").and_then(Value::as_u64);
         let size = size.and_then(|size| usize::try_from(size).ok());
         size.map(Some)
@@ -129,10 +127,9 @@ impl VectorStore for QdrantStore {
             let points: Vec<u64> = batch.iter().map(|id| id.cast_unsigned()).collect();
             let url = format!("{}/points/delete?wait=true", self.collection_url);
             let request = self.client.request(Post, &url, &json!({"points": points}));
-            match self.client.send(&request, RetryPolicy::BACKGROUND) {
-                Err(error) if error.status == Some(404) => return Ok(()),
-                result => result?,
-            };
+            if if_exists(self.client.send(&request, RetryPolicy::BACKGROUND))?.is_none() {
+                break;
+            }
         }
         Ok(())
     }
@@ -140,24 +137,20 @@ impl VectorStore for QdrantStore {
     fn clear(&self) -> Result<(), StoreError> {
         *self.dimensions.lock() = None;
         let request = self.client.empty_request(Delete, &self.collection_url);
-        match self.client.send(&request, RetryPolicy::BACKGROUND) {
-            Err(error) if error.status != Some(404) => Err(error.into()),
-            Ok(_) | Err(_) => Ok(()),
-        }
+        if_exists(self.client.send(&request, RetryPolicy::BACKGROUND))?;
+        Ok(())
     }
 
     fn search(&self, question: &[f32], limit: usize, filter: &VectorFilter) -> Result<Vec<NearVector>, StoreError> {
         let mut body = json!({"query": question, "limit": limit.max(1), "with_payload": false});
-        if let Some(folder) = filter_folder(filter) {
-            body["filter"] = json!({"must": [{"key": "folders", "match": {"value": folder}}]});
+        if let Some(folder) = filter.below() {
+            body["filter"] = json!({"must": [{"key": "folders", "match": {"value": folder.as_str()}}]});
         }
         let request = self.client.request(Post, &format!("{}/points/query", self.collection_url), &body);
-        let found: QdrantResponse<FoundPoints> = match self.client.call(&request, RetryPolicy::INTERACTIVE) {
-            // Nothing was stored yet.
-            Err(error) if error.status == Some(404) => return Ok(Vec::new()),
-            result => result?,
-        };
-        let near = found.result.points.into_iter();
+        let found: Option<QdrantResponse<FoundPoints>> =
+            if_exists(self.client.call(&request, RetryPolicy::INTERACTIVE))?;
+        // Without a collection, nothing was stored yet.
+        let near = found.into_iter().flat_map(|found| found.result.points);
         Ok(near.map(|point| NearVector { id: point.id.cast_signed(), similarity: point.score }).take(limit).collect())
     }
 }

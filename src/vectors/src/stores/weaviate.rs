@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_net::ServiceMethod::{Delete, Get, Post};
 
-use super::{DELETE_BATCH, SETTINGS, StoreOptions, UPSERT_BATCH, batches, filter_folder, folders_of};
+use super::{DELETE_BATCH, SETTINGS, StoreOptions, UPSERT_BATCH, batches, folders_of};
 use crate::NearVector;
-use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, option_error};
+use crate::remote::{ApiClient, ApiError, OptionError, RetryPolicy, if_exists, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
 
 const LOCAL_URL: &str = "http://localhost:8080";
@@ -69,10 +69,8 @@ impl WeaviateStore {
     }
 
     fn has_class(&self, policy: RetryPolicy) -> Result<bool, ApiError> {
-        match self.client.send(&self.client.empty_request(Get, &self.class_url()), policy) {
-            Err(error) if error.status == Some(404) => Ok(false),
-            result => result.map(|_| true),
-        }
+        let class = self.client.send(&self.client.empty_request(Get, &self.class_url()), policy);
+        Ok(if_exists(class)?.is_some())
     }
 
     /// Makes the class if it does not exist.
@@ -155,16 +153,14 @@ impl VectorStore for WeaviateStore {
     fn clear(&self) -> Result<(), StoreError> {
         *self.is_prepared.lock() = false;
         let request = self.client.empty_request(Delete, &self.class_url());
-        match self.client.send(&request, RetryPolicy::BACKGROUND) {
-            Err(error) if error.status != Some(404) => Err(error.into()),
-            Ok(_) | Err(_) => Ok(()),
-        }
+        if_exists(self.client.send(&request, RetryPolicy::BACKGROUND))?;
+        Ok(())
     }
 
     fn search(&self, question: &[f32], limit: usize, filter: &VectorFilter) -> Result<Vec<NearVector>, StoreError> {
-        let folder = filter_folder(filter).map(|folder| {
+        let folder = filter.below().map(|folder| {
             // A text of GraphQL has the escapes of JSON.
-            format!(", where: {{path: [\"folders\"], operator: ContainsAny, valueText: [{}]}}", json!(folder))
+            format!(", where: {{path: [\"folders\"], operator: ContainsAny, valueText: [{}]}}", json!(folder.as_str()))
         });
         let query = format!(
             "{{ Get {{ {}(limit: {}, nearVector: {{vector: {}}}{}) {{ chunk _additional {{ distance }} }} }} }}",

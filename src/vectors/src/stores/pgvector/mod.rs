@@ -5,11 +5,12 @@ mod session;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use svcfs_base::TreePath;
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use super::{SETTINGS, StoreOptions, batches, filter_folder};
+use super::{SETTINGS, StoreOptions, batches};
 use crate::NearVector;
 use crate::remote::{MAX_INTERACTIVE_TIMEOUT, OptionError, option_error};
 use crate::store::{StoreError, StoredVector, VectorFilter, VectorStore};
@@ -211,7 +212,7 @@ impl VectorStore for PgVectorStore {
     }
 
     fn search(&self, question: &[f32], limit: usize, filter: &VectorFilter) -> Result<Vec<NearVector>, StoreError> {
-        let (folder, timeout) = (filter_folder(filter), self.timeout.min(MAX_INTERACTIVE_TIMEOUT));
+        let (folder, timeout) = (filter.below().map(TreePath::as_str), self.timeout.min(MAX_INTERACTIVE_TIMEOUT));
         self.run((&self.reader, timeout), async |session| {
             session.search(&self.table.quoted, question, limit, folder).await
         })
