@@ -50,14 +50,9 @@ pub struct PageProperties {
 }
 
 impl PageProperties {
-    /// The factor by which trust changes the score of the page.
-    pub fn trust_factor(&self, boost: TrustBoost) -> f64 {
-        let [soft, hard] = trust::factors(&self.frontmatter).unwrap_or([1.0, 1.0]);
-        match boost {
-            TrustBoost::Off => 1.0,
-            TrustBoost::Soft => soft,
-            TrustBoost::Hard => hard,
-        }
+    /// The factor by which [`TrustBoost::Soft`] changes the score of the page.
+    pub fn trust_factor(&self) -> f64 {
+        trust::factors(&self.frontmatter).map_or(1.0, |[soft, _]| soft)
     }
 }
 
@@ -205,7 +200,7 @@ mod tests {
         }
         let pages: Vec<_> = ranking.pages.into_iter().map(|page| page.path).collect();
         let properties = space.index.page_properties(&pages).unwrap();
-        assert_eq!(properties[&pages[0]].trust_factor(TrustBoost::Soft), 0.7);
+        assert_eq!(properties[&pages[0]].trust_factor(), 0.7);
         assert_eq!((properties.len(), properties[&pages[0]].title.as_str()), (2, "Tides"));
         let snippets = space.index.snippets("tide", &pages).unwrap();
         assert!(snippets[&pages[1]].contains("<mark>Tide</mark>"), "{snippets:?}");

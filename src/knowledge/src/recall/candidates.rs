@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Timestamp, TreePath};
-use svcfs_index::{Index, QuestionWords, TrustBoost};
+use svcfs_index::{Index, QuestionWords};
 use svcfs_vectors::NearChunk;
 use svcfs_vfs::PastState;
 
@@ -166,7 +166,7 @@ fn add_neighbours(index: &Index, recall: &Recall, pages: &mut Vec<HybridPage>) -
     }
     for page in neighbours.iter().filter_map(|path| known.get(path)) {
         if let Some(page) = pages.get_mut(*page) {
-            page.score += GRAPH_BONUS * page.properties.trust_factor(TrustBoost::Soft);
+            page.score += GRAPH_BONUS * page.properties.trust_factor();
             page.sources.push(SearchLeg::Graph);
         }
     }

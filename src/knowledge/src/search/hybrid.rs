@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_index::{Index, MAX_QUERY_BYTES, MAX_QUERY_WORDS, PageProperties, SearchQuery, TrustBoost, WordRanking};
+use svcfs_index::{Index, MAX_QUERY_BYTES, MAX_QUERY_WORDS, PageProperties, SearchQuery, WordRanking};
 use svcfs_vectors::NearChunk;
 
 use super::vector_leg::{self, VectorLeg};
@@ -226,7 +226,7 @@ fn with_trust(
         if query.scope.is_some_and(|scope| !has_scope(&properties, scope)) {
             continue;
         }
-        let score = page.score * properties.trust_factor(TrustBoost::Soft);
+        let score = page.score * properties.trust_factor();
         let sources = [(page.is_word_match, SearchLeg::Fts), (!page.passages.is_empty(), SearchLeg::Vector)];
         let sources = sources.into_iter().filter(|(found, _)| *found).map(|(_, leg)| leg).collect();
         let ScoredPage { similarity, passages, .. } = page;
