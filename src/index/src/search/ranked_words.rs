@@ -7,9 +7,9 @@ use svcfs_base::TreePath;
 
 use super::query;
 use super::{KnownWords, SearchQuery, TrustBoost, snippet, trust};
-use crate::pages::{self, tree_path};
+use crate::pages::{paths_json, tree_path};
 use crate::words::{Dictionary, ForwardIndex, TextWords, is_function_word};
-use crate::{Index, IndexError};
+use crate::{Index, IndexError, MetaRow};
 
 /// What a word with little meaning counts in a [`QuestionWords`].
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;
@@ -124,21 +124,16 @@ impl Index {
             let mut rows = statement.query([&list])?;
             let mut properties = HashMap::with_capacity(pages.len());
             while let Some(row) = rows.next()? {
-                let (path, title, frontmatter): (String, String, String) = row.try_into()?;
-                let frontmatter = match pages::json(&frontmatter, &path)? {
+                let MetaRow { path, title, metadata } = MetaRow::of(row)?;
+                let frontmatter = match metadata {
                     Value::Object(frontmatter) => frontmatter,
                     _ => Map::new(),
                 };
-                properties.insert(tree_path(&path)?, PageProperties { title, frontmatter });
+                properties.insert(path, PageProperties { title, frontmatter });
             }
             Ok(properties)
         })
     }
-}
-
-fn paths_json(pages: &[TreePath]) -> Result<String, IndexError> {
-    let paths: Vec<&str> = pages.iter().map(TreePath::as_str).collect();
-    serde_json::to_string(&paths).map_err(|error| IndexError::Source(error.into()))
 }
 
 /// The words of a question, to compare parts of one page: which of them answers it best.
