@@ -216,12 +216,12 @@ pub fn evaluate(
         let message = format!("has {} questions; use 1 to {MAX_QUESTIONS}", questions.len());
         return Err(Fault::invalid("queries", message));
     }
+    questions.iter().enumerate().try_for_each(|(position, question)| check(position, question))?;
     let has_vectors = vector_leg::is_enabled(cx.space);
     let evaluated_since = Instant::now();
     let mut per_query = Vec::with_capacity(questions.len());
     let [mut fts, mut semantic, mut hybrid] = [(); 3].map(|()| RankingSums::default());
     for (position, query) in questions.iter().enumerate() {
-        check(position, query)?;
         if evaluated_since.elapsed() > MAX_TIME {
             let message = format!("took longer than {} s for {position} questions; send fewer", MAX_TIME.as_secs());
             return Err(Fault::invalid("queries", message));
