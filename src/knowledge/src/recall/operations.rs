@@ -1,13 +1,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{CommitId, Fault, Kind, TreePath};
-use svcfs_config::SearchEngine;
 use svcfs_vfs::PastState;
 
 use super::budget::TokenCount;
 use super::selection::Selection;
 use super::{candidates, selection, text};
 use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::search;
 use crate::search::hybrid::{self, SearchLeg};
 use crate::search::past_search::{self, PastIndex};
 use crate::search::vector_leg;
@@ -182,10 +182,7 @@ impl Operation for Recall {
     type Output = RecallAnswer;
     fn run(mut self, cx: &OperationContext<'_>) -> Result<RecallAnswer, Fault> {
         self.check()?;
-        if cx.settings().search.engine == SearchEngine::Grep {
-            let message = "recall needs the full-text index; set `search.engine` to \"sqlite\"";
-            return Err(Fault::new(Kind::Disabled, message));
-        }
+        search::require_index(cx, "recall")?;
         self.query = hybrid::read_question(cx, "query", &self.query)?.to_owned();
         let past = self.past(cx)?;
         if past.is_none() {

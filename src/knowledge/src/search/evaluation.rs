@@ -5,11 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Limit, TreePath};
-use svcfs_config::SearchEngine;
 use svcfs_index::{AnswerLimit, Index, SearchQuery};
 
 use super::hybrid::{self, HybridQuery};
-use super::operations::needs_index;
+use super::operations::require_index;
 use super::vector_leg;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route};
 
@@ -69,9 +68,7 @@ impl Operation for EvaluateSearch {
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     type Output = SearchEvaluation;
     fn run(self, cx: &OperationContext<'_>) -> Result<SearchEvaluation, Fault> {
-        if cx.settings().search.engine == SearchEngine::Grep {
-            return Err(needs_index("an evaluation"));
-        }
+        require_index(cx, "an evaluation")?;
         let scope = (cx.caller.permissions.folder.as_ref(), self.k.get());
         evaluate((cx, cx.index()), &self.queries, scope)
     }

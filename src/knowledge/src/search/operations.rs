@@ -220,8 +220,16 @@ impl SearchPages {
 }
 
 /// The error for features that `search.engine = "grep"` does not have.
-pub(super) fn needs_index(what: &str) -> Fault {
+fn needs_index(what: &str) -> Fault {
     Fault::new(Kind::Disabled, format!("{what} needs the full-text index; set `search.engine` to \"sqlite\""))
+}
+
+/// Refuses a call with `search.engine = "grep"`.
+///
+/// # Errors
+/// `Disabled`.
+pub(crate) fn require_index(cx: &OperationContext<'_>, what: &str) -> Result<(), Fault> {
+    if cx.settings().search.engine == SearchEngine::Grep { Err(needs_index(what)) } else { Ok(()) }
 }
 
 /// Search pages by words, trusted pages first
@@ -283,9 +291,7 @@ impl Operation for SearchVerifiedPages {
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<VerifiedResult>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<VerifiedResult>, Fault> {
-        if cx.settings().search.engine == SearchEngine::Grep {
-            return Err(needs_index("search by trust"));
-        }
+        require_index(cx, "search by trust")?;
         let query = SearchQuery {
             q: require_query(self.q)?,
             limit: self.limit,
