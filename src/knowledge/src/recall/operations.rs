@@ -6,7 +6,9 @@ use svcfs_vfs::PastState;
 use super::budget::TokenCount;
 use super::selection::Selection;
 use super::{candidates, selection, text};
-use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::kernel::{
+    AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, require_share,
+};
 use crate::search;
 use crate::search::hybrid::{self, SearchLeg};
 use crate::search::past_search::{self, PastIndex};
@@ -161,9 +163,7 @@ impl Recall {
             let message = format!("{} is out of range; use {MIN_BUDGET} to {MAX_BUDGET}", self.budget_tokens);
             return Err(Fault::invalid("budget_tokens", message));
         }
-        if let Some(trust) = self.min_trust.filter(|trust| !(0.0..=1.0).contains(trust)) {
-            return Err(Fault::invalid("min_trust", format_args!("{trust} is out of range; use 0 to 1")));
-        }
+        require_share("min_trust", self.min_trust)?;
         if !self.uses(SearchLeg::Fts) && !self.uses(SearchLeg::Vector) {
             return Err(Fault::invalid("legs", "has neither `fts` nor `vector`; `graph` starts from what they find"));
         }
