@@ -12,7 +12,7 @@ use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::{Index, MAX_QUERY_BYTES, MAX_QUERY_WORDS, PageProperties, SearchQuery, WordRanking};
 use svcfs_vectors::NearChunk;
 
-use super::vector_leg::{self, VectorLeg};
+use super::vector_leg;
 use crate::kernel::OperationContext;
 
 /// Pages of the ranking by words that are combined.
@@ -143,16 +143,9 @@ pub fn rank(cx: &OperationContext<'_>, index: &Index, query: &HybridQuery<'_>) -
     let asks_for_words_only = query.uses_words && !words.is_plain && !words.pages.is_empty();
     let near = match query.uses_vectors && !asks_for_words_only {
         true => vector_leg::search(cx, query.question, max_passages, query.folder),
-        false => VectorLeg::Disabled,
+        false => None,
     };
-    let near = match near {
-        VectorLeg::Answered(near) => Some(near),
-        VectorLeg::Disabled => None,
-        VectorLeg::Unavailable(reason) => {
-            notes.push(reason);
-            None
-        }
-    };
+    let near = near.and_then(|near| near.map_err(|reason| notes.push(reason)).ok());
     // Without vectors no page has a similarity, and none would be left.
     let is_similarity_known = near.is_some();
     if !is_similarity_known && query.min_similarity > 0.0 && !words.pages.is_empty() {
