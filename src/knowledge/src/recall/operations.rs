@@ -193,10 +193,11 @@ impl Operation for Recall {
         if !self.uses(SearchLeg::Fts) {
             vector_leg::require(cx.space)?;
         }
-        let found = match &past {
-            Some((state, past)) => candidates::find_past(cx, (&past.index, state), &self)?,
-            None => candidates::find(cx, &cx.space.index, &self)?,
+        let tree = match &past {
+            Some((state, past)) => (&past.index, Some(state)),
+            None => (&cx.space.index, None),
         };
+        let found = candidates::find(cx, tree, &self)?;
         let as_of = past.as_ref().map(|(state, _)| state.commit);
         let partial = past.is_some_and(|(_, past)| past.is_cut);
         let head = text::first_lines(position, as_of, partial);

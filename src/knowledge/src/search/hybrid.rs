@@ -189,7 +189,7 @@ fn combine(words: WordRanking, near: Option<Vec<NearChunk>>) -> Vec<(TreePath, S
 }
 
 /// Best first; equal ones in path order.
-fn sort<T>(pages: &mut [T], key: impl Fn(&T) -> (f64, &TreePath)) {
+pub fn sort<T>(pages: &mut [T], key: impl Fn(&T) -> (f64, &TreePath)) {
     pages.sort_by(|a, b| {
         let ((a_score, a_path), (b_score, b_path)) = (key(a), key(b));
         b_score.total_cmp(&a_score).then_with(|| a_path.cmp(b_path))
