@@ -159,26 +159,14 @@ impl TagFolder {
 
 /// Pages that are related to a page; for a directory, the paths below it.
 pub(super) struct RelatedFolder {
-    pub(super) relation: PageRelation,
-    pub(super) path: TreePath,
-}
-
-/// How pages are related to a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageRelation {
-    /// They link to it.
-    Backlinks,
-    /// Their meaning is similar, and neither links to the other.
-    Similar,
+    name: &'static str,
+    query: fn(TreePath) -> LinkQuery,
+    path: TreePath,
 }
 
 impl ViewNode for RelatedFolder {
     fn key(&self) -> Vec<u8> {
-        let relation = match self.relation {
-            PageRelation::Backlinks => "backlinks",
-            PageRelation::Similar => "similar",
-        };
-        format!("{relation} {}", self.path).into_bytes()
+        format!("{} {}", self.name, self.path).into_bytes()
     }
 
     fn is_user_independent(&self) -> bool {
@@ -212,19 +200,22 @@ impl ViewNode for RelatedFolder {
 }
 
 impl RelatedFolder {
-    pub(super) fn root(relation: PageRelation) -> Self {
-        Self { relation, path: TreePath::root() }
+    /// Pages that link to a page.
+    pub(super) fn backlinks() -> Self {
+        Self { name: "backlinks", query: LinkQuery::Backlinks, path: TreePath::root() }
+    }
+
+    /// Pages whose meaning is similar, and neither links to the other.
+    pub(super) fn similar() -> Self {
+        Self { name: "similar", query: LinkQuery::Similar, path: TreePath::root() }
     }
 
     fn child(&self, path: TreePath) -> Self {
-        Self { relation: self.relation, path }
+        Self { path, ..*self }
     }
 
     fn query(&self) -> LinkQuery {
-        match self.relation {
-            PageRelation::Backlinks => LinkQuery::Backlinks(self.path.clone()),
-            PageRelation::Similar => LinkQuery::Similar(self.path.clone()),
-        }
+        (self.query)(self.path.clone())
     }
 }
 

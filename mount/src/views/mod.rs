@@ -38,7 +38,7 @@ use crate::reply::RequestFailure;
 use inode_table::{OpenContents, ViewInodeTable};
 
 use guide::GUIDE;
-use links::{PageRelation, RelatedFolder};
+use links::RelatedFolder;
 
 pub use knowledge::{KnowledgeSource, LintFinding, PageFilter, PageHit, PageHits};
 pub(crate) use reader::ViewReader;
@@ -203,8 +203,8 @@ impl MountViews {
             (Some("search"), Some(_)) => Some(Arc::new(links::SearchRoot)),
             (Some("query"), Some(_)) => Some(Arc::new(queries::QueryFolder(String::new()))),
             (Some("tags"), Some(_)) => Some(Arc::new(links::TagFolder(String::new()))),
-            (Some("backlinks"), Some(_)) => Some(Arc::new(RelatedFolder::root(PageRelation::Backlinks))),
-            (Some("similar"), Some(_)) => Some(Arc::new(RelatedFolder::root(PageRelation::Similar))),
+            (Some("backlinks"), Some(_)) => Some(Arc::new(RelatedFolder::backlinks())),
+            (Some("similar"), Some(_)) => Some(Arc::new(RelatedFolder::similar())),
             (Some("board"), Some(_)) => Some(Arc::new(board::BoardRoot)),
             (Some("lint"), Some(_)) => Some(Arc::new(lint::LintFolder(root()))),
             (Some(_) | None, _) => None,

@@ -253,8 +253,7 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn titles(&self, pages: &[TreePath]) -> Result<HashMap<TreePath, String>, IndexError> {
-        let paths: Vec<&str> = pages.iter().map(TreePath::as_str).collect();
-        let list = serde_json::to_string(&paths).map_err(|error| IndexError::Source(error.into()))?;
+        let list = paths_json(pages)?;
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT path, title FROM pages WHERE path IN (SELECT CAST(value AS TEXT) FROM json_each(?1))",
@@ -291,6 +290,12 @@ pub(crate) fn range_below(directory: &TreePath) -> (String, String) {
 
 pub(crate) fn tree_path(text: &str) -> Result<TreePath, IndexError> {
     TreePath::parse(text).map_err(|fault| IndexError::Damaged(fault.to_string()))
+}
+
+/// A list of paths for `json_each`.
+pub(crate) fn paths_json(pages: &[TreePath]) -> Result<String, IndexError> {
+    let paths: Vec<&str> = pages.iter().map(TreePath::as_str).collect();
+    serde_json::to_string(&paths).map_err(|error| IndexError::Source(error.into()))
 }
 
 pub(crate) fn json(text: &str, path: &str) -> Result<Value, IndexError> {

@@ -7,9 +7,9 @@ use svcfs_base::TreePath;
 
 use super::query;
 use super::{KnownWords, SearchQuery, TrustBoost, snippet, trust};
-use crate::pages::{self, tree_path};
+use crate::pages::{paths_json, tree_path};
 use crate::words::{Dictionary, ForwardIndex, TextWords, is_function_word};
-use crate::{Index, IndexError};
+use crate::{Index, IndexError, MetaRow};
 
 /// What a word with little meaning counts in a [`QuestionWords`].
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;
@@ -50,14 +50,9 @@ pub struct PageProperties {
 }
 
 impl PageProperties {
-    /// The factor by which trust changes the score of the page.
-    pub fn trust_factor(&self, boost: TrustBoost) -> f64 {
-        let [soft, hard] = trust::factors(&self.frontmatter).unwrap_or([1.0, 1.0]);
-        match boost {
-            TrustBoost::Off => 1.0,
-            TrustBoost::Soft => soft,
-            TrustBoost::Hard => hard,
-        }
+    /// The factor by which [`TrustBoost::Soft`] changes the score of the page.
+    pub fn trust_factor(&self) -> f64 {
+        trust::factors(&self.frontmatter).map_or(1.0, |[soft, _]| soft)
     }
 }
 
@@ -129,21 +124,16 @@ impl Index {
             let mut rows = statement.query([&list])?;
             let mut properties = HashMap::with_capacity(pages.len());
             while let Some(row) = rows.next()? {
-                let (path, title, frontmatter): (String, String, String) = row.try_into()?;
-                let frontmatter = match pages::json(&frontmatter, &path)? {
+                let MetaRow { path, title, metadata } = MetaRow::of(row)?;
+                let frontmatter = match metadata {
                     Value::Object(frontmatter) => frontmatter,
                     _ => Map::new(),
                 };
-                properties.insert(tree_path(&path)?, PageProperties { title, frontmatter });
+                properties.insert(path, PageProperties { title, frontmatter });
             }
             Ok(properties)
         })
     }
-}
-
-fn paths_json(pages: &[TreePath]) -> Result<String, IndexError> {
-    let paths: Vec<&str> = pages.iter().map(TreePath::as_str).collect();
-    serde_json::to_string(&paths).map_err(|error| IndexError::Source(error.into()))
 }
 
 /// The words of a question, to compare parts of one page: which of them answers it best.
@@ -205,7 +195,7 @@ mod tests {
         }
         let pages: Vec<_> = ranking.pages.into_iter().map(|page| page.path).collect();
         let properties = space.index.page_properties(&pages).unwrap();
-        assert_eq!(properties[&pages[0]].trust_factor(TrustBoost::Soft), 0.7);
+        assert_eq!(properties[&pages[0]].trust_factor(), 0.7);
         assert_eq!((properties.len(), properties[&pages[0]].title.as_str()), (2, "Tides"));
         let snippets = space.index.snippets("tide", &pages).unwrap();
         assert!(snippets[&pages[1]].contains("<mark>Tide</mark>"), "{snippets:?}");

@@ -14,7 +14,7 @@ pub use operations::AREA;
 use crate::kernel::{OperationContext, require_path};
 
 /// Refuses the root, which has no versions, and hidden paths as if they did not exist.
-fn check_readable(vfs: &Vfs, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn check_readable(vfs: &Vfs, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
     require_path("path", path)?;
     if vfs.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
 }

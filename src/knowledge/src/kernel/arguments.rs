@@ -86,6 +86,17 @@ pub(crate) fn require_path(field: &str, path: &TreePath) -> Result<(), Fault> {
     }
 }
 
+/// Refuses a share that is not 0 to 1.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn require_share(field: &str, share: Option<f64>) -> Result<(), Fault> {
+    match share.filter(|share| !(0.0..=1.0).contains(share)) {
+        Some(share) => Err(Fault::invalid(field, format_args!("{share} is out of range; use 0 to 1"))),
+        None => Ok(()),
+    }
+}
+
 fn without_type_names(message: String) -> String {
     match TYPE_NAMES
         .iter()

@@ -76,8 +76,7 @@ impl AsOf {
 /// # Errors
 /// `NotFound`, with the name that the page had then, if it was renamed since.
 pub fn past_file(cx: &OperationContext<'_>, state: &PastState, path: &TreePath) -> Result<PastFile, Fault> {
-    let names = history::names_of_page(cx, path, false)?;
-    debug_assert_eq!(names.len(), 1);
+    history::check_readable(&cx.space.vfs, cx.caller.protocol, path)?;
     if let Some(file) = cx.space.vfs.past_file(state, path)? {
         return Ok(file);
     }

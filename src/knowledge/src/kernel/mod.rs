@@ -27,7 +27,7 @@ mod suggestions;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arguments::{default_true, require_path};
+pub(crate) use arguments::{default_true, require_path, require_share};
 pub use as_of::AsOf;
 pub(crate) use as_of::past_file;
 pub(crate) use attached_space::AttachedSpace;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Timestamp, TreePath};
-use svcfs_index::{Index, QuestionWords, TrustBoost};
+use svcfs_index::{Index, QuestionWords};
 use svcfs_vectors::NearChunk;
 use svcfs_vfs::PastState;
 
@@ -74,71 +74,67 @@ pub struct CandidateSection {
 }
 
 /// Pages and their sections, best first.
-#[derive(Default)]
 pub struct Candidates {
     /// The pages.
     pub pages: Vec<CandidatePage>,
     /// The sections.
     pub sections: Vec<CandidateSection>,
+    /// The time at which validity and trust are determined: that of the earlier tree, else now.
+    pub time: Timestamp,
 }
 
-/// Finds the candidates for a question.
+/// Finds the candidates for a question; in an earlier tree, whose index this is then, by words.
 ///
 /// # Errors
-/// Those of the index.
-pub fn find(cx: &OperationContext<'_>, index: &Index, recall: &Recall) -> Result<Candidates, Fault> {
-    let ranking = hybrid::rank(cx, index, &page_query(recall))?;
-    ranking.notes.into_iter().for_each(|note| cx.add_note(note));
-    let mut pages = ranking.pages;
-    if recall.uses(SearchLeg::Graph) {
-        add_neighbours(index, recall, &mut pages)?;
-    }
-    pages.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
-    pages.truncate(MAX_PAGES);
-    let words = QuestionWords::of(&recall.query);
-    let mut candidates = Candidates::default();
-    for page in pages {
-        // One that is gone since is left out.
-        let Ok(file) = cx.space.vfs.read(cx.caller.protocol, &page.path) else { continue };
-        candidates.add_page(page, (file.content, None), (&words, cx.now()));
-    }
-    candidates.sort();
-    Ok(candidates)
-}
-
-fn page_query(recall: &Recall) -> HybridQuery<'_> {
-    HybridQuery {
+/// Those of the index and of git.
+pub fn find(
+    cx: &OperationContext<'_>,
+    (index, past): (&Index, Option<&PastState>),
+    recall: &Recall,
+) -> Result<Candidates, Fault> {
+    let query = HybridQuery {
         question: &recall.query,
         uses_words: recall.uses(SearchLeg::Fts),
-        uses_vectors: recall.uses(SearchLeg::Vector),
+        uses_vectors: recall.uses(SearchLeg::Vector) && past.is_none(),
         folder: recall.path_prefix.as_ref(),
         scope: recall.scope.as_deref(),
         min_similarity: 0.0,
         limit: MAX_PAGES,
-    }
-}
-
-/// Finds the candidates for a question in an earlier tree, by words.
-///
-/// # Errors
-/// Those of the index and of git.
-pub fn find_past(
-    cx: &OperationContext<'_>,
-    (index, state): (&Index, &PastState),
-    recall: &Recall,
-) -> Result<Candidates, Fault> {
-    let query = HybridQuery { uses_words: true, uses_vectors: false, ..page_query(recall) };
+    };
     let ranking = hybrid::rank(cx, index, &query)?;
     ranking.notes.into_iter().for_each(|note| cx.add_note(note));
+    let mut pages = ranking.pages;
+    if recall.uses(SearchLeg::Graph) && past.is_none() {
+        add_neighbours(index, recall, &mut pages)?;
+        hybrid::sort(&mut pages, |page| (page.score, &page.path));
+        pages.truncate(MAX_PAGES);
+    }
     let words = QuestionWords::of(&recall.query);
-    let mut candidates = Candidates::default();
-    for page in ranking.pages {
-        let Some(file) = cx.space.vfs.past_file(state, &page.path)? else { continue };
-        let version = CitedVersion { commit: state.commit.to_string(), actor: file.author, time: file.modified };
-        candidates.add_page(page, (file.content, Some(version)), (&words, state.time));
+    let time = past.map_or_else(|| cx.now(), |state| state.time);
+    let mut candidates = Candidates { pages: Vec::new(), sections: Vec::new(), time };
+    for page in pages {
+        if let Some(file) = read(cx, past, &page.path)? {
+            candidates.add_page(page, file, &words);
+        }
     }
     candidates.sort();
     Ok(candidates)
+}
+
+/// The text of a page, with its version in an earlier tree; `None` for a page that is gone since.
+fn read(
+    cx: &OperationContext<'_>,
+    past: Option<&PastState>,
+    path: &TreePath,
+) -> Result<Option<(Bytes, Option<CitedVersion>)>, Fault> {
+    let Some(state) = past else {
+        return Ok(cx.space.vfs.read(cx.caller.protocol, path).ok().map(|file| (file.content, None)));
+    };
+    let file = cx.space.vfs.past_file(state, path)?;
+    Ok(file.map(|file| {
+        let version = CitedVersion { commit: state.commit.to_string(), actor: file.author, time: file.modified };
+        (file.content, Some(version))
+    }))
 }
 
 /// Raises the pages that the best pages link to, or that link to them, and adds further ones.
@@ -166,7 +162,7 @@ fn add_neighbours(index: &Index, recall: &Recall, pages: &mut Vec<HybridPage>) -
     }
     for page in neighbours.iter().filter_map(|path| known.get(path)) {
         if let Some(page) = pages.get_mut(*page) {
-            page.score += GRAPH_BONUS * page.properties.trust_factor(TrustBoost::Soft);
+            page.score += GRAPH_BONUS * page.properties.trust_factor();
             page.sources.push(SearchLeg::Graph);
         }
     }
@@ -176,7 +172,7 @@ fn add_neighbours(index: &Index, recall: &Recall, pages: &mut Vec<HybridPage>) -
 impl Candidates {
     /// Sorts the sections, best first.
     fn sort(&mut self) {
-        let Self { pages, sections } = self;
+        let Self { pages, sections, .. } = self;
         sections.sort_by(|a, b| {
             let order = b.score.total_cmp(&a.score).then_with(|| pages[a.page].path.cmp(&pages[b.page].path));
             order.then_with(|| a.lines.start.cmp(&b.lines.start))
@@ -184,12 +180,7 @@ impl Candidates {
     }
 
     /// Adds a page with its best sections. One that is no text is left out.
-    fn add_page(
-        &mut self,
-        page: HybridPage,
-        (content, version): (Bytes, Option<CitedVersion>),
-        (words, now): (&QuestionWords, Timestamp),
-    ) {
+    fn add_page(&mut self, page: HybridPage, (content, version): (Bytes, Option<CitedVersion>), words: &QuestionWords) {
         let Ok(text) = std::str::from_utf8(&content) else { return };
         let lines = PageLines::of(text);
         let sections = lines.sections(text);
@@ -217,7 +208,7 @@ impl Candidates {
         }
         self.sections.extend(rated);
         self.pages.push(CandidatePage {
-            validity: PageValidity::of(&page.properties.frontmatter, now),
+            validity: PageValidity::of(&page.properties.frontmatter, self.time),
             path: page.path,
             etag: ETag::from_content(&content),
             content,

@@ -1,13 +1,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{CommitId, Fault, Kind, TreePath};
-use svcfs_config::SearchEngine;
 use svcfs_vfs::PastState;
 
 use super::budget::TokenCount;
 use super::selection::Selection;
 use super::{candidates, selection, text};
-use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::kernel::{
+    AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, require_share,
+};
+use crate::search;
 use crate::search::hybrid::{self, SearchLeg};
 use crate::search::past_search::{self, PastIndex};
 use crate::search::vector_leg;
@@ -161,9 +163,7 @@ impl Recall {
             let message = format!("{} is out of range; use {MIN_BUDGET} to {MAX_BUDGET}", self.budget_tokens);
             return Err(Fault::invalid("budget_tokens", message));
         }
-        if let Some(trust) = self.min_trust.filter(|trust| !(0.0..=1.0).contains(trust)) {
-            return Err(Fault::invalid("min_trust", format_args!("{trust} is out of range; use 0 to 1")));
-        }
+        require_share("min_trust", self.min_trust)?;
         if !self.uses(SearchLeg::Fts) && !self.uses(SearchLeg::Vector) {
             return Err(Fault::invalid("legs", "has neither `fts` nor `vector`; `graph` starts from what they find"));
         }
@@ -182,10 +182,7 @@ impl Operation for Recall {
     type Output = RecallAnswer;
     fn run(mut self, cx: &OperationContext<'_>) -> Result<RecallAnswer, Fault> {
         self.check()?;
-        if cx.settings().search.engine == SearchEngine::Grep {
-            let message = "recall needs the full-text index; set `search.engine` to \"sqlite\"";
-            return Err(Fault::new(Kind::Disabled, message));
-        }
+        search::require_index(cx, "recall")?;
         self.query = hybrid::read_question(cx, "query", &self.query)?.to_owned();
         let past = self.past(cx)?;
         if past.is_none() {
@@ -196,10 +193,11 @@ impl Operation for Recall {
         if !self.uses(SearchLeg::Fts) {
             vector_leg::require(cx.space)?;
         }
-        let found = match &past {
-            Some((state, past)) => candidates::find_past(cx, (&past.index, state), &self)?,
-            None => candidates::find(cx, &cx.space.index, &self)?,
+        let tree = match &past {
+            Some((state, past)) => (&past.index, Some(state)),
+            None => (&cx.space.index, None),
         };
+        let found = candidates::find(cx, tree, &self)?;
         let as_of = past.as_ref().map(|(state, _)| state.commit);
         let partial = past.is_some_and(|(_, past)| past.is_cut);
         let head = text::first_lines(position, as_of, partial);

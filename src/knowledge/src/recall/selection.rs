@@ -1,6 +1,6 @@
 //! Fills the budget with the sections that are worth most.
 
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Timestamp};
 use svcfs_vfs::NewestVersion;
 
 use super::budget::TokenCount;
@@ -53,7 +53,7 @@ pub fn select(
         let page = &candidates.pages[section.page];
         let citation = &mut citations[section.page];
         if citation.is_none() {
-            *citation = PageCitation::of(cx, page)?;
+            *citation = PageCitation::of(cx, page, candidates.time)?;
         }
         let Some(citation) = citation else { continue };
         if citation.trust < min_trust {
@@ -116,7 +116,7 @@ struct PageCitation {
 impl PageCitation {
     /// The newest version of a page; none if it is not the text that was read, which an edit
     /// outside svcfs replaced a moment ago.
-    fn of(cx: &OperationContext<'_>, page: &CandidatePage) -> Result<Option<Self>, Fault> {
+    fn of(cx: &OperationContext<'_>, page: &CandidatePage, now: Timestamp) -> Result<Option<Self>, Fault> {
         let version = match &page.version {
             Some(version) => version.clone(),
             None => {
@@ -127,7 +127,7 @@ impl PageCitation {
                 CitedVersion { commit: version.hash.to_string(), actor: version.author, time: version.timestamp }
             }
         };
-        let trust = page.validity.trust(version.time, cx.now());
+        let trust = page.validity.trust(version.time, now);
         Ok(Some(Self { version, trust }))
     }
 

@@ -182,4 +182,9 @@ fn an_earlier_tree_is_recalled_with_its_own_bytes() {
     ] {
         assert!(space.refusal("recall", arguments).1.contains(part), "{part}");
     }
+    // Trust is that of the time of the tree: the page was new then.
+    let space = TestSpace::adopted(&[("2024-01-01T00:00:00Z", "tide.md")]);
+    let trust = |arguments| space.get("recall", arguments)["excerpts"][0]["trust"].clone();
+    assert_eq!(trust(json!({ "query": "tide" })), 0.4);
+    assert_eq!(trust(json!({ "query": "tide", "as_of": "2024-01-02" })), 0.5);
 }

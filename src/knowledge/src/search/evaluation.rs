@@ -5,11 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Limit, TreePath};
-use svcfs_config::SearchEngine;
 use svcfs_index::{AnswerLimit, Index, SearchQuery};
 
 use super::hybrid::{self, HybridQuery};
-use super::operations::needs_index;
+use super::operations::require_index;
 use super::vector_leg;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route};
 
@@ -69,9 +68,7 @@ impl Operation for EvaluateSearch {
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     type Output = SearchEvaluation;
     fn run(self, cx: &OperationContext<'_>) -> Result<SearchEvaluation, Fault> {
-        if cx.settings().search.engine == SearchEngine::Grep {
-            return Err(needs_index("an evaluation"));
-        }
+        require_index(cx, "an evaluation")?;
         let scope = (cx.caller.permissions.folder.as_ref(), self.k.get());
         evaluate((cx, cx.index()), &self.queries, scope)
     }
@@ -216,12 +213,12 @@ pub fn evaluate(
         let message = format!("has {} questions; use 1 to {MAX_QUESTIONS}", questions.len());
         return Err(Fault::invalid("queries", message));
     }
+    questions.iter().enumerate().try_for_each(|(position, question)| check(position, question))?;
     let has_vectors = vector_leg::is_enabled(cx.space);
     let evaluated_since = Instant::now();
     let mut per_query = Vec::with_capacity(questions.len());
     let [mut fts, mut semantic, mut hybrid] = [(); 3].map(|()| RankingSums::default());
     for (position, query) in questions.iter().enumerate() {
-        check(position, query)?;
         if evaluated_since.elapsed() > MAX_TIME {
             let message = format!("took longer than {} s for {position} questions; send fewer", MAX_TIME.as_secs());
             return Err(Fault::invalid("queries", message));

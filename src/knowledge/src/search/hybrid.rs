@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_index::{Index, MAX_QUERY_BYTES, MAX_QUERY_WORDS, PageProperties, SearchQuery, TrustBoost, WordRanking};
+use svcfs_index::{Index, MAX_QUERY_BYTES, MAX_QUERY_WORDS, PageProperties, SearchQuery, WordRanking};
 use svcfs_vectors::NearChunk;
 
-use super::vector_leg::{self, VectorLeg};
+use super::vector_leg;
 use crate::kernel::OperationContext;
 
 /// Pages of the ranking by words that are combined.
@@ -143,16 +143,9 @@ pub fn rank(cx: &OperationContext<'_>, index: &Index, query: &HybridQuery<'_>) -
     let asks_for_words_only = query.uses_words && !words.is_plain && !words.pages.is_empty();
     let near = match query.uses_vectors && !asks_for_words_only {
         true => vector_leg::search(cx, query.question, max_passages, query.folder),
-        false => VectorLeg::Disabled,
+        false => None,
     };
-    let near = match near {
-        VectorLeg::Answered(near) => Some(near),
-        VectorLeg::Disabled => None,
-        VectorLeg::Unavailable(reason) => {
-            notes.push(reason);
-            None
-        }
-    };
+    let near = near.and_then(|near| near.map_err(|reason| notes.push(reason)).ok());
     // Without vectors no page has a similarity, and none would be left.
     let is_similarity_known = near.is_some();
     if !is_similarity_known && query.min_similarity > 0.0 && !words.pages.is_empty() {
@@ -196,7 +189,7 @@ fn combine(words: WordRanking, near: Option<Vec<NearChunk>>) -> Vec<(TreePath, S
 }
 
 /// Best first; equal ones in path order.
-fn sort<T>(pages: &mut [T], key: impl Fn(&T) -> (f64, &TreePath)) {
+pub fn sort<T>(pages: &mut [T], key: impl Fn(&T) -> (f64, &TreePath)) {
     pages.sort_by(|a, b| {
         let ((a_score, a_path), (b_score, b_path)) = (key(a), key(b));
         b_score.total_cmp(&a_score).then_with(|| a_path.cmp(b_path))
@@ -226,7 +219,7 @@ fn with_trust(
         if query.scope.is_some_and(|scope| !has_scope(&properties, scope)) {
             continue;
         }
-        let score = page.score * properties.trust_factor(TrustBoost::Soft);
+        let score = page.score * properties.trust_factor();
         let sources = [(page.is_word_match, SearchLeg::Fts), (!page.passages.is_empty(), SearchLeg::Vector)];
         let sources = sources.into_iter().filter(|(found, _)| *found).map(|(_, leg)| leg).collect();
         let ScoredPage { similarity, passages, .. } = page;

@@ -21,4 +21,5 @@ pub(crate) mod vector_leg;
 pub use compare::{IndexState, compare_index};
 pub use indexer::{Indexer, ReindexReport, check_index, reindex};
 pub use operations::AREA;
+pub(crate) use operations::require_index;
 pub use stale_reads::RecheckQueue;

@@ -10,7 +10,9 @@ use svcfs_index::{AnswerLimit, MetaCondition, MetaQuery, MetaRow, SearchHit, Sea
 use super::evaluation::EvaluateSearch;
 use super::semantic::SearchSemantic;
 use super::{by_meaning, grep, past_search, result_text, suggest};
-use crate::kernel::{AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::kernel::{
+    AsOf, FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, require_share,
+};
 use crate::usage::{self, SearchType};
 
 /// The operations of this area.
@@ -126,7 +128,8 @@ impl Operation for SearchPages {
         if cx.settings().search.engine == SearchEngine::Grep {
             return self.grep(cx);
         }
-        let (threshold, query_text) = (suggest::threshold(self.suggest_threshold)?, self.q.clone());
+        let (threshold, query_text) = (self.suggest_threshold, self.q.clone());
+        require_share("suggest_threshold", threshold)?;
         let unindexed = [("modified_after", self.modified_after.is_some()), ("at_least", self.at_least.0.is_some())];
         let past = self.as_of.state_without(cx, &unindexed)?;
         let (limit, offset, folder) = (self.limit, self.offset, self.path_prefix.clone());
@@ -220,8 +223,16 @@ impl SearchPages {
 }
 
 /// The error for features that `search.engine = "grep"` does not have.
-pub(super) fn needs_index(what: &str) -> Fault {
+fn needs_index(what: &str) -> Fault {
     Fault::new(Kind::Disabled, format!("{what} needs the full-text index; set `search.engine` to \"sqlite\""))
+}
+
+/// Refuses a call with `search.engine = "grep"`.
+///
+/// # Errors
+/// `Disabled`.
+pub(crate) fn require_index(cx: &OperationContext<'_>, what: &str) -> Result<(), Fault> {
+    if cx.settings().search.engine == SearchEngine::Grep { Err(needs_index(what)) } else { Ok(()) }
 }
 
 /// Search pages by words, trusted pages first
@@ -283,9 +294,7 @@ impl Operation for SearchVerifiedPages {
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<VerifiedResult>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<VerifiedResult>, Fault> {
-        if cx.settings().search.engine == SearchEngine::Grep {
-            return Err(needs_index("search by trust"));
-        }
+        require_index(cx, "search by trust")?;
         let query = SearchQuery {
             q: require_query(self.q)?,
             limit: self.limit,

@@ -7,7 +7,7 @@ use svcfs_base::{Fault, Limit, TreePath};
 use super::hybrid::{self, HybridPage, HybridQuery, SearchLeg};
 use super::operations::{combine_notes, record_search};
 use super::{result_text, vector_leg};
-use crate::kernel::{FolderScope, MinSeq, Operation, OperationContext, Route};
+use crate::kernel::{FolderScope, MinSeq, Operation, OperationContext, Route, require_share};
 use crate::usage::SearchType;
 use crate::vectors::{self, PageVectors};
 
@@ -86,10 +86,8 @@ impl Operation for SearchSemantic {
     type Output = Vec<SemanticResult>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<SemanticResult>, Fault> {
         let question = hybrid::read_question(cx, "query", &self.query)?;
+        require_share("threshold", self.threshold)?;
         let threshold = self.threshold.unwrap_or_default();
-        if !(0.0..=1.0).contains(&threshold) {
-            return Err(Fault::invalid("threshold", format_args!("{threshold} is out of range; use 0 to 1")));
-        }
         vector_leg::require(cx.space)?;
         let offset = self.offset as usize;
         let query = HybridQuery {

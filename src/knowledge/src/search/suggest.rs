@@ -22,19 +22,6 @@ impl SuggestedAnswer {
     }
 }
 
-/// Validates the similarity threshold, even if no suggestion is needed.
-///
-/// # Errors
-/// `Invalid` for a number outside 0 to 1.
-pub fn threshold(original: Option<f64>) -> Result<Option<f64>, Fault> {
-    match original {
-        Some(threshold) if !(0.0..=1.0).contains(&threshold) => {
-            Err(Fault::invalid("suggest_threshold", format_args!("{threshold} is out of range; use 0 to 1")))
-        }
-        original => Ok(original),
-    }
-}
-
 /// Searches. If nothing is found and `threshold` is given, searches again with each unknown word
 /// replaced by the most similar known word; then for pages with some of the words.
 ///

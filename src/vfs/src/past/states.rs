@@ -87,11 +87,11 @@ impl Vfs {
     /// A file of such a tree; none when it had none at this path.
     ///
     /// # Errors
-    /// `Internal` when log or git cannot be read.
+    /// `NotFound` when its content is no longer stored; `Internal` when log or git cannot be read.
     pub fn past_file(&self, state: &PastState, path: &TreePath) -> Result<Option<PastFile>, Fault> {
         let history = self.core.git()?;
-        let Some((_, kind)) = history.leaf(state.commit, path)? else { return Ok(None) };
-        let Some(content) = history.read_file(state.commit, path)? else { return Ok(None) };
+        let Some((blob, kind)) = history.leaf(state.commit, path)? else { return Ok(None) };
+        let content = self.stored_content(&self.past_content(state, path.clone(), (blob, kind)))?;
         let newest = match self.core.log.find_seq(&state.commit.to_string())? {
             Some(seq) => self.core.log.versions(path, seq.next(), 1)?.into_iter().next(),
             None => None,

@@ -21,6 +21,7 @@ use svcfs_measure::table::{MarkdownTable, column, text};
 use svcfs_text::Page;
 
 use crate::plan::Extent;
+use crate::ranking::Marks;
 use crate::ranking::questions::{Trial, read_pages};
 
 /// Trees of the repository, by name, with their folder from here.
@@ -66,26 +67,23 @@ fn questions(file: &str) -> impl Iterator<Item = Question> {
 /// Sums over the questions of a set, by one ranking.
 #[derive(Debug, Default, Clone, Copy)]
 struct QualitySums {
-    count: usize,
+    marks: Marks,
     first: usize,
-    among_five: usize,
-    reciprocals: f64,
     gain: f64,
 }
 
 impl QualitySums {
+    /// Adds an answer; its rank is 0 without an expected page.
     fn add(&mut self, rank: usize, gain: f64) {
-        self.count += 1;
+        self.marks.add(rank.checked_sub(1));
         self.first += usize::from(rank == 1);
-        self.among_five += usize::from((1..=5).contains(&rank));
-        self.reciprocals += if rank > 0 { 1.0 / rank as f64 } else { 0.0 };
         self.gain += gain;
     }
 
     /// hit@1, hit@5, MRR and nDCG@10.
     fn shares(self) -> [f64; 4] {
-        let count = self.count.max(1) as f64;
-        [self.first as f64, self.among_five as f64, self.reciprocals, self.gain].map(|sum| sum / count)
+        let count = self.marks.asked.max(1) as f64;
+        [self.first as f64 / count, self.marks.hit_rate(), self.marks.mean_reciprocal(), self.gain / count]
     }
 }
 
@@ -189,9 +187,9 @@ impl Quality {
             MarkdownTable::new("quality", columns.chain(headings.map(|(heading, key)| column(heading, key))).collect());
         for ((set, ranking), sums) in &self.sums {
             let set = match set.as_str() {
-                "dev" => format!("natural, for tuning ({})", sums.count),
-                "test" => format!("natural, for figures ({})", sums.count),
-                other => format!("{other} ({})", sums.count),
+                "dev" => format!("natural, for tuning ({})", sums.marks.asked),
+                "test" => format!("natural, for figures ({})", sums.marks.asked),
+                other => format!("{other} ({})", sums.marks.asked),
             };
             let (_, ranking) = RANKINGS[*ranking];
             let cells = sums.shares().map(|share| text(format!("{share:.3}")));

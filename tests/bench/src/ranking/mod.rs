@@ -89,7 +89,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    fn add(&mut self, place: Option<usize>) {
+    /// Adds an answer with the place of the expected page, from 0.
+    pub fn add(&mut self, place: Option<usize>) {
         self.asked += 1;
         self.seen += usize::from(place.is_some_and(|place| place < SEEN));
         self.reciprocals += place.map_or(0.0, |place| 1.0 / (place + 1) as f64);
