@@ -45,7 +45,7 @@ fn is_used_by(cx: &OperationContext<'_>, asset: &TreePath, page: &TreePath) -> b
     let known = cx.space.publishing.page_files.lock().get(page).filter(|(known, _)| *known == state);
     let files = known.map(|(_, files)| files).or_else(|| {
         let file = read_admitted(cx, page, Audience::Published).ok()?;
-        Some(store_files(cx, page, state, &render_page(cx, page, (file.etag, &file.content), Audience::Published)))
+        Some(store_files(cx, page, state, render_page(cx, page, (file.etag, &file.content), Audience::Published)))
     });
     files.is_some_and(|files| files.binary_search(asset).is_ok())
 }
@@ -56,9 +56,9 @@ pub(super) fn store_files(
     cx: &OperationContext<'_>,
     page: &TreePath,
     state: SpaceState,
-    rendered: &RenderedPage,
+    rendered: RenderedPage,
 ) -> Arc<Vec<TreePath>> {
-    let files = Arc::new(rendered.links.clone());
+    let files = Arc::new(rendered.links);
     if rendered.is_complete {
         let bytes = files.iter().map(|path| path.as_str().len()).sum();
         cx.space.publishing.page_files.lock().put(page.clone(), (state, Arc::clone(&files)), bytes);

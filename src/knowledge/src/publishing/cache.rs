@@ -151,17 +151,20 @@ struct CachedDocument {
 /// Path and content of a page, and the folder of the callers.
 pub(super) type CallerPageKey = (TreePath, ETag, Option<TreePath>);
 
+/// Values, each with the state of the space in which it was made.
+type StateCache<K, V> = Mutex<GenerationCache<K, (SpaceState, V)>>;
+
 /// The caches of a space.
 #[derive(Debug, Default)]
 pub struct PublishingCaches {
     pub(super) listed: Mutex<ListedPagesCache>,
     pub(super) parsed: Mutex<GenerationCache<(ETag, TreePath, bool), Arc<CachedPage>>>,
     /// A published page that used a file; none if there was none.
-    pub(super) assets: Mutex<GenerationCache<TreePath, (SpaceState, Option<TreePath>)>>,
+    pub(super) assets: StateCache<TreePath, Option<TreePath>>,
     /// The files that a published page leads to, sorted.
-    pub(super) page_files: Mutex<GenerationCache<TreePath, (SpaceState, Arc<Vec<TreePath>>)>>,
+    pub(super) page_files: StateCache<TreePath, Arc<Vec<TreePath>>>,
     /// A page as callers with the same permissions see it.
-    pub(super) caller_pages: Mutex<GenerationCache<CallerPageKey, (SpaceState, Arc<RenderedPage>)>>,
+    pub(super) caller_pages: StateCache<CallerPageKey, Arc<RenderedPage>>,
     documents: Mutex<GenerationCache<String, CachedDocument>>,
 }
 
