@@ -9,7 +9,7 @@ use http::header::{
 };
 use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{ETag, Fault, Kind, Timestamp, TreePath};
 use svcfs_knowledge::access::RETRY_AFTER_KEY;
 use svcfs_knowledge::kernel::{ResponseMedia, ResponseMeta, Route};
 use warp::reply::Response;
@@ -186,8 +186,20 @@ pub(crate) fn http_date(timestamp: Timestamp) -> Option<String> {
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&timestamp).ok()
 }
 
+/// Whether the copy of a client, by its `If-None-Match`, is the content with this ETag.
+pub(crate) fn is_current(headers: &HeaderMap, etag: ETag) -> bool {
+    etag_header(headers, &IF_NONE_MATCH).is_some_and(|tags| contains_etag(&tags, &etag.to_string()))
+}
+
+/// Sets the header `ETag`.
+pub(crate) fn set_etag(headers: &mut HeaderMap, etag: ETag) {
+    if let Ok(etag) = HeaderValue::from_str(&format!("\"{etag}\"")) {
+        headers.insert(ETAG, etag);
+    }
+}
+
 /// Whether an `If-None-Match` list contains the ETag; quotes and weak marks are ignored.
-pub(crate) fn contains_etag(tags: &str, etag: &str) -> bool {
+fn contains_etag(tags: &str, etag: &str) -> bool {
     let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
     tags.split(',').any(|tag| tag.trim() == "*" || bare(tag) == etag)
 }

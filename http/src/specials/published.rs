@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, StatusCode};
 use svcfs_base::{ETag, Fault, Kind};
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
@@ -18,9 +18,8 @@ use warp::reply::Response;
 use super::raw::{self, RawFile};
 use super::shared::{self, is_share_address};
 use crate::app::AppState;
-use crate::bind::{self, etag_header};
 use crate::request_handler::SpecialRequest;
-use crate::{media, reply};
+use crate::{bind, media, reply};
 
 /// Shared caches may serve a page for a minute after it was withdrawn.
 const CACHING: &str = "public, max-age=60, must-revalidate";
@@ -150,15 +149,15 @@ fn read(
 
 /// A response that caches may store.
 pub(super) fn cacheable(headers: &HeaderMap, (mime, etag, body): (&str, ETag, Bytes)) -> Response {
-    let etag = etag.to_string();
-    let is_current = etag_header(headers, &IF_NONE_MATCH).is_some_and(|tags| reply::contains_etag(&tags, &etag));
-    let mut response = if is_current { reply::empty(StatusCode::NOT_MODIFIED) } else { Response::new(body.into()) };
+    let mut response = if reply::is_current(headers, etag) {
+        reply::empty(StatusCode::NOT_MODIFIED)
+    } else {
+        Response::new(body.into())
+    };
     let answer = response.headers_mut();
     media::describe(answer, mime);
     answer.insert(CACHE_CONTROL, HeaderValue::from_static(CACHING));
-    if let Ok(etag) = HeaderValue::from_str(&format!("\"{etag}\"")) {
-        answer.insert(ETAG, etag);
-    }
+    reply::set_etag(answer, etag);
     response
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use headers::{AcceptRanges, ContentLength, ContentRange, HeaderMapExt, IfRange, LastModified};
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use svcfs_base::{Caller, ETag, Fault, Kind, Protocol, TreePath};
@@ -18,7 +18,6 @@ use svcfs_work::Lane;
 use warp::reply::Response;
 
 use crate::app::AppState;
-use crate::bind::etag_header;
 use crate::response_budget::PIECE;
 use crate::{media, reply};
 
@@ -156,8 +155,7 @@ pub(super) async fn raw(
 /// A file as the answer to a request for all of it or for a part.
 pub(super) fn response(app: &Arc<AppState>, headers: &HeaderMap, (file, caching): (RawFile, &'static str)) -> Response {
     let RawFile { content, length, modified, mime, etag } = file;
-    let is_current = etag.zip(etag_header(headers, &IF_NONE_MATCH));
-    let is_current = is_current.is_some_and(|(etag, tags)| reply::contains_etag(&tags, &etag.to_string()));
+    let is_current = etag.is_some_and(|etag| reply::is_current(headers, etag));
     let (status, part) = match RequestedRange::of(headers, length, (etag, modified)) {
         _ if is_current => (StatusCode::NOT_MODIFIED, 0..0),
         RequestedRange::All => (StatusCode::OK, 0..length),
@@ -184,8 +182,8 @@ pub(super) fn response(app: &Arc<AppState>, headers: &HeaderMap, (file, caching)
     if !is_current {
         headers.typed_insert(ContentLength(part.end - part.start));
     }
-    if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
-        headers.insert(ETAG, etag);
+    if let Some(etag) = etag {
+        reply::set_etag(headers, etag);
     }
     headers.typed_insert(AcceptRanges::bytes());
     headers.typed_insert(LastModified::from(modified));

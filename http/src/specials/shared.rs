@@ -19,7 +19,7 @@ use svcfs_knowledge::kernel::OperationContext;
 use svcfs_knowledge::publishing::{
     Audience, DocumentOptions, STYLESHEET_NAME, bytes_for_reader, page_document, render_page,
 };
-use svcfs_knowledge::shares::{ShareRefusal, SharedPage, open_share, reader};
+use svcfs_knowledge::shares::{ShareRefusal, open_share, reader};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -59,14 +59,17 @@ pub(super) async fn shared(app: &Arc<AppState>, special: &SpecialRequest) -> Res
                 let file = RawFile::of(&page.path, page.file.into())?;
                 return Ok(Some(SharedContent::File(file.without_etag().into())));
             }
-            let (mime, body) = content(&page, accepts_html, |page| {
+            let (mime, body) = if accepts_html {
                 let caller = reader();
                 let cx = OperationContext::new(&server, &page.space, &caller);
                 let rendered = render_page(&cx, &page.path, (page.file.etag, &page.file.content), Audience::OnePage);
                 let site = cx.public_url().map_or("", |site| site.path());
                 let stylesheet = format!("{site}/p/{STYLESHEET_NAME}");
-                page_document(&rendered, &DocumentOptions { stylesheet, is_unlisted: true, ..Default::default() })
-            });
+                let options = DocumentOptions { stylesheet, is_unlisted: true, ..Default::default() };
+                (media::HTML, page_document(&rendered, &options).into())
+            } else {
+                (media::MARKDOWN, bytes_for_reader(&page.file.content))
+            };
             let policy = accepts_html.then(|| policy(false, page.space.settings.render.external_images));
             Ok(Some(SharedContent::Page(mime, body, policy)))
         }
@@ -107,18 +110,6 @@ pub(super) fn add_privacy(headers: &mut HeaderMap) {
 /// Whether a path is that of a share.
 pub(super) fn is_share_address(path: &str) -> bool {
     without_secrets(path).is_some()
-}
-
-/// Media type and body of a page; HTML from `to_html` where the client wants it.
-fn content(
-    page: &SharedPage,
-    accepts_html: bool,
-    to_html: impl FnOnce(&SharedPage) -> String,
-) -> (&'static str, Bytes) {
-    if accepts_html {
-        return (media::HTML, to_html(page).into());
-    }
-    (media::MARKDOWN, bytes_for_reader(&page.file.content))
 }
 
 /// Whether the client is a browser: it names HTML, and not markdown.

@@ -119,10 +119,7 @@ pub(crate) fn back_up(
     git.context().enter("reading the last backup");
     let old = Manifest::read(store)?;
     if let (None, Some(verified)) = (&old, last_verified) {
-        return Err(BackupError::refused(format!(
-            "the remote had a backup at {verified:.0} and has no `{MANIFEST}` now: mount its disk, or correct `backup.remote`; \
-             `svcfs backup --accept-empty` makes a new full backup there"
-        )));
+        return Err(BackupError::lost(verified, &format!("`{MANIFEST}`")));
     }
     if git.read(&["rev-parse", "--is-shallow-repository"])? == "true" {
         let message = "the repository is shallow, and bundles of it could not be restored; run `git fetch --unshallow`";

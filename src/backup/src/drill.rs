@@ -13,7 +13,7 @@ use crate::git::{Git, RunContext};
 use crate::local_refs::{LocalRefs, RefMap, read_refs};
 use crate::push::is_own;
 use crate::record::{self, BackupLock, BackupRecord};
-use crate::restore::{RestoreReport, restore_into, scratch_root};
+use crate::restore::{RestoreReport, find_backup, restore_into, scratch_root};
 use crate::run::check_place;
 use crate::target::{BackupTarget, TargetUse, shown};
 
@@ -63,7 +63,7 @@ pub fn drill(root: &Path, settings: &BackupSettings, context: RunContext<'_>) ->
         BackupTarget::Git(_) => Some(settings.branch.as_deref().unwrap_or(local_name)),
         BackupTarget::Bundles(_) => None,
     };
-    let restored = restore_into(&target, &copy, (branch, context))?;
+    let restored = restore_into(find_backup(&target, context)?, &copy, (branch, context))?;
     context.enter("comparing");
     let in_copy = Git::new(&copy, context);
     let mut differences = Vec::new();

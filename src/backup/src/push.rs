@@ -52,10 +52,7 @@ pub(crate) fn push(
         git.context().enter("asking the remote");
         let remote = list(git, options.remote)?;
         if let (true, Some(verified)) = (remote.is_empty(), options.last_verified) {
-            return Err(BackupError::refused(format!(
-                "the remote had a backup at {verified:.0} and has no branch now: mount its disk, or correct \
-                 `backup.remote`; `svcfs backup --accept-empty` makes a new full backup there"
-            )));
+            return Err(BackupError::lost(verified, "branch"));
         }
         if let Some(external) = remote.get(&branch)
             && !git.is_ancestor(external, local.tip())?

@@ -53,13 +53,13 @@ pub fn restore(
     check_destination(&to)?;
     let target = BackupTarget::parse(&absolute(from), TargetUse::Restore)?;
     // The password, and whether there is a backup, before anything is created.
-    check_source(&target, context)?;
+    let backup = find_backup(&target, context)?;
     let parent = to.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent).map_err(|error| BackupError::io("create", parent, &error))?;
     let scratch = tempfile::Builder::new().prefix(".svcfs-restore-").tempdir_in(parent);
     let scratch = scratch.map_err(|error| BackupError::io("write to", parent, &error))?;
     let root = scratch.path().join("root");
-    let mut report = restore_into(&target, &root, (branch, context))?;
+    let mut report = restore_into(backup, &root, (branch, context))?;
     install(&root, &to, parent).map_err(|error| BackupError::io("write", &to, &error))?;
     report.took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(report)
@@ -78,20 +78,31 @@ fn check_destination(to: &Path) -> Result<(), BackupError> {
     }
 }
 
-fn check_source(target: &BackupTarget, context: RunContext<'_>) -> Result<(), BackupError> {
+/// A target that has a backup.
+pub(crate) enum FoundBackup<'a> {
+    Git(&'a GitRemote),
+    Bundles(&'a dyn BundleStore, Manifest),
+}
+
+/// Checks that a target can be read and has a backup.
+///
+/// # Errors
+/// `refused` without a backup.
+pub(crate) fn find_backup<'a>(
+    target: &'a BackupTarget,
+    context: RunContext<'_>,
+) -> Result<FoundBackup<'a>, BackupError> {
     context.enter("asking the remote");
     match target {
         BackupTarget::Git(remote) => match push::list(Git::new(Path::new("/"), context), remote)?.is_empty() {
             true => Err(BackupError::refused("the remote has no branch")),
-            false => Ok(()),
+            false => Ok(FoundBackup::Git(remote)),
         },
-        BackupTarget::Bundles(store) => read_manifest(&**store).map(drop),
+        BackupTarget::Bundles(store) => match Manifest::read(&**store)? {
+            Some(manifest) => Ok(FoundBackup::Bundles(&**store, manifest)),
+            None => Err(BackupError::refused("there is no backup: `manifest.json` is missing")),
+        },
     }
-}
-
-fn read_manifest(store: &dyn BundleStore) -> Result<Manifest, BackupError> {
-    let manifest = Manifest::read(store)?;
-    manifest.ok_or_else(|| BackupError::refused("there is no backup: `manifest.json` is missing"))
 }
 
 /// Whether a directory cannot be replaced by another one: it is a link, or something is mounted
@@ -113,7 +124,7 @@ fn install(root: &Path, to: &Path, parent: &Path) -> std::io::Result<()> {
 
 /// The same into a directory that does not exist, without the care for its name.
 pub(crate) fn restore_into(
-    target: &BackupTarget,
+    backup: FoundBackup<'_>,
     root: &Path,
     (branch, context): (Option<&str>, RunContext<'_>),
 ) -> Result<RestoreReport, BackupError> {
@@ -122,9 +133,9 @@ pub(crate) fn restore_into(
     git.read(&["init", "-q"])?;
     // The files must be those of the commits on every machine.
     git.read(&["config", "core.autocrlf", "false"])?;
-    let (head, mut state) = match target {
-        BackupTarget::Git(remote) => (fetch_all(git, remote)?, Vec::new()),
-        BackupTarget::Bundles(store) => unbundle(git, &**store)?,
+    let (head, mut state) = match backup {
+        FoundBackup::Git(remote) => (fetch_all(git, remote)?, Vec::new()),
+        FoundBackup::Bundles(store, manifest) => unbundle(git, store, &manifest)?,
     };
     let refs = read_refs(git)?;
     let branch = choose_branch(&refs, head, branch)?;
@@ -167,9 +178,6 @@ fn check_state_directory(root: &Path) -> Result<(), BackupError> {
 /// Fetches every ref of a remote; returns the branch that it checks out itself.
 fn fetch_all(git: Git<'_>, remote: &GitRemote) -> Result<Option<String>, BackupError> {
     git.context().enter("asking the remote");
-    if push::list(git, remote)?.is_empty() {
-        return Err(BackupError::refused("the remote has no branch"));
-    }
     let credentials = remote.credentials.as_ref();
     let head = git.command(["ls-remote", "--symref", "--", &remote.url, "HEAD"]).credentials(credentials).read()?;
     let head =
@@ -184,9 +192,11 @@ fn fetch_all(git: Git<'_>, remote: &GitRemote) -> Result<Option<String>, BackupE
 }
 
 /// Unpacks all bundles; returns the branch to check out, and the restored files of the state.
-fn unbundle(git: Git<'_>, store: &dyn BundleStore) -> Result<(Option<String>, Vec<String>), BackupError> {
-    git.context().enter("reading the backup");
-    let manifest = read_manifest(store)?;
+fn unbundle(
+    git: Git<'_>,
+    store: &dyn BundleStore,
+    manifest: &Manifest,
+) -> Result<(Option<String>, Vec<String>), BackupError> {
     for (index, stored) in manifest.bundles.iter().enumerate() {
         git.context().enter(&format!("reading bundle {} of {}", index + 1, manifest.bundles.len()));
         let bundle = fetch_checked(git.directory(), store, stored)?;

@@ -5,7 +5,6 @@
 //! not pushed to a git remote.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use svcfs_base::Timestamp;
@@ -52,9 +51,6 @@ pub(crate) fn snapshot(root: &Path, name: &str) -> Result<Option<(TempDir, PathB
     let take = if name == WEBHOOKS { snapshot_webhooks } else { snapshot_database };
     take(&source, &copy)
         .map_err(|error| BackupError::failed(format!("cannot copy `{}`: {error}", source.display())))?;
-    // SQLite creates it readable by all, and a directory of bundles gets it with its mode.
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o600))
-        .map_err(|error| BackupError::io("write to", &copy, &error))?;
     Ok(Some((scratch, copy)))
 }
 

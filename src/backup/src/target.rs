@@ -79,21 +79,15 @@ impl BackupTarget {
 
 /// The text for logs and people: without passwords.
 pub(crate) fn shown(text: &str) -> String {
-    if text.starts_with('/') {
-        return text.to_owned();
+    if let Some((address, _)) = secret_query(text) {
+        return format!("{address}?***");
     }
-    if text.starts_with("s3://") {
-        // The endpoint may have a user name.
-        let address = text.split_once('?').filter(|(_, query)| query.contains('@') || query.contains("%40"));
-        return address.map_or_else(|| text.to_owned(), |(address, _)| format!("{address}?***"));
-    }
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let end = rest.find('/').unwrap_or(rest.len());
-    match rest[..end].rsplit_once('@') {
-        Some((user, host)) => {
+    let may_have_user = !text.starts_with('/') && !text.starts_with("s3://");
+    match split_user(text).filter(|_| may_have_user) {
+        Some((scheme, user, rest)) => {
             // A user name alone may be a token, too, except that of ssh.
             let user = if scheme == "ssh" { user.split(':').next().unwrap_or_default() } else { "***" };
-            format!("{scheme}://{user}@{host}{}", &rest[end..])
+            format!("{scheme}://{user}@{rest}")
         }
         None => text.to_owned(),
     }
@@ -102,29 +96,31 @@ pub(crate) fn shown(text: &str) -> String {
 /// The text that identifies a remote: it changes neither with its passwords nor with the user of
 /// an endpoint. Not for people: other parts of a query may be secret.
 pub(crate) fn identity(text: &str) -> String {
-    let Some((address, query)) = text.split_once('?').filter(|_| text.starts_with("s3://")) else {
-        return shown(text);
-    };
-    if !query.contains('@') && !query.contains("%40") {
-        return text.to_owned();
-    }
-    let pairs = url::form_urlencoded::parse(query.as_bytes());
-    let pairs = pairs.map(|(name, value)| format!("{name}={}", split_user(&value).1));
+    let Some((address, query)) = secret_query(text) else { return shown(text) };
+    let pairs = url::form_urlencoded::parse(query.as_bytes()).map(|(name, value)| match split_user(&value) {
+        Some((scheme, _, rest)) => format!("{name}={scheme}://{rest}"),
+        None => format!("{name}={value}"),
+    });
     format!("{address}?{}", pairs.collect::<Vec<_>>().join("&"))
 }
 
-/// User and password of a URL, and the URL without them.
-fn split_user(url: &str) -> (Option<&str>, String) {
-    let Some((scheme, rest)) = url.split_once("://") else { return (None, url.to_owned()) };
-    match rest[..rest.find('/').unwrap_or(rest.len())].rsplit_once('@') {
-        Some((user, _)) => (Some(user), format!("{scheme}://{}", &rest[user.len() + 1..])),
-        None => (None, url.to_owned()),
-    }
+/// Scheme, user with password, and the rest of a URL that has a user.
+fn split_user(url: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (user, _) = rest[..rest.find('/').unwrap_or(rest.len())].rsplit_once('@')?;
+    Some((scheme, user, &rest[user.len() + 1..]))
+}
+
+/// Address and query of a bucket whose query may have a user: that of its endpoint.
+fn secret_query(text: &str) -> Option<(&str, &str)> {
+    let (address, query) = text.split_once('?').filter(|_| text.starts_with("s3://"))?;
+    (query.contains('@') || query.contains("%40")).then_some((address, query))
 }
 
 /// The password in the URL of an argument.
 pub(crate) fn password_of(argument: &str) -> Option<&str> {
-    split_user(argument).0?.split_once(':').map(|(_, password)| password).filter(|password| !password.is_empty())
+    let (_, user, _) = split_user(argument)?;
+    user.split_once(':').map(|(_, password)| password).filter(|password| !password.is_empty())
 }
 
 /// A path is a git repository, or a directory for bundles.
@@ -165,15 +161,11 @@ fn of_path(path: &Path, purpose: TargetUse) -> Result<BackupTarget, BackupError>
 
 /// Takes user name and password out of an `https://` URL.
 fn split_credentials(text: &str) -> (String, Option<GitCredentials>) {
-    let is_web = text.starts_with("http://") || text.starts_with("https://");
-    let (Some(encoded), url) = split_user(text) else { return (text.to_owned(), None) };
-    if !is_web {
-        return (text.to_owned(), None);
-    }
+    let Some((scheme @ ("http" | "https"), encoded, rest)) = split_user(text) else { return (text.to_owned(), None) };
     let (user, password) = encoded.split_once(':').unwrap_or((encoded, ""));
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let credentials = GitCredentials { user: decode(user), password: decode(password), encoded: encoded.to_owned() };
-    (url, Some(credentials))
+    (format!("{scheme}://{rest}"), Some(credentials))
 }
 
 /// `BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true`; the credentials, and what is not in

@@ -288,6 +288,11 @@ impl Caller {
         self.origin = Some(origin);
         self
     }
+    /// The server that writes for this caller: under the same name, with all permissions.
+    #[must_use]
+    pub fn as_server(&self) -> Self {
+        Self { protocol: Protocol::Internal, permissions: Permissions::FULL, ..self.clone() }
+    }
     /// The name to which changes are attributed: the sent one, else the default of the protocol.
     pub fn actor(&self) -> Actor {
         self.actor.clone().unwrap_or_else(|| Actor::new(self.protocol.default_actor()))

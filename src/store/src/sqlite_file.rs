@@ -176,14 +176,16 @@ fn ignore_missing(outcome: std::io::Result<()>) -> Result<(), StoreError> {
     }
 }
 
-/// Copies a database into a new file, as it is at one moment, beside processes that write it. Equal
-/// contents give equal files.
+/// Copies a database into a new file for the user of this process, as it is at one moment, beside
+/// processes that write it. Equal contents give equal files.
 ///
 /// # Errors
 /// [`StoreError`] when it cannot be read, or the copy cannot be written.
 pub fn snapshot_database(from: &Path, to: &Path) -> Result<(), StoreError> {
     let connection = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.busy_timeout(Duration::from_secs(5))?;
+    // SQLite would create it readable by all.
+    crate::create_file(to, b"", 0o600)?;
     connection.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
     Ok(())
 }

@@ -148,12 +148,7 @@ fn run_scheduled(target: RootTarget, json: bool, signals: &SignalRuntime) -> Res
         if json {
             output::json(&status)?;
         }
-        let exit = match status["refused"] == true {
-            true => ExitStatus::Refused,
-            false if svcfs_backup::is_interrupted() => ExitStatus::Interrupted,
-            false => ExitStatus::Failed,
-        };
-        return Err(CommandFailure::saying(exit, error));
+        return Err(CommandFailure::saying(exit_status(status["refused"] == true), error));
     }
     if json {
         return output::json(&status);
@@ -231,12 +226,16 @@ fn print_drill(report: &DrillReport, json: bool) -> Result<(), CommandFailure> {
 
 /// The failure of a backup as the failure of a command.
 pub fn failure(error: BackupError) -> CommandFailure {
-    let exit = match error.is_refusal() {
+    CommandFailure::new(exit_status(error.is_refusal()), error)
+}
+
+/// How the command ends after a failed backup.
+fn exit_status(is_refused: bool) -> ExitStatus {
+    match is_refused {
         true => ExitStatus::Refused,
         false if svcfs_backup::is_interrupted() => ExitStatus::Interrupted,
         false => ExitStatus::Failed,
-    };
-    CommandFailure::new(exit, error)
+    }
 }
 
 /// Ends the git commands of this process with it, and removes its scratch files.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use svcfs_base::{Fault, TreePath};
 
-use super::cache::{AssetUse, PageFiles, SpaceState};
+use super::cache::SpaceState;
 use super::listed_pages::listed_pages;
 use super::{Audience, RenderedPage, read_admitted, render_page};
 use crate::kernel::OperationContext;
@@ -23,12 +23,12 @@ pub fn uses_asset(cx: &OperationContext<'_>, asset: &TreePath) -> Result<bool, F
     let assets = &cx.space.publishing.assets;
     let known = assets.lock().get(asset);
     let user = match known {
-        Some(known) if known.state == state => return Ok(known.page.is_some()),
-        Some(AssetUse { page: Some(page), .. }) if is_used_by(cx, asset, &page) => Some(page),
+        Some((known, page)) if known == state => return Ok(page.is_some()),
+        Some((_, Some(page))) if is_used_by(cx, asset, &page) => Some(page),
         _ => find_user(cx, asset)?,
     };
     let is_used = user.is_some();
-    assets.lock().put(asset.clone(), AssetUse { state, page: user });
+    assets.lock().put(asset.clone(), (state, user), 0);
     Ok(is_used)
 }
 
@@ -42,10 +42,10 @@ fn find_user(cx: &OperationContext<'_>, asset: &TreePath) -> Result<Option<TreeP
 /// A link in a comment or a code block is no use: the rendered page decides.
 fn is_used_by(cx: &OperationContext<'_>, asset: &TreePath, page: &TreePath) -> bool {
     let state = SpaceState::of(cx.space);
-    let known = cx.space.publishing.page_files.lock().get(page).filter(|known| known.state == state);
-    let files = known.map(|known| known.files).or_else(|| {
+    let known = cx.space.publishing.page_files.lock().get(page).filter(|(known, _)| *known == state);
+    let files = known.map(|(_, files)| files).or_else(|| {
         let file = read_admitted(cx, page, Audience::Published).ok()?;
-        Some(store_files(cx, page, state, &render_page(cx, page, (file.etag, &file.content), Audience::Published)))
+        Some(store_files(cx, page, state, render_page(cx, page, (file.etag, &file.content), Audience::Published)))
     });
     files.is_some_and(|files| files.binary_search(asset).is_ok())
 }
@@ -56,12 +56,12 @@ pub(super) fn store_files(
     cx: &OperationContext<'_>,
     page: &TreePath,
     state: SpaceState,
-    rendered: &RenderedPage,
+    rendered: RenderedPage,
 ) -> Arc<Vec<TreePath>> {
-    let files = Arc::new(rendered.links.clone());
+    let files = Arc::new(rendered.links);
     if rendered.is_complete {
-        let stored = PageFiles { state, files: Arc::clone(&files) };
-        cx.space.publishing.page_files.lock().put(page.clone(), stored);
+        let bytes = files.iter().map(|path| path.as_str().len()).sum();
+        cx.space.publishing.page_files.lock().put(page.clone(), (state, Arc::clone(&files)), bytes);
     }
     files
 }

@@ -20,17 +20,12 @@ const MAX_ENTRIES: usize = 1_024;
 /// Bytes of the entries of a generation, as far as they are text.
 const MAX_BYTES: usize = 16 << 20;
 
-/// What an entry of a cache costs.
-pub(super) trait CacheWeight {
-    /// The bytes of its text.
-    fn bytes(&self) -> usize;
-}
-
 /// A cache of at most two generations: when the younger one is full, it replaces the older one.
 #[derive(Debug)]
 pub(super) struct GenerationCache<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    /// Values with the bytes of their text.
+    young: HashMap<K, (V, usize)>,
+    old: HashMap<K, (V, usize)>,
     young_bytes: usize,
 }
 
@@ -40,25 +35,25 @@ impl<K, V> Default for GenerationCache<K, V> {
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone + CacheWeight> GenerationCache<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> GenerationCache<K, V> {
     pub(super) fn get(&mut self, key: &K) -> Option<V> {
-        if let Some(value) = self.young.get(key) {
+        if let Some((value, _)) = self.young.get(key) {
             return Some(value.clone());
         }
-        let value = self.old.remove(key)?;
-        self.put(key.clone(), value.clone());
+        let (value, bytes) = self.old.remove(key)?;
+        self.put(key.clone(), value.clone(), bytes);
         Some(value)
     }
 
-    pub(super) fn put(&mut self, key: K, value: V) {
-        let bytes = value.bytes();
+    /// Stores a value whose text has so many bytes.
+    pub(super) fn put(&mut self, key: K, value: V, bytes: usize) {
         if self.young.len() >= MAX_ENTRIES || self.young_bytes.saturating_add(bytes) > MAX_BYTES {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
         self.young_bytes += bytes;
-        if let Some(replaced) = self.young.insert(key, value) {
-            self.young_bytes = self.young_bytes.saturating_sub(replaced.bytes());
+        if let Some((_, replaced)) = self.young.insert(key, (value, bytes)) {
+            self.young_bytes = self.young_bytes.saturating_sub(replaced);
         }
     }
 }
@@ -95,13 +90,12 @@ pub(super) type LinkTargets = HashMap<(bool, String), TreePath>;
 pub(super) struct CachedPage {
     pub(super) page: ParsedPage,
     targets: Mutex<Option<(u64, Arc<LinkTargets>)>>,
-    bytes: usize,
 }
 
 impl CachedPage {
-    /// A page that was parsed from so many bytes.
-    pub(super) fn new(page: ParsedPage, bytes: usize) -> Self {
-        Self { page, targets: Mutex::default(), bytes }
+    /// A page whose links were not looked up yet.
+    pub(super) fn new(page: ParsedPage) -> Self {
+        Self { page, targets: Mutex::default() }
     }
 
     /// The files that its links mean. All are looked up in one transaction, and again only after
@@ -119,12 +113,6 @@ impl CachedPage {
         let targets = Arc::new(resolve_all(space, from, &self.page.links)?);
         *self.targets.lock() = Some((indexed, Arc::clone(&targets)));
         Ok(targets)
-    }
-}
-
-impl CacheWeight for Arc<CachedPage> {
-    fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 
@@ -160,62 +148,23 @@ struct CachedDocument {
     document: Arc<PublishedDocument>,
 }
 
-impl CacheWeight for CachedDocument {
-    fn bytes(&self) -> usize {
-        self.document.body.len()
-    }
-}
-
-/// A published page that used a file.
-#[derive(Debug, Clone)]
-pub(super) struct AssetUse {
-    pub(super) state: SpaceState,
-    pub(super) page: Option<TreePath>,
-}
-
-impl CacheWeight for AssetUse {
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
-/// The files that a published page leads to, sorted.
-#[derive(Debug, Clone)]
-pub(super) struct PageFiles {
-    pub(super) state: SpaceState,
-    pub(super) files: Arc<Vec<TreePath>>,
-}
-
-impl CacheWeight for PageFiles {
-    fn bytes(&self) -> usize {
-        self.files.iter().map(|path| path.as_str().len()).sum()
-    }
-}
-
 /// Path and content of a page, and the folder of the callers.
 pub(super) type CallerPageKey = (TreePath, ETag, Option<TreePath>);
 
-/// A page as callers with the same permissions see it.
-#[derive(Debug, Clone)]
-pub(super) struct CallerPage {
-    pub(super) state: SpaceState,
-    pub(super) page: Arc<RenderedPage>,
-}
-
-impl CacheWeight for CallerPage {
-    fn bytes(&self) -> usize {
-        self.page.html.len()
-    }
-}
+/// Values, each with the state of the space in which it was made.
+type StateCache<K, V> = Mutex<GenerationCache<K, (SpaceState, V)>>;
 
 /// The caches of a space.
 #[derive(Debug, Default)]
 pub struct PublishingCaches {
     pub(super) listed: Mutex<ListedPagesCache>,
     pub(super) parsed: Mutex<GenerationCache<(ETag, TreePath, bool), Arc<CachedPage>>>,
-    pub(super) assets: Mutex<GenerationCache<TreePath, AssetUse>>,
-    pub(super) page_files: Mutex<GenerationCache<TreePath, PageFiles>>,
-    pub(super) caller_pages: Mutex<GenerationCache<CallerPageKey, CallerPage>>,
+    /// A published page that used a file; none if there was none.
+    pub(super) assets: StateCache<TreePath, Option<TreePath>>,
+    /// The files that a published page leads to, sorted.
+    pub(super) page_files: StateCache<TreePath, Arc<Vec<TreePath>>>,
+    /// A page as callers with the same permissions see it.
+    pub(super) caller_pages: StateCache<CallerPageKey, Arc<RenderedPage>>,
     documents: Mutex<GenerationCache<String, CachedDocument>>,
 }
 
@@ -238,7 +187,7 @@ impl PublishingCaches {
     ) -> Arc<PublishedDocument> {
         let document = Arc::new(document);
         let cached = CachedDocument { state, expires_at, document: Arc::clone(&document) };
-        self.documents.lock().put(address.to_owned(), cached);
+        self.documents.lock().put(address.to_owned(), cached, document.body.len());
         document
     }
 }
@@ -247,28 +196,22 @@ impl PublishingCaches {
 mod tests {
     use super::*;
 
-    impl CacheWeight for usize {
-        fn bytes(&self) -> usize {
-            *self
-        }
-    }
-
     #[test]
     fn a_cache_is_limited_by_entries_and_bytes() {
         let mut cache = GenerationCache::default();
         for key in 0..100 {
-            cache.put(key, MAX_BYTES / 4);
+            cache.put(key, MAX_BYTES / 4, MAX_BYTES / 4);
         }
-        let bytes: usize = cache.young.values().chain(cache.old.values()).sum();
+        let bytes: usize = cache.young.values().chain(cache.old.values()).map(|(_, bytes)| bytes).sum();
         assert!(bytes <= 2 * MAX_BYTES, "{bytes}");
         assert_eq!((cache.get(&99), cache.get(&0)), (Some(MAX_BYTES / 4), None));
-        cache.put(100, MAX_BYTES * 2);
+        cache.put(100, MAX_BYTES * 2, MAX_BYTES * 2);
         assert_eq!(cache.get(&100), Some(MAX_BYTES * 2), "one that is too large is alone");
         let mut cache = GenerationCache::default();
-        (0..MAX_ENTRIES * 5).for_each(|key| cache.put(key, 0_usize));
+        (0..MAX_ENTRIES * 5).for_each(|key| cache.put(key, 0_usize, 0));
         assert!(cache.young.len() + cache.old.len() <= 2 * MAX_ENTRIES);
         for size in [MAX_BYTES / 2, MAX_BYTES / 4, 3] {
-            cache.put(7, size);
+            cache.put(7, size, size);
         }
         assert_eq!(cache.get(&7), Some(3));
     }

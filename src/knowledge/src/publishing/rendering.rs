@@ -10,7 +10,7 @@ use svcfs_text::sections::section_source;
 use svcfs_text::{Heading, headings};
 use svcfs_vfs::FileView;
 
-use super::cache::{CachedPage, CallerPage, LinkTargets, SpaceState};
+use super::cache::{CachedPage, LinkTargets, SpaceState};
 use super::listed_pages::{ListedPages, listed_pages};
 use super::{Audience, addresses, computed, queries};
 use crate::files;
@@ -60,7 +60,7 @@ fn is_limited(cx: &OperationContext<'_>, audience: Audience) -> bool {
 fn parse(path: &TreePath, content: &[u8], is_limited: bool) -> CachedPage {
     let text = String::from_utf8_lossy(content);
     let for_reader = computed::text_for_reader(&text, is_limited);
-    CachedPage::new(svcfs_render::parse(path.as_str(), for_reader.as_deref().unwrap_or(&text)), text.len())
+    CachedPage::new(svcfs_render::parse(path.as_str(), for_reader.as_deref().unwrap_or(&text)))
 }
 
 /// The parsed page, from the cache if it is there.
@@ -76,7 +76,7 @@ fn parsed(
         return page;
     }
     let page = Arc::new(parse(path, content, is_limited));
-    cx.space.publishing.parsed.lock().put(key, Arc::clone(&page));
+    cx.space.publishing.parsed.lock().put(key, Arc::clone(&page), content.len());
     page
 }
 
@@ -85,7 +85,7 @@ fn parsed_section(path: &TreePath, content: &[u8], heading: &str, is_limited: bo
     let text = String::from_utf8_lossy(content);
     let for_reader = computed::text_for_reader(&text, is_limited);
     let section = section_source(for_reader.as_deref().unwrap_or(&text), &headings::anchor_of_link(heading))?;
-    Some(Arc::new(CachedPage::new(svcfs_render::parse(path.as_str(), section), section.len())))
+    Some(Arc::new(CachedPage::new(svcfs_render::parse(path.as_str(), section))))
 }
 
 /// Reads a page that this audience is served directly.
@@ -165,12 +165,12 @@ pub(super) fn render_for_caller(cx: &OperationContext<'_>, path: &TreePath, file
     let state = SpaceState::of(cx.space);
     // The notes of an answer depend on the caller, and say that the index is behind.
     let is_cacheable = is_announced && state.is_indexed() && !cx.tree().is_draft();
-    if is_cacheable && let Some(cached) = cache.lock().get(&key).filter(|cached| cached.state == state) {
-        return cached.page;
+    if is_cacheable && let Some((_, page)) = cache.lock().get(&key).filter(|(cached, _)| *cached == state) {
+        return page;
     }
     let page = Arc::new(render_page(cx, path, (file.etag, &file.content), Audience::Caller));
     if is_cacheable && page.is_complete && !page.has_queries {
-        cache.lock().put(key, CallerPage { state, page: Arc::clone(&page) });
+        cache.lock().put(key, (state, Arc::clone(&page)), page.html.len());
     }
     page
 }
@@ -357,7 +357,7 @@ impl PageFiller for ReaderFiller<'_, '_> {
         match queries::run(self.cx, query, (&path, visible.as_ref()), end) {
             Ok(markdown) => {
                 let prefix = format!("q{}-", self.filled);
-                let result = CachedPage::new(svcfs_render::parse("", &markdown), markdown.len());
+                let result = CachedPage::new(svcfs_render::parse("", &markdown));
                 self.fill_page(&result, path, &prefix)
             }
             Err(fault) => format!("<p class=\"embed-error\">{}</p>\n", escape_html(fault.message())),

@@ -72,13 +72,12 @@ pub fn published_resource(
             if !path.is_page() {
                 return file(cx, path);
             }
-            let (html, rendered) = page_html(cx, &path, query_use)?;
-            if rendered.has_queries && query_use == QueryUse::Skip {
+            let Some((html, rendered)) = page_html(cx, &path, query_use)? else {
                 return Ok(PublishedResource::NeedsQueries);
-            }
-            store_files(cx, &path, state, &rendered);
+            };
             expires_at = rendered.has_queries.then(|| Instant::now() + QUERY_LIFETIME);
             is_complete = rendered.is_complete;
+            store_files(cx, &path, state, rendered);
             ("text/html; charset=utf-8", html, Some(path))
         }
     };
@@ -134,16 +133,24 @@ pub fn share_failure_page(path: &str, title: &str, message: &str) -> String {
     list_document(title, &text, &DocumentOptions { stylesheet, is_unlisted: true, ..DocumentOptions::default() })
 }
 
-fn page_html(cx: &OperationContext<'_>, path: &TreePath, query_use: QueryUse) -> Result<(String, RenderedPage), Fault> {
+/// The document of a page; `None` for a page with queries that were not to be run.
+fn page_html(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    query_use: QueryUse,
+) -> Result<Option<(String, RenderedPage)>, Fault> {
     let file = read_admitted(cx, path, Audience::Published)?;
     let page = render_published(cx, path, &file, query_use);
+    if page.has_queries && query_use == QueryUse::Skip {
+        return Ok(None);
+    }
     let frontmatter = files::frontmatter(&file.content);
     let options = DocumentOptions {
         published_at: frontmatter.get("published_at").and_then(|time| time.as_str()).map(str::to_owned),
         modified_at: Some(files::to_timestamp(file.attributes.modified).to_string()),
         ..options(cx, path.as_str(), &public_path(cx, path))
     };
-    Ok((page_document(&page, &options), page))
+    Ok(Some((page_document(&page, &options), page)))
 }
 
 /// The published pages, the latest first.

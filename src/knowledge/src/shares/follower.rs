@@ -1,6 +1,7 @@
 //! How shares follow their pages: one event of the feed at a time, so that the result is the same
 //! when the events are read again after a crash.
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -36,7 +37,9 @@ impl BackupRename {
 pub(super) fn apply(state: &mut ShareState, vfs: &Vfs, event: &FeedEvent) -> Result<(), Fault> {
     return_to_pages(state, event);
     exchange_pages(state, event);
-    let shared: HashSet<&TreePath> = state.by_id.values().map(|share| &share.path).collect();
+    // Most events remove nothing.
+    let shared: LazyCell<HashSet<&TreePath>, _> =
+        LazyCell::new(|| state.by_id.values().map(|share| &share.path).collect());
     for (page, to) in vfs.relocations(event, |path| shared.contains(path))? {
         let of_page = state.by_id.values().filter(|share| share.path == page);
         for share in of_page.map(|share| share.id.clone()).collect::<Vec<_>>() {

@@ -220,17 +220,14 @@ impl SpaceCollection {
         (name, root): (&str, PathBuf),
         install: impl FnOnce(&Space) -> Result<(), Fault>,
     ) -> Result<Arc<Space>, Fault> {
+        let settings = TreePath::parse(CONFIG.path)?;
         let has_settings = root.join(CONFIG.path).exists();
         let mut running = self.opener()?(name, &root)?;
         if let Err(fault) = install(&running.space) {
             close(running)?;
             return Err(fault);
         }
-        let gets_settings = || {
-            let file = TreePath::parse(CONFIG.path)?;
-            Ok::<bool, Fault>(running.space.vfs.stat(Protocol::Internal, &file).is_ok())
-        };
-        if !has_settings && gets_settings()? {
+        if !has_settings && running.space.vfs.stat(Protocol::Internal, &settings).is_ok() {
             // They are in effect from now on, and not only after a restart.
             close(running)?;
             running = self.opener()?(name, &root)?;

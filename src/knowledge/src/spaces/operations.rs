@@ -195,11 +195,7 @@ impl Operation for CreateSpace {
             }
         };
         // The server writes the settings, whatever the caller's permissions.
-        let caller = Caller {
-            protocol: svcfs_base::Protocol::Internal,
-            permissions: svcfs_base::Permissions::FULL,
-            ..cx.caller.clone()
-        };
+        let caller = cx.caller.as_server();
         let install = |space: &Space| match template {
             Some(template) => write_template(space, template, &caller).map(drop),
             None => Ok(()),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use svcfs_base::{Caller, Change, Fault, Kind, Permissions, Precondition, Protocol, TreePath};
+use svcfs_base::{Caller, Change, Fault, Kind, Precondition, TreePath};
 use svcfs_config::templates::CONFIG;
 
 use super::{SpaceCollection, SpaceStatus};
@@ -35,7 +35,7 @@ impl SpaceCollection {
             return Err(Fault::new(Kind::Exists, message));
         }
         // The server writes the settings, whatever the caller's permissions.
-        let caller = Caller { protocol: Protocol::Internal, permissions: Permissions::FULL, ..caller.clone() };
+        let caller = caller.as_server();
         self.create((name, None), |space| {
             let settings = TreePath::parse(CONFIG.path)?;
             let change = Change::put(settings, CONFIG.content.as_bytes()).with_precondition(Precondition::Absent);
