@@ -195,7 +195,7 @@ impl Operation for Recall {
         }
         let tree = match &past {
             Some((state, past)) => (&past.index, Some(state)),
-            None => (&cx.space.index, None),
+            None => (&*cx.space.index, None),
         };
         let found = candidates::find(cx, tree, &self)?;
         let as_of = past.as_ref().map(|(state, _)| state.commit);
