@@ -110,6 +110,9 @@ pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 /// The draft into which the changes of a caller went that may only propose them.
 pub(crate) const DRAFT: HeaderName = HeaderName::from_static("x-svc-draft");
 
+/// The commit whose tree was read, with `as_of`.
+pub(crate) const AS_OF: HeaderName = HeaderName::from_static("x-as-of");
+
 /// The kind of a refusal. Several kinds have the same status: clients distinguish a rule of the
 /// space from a conflict with other writers.
 pub(crate) const ERROR_KIND: HeaderName = HeaderName::from_static("x-svc-error");
@@ -122,6 +125,9 @@ pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
     }
     if let Some(id) = meta.draft.and_then(|draft| HeaderValue::from_str(&draft.to_string()).ok()) {
         headers.insert(DRAFT, id);
+    }
+    if let Some(commit) = meta.as_of.and_then(|commit| HeaderValue::from_str(&commit.to_string()).ok()) {
+        headers.insert(AS_OF, commit);
     }
     if let Some(total) = meta.total {
         headers.insert(TOTAL, total.into());

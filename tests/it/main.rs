@@ -18,6 +18,7 @@ mod disk;
 mod doctor;
 mod drafts;
 mod editors;
+mod fleet;
 mod linear;
 mod mixed;
 mod others;

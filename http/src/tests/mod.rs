@@ -3,6 +3,7 @@ mod agent_connections;
 mod agent_messages;
 mod agent_schemas;
 mod agents;
+mod as_of;
 mod audit;
 mod authorization;
 mod connections;

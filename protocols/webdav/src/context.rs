@@ -348,7 +348,7 @@ fn fs_error(kind: Kind) -> FsError {
         Kind::NameTooLong => FsError::PathTooLong,
         Kind::TooLarge => FsError::TooLarge,
         Kind::NoSpace => FsError::InsufficientStorage,
-        Kind::Disabled => FsError::NotImplemented,
+        Kind::Disabled | Kind::NotEnabled => FsError::NotImplemented,
         Kind::Conflict
         | Kind::Locked
         | Kind::PreconditionFailed

@@ -323,6 +323,7 @@ fn better_response(
         | Kind::UnsupportedType
         | Kind::RateLimited
         | Kind::Disabled
+        | Kind::NotEnabled
         | Kind::Unavailable
         | Kind::Upstream
         | Kind::FetchFailed

@@ -100,6 +100,8 @@ faults! {
     Stale              404 116    70 "NoSuchKey"          Debug Tool
     /// An optional component that is switched off.
     Disabled           501  95 10004 "NotImplemented"     Info  Tool
+    /// The same where the contract has 503.
+    NotEnabled         503  95 10004 "NotImplemented"     Info  Tool
     /// A component that cannot answer now.
     Unavailable        503  11 10008 "ServiceUnavailable" Error Tool
     /// Another server failed.

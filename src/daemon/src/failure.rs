@@ -157,7 +157,8 @@ fn exit_of(kind: Kind) -> ExitStatus {
         | Kind::TooLarge
         | Kind::UnsupportedType
         | Kind::Stale
-        | Kind::Disabled => ExitStatus::Refused,
+        | Kind::Disabled
+        | Kind::NotEnabled => ExitStatus::Refused,
         Kind::RateLimited
         | Kind::Unavailable
         | Kind::Upstream

@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 /// More vectors are searched in two stages.
 pub const EXACT_LIMIT: usize = 100_000;
 /// Candidates of the first stage.
-const CANDIDATES: usize = 1_600;
+const CANDIDATES: usize = 2_400;
 /// Fewer vectors are searched by one thread.
 const MIN_PER_THREAD: usize = 20_000;
 
@@ -186,6 +186,7 @@ fn swap_remove_row<T: Copy>(rows: &mut Vec<T>, position: usize, length: usize) {
 
 /// A question, prepared for the comparison.
 struct Question {
+    /// With up to 16 bits, so that only the rounding of the vectors counts.
     numbers: Vec<i16>,
     scale: f32,
     /// For each byte of sign bits, the sum of eight numbers with these signs; none where each
@@ -195,14 +196,17 @@ struct Question {
 
 impl Question {
     fn new(vector: &[f32], has_tables: bool) -> Self {
-        let QuantizedVector { numbers, scale } = QuantizedVector::of(vector);
-        let numbers: Vec<i16> = numbers.into_iter().map(i16::from).collect();
+        let largest = vector.iter().fold(f32::MIN_POSITIVE, |largest, value| largest.max(value.abs()));
+        // The sum of the products with int8 numbers must fit.
+        let most = i32::MAX / (128 * i32::try_from(vector.len()).unwrap_or(i32::MAX / 128).max(1));
+        let scale = largest / most.clamp(1, i32::from(i16::MAX)) as f32;
+        let numbers: Vec<i16> = vector.iter().map(|value| (value / scale).round() as i16).collect();
         let table = |numbers: &[i16]| {
             std::array::from_fn(|byte| {
-                let signed = numbers
-                    .iter()
-                    .enumerate()
-                    .map(|(bit, number)| if byte >> bit & 1 == 1 { *number } else { -number });
+                // An eighth of each, so that the sum fits.
+                let eighths = numbers.iter().map(|number| number / 8);
+                let signed =
+                    eighths.enumerate().map(|(bit, number)| if byte >> bit & 1 == 1 { number } else { -number });
                 signed.sum()
             })
         };
@@ -292,6 +296,17 @@ mod tests {
             let found = set.search(&vector(18, dimensions), 5, |_| true);
             assert!(found[0].similarity > 0.98 && found[0].similarity < 1.02, "{dimensions} {found:?}");
             assert!(found.len() == 5 && (dimensions < 8 || found[0].id == 17), "{dimensions} {found:?}");
+        }
+    }
+
+    #[test]
+    fn long_vectors_of_equal_numbers_do_not_overflow() {
+        for dimensions in [256, 4_096, 65_536] {
+            let vector = vec![1.0 / (dimensions as f32).sqrt(); dimensions];
+            let mut set = VectorSet::new(NonZeroUsize::new(dimensions).unwrap());
+            set.insert(1, &QuantizedVector::of(&vector));
+            let found = set.search(&vector, 1, |_| true);
+            assert!((found[0].similarity - 1.0).abs() < 0.01, "{dimensions} {found:?}");
         }
     }
 

@@ -80,7 +80,10 @@ impl Operation for ListTree {
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<FileTreeNode>, Fault> {
         let options = self.options();
         match self.as_of.state_without(cx, &[("details", self.details)])? {
-            Some(state) => past_tree::nodes(cx, &state, &self.path, options.depth),
+            Some(state) => {
+                cx.add_note(format!("as of commit {}", state.commit));
+                past_tree::nodes(cx, &state, &self.path, options.depth)
+            }
             None => tree::nodes(cx, tree::list_top(cx, &self.path, options)?, options),
         }
     }

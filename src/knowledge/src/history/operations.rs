@@ -145,7 +145,7 @@ impl Operation for DiffVersions {
     type Output = VersionDiff;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionDiff, Fault> {
         let names = super::names_of_page(cx, &self.path, true)?;
-        let (from, to) = match (self.from, self.to, self.as_of.state(cx)?) {
+        let (from, to) = match (self.from, self.to, self.as_of.noted_state(cx)?) {
             (Some(from), Some(to), None) => (from, to),
             (None, None, Some(state)) => {
                 let newest = cx.space.vfs.versions_under(&names)?.into_iter().next();
@@ -198,7 +198,7 @@ impl Operation for BlamePage {
     type Output = Vec<BlameLine>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<BlameLine>, Fault> {
         super::check_readable(&cx.space.vfs, cx.caller.protocol, &self.path)?;
-        let mut lines = match self.as_of.state(cx)? {
+        let mut lines = match self.as_of.noted_state(cx)? {
             Some(state) => {
                 past_file(cx, &state, &self.path)?;
                 cx.space.vfs.blame_at(&self.path, &state)?

@@ -46,15 +46,27 @@ impl AsOf {
             let message = "`as_of` needs git history: set `versioning.strategy = \"git\"`";
             return Err(Fault::new(Kind::Disabled, message));
         }
-        cx.space.vfs.past_state(text)?.map(Some).ok_or_else(|| {
+        let state = cx.space.vfs.past_state(text)?.ok_or_else(|| {
             let text = escape_unprintable(text);
             Fault::not_found(format!(
                 "`as_of`: `{text}` is no time, commit, branch or tag of this space; a time must be after its first commit"
             ))
-        })
+        })?;
+        cx.set_as_of(state.commit);
+        Ok(Some(state))
     }
 
-    /// The tree that was requested, where the answer names the commit.
+    /// The tree that was requested; a note names its commit, for outputs without a place for it.
+    ///
+    /// # Errors
+    /// Those of [`Self::state`].
+    pub fn noted_state(&self, cx: &OperationContext<'_>) -> Result<Option<PastState>, Fault> {
+        let state = self.state(cx)?;
+        state.iter().for_each(|state| cx.add_note(format!("as of commit {}", state.commit)));
+        Ok(state)
+    }
+
+    /// The tree that was requested, for operations with options that only the present tree has.
     ///
     /// # Errors
     /// `Invalid` with an option that only the present tree has; those of [`Self::state`].

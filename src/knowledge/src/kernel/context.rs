@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, ApplyResult, Caller, ChangeSet, Clock, Fault, Protocol, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, ApplyResult, Caller, ChangeSet, Clock, CommitId, Fault, Protocol, Seq, Timestamp, TreePath};
 use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
@@ -352,6 +352,10 @@ impl<'a> OperationContext<'a> {
     /// Sets the total number of entries of a list, of which `shown` are in the output.
     pub fn set_total(&self, total: usize, shown: usize) {
         self.meta.total(total, shown);
+    }
+    /// Sets the commit whose tree is read.
+    pub(super) fn set_as_of(&self, commit: CommitId) {
+        self.meta.as_of(commit);
     }
     /// The notes and totals added so far.
     pub fn response_meta(&self) -> ResponseMeta {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use svcfs_base::DraftId;
+use svcfs_base::{CommitId, DraftId};
 
 use super::freshness::IndexAge;
 
@@ -21,6 +21,8 @@ pub struct ResponseMeta {
     pub is_truncated: bool,
     /// The draft into which the changes went, if the caller may only propose them.
     pub draft: Option<DraftId>,
+    /// The commit whose tree was read, with `as_of`.
+    pub as_of: Option<CommitId>,
 }
 
 impl ResponseMeta {
@@ -51,6 +53,9 @@ impl MetaCollector {
     }
     pub(super) fn draft(&self, id: DraftId) {
         self.0.lock().draft = Some(id);
+    }
+    pub(super) fn as_of(&self, commit: CommitId) {
+        self.0.lock().as_of = Some(commit);
     }
     pub(super) fn all(&self) -> ResponseMeta {
         self.0.lock().clone()

@@ -264,7 +264,7 @@ impl Operation for ReadSection {
                 return Err(Fault::new(Kind::Invalid, "use either `heading` or `index`, not both"));
             }
         };
-        let content = match self.as_of.state(cx)? {
+        let content = match self.as_of.noted_state(cx)? {
             Some(state) => past_file(cx, &state, &self.path)?.content,
             None => super::file(cx, &self.path)?.content,
         };

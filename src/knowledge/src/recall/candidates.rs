@@ -18,6 +18,9 @@ use crate::search::hybrid::{self, HybridPage, HybridQuery, SearchLeg};
 /// Pages whose sections are compared.
 const MAX_PAGES: usize = 30;
 
+/// The same where only pages of some trust count: it is known only after a page was read.
+const MAX_FILTERED_PAGES: usize = 120;
+
 /// Sections of one page.
 const MAX_SECTIONS: usize = 3;
 
@@ -92,6 +95,7 @@ pub fn find(
     (index, past): (&Index, Option<&PastState>),
     recall: &Recall,
 ) -> Result<Candidates, Fault> {
+    let max_pages = if recall.min_trust.is_some_and(|trust| trust > 0.0) { MAX_FILTERED_PAGES } else { MAX_PAGES };
     let query = HybridQuery {
         question: &recall.query,
         uses_words: recall.uses(SearchLeg::Fts),
@@ -99,7 +103,7 @@ pub fn find(
         folder: recall.path_prefix.as_ref(),
         scope: recall.scope.as_deref(),
         min_similarity: 0.0,
-        limit: MAX_PAGES,
+        limit: max_pages,
     };
     let ranking = hybrid::rank(cx, index, &query)?;
     ranking.notes.into_iter().for_each(|note| cx.add_note(note));
@@ -107,7 +111,7 @@ pub fn find(
     if recall.uses(SearchLeg::Graph) && past.is_none() {
         add_neighbours(index, recall, &mut pages)?;
         hybrid::sort(&mut pages, |page| (page.score, &page.path));
-        pages.truncate(MAX_PAGES);
+        pages.truncate(max_pages);
     }
     let words = QuestionWords::of(&recall.query);
     let time = past.map_or_else(|| cx.now(), |state| state.time);

@@ -105,6 +105,19 @@ fn pages_are_limited_by_folder_scope_and_trust() {
 }
 
 #[test]
+fn many_pages_of_little_trust_hide_no_trusted_one() {
+    let guesses: Vec<(String, String)> = (0..45)
+        .map(|n| (format!("guess{n}.md"), format!("---\nconfidence: 0\n---\n# The tide {n}\n\nThe tide, the tide.\n")))
+        .collect();
+    let known = ("known.md", "---\nstatus: verified\n---\n# Harbour\n\nBoats, piers, cranes, and once a tide.\n");
+    let pages: Vec<(&str, &str)> =
+        guesses.iter().map(|(path, text)| (path.as_str(), text.as_str())).chain([known]).collect();
+    let space = TestSpace::with("", &pages);
+    let answer = space.get("recall", json!({ "query": "tide", "min_trust": 0.6 }));
+    assert_eq!(paths(&answer), ["known.md"]);
+}
+
+#[test]
 fn bad_arguments_are_refused_by_name() {
     let space = TestSpace::new();
     for (arguments, start) in [

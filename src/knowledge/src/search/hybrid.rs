@@ -31,6 +31,10 @@ const FULL_WORTH: f64 = 2.0;
 /// What a page titled like the question gains: more than any other can have.
 const TITLE_SCORE: f64 = 1.0;
 
+/// Passages less similar than this have nothing to do with the question: a page without its words
+/// is not found by them.
+const MIN_SIMILARITY: f32 = 0.05;
+
 /// Passages of one page that are returned.
 const MAX_PASSAGES: usize = 3;
 
@@ -175,7 +179,7 @@ fn combine(words: WordRanking, near: Option<Vec<NearChunk>>) -> Vec<(TreePath, S
         let score = title_score + word_share * (page.score / full_score).min(1.0);
         pages.insert(page.path, ScoredPage { score, is_word_match: true, ..ScoredPage::default() });
     }
-    for passage in near.into_iter().flatten() {
+    for passage in near.into_iter().flatten().filter(|passage| passage.similarity >= MIN_SIMILARITY) {
         let page = pages.entry(passage.path.clone()).or_default();
         page.similarity = page.similarity.max(passage.similarity.into());
         if page.passages.len() < MAX_PASSAGES {
@@ -272,7 +276,7 @@ mod tests {
         assert_eq!((both[0].1.passages.len(), both[0].1.similarity), (2, f64::from(0.8_f32)));
         assert_eq!(order(&combine(words(&found), None)), [("a.md", 1.0), ("b.md", 0.5), ("c.md", 0.5)]);
         let alone = combine(WordRanking::default(), Some(nearest));
-        assert_eq!(order(&alone), [("d.md", 0.45), ("b.md", 0.4), ("a.md", 0.0)]);
+        assert_eq!(order(&alone), [("d.md", 0.45), ("b.md", 0.4)]);
         assert!(combine(WordRanking::default(), None).is_empty());
         let titled = combine(words(&[("a.md", 4.0), ("t.md", 1.0)]), Some(vec![near("a.md", 1.0)]));
         assert_eq!(order(&titled), [("t.md", 1.125), ("a.md", 1.0)]);

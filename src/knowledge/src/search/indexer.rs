@@ -326,6 +326,7 @@ fn is_file_error(kind: Kind) -> bool {
         | Kind::UnsupportedType
         | Kind::RateLimited
         | Kind::Disabled
+        | Kind::NotEnabled
         | Kind::Unavailable
         | Kind::Upstream
         | Kind::NoSpace

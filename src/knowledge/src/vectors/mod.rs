@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use svcfs_base::{Fault, Seq, TreePath};
+use svcfs_base::{Fault, Kind, Seq, TreePath};
 use svcfs_config::{EmbedderProvider, VectorSettings};
 use svcfs_vectors::{
     ChunkRules, NearChunk, PageText, VectorFilter, VectorIndex, VectorIndexError, VectorIndexOptions, VectorProblem,
@@ -90,7 +90,7 @@ impl PageVectors {
     /// than half a second. Notes how many pages are not embedded yet.
     ///
     /// # Errors
-    /// `Unavailable` if the search by meaning is disabled.
+    /// `NotEnabled` if the search by meaning is disabled.
     pub fn of<'s>(cx: &OperationContext<'s>) -> Result<&'s Self, Fault> {
         let vectors = Self::of_space(cx.space)?;
         let own = cx.space.freshness.last_own_change(cx.caller);
@@ -107,7 +107,8 @@ impl PageVectors {
     /// `Unavailable` if the search by meaning is disabled.
     pub fn of_space(space: &Space) -> Result<&Self, Fault> {
         space.vectors.as_deref().ok_or_else(|| {
-            Fault::unavailable(
+            Fault::new(
+                Kind::NotEnabled,
                 "search by meaning is disabled; set `search.vector.enabled = true` in `.svc/config.toml` and restart \
                  the server",
             )

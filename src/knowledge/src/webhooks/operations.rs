@@ -87,7 +87,7 @@ impl Webhook {
 /// `Unavailable` when they are disabled.
 fn enabled<'a>(cx: &'a OperationContext<'_>) -> Result<&'a Arc<Webhooks>, Fault> {
     let message = "webhooks are not enabled; set `webhooks.enabled = true` and restart the server";
-    cx.space.webhooks.as_ref().ok_or_else(|| Fault::unavailable(message))
+    cx.space.webhooks.as_ref().ok_or_else(|| Fault::new(Kind::NotEnabled, message))
 }
 
 fn find(webhooks: &Webhooks, id: &str) -> Result<Arc<Hook>, Fault> {

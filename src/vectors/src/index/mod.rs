@@ -392,7 +392,10 @@ impl VectorIndex {
     }
 
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, VectorIndexError>) -> Result<T, VectorIndexError> {
-        let outcome = read(&self.reader.lock());
+        let connection = self.reader.lock();
+        // One transaction: a search resolves hundreds of chunks, and each statement alone would
+        // lock the file.
+        let outcome = connection.unchecked_transaction().map_err(Into::into).and_then(|transaction| read(&transaction));
         schema::mark_if_corrupt(&self.file, outcome)
     }
 

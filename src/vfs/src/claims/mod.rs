@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use svcfs_base::{Actor, Caller, Change, Claim, Fault, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, Change, Claim, Fault, Kind, Timestamp, TreePath};
 
 use crate::Vfs;
 use crate::core::VfsCore;
@@ -115,7 +115,7 @@ impl VfsCore {
     }
 
     fn check_enabled(&self) -> Result<(), Fault> {
-        if self.claim_policy().is_enabled { Ok(()) } else { Err(Fault::unavailable(NOT_ENABLED)) }
+        if self.claim_policy().is_enabled { Ok(()) } else { Err(Fault::new(Kind::NotEnabled, NOT_ENABLED)) }
     }
 }
 

@@ -38,7 +38,7 @@ impl VfsCore {
     /// the fence of a lost claim must stop. Returns the active claims of the changed pages.
     pub(crate) fn check_named_fence(&self, caller: &Caller, changes: &[Change]) -> Result<Vec<Claim>, Fault> {
         if caller.claim_fence.is_some() && !self.claim_policy().is_enabled {
-            return Err(Fault::unavailable(super::NOT_ENABLED));
+            return Err(Fault::new(Kind::NotEnabled, super::NOT_ENABLED));
         }
         let now = self.clock.now();
         let active = self.claims_touched_by(changes, now);

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Asks svcfs the questions of public memory benchmarks, for a nightly job.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Ask a server the questions of public memory benchmarks
+
+Usage: scripts/memory.sh SVCFS
+
+Starts the program SVCFS with an empty root and runs the benchmarks of `benchd-harness` (PyPI) whose data is in that
+package: conversations are stored with svc_remember, questions answered with svc_recall. Questions whose answers only
+a model can judge are counted, not asked. Fails if a tool fails, not for a wrong answer. Other memory benchmarks
+(LongMemEval, LOCOMO) download their data, and need a model: they are not run.
+TEXT
+}
+
+case "${1:-}" in
+    "" | -h | --help) usage && exit ;;
+esac
+program="$(realpath "$1")"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/prerequisites.sh
+source scripts/prerequisites.sh
+export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
+need_packages python3 python3-venv
+need_python_tools benchd-harness==0.2.0
+
+folder="$(mktemp -d)"
+server=
+stop() {
+    [[ -z $server ]] || kill "$server" 2>/dev/null || true
+    wait
+    rm -rf "$folder"
+}
+trap stop EXIT
+"$program" serve --create --root "$folder/root" --port 0 >"$folder/log" 2>&1 &
+server=$!
+address=
+until [[ -n $address ]]; do
+    kill -0 "$server" 2>/dev/null || fail "the server ended: $(cat "$folder/log")"
+    sleep 0.2
+    address="$(sed -n 's/^ *http  *\(http:[^ ]*\)$/\1/p' "$folder/log")"
+done
+"$SVCFS_TOOLS/python/bin/python" scripts/memory/provider.py "$address"
