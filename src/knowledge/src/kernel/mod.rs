@@ -10,6 +10,7 @@
 mod arguments;
 mod as_of;
 mod attached_space;
+mod changes;
 mod context;
 mod freshness;
 #[cfg(test)]
