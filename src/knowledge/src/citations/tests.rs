@@ -143,7 +143,7 @@ fn unknown_and_malformed_identifiers_are_refused() {
     }
     assert_eq!(space.get("tree", json!({})).as_array().unwrap().len(), 0, "nothing was stored");
     let insisted = space.get("cite", json!({ "doi": "10.1000/unknown", "title": "In print", "authors": ["Lee, Ann"] }));
-    assert_eq!((&insisted["metadata"], &insisted["path"]), (&json!("given"), &json!("papers/leein.md")));
+    assert_eq!((&insisted["metadata"], &insisted["path"]), (&json!("given"), &json!("papers/leeprint.md")));
     for doi in ["10.1000/html", "10.1000/broken"] {
         let pending = space.get("cite", json!({ "doi": doi }));
         assert!(pending["metadata"] == "pending" && pending["note"].is_string(), "{pending}");

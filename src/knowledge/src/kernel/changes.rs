@@ -9,6 +9,9 @@ use svcfs_vfs::PreviewedFile;
 
 use super::OperationContext;
 
+/// The member of an output with the changes that a dry run would make.
+pub const DRY_RUN_KEY: &str = "dry_run";
+
 /// The changes that a dry run would make; none if the call is no dry run.
 #[derive(Debug, Default)]
 pub(super) struct DryRun(Mutex<Option<Vec<PreviewedFile>>>);

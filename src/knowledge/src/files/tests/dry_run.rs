@@ -79,7 +79,7 @@ fn a_dry_run_is_refused_as_the_change_is() {
         (&reader, "write", json!({ "path": "a.md", "content": "x\n" })),
         (&caller(), "write", json!({ "path": "d", "content": "x\n" })),
         (&caller(), "write", json!({ "path": ".git/x", "content": "x\n" })),
-        (&caller(), "write", json!({ "path": "a.md", "content": "```\nopen\n" })),
+        (&caller(), "write", json!({ "path": "a.md", "content": "---\ntitle: [\n---\n" })),
         (&caller(), "delete", json!({ "path": "none.md" })),
         (&caller(), "delete", json!({ "path": "d" })),
         (&caller(), "rename", json!({ "from": "a.md", "to": "b.md" })),

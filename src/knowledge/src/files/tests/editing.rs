@@ -19,7 +19,7 @@ fn parts_of_a_page_are_edited() {
     let stale = expecting(Precondition::OneOf(vec![svcfs_base::ETag::from_content(b"other")]));
     let refused = space.ask_as(&stale, "edit", json!({ "path": "a.md", "edits": [{ "old": "no", "new": "" }] }));
     let refused = refused.unwrap_err();
-    assert_eq!((refused.kind().http(), &refused.detail()["current_etag"]), (409, &etag), "{refused:?}");
+    assert_eq!((refused.kind().http(), &refused.detail()["etag"]), (409, &etag), "{refused:?}");
     let edit = |edits: Value| space.refusal("edit", json!({ "path": "a.md", "edits": edits }));
     for (edits, status, start) in [
         (json!([]), 400, "`edits`: must be 1 to 100 edits"),
@@ -30,7 +30,7 @@ fn parts_of_a_page_are_edited() {
         (json!([{}]), 400, "`edits[0]`: must have either"),
         (json!([{ "search": "x" }]), 400, "`edits[0].search`: unknown field"),
         (json!([{ "old": "new", "new": "x" }, { "old": "none", "new": "x" }]), 400, "`edits[1].old`: does not occur"),
-        (json!([{ "heading": "Log", "text": "```\nopen\n" }]), 422, ""),
+        (json!([{ "old": "# A", "new": "---\ntitle: [\n---" }]), 422, ""),
     ] {
         let (actual, message) = edit(edits.clone());
         assert!(actual == status && message.starts_with(start), "{edits}: {actual} {message}");
