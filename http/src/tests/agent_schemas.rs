@@ -193,7 +193,10 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_bulk_write", json!({ "files": [{ "path": "c.md", "content": "# C\n" }] })),
         ("svc_append", json!({ "path": "c.md", "content": "more\n" })),
         ("svc_edit", json!({ "path": "c.md", "edits": [{ "old": "more", "new": "less" }] })),
-        ("svc_edit", json!({ "path": "c.md", "edits": [{ "heading": "C", "mode": "append", "text": "end" }], "dry_run": true })),
+        (
+            "svc_edit",
+            json!({ "path": "c.md", "edits": [{ "heading": "C", "mode": "append", "text": "end" }], "dry_run": true }),
+        ),
         ("svc_write", json!({ "path": "c.md", "content": "# C\n\n### D\n", "dry_run": true })),
         ("svc_bulk_write", json!({ "files": [{ "path": "c.md", "content": "# D\n" }], "dry_run": true })),
         ("svc_rename", json!({ "from": "notes/a.md", "to": "notes/z.md", "dry_run": true })),
@@ -223,7 +226,10 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_view_refresh", json!({})),
         ("svc_graph_path", json!({ "from": "index.md", "to": "notes/a.md" })),
         ("svc_memory_report", json!({ "episodes_prefix": "episodes" })),
-        ("svc_remember", json!({ "content": "The tide is high.", "episode_id": "e1", "supersedes": ["episodes/e.md"] })),
+        (
+            "svc_remember",
+            json!({ "content": "The tide is high.", "episode_id": "e1", "supersedes": ["episodes/e.md"] }),
+        ),
         ("svc_remember", json!({ "content": "The tide is high.", "episode_id": "e1" })),
         ("svc_forget", json!({ "path": "episodes/e.md", "reason": "old" })),
         ("svc_forget", json!({ "path": "episodes/e.md", "erase": true })),

@@ -66,7 +66,8 @@ fn agents_remember_forget_and_edit() {
     let recalled = client.tool("svc_recall", json!({ "query": "when does the tide turn" })).unwrap();
     let excerpts = recalled["excerpts"].as_array().unwrap();
     assert_eq!((&excerpts[0]["path"], &excerpts[1]["outdated"]), (&better["path"], &json!("superseded")), "{recalled}");
-    let edit = json!({ "path": better["path"], "edits": [{ "old": "at one", "new": "at two" }], "if_match": better["etag"] });
+    let edit =
+        json!({ "path": better["path"], "edits": [{ "old": "at one", "new": "at two" }], "if_match": better["etag"] });
     client.tool("svc_edit", edit.clone()).unwrap();
     assert!(space.text(better["path"].as_str().unwrap()).ends_with("The tide turns at two.\n"));
     assert!(client.tool("svc_edit", edit).unwrap_err().contains("modified"), "the ETag is stale");

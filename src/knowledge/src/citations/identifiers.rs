@@ -119,7 +119,9 @@ fn find_doi(text: &str) -> Option<PaperId> {
             percent_decode_str(&rest[start..]).decode_utf8().ok()?
         }
         None => {
-            let bare = ["doi.org/", "dx.doi.org/", "www.doi.org/", "doi:"].iter().find_map(|prefix| strip_prefix(text, prefix));
+            let bare = ["doi.org/", "dx.doi.org/", "www.doi.org/", "doi:"]
+                .iter()
+                .find_map(|prefix| strip_prefix(text, prefix));
             Cow::Borrowed(bare.unwrap_or(text).trim_start())
         }
     };
@@ -127,7 +129,8 @@ fn find_doi(text: &str) -> Option<PaperId> {
     let (prefix, suffix) = doi.split_once('/')?;
     let registrant = prefix.strip_prefix("10.")?;
     let is_registrant = registrant.len() >= 4 && registrant.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let is_allowed = |character: char| !character.is_whitespace() && !character.is_control() && !"\"\\".contains(character);
+    let is_allowed =
+        |character: char| !character.is_whitespace() && !character.is_control() && !"\"\\".contains(character);
     if !is_registrant || suffix.is_empty() || !suffix.chars().all(is_allowed) {
         return None;
     }
@@ -184,11 +187,8 @@ fn find_arxiv(text: &str) -> Option<PaperId> {
         return is_valid.then(|| PaperId::Arxiv(format!("{archive}/{number}")));
     }
     let (month, number) = id.split_once('.')?;
-    let is_valid = month.len() == 4
-        && is_number(month)
-        && is_month(month)
-        && matches!(number.len(), 4 | 5)
-        && is_number(number);
+    let is_valid =
+        month.len() == 4 && is_number(month) && is_month(month) && matches!(number.len(), 4 | 5) && is_number(number);
     is_valid.then(|| PaperId::Arxiv(id.to_owned()))
 }
 
@@ -208,7 +208,10 @@ mod tests {
             ("http://dx.doi.org/10.1000/a%3Cb%3E?x=1#y", doi("10.1000/a<b>")),
             ("doi.org/10.1000/182),", doi("10.1000/182")),
             ("(10.1000/182)", None),
-            ("10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O", doi("10.1002/(sici)1097-4571(199806)49:8<693::aid-asi4>3.0.co;2-o")),
+            (
+                "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O",
+                doi("10.1002/(sici)1097-4571(199806)49:8<693::aid-asi4>3.0.co;2-o"),
+            ),
             ("10.1016/S0140-6736(05)67889-0", doi("10.1016/s0140-6736(05)67889-0")),
             ("https://dl.acm.org/doi/abs/10.1145/3292500.3330701", doi("10.1145/3292500.3330701")),
             ("10.48550/arXiv.2301.12345", arxiv("2301.12345")),
@@ -240,9 +243,14 @@ mod tests {
         ] {
             assert_eq!(PaperId::parse("identifier", text).ok(), id, "{text:?}");
         }
-        assert!(PaperId::parse_doi("doi", "2301.12345").is_err() && PaperId::parse_arxiv("arxiv_id", "10.1000/1").is_err());
+        assert!(
+            PaperId::parse_doi("doi", "2301.12345").is_err() && PaperId::parse_arxiv("arxiv_id", "10.1000/1").is_err()
+        );
         let refused = PaperId::parse_doi("doi", "Nature 5\u{7}").unwrap_err();
-        assert!(refused.message().starts_with("`doi`: `Nature 5") && !refused.message().contains('\u{7}'), "{refused:?}");
+        assert!(
+            refused.message().starts_with("`doi`: `Nature 5") && !refused.message().contains('\u{7}'),
+            "{refused:?}"
+        );
         assert_eq!(PaperId::Doi("10.1000/a<b>".to_owned()).url(), "https://doi.org/10.1000/a%3Cb%3E");
     }
 }

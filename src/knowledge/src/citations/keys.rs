@@ -81,7 +81,8 @@ mod tests {
             let metadata = PaperMetadata { authors, year, title, ..PaperMetadata::default() };
             assert_eq!(citation_key(&doi, &metadata), key, "{author} {year:?}");
         }
-        for (author, title) in [("王小明", "深度学习"), ("田中 太郎", "日本語の論文"), ("محمد", "نص"), ("김", "한국어")] {
+        for (author, title) in [("王小明", "深度学习"), ("田中 太郎", "日本語の論文"), ("محمد", "نص"), ("김", "한국어")]
+        {
             let metadata = PaperMetadata {
                 authors: vec![AuthorName::parse(author)],
                 title: Some(title.to_owned()),

@@ -203,14 +203,11 @@ mod tests {
         assert_eq!(read.title.as_deref(), Some("A new method & more"));
         let names: Vec<String> = read.authors.iter().map(AuthorName::display).collect();
         assert_eq!(names, ["Ann Lee", "The Group", "van der Maaten"]);
-        assert_eq!((read.year, read.published_in.as_deref(), read.entry_type), (Some(2021), Some("Journal of X"), Some("article")));
-        for csl in [
-            json!({}),
-            json!([]),
-            json!("text"),
-            json!({ "title": "" }),
-            json!({ "title": 7 }),
-        ] {
+        assert_eq!(
+            (read.year, read.published_in.as_deref(), read.entry_type),
+            (Some(2021), Some("Journal of X"), Some("article"))
+        );
+        for csl in [json!({}), json!([]), json!("text"), json!({ "title": "" }), json!({ "title": 7 })] {
             assert_eq!(PaperMetadata::from_csl(&csl), None, "{csl}");
         }
         let odd = json!({ "title": ["x".repeat(9_000)], "author": "Ann", "issued": { "date-parts": [["99999"]] } });

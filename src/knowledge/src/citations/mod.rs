@@ -105,7 +105,15 @@ fn create(
             Ok(applied) => {
                 let commit = applied.commit;
                 let etag = applied.single()?.etag.ok_or_else(|| Fault::file_not_found(&path))?;
-                return Ok(CitedPaper { path, etag, commit, is_known: false, state, title: metadata.title.clone(), note });
+                return Ok(CitedPaper {
+                    path,
+                    etag,
+                    commit,
+                    is_known: false,
+                    state,
+                    title: metadata.title.clone(),
+                    note,
+                });
             }
             Err(fault) if fault.kind() == Kind::PreconditionFailed => {}
             Err(fault) => return Err(fault),

@@ -119,7 +119,10 @@ impl CitePaper {
         };
         let title = self.title.as_deref().map(|title| one_line(title, MAX_CHARS)).filter(|title| !title.is_empty());
         if self.authors.len() > MAX_AUTHORS {
-            return Err(Fault::invalid("authors", format_args!("has more than {MAX_AUTHORS} names; send the first ones")));
+            return Err(Fault::invalid(
+                "authors",
+                format_args!("has more than {MAX_AUTHORS} names; send the first ones"),
+            ));
         }
         let authors = self.authors.iter().map(|name| AuthorName::parse(name)).filter(|name| !name.family.is_empty());
         let year = self.year.map(|year| match i16::try_from(year) {

@@ -73,8 +73,7 @@ pub fn completed(
     };
     let body_start = text.len() - frontmatter::split(&text).body.len();
     let (head, body) = text.split_at(body_start);
-    let old_metadata =
-        PaperMetadata { title: old_text("title"), url: old_text("url"), ..PaperMetadata::default() };
+    let old_metadata = PaperMetadata { title: old_text("title"), url: old_text("url"), ..PaperMetadata::default() };
     let old_heading = heading(id, &old_metadata);
     let body = replace_line(body, &old_heading, &heading(id, metadata));
     let body = match bibtex_range(&body) {

@@ -52,7 +52,9 @@ pub fn look_up(cx: &OperationContext<'_>, id: &PaperId) -> LookupResult {
                 PaperId::Doi(_) => {
                     serde_json::from_slice(&document.body).ok().and_then(|csl| PaperMetadata::from_csl(&csl))
                 }
-                PaperId::Arxiv(_) => return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Found),
+                PaperId::Arxiv(_) => {
+                    return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Found);
+                }
             };
             let unreadable = || LookupResult::Unreachable("the registry answered without metadata".to_owned());
             metadata.map_or_else(unreadable, LookupResult::Found)

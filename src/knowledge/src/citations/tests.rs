@@ -64,7 +64,8 @@ impl FakeRegistry {
                     }
                 }
                 let (status, body) = answer(&String::from_utf8_lossy(&request));
-                let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
                 let _closed = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat());
             }
         });
@@ -98,7 +99,12 @@ fn a_paper_gets_one_page_with_the_metadata_of_its_registry() {
     let cited = space.get("cite", json!({ "doi": "https://doi.org/10.1038/NATURE07127." }));
     assert_eq!(
         (&cited["path"], &cited["citekey"], &cited["metadata"], &cited["title"]),
-        (&json!("papers/kimble2008quantum.md"), &json!("kimble2008quantum"), &json!("complete"), &json!("The quantum internet"))
+        (
+            &json!("papers/kimble2008quantum.md"),
+            &json!("kimble2008quantum"),
+            &json!("complete"),
+            &json!("The quantum internet")
+        )
     );
     let fields = space.get("read", json!({ "path": cited["path"], "metadata_only": true }))["frontmatter"].clone();
     assert_eq!(
@@ -107,11 +113,17 @@ fn a_paper_gets_one_page_with_the_metadata_of_its_registry() {
     );
     let text = space.text("papers/kimble2008quantum.md");
     let bibtex = "```bibtex\n@article{kimble2008quantum,\n  title = {{The quantum internet}},\n  author = {Kimble, H. J.},\n  year = {2008},\n  journal = {Nature},\n  doi = {10.1038/nature07127},\n";
-    assert!(text.contains("# The quantum internet\n\n<https://doi.org/10.1038/nature07127>\n") && text.contains(bibtex), "{text}");
+    assert!(
+        text.contains("# The quantum internet\n\n<https://doi.org/10.1038/nature07127>\n") && text.contains(bibtex),
+        "{text}"
+    );
     let requests = registry.requests();
     for same in [json!({ "doi": "10.1038/nature07127" }), json!({ "identifier": "doi:10.1038/Nature07127" })] {
         let again = space.get("cite", same);
-        assert_eq!((&again["path"], &again["etag"], &again["existing"]), (&cited["path"], &cited["etag"], &json!(true)));
+        assert_eq!(
+            (&again["path"], &again["etag"], &again["existing"]),
+            (&cited["path"], &cited["etag"], &json!(true))
+        );
     }
     assert_eq!(registry.requests(), requests, "a known paper is not fetched");
     let arxiv = space.get("cite", json!({ "identifier": "https://arxiv.org/pdf/1706.03762v2.pdf" }));
@@ -161,15 +173,22 @@ fn a_repeat_completes_a_page_and_retains_its_notes() {
     let again = space.get("cite", json!({ "doi": "10.1038/nature07127" }));
     assert_eq!((&again["existing"], &again["etag"]), (&json!(true), &pending["etag"]), "nothing new is known");
     space.get("append", json!({ "path": pending["path"], "content": "My note.\n" }));
-    let given = space.get("cite", json!({ "doi": "10.1038/nature07127", "title": "Quantum", "url": "https://example.org/q" }));
+    let given =
+        space.get("cite", json!({ "doi": "10.1038/nature07127", "title": "Quantum", "url": "https://example.org/q" }));
     assert_eq!((&given["metadata"], &given["path"]), (&json!("given"), &pending["path"]));
     registry.set_down(false);
     let complete = space.get("cite", json!({ "doi": "10.1038/nature07127" }));
-    assert_eq!((&complete["metadata"], &complete["path"], &complete["existing"]), (&json!("complete"), &pending["path"], &json!(true)));
+    assert_eq!(
+        (&complete["metadata"], &complete["path"], &complete["existing"]),
+        (&json!("complete"), &pending["path"], &json!(true))
+    );
     let text = space.text("papers/doi101038nature07127.md");
     assert!(text.contains("# The quantum internet\n") && text.contains("My note.\n"), "{text}");
     assert_eq!((text.matches("```bibtex").count(), text.matches("\n# ").count()), (1, 1), "{text}");
-    assert!(text.contains("@article{doi101038nature07127,\n") && text.contains("url: https://example.org/q\n"), "{text}");
+    assert!(
+        text.contains("@article{doi101038nature07127,\n") && text.contains("url: https://example.org/q\n"),
+        "{text}"
+    );
     assert!(!text.contains("metadata:"), "{text}");
 }
 

@@ -105,11 +105,9 @@ fn not_found((path, index): (&TreePath, usize), text: &str, old: &str) -> Fault 
     let first = old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let similar = text.lines().enumerate().find(|(_, line)| !first.is_empty() && line.trim() == first);
     let advice = match similar {
-        Some((at, line)) => format!(
-            "line {} begins alike, `{}`: compare white space and the lines after it",
-            at + 1,
-            excerpt(line)
-        ),
+        Some((at, line)) => {
+            format!("line {} begins alike, `{}`: compare white space and the lines after it", at + 1, excerpt(line))
+        }
         None => "read the page, and copy the text exactly as it is there".to_owned(),
     };
     Fault::invalid(&format!("edits[{index}].old"), format_args!("does not occur in `{path}`; {advice}"))
@@ -119,7 +117,11 @@ fn not_found((path, index): (&TreePath, usize), text: &str, old: &str) -> Fault 
 
 fn ambiguous((path, index): (&TreePath, usize), text: &str, found: &[usize]) -> Fault {
     let named: Vec<String> = found.iter().take(MAX_NAMED).map(|at| place_of(text, *at)).collect();
-    let count = if found.len() == MAX_COUNTED { format!("{MAX_COUNTED} times or more") } else { format!("{} times", found.len()) };
+    let count = if found.len() == MAX_COUNTED {
+        format!("{MAX_COUNTED} times or more")
+    } else {
+        format!("{} times", found.len())
+    };
     let more = if found.len() > MAX_NAMED { ", …" } else { "" };
     let message = format_args!(
         "occurs {count} in `{path}`: {}{more}; send more of the text around the place you mean",
@@ -229,12 +231,7 @@ fn block_marker(line: &str) -> Option<char> {
 }
 
 /// The one heading that a caller means: by its text, its anchor (`#setup-1`), or `Parent > Child`.
-fn find_heading(
-    place: (&TreePath, usize),
-    text: &str,
-    all: &[Heading],
-    query: &str,
-) -> Result<usize, Fault> {
+fn find_heading(place: (&TreePath, usize), text: &str, all: &[Heading], query: &str) -> Result<usize, Fault> {
     let query = query.trim();
     // With the marks of a heading, as agents copy it from the page.
     let query = match query.trim_start_matches('#') {
@@ -247,11 +244,13 @@ fn find_heading(
         [index] => return Ok(index),
         [] => {}
         _ => {
-            let named = same.iter().take(MAX_NAMED).map(|index| format!("`#{}` (line {})", all[*index].slug, all[*index].line));
+            let named =
+                same.iter().take(MAX_NAMED).map(|index| format!("`#{}` (line {})", all[*index].slug, all[*index].line));
             let named: Vec<String> = named.collect();
-            let message =
-                format_args!("{} sections have this heading; name one of {}", same.len(), named.join(", "));
-            return Err(Fault::invalid(&format!("edits[{}].heading", place.1), message).with_detail("count", same.len()));
+            let message = format_args!("{} sections have this heading; name one of {}", same.len(), named.join(", "));
+            return Err(
+                Fault::invalid(&format!("edits[{}].heading", place.1), message).with_detail("count", same.len())
+            );
         }
     }
     let anchor = query.trim_start_matches('#').to_lowercase();
@@ -305,7 +304,11 @@ mod tests {
             assert_eq!(replaced(text, old, new).unwrap(), expected, "{text:?}");
         }
         for (text, old, message) in [
-            ("a\n", "b", "`edits[0].old`: does not occur in `a.md`; read the page, and copy the text exactly as it is there"),
+            (
+                "a\n",
+                "b",
+                "`edits[0].old`: does not occur in `a.md`; read the page, and copy the text exactly as it is there",
+            ),
             ("x\n  foo\n", "foo \nbar", "line 2 begins alike, `foo`: compare white space"),
             ("b 1\nc\nb 2\n", "b", "occurs 2 times in `a.md`: line 1 `b 1`, line 3 `b 2`; send more"),
             ("aaa", "aa", "occurs 2 times"),
@@ -329,7 +332,12 @@ mod tests {
             ("Log", Replace, "new\n", "# A\n\nintro\n\n## Log\n\nnew\n\n## Next\n\nend\n"),
             ("## log", Replace, "## Log\n\nnew", "# A\n\nintro\n\n## Log\n\nnew\n\n## Next\n\nend\n"),
             ("#log", Replace, "", "# A\n\nintro\n\n## Log\n\n## Next\n\nend\n"),
-            ("A > Sub", Append, "more", "# A\n\nintro\n\n## Log\n\n- one\n\n### Sub\n\nsub\n\nmore\n\n## Next\n\nend\n"),
+            (
+                "A > Sub",
+                Append,
+                "more",
+                "# A\n\nintro\n\n## Log\n\n- one\n\n### Sub\n\nsub\n\nmore\n\n## Next\n\nend\n",
+            ),
             ("Log", Prepend, "- zero", "# A\n\nintro\n\n## Log\n\n- zero\n- one\n\n### Sub\n\nsub\n\n## Next\n\nend\n"),
             ("Next", Append, "last", "# A\n\nintro\n\n## Log\n\n- one\n\n### Sub\n\nsub\n\n## Next\n\nend\n\nlast\n"),
         ] {

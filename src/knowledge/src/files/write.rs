@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use svcfs_base::{
-    ApplyResult, Caller, Change, ChangeSet, CommitId, ETag, EventAnnouncement, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES,
-    Precondition, Provenance, TreePath, WriteResult,
+    ApplyResult, Caller, Change, ChangeSet, CommitId, ETag, EventAnnouncement, Fault, Kind, MAX_FILE_BYTES,
+    MAX_PAGE_BYTES, Precondition, Provenance, TreePath, WriteResult,
 };
 use svcfs_text::frontmatter;
 use svcfs_vfs::{EntryKind, FileView};
@@ -167,11 +167,7 @@ pub fn append(
 /// # Errors
 /// `NotFound` if there is no file; `Invalid` for a file that is no text; those of [`edit::apply`],
 /// and of [`svcfs_vfs::Vfs::apply`].
-pub fn edit(
-    cx: &OperationContext<'_>,
-    path: &TreePath,
-    edits: &[TextEdit],
-) -> Result<(ETag, Option<CommitId>), Fault> {
+pub fn edit(cx: &OperationContext<'_>, path: &TreePath, edits: &[TextEdit]) -> Result<(ETag, Option<CommitId>), Fault> {
     let mut attempt = 1;
     loop {
         let file = cx.tree().read(cx.caller.protocol, path)?;

@@ -108,8 +108,7 @@ pub(super) fn remember(cx: &OperationContext<'_>, episode: &NewEpisode) -> Resul
 
 /// Whether a change was refused because one of these pages was changed since it was read.
 fn has_lost_race(cx: &OperationContext<'_>, fault: &Fault, read: &[(TreePath, ETag)]) -> bool {
-    let has_changed =
-        |(path, etag): &(TreePath, ETag)| files::read_file(cx, path).is_ok_and(|file| file.etag != *etag);
+    let has_changed = |(path, etag): &(TreePath, ETag)| files::read_file(cx, path).is_ok_and(|file| file.etag != *etag);
     fault.kind() == Kind::Conflict && read.iter().any(has_changed)
 }
 
@@ -142,7 +141,9 @@ fn check(episode: &NewEpisode) -> Result<(), Fault> {
     }
     let (from, until) = (instant("valid_from", &episode.valid_from)?, instant("valid_until", &episode.valid_until)?);
     match (from, until) {
-        (Some(from), Some(until)) if until <= from => Err(Fault::invalid("valid_until", "must be later than `valid_from`")),
+        (Some(from), Some(until)) if until <= from => {
+            Err(Fault::invalid("valid_until", "must be later than `valid_from`"))
+        }
         _ => Ok(()),
     }
 }
@@ -166,11 +167,8 @@ fn episode_page(
         Some(_) => episode.content.clone(),
         None => files::with_frontmatter(&episode.content),
     };
-    let mut fields = vec![
-        ("memory_kind", json!("episodic")),
-        ("episode_id", json!(id)),
-        ("created", json!(now.to_string())),
-    ];
+    let mut fields =
+        vec![("memory_kind", json!("episodic")), ("episode_id", json!(id)), ("created", json!(now.to_string()))];
     fn list<T: serde::Serialize>(items: &[T]) -> Option<Value> {
         (!items.is_empty()).then(|| json!(items))
     }
@@ -298,11 +296,7 @@ pub(super) fn forget(
 ///
 /// # Errors
 /// `Forbidden` without the scope `admin`; those of [`forget`].
-pub(super) fn erase(
-    cx: &OperationContext<'_>,
-    path: &TreePath,
-    reason: Option<&str>,
-) -> Result<ForgottenPage, Fault> {
+pub(super) fn erase(cx: &OperationContext<'_>, path: &TreePath, reason: Option<&str>) -> Result<ForgottenPage, Fault> {
     cx.caller.permissions.check_scope(Scope::Admin, "forget with erase")?;
     check_reason(reason)?;
     let page = MemoryPage::read(cx, "path", path)?;

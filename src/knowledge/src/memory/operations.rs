@@ -164,8 +164,7 @@ impl Operation for RememberEpisode {
     type Output = RememberedEpisode;
     fn run(self, cx: &OperationContext<'_>) -> Result<RememberedEpisode, Fault> {
         let Self { content, scope, episode_id, tags, supersedes, valid_from, valid_until, confidence } = self;
-        let episode =
-            NewEpisode { content, scope, episode_id, tags, supersedes, valid_from, valid_until, confidence };
+        let episode = NewEpisode { content, scope, episode_id, tags, supersedes, valid_from, valid_until, confidence };
         let stored = episodes::remember(cx, &episode)?;
         let similar = |(path, similarity)| SimilarMemory { path, similarity };
         Ok(RememberedEpisode {

@@ -7,8 +7,8 @@ use svcfs_base::{ETag, Fault, Kind, TreePath, VersionId};
 use svcfs_text::frontmatter;
 
 use super::edits::{add_to_section, edit_page, lower_headings};
-use crate::files::set_fields;
 use crate::claims::{self, LeaseDuration};
+use crate::files::set_fields;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, require_path};
 
 /// Maximum size of a message.

@@ -5,10 +5,10 @@ use svcfs_base::{Actor, Caller, Claim, ETag, Fault, Kind, TreePath};
 use svcfs_text::frontmatter;
 
 use super::edits::{add_to_section, edit_page};
-use crate::files::set_fields;
 use super::operations::EligibleTask;
 use super::queue::{TaskFilter, normalize_label};
 use crate::claims::{self, LeaseDuration};
+use crate::files::set_fields;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, Space, require_path};
 use crate::workflows::{WorkflowDefinition, WorkflowState, strings};
 

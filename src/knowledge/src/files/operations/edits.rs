@@ -102,7 +102,8 @@ impl Operation for EditFile {
         })
     }
     fn render_text(edited: &ChangeOutput<EditedFile>) -> Option<String> {
-        let version = |file: &EditedFile| file.version.as_ref().map_or_else(String::new, |id| format!(", version: {id}"));
+        let version =
+            |file: &EditedFile| file.version.as_ref().map_or_else(String::new, |id| format!(", version: {id}"));
         Some(edited.render(|file| format!("Edited {} (ETag: {}{})", file.path, file.etag, version(file))))
     }
 }

@@ -93,9 +93,7 @@ impl Operation for RenameDirectory {
     const HTTP: &'static [Route] = &[Route::post("/rename-dir")];
     type Output = ChangeOutput<RenamedDirectory>;
     fn run(self, cx: &OperationContext<'_>) -> Result<ChangeOutput<RenamedDirectory>, Fault> {
-        ChangeOutput::of(cx, (self.dry_run, ReportKind::Relinking), || {
-            rename::rename_directory(cx, self.from, self.to)
-        })
+        ChangeOutput::of(cx, (self.dry_run, ReportKind::Relinking), || rename::rename_directory(cx, self.from, self.to))
     }
     fn render_text(renamed: &ChangeOutput<RenamedDirectory>) -> Option<String> {
         let text = |RenamedDirectory { from, to, renamed }: &RenamedDirectory| {

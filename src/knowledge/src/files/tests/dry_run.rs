@@ -56,7 +56,10 @@ fn a_dry_run_shows_the_changes_and_makes_none() {
     assert_eq!((alone["changes"].as_array().unwrap().len(), alone["broken_links"].as_array().unwrap().len()), (1, 2));
     let directory = report("rename_dir", json!({ "from": "d", "to": "f" }));
     assert_eq!(directory["changes"], json!([{ "path": "f/e.md", "former": "d/e.md", "change": "renamed" }]));
-    let bulk = report("bulk_write", json!({ "files": [{ "path": "a.md", "content": "# A\n" }, { "path": "n.md", "content": "# N\n" }] }));
+    let bulk = report(
+        "bulk_write",
+        json!({ "files": [{ "path": "a.md", "content": "# A\n" }, { "path": "n.md", "content": "# N\n" }] }),
+    );
     assert_eq!(bulk["changes"].as_array().unwrap().len(), 2, "{bulk}");
     let edited = report("edit", json!({ "path": "a.md", "edits": [{ "old": "See", "new": "Read" }] }));
     assert!(edited["diff"].as_str().unwrap().contains("+Read [[b]].\n"), "{edited}");
@@ -84,7 +87,11 @@ fn a_dry_run_is_refused_as_the_change_is() {
         (&caller(), "delete", json!({ "path": "d" })),
         (&caller(), "rename", json!({ "from": "a.md", "to": "b.md" })),
         (&caller(), "rename_dir", json!({ "from": "d", "to": "d/x" })),
-        (&caller(), "bulk_write", json!({ "files": [{ "path": "a.md", "content": "x\n", "if_match": "0".repeat(40) }] })),
+        (
+            &caller(),
+            "bulk_write",
+            json!({ "files": [{ "path": "a.md", "content": "x\n", "if_match": "0".repeat(40) }] }),
+        ),
     ] {
         let mut dry = arguments.clone();
         dry["dry_run"] = json!(true);
