@@ -129,7 +129,7 @@ fn fields(
     fields.push(("url", json!(address(id, metadata))));
     fields.push(("citekey", json!(citekey)));
     match state {
-        MetadataState::Complete => fields.push(("_fetched_at", json!(now.to_string()))),
+        MetadataState::Complete => fields.push(("_fetched_at", json!(format!("{now:.0}")))),
         MetadataState::Pending | MetadataState::Given => fields.push((STATE_KEY, json!(state.name()))),
     }
     fields

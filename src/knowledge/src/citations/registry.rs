@@ -37,7 +37,7 @@ pub fn look_up(cx: &OperationContext<'_>, id: &PaperId) -> LookupResult {
         PaperId::Arxiv(_) => ("memory.arxiv_url", &memory.arxiv_url, "application/atom+xml"),
     };
     let Some(base) = base else {
-        return LookupResult::Unreachable(format!("metadata is not fetched: `{setting}` is empty"));
+        return LookupResult::Unreachable(format!("the metadata is missing: `{setting}` is empty"));
     };
     let url = match id {
         PaperId::Doi(doi) => format!("{base}/{}", encoded(doi)),
@@ -56,11 +56,11 @@ pub fn look_up(cx: &OperationContext<'_>, id: &PaperId) -> LookupResult {
                     return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Found);
                 }
             };
-            let unreadable = || LookupResult::Unreachable("the registry answered without metadata".to_owned());
+            let unreadable = || LookupResult::Unreachable("the metadata is missing: the registry did not answer in the expected format".to_owned());
             metadata.map_or_else(unreadable, LookupResult::Found)
         }
         Err(error) if is_unknown(&error) => unknown(),
-        Err(error) => LookupResult::Unreachable(format!("metadata could not be fetched: {error}")),
+        Err(error) => LookupResult::Unreachable(format!("the metadata is missing: {error}")),
     }
 }
 

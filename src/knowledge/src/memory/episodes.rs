@@ -168,7 +168,7 @@ fn episode_page(
         None => files::with_frontmatter(&episode.content),
     };
     let mut fields =
-        vec![("memory_kind", json!("episodic")), ("episode_id", json!(id)), ("created", json!(now.to_string()))];
+        vec![("memory_kind", json!("episodic")), ("episode_id", json!(id)), ("created", json!(format!("{now:.0}")))];
     fn list<T: serde::Serialize>(items: &[T]) -> Option<Value> {
         (!items.is_empty()).then(|| json!(items))
     }

@@ -91,7 +91,7 @@ impl MemoryPage {
         if self.text_of("memory_status") != Some(SUPERSEDED) {
             fields.push(("memory_status", json!(SUPERSEDED)));
             if !self.has_ended(now) {
-                fields.push(("valid_until", json!(now.to_string())));
+                fields.push(("valid_until", json!(format!("{now:.0}"))));
             }
         }
         let by = by.map(TreePath::as_str);
