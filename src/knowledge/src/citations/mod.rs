@@ -54,7 +54,7 @@ fn cite(cx: &OperationContext<'_>, request: &CiteRequest) -> Result<CitedPaper, 
         return Ok(known);
     }
     let (metadata, state, note) = match registry::look_up(cx, &request.id) {
-        LookupResult::Found(found) => (found.or(&request.given), MetadataState::Complete, None),
+        LookupResult::Known(found) => (found.or(&request.given), MetadataState::Complete, None),
         LookupResult::Unknown(note) if request.given.title.is_none() => {
             let message = format!("`{}`: {note}; check it, or send `title` to cite it all the same", request.field);
             return Err(Fault::not_found(message));

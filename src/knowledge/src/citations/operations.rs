@@ -18,17 +18,16 @@ const MAX_URL_BYTES: usize = 2048;
 
 /// Make a page for a paper, by its DOI or arXiv id
 ///
-/// Use it before you refer to a paper, and link to the page that it returns; for other web pages use
-/// `clip`. Writes `papers/<surname><year><word>.md` with title, authors, year and a BibTeX entry from
-/// the registry. A known paper is returned with `existing`. Without an answer of the registry the
-/// page has what you send, or `metadata: pending`; a repeat completes it. 400 for an identifier that
-/// is none; 404 if the registry does not know it: do not invent identifiers.
+/// Use it before you refer to a paper, and link to the page; for other web pages use `clip`.
+/// Writes `papers/<surname><year><word>.md` with title, authors, year and BibTeX from the registry.
+/// A known paper is returned with `existing`. If the registry does not answer, the page has what
+/// you send, or `metadata: pending`; a repeat completes it. 404 if the registry does not know the
+/// identifier: do not invent one.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "doi": "10.1038/nphys1170" }))]
 pub struct CitePaper {
-    /// DOI or arXiv id, also as URL; send exactly one of `identifier`, `doi` and `arxiv_id`
+    /// DOI or arXiv id, also as URL; send this, or `doi`, or `arxiv_id`
     #[serde(default)]
-    #[schemars(example = "https://arxiv.org/abs/1706.03762")]
     pub identifier: Option<String>,
     /// DOI, such as `10.1038/nphys1170`
     #[serde(default)]
@@ -36,13 +35,13 @@ pub struct CitePaper {
     /// arXiv id, such as `1706.03762`
     #[serde(default)]
     pub arxiv_id: Option<String>,
-    /// Title, used if the registry does not answer
+    /// Used, as the next two, if the registry does not answer
     #[serde(default)]
     pub title: Option<String>,
-    /// Authors, each as `Ann Lee` or `Lee, Ann`, used if the registry does not answer
+    /// Each as `Ann Lee` or `Lee, Ann`
     #[serde(default)]
     pub authors: Vec<String>,
-    /// Year of publication, used if the registry does not answer
+    /// Year of publication
     #[serde(default)]
     #[schemars(range(min = 1000, max = 9999))]
     pub year: Option<u32>,

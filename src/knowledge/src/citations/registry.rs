@@ -22,7 +22,7 @@ const CSL_JSON: &str = "application/vnd.citationstyles.csl+json";
 /// What a registry answered.
 pub enum LookupResult {
     /// The paper.
-    Found(PaperMetadata),
+    Known(PaperMetadata),
     /// It has no such paper.
     Unknown(String),
     /// It did not answer, or not in a form that can be read.
@@ -53,11 +53,11 @@ pub fn look_up(cx: &OperationContext<'_>, id: &PaperId) -> LookupResult {
                     serde_json::from_slice(&document.body).ok().and_then(|csl| PaperMetadata::from_csl(&csl))
                 }
                 PaperId::Arxiv(_) => {
-                    return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Found);
+                    return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Known);
                 }
             };
             let unreadable = || LookupResult::Unreachable("the metadata is missing: the registry did not answer in the expected format".to_owned());
-            metadata.map_or_else(unreadable, LookupResult::Found)
+            metadata.map_or_else(unreadable, LookupResult::Known)
         }
         Err(error) if is_unknown(&error) => unknown(),
         Err(error) => LookupResult::Unreachable(format!("the metadata is missing: {error}")),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Fault, TreePath};
 use svcfs_store::unified_diff;
-use svcfs_text::lint::LintIssue;
+use svcfs_text::lint::{LintIssue, Severity};
 use svcfs_vfs::PreviewedFile;
 
 use crate::kernel::OperationContext;
@@ -27,7 +27,7 @@ const MAX_ENTRIES: usize = 1_000;
 pub struct ChangeOutput<T> {
     #[serde(flatten)]
     output: T,
-    /// What would change, with `dry_run`: nothing was written
+    /// With `dry_run`: what would change
     #[serde(skip_serializing_if = "Option::is_none")]
     dry_run: Option<DryRunReport>,
 }
@@ -42,10 +42,10 @@ pub struct DryRunReport {
     /// True if the diff was cut
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub diff_is_cut: bool,
-    /// Lint findings in the texts as they would be stored
+    /// Lint findings in the new texts, each as `path:line: severity: message`
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lint: Vec<PageFinding>,
-    /// Links to a removed or renamed page that would lead nowhere, or to another page of that name
+    pub lint: Vec<String>,
+    /// Links that would lead nowhere, or to another page of that name
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub broken_links: Vec<BrokenLink>,
 }
@@ -74,15 +74,6 @@ pub enum FileChange {
     Removed,
     /// It would have another name, and another content if it has a diff.
     Renamed,
-}
-
-/// A lint finding.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct PageFinding {
-    /// The page
-    pub path: TreePath,
-    #[serde(flatten)]
-    issue: LintIssue,
 }
 
 /// A link that would be broken.
@@ -156,9 +147,8 @@ impl DryRunReport {
         }
         if !self.lint.is_empty() {
             text.push_str("\nLint findings:\n");
-            for PageFinding { path, issue } in &self.lint {
-                let LintIssue { line, severity, message, .. } = issue;
-                let _infallible = writeln!(text, "- {path}:{line}: {severity:?}: {message}");
+            for finding in &self.lint {
+                let _infallible = writeln!(text, "- {finding}");
             }
         }
         if !self.broken_links.is_empty() {
@@ -219,11 +209,19 @@ fn diff(cx: &OperationContext<'_>, files: &[PreviewedFile]) -> Result<(String, b
     Ok((text, false))
 }
 
-fn findings(cx: &OperationContext<'_>, files: &[PreviewedFile]) -> Result<Vec<PageFinding>, Fault> {
+fn findings(cx: &OperationContext<'_>, files: &[PreviewedFile]) -> Result<Vec<String>, Fault> {
     let mut findings = Vec::new();
     for PreviewedFile { path, after, .. } in files.iter().filter(|file| file.path.is_page()) {
         let Some(text) = after.as_deref().and_then(|after| std::str::from_utf8(after).ok()) else { continue };
-        findings.extend(lint_page(cx.space, text)?.into_iter().map(|issue| PageFinding { path: path.clone(), issue }));
+        let finding = |LintIssue { line, severity, message, .. }: LintIssue| {
+            let severity = match severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+                Severity::Info => "info",
+            };
+            format!("{path}:{line}: {severity}: {message}")
+        };
+        findings.extend(lint_page(cx.space, text)?.into_iter().map(finding));
         if findings.len() > MAX_ENTRIES {
             findings.truncate(MAX_ENTRIES);
             cx.add_note(format!("the lint findings are cut at {MAX_ENTRIES}"));

@@ -301,7 +301,7 @@ impl Operation for ReadSymlink {
 pub struct DeleteFile {
     /// Path to delete
     pub path: TreePath,
-    /// Show what would change (diff, links to the page that would be broken) without writing anything
+    /// Show what would change (diff, broken links) without writing anything
     #[serde(default)]
     pub dry_run: bool,
 }

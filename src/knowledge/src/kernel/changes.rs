@@ -1,7 +1,7 @@
 //! The changes of a call: they are applied, or in a dry run only shown.
 //!
-//! Invariant: an operation with a dry run makes all its changes through [`OperationContext::apply`],
-//! so that a dry run is refused as the operation would be and shows exactly its changes.
+//! Invariant: an operation with a dry run makes all its changes by [`OperationContext::apply`], so
+//! that a dry run is refused as the operation would be and shows exactly its changes.
 
 use parking_lot::Mutex;
 use svcfs_base::{ApplyResult, Caller, ChangeSet, Fault};

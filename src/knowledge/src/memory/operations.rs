@@ -87,18 +87,17 @@ impl Operation for GetMemoryReport {
 
 /// Remember an episode: something that happened or was learned
 ///
-/// Use it for facts and events that a later conversation will need; use `write` for pages that
-/// people read. Writes a new page `episodes/<date>/<id>.md`. Search first: if a memory says
-/// otherwise, name it in `supersedes`, and it is marked in the same commit. Returns path, ETag and
-/// version, and in `similar` memories that probably say the same. With `episode_id` a repeat is
-/// safe: it returns the page that exists; 409 if that has another content.
+/// Use it for facts and events that a later conversation needs; use `write` for pages that people
+/// read. Writes a new page `episodes/<date>/<id>.md`. Search first: memories that no longer hold go
+/// into `supersedes` and are marked in the same commit. Returns path, ETag, version, and in
+/// `similar` memories that probably say the same. A known `episode_id` returns its page; 409 if the
+/// content differs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "content": "The signing key is rotated every 90 days.", "tags": ["security"] }))]
 pub struct RememberEpisode {
-    /// What to remember, as markdown; write it so that it can be understood alone
-    #[schemars(example = "The signing key is rotated every 90 days.")]
+    /// Markdown that can be understood alone
     pub content: String,
-    /// What it belongs to, such as a project or a person; `recall` and `search` can be limited to it
+    /// What it belongs to, such as a project; `recall` can be limited to it
     #[serde(default)]
     pub scope: Option<String>,
     /// Your own id of the episode, such as `run-249`; default: a new one
@@ -107,15 +106,14 @@ pub struct RememberEpisode {
     /// Tags of the page
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Memories that no longer hold because of this one
+    /// Paths of memories that no longer hold
     #[serde(default)]
     pub supersedes: Vec<TreePath>,
-    /// Since when it is true: a time or a day
+    /// Since when it is true, such as `2026-01-31`
     #[serde(default)]
     pub valid_from: Option<String>,
-    /// Until when it is true: a time or a day; later it is marked as expired
+    /// Until when it is true, such as `2026-12-31`
     #[serde(default)]
-    #[schemars(example = "2026-12-31")]
     pub valid_until: Option<String>,
     /// How sure it is, more than 0 and at most 1
     #[serde(default)]
@@ -195,10 +193,9 @@ impl Operation for RememberEpisode {
 
 /// Mark a memory as superseded, so that it is no longer taken as true
 ///
-/// Use it when a memory is wrong or outdated and nothing replaces it in `remember`. The page stays
-/// and can be read; `recall` and search rank it last and mark it. Repeating the call changes
-/// nothing. Returns path, ETag and version. 400 for a page that is no memory: use `delete` for
-/// other pages. `erase` deletes the page instead, which needs an admin key; the history keeps it.
+/// Use it when a memory is wrong or outdated and no new one replaces it (`remember` with
+/// `supersedes` does both). The page stays; `recall` and search rank it last and mark it. A repeat
+/// changes nothing. Returns path, ETag and version. 400 for a page that is no memory: use `delete`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ForgetMemory {
     /// Path of the memory
@@ -210,7 +207,7 @@ pub struct ForgetMemory {
     /// The page that is right instead
     #[serde(default)]
     pub superseded_by: Option<TreePath>,
-    /// Delete the page; needs an admin key
+    /// Delete the page instead; needs an admin key. The history keeps its text
     #[serde(default)]
     pub erase: bool,
 }

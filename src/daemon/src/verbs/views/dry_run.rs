@@ -19,9 +19,7 @@ pub fn preview(answer: &Value, cx: &ViewContext<'_>) -> Result<Option<Rendered>,
         rendered.text.extend(format!("{:8} {former}{path}\n", line_of(&file["change"])).into_bytes());
     }
     for finding in list(&report["lint"]) {
-        let (path, severity) = (cx.path(&finding["path"]), line_of(&finding["severity"]));
-        let line = format!("{path}:{}: {severity}: {}\n", finding["line"], line_of(&finding["message"]));
-        rendered.text.extend(line.into_bytes());
+        rendered.text.extend(format!("{}\n", line_of(finding)).into_bytes());
     }
     for link in list(&report["broken_links"]) {
         let (path, target) = (cx.path(&link["path"]), cx.path(&link["target"]));

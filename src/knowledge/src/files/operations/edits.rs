@@ -15,18 +15,18 @@ const MAX_EDITS: usize = 100;
 
 /// Change parts of a page: replace exact texts, or change sections
 ///
-/// Use it instead of `write` when most of the page stays: you send only what changes. An edit is
-/// `{old, new}`, where `old` must occur exactly once, or `{heading, mode, text}`. All edits are
-/// made, in order, or none. Returns path, ETag and version. If a text occurs never or several
-/// times, the error says where: send more of the text around it.
+/// Use it instead of `write` when most of the page stays. An edit is `{old, new}`, where `old` must
+/// occur exactly once, or `{heading, mode, text}`. All edits are made, in order, or none. Returns
+/// path, ETag and version. If `old` occurs never or several times, the error names the places: send
+/// more of the text around it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "path": "notes/today.md", "edits": [
-    { "old": "due: monday", "new": "due: friday" }, { "heading": "Log", "mode": "append", "text": "- moved to friday" }] }))]
+    { "old": "due: monday", "new": "due: friday" }, { "heading": "Log", "mode": "append", "text": "- moved" }] }))]
 pub struct EditFile {
     /// Path of the file
     #[schemars(example = "notes/today.md")]
     pub path: TreePath,
-    /// The edits, at most 100; each in the text that the earlier ones made
+    /// The edits; each in the text that the earlier ones made
     #[schemars(length(min = 1, max = 100))]
     pub edits: Vec<FileEdit>,
     /// Show what would change (diff, lint findings) without writing anything
@@ -38,13 +38,13 @@ pub struct EditFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileEdit {
-    /// Text to replace, exactly as in the page; must occur once
+    /// Text to replace, exactly as in the page
     #[serde(default)]
     pub old: Option<String>,
     /// What replaces `old`; empty to remove it
     #[serde(default)]
     pub new: Option<String>,
-    /// Heading of the section to change: its text, its anchor as `#anchor`, or `Parent > Child`
+    /// Heading of the section: its text, `#anchor`, or `Parent > Child`
     #[serde(default)]
     pub heading: Option<String>,
     /// What to do with the section
