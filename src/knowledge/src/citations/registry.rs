@@ -56,7 +56,11 @@ pub fn look_up(cx: &OperationContext<'_>, id: &PaperId) -> LookupResult {
                     return PaperMetadata::from_atom(&document.body).map_or_else(unknown, LookupResult::Known);
                 }
             };
-            let unreadable = || LookupResult::Unreachable("the metadata is missing: the registry did not answer in the expected format".to_owned());
+            let unreadable = || {
+                LookupResult::Unreachable(
+                    "the metadata is missing: the registry did not answer in the expected format".to_owned(),
+                )
+            };
             metadata.map_or_else(unreadable, LookupResult::Known)
         }
         Err(error) if is_unknown(&error) => unknown(),
