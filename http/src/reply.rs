@@ -11,7 +11,7 @@ use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
 use svcfs_base::{ETag, Fault, Kind, Timestamp, TreePath};
 use svcfs_knowledge::access::RETRY_AFTER_KEY;
-use svcfs_knowledge::kernel::{ResponseMedia, ResponseMeta, Route};
+use svcfs_knowledge::kernel::{DRY_RUN_KEY, ResponseMedia, ResponseMeta, Route};
 use warp::reply::Response;
 
 use crate::bind::{etag_header, header};
@@ -172,7 +172,8 @@ fn set_headers(route: &Route, output: &Value, headers: &mut HeaderMap) {
             set(name, text_of(output, field).map(str::to_owned));
         }
     }
-    if route.has_etag {
+    // A dry run stored nothing, so the ETag is not one of the resource.
+    if route.has_etag && output.get(DRY_RUN_KEY).is_none() {
         set(ETAG, text_of(output, "etag").map(|etag| format!("\"{etag}\"")));
         set(LAST_MODIFIED, modified(output).and_then(http_date));
         set(CACHE_CONTROL, Some("no-cache".to_owned()));

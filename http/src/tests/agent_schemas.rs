@@ -178,7 +178,9 @@ async fn shared_work(protocol: &Listening) -> Vec<(&'static str, Value)> {
 /// Shows: HTTP-11
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_answers_as_its_schema_says() {
-    let protocol = Listening::on(TestServer::new()).await;
+    // No registry is asked for papers.
+    let server = TestServer::of(svcfs_knowledge::CATALOGUE, "memory.doi_url = \"\"");
+    let protocol = Listening::on(server).await;
     let versions = tree(&protocol).await;
     let a = json!({ "path": "notes/a.md" });
     let view = json!({ "name": "v", "query": "TABLE status", "columns": [{ "property": "status" }],
@@ -190,6 +192,15 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_read", json!({ "path": "notes/a.md", "metadata_only": true })),
         ("svc_bulk_write", json!({ "files": [{ "path": "c.md", "content": "# C\n" }] })),
         ("svc_append", json!({ "path": "c.md", "content": "more\n" })),
+        ("svc_edit", json!({ "path": "c.md", "edits": [{ "old": "more", "new": "less" }] })),
+        (
+            "svc_edit",
+            json!({ "path": "c.md", "edits": [{ "heading": "C", "mode": "append", "text": "end" }], "dry_run": true }),
+        ),
+        ("svc_write", json!({ "path": "c.md", "content": "# C\n\n### D\n", "dry_run": true })),
+        ("svc_bulk_write", json!({ "files": [{ "path": "c.md", "content": "# D\n" }], "dry_run": true })),
+        ("svc_rename", json!({ "from": "notes/a.md", "to": "notes/z.md", "dry_run": true })),
+        ("svc_delete", json!({ "path": "notes/a.md", "dry_run": true })),
         ("svc_rename", json!({ "from": "c.md", "to": "d.md" })),
         ("svc_delete", json!({ "path": "d.md" })),
         ("svc_section", json!({ "path": "notes/a.md", "heading": "B" })),
@@ -215,6 +226,14 @@ async fn every_tool_answers_as_its_schema_says() {
         ("svc_view_refresh", json!({})),
         ("svc_graph_path", json!({ "from": "index.md", "to": "notes/a.md" })),
         ("svc_memory_report", json!({ "episodes_prefix": "episodes" })),
+        (
+            "svc_remember",
+            json!({ "content": "The tide is high.", "episode_id": "e1", "supersedes": ["episodes/e.md"] }),
+        ),
+        ("svc_remember", json!({ "content": "The tide is high.", "episode_id": "e1" })),
+        ("svc_forget", json!({ "path": "episodes/e.md", "reason": "old" })),
+        ("svc_forget", json!({ "path": "episodes/e.md", "erase": true })),
+        ("svc_cite", json!({ "doi": "10.1000/182", "title": "On Things", "authors": ["Ann Lee"], "year": 2020 })),
         ("svc_timeline", json!({ "type": "write" })),
         ("svc_canvas_write", json!({ "path": "c.canvas", "content": "{\"nodes\":[],\"edges\":[]}" })),
         ("svc_canvas_read", json!({ "path": "c.canvas" })),

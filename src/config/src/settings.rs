@@ -303,7 +303,7 @@ impl SettingsCheck {
         audit: &AuditConfig,
     ) -> (Option<DataviewSettings>, Option<MemorySettings>, Option<JanitorSettings>, Option<AuditSettings>) {
         let dataview = self.value("dataview.query_timeout", dataview.resolve());
-        let memory = self.value("memory.episodes_path_prefix", memory.resolve());
+        let memory = memory.resolve(&mut |key, message| self.report(key, message));
         let janitor = self.value("janitor.interval", janitor.resolve());
         let audit = self.value("audit.max_size", audit.resolve()).flatten();
         (dataview, memory, janitor, audit)

@@ -12,6 +12,7 @@ pub mod append_only;
 pub mod audit;
 pub mod backup;
 pub mod canvas;
+pub mod citations;
 pub mod claims;
 pub mod clip;
 pub mod comments;
@@ -63,6 +64,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     content_quality::AREA,
     usage::AREA,
     memory::AREA,
+    citations::AREA,
     claims::AREA,
     comments::AREA,
     shares::AREA,

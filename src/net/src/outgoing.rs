@@ -101,8 +101,16 @@ impl OutgoingClient {
     /// # Errors
     /// [`NetError`], also for an error status and for a document that is too large.
     pub fn get(&self, url: &str) -> Result<FetchedDocument, NetError> {
-        let uri = parse_url(url)?;
-        let mut answer = self.agent.get(uri).call().map_err(|error| to_net_error(url, error))?;
+        self.get_as(url, "*/*")
+    }
+
+    /// As [`get`](Self::get), in the format of a media type, if the server has that.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn get_as(&self, url: &str, media_type: &str) -> Result<FetchedDocument, NetError> {
+        let request = self.agent.get(parse_url(url)?).header(header::ACCEPT, media_type);
+        let mut answer = request.call().map_err(|error| to_net_error(url, error))?;
         if !answer.status().is_success() {
             return Err(to_net_error(url, ureq::Error::StatusCode(answer.status().as_u16())));
         }

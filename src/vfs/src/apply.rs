@@ -93,7 +93,7 @@ impl Vfs {
     }
 
     /// Resolves links of written pages; filesystem protocols resolve links themselves.
-    fn resolve_put_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
+    pub(crate) fn resolve_put_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
         if caller.protocol.is_filesystem() {
             return Ok(set);
         }
@@ -149,7 +149,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn is_structural(&self, set: &ChangeSet) -> bool {
+    pub(crate) fn is_structural(&self, set: &ChangeSet) -> bool {
         set.changes.iter().any(|change| match change {
             Change::Move { from, .. } => {
                 // A directory may have replaced a file whose removal is pending.
@@ -296,7 +296,7 @@ impl PendingAnswer {
 
 impl VfsCore {
     /// Whether a set is answered only after it is applied, given the state of the disk.
-    fn must_await(&self, durability: Durability) -> Result<bool, Fault> {
+    pub(crate) fn must_await(&self, durability: Durability) -> Result<bool, Fault> {
         let error = self.write_error.lock().as_ref().map(Fault::duplicate);
         match error {
             Some(fault) if self.stalled_since.lock().is_some() => Err(fault),
@@ -419,7 +419,7 @@ const fn written_path(change: &Change) -> Option<&TreePath> {
     }
 }
 
-fn changed_paths(set: &ChangeSet) -> BTreeSet<TreePath> {
+pub(crate) fn changed_paths(set: &ChangeSet) -> BTreeSet<TreePath> {
     let mut paths = BTreeSet::new();
     for change in &set.changes {
         paths.insert(change.path().clone());

@@ -25,6 +25,7 @@ mod path_class;
 mod path_locks;
 mod plan;
 mod precondition;
+mod preview;
 mod progress;
 mod queue;
 mod queue_load;
@@ -54,6 +55,7 @@ pub use past::{
     PastFile, PastName, PastState, PathAction, PathTimeline, RemovedFile, SetOrigin, StoredContent, StoredVersion,
     TimelineEvent,
 };
+pub use preview::{ChangePreview, PreviewedFile};
 pub use progress::{OnProgress, OpenProgress};
 pub use queue_load::{FlushKind, OnFlush, QueueLoad};
 pub use svcfs_store::{

@@ -40,7 +40,7 @@ const BEYOND: [&str; 21] = [
 ];
 
 /// Tools beside the contract, each with its reason.
-const BEYOND_TOOLS: [&str; 7] = [
+const BEYOND_TOOLS: [&str; 8] = [
     "svc_version", // agents read, compare and attribute versions, as callers of REST do
     "svc_diff",
     "svc_blame",
@@ -48,6 +48,7 @@ const BEYOND_TOOLS: [&str; 7] = [
     "svc_task_done",
     "svc_recall", // excerpts with citations within a budget of tokens
     "svc_undo",   // agents undo their own mistakes
+    "svc_edit",   // parts of a page are changed without sending all of it
 ];
 
 /// The rows of a table below its heading, split into columns.

@@ -2,6 +2,7 @@
 //! space each time, and must leave the same story.
 
 mod bulk;
+mod dry_runs;
 mod gathered;
 mod history;
 mod interleaved;

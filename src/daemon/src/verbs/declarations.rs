@@ -46,6 +46,8 @@ const AS_OF: VerbOption = VerbOption {
     help: "The pages as they were then: a time, a date, a commit hash, a branch or a tag; only words find pages",
     ..long_option("as_of", "as-of")
 };
+const DRY_RUN: VerbOption =
+    VerbOption { help: "Show what would change, and write nothing", ..long_option("dry_run", "dry-run") };
 const LINES: VerbOption = limit("Maximum number of lines [default: all]");
 const SKIPPED_LINES: VerbOption = skip("Skip this many lines");
 
@@ -199,6 +201,7 @@ Examples:
             help: "Create a symbolic link at PATH; the content is its target, relative to the directory of PATH",
             ..option("symlink")
         },
+        DRY_RUN,
     ],
     action: Once(views::changes::written),
     ..VERB
@@ -290,6 +293,7 @@ Examples:
             help: "Replace TO if it exists with this ETag, or with any: `*` [default: an existing TO is refused]",
             ..option("replacing")
         },
+        DRY_RUN,
     ],
     action: Steps(steps::rename),
     ..VERB
@@ -304,8 +308,10 @@ const RM: Verb = Verb {
 Examples:
   svcfs rm notes/old.md
   svcfs rm -r drafts                               a directory with everything in it
+  svcfs rm notes/old.md --dry-run                  show the links that would be broken
   svcfs restore notes/old.md                       bring one back",
     positionals: &[required("path", "PATH", "Path to remove", Paths)],
+    options: &[DRY_RUN],
     flags: &[VerbFlag { name: "recursive", short: Some('r'), help: "Remove directories with everything in them" }],
     action: Steps(steps::remove),
     ..VERB

@@ -160,6 +160,7 @@ pub fn remove(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
             let message = "the top of the knowledge base cannot be removed; name pages or directories in it";
             return Err(CommandFailure::saying(ExitStatus::Usage, message));
         }
+        let dry_run = arguments.get("dry_run").cloned();
         let refusal = match run.call("delete", arguments) {
             Ok(answer) => return run.print(&answer, views::changes::removed),
             Err(failure) if failure.exit() == ExitStatus::Refused => failure,
@@ -174,23 +175,28 @@ pub fn remove(run: &VerbRun<'_>) -> Result<(), CommandFailure> {
                 format!("directory `{path}` is not empty; remove it with everything in it with `svcfs rm -r {path}`");
             return Err(CommandFailure::saying(ExitStatus::Refused, message));
         }
-        remove_directory(run, &path)
+        remove_directory(run, &path, dry_run.as_ref())
     })
 }
 
-fn remove_directory(run: &VerbRun<'_>, path: &str) -> Result<(), CommandFailure> {
+fn remove_directory(run: &VerbRun<'_>, path: &str, dry_run: Option<&Value>) -> Result<(), CommandFailure> {
     let tree = run.call("tree", to_map(json!({ "path": path, "details": true })))?;
     let mut entries = Vec::new();
     collect_entries(&tree, &mut entries);
     for entry in entries {
-        match run.call("delete", to_map(json!({ "path": entry }))) {
+        let mut arguments = to_map(json!({ "path": entry }));
+        arguments.extend(dry_run.map(|dry_run| ("dry_run".to_owned(), dry_run.clone())));
+        match run.call("delete", arguments) {
             Ok(answer) => run.print(&answer, views::changes::removed)?,
             // The tree is listed to a limited depth.
             Err(failure) if failure.exit() == ExitStatus::Refused && is_directory(run, &entry) => {
-                remove_directory(run, &entry)?;
+                remove_directory(run, &entry, dry_run)?;
             }
             Err(failure) => return Err(failure),
         }
+    }
+    if dry_run.is_some_and(|dry_run| *dry_run == true) {
+        return Ok(());
     }
     match run.call("delete", to_map(json!({ "path": path }))) {
         Ok(answer) => run.print(&answer, views::changes::removed),

@@ -5,6 +5,9 @@
 
 mod assets;
 mod content;
+mod dry_run;
+mod edit;
+mod fields;
 mod lines;
 mod link_rewrite;
 mod link_targets;
@@ -25,6 +28,8 @@ use svcfs_base::{Fault, TreePath};
 use crate::kernel::require_path;
 
 pub use content::TextOrBytes;
+pub use dry_run::DryRunReport;
+pub use fields::{set_fields, with_frontmatter};
 pub use lines::{LineRange, select_lines};
 pub(crate) use link_rewrite::SpaceLinkResolver;
 pub use link_targets::resolve_target;

@@ -1,3 +1,4 @@
+mod edits;
 mod renames;
 mod writes;
 
@@ -12,6 +13,7 @@ use svcfs_vfs::PastState;
 use svcfs_work::Lane;
 
 use super::content::TextOrBytes;
+use super::dry_run::{ChangeOutput, ReportKind};
 use super::lines::{self, LineRange};
 use super::tree::FileTreeNode;
 use super::tree_text::TreeText;
@@ -20,6 +22,7 @@ use crate::kernel::{
     AsOf, FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route, past_file,
 };
 use crate::usage;
+use edits::EditFile;
 use renames::{RenameDirectory, RenameFile};
 use writes::{AppendToFile, WriteFile, WrittenFile};
 
@@ -37,6 +40,7 @@ pub const AREA: OperationArea = OperationArea {
         OperationEntry::new::<DeleteFile>(),
         OperationEntry::new::<BulkWriteFiles>(),
         OperationEntry::new::<AppendToFile>(),
+        OperationEntry::new::<EditFile>(),
         OperationEntry::new::<UploadAsset>(),
         OperationEntry::new::<RenameFile>(),
         OperationEntry::new::<RenameDirectory>(),
@@ -300,6 +304,9 @@ impl Operation for ReadSymlink {
 pub struct DeleteFile {
     /// Path to delete
     pub path: TreePath,
+    /// Show what would change (diff, broken links) without writing anything
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// The result of deleting a path.
@@ -316,12 +323,15 @@ impl Operation for DeleteFile {
     const HTTP: &'static [Route] = &[Route::delete("/file")];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
-    type Output = DeletedFile;
-    fn run(self, cx: &OperationContext<'_>) -> Result<DeletedFile, Fault> {
-        write::remove(cx, super::named(self.path)?).map(|deleted| DeletedFile { deleted })
+    type Output = ChangeOutput<DeletedFile>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<ChangeOutput<DeletedFile>, Fault> {
+        let path = super::named(self.path)?;
+        ChangeOutput::of(cx, (self.dry_run, ReportKind::Removals), || {
+            write::remove(cx, path).map(|deleted| DeletedFile { deleted })
+        })
     }
-    fn render_text(deleted_file: &DeletedFile) -> Option<String> {
-        Some(format!("Deleted {}", deleted_file.deleted))
+    fn render_text(deleted_file: &ChangeOutput<DeletedFile>) -> Option<String> {
+        Some(deleted_file.render(|file| format!("Deleted {}", file.deleted)))
     }
 }
 
@@ -341,6 +351,9 @@ pub struct BulkWriteFiles {
     /// Subject of the commit; default: `<actor>: bulk write — N files`
     #[serde(default)]
     pub message: Option<String>,
+    /// Show what would change (diff, lint findings) without writing anything
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// One file of a bulk write.
@@ -372,17 +385,26 @@ impl Operation for BulkWriteFiles {
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/bulk")];
     const TOOL: bool = true;
-    type Output = BulkWriteResult;
-    fn run(self, cx: &OperationContext<'_>) -> Result<BulkWriteResult, Fault> {
+    type Output = ChangeOutput<BulkWriteResult>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<ChangeOutput<BulkWriteResult>, Fault> {
+        ChangeOutput::of(cx, (self.dry_run, ReportKind::Writes), || self.write(cx))
+    }
+    fn render_text(written: &ChangeOutput<BulkWriteResult>) -> Option<String> {
+        let file = |file: &WrittenFile| format!("\n- {} (ETag: {})", file.path, file.etag);
+        let text = |written: &BulkWriteResult| {
+            format!("Written {} files{}", written.count, written.files.iter().map(file).collect::<String>())
+        };
+        Some(written.render(text))
+    }
+}
+
+impl BulkWriteFiles {
+    fn write(self, cx: &OperationContext<'_>) -> Result<BulkWriteResult, Fault> {
         let caller = cx.caller.clone().with_input_actor(self.actor);
         let entries = self.files.into_iter().enumerate().map(|(index, file)| file.entry(index));
         let applied = write::bulk(cx, &caller, entries.collect::<Result<_, _>>()?, self.message)?;
         let files: Vec<WrittenFile> = applied.files.into_iter().map(WrittenFile::try_from).collect::<Result<_, _>>()?;
         Ok(BulkWriteResult { count: files.len(), files })
-    }
-    fn render_text(written: &BulkWriteResult) -> Option<String> {
-        let files = written.files.iter().map(|file| format!("\n- {} (ETag: {})", file.path, file.etag));
-        Some(format!("Written {} files{}", written.count, files.collect::<String>()))
     }
 }
 

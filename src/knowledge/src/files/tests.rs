@@ -8,6 +8,8 @@ use crate::spaces::test_space::{TestSpace, expecting, from_run, path, status_and
 mod appending;
 mod attachments;
 mod bulk;
+mod dry_run;
+mod editing;
 mod linking;
 mod merging;
 mod renaming;

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use svcfs_base::{
-    ApplyResult, Caller, Change, ChangeSet, ETag, EventAnnouncement, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES,
-    Precondition, Provenance, TreePath, WriteResult,
+    ApplyResult, Caller, Change, ChangeSet, CommitId, ETag, EventAnnouncement, Fault, Kind, MAX_FILE_BYTES,
+    MAX_PAGE_BYTES, Precondition, Provenance, TreePath, WriteResult,
 };
 use svcfs_text::frontmatter;
 use svcfs_vfs::{EntryKind, FileView};
 
+use super::edit::{self, TextEdit};
 use super::merged_write::{MergedWrite, write_merged};
 use crate::kernel::OperationContext;
 use crate::lint;
@@ -153,6 +154,42 @@ pub fn append(
         existing = read_existing(cx, path)?;
         // The file is unchanged: the error has another reason, which a retry would not change.
         if !is_race || attempt == APPEND_ATTEMPTS || existing.as_ref().map(|file| file.etag) == etag {
+            return Err(fault);
+        }
+        attempt += 1;
+    }
+}
+
+/// Edits parts of a stored text; returns its ETag and the commit. Without a precondition of the
+/// caller the edits are repeated when another writer was first. New lines are formatted as in
+/// [`write()`].
+///
+/// # Errors
+/// `NotFound` if there is no file; `Invalid` for a file that is no text; those of [`edit::apply`],
+/// and of [`svcfs_vfs::Vfs::apply`].
+pub fn edit(cx: &OperationContext<'_>, path: &TreePath, edits: &[TextEdit]) -> Result<(ETag, Option<CommitId>), Fault> {
+    let mut attempt = 1;
+    loop {
+        let file = cx.tree().read(cx.caller.protocol, path)?;
+        let precondition = precondition_for(&cx.caller.precondition, Some(file.etag));
+        // Before the edits are tried: they may not fit to a text that the caller did not read.
+        if precondition != Precondition::OneOf(vec![file.etag]) {
+            return Err(Fault::edit_conflict(path, Some(file.etag)));
+        }
+        let text = std::str::from_utf8(&file.content);
+        let text = text.map_err(|_| Fault::invalid("path", format_args!("`{path}` is not UTF-8 text")))?;
+        let edited = edit::apply(path, text, edits)?;
+        let edited = prepare(cx, cx.caller, (path, false), edited.into())?;
+        let fault = match cx.apply(Change::put(path.clone(), edited).with_precondition(precondition)) {
+            Ok(applied) => {
+                let commit = applied.commit;
+                return Ok((applied.single()?.etag.unwrap_or(file.etag), commit));
+            }
+            Err(fault) => fault,
+        };
+        let is_race = cx.caller.precondition == Precondition::Any && fault.kind() == Kind::Conflict;
+        let is_changed = || cx.tree().read(cx.caller.protocol, path).is_ok_and(|now| now.etag != file.etag);
+        if !is_race || attempt == APPEND_ATTEMPTS || !is_changed() {
             return Err(fault);
         }
         attempt += 1;

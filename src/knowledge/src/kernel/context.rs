@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, ApplyResult, Caller, ChangeSet, Clock, CommitId, Fault, Protocol, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, Clock, CommitId, Fault, Protocol, Seq, Timestamp, TreePath};
 use svcfs_config::{AuthSettings, KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::UsageCounts;
@@ -29,6 +29,7 @@ use crate::tasks::TaskQueue;
 use crate::webhooks::Webhooks;
 use crate::workflows::BoardCache;
 
+use super::changes::DryRun;
 use super::freshness::{IndexFreshness, RequiredFreshness};
 use super::response_meta::{self, MetaCollector, ResponseMeta};
 use super::{MinSeq, NoticeBoard};
@@ -70,6 +71,8 @@ pub struct Space {
     pub usage: UsageCounts,
     /// The tasks that can be started.
     pub task_queue: TaskQueue,
+    /// Serialises operations that create a page unless the index knows one that is the same.
+    pub creation_lock: Mutex<()>,
     /// Links to single pages.
     pub shares: ShareRegistry,
     /// Webhooks; none if disabled.
@@ -131,6 +134,7 @@ impl Space {
             recheck_queue: RecheckQueue::default(),
             usage,
             task_queue: TaskQueue::default(),
+            creation_lock: Mutex::default(),
             shares,
             webhooks: None,
             vectors: None,
@@ -330,20 +334,21 @@ pub struct OperationContext<'a> {
     /// The caller and its precondition.
     pub caller: &'a Caller,
     server: &'a ServerState,
-    meta: MetaCollector,
+    pub(super) meta: MetaCollector,
+    pub(super) dry_run: DryRun,
 }
 
 impl<'a> OperationContext<'a> {
     /// The context of one call.
     pub fn new(server: &'a ServerState, space: &'a Space, caller: &'a Caller) -> Self {
-        Self { space, caller, server, meta: MetaCollector::default() }
+        Self { space, caller, server, meta: MetaCollector::default(), dry_run: DryRun::default() }
     }
     /// The context of the same call in another space.
     pub(crate) fn in_space<'s>(&self, space: &'s Space) -> OperationContext<'s>
     where
         'a: 's,
     {
-        OperationContext { space, caller: self.caller, server: self.server, meta: MetaCollector::default() }
+        OperationContext::new(self.server, space, self.caller)
     }
     /// Adds a note to the response.
     pub fn add_note(&self, note: impl Into<String>) {
@@ -374,26 +379,6 @@ impl<'a> OperationContext<'a> {
     /// Whether the caller's changes of pages go into a draft.
     pub fn is_proposing(&self) -> bool {
         self.caller.permissions.is_proposing()
-    }
-    /// Applies a change set: all or nothing. The changes of a caller that may only propose go into
-    /// its draft.
-    ///
-    /// # Errors
-    /// Those of [`Vfs::apply`].
-    pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
-        self.apply_as(self.caller, set)
-    }
-    /// As [`apply`](Self::apply), for a variant of the caller.
-    ///
-    /// # Errors
-    /// Those of [`Vfs::apply`].
-    pub fn apply_as(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
-        let applied = self.space.vfs.apply(caller, set)?;
-        applied.notes.iter().for_each(|note| self.add_note(note.as_str()));
-        if let Some(draft) = applied.draft {
-            self.meta.draft(draft);
-        }
-        Ok(applied)
     }
     /// A commit message as the caller may read it: without the hidden files that it lists, and
     /// empty for a key that is limited to a folder.

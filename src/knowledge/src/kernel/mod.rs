@@ -10,6 +10,7 @@
 mod arguments;
 mod as_of;
 mod attached_space;
+mod changes;
 mod context;
 mod freshness;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub(crate) use arguments::{default_true, require_path, require_share};
 pub use as_of::AsOf;
 pub(crate) use as_of::past_file;
 pub(crate) use attached_space::AttachedSpace;
+pub use changes::DRY_RUN_KEY;
 pub use context::{IndexProgress, OperationContext, ServerState, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};

@@ -14,3 +14,5 @@ mod text;
 mod trust;
 
 pub use operations::AREA;
+pub(crate) use text::quote_external;
+pub(crate) use trust::is_external;

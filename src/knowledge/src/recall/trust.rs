@@ -35,7 +35,7 @@ impl PageValidity {
             } else {
                 ["deprecated", "outdated"].into_iter().find(|outdated| status == Some(outdated))
             };
-        let is_external = text("trust") == Some("external");
+        let is_external = is_external(frontmatter);
         let mut base = NEUTRAL;
         if status == Some("verified") {
             base += 0.2;
@@ -63,6 +63,12 @@ impl PageValidity {
         let trust = self.base - if is_old { 0.1 } else { 0.0 };
         (trust.clamp(0.0, 1.0) * 100.0).round() / 100.0
     }
+}
+
+/// Whether the content of a page comes from elsewhere (`trust: external`).
+pub fn is_external(frontmatter: &Map<String, Value>) -> bool {
+    let trust = frontmatter.get("trust").and_then(Value::as_str);
+    trust.is_some_and(|trust| trust.trim().eq_ignore_ascii_case("external"))
 }
 
 /// The end of a day, or an instant.

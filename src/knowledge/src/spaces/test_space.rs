@@ -224,6 +224,13 @@ impl TestSpace {
         self.ask(name, arguments).unwrap_or_else(|fault| panic!("`{name}` failed: {fault:?}"))
     }
 
+    /// The answer of an operation as agents read it.
+    #[track_caller]
+    pub(crate) fn text_answer(&self, name: &str, arguments: Value) -> String {
+        let entry = CATALOGUE.iter().flat_map(|area| area.operations).find(|entry| entry.name == name).unwrap();
+        (entry.call_for_agent)(arguments, &self.cx(&Caller::new(Protocol::Mcp))).unwrap().text.unwrap()
+    }
+
     /// Writes a page, which must succeed; returns its entity tag.
     #[track_caller]
     pub(crate) fn put(&self, path: &str, content: &str) -> ETag {

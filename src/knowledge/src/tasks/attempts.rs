@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use svcfs_base::{Caller, Claim, Fault, Kind, Protocol, TreePath};
 use svcfs_text::frontmatter;
 
-use super::edits::{edit_page, set_fields};
+use super::edits::edit_page;
+use crate::files::set_fields;
 use crate::kernel::Space;
 
 /// After this many lapsed leases a task has failed.

@@ -8,9 +8,9 @@ use svcfs_base::{Caller, Change, ChangeSet, Claim, ETag, Fault, Kind, Preconditi
 use svcfs_config::templates::TASK_WORKFLOW as DEFAULT_DEFINITION;
 use svcfs_text::headings::slug;
 
-use super::edits::set_fields;
 use crate::claims::{self, LeaseDuration};
 use crate::files::format_new_page;
+use crate::files::set_fields;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, Space};
 use crate::workflows::{WorkflowDefinition, blocker_names, definition_path, read_definition};
 

@@ -1,8 +1,6 @@
 //! Edits of single parts of a stored page.
 
-use serde_json::Value;
 use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, ETag, Fault, Kind, Precondition, Protocol, TreePath};
-use svcfs_text::frontmatter;
 use svcfs_text::headings::{Heading, headings};
 use svcfs_text::sections::{SectionSelector, section};
 
@@ -44,13 +42,6 @@ pub(super) fn edit_page(
         }
         attempt += 1;
     }
-}
-
-/// Sets keys of the frontmatter.
-pub(super) fn set_fields(text: &str, fields: &[(&str, Value)]) -> Result<String, Fault> {
-    fields.iter().try_fold(text.to_owned(), |text, (key, value)| {
-        frontmatter::set(&text, key, value).map_err(|error| Fault::new(Kind::Invalid, error.to_string()))
-    })
 }
 
 /// Adds text at the end of a section, which is created at the end of the page if absent.

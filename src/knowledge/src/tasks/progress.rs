@@ -6,8 +6,9 @@ use serde_json::json;
 use svcfs_base::{ETag, Fault, Kind, TreePath, VersionId};
 use svcfs_text::frontmatter;
 
-use super::edits::{add_to_section, edit_page, lower_headings, set_fields};
+use super::edits::{add_to_section, edit_page, lower_headings};
 use crate::claims::{self, LeaseDuration};
+use crate::files::set_fields;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, require_path};
 
 /// Maximum size of a message.

@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use svcfs_base::{Actor, Caller, Claim, ETag, Fault, Kind, TreePath};
 use svcfs_text::frontmatter;
 
-use super::edits::{add_to_section, edit_page, set_fields};
+use super::edits::{add_to_section, edit_page};
 use super::operations::EligibleTask;
 use super::queue::{TaskFilter, normalize_label};
 use crate::claims::{self, LeaseDuration};
+use crate::files::set_fields;
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, Space, require_path};
 use crate::workflows::{WorkflowDefinition, WorkflowState, strings};
 

@@ -62,6 +62,16 @@ impl DraftRegistry {
         let (open_lock, proposal_lock, max_active) = Default::default();
         Ok(Self { file, drafts, open_lock, proposal_lock, max_active })
     }
+
+    fn check_count(&self, max_active: usize) -> Result<(), Fault> {
+        if self.drafts.read().len() < max_active {
+            return Ok(());
+        }
+        let message = format!(
+            "maximum active drafts reached: there are {max_active}; merge or discard one, or raise `drafts.max_active`"
+        );
+        Err(Fault::new(Kind::Conflict, message))
+    }
 }
 
 impl From<StoredDraft> for OpenDraft {
@@ -82,18 +92,11 @@ impl Vfs {
     /// `Disabled` when versions are not in git; `Conflict` when there are `max_active` drafts, or
     /// no commit yet; those of the disk.
     pub fn open_draft(&self, actor: Actor, max_active: usize) -> Result<Draft, Fault> {
-        if self.core.versions.git().is_none() {
-            return Err(Fault::new(Kind::Disabled, "drafts need `versioning.strategy = \"git\"`"));
-        }
+        self.check_has_git()?;
         self.core.wait_committed(MAX_WAIT)?;
         let registry = &self.core.drafts;
         let _opening = registry.open_lock.lock();
-        if registry.drafts.read().len() >= max_active {
-            let message = format!(
-                "maximum active drafts reached: there are {max_active}; merge or discard one, or raise `drafts.max_active`"
-            );
-            return Err(Fault::new(Kind::Conflict, message));
-        }
+        registry.check_count(max_active)?;
         let Some(base_commit) = self.core.versions.head()? else {
             return Err(Fault::new(Kind::Conflict, "the space has no version yet; write a page first"));
         };
@@ -111,6 +114,23 @@ impl Vfs {
         registry.drafts.write().insert(id, Arc::clone(&opened));
         self.queue_branch_update(&opened, None, String::new());
         Ok(draft)
+    }
+
+    /// A draft that is not open, to find out what a change would do in a new one.
+    fn unopened_draft(&self, actor: Actor, max_active: usize) -> Result<DraftView<'_>, Fault> {
+        self.check_has_git()?;
+        self.core.drafts.check_count(max_active)?;
+        let (id, created_at, base_seq) = (DraftId(0), self.core.clock.now(), self.core.feed.last_seq());
+        let draft = Draft { id, actor, created_at, base_commit: None, base_seq };
+        let (pages, directories) = (BTreeMap::new(), BTreeMap::new());
+        Ok(DraftView { vfs: self, draft: Arc::new(OpenDraft::from(StoredDraft { draft, pages, directories })) })
+    }
+
+    fn check_has_git(&self) -> Result<(), Fault> {
+        match self.core.versions.git() {
+            Some(_) => Ok(()),
+            None => Err(Fault::new(Kind::Disabled, "drafts need `versioning.strategy = \"git\"`")),
+        }
     }
 
     /// The open drafts, oldest first.

@@ -10,7 +10,7 @@ use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, DraftId, Fault, Kind, P
 
 use super::DraftView;
 use crate::core::VfsCore;
-use crate::{DirectoryEntry, FileView, OpenedFile, PathAttributes, Vfs};
+use crate::{ChangePreview, DirectoryEntry, FileView, OpenedFile, PathAttributes, Vfs};
 
 /// The tree as a caller sees it: with its open draft over it, if it may only propose changes.
 pub enum CallerTree<'a> {
@@ -84,16 +84,30 @@ impl Vfs {
     }
 
     fn find_or_open_proposal(&self, caller: &Caller) -> Result<DraftId, Fault> {
-        let registry = &self.core.drafts;
-        let _opening = registry.proposal_lock.lock();
+        let _opening = self.core.drafts.proposal_lock.lock();
         if let Some(view) = self.proposal_of(caller) {
             return Ok(view.draft().id);
         }
-        let Some(max_active) = registry.max_active.get().copied().unwrap_or(Some(usize::MAX)) else {
+        Ok(self.open_draft(caller.actor(), self.max_proposals()?)?.id)
+    }
+
+    /// The maximum number of open drafts, of a caller that needs one.
+    fn max_proposals(&self) -> Result<usize, Fault> {
+        self.core.drafts.max_active.get().copied().unwrap_or(Some(usize::MAX)).ok_or_else(|| {
             let message = "this key may only propose changes, which needs drafts: `drafts.enabled` is false";
-            return Err(Fault::new(Kind::Disabled, message));
-        };
-        Ok(self.open_draft(caller.actor(), max_active)?.id)
+            Fault::new(Kind::Disabled, message)
+        })
+    }
+
+    /// What a set would do in the draft of a caller that may only propose changes; without a draft,
+    /// in a new one.
+    pub(crate) fn preview_proposal(&self, caller: &Caller, set: ChangeSet) -> Result<ChangePreview, Fault> {
+        check_is_proposable(caller, &set.changes)?;
+        self.admit(caller, &set)?;
+        match self.proposal_of(caller) {
+            Some(view) => view.preview(caller, set),
+            None => self.unopened_draft(caller.actor(), self.max_proposals()?)?.preview(caller, set),
+        }
     }
 }
 

@@ -15,11 +15,12 @@ use svcfs_store::DraftWrite;
 use super::proposals::check_is_proposable;
 use super::view::below;
 use super::{DraftView, OpenDraft, not_found};
-use crate::Vfs;
 use crate::apply::default_message;
 use crate::core::EffectiveState;
 use crate::gate::ProposedFile;
 use crate::precondition::{CurrentState, check_precondition};
+use crate::preview::{PreviewedState, previewed_files, renames};
+use crate::{ChangePreview, Vfs};
 
 /// Most pages that a draft changes, and most bytes of their contents: a person reviews it.
 const MAX_PAGES: usize = 10_000;
@@ -56,22 +57,14 @@ impl DraftView<'_> {
     /// Those of [`Vfs::apply`]; `Invalid` for a symbolic link; `TooLarge` beyond the limits of a
     /// draft; `Conflict` when the caller names a fence that is not the one of its active claim.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Vec<WriteResult>, Fault> {
-        let mut set = set.into();
-        self.resolve_put_links(caller, &mut set)?;
-        check_is_proposable(caller, &set.changes)?;
-        self.vfs.admit(caller, &set)?;
-        if caller.claim_fence.is_some() {
-            self.vfs.core.check_named_fence(caller, &set.changes)?;
-        }
+        let set = self.admit(caller, set.into())?;
         let is_open = self.draft.is_open.lock();
         if !*is_open {
             return Err(not_found());
         }
         let core = &self.vfs.core;
         let message = set.message.unwrap_or_else(|| default_message(caller, &set.changes, core));
-        let now = core.clock.now();
-        let (planned, directories, files) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        let mut plan = DraftPlan { view: self, caller, now, planned, directories, files };
+        let mut plan = DraftPlan::new(self, caller);
         set.changes.into_iter().try_for_each(|change| plan.add(change))?;
         let DraftPlan { planned, directories, files, .. } = plan;
         if planned.is_empty() && directories.is_empty() {
@@ -92,6 +85,45 @@ impl DraftView<'_> {
             self.vfs.queue_branch_update(&self.draft, Some(changed), message);
         }
         Ok(files)
+    }
+
+    /// What [`apply`](Self::apply) would do.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply), apart from those of the disk.
+    pub fn preview(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ChangePreview, Fault> {
+        let set = self.admit(caller, set.into())?;
+        let is_open = self.draft.is_open.lock();
+        if !*is_open {
+            return Err(not_found());
+        }
+        let renames = renames(&set.changes);
+        let mut plan = DraftPlan::new(self, caller);
+        set.changes.into_iter().try_for_each(|change| plan.add(change))?;
+        let pages: Vec<_> = plan.planned.iter().map(|(path, planned)| (path.clone(), planned.page.clone())).collect();
+        self.check_size(&pages)?;
+        let changes = plan.planned.into_iter().map(|(path, planned)| match planned.content {
+            Some(content) => (path, PreviewedState::Content(content)),
+            None => (path, PreviewedState::Removed),
+        });
+        let present = DraftPlan::new(self, caller);
+        let content_at = |path: &TreePath| match present.state(path)? {
+            DraftState::File(_, content) => Ok(Some(content)),
+            DraftState::Absent | DraftState::Directory => Ok(None),
+        };
+        let files = previewed_files(changes.collect(), &renames, content_at)?;
+        Ok(ChangePreview { files, results: plan.files, notes: Vec::new() })
+    }
+
+    /// Whether the caller may make these changes, whatever the draft contains.
+    fn admit(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
+        self.resolve_put_links(caller, &mut set)?;
+        check_is_proposable(caller, &set.changes)?;
+        self.vfs.admit(caller, &set)?;
+        if caller.claim_fence.is_some() {
+            self.vfs.core.check_named_fence(caller, &set.changes)?;
+        }
+        Ok(set)
     }
 
     /// Refuses a set with which the draft would exceed its limits; a set that makes it smaller is
@@ -162,7 +194,13 @@ impl Vfs {
     }
 }
 
-impl DraftPlan<'_> {
+impl<'a> DraftPlan<'a> {
+    fn new(view: &'a DraftView<'_>, caller: &'a Caller) -> Self {
+        let now = view.vfs.core.clock.now();
+        let (planned, directories, files) = Default::default();
+        Self { view, caller, now, planned, directories, files }
+    }
+
     fn add(&mut self, change: Change) -> Result<(), Fault> {
         match change {
             Change::Put { path, content, precondition, kind, attributes: _ } => {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::dry_run::preview;
 use super::{Rendered, ViewContext, line_of};
 use crate::client;
 use crate::failure::CommandFailure;
@@ -16,7 +17,7 @@ pub fn content(answer: &Value, _: &ViewContext<'_>) -> Result<Rendered, CommandF
 }
 
 pub fn written(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
-    Ok(changed("wrote", answer, cx))
+    Ok(preview(answer, cx)?.unwrap_or_else(|| changed("wrote", answer, cx)))
 }
 
 pub fn appended(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
@@ -29,10 +30,14 @@ fn changed(verb: &str, answer: &Value, cx: &ViewContext<'_>) -> Rendered {
 }
 
 pub fn removed(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
-    Ok(Rendered::of_text(format!("removed {}\n", cx.path(&answer["deleted"]))))
+    let made = || Rendered::of_text(format!("removed {}\n", cx.path(&answer["deleted"])));
+    Ok(preview(answer, cx)?.unwrap_or_else(made))
 }
 
 pub fn renamed(answer: &Value, cx: &ViewContext<'_>) -> Result<Rendered, CommandFailure> {
+    if let Some(preview) = preview(answer, cx)? {
+        return Ok(preview);
+    }
     let count = |name: &str, word: &str| {
         let count = answer[name].as_u64().filter(|count| *count > 0)?;
         Some(format!(", {count} {word}{}", if count == 1 { "" } else { "s" }))

@@ -4,6 +4,7 @@
 //! [`one_line`](crate::output::one_line). Only `read` prints bytes as they are.
 
 pub mod changes;
+pub mod dry_run;
 pub mod history;
 pub mod links;
 pub mod search;

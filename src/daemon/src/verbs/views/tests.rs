@@ -51,6 +51,12 @@ fn what_a_page_says_cannot_control_the_terminal() {
         (links::links, json!({ "links_out": [evil], "links_broken": [evil] })),
         (links::backlinks, json!([{ "path": evil, "title": evil, "context": evil }])),
         (changes::written, json!({ "path": evil, "etag": evil })),
+        (
+            changes::removed,
+            json!({ "deleted": evil, "dry_run": { "changes": [{ "path": evil, "change": evil, "former": evil }],
+                "lint": [evil],
+                "broken_links": [{ "path": evil, "target": evil, "context": evil }] } }),
+        ),
         (changes::renamed, json!({ "from": evil, "to": evil })),
     ] {
         let (text, notes) = shown(view, answer, &[], false);

@@ -4,6 +4,7 @@ use serde_json::json;
 use svcfs_base::{ETag, Fault, Precondition, TreePath};
 
 use super::IF_MATCH;
+use crate::files::dry_run::{ChangeOutput, ReportKind};
 use crate::files::rename::{self, LinkUpdatePolicy, RenamedDirectory, RenamedFile};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route, default_true};
 
@@ -31,17 +32,20 @@ pub struct RenameFile {
     #[serde(default)]
     #[schemars(regex(pattern = IF_MATCH))]
     pub replacing: Option<String>,
+    /// Show what would change (diff, rewritten and broken links) without writing anything
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Operation for RenameFile {
     const NAME: &'static str = "rename";
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
-    const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
+    const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links", "dry_run"]).etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
-    type Output = RenamedFile;
-    fn run(self, cx: &OperationContext<'_>) -> Result<RenamedFile, Fault> {
+    type Output = ChangeOutput<RenamedFile>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<ChangeOutput<RenamedFile>, Fault> {
         let precondition = match self.replacing.as_deref().map(str::trim) {
             None => Precondition::Absent,
             Some("*") => Precondition::Any,
@@ -52,11 +56,16 @@ impl Operation for RenameFile {
             (false, true) => LinkUpdatePolicy::Always,
             (false, false) => LinkUpdatePolicy::Never,
         };
-        rename::rename(cx, self.from, self.to, rename::RenameOptions { link_updates, precondition })
+        let kind = if self.update_links { ReportKind::Relinking } else { ReportKind::Removals };
+        ChangeOutput::of(cx, (self.dry_run, kind), || {
+            rename::rename(cx, self.from, self.to, rename::RenameOptions { link_updates, precondition })
+        })
     }
-    fn render_text(renamed: &RenamedFile) -> Option<String> {
-        let RenamedFile { from, to, etag, updated_links } = renamed;
-        Some(format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated"))
+    fn render_text(renamed: &ChangeOutput<RenamedFile>) -> Option<String> {
+        let text = |RenamedFile { from, to, etag, updated_links }: &RenamedFile| {
+            format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated")
+        };
+        Some(renamed.render(text))
     }
 }
 
@@ -72,6 +81,9 @@ pub struct RenameDirectory {
     pub from: TreePath,
     /// New path; missing directories are created
     pub to: TreePath,
+    /// Show what would change (diff, rewritten links) without writing anything
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Operation for RenameDirectory {
@@ -79,12 +91,14 @@ impl Operation for RenameDirectory {
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
     const HTTP: &'static [Route] = &[Route::post("/rename-dir")];
-    type Output = RenamedDirectory;
-    fn run(self, cx: &OperationContext<'_>) -> Result<RenamedDirectory, Fault> {
-        rename::rename_directory(cx, self.from, self.to)
+    type Output = ChangeOutput<RenamedDirectory>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<ChangeOutput<RenamedDirectory>, Fault> {
+        ChangeOutput::of(cx, (self.dry_run, ReportKind::Relinking), || rename::rename_directory(cx, self.from, self.to))
     }
-    fn render_text(renamed: &RenamedDirectory) -> Option<String> {
-        let RenamedDirectory { from, to, renamed } = renamed;
-        Some(format!("Renamed {from} → {to}, {renamed} files"))
+    fn render_text(renamed: &ChangeOutput<RenamedDirectory>) -> Option<String> {
+        let text = |RenamedDirectory { from, to, renamed }: &RenamedDirectory| {
+            format!("Renamed {from} → {to}, {renamed} files")
+        };
+        Some(renamed.render(text))
     }
 }

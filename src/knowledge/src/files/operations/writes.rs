@@ -6,6 +6,7 @@ use svcfs_base::{ETag, Fault, TreePath, WriteResult};
 
 use super::FileType;
 use crate::files::content::TextOrBytes;
+use crate::files::dry_run::{ChangeOutput, ReportKind};
 use crate::files::merged_write::{MergedWrite, OnConflict};
 use crate::files::{named, symlink, write};
 use crate::kernel::{FolderScope, Operation, OperationContext, Route};
@@ -40,6 +41,9 @@ pub struct WriteFile {
     /// without authentication
     #[serde(default)]
     pub force: bool,
+    /// Show what would change (diff, lint findings) without writing anything
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// The result of writing a file.
@@ -88,8 +92,18 @@ impl Operation for WriteFile {
         &[Route::put("/file").raw("content").media_flag("application/x-symlink", "symlink").etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
-    type Output = WrittenFile;
-    fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
+    type Output = ChangeOutput<WrittenFile>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<ChangeOutput<WrittenFile>, Fault> {
+        ChangeOutput::of(cx, (self.dry_run, ReportKind::Writes), || self.write(cx))
+    }
+    fn render_text(written: &ChangeOutput<WrittenFile>) -> Option<String> {
+        let text = |file: &WrittenFile| format!("Written {} (ETag: {}){}", file.path, file.etag, file.note());
+        Some(written.render(text))
+    }
+}
+
+impl WriteFile {
+    fn write(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
         let path = named(self.path)?;
         match (self.symlink, self.on_conflict) {
             (_, OnConflict::Merge) if self.force => {
@@ -109,9 +123,6 @@ impl Operation for WriteFile {
         }
         let written: WrittenFile = symlink::create(cx, path, &self.content.0)?.try_into()?;
         Ok(WrittenFile { kind: Some(FileType::Symlink), ..written })
-    }
-    fn render_text(written: &WrittenFile) -> Option<String> {
-        Some(format!("Written {} (ETag: {}){}", written.path, written.etag, written.note()))
     }
 }
 

@@ -131,11 +131,9 @@ fn results_are_shown_to_agents_as_a_numbered_list() {
     let answer = (entry.call_for_agent)(json!({ "query": "signing keys" }), &space.cx(&caller)).unwrap();
     let text = answer.text.unwrap();
     assert!(text.starts_with("1. it/keys.md (similarity: ") && text.contains("& tell all"), "{text}");
-    let many = json!({ "query": "keys bread tides moon sea loaf team" });
-    let count = |answer: serde_json::Value| answer.as_array().unwrap().len();
-    let for_agents = (entry.call_for_agent)(many.clone(), &space.cx(&caller)).unwrap();
-    assert_eq!(count(for_agents.output), 5);
-    assert!(count(space.get("search_semantic", many)) > 5);
+    let all = json!({ "query": "keys bread tides waves backups" });
+    let answer = (entry.call_for_agent)(all, &space.cx(&caller)).unwrap();
+    assert_eq!(answer.output.as_array().unwrap().len(), 5);
 }
 
 #[test]
