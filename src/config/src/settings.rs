@@ -26,6 +26,7 @@ use crate::sections::{
     janitor::JanitorSettings,
     links::LinksConfig,
     lint::LintSettings,
+    mcp::McpConfig,
     memory::MemoryConfig,
     memory::MemorySettings,
     net::NetConfig,
@@ -75,6 +76,8 @@ pub struct Settings {
     pub assets: AssetsSettings,
     /// Memory of agents.
     pub memory: MemorySettings,
+    /// The protocol of agents.
+    pub mcp: McpConfig,
     /// Scans for stale, broken and empty pages.
     pub janitor: JanitorSettings,
     /// Drafts.
@@ -161,6 +164,7 @@ impl Settings {
             schema,
             files,
             memory,
+            mcp,
             janitor,
             drafts,
             backup,
@@ -208,6 +212,7 @@ impl Settings {
                 scratch: files.scratch,
                 assets: assets.resolve(),
                 memory: memory?,
+                mcp,
                 janitor: janitor?,
                 drafts: drafts?,
                 backup: backup?,

@@ -35,6 +35,7 @@ pub struct ClaimPage {
 
 impl Operation for ClaimPage {
     const NAME: &'static str = "claim";
+    const PRESERVES_TEXT: bool = true;
     const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
@@ -88,6 +89,7 @@ pub struct ReleasedClaim {
 
 impl Operation for ReleaseClaim {
     const NAME: &'static str = "release";
+    const PRESERVES_TEXT: bool = true;
     const REQUIRES_ACTOR: bool = true;
     const PROPOSABLE: bool = true;
     const FOLDER_SCOPE: FolderScope = FolderScope::GivenPaths;
