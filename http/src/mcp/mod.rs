@@ -91,22 +91,26 @@ impl McpHandler {
         Self { app, tools, space: None, selection: ToolSelection::default() }
     }
 
-    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one. A local
-    /// client (see [`AgentConnections`]) has all permissions.
+    /// Who sent a request. A local client (see [`AgentConnections`]) has all permissions.
+    fn identity(&self, context: &RequestContext<RoleServer>) -> Result<CallerIdentity, Fault> {
+        let Some(parts) = context.extensions.get::<http::request::Parts>() else {
+            return Ok(CallerIdentity::UNRESTRICTED);
+        };
+        let identity = parts.extensions.get::<CallerIdentity>().cloned();
+        identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "this request was not authenticated"))
+    }
+
+    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one.
     fn authenticate(
         &self,
         context: &RequestContext<RoleServer>,
         notes: &RequestNotes,
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
-        let Some(parts) = context.extensions.get::<http::request::Parts>() else {
-            let space = self.app.space(self.space.as_deref())?;
-            notes.set_space(&space);
-            return Ok((CallerIdentity::UNRESTRICTED, space));
+        let identity = self.identity(context)?;
+        let space = match context.extensions.get::<http::request::Parts>() {
+            Some(parts) => self.app.enter_space(&identity, header(&parts.headers, SPACE)?.as_deref())?,
+            None => self.app.space(self.space.as_deref())?,
         };
-        let identity = parts.extensions.get::<CallerIdentity>().cloned();
-        let identity =
-            identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "this request was not authenticated"))?;
-        let space = self.app.enter_space(&identity, header(&parts.headers, SPACE)?.as_deref())?;
         notes.set_space(&space);
         Ok((identity, space))
     }

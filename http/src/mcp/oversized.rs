@@ -39,9 +39,12 @@ pub(super) fn check(sent: &SentCall<'_>, result: &CallToolResult) -> Option<(Fau
     Some((Fault::new(Kind::TooLarge, message), next))
 }
 
-/// The number of first lines that fit; none if not even one does.
+/// The number of first lines that fit; none if some line does not fit by itself.
 fn lines_of_a_part(text: &str) -> Option<usize> {
     let (_, content) = text.split_once("\n\n").unwrap_or(("", text));
+    if content.split_inclusive('\n').any(|line| line.len() > PART_BYTES) {
+        return None;
+    }
     let mut bytes = 0;
     let lines = content.split_inclusive('\n').take_while(|line| {
         bytes += line.len();
@@ -67,7 +70,7 @@ mod tests {
         let line = format!("{}\n", "x".repeat(99));
         let text = |lines: usize| format!("[etag: a]\n\n{}", line.repeat(lines));
         assert_eq!(lines_of_a_part(&text(10_000)), Some(4_000));
-        assert_eq!(lines_of_a_part(&"x".repeat(MAX_RESULT_CHARS + 1)), None, "one line");
+        assert_eq!(lines_of_a_part(&format!("a\n\nb\n{}", "x".repeat(MAX_RESULT_CHARS + 1))), None, "one line");
         let rows = json!({ "result": vec!["x"; 1_000], "total": 1 });
         assert_eq!(rows_of_a_part(&rows, 1_000_000), Some(200));
         assert_eq!(rows_of_a_part(&rows, 100), None);

@@ -41,8 +41,8 @@ impl McpHandler {
     /// The list of tools: those of the profile that the caller may use.
     pub(super) fn listed_tools(&self, context: &Context) -> Result<ListToolsResult, ErrorData> {
         let selection = self.selection(context);
-        let identity = self.authenticate(context, &RequestNotes::default());
-        let (identity, _) = identity.map_err(|fault| ErrorData::invalid_request(fault.message().to_owned(), None))?;
+        let identity = self.identity(context);
+        let identity = identity.map_err(|fault| ErrorData::invalid_request(fault.message().to_owned(), None))?;
         let operations = operations_of(selection.profile(self.app.server.settings().mcp.profile));
         let may_use = |tool: &ToolEntry| may_use(tool, &identity.permissions, selection);
         let list = self.tools.list(operations, &selection.additional, may_use);
@@ -138,7 +138,7 @@ impl McpHandler {
     /// Runs `svc_tool_search`.
     async fn search_tools(&self, arguments: &JsonObject, context: &Context) -> Result<CallToolResponse, ErrorData> {
         let selection = self.selection(context);
-        let found = self.authenticate(context, &RequestNotes::default()).and_then(|(identity, _)| {
+        let found = self.identity(context).and_then(|identity| {
             tool_search::search(&self.tools, |tool| may_use(tool, &identity.permissions, selection), arguments)
         });
         found.map(Into::into).or_else(|fault| {
