@@ -93,7 +93,8 @@ mod tests {
             json!({ "type": "array", "items": { "type": "string" } }),
             json!({ "type": "array", "items": { "type": "integer" } }),
         );
-        let file = json!({ "type": "object", "properties": { "path": { "type": "string" }, "size": { "type": "integer" } } });
+        let file =
+            json!({ "type": "object", "properties": { "path": { "type": "string" }, "size": { "type": "integer" } } });
         let files = json!({ "type": "array", "items": file });
         let sides = json!({ "type": "object", "additionalProperties": { "type": "string" } });
         for (schema, sent, expected) in [

@@ -15,8 +15,8 @@ use svcfs_knowledge::kernel::ServerState;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::{McpHandler, ToolSelection};
 use super::stdio::StdioTransport;
+use super::{McpHandler, ToolSelection};
 use crate::HttpError;
 use crate::app::AppState;
 

@@ -32,7 +32,10 @@ const TOOLS: &[(&str, &str)] = &[
         "Create a page or replace all of it\n\nTo change a part, use a tool for edits or svc_append: they cannot lose text. When you replace \
          a page, send the etag that you read as `if_match`. Answers path and etag of the stored text, which may be formatted.",
     ),
-    ("delete", "Delete a page, another file or an empty folder\n\nOlder versions stay in the history. Look at svc_backlinks first: links to it break."),
+    (
+        "delete",
+        "Delete a page, another file or an empty folder\n\nOlder versions stay in the history. Look at svc_backlinks first: links to it break.",
+    ),
     (
         "bulk_write",
         "Write several files in one commit, all or none\n\nUse it for changes that belong together; for one page use svc_write. If one file \
@@ -68,9 +71,18 @@ const TOOLS: &[(&str, &str)] = &[
         "List the versions of a page, newest first\n\nUse it to see who changed a page when, or to find a commit for svc_version and \
          svc_diff. Works for deleted pages too. Answers hash, author, time and message of each.",
     ),
-    ("version", "Read a page as it was at a commit\n\nUse it to see or restore an old text; svc_versions lists the commits. Answers the content."),
-    ("diff", "Compare two versions of a page\n\nGive `from` and `to`, or `as_of` to compare with the page as it is now. Answers a unified diff."),
-    ("blame", "Show who last changed each line of a page\n\nUse it to find the author and the commit of a statement. Answers commit, author, time and text of each line."),
+    (
+        "version",
+        "Read a page as it was at a commit\n\nUse it to see or restore an old text; svc_versions lists the commits. Answers the content.",
+    ),
+    (
+        "diff",
+        "Compare two versions of a page\n\nGive `from` and `to`, or `as_of` to compare with the page as it is now. Answers a unified diff.",
+    ),
+    (
+        "blame",
+        "Show who last changed each line of a page\n\nUse it to find the author and the commit of a statement. Answers commit, author, time and text of each line.",
+    ),
     (
         "changes",
         "Follow all changes, oldest first\n\nUse it to catch up: pass `last_seq` of the answer as `since` of the next call, and nothing is \
@@ -116,7 +128,10 @@ const TOOLS: &[(&str, &str)] = &[
         "Suggest pages to link to\n\nUse it after you wrote a page: pages of similar meaning that are not linked with it yet. Answers the \
          best pair of passages for each. Needs vector search, which may be off.",
     ),
-    ("embeddings", "Get the vectors of a page\n\nOne for each part of the page, for calculations outside of svcfs; to find similar pages use svc_suggestions. Needs vector search."),
+    (
+        "embeddings",
+        "Get the vectors of a page\n\nOne for each part of the page, for calculations outside of svcfs; to find similar pages use svc_suggestions. Needs vector search.",
+    ),
     (
         "query",
         "Query pages by fields, like a database\n\nUse it to list, sort, group and count pages; to find words use svc_search. A query is \
@@ -130,11 +145,20 @@ const TOOLS: &[(&str, &str)] = &[
         "Count, sum or average pages by a field\n\nUse it for statistics over frontmatter; for rows use svc_query. Answers one object for \
          each value of `group_by` with `count` and each calculation, such as `avg_priority`.",
     ),
-    ("views_list", "List the saved views, which are named queries\n\nAnswers their definitions; run one with svc_views_execute."),
+    (
+        "views_list",
+        "List the saved views, which are named queries\n\nAnswers their definitions; run one with svc_views_execute.",
+    ),
     ("views_get", "Read the definition of a saved view\n\nFor its rows use svc_views_execute."),
-    ("views_save", "Save a query as a view, replacing one of the same name\n\nUse it for a list that is needed again. The query is checked. Answers the view."),
+    (
+        "views_save",
+        "Save a query as a view, replacing one of the same name\n\nUse it for a list that is needed again. The query is checked. Answers the view.",
+    ),
     ("views_delete", "Delete a saved view\n\nIts versions stay in the history; pages do not change."),
-    ("views_execute", "Run a saved view\n\nAnswers rows, total and groups as svc_query does, with the view's filters and sort order."),
+    (
+        "views_execute",
+        "Run a saved view\n\nAnswers rows, total and groups as svc_query does, with the view's filters and sort order.",
+    ),
     (
         "view_refresh",
         "Refresh computed pages now\n\nA page with `svc-view: true` contains the result of its `svc-query`. The server refreshes it after \
@@ -145,13 +169,31 @@ const TOOLS: &[(&str, &str)] = &[
         "List the pages that link to a page\n\nUse it before you rename, delete or rewrite a page, or to find related pages. Answers path \
          and title of each, and the line with the link; empty if there are none.",
     ),
-    ("graph_analytics", "Get statistics of the link graph\n\nUse it to find central pages, clusters, bridges, and orphans that need links. Answers totals and lists."),
-    ("graph_centrality", "Rank pages by their importance in the link graph\n\nAnswers PageRank (highest first), betweenness and link counts."),
-    ("graph_communities", "List groups of densely linked pages\n\nUse it to find the topics of the tree. Answers the pages of each group, largest first."),
-    ("graph_path", "Find the shortest path of links between two pages\n\nUse it to see how they are related. Links are followed in their direction. Answers the pages on it."),
-    ("graph_walk", "List the neighbours of a page\n\nUse it to explore: pages it links to, pages that link to it, and pages of the same folder or tag."),
+    (
+        "graph_analytics",
+        "Get statistics of the link graph\n\nUse it to find central pages, clusters, bridges, and orphans that need links. Answers totals and lists.",
+    ),
+    (
+        "graph_centrality",
+        "Rank pages by their importance in the link graph\n\nAnswers PageRank (highest first), betweenness and link counts.",
+    ),
+    (
+        "graph_communities",
+        "List groups of densely linked pages\n\nUse it to find the topics of the tree. Answers the pages of each group, largest first.",
+    ),
+    (
+        "graph_path",
+        "Find the shortest path of links between two pages\n\nUse it to see how they are related. Links are followed in their direction. Answers the pages on it.",
+    ),
+    (
+        "graph_walk",
+        "List the neighbours of a page\n\nUse it to explore: pages it links to, pages that link to it, and pages of the same folder or tag.",
+    ),
     ("canvas_list", "List the canvases\n\nA canvas is a drawing of nodes and edges in a JSON Canvas file (`.canvas`)."),
-    ("canvas_read", "Read a canvas\n\nAnswers `[etag: …]`, an empty line and the JSON document. Send the etag as `if_match` when you write it."),
+    (
+        "canvas_read",
+        "Read a canvas\n\nAnswers `[etag: …]`, an empty line and the JSON document. Send the etag as `if_match` when you write it.",
+    ),
     (
         "canvas_write",
         "Create a canvas or replace all of it\n\nRead it first and keep the fields that you do not know. The document has `nodes` and \
@@ -173,7 +215,10 @@ const TOOLS: &[(&str, &str)] = &[
         "Measure where the tree changes often and where it does not\n\nUse it to find active topics, neglected pages and pages with a \
          single author. Answers lists for the period.",
     ),
-    ("analytics", "Get statistics of the whole tree\n\nAnswers the number of pages, quality problems by kind, the share of working links, and the pages changed last."),
+    (
+        "analytics",
+        "Get statistics of the whole tree\n\nAnswers the number of pages, quality problems by kind, the share of working links, and the pages changed last.",
+    ),
     (
         "health_check",
         "Check the content quality of one page\n\nUse it after editing. Answers word and link counts, age, and issues: `stale`, `orphan`, \
@@ -195,9 +240,18 @@ const TOOLS: &[(&str, &str)] = &[
          the answer with your writes: they are refused once your lease has ended. Others may not write to a claimed task. Refused with \
          `active_claim` when another actor has the page.",
     ),
-    ("release", "Release your claim on a page\n\nUse it when you have finished, so that others need not wait for the end of your lease."),
-    ("claims_list", "List the active claims, the oldest first\n\nUse it to see who works on which page, and until when."),
-    ("workflow_list", "List the workflows\n\nA workflow defines the states of pages and the moves between them. Answers each with the number of pages per state."),
+    (
+        "release",
+        "Release your claim on a page\n\nUse it when you have finished, so that others need not wait for the end of your lease.",
+    ),
+    (
+        "claims_list",
+        "List the active claims, the oldest first\n\nUse it to see who works on which page, and until when.",
+    ),
+    (
+        "workflow_list",
+        "List the workflows\n\nA workflow defines the states of pages and the moves between them. Answers each with the number of pages per state.",
+    ),
     ("workflow_get", "Read the states and moves of a workflow\n\nFor the pages in it use svc_workflow_board."),
     (
         "workflow_save",
@@ -209,7 +263,10 @@ const TOOLS: &[(&str, &str)] = &[
         "Move a page to another state of its workflow\n\nRefused, with the allowed states, when the workflow has no such move, the state is \
          full, or a blocker is not finished. For the end of a task that you claimed use svc_task_done.",
     ),
-    ("workflow_board", "List the pages of a workflow by state\n\nAnswers title, priority, tags, due date and blockers of each page; unknown states are under `__unmatched__`."),
+    (
+        "workflow_board",
+        "List the pages of a workflow by state\n\nAnswers title, priority, tags, due date and blockers of each page; unknown states are under `__unmatched__`.",
+    ),
     (
         "eligible",
         "List tasks that can be started now, most urgent first\n\nUse it to look; svc_task_next also claims one. Left out are claimed \
@@ -226,7 +283,10 @@ const TOOLS: &[(&str, &str)] = &[
          `fence` with your writes, renew with svc_claim before `expires_at`, and end with svc_task_done. The third lapsed lease fails the \
          task. Without `task` in the answer there is nothing to do.",
     ),
-    ("task_progress", "Add a progress note to a task\n\nUse it while you work: it also renews your claim. Notes of others stay."),
+    (
+        "task_progress",
+        "Add a progress note to a task\n\nUse it while you work: it also renews your claim. Notes of others stay.",
+    ),
     (
         "task_done",
         "End your work on a task\n\nSets its status, adds the result under `## Result` and releases your claim. Refused when your lease \
@@ -237,7 +297,10 @@ const TOOLS: &[(&str, &str)] = &[
         "Open a draft: changes that a person reviews before they count\n\nWrite pages with svc_draft_write; the tree stays as it is until \
          svc_draft_merge. Search and queries do not see drafts. Answers the id.",
     ),
-    ("draft_list", "List the open drafts, oldest first\n\nAnswers owner, age and changed pages of each, and how far the tree has moved on (`behind`)."),
+    (
+        "draft_list",
+        "List the open drafts, oldest first\n\nAnswers owner, age and changed pages of each, and how far the tree has moved on (`behind`).",
+    ),
     (
         "draft_diff",
         "Show what a draft changes\n\nAnswers `[etag: …]` and a unified diff; with `format` `hunks` numbered hunks, of which \
@@ -254,13 +317,15 @@ const TOOLS: &[(&str, &str)] = &[
         "Read a page as a draft has it\n\nThe page of the tree if the draft does not change it. Answers `[etag: …]` and the content; send \
          the etag as `if_match` to svc_draft_write.",
     ),
-    ("draft_write", "Create a page in a draft or replace all of it\n\nThe tree stays as it is until svc_draft_merge. Answers path and etag."),
+    (
+        "draft_write",
+        "Create a page in a draft or replace all of it\n\nThe tree stays as it is until svc_draft_merge. Answers path and etag.",
+    ),
 ];
 
 /// Operation (none: all), argument, description.
 const ARGUMENTS: &[(&str, &str, &str)] = &[
     ("", "as_of", "Answer from the tree as it was: a time, a date, a commit, a branch or a tag"),
-    ("", "at_least", "Answer only when changes up to this position are indexed"),
     ("", "path_prefix", "Only pages at or below this path"),
     ("", "encoding", "`base64` for content that is not text"),
     ("tree", "path", "Folder, such as `concepts`; default: all"),
@@ -285,7 +350,6 @@ const ARGUMENTS: &[(&str, &str, &str)] = &[
     ("canvas_write", "actor", "Your name: author of the change; default `mcp-agent`"),
     ("canvas_write", "content", "The JSON document as a text: `{\"nodes\": […], \"edges\": […]}`"),
     ("draft_create", "actor", "Your name: owner of the draft"),
-    ("rename", "as_mount", "Rename as `mv` does: links follow as the settings say"),
     ("rename", "replacing", "Replace the file at `to` if it has this etag, or any (`*`)"),
     ("rename", "update_links", "Rewrite links of other pages to it"),
     ("section", "heading", "Text of the heading, or a part of it; `Parent > Child` for one below another"),

@@ -41,13 +41,13 @@ use svcfs_knowledge::kernel::Space;
 use crate::active_request;
 use crate::app::{AppState, log};
 use crate::bind::header;
+use crate::reply;
 use crate::routes::SPACE;
 use crate::specials::VERSION;
-use crate::reply;
 pub use connections::{AgentConnections, DRAINED, StopReason};
 pub(crate) use endpoint::{McpService, handle, service};
-pub use profiles::{ToolSelection, profile_names};
 pub(crate) use profiles::is_endpoint;
+pub use profiles::{ToolSelection, profile_names};
 pub use stdio::next_line;
 use tools::ToolList;
 

@@ -13,7 +13,8 @@ pub(super) fn nearest<'n>(name: &str, candidates: impl Iterator<Item = &'n str>)
     let similarity = |candidate: &str| {
         // `read_file` means `read`, and `list_tree` means `tree`.
         let is_part = name.split('_').any(|part| part == candidate);
-        let similarity = strsim::jaro_winkler(&name, candidate).max(strsim::normalized_damerau_levenshtein(&name, candidate));
+        let similarity =
+            strsim::jaro_winkler(&name, candidate).max(strsim::normalized_damerau_levenshtein(&name, candidate));
         if is_part { similarity.max(MIN_SIMILARITY) } else { similarity }
     };
     let rated = candidates.map(|candidate| (similarity(candidate), candidate));
@@ -52,7 +53,7 @@ pub(super) fn meant_argument<'n>(name: &str, free: &[&'n str]) -> Option<&'n str
         let rows = SYNONYMS.iter().filter(|(wrong_names, _)| wrong_names.contains(&wrong.as_str()));
         rows.flat_map(|(_, meant)| meant.iter()).find_map(|meant| find(meant))
     };
-    same().or_else(|| nearest(name, free.iter().copied())).or_else(synonyms)
+    same().or_else(synonyms).or_else(|| nearest(name, free.iter().copied()))
 }
 
 #[cfg(test)]
@@ -61,7 +62,8 @@ mod tests {
 
     #[test]
     fn mistyped_names_have_one_meaning() {
-        let tools = ["read", "write", "search", "search_semantic", "query", "query_meta", "tree", "delete", "task_next"];
+        let tools =
+            ["read", "write", "search", "search_semantic", "query", "query_meta", "tree", "delete", "task_next"];
         for (name, meant) in [
             ("raed", Some("read")),
             ("read_file", Some("read")),

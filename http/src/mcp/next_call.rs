@@ -171,6 +171,13 @@ impl<'t> SentCall<'t> {
     /// The nearest name for something that does not exist.
     fn after_missing(&self, fault: &Fault) -> Vec<NextCall> {
         let mut calls = Vec::new();
+        if fault.message().starts_with("`as_of`") {
+            calls.push(NextCall::of("timeline", json!({ "limit": 10 })));
+        }
+        if let Some(path) = self.text("path").filter(|_| fault.missing_path().is_some()) {
+            let list = NextCall::of("tree", json!({ "path": path, "depth": 1 }));
+            calls.push(list.if_exists(&format!("{}/", path.trim_end_matches('/'))).to("It is a folder; list it."));
+        }
         let suggested = fault.detail().get("suggestions").and_then(|paths| paths.get(0)?.as_str());
         if let Some(suggested) = suggested {
             if self.tool.entry.is_read_only() {
@@ -199,12 +206,18 @@ impl<'t> SentCall<'t> {
             calls.push(NextCall::of("views_list", json!({})));
         }
         if let Some(path) = path.filter(|_| fault.missing_path().is_none()) {
-            let details = if self.name() == "section" { "peek" } else { "versions" };
+            let details = match self.name() {
+                "section" => "peek",
+                "tree" => "read",
+                _ => "versions",
+            };
             calls.push(NextCall::of(details, json!({ "path": path })).if_exists(path));
         }
         let words = fault.missing_path().map(|path| search_words(path.name())).unwrap_or_default();
         if !words.is_empty() {
-            calls.push(NextCall::of("search", json!({ "query": words })).to("No page has a similar name; search for it."));
+            calls.push(
+                NextCall::of("search", json!({ "query": words })).to("No page has a similar name; search for it."),
+            );
         }
         calls.push(NextCall::of("tree", json!({})));
         calls
@@ -239,7 +252,8 @@ impl<'t> SentCall<'t> {
             return Vec::new();
         };
         let actor = self.text("actor");
-        let is_own = active["actor"].as_str().or_else(|| active["claimed_by"].as_str()).is_some_and(|by| Some(by) == actor);
+        let is_own =
+            active["actor"].as_str().or_else(|| active["claimed_by"].as_str()).is_some_and(|by| Some(by) == actor);
         let mut calls = Vec::new();
         if active.is_null() || is_own {
             let actor = actor.map_or_else(anonymous_name, str::to_owned);
@@ -265,7 +279,13 @@ impl<'t> SentCall<'t> {
         }
         let missing = message.split_once(" is required").map(|(name, _)| name).unwrap_or_default();
         let path = self.path(None);
+        if message.starts_with("path denied") {
+            calls.push(NextCall::of("tree", json!({})).to("Paths are relative to the root, such as `notes/today.md`."));
+        }
         match (missing, self.name()) {
+            (_, "diff" | "version") if path.is_some() => {
+                calls.extend(path.map(|path| NextCall::of("versions", json!({ "path": path })).if_exists(path)));
+            }
             ("path" | "from" | "to" | "query", _) if !self.tool.entry.is_read_only() || missing != "query" => {
                 calls.push(NextCall::of("tree", json!({})));
             }
@@ -277,9 +297,6 @@ impl<'t> SentCall<'t> {
             (_, "section") => {
                 calls.extend(path.map(|path| NextCall::of("peek", json!({ "path": path })).if_exists(path)));
             }
-            (_, "diff" | "version") => {
-                calls.extend(path.map(|path| NextCall::of("versions", json!({ "path": path })).if_exists(path)));
-            }
             (_, "undo") => calls.push(NextCall::of("timeline", json!({}))),
             (_, "query") if message.starts_with("`q`") || message.starts_with("`query`") => {
                 let example = json!({ "query": "TABLE title SORT _updated DESC", "limit": 10 });
@@ -287,13 +304,25 @@ impl<'t> SentCall<'t> {
             }
             _ => {}
         }
-        if self.arguments.contains_key("as_of") && message.contains("as_of") {
+        if message.starts_with("`as_of`") {
             calls.push(NextCall::of("timeline", json!({ "limit": 10 })));
         }
+        calls.extend(self.without_named_argument(message));
         if self.arguments.contains_key("if_match") {
             calls.extend(path.map(Self::read));
         }
         calls
+    }
+
+    /// The same question without the optional argument that the message names.
+    fn without_named_argument(&self, message: &str) -> Option<NextCall> {
+        let name = message.strip_prefix('`')?.split_once("`:")?.0;
+        let is_optional = || {
+            let mut rest = self.arguments.clone();
+            rest.remove(name).is_some() && self.tool.missing_argument(&rest).is_none()
+        };
+        let may_leave_out = self.tool.entry.is_read_only() && is_optional();
+        may_leave_out.then(|| self.same(|arguments| drop(arguments.remove(name)))).flatten()
     }
 
     /// The findings about the text, or the rules for pages.

@@ -33,8 +33,9 @@ pub(super) fn check(sent: &SentCall<'_>, result: &CallToolResult) -> Option<(Fau
     };
     let mut arguments = sent.arguments.clone();
     arguments.insert(name.to_owned(), json!(value));
-    let message =
-        format!("the result is too large: {characters} characters, and {MAX_RESULT_CHARS} fit; read it in parts (`{name}`)");
+    let message = format!(
+        "the result is too large: {characters} characters, and {MAX_RESULT_CHARS} fit; read it in parts (`{name}`)"
+    );
     let next = NextCall::of(sent.tool.entry.name, Value::Object(arguments));
     Some((Fault::new(Kind::TooLarge, message), next))
 }

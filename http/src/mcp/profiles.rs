@@ -147,11 +147,7 @@ impl ToolSelection {
     /// # Errors
     /// `NotFound`, listing the profiles, for an unknown path; `Invalid` for an unknown parameter or
     /// tool.
-    pub(super) fn of_url(
-        path: &str,
-        query: Option<&str>,
-        catalogue: &'static [OperationArea],
-    ) -> Result<Self, Fault> {
+    pub(super) fn of_url(path: &str, query: Option<&str>, catalogue: &'static [OperationArea]) -> Result<Self, Fault> {
         let mut selection = if path == PATH {
             Self::default()
         } else {
@@ -201,7 +197,10 @@ fn unknown_profile(path: &str) -> String {
 
 fn paths() -> String {
     let paths: Vec<String> = McpProfile::ALL.iter().map(|profile| format!("{PROFILES}{}", profile.name())).collect();
-    format!("{}, each also with /{READ_ONLY} and ?{TOOLS}=svc_diff,svc_blame; {PATH} is that of the settings", paths.join(", "))
+    format!(
+        "{}, each also with /{READ_ONLY} and ?{TOOLS}=svc_diff,svc_blame; {PATH} is that of the settings",
+        paths.join(", ")
+    )
 }
 
 /// The name of an operation that is a tool; `svc_` may be absent.

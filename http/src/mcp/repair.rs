@@ -12,12 +12,16 @@ pub(super) fn repair(tool: &ToolEntry, arguments: &Map<String, Value>) -> Option
     let schema = tool.input_schema();
     let properties = schema.get("properties")?.as_object()?;
     let is_known = |name: &str| properties.contains_key(name) || tool.inputs.get(name).is_some();
-    let mut repaired: Map<String, Value> =
-        arguments.iter().filter(|(name, _)| is_known(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut repaired: Map<String, Value> = arguments
+        .iter()
+        .filter(|(name, _)| is_known(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     let mut is_changed = false;
     let mut unclear = Vec::new();
     for (name, value) in arguments.iter().filter(|(name, _)| !is_known(name)) {
-        let free: Vec<&str> = properties.keys().map(String::as_str).filter(|name| !repaired.contains_key(*name)).collect();
+        let free: Vec<&str> =
+            properties.keys().map(String::as_str).filter(|name| !repaired.contains_key(*name)).collect();
         match names::meant_argument(name, &free) {
             Some(meant) => drop(repaired.insert(meant.to_owned(), value.clone())),
             None => unclear.push(value),

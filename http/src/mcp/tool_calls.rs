@@ -118,7 +118,7 @@ impl McpHandler {
         let caller = identity.apply_to(caller);
         notes.set_actor(caller.actor());
         notes.set_arguments(&arguments);
-        inputs.check_names(&arguments, &tool.extra_arguments)?;
+        tool.check_names(&arguments)?;
         if let Some(missing) = tool.missing_argument(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
         }

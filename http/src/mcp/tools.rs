@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, OperationInputs};
 
 use super::names::PREFIX;
@@ -19,13 +19,19 @@ const REQUIRED_ACTOR: &str = "Your name, to which the claim belongs; required un
 /// operations with preconditions.
 const EXTRA_ARGUMENTS: [(&str, &str); 4] = [
     (ACTOR, "Your name: author of the change; default `mcp-agent`"),
-    ("provenance", "Source of the content as `type:id`, such as `run:249`"),
+    (PROVENANCE, "Source of the content as `type:id`, such as `run:249`"),
     (FENCE, "`fence` of your claim on the page"),
     (PRECONDITION, "ETag you have read: refused if the file changed since; `*`: it must exist"),
 ];
 
+/// Arguments that are accepted and not shown: they are of use to other programs only.
+const HIDDEN_ARGUMENTS: [&str; 2] = ["at_least", "as_mount"];
+
 /// The author.
 const ACTOR: &str = "actor";
+
+/// The source.
+const PROVENANCE: &str = "provenance";
 
 /// The number of a claim; the only one that is no text.
 const FENCE: &str = "fence";
@@ -173,7 +179,9 @@ impl ToolEntry {
     /// Whether the operation itself reads a text, although a list is published.
     fn takes_text(&self, name: &str) -> bool {
         let own = self.inputs.get(name).and_then(|field| field.schema.get("type"));
-        own.is_some_and(|kind| kind == "string" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "string")))
+        own.is_some_and(|kind| {
+            kind == "string" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "string"))
+        })
     }
 
     /// An output that matches the published schema.
@@ -187,6 +195,28 @@ impl ToolEntry {
     /// An output as an object.
     pub(super) fn wrap(&self, output: Value) -> Value {
         if self.is_wrapped { json!({ "result": output }) } else { output }
+    }
+    /// Checks the names of arguments.
+    ///
+    /// # Errors
+    /// `Invalid`, with the name that is meant, for an unknown one.
+    pub(super) fn check_names(&self, arguments: &JsonObject) -> Result<(), Fault> {
+        let unknown = arguments.keys().find(|name| self.inputs.get(name).is_none());
+        let Some(unknown) = unknown else { return Ok(()) };
+        let names = self.tool.input_schema.get("properties").and_then(Value::as_object);
+        let free: Vec<&str> = names
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !arguments.contains_key(*name))
+            .collect();
+        match names::meant_argument(unknown, &free) {
+            Some(meant) => {
+                let unknown = svcfs_base::escape_unprintable(unknown);
+                Err(Fault::new(Kind::Invalid, format!("unknown parameter `{unknown}`; did you mean `{meant}`?")))
+            }
+            None => self.inputs.check_names(arguments, &self.extra_arguments),
+        }
     }
     /// A missing required argument, by its published name.
     pub(super) fn missing_argument(&self, arguments: &Map<String, Value>) -> Option<&str> {
@@ -239,6 +269,11 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
         }
     }
     if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| !HIDDEN_ARGUMENTS.contains(&name.as_str()));
+        if !["content", "files"].iter().any(|name| properties.contains_key(*name)) {
+            // It is recorded in the text of a page.
+            properties.remove(PROVENANCE);
+        }
         for (name, property) in properties.iter_mut() {
             remove_examples(property);
             let description = descriptions::of_argument(entry.name, name);

@@ -31,8 +31,7 @@ scope = "write"
 
 async fn post(protocol: &Listening, path: &str, token: Option<&str>, (method, params): (&str, Value)) -> Value {
     let bearer = token.map(|token| format!("Bearer {token}"));
-    let headers: Vec<_> =
-        PLAIN.into_iter().chain(bearer.as_deref().map(|bearer| ("Authorization", bearer))).collect();
+    let headers: Vec<_> = PLAIN.into_iter().chain(bearer.as_deref().map(|bearer| ("Authorization", bearer))).collect();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let (status, answer) = protocol.post(path, &headers, &body).await;
     assert_eq!(status, 200, "{path}: {answer}");
@@ -65,8 +64,25 @@ async fn profiles_are_small_ordered_lists_of_the_same_tools() {
     let core = list(&protocol, "/mcp/x/core", None).await;
     // The others of the profile come with the operations they are of.
     let expected = [
-        "context", "recall", "search", "read", "peek", "section", "tree", "write", "edit", "append", "rename", "delete",
-        "query", "backlinks", "changes", "remember", "task_next", "tool_search", "tool_call",
+        "context",
+        "recall",
+        "search",
+        "read",
+        "peek",
+        "section",
+        "tree",
+        "write",
+        "edit",
+        "append",
+        "rename",
+        "delete",
+        "query",
+        "backlinks",
+        "changes",
+        "remember",
+        "task_next",
+        "tool_search",
+        "tool_call",
     ];
     let expected = expected.map(|name| format!("svc_{name}"));
     let known: Vec<&str> = expected

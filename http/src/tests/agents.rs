@@ -34,9 +34,13 @@ fn leaves_not_in(text: &str, value: &Value, place: &str, missing: &mut Vec<Strin
             members.iter().for_each(|(name, member)| leaves_not_in(text, member, &format!("{place}/{name}"), missing));
         }
         Value::Array(items) => items.iter().for_each(|item| leaves_not_in(text, item, place, missing)),
+        // A tree shows paths by indentation, and entries without a size are folders.
+        _ if ["path", "size", "type"].iter().any(|name| place.ends_with(&format!("/{name}")))
+            && place.starts_with("tree/") => {}
         Value::String(leaf) => {
             let quoted = Value::from(leaf.as_str()).to_string();
-            let is_there = text.contains(leaf.as_str()) || text.contains(&quoted[1..quoted.len() - 1]);
+            let is_there =
+                text.to_lowercase().contains(&leaf.to_lowercase()) || text.contains(&quoted[1..quoted.len() - 1]);
             missing.extend((!is_there).then(|| format!("{place}: {leaf}")));
         }
         Value::Number(leaf) => missing.extend((!text.contains(&leaf.to_string())).then(|| format!("{place}: {leaf}"))),
@@ -57,11 +61,12 @@ pub(super) async fn call(protocol: &Listening, name: &str, arguments: Value) -> 
             let faults: Vec<String> =
                 schema.iter_errors(structure).map(|error| format!("{}: {error}", error.instance_path())).collect();
             assert_eq!(faults, [""; 0], "{name} {arguments}: {structure}");
-            let texts = answer["result"]["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str());
+            let texts =
+                answer["result"]["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str());
             let text = texts.collect::<Vec<_>>().join("\n");
             let mut missing = Vec::new();
-            leaves_not_in(&text, structure, "", &mut missing);
-            if !missing.is_empty() { println!("INCOMPLETE {name} {arguments}: {missing:?}\n   {text}\n  {structure}"); }
+            leaves_not_in(&text, structure, name.trim_start_matches("svc_"), &mut missing);
+            assert_eq!(missing, [""; 0], "{name} {arguments}: {text}\n{structure}");
         }
     }
     answer

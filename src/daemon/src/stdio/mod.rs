@@ -88,11 +88,7 @@ fn wait_for_retry(attempt: u32) {
 
 impl AgentProcess {
     /// Starts to read standard input.
-    pub fn new(
-        root: PathBuf,
-        (config, profile): (Option<PathBuf>, Option<String>),
-        listening: SignalRuntime,
-    ) -> Self {
+    pub fn new(root: PathBuf, (config, profile): (Option<PathBuf>, Option<String>), listening: SignalRuntime) -> Self {
         let relay = AgentRelay::start(&listening.runtime, listening.end.clone());
         Self { root, config, profile, listening, relay, handover_until: None, state: None }
     }

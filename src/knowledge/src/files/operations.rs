@@ -17,8 +17,8 @@ use super::tree::FileTreeNode;
 use super::tree_text::TreeText;
 use super::{assets, past_tree, read, symlink, tree, write};
 use crate::kernel::{
-    AsOf, FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route, page_head, past_file,
-    version_for_agents,
+    AsOf, FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route, page_head,
+    past_file, version_for_agents,
 };
 use crate::usage;
 use renames::{RenameDirectory, RenameFile};
