@@ -168,7 +168,8 @@ impl ToolSelection {
         Ok(selection)
     }
 
-    /// The selection of a profile by name, such as `core` or `core/readonly`; none if there is none.
+    /// The selection of a profile by name, such as `core` or `core/readonly`; none for an unknown
+    /// one.
     pub fn of_profile(text: &str) -> Option<Self> {
         let (name, is_read_only) = match text.split_once('/') {
             Some((name, READ_ONLY)) => (name, true),

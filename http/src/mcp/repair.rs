@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use super::names;
 use super::tools::ToolEntry;
 
-/// The arguments with the mistakes repaired; none if nothing is wrong, or if it is not clear what was
-/// meant. For a tool that writes, no argument is left out: it may be the one that makes it safe.
+/// The arguments with the mistakes repaired; none if nothing is wrong, or if it is not clear what
+/// was meant. For a tool that writes, no argument is left out: it may be the one that makes it
+/// safe.
 pub(super) fn repair(tool: &ToolEntry, arguments: &Map<String, Value>) -> Option<Map<String, Value>> {
     let schema = tool.input_schema();
     let properties = schema.get("properties")?.as_object()?;

@@ -1,7 +1,7 @@
 //! `svc_tool_search` and `svc_tool_call`: all tools for clients whose list has only some of them.
 //!
-//! Invariant: a tool that is called through `svc_tool_call` takes the same way as one that is called
-//! directly, with the same checks and the same answer.
+//! Invariant: a tool that is called through `svc_tool_call` takes the same way as one that is
+//! called directly, with the same checks and the same answer.
 
 use std::sync::Arc;
 

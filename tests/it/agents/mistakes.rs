@@ -1,6 +1,7 @@
 //! Thirty tasks as a language model would plausibly do them, mistakes included.
 //!
-//! One rule: the text of every failure names a call, and this call succeeds when it is sent unchanged.
+//! Invariant: the text of every failure names a call, and this call succeeds when it is sent
+//! unchanged.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;

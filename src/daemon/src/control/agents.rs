@@ -87,8 +87,9 @@ pub(super) fn accept(
     response.header(CONNECTION, "upgrade").header(UPGRADE, PROTOCOL).body(Full::default())
 }
 
-/// Connects to the process that has `root`, with a profile of tools, through its `state` directory if a mount covers the
-/// root. None when none answers, or it is stopping, or it does not serve this root.
+/// Connects to the process that has `root`, with a profile of tools, through its `state` directory
+/// if a mount covers the root. None when none answers, or it is stopping, or it does not serve this
+/// root.
 ///
 /// # Errors
 /// `Refused` when this user may not use the socket, or the process is older than this program.
