@@ -75,21 +75,21 @@ impl McpHandler {
         let sent = SentCall::new(tool, &arguments);
         let audit_target = AuditTarget::of(&self.app, &context, ("tools/call", &name));
         let outcome = self.call(tool, arguments, (&context, audit_target.notes())).await;
-        let response = match &outcome {
-            Ok(result) => match oversized::check(&sent, result) {
-                None => None,
-                Some((fault, next)) => Some(answers::failure(&fault, &name, Some(self.reachable(next, &context)))),
-            },
-            Err(fault) => {
-                let next = self.first_possible(sent.next_calls(fault), &context, audit_target.notes()).await;
-                Some(answers::failure(fault, &name, next))
+        let refused = match &outcome {
+            Ok(result) => {
+                oversized::check(&sent, result).map(|(fault, next)| (fault, Some(self.reachable(next, &context))))
             }
+            Err(_) => None,
+        };
+        let next = match &outcome {
+            Ok(_) => None,
+            Err(fault) => self.first_possible(sent.next_calls(fault), &context, audit_target.notes()).await,
         };
         audit_target.end(outcome.as_ref().err());
-        match (outcome, response) {
+        match (outcome, refused) {
+            (Ok(_), Some((fault, next))) => answers::failure(&fault, &name, next),
             (Ok(result), None) => Ok(result.into()),
-            (_, Some(response)) => response,
-            (Err(fault), None) => answers::failure(&fault, &name, None),
+            (Err(fault), _) => answers::failure(&fault, &name, next),
         }
     }
 
